@@ -1,22 +1,23 @@
-//! What has been begun for bindings and waits for the API server, and when that is too much to begin more.
+//! Limits the bindings that wait for the API server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::owner::{Mailbox, Message};
 
-/// While so much waits, no more pods are scheduled: they keep their place in the queue, where a newer cluster decides about them,
-/// instead of holding room on a node. Ten times what is under way at most, and about a second's work for an API server.
-pub(crate) const MOST: usize = 1_000;
+/// With this many bindings waiting, no more pods are scheduled. They stay in the queue, where they
+/// hold no resources and are scheduled on newer state. Ten times the bindings in flight, and about
+/// a second of work for an API server.
+pub(crate) const MAX_BACKLOG: usize = 1_000;
 
-/// Counts.
+/// Counts the bindings that wait.
 #[derive(Clone)]
 pub(crate) struct Backlog {
     count: Arc<AtomicUsize>,
     mailbox: Mailbox,
 }
 
-/// One that counts until this is dropped.
+/// Counts as one waiting binding until dropped.
 pub(crate) struct Entry(Backlog);
 
 impl Backlog {
@@ -24,26 +25,27 @@ impl Backlog {
         Self { count: Arc::default(), mailbox }
     }
 
-    /// Counts one more.
+    /// Adds an entry.
     pub(crate) fn enter(&self) -> Entry {
         self.count.fetch_add(1, Ordering::Relaxed);
         Entry(self.clone())
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether more may be begun. When that becomes true again, the owner is told.
+    /// Whether more bindings may start. The owner gets [`Message::Room`] when this becomes true
+    /// again.
     pub(crate) fn has_room(&self) -> bool {
-        self.count() < MOST
+        self.count() < MAX_BACKLOG
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::Relaxed) == MOST {
+        if self.0.count.fetch_sub(1, Ordering::Relaxed) == MAX_BACKLOG {
             self.0.mailbox.post(Message::Room);
         }
     }
@@ -54,10 +56,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_owner_is_told_once_when_there_is_room_again() {
+    fn owner_is_notified_once_when_there_is_room_again() {
         let (mailbox, messages) = Mailbox::new();
         let backlog = Backlog::new(mailbox);
-        let mut entries: Vec<_> = (1..MOST).map(|_| backlog.enter()).collect();
+        let mut entries: Vec<_> = (1..MAX_BACKLOG).map(|_| backlog.enter()).collect();
         assert!(backlog.has_room());
         entries.extend([backlog.enter(), backlog.enter()]);
         assert!(!backlog.has_room());

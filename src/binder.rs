@@ -1,4 +1,5 @@
-//! Carries out bindings: PreBind and Bind plugins on the runtime, and the read that settles an uncertain one.
+//! Carries out bindings: runs PreBind and Bind plugins on the runtime, and reads pods whose binding
+//! is uncertain.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -27,9 +28,10 @@ use crate::owner::{Mailbox, Message};
 use supercargo_client::api::{Api, Call, JSON, Submission};
 use supercargo_codec::payload::Binding;
 
-/// So many bindings at most talk to the API server or an extender at once. How many the API server takes it says itself.
+/// Maximum number of concurrent bindings. Requests to the API server have an adaptive limit in
+/// addition.
 const BINDINGS_IN_FLIGHT: usize = 200;
-/// A pod's status patch that takes longer than this no longer keeps the pod from being bound.
+/// Longest time that a status patch delays the binding of its pod.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Carries out bindings.
@@ -40,7 +42,7 @@ pub(crate) struct Binder {
     extenders: HttpExtenders,
     in_flight: Arc<Semaphore>,
     backlog: Backlog,
-    /// How to stop PreBind of a pod.
+    /// Cancels PreBind of a pod.
     pre_binding: Arc<Mutex<HashMap<Uid, CancellationToken>>>,
 }
 
@@ -51,17 +53,17 @@ impl Binder {
         Self { api, mailbox, extenders, in_flight, backlog, pre_binding: Arc::default() }
     }
 
-    /// Whether more bindings may be begun: not while too many wait for the API server.
+    /// Whether more bindings may start: not while too many wait for the API server.
     pub(crate) fn has_room(&self) -> bool {
         self.backlog.has_room()
     }
 
-    /// What has been begun and waits for the API server.
+    /// The bindings that wait for the API server.
     pub(crate) fn backlog(&self) -> Backlog {
         self.backlog.clone()
     }
 
-    /// Runs the groups one after the other, the plugins of a group side by side, until one fails.
+    /// Runs the groups in sequence and the plugins of a group concurrently, until one fails.
     pub(crate) fn pre_bind(&self, pod: &Arc<PodInfo>, groups: Vec<Vec<PreBindWork>>) {
         let token = CancellationToken::new();
         self.pre_binding.lock().insert(pod.uid.clone(), token.clone());
@@ -73,16 +75,18 @@ impl Binder {
         });
     }
 
-    /// Makes PreBind of a pod give up.
+    /// Cancels PreBind of a pod.
     pub(crate) fn cancel_pre_bind(&self, uid: &Uid) {
         if let Some(token) = self.pre_binding.lock().get(uid) {
             token.cancel();
         }
     }
 
-    /// Asks the extenders and then the plugins, in order, until one does not skip, once the pod's status patches have `settled`: one of an earlier
-    /// attempt must not call a bound pod unschedulable. (PreBind does not wait: the patch that names the node the pod is
-    /// expected on is sent just before it and has to get through.)
+    /// Calls the extenders and then the plugins, in order, until one does not skip.
+    ///
+    /// Waits until the pod's status patches have `settled`: a patch of an earlier attempt must not
+    /// mark a bound pod as unschedulable. PreBind does not wait, because the patch with the
+    /// nominated node is sent right before it.
     pub(crate) fn bind(
         &self,
         pod: Arc<PodInfo>,
@@ -91,21 +95,21 @@ impl Binder {
         binders: Arc<[NamedBinder]>,
         settled: impl Future<Output = ()> + Send + 'static,
     ) {
-        let (binder, begun) = (self.clone(), self.backlog.enter());
+        let (binder, entry) = (self.clone(), self.backlog.enter());
         tokio::spawn(async move {
-            let _begun = begun;
+            let _entry = entry;
             if timeout(SETTLE_TIMEOUT, settled).await.is_err() {
-                tracing::warn!(pod = %pod.key(), "binding the pod while its status is still being patched");
+                tracing::warn!(pod = %pod.key(), "binding pod before its status patch has completed");
             }
-            // The semaphore is never closed, so there is always a permit to be had.
+            // Cannot fail: the semaphore is never closed.
             let _permit = binder.in_flight.acquire().await;
             let cx = binder.context(CancellationToken::new());
-            // Extenders are asked by other ways than the API server.
-            let asked = match binder.api.may_send() {
+            // Calls to extenders do not pass the fence of the API client.
+            let outcome = match binder.api.may_send() {
                 Ok(()) => ask_extenders(&binder.extenders, &extenders, &pod, &node).await,
                 Err(error) => BindOutcome::Failed(error.error),
             };
-            let (by, outcome) = match asked {
+            let (by, outcome) = match outcome {
                 BindOutcome::Skip => ask_binders(&cx, &pod, &node, &binders).await,
                 outcome => (Text::EMPTY, outcome),
             };
@@ -113,7 +117,7 @@ impl Binder {
         });
     }
 
-    /// Asks the API server for the pod's node. Without a resourceVersion this is a quorum read.
+    /// Reads the pod's node from the API server. Without a resourceVersion this is a quorum read.
     pub(crate) fn read(&self, pod: PodKey, uid: Uid) {
         let binder = self.clone();
         tokio::spawn(async move {
@@ -126,7 +130,7 @@ impl Binder {
                 ),
                 Err(error) if error.error.certainty == Certainty::NotFound => PodRead::Gone,
                 Err(error) => {
-                    tracing::warn!(%pod, error = %error.error, "cannot read the pod to settle its binding");
+                    tracing::warn!(%pod, error = %error.error, "cannot read the pod to determine whether it is bound");
                     PodRead::Failed
                 }
             };
@@ -136,7 +140,7 @@ impl Binder {
 
     fn context(&self, cancelled: CancellationToken) -> BindingContext {
         let (api, mailbox, backlog) = (self.api.clone(), self.mailbox.clone(), self.backlog.clone());
-        let calls = ShellCalls { api, mailbox, backlog, cancelled };
+        let calls = PluginCalls { api, mailbox, backlog, cancelled };
         BindingContext::new(Arc::new(calls))
     }
 }
@@ -146,14 +150,15 @@ pub(crate) fn pod_path(pod: &PodKey, suffix: &str) -> String {
     format!("/api/v1/namespaces/{}/pods/{}{suffix}", pod.namespace, pod.name)
 }
 
-/// The first failure, or success. What fails makes the others of its group give up, and the next groups do not run.
+/// The first failure, or success. A failure cancels the other plugins of its group and skips later
+/// groups.
 async fn run_groups(binder: &Binder, token: &CancellationToken, groups: Vec<Vec<PreBindWork>>) -> Status {
     for group in groups {
         let token = token.child_token();
         let run = |PreBindWork { name, plugin, work }| {
             let cx = binder.context(token.clone());
             async move {
-                let status = contained("PreBind", &name, async { plugin.pre_bind(cx, work).await }).await;
+                let status = catch_panic("PreBind", &name, async { plugin.pre_bind(cx, work).await }).await;
                 status.unwrap_or_else(Status::error).by(name)
             }
         };
@@ -172,7 +177,7 @@ async fn run_groups(binder: &Binder, token: &CancellationToken, groups: Vec<Vec<
     Status::success()
 }
 
-/// The first extender's outcome that counts. One that must not be ignored has the last word, whatever it is.
+/// The outcome of the first extender that binds or is not ignorable.
 async fn ask_extenders(
     calls: &HttpExtenders,
     extenders: &[ExtenderSpec],
@@ -184,9 +189,9 @@ async fn ask_extenders(
             Ok(()) => return BindOutcome::Bound,
             Err(error) if extender.ignorable => {
                 let (extender, pod) = (&extender.name, pod.key());
-                tracing::info!(%extender, %pod, error, "skipping the extender in bind: it is ignorable");
+                tracing::info!(%extender, %pod, error, "Skipping extender in bind as it returned error and has ignorable flag set");
             }
-            // Whatever it says, the pod may have been bound.
+            // The extender may have bound the pod despite the error.
             Err(message) => {
                 return BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message });
             }
@@ -204,8 +209,8 @@ async fn ask_binders(
 ) -> (Text, BindOutcome) {
     for NamedBinder { name, plugin } in binders {
         let bind = async { plugin.bind(cx.clone(), Arc::clone(pod), Arc::clone(node)).await };
-        let outcome = contained("Bind", name, bind).await.unwrap_or_else(|message| {
-            // Nobody knows how far it had got.
+        let outcome = catch_panic("Bind", name, bind).await.unwrap_or_else(|message| {
+            // The plugin may have bound the pod before it panicked.
             BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message })
         });
         if outcome != BindOutcome::Skip {
@@ -215,27 +220,28 @@ async fn ask_binders(
     (Text::EMPTY, BindOutcome::Skip)
 }
 
-/// Runs a plugin. A panic becomes an error that names it: the scheduler waits for an answer, whatever happens.
-async fn contained<T>(point: &str, plugin: &str, run: impl Future<Output = T>) -> Result<T, String> {
+/// Runs a plugin. A panic becomes an error with its name, because the scheduler waits for an
+/// outcome.
+async fn catch_panic<T>(point: &str, plugin: &str, run: impl Future<Output = T>) -> Result<T, String> {
     let result = AssertUnwindSafe(run).catch_unwind().await;
     result.map_err(|panic| format!("plugin {plugin:?} panicked in {point}: {}", text_of(&*panic)))
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// What plugins may do while they bind.
-struct ShellCalls {
+/// Calls that plugins may make during a binding.
+struct PluginCalls {
     api: Api,
     mailbox: Mailbox,
     backlog: Backlog,
     cancelled: CancellationToken,
 }
 
-impl BindingCalls for ShellCalls {
+impl BindingCalls for PluginCalls {
     fn call(&self, call: ApiCall) -> BoxFuture<Result<Value, ApiError>> {
         let (api, backlog) = (self.api.clone(), self.backlog.clone());
         Box::pin(async move {
@@ -247,8 +253,8 @@ impl BindingCalls for ShellCalls {
                     api.submit(bind).await.map(|()| Value::Null)
                 }
                 ApiCall::Request { method, path, content_type, body } => {
-                    // What a plugin asks for before the binding waits like the binding itself.
-                    let _begun = backlog.enter();
+                    // Requests of PreBind plugins count like bindings.
+                    let _entry = backlog.enter();
                     let method = Method::from_bytes(method.as_bytes()).unwrap_or(Method::GET);
                     api.call(Call { method, path, content_type, body }).await
                 }
@@ -258,13 +264,13 @@ impl BindingCalls for ShellCalls {
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {
-        let (told, answer) = oneshot::channel();
-        self.mailbox.post(Message::WaitFor { predicate, timeout, told });
+        let (done, answer) = oneshot::channel();
+        self.mailbox.post(Message::WaitFor { predicate, timeout, done });
         let cancelled = self.cancelled.clone();
         Box::pin(async move {
             tokio::select! {
                 () = cancelled.cancelled() => Err(WaitError::Cancelled),
-                // The owner drops the sender only when it ends, and then everything does.
+                // The owner drops the sender only when the process stops.
                 outcome = answer => outcome.unwrap_or(Err(WaitError::Cancelled)),
             }
         })
@@ -291,7 +297,7 @@ mod tests {
     use super::*;
     use supercargo_client::testing::answering;
 
-    /// Panics when it is called, or later.
+    /// Panics when called, or when its future is polled.
     #[derive(Clone, Copy, Debug)]
     enum Panics {
         Before,
@@ -323,7 +329,7 @@ mod tests {
         }
     }
 
-    /// Fails at once, or waits until it is told to give up.
+    /// Fails immediately, or waits until cancelled.
     struct Waits {
         fails: bool,
     }
@@ -346,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_fails_in_prebind_makes_its_group_give_up_and_ends_it() {
+    async fn failure_in_pre_bind_cancels_its_group_and_skips_later_groups() {
         let (binder, messages) = binder();
         let work = |name: &'static str, fails| PreBindWork {
             name: name.into(),
@@ -355,13 +361,13 @@ mod tests {
         };
         let groups = vec![vec![work("A", false), work("B", true)], vec![work("C", false)]];
         binder.pre_bind(&Arc::new(pod("p").build()), groups);
-        let Some(Input::PreBound { status, .. }) = told(&messages, Duration::from_secs(1)).await else {
-            panic!("the scheduler is not told");
+        let Some(Input::PreBound { status, .. }) = next_input(&messages, Duration::from_secs(1)).await else {
+            panic!("no input");
         };
-        assert_eq!(status, Status::error("no").by("B"), "the first failure is the one that counts");
+        assert_eq!(status, Status::error("no").by("B"), "the first failure is reported");
     }
 
-    /// Leaves it to the next one.
+    /// Skips every pod.
     struct Skips;
 
     impl BindPlugin for Skips {
@@ -370,7 +376,7 @@ mod tests {
         }
     }
 
-    /// Turns every pod down.
+    /// Rejects every pod.
     struct Rejects;
 
     impl BindPlugin for Rejects {
@@ -380,7 +386,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_bind_plugin_that_does_not_skip_is_named() {
+    async fn first_bind_plugin_that_does_not_skip_is_reported() {
         let another = NamedBinder { name: "Another".into(), plugin: Arc::new(Skips) };
         let strict = NamedBinder { name: "Strict".into(), plugin: Arc::new(Rejects) };
         let cases: [(Vec<NamedBinder>, &str, BindOutcome); 4] = [
@@ -393,24 +399,26 @@ mod tests {
             let (binder, messages) = binder();
             let pod = Arc::new(pod("p").build());
             binder.bind(pod, "n1".into(), vec![], binders.into(), std::future::ready(()));
-            let Some(Input::Bound { by, outcome, .. }) = told(&messages, Duration::from_secs(1)).await else {
-                panic!("the scheduler is not told");
+            let Some(Input::Bound { by, outcome, .. }) = next_input(&messages, Duration::from_secs(1)).await
+            else {
+                panic!("no input");
             };
             assert_eq!((&*by, outcome), (expected, expected_outcome));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_extender_that_must_not_be_ignored_has_the_last_word_on_a_binding() {
+    async fn only_an_ignorable_extender_falls_back_to_bind_plugins() {
         for (ignorable, expected) in [(true, "Fake"), (false, "")] {
             let (binder, messages) = binder();
-            // It is not configured, so that it fails.
+            // Fails because it is not configured.
             let extender = ExtenderSpec { name: "x".into(), ignorable, binds: true, ..Default::default() };
             let pod = Arc::new(pod("p").build());
             let binders = Arc::from([named(Binds)]);
             binder.bind(pod, "n1".into(), vec![extender], binders, std::future::ready(()));
-            let Some(Input::Bound { by, outcome, .. }) = told(&messages, Duration::from_secs(1)).await else {
-                panic!("the scheduler is not told");
+            let Some(Input::Bound { by, outcome, .. }) = next_input(&messages, Duration::from_secs(1)).await
+            else {
+                panic!("no input");
             };
             assert_eq!(&*by, expected);
             let message = "extender x is not configured".to_owned();
@@ -419,7 +427,7 @@ mod tests {
         }
     }
 
-    /// Binds at once.
+    /// Binds every pod.
     struct Binds;
 
     impl BindPlugin for Binds {
@@ -437,8 +445,8 @@ mod tests {
         NamedBinder { name: "Fake".into(), plugin: Arc::new(plugin) }
     }
 
-    /// What the scheduler is told, or nothing if that takes longer than the time.
-    async fn told(messages: &Receiver<Message>, within: Duration) -> Option<Input> {
+    /// The next input to the scheduler, if it arrives in time.
+    async fn next_input(messages: &Receiver<Message>, within: Duration) -> Option<Input> {
         let input = async {
             loop {
                 if let Ok(Message::Input(input)) = messages.try_recv() {
@@ -451,13 +459,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_in_pre_bind_is_an_error_of_the_plugin() {
+    async fn panic_in_pre_bind_is_an_error_of_the_plugin() {
         for panics in [Panics::Before, Panics::Inside] {
             let (binder, messages) = binder();
             let work = PreBindWork { name: "Fake".into(), plugin: Arc::new(panics), work: Box::new(()) };
             binder.pre_bind(&Arc::new(pod("p").build()), vec![vec![work]]);
-            let Some(Input::PreBound { pod, status }) = told(&messages, Duration::from_secs(1)).await else {
-                panic!("{panics:?}: the scheduler is not told");
+            let Some(Input::PreBound { pod, status }) = next_input(&messages, Duration::from_secs(1)).await
+            else {
+                panic!("{panics:?}: no input");
             };
             assert_eq!(pod, "p".into());
             assert_eq!(status, Status::error("plugin \"Fake\" panicked in PreBind: oh no").by("Fake"));
@@ -466,14 +475,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_in_bind_leaves_the_binding_unknown() {
+    async fn panic_in_bind_leaves_the_outcome_unknown() {
         for panics in [Panics::Before, Panics::Inside] {
             let (binder, messages) = binder();
             let binders = Arc::from([named(panics), named(Binds)]);
             binder.bind(Arc::new(pod("p").build()), "n1".into(), vec![], binders, std::future::ready(()));
-            let Some(Input::Bound { pod, by, outcome }) = told(&messages, Duration::from_secs(1)).await
+            let Some(Input::Bound { pod, by, outcome }) = next_input(&messages, Duration::from_secs(1)).await
             else {
-                panic!("{panics:?}: the scheduler is not told");
+                panic!("{panics:?}: no input");
             };
             assert_eq!(pod, "p".into());
             let message = "plugin \"Fake\" panicked in Bind: oh no".to_owned();
@@ -483,22 +492,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn binding_waits_until_status_patches_have_settled() {
+    async fn bind_waits_until_status_patches_have_settled() {
         let (binder, messages) = binder();
         let (done, settled) = oneshot::channel::<()>();
         let settled = settled.map(|_| ());
         binder.bind(Arc::new(pod("p").build()), "n1".into(), vec![], Arc::from([named(Binds)]), settled);
-        assert!(told(&messages, SETTLE_TIMEOUT / 2).await.is_none());
+        assert!(next_input(&messages, SETTLE_TIMEOUT / 2).await.is_none());
         done.send(()).unwrap();
-        assert!(told(&messages, Duration::from_secs(1)).await.is_some());
+        assert!(next_input(&messages, Duration::from_secs(1)).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_patch_that_hangs_holds_up_binding_only_for_a_while() {
+    async fn hanging_status_patch_delays_bind_only_up_to_the_timeout() {
         let (binder, messages) = binder();
         let settled = std::future::pending();
         binder.bind(Arc::new(pod("p").build()), "n1".into(), vec![], Arc::from([named(Binds)]), settled);
-        assert!(told(&messages, SETTLE_TIMEOUT / 2).await.is_none());
-        assert!(told(&messages, SETTLE_TIMEOUT).await.is_some());
+        assert!(next_input(&messages, SETTLE_TIMEOUT / 2).await.is_none());
+        assert!(next_input(&messages, SETTLE_TIMEOUT).await.is_some());
     }
 }

@@ -1,22 +1,22 @@
-//! What time it is for the scheduler, which asks no clock itself.
+//! The clock of the scheduler, which reads no clock itself.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use supercargo_framework::{Now, Timestamp};
 
-/// Tells the thread that owns the scheduler the time.
+/// The clock of the thread that owns the scheduler.
 pub trait Clock: Send {
-    /// What time it is.
+    /// The current time.
     fn now(&self) -> Now;
 
-    /// Told that there is nothing to do for `idle` unless something happens: how long to wait before asking again.
-    /// A clock that skips idle time answers with less.
+    /// How long to wait for messages when nothing else is due for `idle`. A clock that skips idle
+    /// time returns less.
     fn wait(&self, idle: Duration) -> Duration {
         idle
     }
 }
 
-/// The machine's clocks.
+/// The system clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock(Instant);
 

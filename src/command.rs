@@ -1,4 +1,4 @@
-//! A scheduler program of one's own: the in-tree plugins, and others.
+//! The scheduler program: the in-tree plugins, and any that are added.
 
 use std::process::ExitCode;
 
@@ -9,9 +9,9 @@ use crate::cli::{Cli, execute};
 use supercargo_client::api::full_text;
 use supercargo_config::Catalog;
 
-/// The `supercargo` program with plugins of one's own in it; the same as upstream's `app.NewSchedulerCommand`.
+/// The `supercargo` program with custom plugins; the same as upstream's `app.NewSchedulerCommand`.
 ///
-/// A plugin that is added is off until a profile of the configuration enables it, by the name it is added under.
+/// An added plugin is off until a profile of the configuration enables it by name.
 ///
 /// ```no_run
 /// # use std::process::ExitCode;
@@ -43,29 +43,30 @@ impl SchedulerCommand {
         Self::default()
     }
 
-    /// The same with one more plugin, or another one under the name of an in-tree plugin.
+    /// Adds a plugin, or replaces the in-tree plugin of the same name.
     #[must_use]
     pub fn with_plugin(mut self, name: &'static str, factory: Factory) -> Self {
         self.catalog = self.catalog.with_plugin(name, factory);
         self
     }
 
-    /// Does what the command line says.
+    /// Parses the command line and runs the command.
     pub fn main(self) -> ExitCode {
         let cli = Cli::parse();
         let logs_json = cli.logs_json();
         match execute(cli, &self.catalog) {
             Ok(code) => code,
             Err(error) => {
-                complain(logs_json, &full_text(&*error));
+                report_error(logs_json, &full_text(&*error));
                 ExitCode::FAILURE
             }
         }
     }
 }
 
-/// Says why the process ends. Whoever reads JSON reads nothing else, but before there is a log there is only standard error.
-fn complain(logs_json: bool, error: &str) {
+/// Reports why the process exits: in the log if that is JSON, so that its reader can parse every
+/// line, else on standard error. Errors before logging starts always go to standard error.
+fn report_error(logs_json: bool, error: &str) {
     if logs_json && tracing::enabled!(tracing::Level::ERROR) {
         tracing::error!("{error}");
     } else {

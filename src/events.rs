@@ -1,14 +1,15 @@
 //! Records events (events.k8s.io/v1), off the scheduler's path and in bounded memory.
 //!
-//! Upstream's rules: the first event of a kind is created; the second patches it into a series; more only count in
-//! memory, and the count is written every half hour and once the series has gone quiet. Failed writes are tried again,
-//! and an event that is gone when its series is to be patched is created anew. Only warnings come in series: what is normal, such
-//! as a binding, happens once.
+//! Upstream's rules: the first event of a kind is created, the second patches it into a series.
+//! Further ones are counted in memory; the count is written every half hour and when the series is
+//! over. Failed writes are retried. An event that no longer exists when its series is patched is
+//! created again. Only warnings form series; normal events such as Scheduled occur once.
 //!
-//! What the API server does not take fast enough waits, up to a number. Beyond that the newest are lost, as upstream has it: those
-//! that wait are about to be sent, and their pods would be without a word otherwise. The log says how many.
+//! Events that the API server does not accept fast enough are queued, up to a limit. Beyond that
+//! new events are lost, as upstream, so that pods whose events are queued keep theirs. The log
+//! reports the number of lost events.
 
-mod object;
+mod event_object;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,33 +26,34 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::gauge::EventGauges;
-use object::{Count, Object, Whole};
+use event_object::{Count, EventObject, EventWithSeries};
 use supercargo_client::api::{Api, Call, CallError, Submission};
 
-/// A series that has been quiet for this long is over.
+/// A series without an event for this long is over.
 const QUIET: Duration = Duration::from_mins(6);
-/// How often series are looked at that may be over.
+/// How often series are checked.
 const SWEEP: Duration = Duration::from_mins(1);
-/// How often the count of a series that goes on is written.
+/// How often the count of an active series is written.
 const REFRESH: Duration = Duration::from_mins(30);
-/// How often a write is tried.
+/// Maximum number of attempts of a write.
 const ATTEMPTS: u32 = 12;
-/// The pause between tries.
-const PAUSE: Duration = Duration::from_secs(10);
-/// A server that does not answer is left alone for so long.
+/// Delay between attempts.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
+/// No write starts for this long after a request without a response.
 const HOLD: Duration = Duration::from_secs(1);
-/// So many writes at most are under way.
+/// Maximum number of writes in flight.
 const WRITES_IN_FLIGHT: usize = 64;
-/// So many writes at most wait: a large deployment's worth of bindings, in some 20 MB.
-const WAITING: usize = 50_000;
-/// So many events at most are on their way from the scheduler's thread.
-const HANDED_OVER: usize = 10_000;
-/// So many series at most are followed; warnings beyond that are written one by one.
-const SERIES: usize = 50_000;
-/// How often the log says that events are lost.
-const LOSS_TOLD: Duration = Duration::from_secs(30);
+/// Maximum number of pending writes: the bindings of a large deployment, in about 20 MB.
+const MAX_PENDING: usize = 50_000;
+/// Capacity of the channel from the scheduler's thread.
+const CHANNEL_CAPACITY: usize = 10_000;
+/// Maximum number of series. Further warnings are written individually.
+const MAX_SERIES: usize = 50_000;
+/// How often lost events are logged.
+const LOSS_LOG_PERIOD: Duration = Duration::from_secs(30);
 
-/// What makes two events one series. The text is not part of it; the pod's resource version is.
+/// Events with equal keys form a series. The note is not part of the key; the pod's resource
+/// version is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     uid: Uid,
@@ -60,17 +62,17 @@ struct Key {
     action: Text,
 }
 
-/// A warning that may come again.
+/// A warning that may recur.
 struct Series {
-    object: Arc<Object>,
+    object: Arc<EventObject>,
     count: u32,
     last_observed: Timestamp,
-    /// The count that was last written; 0 before the event is created.
+    /// The count last written; 0 before the event is created.
     written: u32,
     seen: Instant,
     refreshed: Instant,
-    /// It waits to be written, or is being written. A patch must not overtake what it patches.
-    is_busy: bool,
+    /// Whether a write is pending. A patch must not overtake the creation of its event.
+    is_pending: bool,
 }
 
 impl Series {
@@ -78,40 +80,41 @@ impl Series {
         Count { count: self.count, last_observed: self.last_observed }
     }
 
-    /// Whether its count is to be written without waiting: the first tells of the event, the second that it is a series.
+    /// Whether to write the count immediately: the first event creates the object, the second turns
+    /// it into a series.
     fn is_news(&self) -> bool {
         self.written < self.count.min(2)
     }
 }
 
-/// Something to be written.
+/// A pending write.
 struct Write {
-    what: What,
+    target: Target,
     attempt: u32,
 }
 
-enum What {
-    /// An event of its own.
-    Event(Arc<Object>),
-    /// How things stand with this series.
+enum Target {
+    /// A single event.
+    Event(Arc<EventObject>),
+    /// The current count of a series.
     Series(Key),
 }
 
-/// What is asked of the API server.
-enum Deed {
+/// A request to the API server.
+enum WriteOp {
     Create(Option<Count>),
     Patch(Count),
 }
 
-/// A write that has ended, and the count that it wrote.
-struct Ended {
+/// A completed write, and the count that it wrote.
+struct Completed {
     write: Write,
-    object: Arc<Object>,
+    object: Arc<EventObject>,
     count: u32,
     result: Result<(), CallError>,
 }
 
-/// Takes events and never blocks.
+/// Sends events to the writer. Never blocks.
 #[derive(Clone)]
 pub(crate) struct Recorder {
     sender: mpsc::Sender<PodEvent>,
@@ -124,39 +127,39 @@ impl Recorder {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
-        // When the writer has ended, so has the process.
+        // The writer ends only with the process.
     }
 
-    /// How much the writer holds.
+    /// Numbers of series and pending writes.
     pub(crate) fn gauges(&self) -> EventGauges {
         self.held.clone()
     }
 
-    /// How many have been lost, now and later. Keeping this does not keep the writer from ending.
+    /// Counter of lost events. Holding it does not keep the writer running.
     pub(crate) fn losses(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.lost)
     }
 }
 
-/// Writes what the recorder takes.
+/// Writes the recorded events.
 pub(crate) struct Writer {
     api: Api,
     hostname: Arc<str>,
     events: mpsc::Receiver<PodEvent>,
     series: HashMap<Key, Series>,
     ready: VecDeque<Write>,
-    /// What has failed, and when it is tried again, the soonest first.
-    later: VecDeque<(Instant, Write)>,
-    /// Until when nothing is begun.
+    /// Failed writes and the times of their retries, soonest first.
+    retries: VecDeque<(Instant, Write)>,
+    /// No write starts before this time.
     hold: Option<Instant>,
-    writes: JoinSet<Ended>,
+    writes: JoinSet<Completed>,
     loss: Loss,
     held: EventGauges,
 }
 
 impl Writer {
     pub(crate) fn new(api: Api, hostname: String) -> (Recorder, Self) {
-        let (sender, events) = mpsc::channel(HANDED_OVER);
+        let (sender, events) = mpsc::channel(CHANNEL_CAPACITY);
         let loss = Loss::default();
         let held = EventGauges::default();
         let recorder = Recorder { sender, lost: Arc::clone(&loss.lost), held: held.clone() };
@@ -166,7 +169,7 @@ impl Writer {
             events,
             series: HashMap::new(),
             ready: VecDeque::new(),
-            later: VecDeque::new(),
+            retries: VecDeque::new(),
             hold: None,
             writes: JoinSet::new(),
             loss,
@@ -175,37 +178,37 @@ impl Writer {
         (recorder, writer)
     }
 
-    /// Writes until every recorder is gone, and then finishes what is left.
+    /// Writes until all recorders are gone, and then flushes.
     pub(crate) async fn run(mut self) {
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut open = true;
-        while open || self.waiting() > 0 {
-            self.begin_ready();
-            self.loss.tell();
+        while open || self.pending() > 0 {
+            self.start_ready();
+            self.loss.log();
             self.held.series.set(self.series.len());
-            self.held.writes.set(self.waiting());
+            self.held.writes.set(self.pending());
             let wake = self.wake();
             tokio::select! {
                 event = self.events.recv(), if open => match event {
                     Some(event) => self.take(event),
                     None => open = false,
                 },
-                Some(ended) = self.writes.join_next() => match ended {
-                    Ok(ended) => self.ended(ended),
-                    Err(error) => tracing::error!(%error, "writing an event broke down"),
+                Some(completed) = self.writes.join_next() => match completed {
+                    Ok(completed) => self.completed(completed),
+                    Err(error) => tracing::error!(%error, "event write failed"),
                 },
                 _ = sweep.tick(), if open => self.sweep(),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
             }
         }
-        self.loss.told_at = None;
-        self.loss.tell();
+        self.loss.logged_at = None;
+        self.loss.log();
     }
 
-    /// How many writes have not ended.
-    fn waiting(&self) -> usize {
-        self.ready.len() + self.later.len() + self.writes.len()
+    /// Number of writes that are queued or in flight.
+    fn pending(&self) -> usize {
+        self.ready.len() + self.retries.len() + self.writes.len()
     }
 
     fn take(&mut self, event: PodEvent) {
@@ -224,39 +227,41 @@ impl Writer {
             self.write_news(key);
             return;
         }
-        if self.waiting() >= WAITING {
+        if self.pending() >= MAX_PENDING {
             self.loss.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let object = Arc::new(Object::new(event, now, Arc::clone(&self.hostname)));
-        if !is_warning || self.series.len() >= SERIES {
-            self.ready.push_back(Write { what: What::Event(object), attempt: 1 });
+        let object = Arc::new(EventObject::new(event, now, Arc::clone(&self.hostname)));
+        if !is_warning || self.series.len() >= MAX_SERIES {
+            self.ready.push_back(Write { target: Target::Event(object), attempt: 1 });
             return;
         }
         let at = Instant::now();
-        let (count, written, is_busy) = (1, 0, false);
-        let series = Series { object, count, last_observed: now, written, seen: at, refreshed: at, is_busy };
+        let (count, written, is_pending) = (1, 0, false);
+        let series =
+            Series { object, count, last_observed: now, written, seen: at, refreshed: at, is_pending };
         self.series.insert(key.clone(), series);
         self.write_news(key);
     }
 
-    /// Lets the series be written if it has something new to say.
+    /// Queues a write of the series if its count must be written immediately.
     fn write_news(&mut self, key: Key) {
         if self.series.get(&key).is_some_and(Series::is_news) {
             self.write_series(key);
         }
     }
 
-    /// Lets the series be written, unless that is under way, or too much waits: then it is looked at again later.
+    /// Queues a write of the series, unless one is pending. If the queue is full, a later sweep
+    /// tries again.
     fn write_series(&mut self, key: Key) {
-        let has_room = self.waiting() < WAITING;
-        if let Some(series) = self.series.get_mut(&key).filter(|series| !series.is_busy && has_room) {
-            series.is_busy = true;
-            self.ready.push_back(Write { what: What::Series(key), attempt: 1 });
+        let has_room = self.pending() < MAX_PENDING;
+        if let Some(series) = self.series.get_mut(&key).filter(|series| !series.is_pending && has_room) {
+            series.is_pending = true;
+            self.ready.push_back(Write { target: Target::Series(key), attempt: 1 });
         }
     }
 
-    /// Ends series that have gone quiet, and writes counts that have grown.
+    /// Ends quiet series, and writes counts that have grown.
     fn sweep(&mut self) {
         let due = |series: &Series| {
             let quiet = series.seen.elapsed() >= QUIET;
@@ -266,127 +271,123 @@ impl Writer {
         for key in grown.collect::<Vec<_>>() {
             self.write_series(key);
         }
-        self.series.retain(|_, series| series.is_busy || series.seen.elapsed() < QUIET);
+        self.series.retain(|_, series| series.is_pending || series.seen.elapsed() < QUIET);
     }
 
-    /// Begins what is ready, as far as there are places.
-    fn begin_ready(&mut self) {
+    /// Starts queued writes up to the limit.
+    fn start_ready(&mut self) {
         let now = Instant::now();
         if self.hold.is_some_and(|hold| hold > now) {
             return;
         }
-        while let Some((_, write)) = self.later.pop_front_if(|(at, _)| *at <= now) {
+        while let Some((_, write)) = self.retries.pop_front_if(|(at, _)| *at <= now) {
             self.ready.push_back(write);
         }
         while self.writes.len() < WRITES_IN_FLIGHT {
             let Some(write) = self.ready.pop_front() else { return };
-            self.begin(write);
+            self.start(write);
         }
     }
 
-    fn begin(&mut self, write: Write) {
-        let (object, deed, count) = match &write.what {
-            What::Event(object) => (Arc::clone(object), Deed::Create(None), 1),
-            What::Series(key) => {
-                // Series that wait to be written are kept.
+    fn start(&mut self, write: Write) {
+        let (object, op, count) = match &write.target {
+            Target::Event(object) => (Arc::clone(object), WriteOp::Create(None), 1),
+            Target::Series(key) => {
+                // Series with a pending write are not removed.
                 let Some(series) = self.series.get(key) else { return };
                 let count = series.count();
-                let deed = match series.written {
-                    0 => Deed::Create((count.count > 1).then_some(count)),
-                    _ => Deed::Patch(count),
+                let op = match series.written {
+                    0 => WriteOp::Create((count.count > 1).then_some(count)),
+                    _ => WriteOp::Patch(count),
                 };
-                (Arc::clone(&series.object), deed, count.count)
+                (Arc::clone(&series.object), op, count.count)
             }
         };
         let api = self.api.clone();
         self.writes.spawn(async move {
-            let result = match deed {
-                Deed::Create(series) => create(&api, &object, series).await,
-                Deed::Patch(series) => patch(&api, &object, series).await,
+            let result = match op {
+                WriteOp::Create(series) => create(&api, &object, series).await,
+                WriteOp::Patch(series) => patch(&api, &object, series).await,
             };
-            Ended { write, object, count, result }
+            Completed { write, object, count, result }
         });
     }
 
-    fn ended(&mut self, Ended { mut write, object, count, result }: Ended) {
+    fn completed(&mut self, Completed { mut write, object, count, result }: Completed) {
         match result {
-            // With a conflict, a try before this one was carried out after all.
+            // On a conflict, an earlier attempt was successful after all.
             Err(error) if error.status != Some(StatusCode::CONFLICT) => {
                 let now = Instant::now();
                 if error.status.is_none() {
                     self.hold = Some(now + HOLD);
                 }
-                if !is_final(&error) && write.attempt < ATTEMPTS {
+                if !is_permanent(&error) && write.attempt < ATTEMPTS {
                     write.attempt += 1;
-                    self.later.push_back((now + PAUSE, write));
+                    self.retries.push_back((now + RETRY_DELAY, write));
                     return;
                 }
                 if error.status.is_none() {
                     self.loss.lost.fetch_add(1, Ordering::Relaxed);
                 } else {
-                    tracing::warn!(path = object.path(), error = %error.error, "cannot write an event");
+                    tracing::warn!(path = object.path(), error = %error.error, "cannot write event");
                 }
             }
             _ => {}
         }
-        if let What::Series(key) = write.what {
+        if let Target::Series(key) = write.target {
             if let Some(series) = self.series.get_mut(&key) {
                 series.written = count;
                 series.refreshed = Instant::now();
-                series.is_busy = false;
+                series.is_pending = false;
             }
             self.write_news(key);
         }
     }
 
-    /// When there is something to do that nothing else wakes this for.
+    /// When the next retry or held write is due.
     fn wake(&self) -> Option<Instant> {
-        let hold = self.hold.filter(|hold| *hold > Instant::now() && self.waiting() > self.writes.len());
-        hold.or_else(|| self.later.front().map(|(at, _)| *at))
+        let hold = self.hold.filter(|hold| *hold > Instant::now() && self.pending() > self.writes.len());
+        hold.or_else(|| self.retries.front().map(|(at, _)| *at))
     }
 }
 
-/// Counts events that are lost, and tells the log now and then.
+/// Counts lost events, and logs the number periodically.
 #[derive(Default)]
 struct Loss {
     lost: Arc<AtomicU64>,
-    told: u64,
-    told_at: Option<Instant>,
+    logged: u64,
+    logged_at: Option<Instant>,
 }
 
 impl Loss {
-    fn tell(&mut self) {
+    fn log(&mut self) {
         let lost = self.lost.load(Ordering::Relaxed);
-        if lost > self.told && self.told_at.is_none_or(|at| at.elapsed() >= LOSS_TOLD) {
-            let newly = lost - self.told;
-            tracing::warn!(
-                newly,
-                in_all = lost,
-                "events are lost: the API server does not take them fast enough"
-            );
-            self.told = lost;
-            self.told_at = Some(Instant::now());
+        if lost > self.logged && self.logged_at.is_none_or(|at| at.elapsed() >= LOSS_LOG_PERIOD) {
+            let newly = lost - self.logged;
+            tracing::warn!(newly, total = lost, "events are lost: the API server accepts events too slowly");
+            self.logged = lost;
+            self.logged_at = Some(Instant::now());
         }
     }
 }
 
-async fn create(api: &Api, object: &Object, series: Option<Count>) -> Result<(), CallError> {
-    let (path, object) = (&*object.collection(), &Whole { object, series });
+async fn create(api: &Api, object: &EventObject, series: Option<Count>) -> Result<(), CallError> {
+    let (path, object) = (&*object.collection(), &EventWithSeries { object, series });
     api.submit(Submission { method: Method::POST, path, object }).await
 }
 
-async fn patch(api: &Api, object: &Object, series: Count) -> Result<(), CallError> {
+async fn patch(api: &Api, object: &EventObject, series: Count) -> Result<(), CallError> {
     let (path, body) = (&*object.path(), &json!({"series": series.json()}));
     let content_type = "application/strategic-merge-patch+json";
     match api.write(Call { method: Method::PATCH, path, content_type, body }).await {
-        // It was never created, or has expired, which a series can outlive.
+        // It was never created, or has expired: a series can outlive its event.
         Err(error) if error.status == Some(StatusCode::NOT_FOUND) => create(api, object, Some(series)).await,
         result => result,
     }
 }
 
-/// The server will not change its mind.
-fn is_final(error: &CallError) -> bool {
+/// Whether a retry would fail again.
+fn is_permanent(error: &CallError) -> bool {
     error.status.is_some_and(|status| {
         status.is_client_error() && status != StatusCode::CONFLICT && status != StatusCode::TOO_MANY_REQUESTS
     })
@@ -423,7 +424,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_series_is_held_until_it_has_been_quiet_for_long_enough_and_the_recorder_says_so() {
+    async fn gauges_count_a_series_until_it_is_over() {
         let (api, _requests) = answering(vec![201]);
         let (recorder, writer) = Writer::new(api, "host".into());
         tokio::spawn(writer.run());
@@ -438,7 +439,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_has_upstreams_form() {
+    async fn event_has_the_fields_of_upstream() {
         let requests =
             written(vec![event("u1", "7", "0/1 nodes are available: 1 Insufficient cpu.")], vec![201]).await;
         let [(method, path, body)] = &requests.all()[..] else { panic!("{requests:?}") };
@@ -455,7 +456,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_second_of_a_series_patches_and_more_only_count() {
+    async fn second_event_patches_and_further_ones_only_count() {
         let events =
             vec![event("u1", "7", "a"), event("u1", "7", "b"), event("u1", "7", "c"), event("u1", "8", "d")];
         let requests = written(events, vec![]).await;
@@ -468,14 +469,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_is_tried_again_unless_the_server_refuses_it() {
+    async fn writes_are_retried_unless_the_server_rejects_them() {
         assert_eq!(written(vec![event("u1", "7", "a")], vec![500, 503, 201]).await.all().len(), 3);
         assert_eq!(written(vec![event("u1", "7", "a")], vec![403]).await.all().len(), 1);
         assert_eq!(written(vec![event("u1", "7", "a")], vec![500, 409]).await.all().len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_series_waits_for_its_event_to_be_created_and_is_created_with_it_if_that_takes_long() {
+    async fn series_of_an_event_that_is_not_yet_created_is_created_with_it() {
         let events = vec![event("u1", "7", "a"), event("u1", "7", "b")];
         let all = written(events, vec![500, 503, 201]).await.all();
         let counts: Vec<_> =
@@ -484,7 +485,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_that_is_gone_is_created_again_with_its_series() {
+    async fn expired_event_is_created_again_with_its_series() {
         let events = vec![event("u1", "7", "a"), event("u1", "7", "b")];
         let requests = written(events, vec![201, 404]).await;
         let [(.., first), (patch, ..), (method, path, again)] = &requests.all()[..] else {
@@ -498,7 +499,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_that_can_be_neither_patched_nor_created_is_given_up() {
+    async fn event_that_can_be_neither_patched_nor_created_is_dropped() {
         let events = vec![event("u1", "7", "a"), event("u1", "7", "b")];
         assert_eq!(written(events, vec![403, 404, 404]).await.all().len(), 3);
     }
@@ -512,43 +513,39 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_slow_server_does_not_take_waits_up_to_a_number_and_the_newest_are_lost() {
+    async fn newest_events_are_lost_when_the_queue_is_full() {
         const MORE: usize = 1_000;
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
             std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
         });
         let api = Api::with_client(kube::Client::new(service, "default"));
         let (recorder, mut writer) = Writer::new(api, "host".into());
-        for pod in 0..WAITING + MORE {
+        for pod in 0..MAX_PENDING + MORE {
             recorder.record(binding(pod));
-            // As the writer would, if the scheduler's thread left it the time.
-            if pod % HANDED_OVER == HANDED_OVER - 1 {
+            // Drains the channel as the running writer would.
+            if pod % CHANNEL_CAPACITY == CHANNEL_CAPACITY - 1 {
                 writer.take_all();
             }
         }
         writer.take_all();
-        assert_eq!((writer.waiting(), recorder.lost.load(Ordering::Relaxed)), (WAITING, MORE as u64));
-        for pod in 0..HANDED_OVER + MORE {
+        assert_eq!((writer.pending(), recorder.lost.load(Ordering::Relaxed)), (MAX_PENDING, MORE as u64));
+        for pod in 0..CHANNEL_CAPACITY + MORE {
             recorder.record(binding(pod));
         }
-        assert_eq!(
-            recorder.lost.load(Ordering::Relaxed),
-            2 * MORE as u64,
-            "nor does what is handed over grow"
-        );
+        assert_eq!(recorder.lost.load(Ordering::Relaxed), 2 * MORE as u64, "the channel is bounded");
     }
 
     impl Writer {
         fn take_all(&mut self) {
             while let Ok(event) = self.events.try_recv() {
                 self.take(event);
-                self.begin_ready();
+                self.start_ready();
             }
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_normal_is_an_event_of_its_own_each_time_and_not_remembered() {
+    async fn normal_events_form_no_series() {
         let (api, requests) = answering(vec![]);
         let (recorder, mut writer) = Writer::new(api, "host".into());
         for pod in [1, 1, 2] {
@@ -563,7 +560,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_does_not_answer_is_left_alone_for_a_while() {
+    async fn writes_pause_after_a_request_without_response() {
         let asked = Arc::new(AtomicU64::new(0));
         let log = Arc::clone(&asked);
         let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
@@ -588,8 +585,8 @@ mod tests {
     }
 
     #[test]
-    fn a_long_pod_name_leaves_room_for_the_time() {
-        let name = object::event_name(&"a".repeat(253), Timestamp::now());
+    fn event_name_of_a_long_pod_name_is_within_the_limit() {
+        let name = event_object::event_name(&"a".repeat(253), Timestamp::now());
         assert!(name.len() <= 253, "{}", name.len());
     }
 }

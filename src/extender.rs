@@ -1,7 +1,8 @@
 //! Extenders over HTTP.
 //!
-//! What a cycle asks blocks the owner's own thread, for at most the extender's `httpTimeout`: meanwhile the informers' news
-//! wait in the mailbox, so that what the cycle reads stays still. A bind runs beside later cycles.
+//! Calls within a cycle block the owner's thread, for at most the extender's `httpTimeout`.
+//! Informer events wait in the mailbox meanwhile, so that the cycle reads a consistent state. Bind
+//! calls run concurrently with later cycles.
 
 mod messages;
 
@@ -18,12 +19,12 @@ use supercargo_framework::PodInfo;
 use supercargo_scheduler::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
 use tokio::runtime::Handle;
 
-use crate::pulse::Pulse;
+use crate::watchdog::Watchdog;
 use supercargo_client::api::{self, full_text, without_needless_trust};
 use supercargo_client::transport::is_connection_refused;
 use supercargo_config::{ExtenderConfig, ExtenderTls};
 
-/// The extenders of a configuration. Connections are kept, and shared by clones.
+/// The extenders of a configuration. Clones share connections.
 #[derive(Clone, Default)]
 pub(crate) struct HttpExtenders(Arc<[HttpExtender]>);
 
@@ -33,7 +34,7 @@ struct HttpExtender {
 }
 
 impl HttpExtenders {
-    /// Makes a client for each. Nothing is asked yet, but files of certificates are read.
+    /// Creates a client for each extender. Reads certificate files, but sends no request.
     pub(crate) async fn new(configs: &[ExtenderConfig]) -> Result<Self> {
         let mut extenders = Vec::with_capacity(configs.len());
         for config in configs {
@@ -44,7 +45,7 @@ impl HttpExtenders {
         Ok(Self(extenders.into()))
     }
 
-    /// Whether any of them is sent whole pods, or decides by what only those tell whether a pod is its business.
+    /// Whether any extender receives whole pods, or manages resources, which only whole pods name.
     pub(crate) fn need_whole_pods(&self) -> bool {
         let asks = |config: &ExtenderConfig| {
             config.filter_verb.is_some() || config.prioritize_verb.is_some() || config.preempt_verb.is_some()
@@ -52,23 +53,24 @@ impl HttpExtenders {
         self.0.iter().any(|extender| asks(&extender.config) || !extender.config.managed_resources.is_empty())
     }
 
-    /// Whether any of them is sent whole nodes.
+    /// Whether any extender receives whole nodes.
     pub(crate) fn need_whole_nodes(&self) -> bool {
         let asks = |config: &ExtenderConfig| config.filter_verb.is_some() || config.prioritize_verb.is_some();
         self.0.iter().any(|HttpExtender { config, .. }| asks(config) && !config.node_cache_capable)
     }
 
-    /// What a cycle asks through; the requests run on the runtime, of which the caller's thread is none.
-    pub(crate) fn calls(&self, runtime: Handle, pulse: Pulse) -> HttpCalls {
-        HttpCalls { extenders: self.clone(), runtime, pulse }
+    /// Calls within a cycle. Requests run on `runtime`, to which the owner's thread does not
+    /// belong.
+    pub(crate) fn calls(&self, runtime: Handle, watchdog: Watchdog) -> HttpCalls {
+        HttpCalls { extenders: self.clone(), runtime, watchdog }
     }
 
-    /// How long the slowest of them may take to answer.
+    /// The longest timeout of any extender.
     pub(crate) fn longest_call(&self) -> Duration {
         self.0.iter().map(|extender| extender.config.http_timeout).max().unwrap_or_default()
     }
 
-    /// Lets an extender bind.
+    /// Calls the extender's bind verb.
     pub(crate) async fn bind(
         &self,
         extender: &ExtenderSpec,
@@ -111,11 +113,11 @@ impl HttpExtenders {
     }
 }
 
-/// Asks extenders, and waits for the answer.
+/// Calls extenders, and blocks until they respond.
 pub(crate) struct HttpCalls {
     extenders: HttpExtenders,
     runtime: Handle,
-    pulse: Pulse,
+    watchdog: Watchdog,
 }
 
 impl Calls for HttpCalls {
@@ -124,16 +126,16 @@ impl Calls for HttpCalls {
         extender: &ExtenderSpec,
         question: ExtenderQuestion<'_>,
     ) -> Result<ExtenderAnswer, String> {
-        self.pulse.beat();
+        self.watchdog.tick();
         let answer = self.runtime.block_on(self.extenders.ask(extender, question));
-        self.pulse.beat();
+        self.watchdog.tick();
         if let Err(error) = &answer {
             let name = &*extender.name;
             match question {
                 ExtenderQuestion::Prioritize { pod, .. } => {
                     tracing::info!(
                         extender = name, error, pod = %pod.key(),
-                        "failed to run the extender's priority function: no score given by this extender"
+                        "Failed to run extender's priority function. No score given by this extender."
                     );
                 }
                 ExtenderQuestion::Filter { pod, .. } | ExtenderQuestion::Preempt { pod, .. }
@@ -141,10 +143,10 @@ impl Calls for HttpCalls {
                 {
                     tracing::info!(
                         extender = name, error, pod = %pod.key(),
-                        "skipping the extender: it returned an error and is ignorable"
+                        "Skipping extender as it returned error and has ignorable flag set"
                     );
                 }
-                // What becomes of it is told by the scheduler.
+                // The scheduler reports the consequences.
                 _ => {}
             }
         }
@@ -153,7 +155,8 @@ impl Calls for HttpCalls {
 }
 
 impl HttpExtender {
-    /// Posts a message and returns the body of the answer. The error is in the words of Go's client where there are such.
+    /// Posts a message and returns the body of the response. Error texts are those of Go's client,
+    /// if it has one.
     async fn send(&self, verb: Option<&str>, body: Vec<u8>) -> Result<impl AsRef<[u8]> + use<>, String> {
         let ExtenderConfig { url_prefix, http_timeout, .. } = &self.config;
         let Some(verb) = verb else {
@@ -190,7 +193,7 @@ impl HttpExtender {
     }
 }
 
-/// Why there was no answer.
+/// Why there was no response.
 fn cause(error: &kube::Error, uri: &Uri) -> String {
     if !is_connection_refused(error) {
         return full_text(error);
@@ -209,15 +212,15 @@ async fn connection(extender: &ExtenderConfig) -> Result<kube::Config> {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let file = kubeconfig(&format!("{scheme}://{authority}"), extender)?;
     let mut connection = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    // A retry would take longer than the time-out allows.
+    // A retry would exceed the timeout.
     connection.default_retry = false;
     connection.disable_compression = true;
     connection.proxy_url = None;
     Ok(without_needless_trust(connection))
 }
 
-/// The connection as a kubeconfig has it: certificates are read, decoded and checked there. As upstream has it, with
-/// `enableHTTPS` and nothing to check certificates against, any will do.
+/// The connection as a kubeconfig, so that kube reads, decodes and validates certificates. As
+/// upstream, `enableHTTPS` without a CA bundle accepts any certificate.
 fn kubeconfig(server: &str, extender: &ExtenderConfig) -> Result<Kubeconfig> {
     let ExtenderTls { insecure, server_name, cert_file, key_file, ca_file, cert_data, key_data, ca_data } =
         &extender.tls;

@@ -1,16 +1,16 @@
-//! Numbers that a task keeps current for `/debug/footprint`.
+//! Gauges that a task updates for `/debug/footprint`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many series of warnings are followed, and how many writes have not ended.
+/// Number of event series, and of writes that are queued or in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventGauges {
     pub(crate) series: Gauge,
     pub(crate) writes: Gauge,
 }
 
-/// A number that a task keeps current for others.
+/// A number that one task updates and others read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gauge(Arc<AtomicUsize>);
 

@@ -1,7 +1,7 @@
-//! The informers, and what their handlers tell the scheduler.
+//! The informers, and handlers that pass their events to the scheduler.
 
 mod objects;
-mod observed;
+mod stats;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,19 +12,18 @@ use kube_informers::{
     SharedInformer, SharedInformerFactory, Store, SyncResult,
 };
 use parking_lot::Mutex;
-use serde::Serialize;
 use supercargo_framework::{NodeRecord, PodInfo, Text};
 use supercargo_scheduler::{Input, Known, Notification};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::observed::Observed;
+pub(crate) use self::stats::InformerStats;
 use crate::owner::{Mailbox, Message};
 use supercargo_codec::{NodeKind, PodKind};
 
-/// Pods that have ended are no business of a scheduler's: the server says of them that they are gone.
+/// Selects pods that have not finished. The server reports pods that finish as deleted.
 const NON_TERMINAL: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// Passes what a handler sees on to the scheduler.
+/// Passes events to the scheduler.
 struct Forward<T> {
     mailbox: Mailbox,
     input: fn(Notification<T>) -> Input,
@@ -43,14 +42,15 @@ impl<T: Send + Sync + 'static> EventHandler<T> for Forward<T> {
     fn on_delete(&mut self, deleted: &Deleted<T>) {
         let last = match deleted {
             Deleted::Known(last) | Deleted::FinalStateUnknown { last: Some(last), .. } => last,
-            // Without its last state nobody can say what it was; the store never held it, so neither does the scheduler.
+            // Without its last state the object was never in the store, so the scheduler does not
+            // know it either.
             Deleted::FinalStateUnknown { last: None, .. } => return,
         };
         self.mailbox.send((self.input)(Notification::Deleted(Arc::clone(last))));
     }
 }
 
-/// What tells the cache of pods with a node.
+/// Passes pods with a node to the cache.
 fn cache_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
     Filtering {
         filter: PodInfo::is_assigned,
@@ -58,8 +58,8 @@ fn cache_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
     }
 }
 
-/// What tells the queue of pods without one. Which of them are its business the scheduler knows itself: its profiles may
-/// change.
+/// Passes pods without a node to the queue. The scheduler itself filters by scheduler name, because
+/// profiles may change.
 fn queue_handler(mailbox: &Mailbox) -> impl EventHandler<PodInfo> {
     Filtering {
         filter: |pod: &PodInfo| !pod.is_assigned(),
@@ -71,23 +71,13 @@ fn node_handler(mailbox: &Mailbox) -> impl EventHandler<NodeRecord> {
     Forward { mailbox: mailbox.clone(), input: Input::Node }
 }
 
-/// How pods and nodes are read, unless something wants them whole.
+/// Decoders of pods and nodes, without raw JSON.
 pub(crate) fn kinds(protobuf: bool) -> (PodKind, NodeKind) {
     let no_annotations: [&str; 0] = [];
     (PodKind::new(no_annotations).protobuf(protobuf), NodeKind::new(no_annotations).protobuf(protobuf))
 }
 
-/// What informers of pods and nodes hold: objects in their stores, and distinct values that these share.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Holdings {
-    stored_pods: usize,
-    stored_nodes: usize,
-    interned_of_pods: usize,
-    interned_of_nodes: usize,
-}
-
-/// What the informers of a scheduler hold.
+/// The stores of pods and nodes.
 #[derive(Clone)]
 pub(crate) struct Stores {
     pods: Store<PodInfo>,
@@ -95,7 +85,7 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// The nodes and pods, to hold against what the scheduler knows.
+    /// The nodes and pods, for comparison with the scheduler's cache.
     pub(crate) fn known(&self) -> Known {
         Known {
             nodes: self.nodes.list().iter().map(|node| Arc::clone(&node.name)).collect(),
@@ -111,20 +101,21 @@ pub(crate) struct Informers {
     pods: Arc<SharedInformer<PodKind>>,
     nodes: Arc<SharedInformer<NodeKind>>,
     stop: CancellationToken,
-    observed: Observed,
-    /// The handlers of other kinds, by the name by which plugins want them.
+    stats: InformerStats,
+    /// Handlers of other kinds, by the resource name that plugins use.
     others: Mutex<BTreeMap<Text, Registration>>,
 }
 
 impl Informers {
-    /// Sets up the pod and the node informer. Nothing is asked of the server before [`start`](Self::start).
+    /// Creates the pod and node informers. Sends no request before [`start`](Self::start).
     pub(crate) fn new(
         client: Client,
         mailbox: &Mailbox,
         kinds: (PodKind, NodeKind),
     ) -> Result<Self, AddHandlerError> {
         let informers = Self::without_handlers(client, kinds);
-        // One registration feeds both, in this order: when a pod is bound the cache has it before the queue lets go of it.
+        // One registration feeds both, in this order: a pod that is bound enters the cache before
+        // it leaves the queue.
         let pod_handlers = FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox));
         informers.pods.add_event_handler(pod_handlers, HandlerOptions::named("pods"))?;
         informers.nodes.add_event_handler(node_handler(mailbox), HandlerOptions::named("nodes"))?;
@@ -135,53 +126,41 @@ impl Informers {
         let factory = SharedInformerFactory::new(client.clone());
         let pods = factory.informer_for(Arc::new(pods), |mut parts| {
             parts.list_watch = parts.list_watch.fields(NON_TERMINAL);
-            // Nobody looks pods up by namespace here, so there is no index to keep.
+            // No index by namespace: nothing looks pods up by namespace.
             parts.build(Indexers::default())
         });
         let nodes = factory.informer_for(Arc::new(nodes), |parts| parts.build(Indexers::default()));
-        let observed = Observed::new(&pods);
-        observed.add(&nodes);
+        let stats = InformerStats::new(&pods, &nodes);
         let (stop, others) = (CancellationToken::new(), Mutex::default());
-        Self { client, factory, pods, nodes, stop, observed, others }
+        Self { client, factory, pods, nodes, stop, stats, others }
     }
 
-    /// How they are doing, for metrics.
-    pub(crate) fn observed(&self) -> Observed {
-        self.observed.clone()
+    /// Metrics and sizes.
+    pub(crate) fn stats(&self) -> InformerStats {
+        self.stats.clone()
     }
 
     pub(crate) fn start(&self) {
         self.factory.start(&self.stop);
     }
 
-    /// Says how much they hold, whenever it is asked.
-    pub(crate) fn holdings(&self) -> impl Fn() -> Holdings + use<> {
-        let (pods, nodes) = (Arc::clone(&self.pods), Arc::clone(&self.nodes));
-        move || Holdings {
-            stored_pods: pods.store().len(),
-            stored_nodes: nodes.store().len(),
-            interned_of_pods: pods.kind().interned(),
-            interned_of_nodes: nodes.kind().interned(),
-        }
-    }
-
-    /// What the informers hold of nodes and pods, for as long as they do.
+    /// The stores of pods and nodes.
     pub(crate) fn stores(&self) -> Stores {
         Stores { pods: self.pods.store(), nodes: self.nodes.store() }
     }
 
-    /// Resolves when an informer has broken down: the scheduler would go on without knowing.
+    /// Resolves when an informer fails. The scheduler would miss changes from then on.
     pub(crate) async fn failed(&self) -> String {
         self.factory.failed().await
     }
 
-    /// Waits until every handler has seen what exists, or `give_up` is cancelled.
+    /// Waits until all handlers have synced, or `give_up` is cancelled.
     pub(crate) async fn synced(&self, give_up: &CancellationToken) -> SyncResult {
         self.factory.wait_for_handlers_sync(give_up).await
     }
 
-    /// Lets the scheduler begin once every handler has seen what exists, which cancels `synced`, and then `leads` has come, unless `give_up` is cancelled
-    /// before that.
+    /// Starts scheduling once all handlers have synced and then `leads` has resolved. Cancels
+    /// `synced` in between. Returns early if `give_up` is cancelled.
     pub(crate) async fn begin_when_synced(
         &self,
         mailbox: &Mailbox,
@@ -195,13 +174,13 @@ impl Informers {
         synced.cancel();
         tracing::info!("informers and handlers have synced");
         if give_up.run_until_cancelled(leads).await.is_some() {
-            // Everything that exists lies in the mailbox before this.
+            // All existing objects are in the mailbox before this message.
             mailbox.post(Message::Start);
             tracing::info!("scheduling begins");
         }
     }
 
-    /// Stops watching and waits until every handler has ended.
+    /// Stops the informers and waits until all handlers have ended.
     pub(crate) async fn shut_down(&self) {
         self.stop.cancel();
         self.factory.shutdown().await;

@@ -1,7 +1,7 @@
 //! supercargo: a Kubernetes scheduler in Rust, built on informers.
 //!
-//! This crate is where the pure scheduler (`supercargo-scheduler`) meets a cluster: it watches through
-//! `kube-informers`, owns the scheduler on one thread, and carries out what the scheduler asks for.
+//! This crate connects the pure scheduler (`supercargo-scheduler`) to a cluster: it watches objects
+//! through `kube-informers`, owns the scheduler on one thread, and carries out its effects.
 //!
 //! ```text
 //! informers ──> owner (one thread: the scheduler) ──> binder, status_writer, events ──> API server
@@ -13,25 +13,24 @@ mod backlog;
 mod binder;
 pub mod cli;
 pub mod clock;
-mod collectors;
 mod command;
 mod debugger;
 #[cfg(feature = "demo")]
 pub mod demo;
+mod effects;
 mod events;
 mod extender;
-mod footprint;
 mod gauge;
 mod informers;
 pub mod options;
 mod owner;
 mod preemptor;
-mod pulse;
 mod reload;
+mod resource_stats;
 pub mod run;
-mod shell;
 mod status_writer;
 mod trace_collector;
+mod watchdog;
 
 pub use command::SchedulerCommand;
 pub use supercargo_config as config;

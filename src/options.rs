@@ -1,4 +1,4 @@
-//! From the configuration to what the scheduler is made from.
+//! Converts the configuration to the options of the scheduler.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use supercargo_scheduler::{Backoff, ExtenderSpec, Options, PluginLists, ProfileS
 
 use supercargo_config::{Config, ExtenderConfig, PluginSet, ProfileConfig};
 
-/// What the scheduler is made from.
+/// The scheduler's options for this configuration.
 pub fn scheduler_options(config: &Config) -> Options {
     Options {
         profiles: config.profiles.iter().map(profile_spec).collect(),
         extenders: extender_specs(&config.extenders),
-        // The profiles have the file's value worked in, and a profile's 0 overrides it.
+        // The profiles already contain the file's value; 0 in a profile overrides it.
         percentage_of_nodes_to_score: None,
         queue: QueueOptions {
             backoff: Backoff { initial: config.pod_initial_backoff, max: config.pod_max_backoff },
@@ -24,7 +24,7 @@ pub fn scheduler_options(config: &Config) -> Options {
     }
 }
 
-/// Those that must not be ignored go first, as upstream has it.
+/// Ignorable extenders come last, as upstream.
 fn extender_specs(extenders: &[ExtenderConfig]) -> Vec<ExtenderSpec> {
     let spec = |(id, extender): (usize, &ExtenderConfig)| ExtenderSpec {
         id,
@@ -68,7 +68,7 @@ fn profile_spec(profile: &ProfileConfig) -> ProfileSpec {
     }
 }
 
-/// The configuration lists no plugin that it has not built.
+/// Never `None`: the configuration has an instance of every plugin that it lists.
 fn instance(set: &PluginSet, name: &str) -> Option<Arc<dyn Plugin>> {
     set.instances.get(name).cloned()
 }
@@ -80,7 +80,7 @@ mod tests {
     use supercargo_scheduler::Scheduler;
 
     #[test]
-    fn the_default_configuration_makes_a_scheduler() {
+    fn default_configuration_has_upstreams_score_plugins_and_weights() {
         let config = Config::default_with(&Catalog::in_tree()).unwrap();
         let options = scheduler_options(&config);
         let weights: Vec<_> = options.profiles[0]
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn extenders_that_may_be_ignored_are_asked_last() {
+    fn ignorable_extenders_come_last() {
         let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n\
                     - {urlPrefix: 'http://a', ignorable: true, weight: 3}\n\
                     - {urlPrefix: 'http://b', filterVerb: f, bindVerb: b}\n\
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn disabling_everything_does_not_take_away_what_keeps_pods_from_being_misplaced() {
+    fn unsupported_constraints_is_disabled_only_by_name() {
         let plugins = |disabled: &str| {
             let text = format!(
                 "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins:\n    \
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_wants_all_nodes_gets_them() {
+    fn percentage_of_nodes_0_in_a_profile_overrides_the_global_value() {
         let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
                     percentageOfNodesToScore: 30\nprofiles:\n- {schedulerName: a}\n\
                     - {schedulerName: b, percentageOfNodesToScore: 0}\n";

@@ -1,6 +1,6 @@
 //! The thread that owns the scheduler.
 //!
-//! It takes messages, schedules, and hands out what is to be done; nothing else touches the scheduler.
+//! It takes messages, schedules, and passes effects on. Nothing else accesses the scheduler.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -15,62 +15,63 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
-use crate::pulse::Pulse;
+use crate::watchdog::Watchdog;
 
-/// So many messages at most are taken before the next cycle, so that a storm of events does not stop scheduling.
+/// Maximum number of messages taken before the next cycle, so that many events do not starve
+/// scheduling.
 const MESSAGES_PER_CYCLE: usize = 1000;
 
-/// The longest sleep; a wall clock that is set must not keep the thread from noticing.
+/// Longest sleep, so that the thread notices when the wall clock is set.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
-/// Something for the owner.
+/// A message to the owner.
 pub(crate) enum Message {
-    /// Something happened.
+    /// An input for the scheduler.
     Input(Box<Input>),
-    /// A plugin waits until its objects are in some state.
+    /// A plugin waits for a condition on the cluster state.
     WaitFor {
-        /// Decides.
+        /// The condition.
         predicate: Predicate,
-        /// How long at most, by the scheduler's clock.
+        /// Longest wait by the scheduler's clock.
         timeout: Duration,
-        /// Told when it holds, or that the time is over.
-        told: oneshot::Sender<Result<(), WaitError>>,
+        /// Gets the outcome: the condition holds, or the wait timed out.
+        done: oneshot::Sender<Result<(), WaitError>>,
     },
-    /// Someone wants to know something of the scheduler, between two cycles.
+    /// Reads the scheduler between two cycles.
     Ask(Question),
-    /// Go on with other profiles.
+    /// Replaces the profiles.
     Reconfigure {
-        /// What is made from the new configuration.
+        /// Options of the new configuration.
         options: Box<Options>,
-        /// Told whether they have been taken over.
-        told: oneshot::Sender<Result<(), ReconfigureError>>,
+        /// Gets the outcome.
+        done: oneshot::Sender<Result<(), ReconfigureError>>,
     },
-    /// Every handler has seen what exists: begin to schedule.
+    /// Starts scheduling: all handlers have synced, and this process leads.
     Start,
-    /// More may be begun again.
+    /// More bindings may start.
     Room,
-    /// End at once, whatever is under way.
+    /// Stops without waiting for bindings in flight.
     Stop,
 }
 
-/// Why other profiles are not taken over.
+/// Why profiles were not replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum ReconfigureError {
-    /// No scheduler can be made from them.
+    /// The new profiles are invalid.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A record has one configuration.
-    #[error("this run is recorded, and a record has one configuration; restart to change it")]
+    /// A record has a single configuration.
+    #[error("a recorded run cannot change its configuration; restart supercargo to change it")]
     Recorded,
-    /// The scheduler has ended.
-    #[error("the scheduler has ended")]
+    /// The scheduler has stopped.
+    #[error("the scheduler has stopped")]
     Ended,
 }
 
-/// Looks at the scheduler, and answers to whoever asks.
+/// Reads the scheduler and sends the result to the caller.
 pub(crate) type Question = Box<dyn FnOnce(&Scheduler) + Send>;
 
-/// Where to leave messages. Never blocks.
+/// Sends messages to the owner. Never blocks.
 #[derive(Clone)]
 pub(crate) struct Mailbox(Sender<Message>);
 
@@ -80,32 +81,33 @@ impl Mailbox {
         (Self(sender), receiver)
     }
 
-    /// Leaves an input.
+    /// Sends an input.
     pub(crate) fn send(&self, input: Input) {
         self.post(Message::Input(Box::new(input)));
     }
 
-    /// Asks something of the scheduler, which waits meanwhile: what is asked must be quick. `None` when the owner has ended.
+    /// Runs `question` on the scheduler between two cycles. It must be fast, as scheduling waits.
+    /// `None` if the owner has stopped.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Scheduler) -> T + Send + 'static,
     ) -> Option<T> {
-        let (told, answer) = oneshot::channel();
+        let (done, answer) = oneshot::channel();
         self.post(Message::Ask(Box::new(move |scheduler| {
-            // Whoever asked may have gone.
-            let _ = told.send(question(scheduler));
+            // The caller may have stopped waiting.
+            let _ = done.send(question(scheduler));
         })));
         answer.await.ok()
     }
 
-    /// Has the scheduler go on with other profiles.
+    /// Replaces the profiles between two cycles.
     pub(crate) async fn reconfigure(&self, options: Options) -> Result<(), ReconfigureError> {
-        let (told, answer) = oneshot::channel();
-        self.post(Message::Reconfigure { options: Box::new(options), told });
+        let (done, answer) = oneshot::channel();
+        self.post(Message::Reconfigure { options: Box::new(options), done });
         answer.await.unwrap_or(Err(ReconfigureError::Ended))
     }
 
-    /// Leaves a message. When the owner has ended there is nobody left to care.
+    /// Sends a message. A stopped owner ignores it.
     pub(crate) fn post(&self, message: Message) {
         let _ = self.0.send(message);
     }
@@ -115,18 +117,18 @@ impl Mailbox {
 pub(crate) trait CarryOut {
     fn carry_out(&mut self, effect: Effect);
 
-    /// Whether more bindings may be begun. When there is room again, a message says so.
+    /// Whether more bindings may start. [`Message::Room`] follows when this becomes true again.
     fn has_room(&self) -> bool;
 }
 
-/// The scheduler, and whether its calls are recorded.
-pub(crate) enum Driver {
+/// The scheduler, with or without a record of its calls.
+pub(crate) enum MaybeRecorded {
     Plain(Box<Scheduler>),
     Recorded(Box<Recorded<BufWriter<File>>>),
 }
 
-impl Driver {
-    fn scheduler(&self) -> &Scheduler {
+impl MaybeRecorded {
+    fn get(&self) -> &Scheduler {
         match self {
             Self::Plain(scheduler) => scheduler,
             Self::Recorded(recorded) => recorded.scheduler(),
@@ -171,7 +173,7 @@ impl Driver {
     }
 }
 
-/// Ends the owner when dropped: whoever started it may fail, and must not leave it behind.
+/// Stops the owner when dropped, so that its thread ends even if startup fails.
 pub(crate) struct StopOnDrop(pub(crate) Mailbox);
 
 impl Drop for StopOnDrop {
@@ -180,24 +182,24 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// A plugin that waits.
+/// A plugin that waits for a condition.
 struct Wait {
     predicate: Predicate,
     /// On the monotonic clock.
     deadline: Duration,
-    told: oneshot::Sender<Result<(), WaitError>>,
+    done: oneshot::Sender<Result<(), WaitError>>,
 }
 
 /// The owner's loop.
 pub(crate) struct Owner<C> {
-    driver: Driver,
+    scheduler: MaybeRecorded,
     messages: Receiver<Message>,
-    shell: C,
-    /// What a cycle waits for; the only thing that the owner's thread waits for beside its messages.
+    effects: C,
+    /// Calls to extenders within a cycle. Except for messages, the owner's thread waits for nothing
+    /// else.
     calls: Box<dyn Calls + Send>,
     clock: Box<dyn Clock>,
-    /// Says to others that it goes on.
-    pulse: Pulse,
+    watchdog: Watchdog,
     started: bool,
     stopped: bool,
     waits: Vec<Wait>,
@@ -205,52 +207,54 @@ pub(crate) struct Owner<C> {
 
 impl<C: CarryOut> Owner<C> {
     pub(crate) fn new(
-        driver: Driver,
+        scheduler: MaybeRecorded,
         messages: Receiver<Message>,
-        shell: C,
+        effects: C,
         calls: Box<dyn Calls + Send>,
         clock: Box<dyn Clock>,
-        pulse: Pulse,
+        watchdog: Watchdog,
     ) -> Self {
         let (started, stopped, waits) = (false, false, Vec::new());
-        Self { driver, messages, shell, calls, clock, pulse, started, stopped, waits }
+        Self { scheduler, messages, effects, calls, clock, watchdog, started, stopped, waits }
     }
 
-    /// Runs until the scheduler is drained or it is told to stop. An error means that the record cannot be written.
+    /// Runs until the scheduler is drained or [`Message::Stop`] arrives. Fails if the record cannot
+    /// be written.
     pub(crate) fn run(mut self) -> io::Result<()> {
         while !self.stopped {
-            self.pulse.beat();
+            self.watchdog.tick();
             self.take_messages()?;
             let now = self.clock.now();
-            self.end_late_waits(now);
+            self.fail_late_waits(now);
             let deadlines = self.waits.iter().map(|wait| wait.deadline.saturating_sub(now.monotonic));
-            let idle = deadlines.fold(self.driver.scheduler().next_deadline(now), Duration::min);
+            let idle = deadlines.fold(self.scheduler.get().next_deadline(now), Duration::min);
             if idle.is_zero() {
                 self.handle(Input::Tick)?;
             }
-            if self.driver.scheduler().is_drained() {
+            if self.scheduler.get().is_drained() {
                 break;
             }
-            if self.started && self.shell.has_room() && self.driver.scheduler().has_work() {
+            if self.started && self.effects.has_room() && self.scheduler.get().has_work() {
                 let now = self.clock.now();
-                let effects = self.driver.schedule_one(now, &mut *self.calls)?;
+                let effects = self.scheduler.schedule_one(now, &mut *self.calls)?;
                 self.carry_out(effects);
             } else {
                 self.sleep(idle)?;
             }
         }
-        self.driver.flush()?;
-        self.pulse.rest();
+        self.scheduler.flush()?;
+        self.watchdog.idle();
         Ok(())
     }
 
-    /// Takes what has been left, up to a number.
+    /// Takes pending messages, up to a limit.
     fn take_messages(&mut self) -> io::Result<()> {
         for _ in 0..MESSAGES_PER_CYCLE {
-            // The shell can always leave messages, so the only reason for none is that there is none.
+            // Effect handlers hold senders, so the channel is not closed.
             let Ok(message) = self.messages.try_recv() else { break };
-            // Each is a step: a thousand changes that each concern all pods that wait may take long, and are no standstill.
-            self.pulse.beat();
+            // Each message is a step: a thousand changes that each affect all pending pods may take
+            // long without a hang.
+            self.watchdog.tick();
             self.take(message)?;
         }
         Ok(())
@@ -261,35 +265,35 @@ impl<C: CarryOut> Owner<C> {
         if idle.is_zero() || self.stopped {
             return Ok(());
         }
-        self.driver.flush()?;
-        self.pulse.rest();
+        self.scheduler.flush()?;
+        self.watchdog.idle();
         let message = self.messages.recv_timeout(self.clock.wait(idle).min(LONGEST_SLEEP));
-        self.pulse.beat();
+        self.watchdog.tick();
         message.map_or(Ok(()), |message| self.take(message))
     }
 
     fn take(&mut self, message: Message) -> io::Result<()> {
         match message {
             Message::Input(input) => {
-                let concerns_waits = matters_to_waits(&input);
+                let checks_waits = affects_waits(&input);
                 self.handle(*input)?;
-                if concerns_waits {
+                if checks_waits {
                     self.check_waits();
                 }
             }
-            Message::WaitFor { predicate, timeout, told } => {
+            Message::WaitFor { predicate, timeout, done } => {
                 let deadline = self.clock.now().monotonic.saturating_add(timeout);
-                self.waits.push(Wait { predicate, deadline, told });
+                self.waits.push(Wait { predicate, deadline, done });
                 self.check_waits();
             }
-            Message::Reconfigure { options, told } => {
-                let effects = self.driver.reconfigure(self.clock.now(), *options);
-                // Whoever asked may have gone.
-                let _ = told.send(effects.map(|effects| self.carry_out(effects)));
+            Message::Reconfigure { options, done } => {
+                let effects = self.scheduler.reconfigure(self.clock.now(), *options);
+                // The caller may have stopped waiting.
+                let _ = done.send(effects.map(|effects| self.carry_out(effects)));
             }
-            Message::Ask(question) => question(self.driver.scheduler()),
+            Message::Ask(question) => question(self.scheduler.get()),
             Message::Start => self.started = true,
-            // The loop looks for itself.
+            // The loop checks for room in its next turn.
             Message::Room => {}
             Message::Stop => self.stopped = true,
         }
@@ -297,47 +301,47 @@ impl<C: CarryOut> Owner<C> {
     }
 
     fn handle(&mut self, input: Input) -> io::Result<()> {
-        let effects = self.driver.handle(self.clock.now(), input)?;
+        let effects = self.scheduler.handle(self.clock.now(), input)?;
         self.carry_out(effects);
         Ok(())
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            self.shell.carry_out(effect);
+            self.effects.carry_out(effect);
         }
     }
 
-    /// Tells those whose condition holds, and forgets those who no longer wait.
+    /// Completes waits whose condition holds, and drops cancelled ones.
     fn check_waits(&mut self) {
-        let cluster = self.driver.scheduler();
+        let cluster = self.scheduler.get();
         let (done, waiting): (Vec<_>, Vec<_>) =
-            self.waits.drain(..).partition(|wait| wait.told.is_closed() || (wait.predicate)(cluster));
+            self.waits.drain(..).partition(|wait| wait.done.is_closed() || (wait.predicate)(cluster));
         self.waits = waiting;
-        tell(done, Ok(()));
+        complete(done, Ok(()));
     }
 
-    /// Tells those whose time is over.
-    fn end_late_waits(&mut self, now: Now) {
+    /// Fails waits whose deadline has passed.
+    fn fail_late_waits(&mut self, now: Now) {
         if self.waits.iter().all(|wait| wait.deadline > now.monotonic) {
             return;
         }
         let (late, waiting): (Vec<_>, Vec<_>) =
             self.waits.drain(..).partition(|wait| wait.deadline <= now.monotonic);
         self.waits = waiting;
-        tell(late, Err(WaitError::TimedOut));
+        complete(late, Err(WaitError::TimedOut));
     }
 }
 
-fn tell(waits: Vec<Wait>, outcome: Result<(), WaitError>) {
+fn complete(waits: Vec<Wait>, outcome: Result<(), WaitError>) {
     for wait in waits {
-        // Whoever has stopped waiting does not mind.
-        let _ = wait.told.send(outcome);
+        // The caller may have stopped waiting.
+        let _ = wait.done.send(outcome);
     }
 }
 
-/// Whether what bindings wait for may look different after this.
-fn matters_to_waits(input: &Input) -> bool {
+/// Whether the input can change the outcome of a wait.
+fn affects_waits(input: &Input) -> bool {
     match input {
         Input::Object(_) | Input::Node(_) => true,
         Input::QueuedPod(change) | Input::AssignedPod(change) => {
@@ -362,13 +366,13 @@ mod tests {
     use crate::options::scheduler_options;
     use supercargo_config::{Catalog, Config};
 
-    /// Tells of bindings, and has room for more or not.
-    struct Hands {
+    /// Reports bindings. The test decides whether there is room for more.
+    struct FakeEffects {
         bindings: Sender<()>,
         has_room: Arc<AtomicBool>,
     }
 
-    impl CarryOut for Hands {
+    impl CarryOut for FakeEffects {
         fn carry_out(&mut self, effect: Effect) {
             if matches!(effect, Effect::Bind { .. }) {
                 self.bindings.send(()).unwrap();
@@ -380,68 +384,73 @@ mod tests {
         }
     }
 
-    /// Waits until the owner has taken all messages and come round to whether there is work.
-    fn let_it_come_round(mailbox: &Mailbox) {
+    /// Waits until the owner has taken all messages and checked for work.
+    fn wait_for_a_turn(mailbox: &Mailbox) {
         for _ in 0..2 {
-            let (told, answer) = oneshot::channel();
+            let (done, answer) = oneshot::channel();
             let predicate: Predicate = Box::new(|_| true);
-            mailbox.post(Message::WaitFor { predicate, timeout: Duration::MAX, told });
+            mailbox.post(Message::WaitFor { predicate, timeout: Duration::MAX, done });
             answer.blocking_recv().unwrap().unwrap();
         }
     }
 
-    /// Runs an owner.
-    fn start(config: &Config, hands: Hands, pulse: Pulse) -> (Mailbox, JoinHandle<io::Result<()>>) {
+    /// Starts an owner.
+    fn start(
+        config: &Config,
+        effects: FakeEffects,
+        watchdog: Watchdog,
+    ) -> (Mailbox, JoinHandle<io::Result<()>>) {
         let scheduler = Scheduler::new(scheduler_options(config)).unwrap();
         let (mailbox, messages) = Mailbox::new();
-        let (driver, clock) = (Driver::Plain(Box::new(scheduler)), Box::new(SystemClock::default()));
-        let owner = Owner::new(driver, messages, hands, Box::new(NoCalls), clock, pulse);
+        let (scheduler, clock) =
+            (MaybeRecorded::Plain(Box::new(scheduler)), Box::new(SystemClock::default()));
+        let owner = Owner::new(scheduler, messages, effects, Box::new(NoCalls), clock, watchdog);
         (mailbox, thread::spawn(move || owner.run()))
     }
 
-    /// One that has nothing to bind, and its pulse.
-    fn idle() -> (Mailbox, JoinHandle<io::Result<()>>, Pulse) {
+    /// Starts an owner without work.
+    fn idle() -> (Mailbox, JoinHandle<io::Result<()>>, Watchdog) {
         let config = Config::default_with(&Catalog::in_tree()).unwrap();
-        let pulse = Pulse::new(Duration::ZERO);
-        let hands = Hands { bindings: mpsc::channel().0, has_room: Arc::default() };
-        let (mailbox, owner) = start(&config, hands, pulse.clone());
-        (mailbox, owner, pulse)
+        let watchdog = Watchdog::new(Duration::ZERO);
+        let effects = FakeEffects { bindings: mpsc::channel().0, has_room: Arc::default() };
+        let (mailbox, owner) = start(&config, effects, watchdog.clone());
+        (mailbox, owner, watchdog)
     }
 
     #[test]
-    fn an_owner_that_hangs_is_seen_to_and_one_that_waits_for_messages_is_well() {
-        let (mailbox, owner, pulse) = idle();
+    fn watchdog_check_fails_while_the_owner_hangs_but_not_while_it_waits() {
+        let (mailbox, owner, watchdog) = idle();
         let _stop = StopOnDrop(mailbox.clone());
-        let is_well_in_a_minute = || pulse.check(Instant::now() + Duration::from_mins(1)).is_ok();
+        let is_healthy_in_a_minute = || watchdog.check(Instant::now() + Duration::from_mins(1)).is_ok();
         let (begun, begins) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
-        // As a plugin may that waits for something that never comes.
+        // Like a plugin that blocks forever.
         mailbox.post(Message::Ask(Box::new(move |_| {
             begun.send(()).unwrap();
             released.recv().unwrap();
         })));
         begins.recv().unwrap();
-        assert!(!is_well_in_a_minute());
+        assert!(!is_healthy_in_a_minute());
         release.send(()).unwrap();
-        while !is_well_in_a_minute() {
+        while !is_healthy_in_a_minute() {
             thread::yield_now();
         }
         mailbox.post(Message::Stop);
         owner.join().unwrap().unwrap();
-        assert!(is_well_in_a_minute(), "it has ended");
+        assert!(is_healthy_in_a_minute(), "the owner has stopped");
     }
 
     #[test]
-    fn each_message_of_many_is_a_step() {
-        let (mailbox, owner, pulse) = idle();
+    fn each_message_is_a_watchdog_step() {
+        let (mailbox, owner, watchdog) = idle();
         let _stop = StopOnDrop(mailbox.clone());
         let (release, released) = mpsc::channel::<()>();
         mailbox.post(Message::Ask(Box::new(move |_| released.recv().unwrap())));
         let (tell, told) = mpsc::channel();
         for _ in 0..3 {
-            let (pulse, tell) = (pulse.clone(), tell.clone());
+            let (watchdog, tell) = (watchdog.clone(), tell.clone());
             mailbox.post(Message::Ask(Box::new(move |_| {
-                tell.send(pulse.step()).unwrap();
+                tell.send(watchdog.step()).unwrap();
                 thread::sleep(Duration::from_millis(5));
             })));
         }
@@ -453,12 +462,12 @@ mod tests {
     }
 
     #[test]
-    fn pods_stay_in_the_queue_while_too_many_bindings_wait() {
+    fn pods_stay_queued_while_there_is_no_room_for_bindings() {
         let config = Config::default_with(&Catalog::in_tree()).unwrap();
         let (sender, bindings) = mpsc::channel();
         let has_room = Arc::new(AtomicBool::new(false));
-        let hands = Hands { bindings: sender, has_room: Arc::clone(&has_room) };
-        let (mailbox, owner) = start(&config, hands, Pulse::new(Duration::ZERO));
+        let effects = FakeEffects { bindings: sender, has_room: Arc::clone(&has_room) };
+        let (mailbox, owner) = start(&config, effects, Watchdog::new(Duration::ZERO));
         let _stop = StopOnDrop(mailbox.clone());
         let added = |name: &str| {
             let pod = pod(name).scheduler(&config.profiles[0].scheduler_name).build();
@@ -467,14 +476,14 @@ mod tests {
         mailbox.send(Input::Node(Notification::Added(Arc::new(node("n").allocatable("pods", "10").build()))));
         added("a");
         mailbox.post(Message::Start);
-        let_it_come_round(&mailbox);
+        wait_for_a_turn(&mailbox);
         assert!(bindings.try_recv().is_err());
         has_room.store(true, Ordering::SeqCst);
         mailbox.post(Message::Room);
         bindings.recv_timeout(Duration::from_secs(30)).unwrap();
         has_room.store(false, Ordering::SeqCst);
         added("b");
-        let_it_come_round(&mailbox);
+        wait_for_a_turn(&mailbox);
         assert!(bindings.try_recv().is_err());
         mailbox.post(Message::Stop);
         owner.join().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Makes the victims of preemption go: tells each why, by a condition, and deletes it.
+//! Evicts the victims of preemption: sets a condition with the reason on each, and deletes it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tokio::time::sleep;
 
 use crate::binder::pod_path;
 use crate::owner::Mailbox;
-use crate::status_writer::{PAUSES, condition_json, is_passing};
+use crate::status_writer::{RETRY_DELAYS, condition_json, is_transient};
 use supercargo_client::api::{Api, Call, CallError, JSON};
 
-/// So many victims at most are seen to at once.
+/// Maximum number of concurrent evictions.
 const VICTIMS_IN_FLIGHT: usize = 16;
 
 /// Carries out evictions.
@@ -32,27 +32,27 @@ impl Preemptor {
         Self { api, mailbox, in_flight: Arc::new(Semaphore::new(VICTIMS_IN_FLIGHT)) }
     }
 
-    /// Makes the victims go, side by side, and tells the owner how each went.
+    /// Evicts the victims concurrently and sends the outcomes to the owner.
     pub(crate) fn evict(&self, preemption: u64, victims: Vec<VictimEviction>) {
         let preemptor = self.clone();
         tokio::spawn(async move {
-            let outcomes = join_all(victims.iter().map(|victim| preemptor.contained_eviction(victim))).await;
+            let outcomes = join_all(victims.iter().map(|victim| preemptor.evict_or_fail(victim))).await;
             preemptor.mailbox.send(Input::Evicted { preemption, outcomes });
         });
     }
 
-    /// An answer whatever happens: the preemptor waits for it.
-    async fn contained_eviction(&self, victim: &VictimEviction) -> Eviction {
-        // The semaphore is never closed, so there is always a permit to be had.
+    /// Never panics: the pending preemption waits for every outcome.
+    async fn evict_or_fail(&self, victim: &VictimEviction) -> Eviction {
+        // Cannot fail: the semaphore is never closed.
         let _permit = self.in_flight.acquire().await;
         match AssertUnwindSafe(evict(&self.api, victim)).catch_unwind().await {
             Ok(Ok(())) => {
-                tracing::info!(pod = %victim.pod, "preempted the pod");
+                tracing::info!(pod = %victim.pod, "preempted pod");
                 Eviction::Deleted
             }
             Ok(Err(error)) if is_gone(&error) => Eviction::Gone,
             Ok(Err(error)) => {
-                tracing::warn!(pod = %victim.pod, error = %error.error, "cannot preempt the pod");
+                tracing::warn!(pod = %victim.pod, error = %error.error, "cannot preempt pod");
                 Eviction::Failed(error.error.message)
             }
             Err(_) => Eviction::Failed("preempting the pod panicked".to_owned()),
@@ -60,7 +60,8 @@ impl Preemptor {
     }
 }
 
-/// The condition first: whoever sees the pod terminate is to see why.
+/// Sets the condition before it deletes the pod, so that watchers know the reason when the pod
+/// terminates.
 async fn evict(api: &Api, victim: &VictimEviction) -> Result<(), CallError> {
     let mut condition = condition_json("DisruptionTarget", &victim.condition);
     if let Some(condition) = condition.as_object_mut().filter(|_| victim.condition.last_transition.is_none())
@@ -72,15 +73,15 @@ async fn evict(api: &Api, victim: &VictimEviction) -> Result<(), CallError> {
     delete(api, victim).await
 }
 
-/// Tries a few times, as upstream does.
+/// Retries a few times, as upstream.
 async fn patch(api: &Api, victim: &VictimEviction, body: &Value) -> Result<(), CallError> {
     let path = pod_path(&victim.pod, "/status");
     let content_type = "application/strategic-merge-patch+json";
-    let mut pauses = PAUSES.iter();
+    let mut delays = RETRY_DELAYS.iter();
     loop {
         match api.write(Call { method: Method::PATCH, path: &path, content_type, body }).await {
-            Err(error) if is_passing(&error) && !is_gone(&error) => match pauses.next() {
-                Some(pause) => sleep(*pause).await,
+            Err(error) if is_transient(&error) && !is_gone(&error) => match delays.next() {
+                Some(delay) => sleep(*delay).await,
                 None => return Err(error),
             },
             result => return result,
@@ -98,7 +99,8 @@ async fn delete(api: &Api, victim: &VictimEviction) -> Result<(), CallError> {
     api.write(Call { method: Method::DELETE, path: &path, content_type: JSON, body: &body }).await
 }
 
-/// The pod is gone, or another has taken its name. A pod that many write to can be in conflict, too, and is still there.
+/// Whether the pod is gone, or another pod has its name. A conflict with another writer does not
+/// count.
 fn is_gone(error: &CallError) -> bool {
     let says = |what: &str| error.error.message.contains(what);
     match error.status {
@@ -143,7 +145,7 @@ mod tests {
                     other => panic!("{other:?}"),
                 }
             }
-            sleep(PAUSES[0]).await;
+            sleep(RETRY_DELAYS[0]).await;
         }
     }
 
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_victim_is_told_why_and_then_deleted() {
+    async fn victim_gets_a_condition_and_is_deleted() {
         let (outcomes, requests) =
             evicted(vec![victim("v", Some(1_700_000_000_000_000))], vec![200, 200]).await;
         assert_eq!(outcomes, [Eviction::Deleted]);
@@ -174,30 +176,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_condition_that_was_true_before_keeps_its_moment() {
+    async fn condition_without_transition_keeps_its_transition_time() {
         let (_, requests) = evicted(vec![victim("v", None)], vec![]).await;
         let condition = requests.all()[0].2["status"]["conditions"][0].clone();
         assert!(!condition.as_object().unwrap().contains_key("lastTransitionTime"), "{condition}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_server_says_decides_how_it_went() {
+    async fn outcome_follows_from_the_responses() {
         let failed = |code: u16| Eviction::Failed(code.to_string());
         let cases = [
-            ("gone before it was told", vec![404], Eviction::Gone, 1),
-            ("gone before it was deleted", vec![200, 404], Eviction::Gone, 2),
-            ("busy", vec![409, 409, 200, 200], Eviction::Deleted, 4),
-            ("busy for good", vec![409; 4], failed(409), 4),
-            ("a passing trouble", vec![500, 503, 200, 200], Eviction::Deleted, 4),
-            ("a lasting trouble", vec![500; 4], failed(500), 4),
-            ("not allowed to tell", vec![403], failed(403), 1),
-            ("not allowed to delete", vec![200, 403], failed(403), 2),
-            ("a trouble with the deletion", vec![200, 500], failed(500), 2),
+            ("gone before the patch", vec![404], Eviction::Gone, 1),
+            ("gone before the deletion", vec![200, 404], Eviction::Gone, 2),
+            ("conflict", vec![409, 409, 200, 200], Eviction::Deleted, 4),
+            ("permanent conflict", vec![409; 4], failed(409), 4),
+            ("transient error", vec![500, 503, 200, 200], Eviction::Deleted, 4),
+            ("permanent error", vec![500; 4], failed(500), 4),
+            ("patch forbidden", vec![403], failed(403), 1),
+            ("deletion forbidden", vec![200, 403], failed(403), 2),
+            ("error of the deletion", vec![200, 500], failed(500), 2),
         ];
         for (name, statuses, expected, calls) in cases {
             let (mut outcomes, requests) = evicted(vec![victim("v", None)], statuses).await;
             if let Eviction::Failed(message) = &mut outcomes[0] {
-                // The code is enough to know the server's words by.
+                // The message starts with the status code.
                 message.truncate(3);
             }
             assert_eq!((outcomes, requests.all().len()), (vec![expected], calls), "{name}");
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_is_with_another_pod_only_where_it_says_so() {
+    fn conflict_means_gone_only_if_the_uid_differs() {
         let (conflict, invalid) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
         let start = "Operation cannot be fulfilled on pods \"v\": ";
         let precondition = "Precondition failed: UID in precondition: a, UID in object meta: b";
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_victim_has_its_own_outcome() {
+    async fn each_victim_has_its_own_outcome() {
         let victims = ["a", "b"].map(|name| victim(name, None)).into();
         let (outcomes, requests) = evicted(victims, vec![404]).await;
         assert_eq!((outcomes, requests.all().len()), (vec![Eviction::Gone, Eviction::Deleted], 3));

@@ -1,7 +1,7 @@
-//! Follows the configuration file: other profiles are taken over while scheduling goes on.
+//! Reloads the configuration file: new profiles take effect without a restart.
 //!
-//! A file is read anew when its text has changed, as when the kubelet swaps a mounted ConfigMap. What is wrong with it is
-//! logged once, and the last good one stays.
+//! The file is parsed again when its content changes, for example when the kubelet updates a
+//! mounted ConfigMap. Errors are logged once, and the last valid configuration stays in effect.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -21,65 +21,67 @@ use crate::owner::{Mailbox, ReconfigureError};
 use supercargo_client::api::full_text;
 use supercargo_config::Config;
 
-/// The configuration at work, and how it came about.
+/// The configuration in effect, and the counts of reloads.
 #[derive(Clone, Debug)]
 pub(crate) struct Generation {
     /// The configuration.
     pub(crate) config: Arc<Config>,
-    /// How many there have been; the first is the one that the process started with.
+    /// Number of configurations so far; 1 at the start.
     pub(crate) number: u64,
-    /// How many files have been refused since the start.
+    /// Number of rejected files since the start.
     pub(crate) failures: u64,
-    /// Whether the last file that was read was taken over, or is the one that the process started with.
+    /// Whether the last file that was read is in effect.
     pub(crate) is_current: bool,
 }
 
 impl Generation {
-    /// The first.
+    /// The configuration of the start.
     pub(crate) fn first(config: Arc<Config>) -> Self {
         Self { config, number: 1, failures: 0, is_current: true }
     }
 }
 
-/// Why a file is not taken over.
+/// Why a file is rejected.
 #[derive(Debug, Error)]
 enum ReloadError {
-    /// It has errors.
+    /// The file has errors.
     #[error("{}", full_text(&**.0))]
     Config(anyhow::Error),
-    /// It says something else where only a restart helps.
-    #[error("{} cannot change while supercargo runs; restart it, or undo the change", .0.join(", "))]
+    /// The file changes settings that require a restart.
+    #[error("{} cannot change while supercargo runs; restart supercargo or revert the change", .0.join(", "))]
     NeedsRestart(Vec<&'static str>),
-    /// Its plugins would decide as if there were none of these.
-    #[error("cannot learn of {} in time, which its plugins need: may they be listed and watched?", .0.join(", "))]
+    /// The new plugins watch kinds that could not be listed. Without them the plugins would see no
+    /// objects.
+    #[error("timed out listing {}, which the new plugins require; check that RBAC allows list and watch", .0.join(", "))]
     Unknown(Vec<Text>),
-    /// No scheduler can be made from it.
+    /// The profiles are invalid.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The scheduler refuses it.
+    /// The scheduler rejects the change.
     #[error(transparent)]
-    Refused(#[from] ReconfigureError),
+    Rejected(#[from] ReconfigureError),
 }
 
-/// What follows a file.
+/// Watches a configuration file.
 pub(crate) struct Reload<L> {
-    /// The file.
+    /// Path of the file.
     pub(crate) path: PathBuf,
-    /// Reads it, with everything that stands above it, such as flags.
+    /// Reads the file and applies what overrides it, such as flags.
     pub(crate) load: L,
-    /// How often it is looked at.
+    /// How often the file is checked.
     pub(crate) period: Duration,
-    /// How long it may take until a kind is known that was not needed before.
-    pub(crate) patience: Duration,
-    /// Where the scheduler is.
+    /// Longest wait for the initial list of a new kind.
+    pub(crate) timeout: Duration,
+    /// The mailbox of the owner.
     pub(crate) mailbox: Mailbox,
-    /// Tells of what is at work.
+    /// Publishes the configuration in effect.
     pub(crate) generations: watch::Sender<Generation>,
 }
 
 impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
-    /// Follows the file, for good. `read` is its text when the process started; `watched` are the kinds that are watched
-    /// already, and `watch` has another one watched and returns when it is known.
+    /// Watches the file forever. `read` is its content at the start of the process. `watched` are
+    /// the kinds with an informer. `watch` starts the informer of another kind, and returns once it
+    /// has synced.
     pub(crate) async fn follow<W: Future<Output = ()>>(
         self,
         read: Option<Vec<u8>>,
@@ -87,32 +89,33 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
         watch: impl Fn(Text) -> W,
     ) {
         let mut seen = read;
-        // What is known to be wrong with that which is tried again.
-        let mut told = None;
+        // The last error that was logged.
+        let mut logged = None;
         let mut ticks = interval_at(tokio::time::Instant::now() + self.period, self.period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // While the kubelet swaps a volume there is nothing for a moment, and an empty file is being written.
+            // The file may be missing while the kubelet swaps a volume; an empty file is still
+            // being written.
             let Some(text) = self.read().await.filter(|text| !text.is_empty()) else { continue };
             if seen.as_ref() == Some(&text) {
                 continue;
             }
             let result = self.reload(&mut watched, &watch).await;
-            // What is missing may come without a change of the file.
-            let is_tried_again = matches!(result, Err(ReloadError::Unknown(_)));
+            // Kinds may become available without a change of the file.
+            let is_retried = matches!(result, Err(ReloadError::Unknown(_)));
             let problem = result.err().map(|error| (text.clone(), full_text(&error)));
-            seen = (!is_tried_again).then_some(text);
+            seen = (!is_retried).then_some(text);
             if let Some((_, what)) = &problem
-                && problem != told
+                && problem != logged
             {
                 self.generations.send_modify(|generation| {
                     generation.failures += 1;
                     generation.is_current = false;
                 });
-                tracing::error!("{} has changed and is not taken over: {what}", self.path.display());
+                tracing::error!("configuration file {} rejected: {what}", self.path.display());
             }
-            told = problem;
+            logged = problem;
         }
     }
 
@@ -133,7 +136,7 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
         }
         let options = scheduler_options(&config);
         let resources = Scheduler::new(options.clone())?.resources();
-        self.learn(resources, watched, watch).await?;
+        self.watch_kinds(resources, watched, watch).await?;
         self.mailbox.reconfigure(options).await?;
         self.generations.send_modify(|generation| {
             generation.config = Arc::new(config);
@@ -141,24 +144,23 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
             generation.is_current = true;
         });
         let number = self.generations.borrow().number;
-        tracing::info!(generation = number, "{} has changed and is taken over", self.path.display());
+        tracing::info!(generation = number, "configuration file {} reloaded", self.path.display());
         Ok(())
     }
 
-    /// Has all of these kinds watched, and waits until they are known: a plugin that saw none of its objects would decide as if there
-    /// were none.
-    async fn learn<W: Future<Output = ()>>(
+    /// Starts informers of these kinds, and waits until they have synced: without them plugins
+    /// would see no objects.
+    async fn watch_kinds<W: Future<Output = ()>>(
         &self,
         kinds: Vec<Text>,
         watched: &mut BTreeSet<Text>,
         watch: &impl Fn(Text) -> W,
     ) -> Result<(), ReloadError> {
         let unwatched: Vec<_> = kinds.into_iter().filter(|kind| !watched.contains(kind)).collect();
-        let learned =
-            join_all(unwatched.iter().map(|kind| timeout(self.patience, watch(kind.clone())))).await;
+        let synced = join_all(unwatched.iter().map(|kind| timeout(self.timeout, watch(kind.clone())))).await;
         let mut unknown = Vec::new();
-        for (kind, learned) in unwatched.into_iter().zip(learned) {
-            match learned {
+        for (kind, synced) in unwatched.into_iter().zip(synced) {
+            match synced {
                 Ok(()) => {
                     watched.insert(kind);
                 }
@@ -169,8 +171,8 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
     }
 }
 
-/// The parts of the configuration that differ and cannot be swapped: connections, watches, the lease and what is served stand by
-/// them.
+/// Changed settings that require a restart: connections, watches, the lease and the endpoints
+/// depend on them.
 fn fixed_parts(running: &Config, new: &Config) -> Vec<&'static str> {
     let parts = [
         ("clientConnection", running.client_connection == new.client_connection),
@@ -194,8 +196,8 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::owner::{CarryOut, Driver, Message, Owner, StopOnDrop};
-    use crate::pulse::Pulse;
+    use crate::owner::{CarryOut, MaybeRecorded, Message, Owner, StopOnDrop};
+    use crate::watchdog::Watchdog;
     use supercargo_config::Catalog;
 
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
@@ -210,29 +212,29 @@ mod tests {
         }
     }
 
-    /// A scheduler that follows a file.
-    struct Bed {
+    /// A scheduler that reloads a file.
+    struct ReloadTest {
         file: NamedTempFile,
         generations: watch::Receiver<Generation>,
         mailbox: Mailbox,
         watched: watch::Receiver<Vec<Text>>,
-        follower: JoinHandle<()>,
+        reloading: JoinHandle<()>,
         _stop: StopOnDrop,
     }
 
-    impl Drop for Bed {
+    impl Drop for ReloadTest {
         fn drop(&mut self) {
-            self.follower.abort();
+            self.reloading.abort();
         }
     }
 
-    impl Bed {
+    impl ReloadTest {
         fn new(text: &str) -> Self {
             Self::unable_to_list(text, Arc::default())
         }
 
-        /// The same, where nothing is heard of this kind for as long as it is there.
-        fn unable_to_list(text: &str, unheard: Arc<Mutex<Option<Text>>>) -> Self {
+        /// The same, but this kind does not sync while it is set.
+        fn unable_to_list(text: &str, unsynced: Arc<Mutex<Option<Text>>>) -> Self {
             let file = NamedTempFile::new().unwrap();
             std::fs::write(&file, format!("{HEAD}{text}")).unwrap();
             let path = file.path().to_owned();
@@ -242,24 +244,24 @@ mod tests {
             let scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
             let watched = scheduler.resources().into_iter().collect();
             let (mailbox, messages) = Mailbox::new();
-            let driver = Driver::Plain(Box::new(scheduler));
+            let scheduler = MaybeRecorded::Plain(Box::new(scheduler));
             let clock = Box::new(SystemClock::default());
-            let pulse = Pulse::new(Duration::ZERO);
-            let owner = Owner::new(driver, messages, Idle, Box::new(NoCalls), clock, pulse);
+            let watchdog = Watchdog::new(Duration::ZERO);
+            let owner = Owner::new(scheduler, messages, Idle, Box::new(NoCalls), clock, watchdog);
             thread::spawn(move || owner.run());
             let (sender, generations) = watch::channel(Generation::first(Arc::new(config)));
-            let (told, of_watched) = watch::channel(Vec::new());
+            let (report, of_watched) = watch::channel(Vec::new());
             let read = std::fs::read(&path).ok();
             let period = Duration::from_millis(5);
-            let patience = Duration::from_millis(50);
+            let timeout = Duration::from_millis(50);
             let reload =
-                Reload { path, load, period, patience, mailbox: mailbox.clone(), generations: sender };
-            let follower = tokio::spawn(async move {
+                Reload { path, load, period, timeout, mailbox: mailbox.clone(), generations: sender };
+            let reloading = tokio::spawn(async move {
                 let watch = |kind: Text| {
-                    let is_unheard = unheard.lock().as_ref() == Some(&kind);
-                    told.send_modify(|kinds| kinds.push(kind));
+                    let is_unsynced = unsynced.lock().as_ref() == Some(&kind);
+                    report.send_modify(|kinds| kinds.push(kind));
                     async move {
-                        if is_unheard {
+                        if is_unsynced {
                             pending::<()>().await;
                         }
                     }
@@ -267,12 +269,12 @@ mod tests {
                 reload.follow(read, watched, watch).await;
             });
             let watched = of_watched;
-            Self { _stop: StopOnDrop(mailbox.clone()), file, generations, mailbox, watched, follower }
+            Self { _stop: StopOnDrop(mailbox.clone()), file, generations, mailbox, watched, reloading }
         }
 
-        /// The file says something else; returns what comes of it.
+        /// Changes the file; returns the resulting generation.
         async fn write(&mut self, text: &str) -> Generation {
-            // As the kubelet does it: never half a file.
+            // Atomically, like the kubelet.
             let next = NamedTempFile::new_in(self.file.path().parent().unwrap()).unwrap();
             std::fs::write(&next, format!("{HEAD}{text}")).unwrap();
             next.persist(self.file.path()).unwrap();
@@ -286,24 +288,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_changed_file_is_taken_over_and_a_bad_one_is_not() {
-        let mut bed = Bed::new("profiles: [{schedulerName: a}]");
-        assert!(bed.serves("a").await);
-        let second = bed.write("profiles: [{schedulerName: b}]").await;
+    async fn changed_file_is_reloaded_and_an_invalid_one_rejected() {
+        let mut test = ReloadTest::new("profiles: [{schedulerName: a}]");
+        assert!(test.serves("a").await);
+        let second = test.write("profiles: [{schedulerName: b}]").await;
         assert_eq!((second.number, second.failures, second.is_current), (2, 0, true));
-        assert!(bed.serves("b").await && !bed.serves("a").await);
-        let refused = bed.write("profiles: [{schedulerNam: c}]").await;
-        assert_eq!((refused.number, refused.failures, refused.is_current), (2, 1, false));
-        assert!(bed.serves("b").await, "the last good one stays");
-        let third = bed.write("profiles: [{schedulerName: a}]").await;
+        assert!(test.serves("b").await && !test.serves("a").await);
+        let rejected = test.write("profiles: [{schedulerNam: c}]").await;
+        assert_eq!((rejected.number, rejected.failures, rejected.is_current), (2, 1, false));
+        assert!(test.serves("b").await, "the last valid configuration stays in effect");
+        let third = test.write("profiles: [{schedulerName: a}]").await;
         assert_eq!((third.number, third.failures, third.is_current), (3, 1, true));
-        assert!(bed.serves("a").await);
-        assert!(bed.watched.borrow().is_empty(), "the same plugins need no other kinds");
+        assert!(test.serves("a").await);
+        assert!(test.watched.borrow().is_empty(), "the same plugins watch the same kinds");
     }
 
     #[tokio::test]
-    async fn what_cannot_be_swapped_needs_a_restart() {
-        let mut bed = Bed::new("profiles: [{schedulerName: a}]");
+    async fn changes_that_require_a_restart_are_rejected() {
+        let mut test = ReloadTest::new("profiles: [{schedulerName: a}]");
         let changes = [
             "clientConnection: {qps: 7}",
             "delayCacheUntilActive: true",
@@ -312,9 +314,9 @@ mod tests {
             "leaderElection: {resourceName: other}",
         ];
         for (failures, change) in (1..).zip(changes) {
-            let refused = bed.write(&format!("profiles: [{{schedulerName: b}}]\n{change}")).await;
-            assert_eq!((refused.number, refused.failures), (1, failures), "{change}");
-            assert!(bed.serves("a").await);
+            let rejected = test.write(&format!("profiles: [{{schedulerName: b}}]\n{change}")).await;
+            assert_eq!((rejected.number, rejected.failures), (1, failures), "{change}");
+            assert!(test.serves("a").await);
         }
     }
 
@@ -323,35 +325,35 @@ mod tests {
         {name: VolumeZone}, {name: NodeVolumeLimits}, {name: VolumeRestrictions}]}}}]";
 
     #[tokio::test]
-    async fn a_kind_that_cannot_be_listed_fails_the_reload_which_is_tried_again() {
-        let unheard = Arc::new(Mutex::new(Some("PersistentVolume".into())));
-        let mut bed = Bed::unable_to_list(WITHOUT_VOLUMES, Arc::clone(&unheard));
-        let refused = bed.write("profiles: [{}]").await;
-        assert_eq!(refused.number, 1);
-        // It is tried again and again, and told once.
-        let missing = unheard.lock().clone().unwrap();
+    async fn reload_is_retried_while_a_kind_cannot_be_listed() {
+        let unsynced = Arc::new(Mutex::new(Some("PersistentVolume".into())));
+        let mut test = ReloadTest::unable_to_list(WITHOUT_VOLUMES, Arc::clone(&unsynced));
+        let rejected = test.write("profiles: [{}]").await;
+        assert_eq!(rejected.number, 1);
+        // The reload is retried, and the error is logged once.
+        let missing = unsynced.lock().clone().unwrap();
         let tries = |kinds: &Vec<Text>| kinds.iter().filter(|kind| **kind == missing).count();
-        bed.watched.wait_for(|kinds| tries(kinds) > 3).await.unwrap();
-        assert_eq!(bed.generations.borrow().failures, 1);
-        // As when a role is mended: the file says what it said.
-        *unheard.lock() = None;
-        bed.generations.wait_for(|generation| generation.number == 2).await.unwrap();
+        test.watched.wait_for(|kinds| tries(kinds) > 3).await.unwrap();
+        assert_eq!(test.generations.borrow().failures, 1);
+        // As after a fix of the RBAC role, with the file unchanged.
+        *unsynced.lock() = None;
+        test.generations.wait_for(|generation| generation.number == 2).await.unwrap();
     }
 
     #[tokio::test]
-    async fn kinds_that_only_new_plugins_need_are_watched_first() {
-        let mut bed = Bed::new(WITHOUT_VOLUMES);
-        bed.write("profiles: [{}]").await;
-        let watched = bed.watched.borrow().clone();
+    async fn kinds_that_new_plugins_need_are_watched_before_the_reload() {
+        let mut test = ReloadTest::new(WITHOUT_VOLUMES);
+        test.write("profiles: [{}]").await;
+        let watched = test.watched.borrow().clone();
         assert!(watched.contains(&"PersistentVolume".into()), "{watched:?}");
     }
 
     #[tokio::test]
-    async fn nobody_is_asked_who_has_ended() {
-        let bed = Bed::new("profiles: [{schedulerName: a}]");
-        bed.mailbox.post(Message::Stop);
-        while bed.mailbox.ask(|_| ()).await.is_some() {}
-        let options = scheduler_options(&bed.generations.borrow().config);
-        assert_eq!(bed.mailbox.reconfigure(options).await, Err(ReconfigureError::Ended));
+    async fn reconfigure_fails_after_the_owner_has_stopped() {
+        let test = ReloadTest::new("profiles: [{schedulerName: a}]");
+        test.mailbox.post(Message::Stop);
+        while test.mailbox.ask(|_| ()).await.is_some() {}
+        let options = scheduler_options(&test.generations.borrow().config);
+        assert_eq!(test.mailbox.reconfigure(options).await, Err(ReconfigureError::Ended));
     }
 }

@@ -1,4 +1,5 @@
-//! Patches pod statuses: per pod one at a time and in order, the newest winning over one that has not been sent.
+//! Patches pod statuses: one patch per pod at a time, in order. A new patch replaces one that has
+//! not been sent.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -21,72 +22,72 @@ use crate::binder::pod_path;
 use crate::gauge::Gauge;
 use supercargo_client::api::{Api, Call, CallError};
 
-/// So many patches at most are under way.
+/// Maximum number of patches in flight.
 const PATCHES_IN_FLIGHT: usize = 64;
-/// Pauses between tries: upstream's default backoff.
-pub(crate) const PAUSES: [Duration; 3] =
+/// Delays between attempts: upstream's default backoff.
+pub(crate) const RETRY_DELAYS: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
-/// Something for the writer.
-enum Message {
+/// A message to the writer.
+enum WriterMessage {
     Patch(StatusPatch),
-    /// Forget what of this pod has not been sent, and say when nothing of it is under way.
+    /// Drops the pod's patch that has not been sent, and waits for the one in flight.
     Settle {
         uid: Uid,
         done: oneshot::Sender<()>,
     },
 }
 
-/// Takes patches and never blocks.
+/// Sends patches to the writer. Never blocks.
 #[derive(Clone)]
 pub(crate) struct Patches {
-    messages: mpsc::UnboundedSender<Message>,
+    messages: mpsc::UnboundedSender<WriterMessage>,
     held: Gauge,
 }
 
 impl Patches {
     pub(crate) fn send(&self, patch: StatusPatch) {
-        // When the writer has ended, so has the process.
-        let _ = self.messages.send(Message::Patch(patch));
+        // The writer ends only with the process.
+        let _ = self.messages.send(WriterMessage::Patch(patch));
     }
 
-    /// How many pods have a patch that waits or is under way.
+    /// Number of pods with a patch that is queued or in flight.
     pub(crate) fn gauge(&self) -> Gauge {
         self.held.clone()
     }
 
-    /// Drops the pod's patches that have not been sent, and waits for the one under way.
+    /// Drops the pod's patch that has not been sent, and waits for the one in flight.
     ///
-    /// A pod that is about to be bound needs this: what an earlier attempt had to say must not arrive after that. The
-    /// order is that of the calls, whenever the future is polled.
+    /// Called before a pod is bound: the status of an earlier attempt must not arrive after the
+    /// binding. Takes effect at the call, not when the future is polled.
     pub(crate) fn settle(&self, uid: &Uid) -> impl Future<Output = ()> + Send + use<> {
         let (done, settled) = oneshot::channel();
-        let _ = self.messages.send(Message::Settle { uid: uid.clone(), done });
+        let _ = self.messages.send(WriterMessage::Settle { uid: uid.clone(), done });
         async move {
-            // A writer that has ended writes no more either.
+            // A writer that has ended sends nothing either.
             let _ = settled.await;
         }
     }
 }
 
-/// What is to be done for a pod.
+/// The patches of a pod.
 #[derive(Default)]
 struct PodWrites {
-    /// What comes next.
+    /// The next patch.
     waiting: Option<StatusPatch>,
-    /// There is a write under way; cancelling this keeps it from trying again.
+    /// Set while a patch is in flight. Cancelling it prevents retries.
     in_flight: Option<CancellationToken>,
-    /// Who waits for that write to end.
+    /// Callers that wait for the patch in flight.
     settling: Vec<oneshot::Sender<()>>,
 }
 
 /// Writes patches.
 pub(crate) struct StatusWriter {
     api: Api,
-    messages: mpsc::UnboundedReceiver<Message>,
-    /// Pods with a patch that waits or is under way.
+    messages: mpsc::UnboundedReceiver<WriterMessage>,
+    /// Pods with a patch that is queued or in flight.
     pods: HashMap<Uid, PodWrites>,
-    /// Pods whose turn comes when a place is free, in order. Some may have nothing to write any more.
+    /// Pods with a queued patch, in order. May contain pods whose patch was dropped.
     ready: VecDeque<Uid>,
     writes: JoinSet<Uid>,
     held: Gauge,
@@ -100,19 +101,19 @@ impl StatusWriter {
         (patches, Self { api, messages, pods, ready, writes: JoinSet::new(), held })
     }
 
-    /// Writes until nobody can send any more, and then finishes what is left.
+    /// Writes until all senders are gone, and then flushes.
     pub(crate) async fn run(mut self) {
         let mut open = true;
         while open || !self.writes.is_empty() {
             self.held.set(self.pods.len());
             tokio::select! {
                 message = self.messages.recv(), if open => match message {
-                    Some(Message::Patch(patch)) => self.take(patch),
-                    Some(Message::Settle { uid, done }) => self.settle(&uid, done),
+                    Some(WriterMessage::Patch(patch)) => self.take(patch),
+                    Some(WriterMessage::Settle { uid, done }) => self.settle(&uid, done),
                     None => open = false,
                 },
                 Some(written) = self.writes.join_next() => {
-                    // Writes are never aborted and contain their panics, so each one tells whose it was.
+                    // Always Ok: writes are never aborted, and their panics are caught.
                     if let Ok(uid) = written {
                         self.written(uid);
                     }
@@ -128,7 +129,7 @@ impl StatusWriter {
             None => {
                 let uid = patch.uid.clone();
                 pod.waiting = Some(patch);
-                // Otherwise its turn comes when the one under way has ended.
+                // Otherwise it is queued when the patch in flight completes.
                 if pod.in_flight.is_none() {
                     self.ready.push_back(uid);
                     self.fill();
@@ -147,7 +148,7 @@ impl StatusWriter {
             }
             self.pods.remove(uid);
         }
-        // Whoever has stopped waiting does not mind, here and below.
+        // The caller may have stopped waiting, here and below.
         let _ = done.send(());
     }
 
@@ -171,28 +172,29 @@ impl StatusWriter {
             let Some(uid) = self.ready.pop_front() else {
                 return;
             };
-            // A pod that was settled and has failed again stands in line twice.
+            // A pod that was settled and has failed again is queued twice.
             let Some(pod) = self.pods.get_mut(&uid).filter(|pod| pod.in_flight.is_none()) else {
                 continue;
             };
             if let Some(patch) = pod.waiting.take() {
                 let last_try = CancellationToken::new();
                 pod.in_flight = Some(last_try.clone());
-                self.writes.spawn(contained_write(self.api.clone(), patch, last_try));
+                self.writes.spawn(write_or_log_panic(self.api.clone(), patch, last_try));
             }
         }
     }
 }
 
-/// Writes a patch and returns whose it was, whatever happens: the pod's next one waits for that.
-async fn contained_write(api: Api, patch: StatusPatch, last_try: CancellationToken) -> Uid {
+/// Writes a patch and returns the UID of its pod, even after a panic: the pod's next patch waits
+/// for it.
+async fn write_or_log_panic(api: Api, patch: StatusPatch, last_try: CancellationToken) -> Uid {
     if AssertUnwindSafe(write(&api, &patch, &last_try)).catch_unwind().await.is_err() {
-        tracing::error!(pod = %patch.pod, "patching the pod's status panicked");
+        tracing::error!(pod = %patch.pod, "pod status patch panicked");
     }
     patch.uid
 }
 
-/// Lets the later patch win, field by field.
+/// Merges patches; fields of the later one take precedence.
 fn merge(waiting: &mut StatusPatch, later: StatusPatch) {
     waiting.condition = later.condition.or(waiting.condition.take());
     if later.nomination != Nomination::Keep {
@@ -200,50 +202,51 @@ fn merge(waiting: &mut StatusPatch, later: StatusPatch) {
     }
 }
 
-/// Tries until it is written, there is no hope, or the try under way shall be the last.
+/// Retries until the patch is written, the error is permanent, or `last_try` is cancelled.
 async fn write(api: &Api, patch: &StatusPatch, last_try: &CancellationToken) {
     let path = pod_path(&patch.pod, "/status");
     let body = body(patch);
     let content_type = "application/strategic-merge-patch+json";
-    for pause in PAUSES.iter().map(Some).chain([None]) {
+    for delay in RETRY_DELAYS.iter().map(Some).chain([None]) {
         let Err(error) =
             api.write(Call { method: Method::PATCH, path: &path, content_type, body: &body }).await
         else {
             return;
         };
-        match (pause, is_passing(&error)) {
-            (Some(pause), true) => {
-                if last_try.run_until_cancelled(sleep(*pause)).await.is_none() {
-                    tracing::debug!(pod = %patch.pod, error = %error.error, "no longer patching the pod's status");
+        match (delay, is_transient(&error)) {
+            (Some(delay), true) => {
+                if last_try.run_until_cancelled(sleep(*delay)).await.is_none() {
+                    tracing::debug!(pod = %patch.pod, error = %error.error, "dropping outdated pod status patch");
                     return;
                 }
             }
-            // The pod is gone, or another has taken its name: there is nobody left to tell.
+            // The pod is gone, or another pod has its name.
             _ if error.status == Some(StatusCode::NOT_FOUND)
                 || error.status == Some(StatusCode::CONFLICT) =>
             {
                 return;
             }
-            // While the server is away every pod's patch fails; the informers say that it is.
+            // During an outage every patch fails; the informers log the outage.
             _ if error.connection_refused => {
-                tracing::debug!(pod = %patch.pod, error = %error.error, "cannot patch the pod's status");
+                tracing::debug!(pod = %patch.pod, error = %error.error, "cannot patch pod status");
                 return;
             }
             _ => {
-                tracing::warn!(pod = %patch.pod, error = %error.error, "cannot patch the pod's status");
+                tracing::warn!(pod = %patch.pod, error = %error.error, "cannot patch pod status");
                 return;
             }
         }
     }
 }
 
-/// Whether the same patch may be taken a moment later.
-pub(crate) fn is_passing(error: &CallError) -> bool {
-    let passing = [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::SERVICE_UNAVAILABLE, StatusCode::CONFLICT];
-    error.connection_refused || error.status.is_some_and(|status| passing.contains(&status))
+/// Whether a retry may succeed.
+pub(crate) fn is_transient(error: &CallError) -> bool {
+    let transient =
+        [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::SERVICE_UNAVAILABLE, StatusCode::CONFLICT];
+    error.connection_refused || error.status.is_some_and(|status| transient.contains(&status))
 }
 
-/// The patch: conditions merge by type, and the UID keeps it from another pod of that name.
+/// The body: conditions merge by type, and the UID protects another pod of the same name.
 fn body(patch: &StatusPatch) -> Value {
     let mut status = serde_json::Map::new();
     if let Some(condition) = &patch.condition {
@@ -255,7 +258,7 @@ fn body(patch: &StatusPatch) -> Value {
     json!({"metadata": {"uid": patch.uid}, "status": status})
 }
 
-/// A condition of this type as the API has it.
+/// A pod condition in the API's JSON format.
 pub(crate) fn condition_json(kind: &str, condition: &PodCondition) -> Value {
     let transition = condition.last_transition.and_then(|at| Timestamp::from_microsecond(at.0).ok());
     json!({
@@ -297,7 +300,7 @@ mod tests {
         }
     }
 
-    /// An API server that takes a second for each answer, and remembers whom it has answered.
+    /// An API server that responds after a second and records the messages of patches.
     fn slow() -> (Api, Arc<Mutex<Vec<String>>>) {
         let answered = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&answered);
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_patch_has_the_condition_and_clears_the_nomination() {
+    async fn patch_has_the_condition_and_clears_the_nomination() {
         let requests = written(vec![patch("u1", "why", Nomination::Override(None))], vec![200]).await;
         let [(method, path, body)] = &requests.all()[..] else { panic!("{requests:?}") };
         assert_eq!((method.as_str(), path.as_str()), ("PATCH", "/api/v1/namespaces/ns/pods/pod/status"));
@@ -340,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patches_of_one_pod_keep_their_order_and_the_newest_replaces_one_not_sent() {
+    async fn new_patch_of_a_pod_replaces_the_queued_one() {
         let patches = vec![
             patch("u1", "first", Nomination::Keep),
             patch("u1", "second", Nomination::Override(Some("n1".into()))),
@@ -351,11 +354,14 @@ mod tests {
         let messages: Vec<_> =
             all.iter().map(|(.., body)| &body["status"]["conditions"][0]["message"]).collect();
         assert_eq!(messages, ["first", "third"]);
-        assert_eq!(all[1].2["status"]["nominatedNodeName"], "n1", "what the newest does not speak of stays");
+        assert_eq!(
+            all[1].2["status"]["nominatedNodeName"], "n1",
+            "fields that the newest patch does not set are kept"
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn passing_failures_are_tried_again_three_times() {
+    async fn transient_errors_are_retried_three_times() {
         assert_eq!(
             written(vec![patch("u1", "a", Nomination::Keep)], vec![500, 503, 200]).await.all().len(),
             3
@@ -366,13 +372,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn settling_drops_what_has_not_been_sent() {
+    async fn settle_drops_queued_patches() {
         let (api, answered) = slow();
         let (sender, writer) = StatusWriter::new(api);
         for filler in 0..PATCHES_IN_FLIGHT {
             sender.send(patch(&format!("filler {filler}"), "filler", Nomination::Keep));
         }
-        sender.send(patch("u1", "in line", Nomination::Keep));
+        sender.send(patch("u1", "queued", Nomination::Keep));
         sender.send(patch("filler 0", "next", Nomination::Keep));
         let settled = [sender.settle(&"u1".into()), sender.settle(&"filler 0".into())];
         drop(sender);
@@ -381,10 +387,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn settling_waits_for_the_patch_under_way() {
+    async fn settle_waits_for_the_patch_in_flight() {
         let (api, answered) = slow();
         let (sender, writer) = StatusWriter::new(api);
-        sender.send(patch("u1", "under way", Nomination::Keep));
+        sender.send(patch("u1", "in flight", Nomination::Keep));
         let settled = sender.settle(&"u1".into());
         sender.send(patch("u1", "later", Nomination::Keep));
         drop(sender);
@@ -393,12 +399,12 @@ mod tests {
             answered.lock().clone()
         };
         let ((), written_before) = tokio::join!(writer.run(), written_before);
-        assert_eq!(written_before, ["under way"]);
-        assert_eq!(*answered.lock(), ["under way", "later"], "what comes after the settling is written");
+        assert_eq!(written_before, ["in flight"]);
+        assert_eq!(*answered.lock(), ["in flight", "later"], "later patches are written");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn settling_keeps_a_failed_patch_from_being_tried_again() {
+    async fn settle_prevents_retries() {
         let (api, requests) = answering(vec![500; 9]);
         let (sender, writer) = StatusWriter::new(api);
         sender.send(patch("u1", "a", Nomination::Keep));
@@ -409,7 +415,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn settling_a_pod_with_nothing_pending_ends_at_once() {
+    async fn settle_without_pending_patch_completes_immediately() {
         let (api, answered) = slow();
         let (sender, writer) = StatusWriter::new(api);
         sender.send(patch("another", "a", Nomination::Keep));
@@ -426,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_that_fails_again_after_it_was_settled_is_patched_once() {
+    async fn pod_that_fails_again_after_settle_is_patched_once() {
         let (api, answered) = slow();
         let (sender, writer) = StatusWriter::new(api);
         for filler in 0..PATCHES_IN_FLIGHT {

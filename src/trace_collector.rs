@@ -1,4 +1,4 @@
-//! The connection to the collector that gets traces.
+//! The connection to the OpenTelemetry collector.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use supercargo_client::transport::Transport;
 use supercargo_config::flags::TraceOptions;
 use supercargo_telemetry::traces::Collector;
 
-/// The collector that the flags name, if they name one. The system decides which certificates to trust.
+/// The collector of `--tracing-endpoint`, if set. Trusts the system's root certificates.
 pub(crate) fn collector(options: &TraceOptions) -> Result<Option<Collector>> {
     let Some(endpoint) = options.tracing_endpoint.clone() else { return Ok(None) };
     let transport = Transport::connect(&without_needless_trust(Config::new(endpoint.clone())))

@@ -1,4 +1,4 @@
-//! `supercargo config`: what a configuration means, and whether it is one.
+//! `supercargo config`: prints and validates configurations.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,21 +8,24 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::print;
 use supercargo_config::flags::FeatureOptions;
-use supercargo_config::{Catalog, Config};
+use supercargo_config::{Catalog, Config, feature_gates};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Print the configuration that counts without a file.
+    /// Print the built-in default configuration
+    #[command(after_help = feature_gates::help())]
     Default(Output),
-    /// Check a file: print that it is valid, or everything that is wrong with it and where.
+    /// Validate a file, and report every error with its position
+    #[command(after_help = feature_gates::help())]
     Validate(Validate),
-    /// Print a file with all defaults, as it counts.
+    /// Print a file with all defaults filled in
+    #[command(after_help = feature_gates::help())]
     Show(Show),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Validate {
-    /// A KubeSchedulerConfiguration.
+    /// KubeSchedulerConfiguration file
     file: PathBuf,
     #[command(flatten)]
     features: FeatureOptions,
@@ -30,7 +33,7 @@ pub(super) struct Validate {
 
 #[derive(Debug, Args)]
 pub(super) struct Show {
-    /// A KubeSchedulerConfiguration. Without it: the default one.
+    /// KubeSchedulerConfiguration file; defaults to the built-in configuration
     file: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
@@ -38,7 +41,7 @@ pub(super) struct Show {
 
 #[derive(Debug, Args)]
 pub(super) struct Output {
-    /// What it looks like.
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     #[command(flatten)]
@@ -47,14 +50,14 @@ pub(super) struct Output {
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Format {
-    /// A few kilobytes of YAML.
+    /// YAML
     #[default]
     Yaml,
-    /// The same as JSON.
+    /// JSON
     Json,
 }
 
-/// Does what the command says; the exit code is 1 when the file that is to be checked is wrong.
+/// Runs the command. The exit code is 1 if the validated file has errors.
 pub(super) fn execute(command: &ConfigCommand, catalog: &Catalog) -> Result<ExitCode> {
     match command {
         ConfigCommand::Default(output) => output.show(None, catalog)?,
@@ -67,7 +70,7 @@ pub(super) fn execute(command: &ConfigCommand, catalog: &Catalog) -> Result<Exit
 impl Output {
     fn show(&self, file: Option<&Path>, catalog: &Catalog) -> Result<()> {
         let config = Config::load_or_default(file, &self.features.applied_to(catalog)?)?;
-        tell_warnings(&config);
+        print_warnings(&config);
         let text = match self.output {
             Format::Yaml => config.to_yaml(),
             Format::Json => format!("{:#}\n", config.to_value()),
@@ -80,12 +83,12 @@ impl Validate {
     fn validate(&self, catalog: &Catalog) -> Result<ExitCode> {
         match Config::load(&self.file, &self.features.applied_to(catalog)?) {
             Ok(config) => {
-                tell_warnings(&config);
+                print_warnings(&config);
                 print(format!("{}: valid\n", self.file.display()).as_bytes())?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(errors) => {
-                // As compilers have it, so that editors find the places.
+                // In the format of compilers, so that editors find the positions.
                 eprintln!("{errors}");
                 Ok(ExitCode::FAILURE)
             }
@@ -93,7 +96,7 @@ impl Validate {
     }
 }
 
-fn tell_warnings(config: &Config) {
+fn print_warnings(config: &Config) {
     for warning in &config.warnings {
         eprintln!("warning: {warning}");
     }

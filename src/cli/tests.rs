@@ -1,4 +1,4 @@
-//! What the program says of itself.
+//! Help, completions and parsing of the command line.
 
 use clap::ValueEnum as _;
 use clap::{CommandFactory as _, Parser as _};
@@ -7,21 +7,24 @@ use clap_complete::Shell;
 use super::{Cli, Command, completions};
 use supercargo_config::{Catalog, Config};
 
-/// The help of a subcommand, as wide as it may get.
+/// The help of a subcommand at the maximum width.
 fn help(subcommand: &str) -> String {
     let mut command = Cli::command().term_width(80);
     command.build();
-    let command = command.find_subcommand_mut(subcommand).expect("a subcommand");
+    let mut command = &mut command;
+    for name in subcommand.split(' ') {
+        command = command.find_subcommand_mut(name).expect("a subcommand");
+    }
     command.render_long_help().to_string()
 }
 
 #[test]
-fn the_command_line_is_in_itself_consistent() {
+fn command_line_definition_is_consistent() {
     Cli::command().debug_assert();
 }
 
 #[test]
-fn help_is_grouped_and_fits_on_a_terminal() {
+fn help_is_grouped_and_at_most_80_columns_wide() {
     let help = help("run");
     for heading in [
         "Misc flags:",
@@ -40,7 +43,15 @@ fn help_is_grouped_and_fits_on_a_terminal() {
 }
 
 #[test]
-fn every_shell_has_completions() {
+fn help_lists_feature_gates_where_the_flag_exists() {
+    for command in ["run", "replay", "config default", "config show", "config validate"] {
+        let help = help(command);
+        assert!(help.contains("--feature-gates") && help.contains("  AllAlpha=true|false"), "{help}");
+    }
+}
+
+#[test]
+fn completions_exist_for_every_shell() {
     for shell in Shell::value_variants() {
         let script = String::from_utf8(completions(*shell)).unwrap();
         assert!(script.contains("secure-port") && script.contains("validate"), "{shell}");
@@ -48,9 +59,9 @@ fn every_shell_has_completions() {
 }
 
 #[test]
-fn what_the_command_line_says_is_told_by_flagz() {
+fn flagz_shows_values_of_the_command_line() {
     let cli = Cli::parse_from(["supercargo", "run", "--secure-port=1", "--client-ca-file=/ca.crt"]);
-    let Command::Run(flags) = cli.command else { panic!("it is run") };
+    let Command::Run(flags) = cli.command else { panic!("want run") };
     let text = flags.flagz(&Config::default_with(&Catalog::in_tree()).unwrap());
     for line in ["secure-port=1", "client-ca-file=/ca.crt", "authorization-webhook-cache-authorized-ttl=10s"]
     {

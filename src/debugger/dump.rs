@@ -1,15 +1,15 @@
-//! Dumps as text, in the shape of kube-scheduler's.
+//! Dumps as text, in the format of kube-scheduler.
 
 use std::fmt::Write as _;
 
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::{NodeView, Place, QueueView};
 
-/// A block for each node.
+/// All nodes.
 pub(super) fn nodes(views: &[NodeView]) -> String {
     let mut text = String::new();
     for view in views {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = node(&mut text, view);
     }
     text
@@ -33,7 +33,7 @@ fn node(text: &mut String, view: &NodeView) -> std::fmt::Result {
     Ok(())
 }
 
-/// How many pods wait in each queue, in upstream's words.
+/// The number of pods in each queue, in upstream's format.
 pub(super) fn summary(view: &QueueView) -> String {
     let count = |places: &[Place]| view.waiting.iter().filter(|(place, _)| places.contains(place)).count();
     format!(
@@ -44,7 +44,7 @@ pub(super) fn summary(view: &QueueView) -> String {
     )
 }
 
-/// A line for each pod that waits.
+/// A line per queued pod.
 pub(super) fn pods(view: &QueueView) -> String {
     let mut text = String::new();
     for (_, entry) in &view.waiting {
@@ -54,7 +54,8 @@ pub(super) fn pods(view: &QueueView) -> String {
     text
 }
 
-/// Of the phase only this is known: a pod without a node is Pending, and none that has ended is here.
+/// The phase is shown only for pods without a node, which are Pending. The phase of others is not
+/// cached.
 fn line(pod: &PodInfo) -> String {
     let nominated = pod.status.nominated_node_name.as_deref().unwrap_or_default();
     let phase = if pod.is_assigned() { "" } else { ", phase: Pending" };

@@ -1,4 +1,4 @@
-//! The same as JSON, for programs.
+//! Dumps as JSON.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use supercargo_framework::{PodInfo, Resource, Text, Timestamp};
 use supercargo_scheduler::{NodeView, Place, QueueView, QueuedPod};
 
-/// What counts on each node.
+/// All nodes with their pods.
 pub(super) fn cache(views: &[NodeView]) -> Value {
     let pods = views.iter().map(|view| view.pods.len()).sum::<usize>();
     let assumed = views.iter().flat_map(|view| &view.pods).filter(|pod| pod.assumed).count();
@@ -37,7 +37,7 @@ fn node(view: &NodeView) -> Value {
     })
 }
 
-/// Amounts as numbers: CPU in thousandths of a core, everything else in its own unit.
+/// Amounts as numbers: CPU in millicores, everything else in its base unit.
 fn resource(amounts: &Resource) -> Value {
     let mut all = Map::new();
     all.insert("milliCPU".into(), amounts.milli_cpu.into());
@@ -52,7 +52,7 @@ fn resource(amounts: &Resource) -> Value {
     all.into()
 }
 
-/// Every pod that has no node, by where it is.
+/// All pods without a node, by queue or binding.
 pub(super) fn queue(view: &QueueView) -> Value {
     let at = |wanted: Place| {
         let here = view.waiting.iter().filter(|(place, _)| *place == wanted);

@@ -12,7 +12,8 @@ use crate::owner::Message;
 use supercargo_client::testing::answering_client;
 use supercargo_config::{Catalog, Config};
 
-/// A scheduler with a pod on its way, one that fits nowhere, and one that a gate holds.
+/// A scheduler with a pod that is being bound, an unschedulable one, a gated one, and one of
+/// another scheduler.
 fn scheduler() -> Scheduler {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();
     let name = Arc::clone(&config.profiles[0].scheduler_name);
@@ -34,7 +35,7 @@ fn scheduler() -> Scheduler {
 }
 
 #[test]
-fn the_dump_has_every_node_with_its_pods_and_every_pod_that_waits() {
+fn dump_has_all_nodes_with_their_pods_and_all_queued_pods() {
     let scheduler = scheduler();
     let nodes = dump::nodes(&scheduler.node_views());
     for line in [
@@ -52,7 +53,7 @@ fn the_dump_has_every_node_with_its_pods_and_every_pod_that_waits() {
 }
 
 #[test]
-fn the_same_as_json_says_where_each_pod_is_and_why() {
+fn json_has_the_queue_and_reason_of_each_pod() {
     let scheduler = scheduler();
     let cache = json::cache(&scheduler.node_views());
     assert_eq!((&cache["nodeCount"], &cache["assumedPodCount"]), (&1.into(), &1.into()));
@@ -70,10 +71,10 @@ fn the_same_as_json_says_where_each_pod_is_and_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_differs_twice_is_counted_every_five_minutes() {
+async fn mismatches_found_twice_are_counted_every_five_minutes() {
     let metrics = Metrics::new(&Config::default_with(&Catalog::in_tree()).unwrap().features);
     let (mailbox, messages) = Mailbox::new();
-    // They have heard of nothing, as if they had missed that everything is gone.
+    // The informers are empty, so that every object in the cache is redundant.
     let informers = Informers::new(answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
     let debugger = Debugger::new(informers.stores(), mailbox, Arc::clone(&metrics));
     let scheduler = scheduler();
@@ -87,10 +88,10 @@ async fn what_differs_twice_is_counted_every_five_minutes() {
             sleep(Duration::from_secs(1)).await;
         }
     };
-    let both = async { tokio::join!(debugger.compare_by_itself(), answers) };
+    let both = async { tokio::join!(debugger.compare_periodically(), answers) };
     tokio::pin!(both);
     for (nodes, pods) in [(1, 4), (2, 8)] {
-        assert!(timeout(COMPARE_PERIOD + 2 * LOOK_AGAIN, &mut both).await.is_err());
+        assert!(timeout(COMPARE_PERIOD + 2 * RECHECK_DELAY, &mut both).await.is_err());
         let text = metrics.encode().await;
         for (kind, count) in [("node", nodes), ("pod", pods)] {
             let line = format!("supercargo_cache_mismatches_total{{kind=\"{kind}\"}} {count}\n");
@@ -100,25 +101,25 @@ async fn what_differs_twice_is_counted_every_five_minutes() {
 }
 
 #[test]
-fn what_the_informers_hold_is_compared_by_name_and_uid() {
+fn nodes_are_compared_by_name_and_pods_by_uid() {
     let cached = scheduler().known_objects();
     assert_eq!(Mismatch::between(&cached, &cached), Mismatch::default());
-    assert_eq!(cached.pods.len(), 4, "pods of other schedulers are known, too");
-    let mut held = cached.clone();
-    held.nodes.insert("n2".into());
-    held.nodes.remove("n1");
-    held.pods.remove(&"large".into());
-    held.pods.insert("new".into());
-    let mismatch = Mismatch::between(&held, &cached);
+    assert_eq!(cached.pods.len(), 4, "includes pods of other schedulers");
+    let mut informed = cached.clone();
+    informed.nodes.insert("n2".into());
+    informed.nodes.remove("n1");
+    informed.pods.remove(&"large".into());
+    informed.pods.insert("new".into());
+    let mismatch = Mismatch::between(&informed, &cached);
     let one = |name: &str| BTreeSet::from([name.to_owned()]);
     assert_eq!((mismatch.missed_pods.clone(), mismatch.redundant_pods.clone()), (one("new"), one("large")));
     assert_eq!(mismatch.missed_nodes.first().map(|name| &**name), Some("n2"));
     assert_eq!(mismatch.redundant_nodes.first().map(|name| &**name), Some("n1"));
     assert_eq!(mismatch.counts(), (2, 2));
     assert_eq!(
-        mismatch.and(&Mismatch::default()),
+        mismatch.intersection(&Mismatch::default()),
         Mismatch::default(),
-        "what has settled meanwhile does not count"
+        "mismatches that disappear are dropped"
     );
-    assert_eq!(mismatch.and(&mismatch), mismatch);
+    assert_eq!(mismatch.intersection(&mismatch), mismatch);
 }

@@ -1,26 +1,26 @@
-//! A picture made of characters, and how a terminal is brought from one to the next.
+//! A picture of characters, and the terminal output that updates one picture to the next.
 
 use std::fmt::Write as _;
 
-/// What a cell looks like.
+/// Style of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// As the terminal has it.
+    /// Default of the terminal.
     #[default]
     Plain,
-    /// What stands back.
+    /// Less important text.
     Dim,
-    /// What stands out.
+    /// Titles.
     Bold,
-    /// What went well, and CPU.
+    /// Bound pods and CPU.
     Green,
-    /// What waits.
+    /// Waiting pods.
     Yellow,
     /// Memory.
     Blue,
-    /// What is full.
+    /// Full resources.
     Red,
-    /// What happened to the cluster.
+    /// Gated pods and notes.
     Cyan,
 }
 
@@ -41,12 +41,12 @@ impl Style {
     }
 }
 
-/// What a terminal can show.
+/// Capabilities of a terminal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Abilities {
-    /// Whether there may be colour.
+pub(crate) struct Capabilities {
+    /// Whether colours are enabled.
     pub(crate) colour: bool,
-    /// Whether it shows more than ASCII.
+    /// Whether it displays Unicode.
     pub(crate) unicode: bool,
 }
 
@@ -58,7 +58,7 @@ struct Cell {
 
 const BLANK: Cell = Cell { glyph: ' ', style: Style::Plain };
 
-/// A grid of cells. What is put outside of it is not seen.
+/// A grid of cells. Text outside of it is clipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Canvas {
     width: usize,
@@ -67,7 +67,7 @@ pub(crate) struct Canvas {
 }
 
 impl Canvas {
-    /// An empty one.
+    /// An empty canvas.
     pub(crate) fn new(width: usize, height: usize) -> Self {
         Self { width, height, cells: vec![BLANK; width * height] }
     }
@@ -82,7 +82,7 @@ impl Canvas {
         self.height
     }
 
-    /// Writes from this cell on to the right, and returns the column after the text.
+    /// Writes text to the right from this cell; returns the column after the text.
     pub(crate) fn put(&mut self, x: usize, y: usize, text: &str, style: Style) -> usize {
         let mut at = x;
         for glyph in text.chars().map(of_one_column) {
@@ -94,7 +94,7 @@ impl Canvas {
         at
     }
 
-    /// The same within so many columns; what does not fit ends in an ellipsis.
+    /// Like [`put`](Self::put), but truncates the text to `columns`.
     pub(crate) fn put_within(
         &mut self,
         x: usize,
@@ -106,32 +106,32 @@ impl Canvas {
         self.put(x, y, &shortened(text, columns), style)
     }
 
-    /// A row without the blanks at its end.
+    /// A row without trailing blanks.
     #[cfg(test)]
     pub(crate) fn row(&self, y: usize) -> String {
         let row = &self.cells[y * self.width..(y + 1) * self.width];
         row.iter().map(|cell| cell.glyph).collect::<String>().trim_end().to_owned()
     }
 
-    /// What a cell looks like.
+    /// Style of a cell.
     #[cfg(test)]
     pub(crate) fn style(&self, x: usize, y: usize) -> Style {
         self.cells[y * self.width + x].style
     }
 
-    /// The whole picture, for tests.
+    /// The whole picture as text.
     #[cfg(test)]
     pub(crate) fn text(&self) -> String {
         (0..self.height).map(|y| self.row(y) + "\n").collect()
     }
 
-    /// What to send to a terminal that shows `before`, which is of the same size, so that it shows this. Nothing for
-    /// nothing new.
-    pub(crate) fn update(&self, before: &Self, abilities: Abilities) -> String {
+    /// The output that turns a terminal which shows `before`, of the same size, into this picture.
+    /// Empty without changes.
+    pub(crate) fn update(&self, before: &Self, capabilities: Capabilities) -> String {
         let mut out = String::new();
         let mut style = None;
         for y in 0..self.height {
-            // Where the terminal would write next.
+            // Position of the terminal's cursor.
             let mut cursor = None;
             for x in 0..self.width {
                 let cell = self.cells[y * self.width + x];
@@ -142,10 +142,10 @@ impl Canvas {
                     let _ = write!(out, "\x1b[{};{}H", y + 1, x + 1);
                 }
                 if style != Some(cell.style) {
-                    let _ = write!(out, "\x1b[{}m", cell.style.codes(abilities.colour));
+                    let _ = write!(out, "\x1b[{}m", cell.style.codes(capabilities.colour));
                     style = Some(cell.style);
                 }
-                out.push(if abilities.unicode { cell.glyph } else { ascii(cell.glyph) });
+                out.push(if capabilities.unicode { cell.glyph } else { ascii(cell.glyph) });
                 cursor = Some(x + 1);
             }
         }
@@ -156,7 +156,7 @@ impl Canvas {
     }
 }
 
-/// A character that fills one column: texts come from objects, and may have anything in them.
+/// Replaces characters that may not fill exactly one column: texts of objects are untrusted.
 fn of_one_column(glyph: char) -> char {
     match glyph {
         ' '..='~' | '█' | '▉' | '▊' | '▋' | '▌' | '▍' | '▎' | '▏' | '·' | '…' | '→' | '─' => {
@@ -166,7 +166,7 @@ fn of_one_column(glyph: char) -> char {
     }
 }
 
-/// The nearest in ASCII.
+/// The closest ASCII character.
 fn ascii(glyph: char) -> char {
     match glyph {
         '█' | '▉' | '▊' | '▋' | '▌' => '#',
@@ -177,7 +177,7 @@ fn ascii(glyph: char) -> char {
     }
 }
 
-/// At most so many characters of a text; an ellipsis stands for the rest.
+/// Truncates a text to `columns` characters, with an ellipsis.
 pub(crate) fn shortened(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
@@ -189,7 +189,7 @@ pub(crate) fn shortened(text: &str, columns: usize) -> String {
     short
 }
 
-/// A bar that is filled to this share, in eighths of a column. A share of more than nothing is seen.
+/// A bar filled in eighths of a column. A share above 0 is always visible.
 pub(crate) fn bar(share: f64, columns: usize) -> String {
     const EIGHTHS: [char; 8] = ['·', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let all = columns * 8;
@@ -213,10 +213,10 @@ mod tests {
 
     use super::*;
 
-    const FULL: Abilities = Abilities { colour: true, unicode: true };
+    const FULL: Capabilities = Capabilities { colour: true, unicode: true };
 
     #[test]
-    fn what_is_put_outside_is_not_seen() {
+    fn text_outside_the_canvas_is_clipped() {
         let mut canvas = Canvas::new(4, 2);
         assert_eq!(canvas.put(2, 0, "abc", Style::Plain), 5);
         canvas.put(0, 7, "nowhere", Style::Plain);
@@ -226,25 +226,25 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_sent() {
+    fn update_contains_only_changed_cells() {
         let before = Canvas::new(10, 2);
         let mut after = before.clone();
         assert_eq!(after.update(&before, FULL), "");
         after.put(3, 1, "ok", Style::Green);
         assert_eq!(after.update(&before, FULL), "\x1b[2;4H\x1b[0;32mok\x1b[0m");
-        let no_colour = Abilities { colour: false, unicode: false };
+        let no_colour = Capabilities { colour: false, unicode: false };
         assert_eq!(after.update(&before, no_colour), "\x1b[2;4H\x1b[0mok\x1b[0m");
     }
 
     #[test]
-    fn a_text_from_outside_cannot_reach_the_terminal() {
+    fn control_characters_are_replaced() {
         let mut canvas = Canvas::new(12, 1);
         canvas.put(0, 0, "a\x1b[2Jb\n日\u{301}", Style::Plain);
         assert_eq!(canvas.row(0), "a?[2Jb???");
     }
 
     #[test]
-    fn a_bar_is_as_long_as_its_share() {
+    fn bar_length_is_proportional() {
         let cases =
             [(0.0, "····"), (0.001, "▏···"), (0.5, "██··"), (0.53, "██▏·"), (1.0, "████"), (7.0, "████")];
         for (share, expected) in cases {
@@ -255,15 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_without_unicode_gets_ascii() {
+    fn terminal_without_unicode_gets_ascii() {
         let mut canvas = Canvas::new(8, 1);
         canvas.put(0, 0, &bar(0.53, 4), Style::Plain);
         canvas.put(4, 0, "→…", Style::Plain);
-        let sent = canvas.update(&Canvas::new(8, 1), Abilities { colour: true, unicode: false });
+        let sent = canvas.update(&Canvas::new(8, 1), Capabilities { colour: true, unicode: false });
         assert!(sent.is_ascii() && sent.contains("##-.>."), "{sent:?}");
     }
 
-    /// A terminal that knows what a canvas sends.
+    /// Emulates the escape sequences that a canvas sends.
     fn shown(canvas: &Canvas, sent: &str) -> Canvas {
         let mut screen = canvas.clone();
         let (mut x, mut y) = (0, 0);
@@ -286,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_terminal_that_is_updated_shows_the_new_picture(
+        fn updated_terminal_shows_the_new_picture(
             width in 1_usize..20, height in 1_usize..6,
             old in proptest::collection::vec((0_usize..20, 0_usize..6, ".{0,8}"), 0..6),
             new in proptest::collection::vec((0_usize..20, 0_usize..6, ".{0,8}"), 0..6),

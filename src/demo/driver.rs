@@ -1,4 +1,4 @@
-//! Carries the plan out.
+//! Carries out the plan.
 
 use anyhow::{Result, anyhow};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -6,43 +6,44 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::plan::{Action, Object, Step};
+use super::plan::{Action, Manifest, Step};
 use super::watch::Shared;
 use supercargo_client::api::{Api, Call, CallError};
 
-/// So many requests at most are under way while nodes are created.
-const AT_ONCE: usize = 16;
+/// Maximum number of concurrent requests while nodes are created.
+const MAX_CONCURRENT: usize = 16;
 
-/// Asks the API server for what the plan has in it.
+/// Sends the changes of the plan to the API server.
 #[derive(Clone)]
 pub(crate) struct Driver {
     api: Api,
 }
 
 impl Driver {
-    /// Asks by these requests.
+    /// Creates a driver that sends requests through `api`.
     pub(crate) fn new(api: Api) -> Self {
         Self { api }
     }
 
-    /// Creates these: nodes at once, as nobody watches yet, and before them one after the other what is no node.
-    pub(crate) async fn create_all(&self, objects: &[Object]) -> Result<()> {
-        let is_node = |object: &&Object| object.kind() == "Node";
+    /// Creates other objects in order, and then nodes concurrently.
+    pub(crate) async fn create_all(&self, objects: &[Manifest]) -> Result<()> {
+        let is_node = |object: &&Manifest| object.kind() == "Node";
         for object in objects.iter().filter(|object| !is_node(object)) {
             self.create(object).await?;
         }
         let nodes = objects.iter().filter(is_node).map(|node| self.create(node));
-        futures::stream::iter(nodes).buffer_unordered(AT_ONCE).try_collect().await
+        futures::stream::iter(nodes).buffer_unordered(MAX_CONCURRENT).try_collect().await
     }
 
-    /// Does each step at its time. In order, so that the same plan leads to the same decisions.
+    /// Performs each step at its time, one after the other, so that the same plan leads to the same
+    /// decisions.
     pub(crate) async fn carry_out(&self, steps: &[Step], speed: f64, shared: &Shared) -> Result<()> {
         let started = Instant::now();
         for step in steps {
             let at = Duration::try_from_secs_f64(step.at.as_secs_f64() / speed).unwrap_or(step.at);
             sleep_until(started + at).await;
             match &step.action {
-                Action::Create(object) => self.create_or_tell(object, shared).await?,
+                Action::Create(object) => self.create_or_report(object, shared).await?,
                 Action::LiftGates { note, pods } => {
                     shared.change(|model, at| model.note(at, note.clone()));
                     for (namespace, name) in pods {
@@ -54,27 +55,27 @@ impl Driver {
         Ok(())
     }
 
-    async fn create(&self, object: &Object) -> Result<()> {
-        self.try_create(object).await.map_err(|error| refused(object, &error))
+    async fn create(&self, object: &Manifest) -> Result<()> {
+        self.try_create(object).await.map_err(|error| not_created(object, &error))
     }
 
-    /// What is refused is told, and the rest goes on.
-    async fn create_or_tell(&self, object: &Object, shared: &Shared) -> Result<()> {
+    /// Creates an object. A rejection is shown, and the plan continues.
+    async fn create_or_report(&self, object: &Manifest, shared: &Shared) -> Result<()> {
         match self.try_create(object).await {
             Err(error) if error.status.is_some_and(|status| status.is_client_error()) => {
-                let refusal = refused(object, &error).to_string();
-                shared.change(|model, at| model.refuse(at, refusal));
+                let rejection = not_created(object, &error).to_string();
+                shared.change(|model, at| model.reject(at, rejection));
                 Ok(())
             }
-            result => result.map_err(|error| refused(object, &error)),
+            result => result.map_err(|error| not_created(object, &error)),
         }
     }
 
-    async fn try_create(&self, object: &Object) -> Result<(), CallError> {
+    async fn try_create(&self, object: &Manifest) -> Result<(), CallError> {
         let path = object.collection();
         match self.send(Method::POST, &path, "application/json", &object.value).await {
-            // The namespaces of the API server's own, and priority classes that a folder has twice.
-            Err(error) if error.status == Some(http::StatusCode::CONFLICT) && is_shared(object) => Ok(()),
+            // Namespaces that the API server creates, and duplicate priority classes.
+            Err(error) if error.status == Some(http::StatusCode::CONFLICT) && may_exist(object) => Ok(()),
             result => result,
         }
     }
@@ -83,9 +84,11 @@ impl Driver {
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
         let change = json!({ "spec": { "schedulingGates": [] } });
         match self.send(Method::PATCH, &path, "application/merge-patch+json", &change).await {
-            // Somebody has deleted it.
+            // The pod has been deleted.
             Err(error) if error.status == Some(http::StatusCode::NOT_FOUND) => Ok(()),
-            Err(error) => Err(anyhow!("the gates of pod {name}: {}", error.error.message)),
+            Err(error) => {
+                Err(anyhow!("cannot remove the scheduling gates of pod {name}: {}", error.error.message))
+            }
             Ok(()) => Ok(()),
         }
     }
@@ -101,11 +104,11 @@ impl Driver {
     }
 }
 
-fn refused(object: &Object, error: &CallError) -> anyhow::Error {
-    anyhow!("{}: the API server says: {}", object.describe(), error.error.message)
+fn not_created(object: &Manifest, error: &CallError) -> anyhow::Error {
+    anyhow!("{}", object.not_created(&error.error.message))
 }
 
-/// Whether one like it may be there before.
-fn is_shared(object: &Object) -> bool {
+/// Whether the object may already exist.
+fn may_exist(object: &Manifest) -> bool {
     matches!(object.kind(), "Namespace" | "PriorityClass")
 }

@@ -1,31 +1,31 @@
-//! What happens, a line each: for pipes, logs and terminals that can do no more.
+//! Plain output, one line per change: for pipes, logs and dumb terminals.
 
 use std::io::{self, Write};
 
 use super::canvas::shortened;
-use super::model::{Happening, Model, display_name};
+use super::model::{Activity, Model, display_name};
 use super::text::{milliseconds, seconds};
 
-/// As wide as a line gets where there is no width to go by.
+/// Line width if standard output is not a terminal.
 pub(crate) const WIDTH: usize = 80;
 
-/// Prints what is new.
+/// Prints new activities.
 #[derive(Default)]
 pub(crate) struct Lines {
     next: usize,
 }
 
 impl Lines {
-    /// Prints everything that has happened since the last call.
+    /// Prints all activities since the last call.
     pub(crate) fn print(&mut self, model: &Model, out: &mut impl Write) -> io::Result<()> {
         let (new, next) = model.since(self.next);
-        for (at, happening) in new {
-            let text = match happening {
-                Happening::Bound { pod, node, took } => {
+        for (at, activity) in new {
+            let text = match activity {
+                Activity::Bound { pod, node, took } => {
                     format!("{} -> {node}  ({})", display_name(pod), milliseconds(*took))
                 }
-                Happening::Waits { pod, why } => format!("{} waits: {why}", display_name(pod)),
-                Happening::Note(text) => format!("* {text}"),
+                Activity::Waits { pod, why } => format!("{} waits: {why}", display_name(pod)),
+                Activity::Note(text) => format!("* {text}"),
             };
             writeln!(out, "{:>8}  {text}", seconds(*at))?;
         }
@@ -33,13 +33,13 @@ impl Lines {
         out.flush()
     }
 
-    /// Leaves out what has happened so far.
+    /// Skips past activities.
     pub(crate) fn skip(&mut self, model: &Model) {
         self.next = model.since(self.next).1;
     }
 }
 
-/// The pods by name, as many as fit.
+/// A list of pod names, truncated to `columns`.
 pub(crate) fn names<'a>(
     pods: impl Iterator<Item = &'a supercargo_framework::pod::PodKey>,
     columns: usize,
@@ -49,7 +49,7 @@ pub(crate) fn names<'a>(
     for (index, name) in all.iter().enumerate() {
         let more = all.len() - index - 1;
         let comma = if index == 0 { "" } else { ", " };
-        // Room for the words that say how many there are beside.
+        // Reserves space for the number of omitted pods.
         let reserve = if more == 0 { 0 } else { format!(" and {more} more").len() };
         if index > 0 && text.len() + comma.len() + name.len() + reserve > columns {
             return format!("{text} and {} more", more + 1);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_printed_once() {
+    fn each_activity_is_printed_once() {
         let mut model = Model::new("supercargo");
         let ours = |name: &str| pod(name).namespace("default").scheduler("supercargo");
         let mut lines = Lines::default();
@@ -80,9 +80,9 @@ mod tests {
             lines.print(model, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        model.see_pod(Duration::from_secs(1), &Arc::new(ours("a").build()));
+        model.update_pod(Duration::from_secs(1), &Arc::new(ours("a").build()));
         assert_eq!(printed(&model), "");
-        model.see_pod(Duration::from_millis(1003), &Arc::new(ours("a").node("n1").build()));
+        model.update_pod(Duration::from_millis(1003), &Arc::new(ours("a").node("n1").build()));
         model.note(Duration::from_millis(1100), "node n2 joins".to_owned());
         assert_eq!(printed(&model), "   1.0 s  a -> n1  (3 ms)\n   1.1 s  * node n2 joins\n");
         let waiting = ours("b").with(|pod| {
@@ -94,7 +94,7 @@ mod tests {
                 last_transition: None,
             });
         });
-        model.see_pod(Duration::from_secs(2), &Arc::new(waiting.build()));
+        model.update_pod(Duration::from_secs(2), &Arc::new(waiting.build()));
         assert_eq!(printed(&model), "   2.0 s  b waits: 0/2 nodes are available: 2 Insufficient cpu.\n");
         model.note(Duration::from_millis(2100), "unseen".to_owned());
         lines.skip(&model);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_listed_as_far_as_they_fit() {
+    fn list_of_names_is_truncated_to_the_width() {
         let keys: Vec<PodKey> =
             ["aa", "bb", "cc"].map(|name| PodKey { namespace: "default".into(), name: name.into() }).into();
         assert_eq!(names(keys.iter(), 20), "aa, bb, cc");

@@ -1,4 +1,4 @@
-//! What the demo knows of the cluster, from what its informers are told.
+//! The demo's view of the cluster, updated by informers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -7,27 +7,27 @@ use std::time::Duration;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{NodeRecord, PodInfo};
 
-/// So many happenings are remembered; older ones are forgotten.
-const REMEMBERED: usize = 4096;
-/// What kube-apiserver and kube-scheduler call the condition's reason of a pod with gates.
+/// Number of activities that are kept.
+const MAX_ACTIVITIES: usize = 4096;
+/// Reason of the PodScheduled condition of gated pods.
 const GATED: &str = "SchedulingGated";
 
-/// Where a pod is on its way.
+/// State of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// Nobody has decided yet.
+pub(crate) enum PodState {
+    /// Not decided yet.
     New,
-    /// It has scheduling gates.
+    /// The pod has scheduling gates.
     Gated,
-    /// The scheduler found no node. Holds why.
+    /// The scheduler found no node. Holds the reason.
     Waiting(Arc<str>),
-    /// It has a node.
+    /// The pod has a node.
     Bound(Arc<str>),
-    /// It has run to its end.
+    /// The pod has finished.
     Ended,
 }
 
-impl Standing {
+impl PodState {
     fn of(pod: &PodInfo) -> Self {
         if pod.status.terminal {
             return Self::Ended;
@@ -39,7 +39,7 @@ impl Standing {
             return Self::Gated;
         }
         match &pod.status.pod_scheduled {
-            // The reason of a pod whose gates have just been lifted is still the old one.
+            // A pod whose gates have just been removed still has the old reason.
             Some(condition) if &*condition.status == "False" && &*condition.reason != GATED => {
                 Self::Waiting(Arc::clone(&condition.message))
             }
@@ -48,59 +48,59 @@ impl Standing {
     }
 }
 
-/// Something worth telling.
+/// A change that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Happening {
-    /// A pod has been bound.
+pub(crate) enum Activity {
+    /// A pod was bound.
     Bound {
         /// The pod.
         pod: PodKey,
         /// Its node.
         node: Arc<str>,
-        /// Since when it could be scheduled.
+        /// Time since it could be scheduled.
         took: Duration,
     },
     /// No node was found for a pod.
     Waits {
         /// The pod.
         pod: PodKey,
-        /// Why.
+        /// The reason.
         why: Arc<str>,
     },
-    /// Something else.
+    /// Any other change.
     Note(String),
 }
 
-/// How many pods of the scheduler's are where.
+/// Number of the scheduler's pods by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// All that were ever seen.
+    /// All pods so far.
     pub(crate) arrived: usize,
-    /// Those with a node, also those that have ended.
+    /// Pods with a node, including finished ones.
     pub(crate) bound: usize,
-    /// Those without a node that fits.
+    /// Pods without a node that fits.
     pub(crate) waiting: usize,
-    /// Those with gates.
+    /// Pods with scheduling gates.
     pub(crate) gated: usize,
-    /// Those about which nothing has been decided.
+    /// Pods without a decision.
     pub(crate) undecided: usize,
 }
 
 struct KnownPod {
     pod: Arc<PodInfo>,
-    standing: Standing,
-    /// Since when it can be scheduled.
+    state: PodState,
+    /// When it could first be scheduled.
     since: Duration,
 }
 
-/// What is on a node.
+/// Sum of requests, or allocatable resources.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
-    /// In thousandths of a core.
+    /// CPU in millicores.
     pub(crate) milli_cpu: i64,
-    /// In bytes.
+    /// Memory in bytes.
     pub(crate) memory: i64,
-    /// Pods.
+    /// Number of pods.
     pub(crate) pods: i64,
 }
 
@@ -116,63 +116,63 @@ impl Load {
         self.pods += sign * other.pods;
     }
 
-    /// Which parts of an amount this is: CPU and memory.
+    /// Shares of CPU and memory relative to `of`.
     pub(crate) fn shares(&self, of: &Self) -> (f64, f64) {
         let share = |part: i64, of: i64| if of > 0 { part as f64 / of as f64 } else { 0.0 };
         (share(self.milli_cpu, of.milli_cpu), share(self.memory, of.memory))
     }
 }
 
-/// A node and what is on it.
+/// A node and its load.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeLoad<'a> {
     /// Its name.
     pub(crate) name: &'a str,
-    /// Its zone; empty for none.
+    /// Its zone; may be empty.
     pub(crate) zone: &'a str,
-    /// What is on it.
+    /// Requests of its pods.
     pub(crate) used: Load,
-    /// What there is for pods.
+    /// Its allocatable resources.
     pub(crate) allocatable: Load,
-    /// Whether it is cordoned.
+    /// Whether the node is cordoned.
     pub(crate) cordoned: bool,
 }
 
-/// Pods that wait for one reason.
+/// Pods that wait for the same reason.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiters<'a> {
+pub(crate) struct WaitingGroup<'a> {
     /// The reason.
     pub(crate) why: &'a str,
     /// The pods.
     pub(crate) pods: &'a BTreeSet<PodKey>,
 }
 
-/// What the demo knows.
+/// The demo's view of the cluster.
 pub(crate) struct Model {
     scheduler: Arc<str>,
     pods: BTreeMap<PodKey, KnownPod>,
-    /// By zone and name.
+    /// Nodes by zone and name.
     nodes: BTreeMap<(Arc<str>, Arc<str>), Arc<NodeRecord>>,
-    /// Of each node.
+    /// Zone of each node.
     zones: BTreeMap<Arc<str>, Arc<str>>,
-    /// By the node's name, known or not.
+    /// Load by node name. The node may be unknown.
     loads: BTreeMap<Arc<str>, Load>,
     waiting: BTreeMap<Arc<str>, BTreeSet<PodKey>>,
     gated: BTreeSet<PodKey>,
     counts: Counts,
-    happenings: VecDeque<(Duration, Happening)>,
-    /// What the API server did not take, and why.
-    refused: Vec<String>,
-    /// The number of the first that is remembered.
-    forgotten: usize,
-    /// How long the pods took that were bound at the first attempt.
+    activities: VecDeque<(Duration, Activity)>,
+    /// Errors of objects that the API server rejected.
+    rejected: Vec<String>,
+    /// Number of activities that were dropped.
+    dropped: usize,
+    /// Latencies of pods that were bound at the first attempt.
     bound_at_once: Vec<Duration>,
     changed: Duration,
     last_bound: Option<Duration>,
 }
 
 impl Model {
-    /// Knows nothing yet. Counts the pods of this scheduler.
+    /// An empty model that counts the pods of this scheduler.
     pub(crate) fn new(scheduler: &str) -> Self {
         Self {
             scheduler: scheduler.into(),
@@ -183,53 +183,51 @@ impl Model {
             waiting: BTreeMap::new(),
             gated: BTreeSet::new(),
             counts: Counts::default(),
-            happenings: VecDeque::new(),
-            refused: Vec::new(),
-            forgotten: 0,
+            activities: VecDeque::new(),
+            rejected: Vec::new(),
+            dropped: 0,
             bound_at_once: Vec::new(),
             changed: Duration::ZERO,
             last_bound: None,
         }
     }
 
-    /// A pod is new or has changed.
-    pub(crate) fn see_pod(&mut self, at: Duration, pod: &Arc<PodInfo>) {
-        let (key, standing) = (pod.key(), Standing::of(pod));
+    /// Adds or updates a pod.
+    pub(crate) fn update_pod(&mut self, at: Duration, pod: &Arc<PodInfo>) {
+        let (key, state) = (pod.key(), PodState::of(pod));
         let before = self.pods.remove(&key);
         if let Some(before) = &before {
             self.count(&key, before, -1);
         } else if self.is_ours(pod) {
             self.counts.arrived += 1;
         }
-        let old = before.as_ref().map(|known| &known.standing);
+        let old = before.as_ref().map(|known| &known.state);
         let since = match (&before, old) {
-            (Some(before), Some(old)) if *old != Standing::Gated || standing == Standing::Gated => {
-                before.since
-            }
+            (Some(before), Some(old)) if *old != PodState::Gated || state == PodState::Gated => before.since,
             _ => at,
         };
-        let known = KnownPod { pod: Arc::clone(pod), standing, since };
-        if old != Some(&known.standing) {
+        let known = KnownPod { pod: Arc::clone(pod), state, since };
+        if old != Some(&known.state) {
             self.changed = at;
             if self.is_ours(pod) {
-                self.tell_of(at, &key, old, &known);
+                self.record_change(at, &key, old, &known);
             }
         }
         self.count(&key, &known, 1);
         self.pods.insert(key, known);
     }
 
-    /// A pod is gone.
-    pub(crate) fn lose_pod(&mut self, at: Duration, key: &PodKey) {
+    /// Removes a pod.
+    pub(crate) fn remove_pod(&mut self, at: Duration, key: &PodKey) {
         if let Some(known) = self.pods.remove(key) {
             self.changed = at;
             self.count(key, &known, -1);
         }
     }
 
-    /// A node is new or has changed.
-    pub(crate) fn see_node(&mut self, at: Duration, node: &Arc<NodeRecord>, is_in_initial_list: bool) {
-        let known = self.forget_node(&node.name);
+    /// Adds or updates a node.
+    pub(crate) fn update_node(&mut self, at: Duration, node: &Arc<NodeRecord>, is_in_initial_list: bool) {
+        let known = self.take_node(&node.name);
         let zone = zone_of(node);
         self.zones.insert(Arc::clone(&node.name), Arc::clone(&zone));
         self.nodes.insert((zone, Arc::clone(&node.name)), Arc::clone(node));
@@ -244,74 +242,74 @@ impl Model {
         }
     }
 
-    /// A node is gone.
-    pub(crate) fn lose_node(&mut self, at: Duration, name: &str) {
-        if self.forget_node(name).is_some() {
+    /// Removes a node.
+    pub(crate) fn remove_node(&mut self, at: Duration, name: &str) {
+        if self.take_node(name).is_some() {
             self.note(at, format!("node {name} leaves"));
         }
     }
 
-    /// Its zone may be another one when it comes back.
-    fn forget_node(&mut self, name: &str) -> Option<Arc<NodeRecord>> {
+    /// Removes a node by name; its zone may have changed.
+    fn take_node(&mut self, name: &str) -> Option<Arc<NodeRecord>> {
         let (name, zone) = self.zones.remove_entry(name)?;
         self.nodes.remove(&(zone, name))
     }
 
-    /// Remembers something that pods and nodes do not tell.
+    /// Records a note.
     pub(crate) fn note(&mut self, at: Duration, text: String) {
         self.changed = at;
-        self.remember(at, Happening::Note(text));
+        self.record(at, Activity::Note(text));
     }
 
-    /// Remembers what the API server did not take.
-    pub(crate) fn refuse(&mut self, at: Duration, refusal: String) {
-        self.note(at, refusal.clone());
-        self.refused.push(refusal);
+    /// Records an object that the API server rejected.
+    pub(crate) fn reject(&mut self, at: Duration, error: String) {
+        self.note(at, error.clone());
+        self.rejected.push(error);
     }
 
-    /// What the API server did not take, and why.
-    pub(crate) fn refused(&self) -> &[String] {
-        &self.refused
+    /// Errors of objects that the API server rejected.
+    pub(crate) fn rejected(&self) -> &[String] {
+        &self.rejected
     }
 
     fn is_ours(&self, pod: &PodInfo) -> bool {
         pod.spec.scheduler_name == self.scheduler
     }
 
-    fn tell_of(&mut self, at: Duration, key: &PodKey, old: Option<&Standing>, known: &KnownPod) {
-        match &known.standing {
-            Standing::Bound(node) => {
-                // A pod may come with a node that it was given by its author.
+    fn record_change(&mut self, at: Duration, key: &PodKey, old: Option<&PodState>, known: &KnownPod) {
+        match &known.state {
+            PodState::Bound(node) => {
+                // The pod was created with a node.
                 if old.is_none() && known.pod.status.pod_scheduled.is_none() {
                     return;
                 }
                 let took = at.saturating_sub(known.since);
-                if !matches!(old, Some(Standing::Waiting(_))) {
+                if !matches!(old, Some(PodState::Waiting(_))) {
                     self.bound_at_once.push(took);
                 }
                 self.last_bound = Some(at);
                 let (pod, node) = (key.clone(), Arc::clone(node));
-                self.remember(at, Happening::Bound { pod, node, took });
+                self.record(at, Activity::Bound { pod, node, took });
             }
-            Standing::Waiting(why) => {
+            PodState::Waiting(why) => {
                 let (pod, why) = (key.clone(), Arc::clone(why));
-                self.remember(at, Happening::Waits { pod, why });
+                self.record(at, Activity::Waits { pod, why });
             }
-            Standing::New | Standing::Gated | Standing::Ended => {}
+            PodState::New | PodState::Gated | PodState::Ended => {}
         }
     }
 
-    fn remember(&mut self, at: Duration, happening: Happening) {
-        if self.happenings.len() == REMEMBERED {
-            self.happenings.pop_front();
-            self.forgotten += 1;
+    fn record(&mut self, at: Duration, activity: Activity) {
+        if self.activities.len() == MAX_ACTIVITIES {
+            self.activities.pop_front();
+            self.dropped += 1;
         }
-        self.happenings.push_back((at, happening));
+        self.activities.push_back((at, activity));
     }
 
-    /// Adds a pod to the sums, or takes it away.
+    /// Adds a pod to the sums, or subtracts it.
     fn count(&mut self, key: &PodKey, known: &KnownPod, sign: i64) {
-        if let Standing::Bound(node) = &known.standing {
+        if let PodState::Bound(node) = &known.state {
             let load = self.loads.entry(Arc::clone(node)).or_default();
             load.add(&Load::of(&known.pod), sign);
             if load.pods == 0 {
@@ -322,9 +320,9 @@ impl Model {
             return;
         }
         let counts = &mut self.counts;
-        let count = match &known.standing {
-            Standing::New => &mut counts.undecided,
-            Standing::Gated => {
+        let count = match &known.state {
+            PodState::New => &mut counts.undecided,
+            PodState::Gated => {
                 if sign > 0 {
                     self.gated.insert(key.clone());
                 } else {
@@ -332,7 +330,7 @@ impl Model {
                 }
                 &mut counts.gated
             }
-            Standing::Waiting(why) => {
+            PodState::Waiting(why) => {
                 let pods = self.waiting.entry(Arc::clone(why)).or_default();
                 if sign > 0 {
                     pods.insert(key.clone());
@@ -344,20 +342,20 @@ impl Model {
                 }
                 &mut counts.waiting
             }
-            Standing::Bound(_) | Standing::Ended => &mut counts.bound,
+            PodState::Bound(_) | PodState::Ended => &mut counts.bound,
         };
         *count = count.saturating_add_signed(sign as isize);
     }
 
-    /// How many pods are where.
+    /// Number of pods by state.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The reasons for which pods wait, those of the most pods first.
-    pub(crate) fn waiting(&self) -> Vec<Waiters<'_>> {
-        let mut all: Vec<_> = self.waiting.iter().map(|(why, pods)| Waiters { why, pods }).collect();
-        all.sort_by_key(|waiters| std::cmp::Reverse(waiters.pods.len()));
+    /// Waiting pods by reason, largest group first.
+    pub(crate) fn waiting(&self) -> Vec<WaitingGroup<'_>> {
+        let mut all: Vec<_> = self.waiting.iter().map(|(why, pods)| WaitingGroup { why, pods }).collect();
+        all.sort_by_key(|group| std::cmp::Reverse(group.pods.len()));
         all
     }
 
@@ -381,7 +379,7 @@ impl Model {
         })
     }
 
-    /// What is on all nodes, and what there is.
+    /// Total requests and allocatable resources.
     pub(crate) fn total(&self) -> (Load, Load) {
         let (mut used, mut allocatable) = (Load::default(), Load::default());
         for node in self.nodes() {
@@ -391,33 +389,33 @@ impl Model {
         (used, allocatable)
     }
 
-    /// What has happened, the last first.
-    pub(crate) fn latest(&self) -> impl Iterator<Item = &(Duration, Happening)> {
-        self.happenings.iter().rev()
+    /// Activities, latest first.
+    pub(crate) fn latest(&self) -> impl Iterator<Item = &(Duration, Activity)> {
+        self.activities.iter().rev()
     }
 
-    /// What has happened from this number on, and the number to ask with next. What has been forgotten is left out.
-    pub(crate) fn since(&self, number: usize) -> (impl Iterator<Item = &(Duration, Happening)>, usize) {
-        let new = self.happenings.iter().skip(number.saturating_sub(self.forgotten));
-        (new, self.forgotten + self.happenings.len())
+    /// Activities from this number on, without dropped ones, and the number for the next call.
+    pub(crate) fn since(&self, number: usize) -> (impl Iterator<Item = &(Duration, Activity)>, usize) {
+        let new = self.activities.iter().skip(number.saturating_sub(self.dropped));
+        (new, self.dropped + self.activities.len())
     }
 
-    /// Whether the scheduler has nothing more to say: nothing is undecided, and nothing has changed for so long.
+    /// Whether all pods are decided, and nothing has changed for `quiet`.
     pub(crate) fn is_settled(&self, at: Duration, quiet: Duration) -> bool {
         self.counts.undecided == 0 && at.saturating_sub(self.changed) >= quiet
     }
 
-    /// When something last changed.
+    /// Time of the last change.
     pub(crate) fn last_change(&self) -> Duration {
         self.changed
     }
 
-    /// When the last pod was bound.
+    /// Time of the last binding.
     pub(crate) fn last_bound(&self) -> Option<Duration> {
         self.last_bound
     }
 
-    /// How long pods took to be bound where the first attempt succeeded: half of them at most, and the slowest.
+    /// Median and maximum latency of pods that were bound at the first attempt.
     pub(crate) fn latencies(&self) -> Option<(Duration, Duration)> {
         let mut took = self.bound_at_once.clone();
         took.sort_unstable();
@@ -430,7 +428,7 @@ fn zone_of(node: &NodeRecord) -> Arc<str> {
     LABELS.iter().find_map(|label| node.labels.get(label)).cloned().unwrap_or_default()
 }
 
-/// A pod as people name it: the namespace `default` goes without saying.
+/// The name of a pod, with its namespace unless that is `default`.
 pub(crate) fn display_name(pod: &PodKey) -> String {
     if &*pod.namespace == "default" { pod.name.to_string() } else { pod.to_string() }
 }

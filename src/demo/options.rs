@@ -1,37 +1,38 @@
-//! What the demo is asked for.
+//! Options of the demo.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// The longest `--speed`.
+/// Largest `--speed`.
 const FASTEST: f64 = 1000.0;
-/// The smallest.
+/// Smallest `--speed`.
 const SLOWEST: f64 = 0.01;
 
 /// The options of `supercargo demo`.
 #[derive(Clone, Debug, Args)]
 pub struct DemoOptions {
-    /// How many nodes, in three zones (1 to 5000).
+    /// Number of nodes, in three zones (1 to 5000)
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=5000))]
     pub nodes: u32,
-    /// How many pods arrive (0 to 50000).
+    /// Number of pods (0 to 50000)
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=50000))]
     pub pods: u32,
-    /// Which nodes and pods: a seed always gives the same.
+    /// Seed for nodes and pods; the same seed creates the same ones
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// A KubeSchedulerConfiguration. Pods use its first profile. Default: one profile, `supercargo`, with every plugin.
+    /// KubeSchedulerConfiguration file; pods use its first profile. Defaults to the profile
+    /// `supercargo` with all plugins
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// How fast the pods arrive: 2 is twice as fast, 0.5 half as fast.
+    /// Speed at which pods arrive: 2 is twice as fast, 0.5 half as fast
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
     pub speed: f64,
-    /// Stay up at the end, and say how to look at the cluster with kubectl.
+    /// Keep the cluster running at the end, and show how to access it with kubectl
     #[arg(long)]
     pub keep: bool,
-    /// Schedule the pods and workloads in this folder's YAML and JSON files instead, on its nodes. If it has none, on the
-    /// demo's.
+    /// Schedule the pods and workloads in the YAML and JSON files of this folder, on its nodes.
+    /// Without nodes, the demo's are used
     #[arg(long, value_name = "DIR", conflicts_with = "pods")]
     pub manifests: Option<PathBuf>,
 }
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_said_to_be() {
+    fn values_out_of_range_are_rejected() {
         let cases = [
             (["--nodes", "0"], "0 is not in 1..=5000"),
             (["--nodes", "5001"], "5001 is not in 1..=5000"),
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_sensible() {
+    fn defaults_and_speed_are_parsed() {
         let options = parsed(&[]).unwrap();
         assert_eq!((options.nodes, options.pods, options.seed, options.keep), (30, 200, 1, false));
         assert!((parsed(&["--speed", "0.5"]).unwrap().speed - 0.5).abs() < f64::EPSILON);

@@ -1,37 +1,39 @@
-//! What is to be created, and when.
+//! The plan of a demo: which objects are created, and when.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// Everything that a demo does to the cluster.
+/// All changes that a demo makes to the cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// What is there before the scheduler starts: nodes, and what pods need beside them.
-    pub(crate) first: Vec<Object>,
-    /// What happens then, in order.
+    /// Objects created before the scheduler starts: nodes, namespaces and priority classes.
+    pub(crate) first: Vec<Manifest>,
+    /// Later changes, in order.
     pub(crate) steps: Vec<Step>,
-    /// What people should know of it.
+    /// Number of pods that the plan creates, directly or by workloads.
+    pub(crate) pods: usize,
+    /// Notes for the user.
     pub(crate) notes: Vec<String>,
 }
 
-/// Something at its time.
+/// A change at a point in time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Step {
-    /// When, at speed 1.
+    /// Time since the start, at speed 1.
     pub(crate) at: Duration,
-    /// What.
+    /// The change.
     pub(crate) action: Action,
 }
 
-/// What can be done.
+/// A change of the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
-    /// An object is created.
-    Create(Object),
-    /// The scheduling gates of these pods are lifted.
+    /// Creates an object.
+    Create(Manifest),
+    /// Removes the scheduling gates of pods.
     LiftGates {
-        /// What is told of it.
+        /// Text shown to the user.
         note: String,
         /// Namespace and name of each.
         pods: Vec<(String, String)>,
@@ -40,15 +42,15 @@ pub(crate) enum Action {
 
 /// An object to create.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Object {
-    /// As the API has it.
+pub(crate) struct Manifest {
+    /// The object in the JSON format of the API.
     pub(crate) value: Value,
-    /// Where it was written: `file:line:column`.
+    /// Position in the manifests: `file:line:column`.
     pub(crate) source: Option<String>,
 }
 
-impl Object {
-    /// One that no file has.
+impl Manifest {
+    /// A generated object.
     pub(crate) fn new(value: Value) -> Self {
         Self { value, source: None }
     }
@@ -63,36 +65,43 @@ impl Object {
         self.value["metadata"]["name"].as_str().unwrap_or_default()
     }
 
-    /// Its namespace; `default` if none is said.
+    /// Its namespace; defaults to `default`.
     pub(crate) fn namespace(&self) -> &str {
         self.value["metadata"]["namespace"].as_str().unwrap_or("default")
     }
 
-    /// Where such objects are created.
+    /// The API path for creating it.
     pub(crate) fn collection(&self) -> String {
-        match self.kind() {
-            "Node" => "/api/v1/nodes".to_owned(),
-            "Namespace" => "/api/v1/namespaces".to_owned(),
-            "PriorityClass" => "/apis/scheduling.k8s.io/v1/priorityclasses".to_owned(),
-            _ => format!("/api/v1/namespaces/{}/pods", self.namespace()),
-        }
+        let (version, resource) = match self.kind() {
+            "Node" => return "/api/v1/nodes".to_owned(),
+            "Namespace" => return "/api/v1/namespaces".to_owned(),
+            "PriorityClass" => return "/apis/scheduling.k8s.io/v1/priorityclasses".to_owned(),
+            "DaemonSet" => ("apis/apps/v1", "daemonsets"),
+            "Deployment" => ("apis/apps/v1", "deployments"),
+            "Job" => ("apis/batch/v1", "jobs"),
+            "ReplicaSet" => ("apis/apps/v1", "replicasets"),
+            "ReplicationController" => ("api/v1", "replicationcontrollers"),
+            "StatefulSet" => ("apis/apps/v1", "statefulsets"),
+            _ => ("api/v1", "pods"),
+        };
+        format!("/{version}/namespaces/{}/{resource}", self.namespace())
     }
 
-    /// What it is called in an error.
-    pub(crate) fn describe(&self) -> String {
+    /// An error message for a failed creation.
+    pub(crate) fn not_created(&self, error: &str) -> String {
         let source = self.source.as_ref().map_or_else(String::new, |source| format!("{source}: "));
-        format!("{source}{} {}", self.kind().to_lowercase(), self.name())
+        format!("{source}cannot create {} {}: {error}", self.kind().to_lowercase(), self.name())
     }
 }
 
 impl Plan {
-    /// How many objects of a kind will be there in the end.
+    /// Number of objects of a kind.
     pub(crate) fn count(&self, kind: &str) -> usize {
         self.objects().filter(|object| object.kind() == kind).count()
     }
 
     /// All objects.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Manifest> {
         let later = self.steps.iter().filter_map(|step| match &step.action {
             Action::Create(object) => Some(object),
             Action::LiftGates { .. } => None,

@@ -1,10 +1,10 @@
-//! Numbers that look random and are the same for the same seed, on every machine (SplitMix64).
+//! Pseudo-random numbers that are the same on every machine (SplitMix64).
 
-/// The next numbers.
+/// A pseudo-random number generator.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// What follows from this seed.
+    /// A generator with this seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -19,7 +19,7 @@ impl Random {
 
     /// A number below `bound`; 0 if that is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        // The bias is of no weight for bounds as small as ours.
+        // The modulo bias is negligible for small bounds.
         self.next().checked_rem(bound).unwrap_or(0)
     }
 }
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_numbers_and_another_one_others() {
+    fn equal_seeds_give_equal_numbers() {
         let numbers = |seed| {
             let mut random = Random::new(seed);
             [random.below(1000), random.below(1000), random.below(1000), random.below(0)]

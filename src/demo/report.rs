@@ -1,8 +1,7 @@
-//! What came of it: the summary at the end, and what to try next.
+//! The summary at the end, and commands to try next.
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::Duration;
 
 use super::lines::names;
 use super::model::Model;
@@ -10,8 +9,8 @@ use super::text::{count, milliseconds, percent, seconds, wrap};
 
 const INDENT: &str = "       ";
 
-/// The summary, in lines of so many columns.
-pub(crate) fn summary(model: &Model, elapsed: Duration, columns: usize) -> String {
+/// The summary, wrapped to `columns`.
+pub(crate) fn summary(model: &Model, columns: usize) -> String {
     let counts = model.counts();
     let zones: std::collections::BTreeSet<&str> =
         model.nodes().map(|node| node.zone).filter(|zone| !zone.is_empty()).collect();
@@ -25,32 +24,31 @@ pub(crate) fn summary(model: &Model, elapsed: Duration, columns: usize) -> Strin
     if let Some((half, slowest)) = model.latencies() {
         let _ = writeln!(
             text,
-            "From arrival to binding without a wait: {} for half of them, at most {}.",
+            "Time to bind at the first attempt: median {}, maximum {}.",
             milliseconds(half),
             milliseconds(slowest)
         );
     }
     let (used, allocatable) = model.total();
     let (cpu, memory) = used.shares(&allocatable);
-    let _ = writeln!(
-        text,
-        "Requested: {} of the cpu, {} of the memory. It took {}.",
-        percent(cpu),
-        percent(memory),
-        seconds(model.last_bound().unwrap_or(elapsed))
-    );
+    let _ = write!(text, "Requested: {} of CPU, {} of memory.", percent(cpu), percent(memory));
+    let _ = match model.last_bound() {
+        Some(at) => writeln!(text, " Last pod bound after {}.", seconds(at)),
+        None => writeln!(text),
+    };
     waiting(model, columns, &mut text);
-    refused(model, columns, &mut text);
+    rejected(model, columns, &mut text);
     text
 }
 
-fn refused(model: &Model, columns: usize, text: &mut String) {
-    if model.refused().is_empty() {
+fn rejected(model: &Model, columns: usize, text: &mut String) {
+    if model.rejected().is_empty() {
         return;
     }
-    let _ = writeln!(text, "\nRefused:");
-    for refusal in model.refused() {
-        for (at, line) in wrap(refusal, columns.saturating_sub(INDENT.len()).max(20)).into_iter().enumerate()
+    let _ = writeln!(text, "\nRejected:");
+    for rejection in model.rejected() {
+        for (at, line) in
+            wrap(rejection, columns.saturating_sub(INDENT.len()).max(20)).into_iter().enumerate()
         {
             let _ = writeln!(text, "{}{line}", if at == 0 { "    " } else { INDENT });
         }
@@ -74,25 +72,25 @@ fn waiting(model: &Model, columns: usize, text: &mut String) {
     }
     if !model.gated().is_empty() {
         let _ = writeln!(text, "{:>5}  {}", counts.gated, names(model.gated().iter(), width));
-        let _ = writeln!(text, "{INDENT}They have scheduling gates.");
+        let _ = writeln!(text, "{INDENT}These pods have scheduling gates.");
     }
     if counts.undecided > 0 {
         let _ = writeln!(text, "{:>5}  not tried yet", counts.undecided);
     }
 }
 
-/// What to try while it stays up.
-pub(crate) fn invitation(kubeconfig: &Path, scheduler: &str, a_waiting_pod: Option<&str>) -> String {
+/// Commands to try while the cluster keeps running.
+pub(crate) fn next_steps(kubeconfig: &Path, scheduler: &str, a_waiting_pod: Option<&str>) -> String {
     let describe = match a_waiting_pod.map(|pod| pod.split_once('/').ok_or(pod)) {
         None => String::new(),
         Some(Ok((namespace, name))) => format!("  kubectl describe pod {name} -n {namespace}\n"),
         Some(Err(name)) => format!("  kubectl describe pod {name}\n"),
     };
     format!(
-        "Still up; Ctrl-C ends it. In another terminal:\n\n  export KUBECONFIG={}\n  kubectl get nodes\n  \
+        "The cluster keeps running; press Ctrl-C to stop it. In another terminal:\n\n  export KUBECONFIG={}\n  kubectl get nodes\n  \
          kubectl get pods -A -o wide\n{describe}  kubectl get events -A\n  kubectl run hello --image=hello \\\n    \
          --overrides='{{\"spec\":{{\"schedulerName\":\"{scheduler}\"}}}}'\n\n\
-         A pod that does not name {scheduler} so stays Pending: there is no other scheduler.\n",
+         Pods without schedulerName {scheduler} stay Pending: there is no other scheduler.\n",
         kubeconfig.display()
     )
 }
@@ -100,6 +98,7 @@ pub(crate) fn invitation(kubeconfig: &Path, scheduler: &str, a_waiting_pod: Opti
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use supercargo_framework::pod::PodCondition;
     use supercargo_framework::testing::{node, pod};
@@ -111,10 +110,10 @@ mod tests {
         let ours = |name: &str| pod(name).namespace("default").scheduler("supercargo").request("cpu", "1");
         for zone in ["a", "b"] {
             let node = node(zone).zone(zone).allocatable("cpu", "2").allocatable("memory", "2Gi").build();
-            model.see_node(Duration::ZERO, &Arc::new(node), true);
+            model.update_node(Duration::ZERO, &Arc::new(node), true);
         }
-        model.see_pod(Duration::from_millis(100), &Arc::new(ours("p").build()));
-        model.see_pod(Duration::from_millis(104), &Arc::new(ours("p").node("a").build()));
+        model.update_pod(Duration::from_millis(100), &Arc::new(ours("p").build()));
+        model.update_pod(Duration::from_millis(104), &Arc::new(ours("p").node("a").build()));
         for name in ["big-1", "big-2"] {
             let big = ours(name).with(|pod| {
                 pod.status.pod_scheduled = Some(PodCondition {
@@ -125,53 +124,53 @@ mod tests {
                     last_transition: None,
                 });
             });
-            model.see_pod(Duration::from_millis(200), &Arc::new(big.build()));
+            model.update_pod(Duration::from_millis(200), &Arc::new(big.build()));
         }
-        model.see_pod(Duration::from_millis(300), &Arc::new(ours("held").gate("hold").build()));
+        model.update_pod(Duration::from_millis(300), &Arc::new(ours("held").gate("hold").build()));
         model
     }
 
     #[test]
-    fn the_summary_says_what_was_bound_and_why_the_rest_waits() {
+    fn summary_has_bound_pods_and_reasons_of_waiting_ones() {
         let expected = "\
 1 of 4 pods bound, on 2 nodes in 2 zones.
-From arrival to binding without a wait: 4 ms for half of them, at most 4 ms.
-Requested: 25 % of the cpu, 0 % of the memory. It took 0.1 s.
+Time to bind at the first attempt: median 4 ms, maximum 4 ms.
+Requested: 25 % of CPU, 0 % of memory. Last pod bound after 0.1 s.
 
 3 pods wait:
     2  big-1, big-2
        0/2 nodes are available: 2 Insufficient cpu.
     1  held
-       They have scheduling gates.
+       These pods have scheduling gates.
 ";
-        assert_eq!(summary(&model(), Duration::from_secs(9), 80), expected);
+        assert_eq!(summary(&model(), 80), expected);
         assert_eq!(
-            summary(&Model::new("x"), Duration::from_secs(9), 80),
-            "0 of 0 pods bound, on 0 nodes.\nRequested: 0 % of the cpu, 0 % of the memory. It took 9.0 s.\n"
+            summary(&Model::new("x"), 80),
+            "0 of 0 pods bound, on 0 nodes.\nRequested: 0 % of CPU, 0 % of memory.\n"
         );
     }
 
     #[test]
-    fn what_was_refused_is_said_at_the_end() {
+    fn summary_ends_with_rejected_objects() {
         let mut model = Model::new("x");
-        model.refuse(Duration::ZERO, "a.yaml:1:1: pod a: the API server says: no".to_owned());
-        let text = summary(&model, Duration::ZERO, 40);
-        let expected = "\nRefused:\n    a.yaml:1:1: pod a: the API server\n       says: no\n";
+        model.reject(Duration::ZERO, "a.yaml:1:1: cannot create pod a: no".to_owned());
+        let text = summary(&model, 40);
+        let expected = "\nRejected:\n    a.yaml:1:1: cannot create pod a:\n       no\n";
         assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]
-    fn reasons_are_as_wide_as_the_terminal() {
-        let text = summary(&model(), Duration::ZERO, 40);
+    fn reasons_are_wrapped_to_the_terminal_width() {
+        let text = summary(&model(), 40);
         assert!(text.contains("       0/2 nodes are available: 2\n       Insufficient cpu.\n"), "{text}");
     }
 
     #[test]
-    fn the_invitation_can_be_pasted() {
-        let text = invitation(Path::new("/tmp/x/kubeconfig"), "supercargo", Some("giant-1"));
+    fn commands_can_be_pasted() {
+        let text = next_steps(Path::new("/tmp/x/kubeconfig"), "supercargo", Some("giant-1"));
         assert!(text.contains("  export KUBECONFIG=/tmp/x/kubeconfig\n"), "{text}");
         assert!(text.contains("  kubectl describe pod giant-1\n"), "{text}");
-        let text = invitation(Path::new("/tmp/x/kubeconfig"), "supercargo", Some("shop/web-1"));
+        let text = next_steps(Path::new("/tmp/x/kubeconfig"), "supercargo", Some("shop/web-1"));
         assert!(text.contains("  kubectl describe pod web-1 -n shop\n"), "{text}");
         assert!(text.contains(r#"--overrides='{"spec":{"schedulerName":"supercargo"}}'"#), "{text}");
     }

@@ -1,4 +1,4 @@
-//! The terminal while a picture is on it. However the demo ends, it is left as it was found.
+//! Full-screen output. The terminal is restored however the demo ends.
 
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::sync::Once;
@@ -10,55 +10,58 @@ use rustix::termios::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::canvas::{Abilities, Canvas};
+use super::canvas::{Canvas, Capabilities};
 
-/// The other screen, no cursor, no wrapping (so that the last cell does not scroll), empty.
+/// Switches to the alternate screen, hides the cursor, disables wrapping (so that the last cell
+/// does not scroll), clears.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
-/// All of that undone.
+/// Reverts [`ENTER`].
 const LEAVE: &str = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// A terminal that does not say how large it is.
-const USUAL: (usize, usize) = (80, 24);
+/// Size of a terminal that does not report it.
+const DEFAULT_SIZE: (usize, usize) = (80, 24);
 
-/// How the terminal was, while a picture is on it.
-static FOUND: Mutex<Option<Termios>> = Mutex::new(None);
-static PANICS: Once = Once::new();
+/// Original modes of the terminal, while a [`Screen`] is open.
+static ORIGINAL: Mutex<Option<Termios>> = Mutex::new(None);
+static PANIC_HOOK: Once = Once::new();
 
-/// A picture on the terminal. The terminal is as before when this is dropped, and before a panic is told.
+/// A picture on the terminal. The terminal is restored on drop, and before a panic message is
+/// printed.
 pub(crate) struct Screen {
     shown: Canvas,
-    abilities: Abilities,
+    capabilities: Capabilities,
 }
 
 impl Screen {
-    /// Takes the terminal over.
-    pub(crate) fn open(abilities: Abilities) -> io::Result<Self> {
-        PANICS.call_once(|| {
-            let tell = std::panic::take_hook();
+    /// Switches the terminal to full-screen mode.
+    pub(crate) fn open(capabilities: Capabilities) -> io::Result<Self> {
+        PANIC_HOOK.call_once(|| {
+            let print_panic = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
                 leave();
-                tell(panic);
+                print_panic(panic);
             }));
         });
-        let found = tcgetattr(io::stdout())?;
-        let mut modes = found.clone();
-        // What is typed does not show. Ctrl-C is a signal still; Ctrl-Z, Ctrl-\ and Ctrl-S would leave a mess behind.
+        let original = tcgetattr(io::stdout())?;
+        let mut modes = original.clone();
+        // No echo. Ctrl-C still sends a signal; Ctrl-Z, Ctrl-\ and Ctrl-S are disabled, as they
+        // would not restore the terminal.
         modes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
         modes.input_modes.remove(InputModes::IXON);
         modes.special_codes[SpecialCodeIndex::VSUSP] = 0;
         modes.special_codes[SpecialCodeIndex::VQUIT] = 0;
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
-        *FOUND.lock() = Some(found);
-        let screen = Self { shown: Canvas::new(0, 0), abilities };
+        *ORIGINAL.lock() = Some(original);
+        let screen = Self { shown: Canvas::new(0, 0), capabilities };
         tcsetattr(io::stdout(), OptionalActions::Now, &modes)?;
         write(ENTER)?;
         Ok(screen)
     }
 
-    /// Shows what is drawn.
+    /// Draws a picture, and sends the changes to the terminal.
     pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Canvas)) -> io::Result<()> {
-        // A panic elsewhere has given the terminal back.
-        if FOUND.lock().is_none() {
+        // A panic of another thread has restored the terminal.
+        if ORIGINAL.lock().is_none() {
             return Ok(());
         }
         let (width, height) = size();
@@ -69,7 +72,7 @@ impl Screen {
             out.push_str("\x1b[0m\x1b[2J");
         }
         draw(&mut picture);
-        out.push_str(&picture.update(&self.shown, self.abilities));
+        out.push_str(&picture.update(&self.shown, self.capabilities));
         self.shown = picture;
         if out.is_empty() { Ok(()) } else { write(&out) }
     }
@@ -81,13 +84,13 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back, if it was taken over.
+/// Restores the terminal, if a screen is open.
 fn leave() {
-    if let Some(found) = FOUND.lock().take() {
-        // The terminal may be gone; there is nothing to be done about it.
+    if let Some(original) = ORIGINAL.lock().take() {
+        // Errors are ignored: the terminal may be gone.
         let _ = write(LEAVE);
         let _ = tcflush(io::stdin(), QueueSelector::IFlush);
-        let _ = tcsetattr(io::stdout(), OptionalActions::Now, &found);
+        let _ = tcsetattr(io::stdout(), OptionalActions::Now, &original);
     }
 }
 
@@ -97,46 +100,46 @@ fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Columns and rows of the terminal that standard output is.
+/// Columns and rows of the terminal.
 pub(crate) fn size() -> (usize, usize) {
     match tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
-        _ => USUAL,
+        _ => DEFAULT_SIZE,
     }
 }
 
-/// Ends the demo when somebody types `q` while there is a picture.
+/// Stops the demo when `q` is typed while a screen is open.
 pub(crate) fn quit_on_q(stop: CancellationToken) {
     if !io::stdin().is_terminal() {
         return;
     }
-    // A thread of its own: reading cannot be called off, and the process ends without waiting for it.
+    // A blocking read cannot be cancelled. The process exits without waiting for this thread.
     let reader = move || {
         let mut key = [0];
         while let Ok(1) = io::stdin().lock().read(&mut key) {
-            if matches!(key[0], b'q' | b'Q') && FOUND.lock().is_some() {
+            if matches!(key[0], b'q' | b'Q') && ORIGINAL.lock().is_some() {
                 return stop.cancel();
             }
         }
     };
-    // Without it there is still Ctrl-C.
+    // If the thread cannot start, Ctrl-C still works.
     let _ = std::thread::Builder::new().name("keys".into()).spawn(reader);
 }
 
-/// How to show things here: as a picture if something is returned, else as lines.
-pub(crate) fn abilities(
+/// Capabilities of the terminal; `None` for plain output.
+pub(crate) fn capabilities(
     is_terminal: bool,
     environment: impl Fn(&str) -> Option<String>,
-) -> Option<Abilities> {
+) -> Option<Capabilities> {
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
     let capable = set("TERM").is_some_and(|term| term != "dumb");
     if !is_terminal || !capable {
         return None;
     }
-    // The first that is set decides, as in setlocale. Where none is, terminals are modern more often than not.
+    // As in setlocale, the first variable that is set takes precedence. The default is UTF-8.
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| set(name)).unwrap_or("UTF-8".into());
     let unicode = locale.to_ascii_lowercase().replace('-', "").contains("utf8");
-    Some(Abilities { colour: set("NO_COLOR").is_none(), unicode })
+    Some(Capabilities { colour: set("NO_COLOR").is_none(), unicode })
 }
 
 #[cfg(test)]
@@ -144,10 +147,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_says_what_the_terminal_can_do() {
+    fn capabilities_follow_from_the_environment() {
         let of = |is_terminal, variables: &[(&str, &str)]| {
             let find = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-            abilities(is_terminal, find).map(|abilities| (abilities.colour, abilities.unicode))
+            capabilities(is_terminal, find).map(|capabilities| (capabilities.colour, capabilities.unicode))
         };
         let xterm = ("TERM", "xterm-256color");
         assert_eq!(of(true, &[xterm]), Some((true, true)));

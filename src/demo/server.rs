@@ -1,4 +1,4 @@
-//! The API server that the demo's cluster consists of.
+//! The demo's in-memory API server.
 
 use std::path::{Path, PathBuf};
 
@@ -8,36 +8,36 @@ use tempfile::TempDir;
 
 use supercargo_client::api::connect;
 
-/// An API server on loopback. It ends with this value, and so do the folder and the kubeconfig in it.
+/// An API server on loopback, with a kubeconfig in a temporary folder. Both end with this value.
 pub(crate) struct Server {
     connection: kube::Config,
     kubeconfig: PathBuf,
-    /// Pods run, nodes live.
+    /// Kubelets and workload controllers.
     _simulation: sim::Simulation,
     _endpoint: Endpoint,
     _folder: TempDir,
 }
 
 impl Server {
-    /// Starts one.
+    /// Starts the server.
     pub(crate) async fn start() -> Result<Self> {
         let api = ApiServer::default();
         let simulation = api.simulate(&sim::Options::default());
         let endpoint = api.listen(Listen::default()).await.context("cannot listen on loopback")?;
         let folder = tempfile::Builder::new().prefix("supercargo-demo-").tempdir();
-        let folder = folder.context("cannot make a folder for the kubeconfig")?;
+        let folder = folder.context("cannot create a folder for the kubeconfig")?;
         let kubeconfig = folder.path().join("kubeconfig");
         endpoint.write_kubeconfig(&kubeconfig).with_context(|| kubeconfig.display().to_string())?;
         let connection = connect(Some(&kubeconfig)).await?;
         Ok(Self { connection, kubeconfig, _simulation: simulation, _endpoint: endpoint, _folder: folder })
     }
 
-    /// How to reach it, for this process.
+    /// The connection for this process.
     pub(crate) fn connection(&self) -> kube::Config {
         self.connection.clone()
     }
 
-    /// How to reach it, for others.
+    /// The kubeconfig for other processes.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }

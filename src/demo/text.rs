@@ -1,8 +1,8 @@
-//! Numbers and texts as people read them.
+//! Formatting of numbers and texts.
 
 use std::time::Duration;
 
-/// A number of things.
+/// A number with a noun, as `2 pods`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
@@ -26,7 +26,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// A text in lines of so many columns, broken between words where possible.
+/// Wraps a text to `columns`, between words if possible.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(1);
     let mut lines = vec![String::new()];
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_are_formatted_with_units() {
         assert_eq!(count(1, "pod"), "1 pod");
         assert_eq!(count(0, "pod"), "0 pods");
         assert_eq!(seconds(Duration::from_millis(4249)), "4.2 s");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_broken_between_words() {
+    fn text_is_wrapped_between_words() {
         assert_eq!(wrap("0/3 nodes are available", 10), ["0/3 nodes", "are", "available"]);
         assert_eq!(wrap("a verylongword b", 4), ["a", "very", "long", "word", "b"]);
         assert_eq!(wrap("", 4), [""]);
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_is_too_long_and_no_letter_lost(text in "[a-z ]{0,60}", columns in 0_usize..20) {
+        fn wrapped_lines_fit_and_keep_all_letters(text in "[a-z ]{0,60}", columns in 0_usize..20) {
             let lines = wrap(&text, columns);
             prop_assert!(lines.iter().all(|line| line.chars().count() <= columns.max(1)), "{:?}", lines);
             let letters = |text: &str| text.chars().filter(|c| *c != ' ').collect::<String>();

@@ -1,40 +1,40 @@
-//! Draws what the demo knows.
+//! Draws the model.
 
 mod grid;
 
 use std::time::Duration;
 
 use super::canvas::{Canvas, Style, bar, shortened};
-use super::model::{Happening, Model, display_name};
+use super::model::{Activity, Model, display_name};
 use super::text::{count, milliseconds, percent, seconds, wrap};
 use grid::draw_nodes;
 
-/// From this width on, what waits and what happened are side by side.
+/// Minimum width for waiting pods and decisions side by side.
 const WIDE: usize = 120;
-/// A bar in the head.
+/// Width of a bar in the header.
 const BAR: usize = 10;
-/// With fewer rows than this there are no titles.
+/// Minimum height for titles.
 const ROWS_FOR_TITLES: usize = 16;
-/// From this height on there are blank rows between the parts, and the nodes have a title.
+/// Minimum height for blank rows between the parts, and for a title of the nodes.
 const ROOMY: usize = 30;
-/// So many rows are left for what waits and what happened, if there are enough.
+/// Rows reserved for waiting pods and decisions, if there are enough.
 const ROWS_BELOW_NODES: usize = 8;
 
-/// What the model does not know.
-pub(crate) struct Head<'a> {
-    /// Since the start.
+/// Content of the header that is not in the model.
+pub(crate) struct Header<'a> {
+    /// Time since the start.
     pub(crate) elapsed: Duration,
-    /// What is shown.
+    /// Title of the demo.
     pub(crate) title: &'a str,
-    /// What goes on.
+    /// The current phase.
     pub(crate) phase: &'a str,
-    /// How many pods there will be.
+    /// Number of pods that the plan creates.
     pub(crate) expected: usize,
 }
 
-/// Draws all of it.
-pub(crate) fn draw(canvas: &mut Canvas, model: &Model, head: &Head<'_>) {
-    let top = draw_head(canvas, model, head);
+/// Draws the whole picture.
+pub(crate) fn draw(canvas: &mut Canvas, model: &Model, header: &Header<'_>) {
+    let top = draw_header(canvas, model, header);
     let rows = canvas.height().saturating_sub(top);
     let (titles, roomy) = (canvas.height() >= ROWS_FOR_TITLES, canvas.height() >= ROOMY);
     let most = rows.saturating_sub(ROWS_BELOW_NODES).max(rows / 2);
@@ -48,13 +48,13 @@ pub(crate) fn draw(canvas: &mut Canvas, model: &Model, head: &Head<'_>) {
         let half = canvas.width() / 2;
         draw_waiting(canvas, model, Area { x: 0, y: below, width: half - 2, height: left }, titles);
         let rest = Area { x: half, y: below, width: canvas.width() - half, height: left };
-        draw_happenings(canvas, model, rest, titles);
+        draw_activities(canvas, model, rest, titles);
     } else {
         let most = Area { x: 0, y: below, width: canvas.width(), height: left / 2 };
         let next = draw_waiting(canvas, model, most, titles);
         let left = canvas.height().saturating_sub(next);
         let rest = Area { x: 0, y: next, width: canvas.width(), height: left };
-        draw_happenings(canvas, model, rest, titles);
+        draw_activities(canvas, model, rest, titles);
     }
 }
 
@@ -68,7 +68,7 @@ struct Area {
 }
 
 impl Area {
-    /// Writes a title on the first row, which is no longer part of the area then.
+    /// Writes a title on the first row, and removes this row from the area.
     fn title(&mut self, canvas: &mut Canvas, title: &str, explanation: &str) {
         if self.height == 0 {
             return;
@@ -87,19 +87,19 @@ impl Area {
     }
 }
 
-/// The rows at the top; returns how many there are.
-fn draw_head(canvas: &mut Canvas, model: &Model, head: &Head<'_>) -> usize {
-    let time = format!("{}  {}", head.phase, seconds(head.elapsed));
+/// Draws the header; returns its height.
+fn draw_header(canvas: &mut Canvas, model: &Model, header: &Header<'_>) -> usize {
+    let time = format!("{}  {}", header.phase, seconds(header.elapsed));
     let left = canvas.width().saturating_sub(time.chars().count() + 2);
     let after = canvas.put_within(0, 0, canvas.width(), "supercargo demo", Style::Bold);
-    canvas.put_within(after + 2, 0, left.saturating_sub(after + 2), head.title, Style::Dim);
+    canvas.put_within(after + 2, 0, left.saturating_sub(after + 2), header.title, Style::Dim);
     if left > after {
         canvas.put(left + 2, 0, &time, Style::Plain);
     }
     let counts = model.counts();
     let (used, allocatable) = model.total();
     let (cpu, memory) = used.shares(&allocatable);
-    let expected = head.expected.max(counts.arrived);
+    let expected = header.expected.max(counts.arrived);
     let parts = [
         (format!("{} of {}", counts.arrived, count(expected, "pod")), Style::Plain),
         (format!("{} bound", counts.bound), Style::Green),
@@ -124,12 +124,12 @@ fn draw_head(canvas: &mut Canvas, model: &Model, head: &Head<'_>) -> usize {
     last + 1 + usize::from(canvas.height() >= ROOMY)
 }
 
-/// What is full is red.
+/// Red for a full resource.
 fn colour_of(share: f64, else_colour: Style) -> Style {
     if share >= 0.95 { Style::Red } else { else_colour }
 }
 
-/// Why pods wait; returns the row after it.
+/// Draws why pods wait; returns the next free row.
 fn draw_waiting(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool) -> usize {
     const INDENT: usize = 6;
     let mut reasons: Vec<(usize, String)> = model
@@ -146,7 +146,7 @@ fn draw_waiting(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool
         reasons.push((model.gated().len(), format!("{}{more}: scheduling gates", display_name(first))));
     }
     if titles {
-        area.title(canvas, "why pods wait", if reasons.is_empty() { "none does" } else { "" });
+        area.title(canvas, "why pods wait", if reasons.is_empty() { "no pod waits" } else { "" });
     }
     let mut row = 0;
     let mut spare = area.height.saturating_sub(reasons.len());
@@ -177,29 +177,29 @@ fn draw_waiting(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool
     area.y + row.min(area.height) + usize::from(canvas.height() >= ROOMY)
 }
 
-/// A reason without its beginning, which is the same for all: that no node is available.
+/// A reason without `0/n nodes are available`, which all reasons have in common.
 fn brief(why: &str) -> &str {
     why.split_once(" nodes are available: ")
         .filter(|(none, _)| none.starts_with("0/"))
         .map_or(why, |(_, rest)| rest)
 }
 
-/// What happened, the last first.
-fn draw_happenings(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool) {
+/// Draws activities, latest first.
+fn draw_activities(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool) {
     const INDENT: usize = 10;
     if titles {
-        area.title(canvas, "decisions", "the last first");
+        area.title(canvas, "decisions", "latest first");
     }
-    for (row, (at, happening)) in model.latest().take(area.height).enumerate() {
+    for (row, (at, activity)) in model.latest().take(area.height).enumerate() {
         area.put(canvas, row, 0, &format!("{:>8}", seconds(*at)), Style::Dim);
-        let (text, style) = match happening {
-            Happening::Bound { pod, node, took } => {
+        let (text, style) = match activity {
+            Activity::Bound { pod, node, took } => {
                 (format!("{} → {node}  {}", display_name(pod), milliseconds(*took)), Style::Green)
             }
-            Happening::Waits { pod, why } => {
+            Activity::Waits { pod, why } => {
                 (format!("{} waits: {}", display_name(pod), brief(why)), Style::Yellow)
             }
-            Happening::Note(text) => (text.clone(), Style::Cyan),
+            Activity::Note(text) => (text.clone(), Style::Cyan),
         };
         area.put(canvas, row, INDENT, &text, style);
     }

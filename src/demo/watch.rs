@@ -1,4 +1,4 @@
-//! Keeps the model in step with the cluster, as any client of the API would.
+//! Updates the model from the API, like any client.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::run::WATCH_SILENCE;
 use supercargo_client::api::client;
 use supercargo_codec::{NodeKind, PodKind};
 
-/// The model, the clock that it goes by, and word of changes.
+/// The model, its clock, and notifications of changes.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Inner>);
 
@@ -27,7 +27,7 @@ struct Inner {
 }
 
 impl Shared {
-    /// The clock starts now.
+    /// Starts the clock.
     pub(crate) fn new(model: Model) -> Self {
         let (changed, _) = watch::channel(());
         Self(Arc::new(Inner {
@@ -38,33 +38,33 @@ impl Shared {
         }))
     }
 
-    /// Since the start.
+    /// Time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.0.started.elapsed()
     }
 
-    /// What goes on.
+    /// The current phase.
     pub(crate) fn phase(&self) -> &'static str {
         *self.0.phase.lock()
     }
 
-    /// Something else goes on now.
+    /// Sets the phase.
     pub(crate) fn set_phase(&self, phase: &'static str) {
         *self.0.phase.lock() = phase;
     }
 
-    /// The model, for reading.
+    /// Locks the model for reading.
     pub(crate) fn read(&self) -> MutexGuard<'_, Model> {
         self.0.model.lock()
     }
 
-    /// Changes the model, and says so.
+    /// Changes the model, and notifies receivers.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Model, Duration)) {
         change(&mut self.0.model.lock(), self.elapsed());
         self.0.changed.send_replace(());
     }
 
-    /// Told of changes from now on.
+    /// A receiver that is notified of later changes.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.0.changed.subscribe()
     }
@@ -74,21 +74,21 @@ struct Pods(Shared);
 
 impl EventHandler<PodInfo> for Pods {
     fn on_add(&mut self, pod: &Arc<PodInfo>, _is_in_initial_list: bool) {
-        self.0.change(|model, at| model.see_pod(at, pod));
+        self.0.change(|model, at| model.update_pod(at, pod));
     }
 
     fn on_update(&mut self, old: &Arc<PodInfo>, new: &Arc<PodInfo>) {
         self.0.change(|model, at| {
             if old.uid != new.uid {
-                model.lose_pod(at, &old.key());
+                model.remove_pod(at, &old.key());
             }
-            model.see_pod(at, new);
+            model.update_pod(at, new);
         });
     }
 
     fn on_delete(&mut self, deleted: &Deleted<PodInfo>) {
         if let Some(pod) = deleted.object() {
-            self.0.change(|model, at| model.lose_pod(at, &pod.key()));
+            self.0.change(|model, at| model.remove_pod(at, &pod.key()));
         }
     }
 }
@@ -97,21 +97,21 @@ struct Nodes(Shared);
 
 impl EventHandler<NodeRecord> for Nodes {
     fn on_add(&mut self, node: &Arc<NodeRecord>, is_in_initial_list: bool) {
-        self.0.change(|model, at| model.see_node(at, node, is_in_initial_list));
+        self.0.change(|model, at| model.update_node(at, node, is_in_initial_list));
     }
 
     fn on_update(&mut self, _old: &Arc<NodeRecord>, new: &Arc<NodeRecord>) {
-        self.0.change(|model, at| model.see_node(at, new, false));
+        self.0.change(|model, at| model.update_node(at, new, false));
     }
 
     fn on_delete(&mut self, deleted: &Deleted<NodeRecord>) {
         if let Some(node) = deleted.object() {
-            self.0.change(|model, at| model.lose_node(at, &node.name));
+            self.0.change(|model, at| model.remove_node(at, &node.name));
         }
     }
 }
 
-/// Watches pods and nodes. Returns once the model has what exists.
+/// Watches pods and nodes. Returns once the model contains all existing ones.
 pub(crate) async fn watch(
     mut connection: kube::Config,
     shared: &Shared,
@@ -120,7 +120,7 @@ pub(crate) async fn watch(
     connection.read_timeout = Some(WATCH_SILENCE);
     let factory = SharedInformerFactory::new(client(connection)?);
     let no_annotations: [&str; 0] = [];
-    // Pods that have ended are watched, too: they count as bound.
+    // Finished pods are watched, too: they count as bound.
     let pods = factory
         .informer_for(Arc::new(PodKind::new(no_annotations)), |parts| parts.build(Indexers::default()));
     let nodes = factory
@@ -130,7 +130,7 @@ pub(crate) async fn watch(
     factory.start(stop);
     let synced = factory.wait_for_handlers_sync(stop).await;
     if let Some(failure) = synced.failed.first().filter(|_| !stop.is_cancelled()) {
-        bail!("{} cannot be watched: {}", failure.resource, failure.reason.as_deref().unwrap_or("no answer"));
+        bail!("cannot watch {}: {}", failure.resource, failure.reason.as_deref().unwrap_or("no response"));
     }
     Ok(factory)
 }

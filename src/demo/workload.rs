@@ -1,50 +1,51 @@
-//! The cluster that the demo makes up, and what arrives in it.
+//! The demo's generated cluster and workload.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::plan::{Action, Object, Plan, Step};
+use super::plan::{Action, Manifest, Plan, Step};
 use super::random::Random;
 use super::text::count;
 
-/// The zones.
+/// Zones of the nodes.
 pub(crate) const ZONES: [&str; 3] = ["a", "b", "c"];
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// What a node is for.
+/// Label and taint key of node pools.
 const POOL: &str = "example.com/pool";
 const GPU: &str = "example.com/gpu";
-/// With fewer nodes than this there are no pools of their own for databases and for the edge.
+/// Smallest cluster with separate node pools for databases and the edge.
 const NODES_FOR_POOLS: usize = 8;
-/// With fewer nodes than this none joins later.
-const NODES_FOR_A_LATE_ONE: usize = 4;
+/// Smallest cluster with a node that joins late.
+const NODES_FOR_LATE_NODE: usize = 4;
 
 const GATES_LIFTED: Duration = Duration::from_millis(4500);
 const LATE_NODE_JOINS: Duration = Duration::from_millis(5500);
 
-/// What a workload is made from.
+/// Parameters of a generated workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
-    /// How many nodes, the one that joins later included.
+    /// Number of nodes, including the one that joins late.
     pub(crate) nodes: usize,
-    /// How many pods.
+    /// Number of pods.
     pub(crate) pods: usize,
-    /// What makes one workload differ from another.
+    /// Seed of the random numbers.
     pub(crate) seed: u64,
 }
 
-/// A deployment's worth of pods.
+/// A group of equal pods.
 struct App {
     name: &'static str,
-    /// Its share of the pods.
+    /// Relative number of pods.
     weight: usize,
-    /// Between these times they arrive, in milliseconds.
+    /// Start of the arrivals, in milliseconds.
     from: u64,
+    /// End of the arrivals, in milliseconds.
     to: u64,
     cpu: &'static str,
     memory: &'static str,
-    /// What else is in its pods' spec.
+    /// Completes the spec of the pods.
     spec: fn(&mut Value, pools: bool),
 }
 
@@ -58,7 +59,7 @@ const fn app(
     App { name, weight, from, to, cpu, memory, spec }
 }
 
-/// The first is the one that takes what rounding leaves.
+/// The first app gets the remainder of rounding.
 const APPS: &[App] = &[
     app("web", 63, (0, 3000), ("500m", "512Mi"), |_, _| {}),
     app("api", 40, (300, 4000), ("750m", "1Gi"), in_two_zones),
@@ -114,11 +115,11 @@ fn in_no_zone(spec: &mut Value, _pools: bool) {
     spec["nodeSelector"] = json!({ ZONE: "mars" });
 }
 
-/// The whole plan for pods of this scheduler.
+/// The plan, with pods of this scheduler.
 pub(crate) fn plan(size: Size, scheduler: &str) -> Plan {
     let mut random = Random::new(size.seed);
     let mut nodes = nodes(size.nodes, &mut random);
-    let late = (size.nodes >= NODES_FOR_A_LATE_ONE).then(|| nodes.pop()).flatten();
+    let late = (size.nodes >= NODES_FOR_LATE_NODE).then(|| nodes.pop()).flatten();
     let mut steps = pods(size, scheduler, &mut random);
     steps.extend(late.map(|node| Step { at: LATE_NODE_JOINS, action: Action::Create(node) }));
     let gated = steps.iter().filter_map(|step| match &step.action {
@@ -129,22 +130,22 @@ pub(crate) fn plan(size: Size, scheduler: &str) -> Plan {
     });
     let gated: Vec<_> = gated.collect();
     if !gated.is_empty() {
-        let note = format!("the scheduling gates of {} are lifted", count(gated.len(), "pod"));
+        let note = format!("the scheduling gates of {} are removed", count(gated.len(), "pod"));
         steps.push(Step { at: GATES_LIFTED, action: Action::LiftGates { note, pods: gated } });
     }
     steps.sort_by_key(|step| step.at);
-    Plan { first: nodes, steps, notes: Vec::new() }
+    Plan { first: nodes, steps, pods: size.pods, notes: Vec::new() }
 }
 
-/// The nodes, and last the one that joins later, if one does.
-pub(crate) fn all_nodes(count: usize, seed: u64) -> Vec<Object> {
+/// The nodes. The last one joins late, if the cluster is large enough.
+pub(crate) fn all_nodes(count: usize, seed: u64) -> Vec<Manifest> {
     nodes(count, &mut Random::new(seed))
 }
 
-fn nodes(count: usize, random: &mut Random) -> Vec<Object> {
+fn nodes(count: usize, random: &mut Random) -> Vec<Manifest> {
     let digits = count.div_ceil(ZONES.len()).to_string().len().max(2);
     let pool = if count >= NODES_FOR_POOLS { (count / 10).max(1) } else { 0 };
-    let late = usize::from(count >= NODES_FOR_A_LATE_ONE);
+    let late = usize::from(count >= NODES_FOR_LATE_NODE);
     let mut nodes = Vec::with_capacity(count);
     for index in 0..count {
         let zone = ZONES[index % ZONES.len()];
@@ -173,7 +174,7 @@ fn nodes(count: usize, random: &mut Random) -> Vec<Object> {
             }
             node
         };
-        nodes.push(Object::new(node));
+        nodes.push(Manifest::new(node));
     }
     nodes
 }
@@ -193,7 +194,7 @@ fn node(name: &str, zone: &str, pool: &str, cpu: u32, memory: u32) -> Value {
     })
 }
 
-/// The pods of all apps, each at its time.
+/// The pods of all apps, with their arrival times.
 fn pods(size: Size, scheduler: &str, random: &mut Random) -> Vec<Step> {
     let mut steps = Vec::with_capacity(size.pods);
     for (app, replicas) in APPS.iter().zip(shares(size.pods)) {
@@ -202,19 +203,19 @@ fn pods(size: Size, scheduler: &str, random: &mut Random) -> Vec<Step> {
             let spread = (app.to - app.from) * number as u64 / replicas as u64;
             let at = Duration::from_millis(app.from + spread + random.below(80));
             let name = format!("{}-{:0digits$}", app.name, number + 1);
-            let action = Action::Create(Object::new(pod(app, &name, scheduler, size.nodes)));
+            let action = Action::Create(Manifest::new(pod(app, &name, scheduler, size.nodes)));
             steps.push(Step { at, action });
         }
     }
     steps
 }
 
-/// How many pods each app has: together all of them.
+/// Distributes the pods among the apps.
 fn shares(pods: usize) -> Vec<usize> {
     let weights: usize = APPS.iter().map(|app| app.weight).sum();
     let mut shares: Vec<usize> = APPS.iter().map(|app| pods * app.weight / weights).collect();
     let rest = pods - shares.iter().sum::<usize>();
-    // Those of which there would be none otherwise, in order, then the first.
+    // Apps without pods get one each, in order. The first app gets the remainder.
     let missing = shares.iter_mut().filter(|share| **share == 0).take(rest);
     let given = missing.map(|share| *share = 1).count();
     shares[0] += rest - given;
@@ -252,18 +253,18 @@ mod tests {
         plan(Size { nodes, pods, seed }, "supercargo")
     }
 
-    fn of_app<'a>(plan: &'a Plan, app: &'a str) -> impl Iterator<Item = &'a Object> {
+    fn of_app<'a>(plan: &'a Plan, app: &'a str) -> impl Iterator<Item = &'a Manifest> {
         plan.objects().filter(move |object| object.value["metadata"]["labels"]["app"] == app)
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_workload_and_another_another() {
+    fn workload_depends_on_the_seed() {
         assert_eq!(sized(30, 200, 1), sized(30, 200, 1));
         assert_ne!(sized(30, 200, 1), sized(30, 200, 2));
     }
 
     #[test]
-    fn the_default_workload_has_something_of_everything() {
+    fn default_workload_covers_all_apps_and_zones() {
         let plan = sized(30, 200, 1);
         let zones: BTreeSet<_> =
             plan.first.iter().map(|node| node.value["metadata"]["labels"][ZONE].to_string()).collect();
@@ -271,7 +272,7 @@ mod tests {
         for app in APPS {
             assert!(of_app(&plan, app.name).count() > 0, "{}", app.name);
         }
-        // More of them than there are nodes that they may be on.
+        // There are more ingress pods than edge nodes, so that some stay pending.
         let edge = plan.first.iter().filter(|node| node.value["metadata"]["labels"][POOL] == "edge").count();
         assert!(edge > 0 && of_app(&plan, "ingress").count() > edge);
         let lifted = plan.steps.iter().find_map(|step| match &step.action {
@@ -281,14 +282,14 @@ mod tests {
         assert_eq!(lifted, Some((GATES_LIFTED, of_app(&plan, "nightly").count())));
         let last = plan.steps.last().unwrap().at;
         assert!(last > LATE_NODE_JOINS && last < Duration::from_secs(8), "{last:?}");
-        // Every gate is there before it is lifted.
+        // Gated pods arrive before their gates are removed.
         assert!(
             APPS.iter().all(|app| app.name != "nightly" || Duration::from_millis(app.to + 80) < GATES_LIFTED)
         );
     }
 
     #[test]
-    fn one_node_and_one_pod_are_enough() {
+    fn smallest_workload_has_one_node_and_one_pod() {
         let plan = sized(1, 1, 9);
         assert_eq!((plan.first.len(), plan.steps.len()), (1, 1));
         assert!(sized(1, 0, 9).steps.is_empty());
@@ -296,7 +297,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn there_are_as_many_nodes_and_pods_as_asked_for(
+        fn workload_has_the_requested_number_of_nodes_and_pods(
             nodes in 1_usize..300, pods in 0_usize..600, seed: u64
         ) {
             let plan = sized(nodes, pods, seed);

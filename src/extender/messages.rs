@@ -1,7 +1,8 @@
-//! What extenders are sent, and what they answer: JSON, with the names of Go's fields.
+//! Requests to extenders and their responses: JSON with Go's field names.
 //!
-//! Whole pods and nodes are put in as they came from the API server. Answers are read as Go reads them: names in whatever
-//! case, unknown ones ignored, and what comes after the first value, too.
+//! Whole pods and nodes are inserted as received from the API server. Responses are parsed like in
+//! Go: field names are case-insensitive; unknown fields and anything after the first value are
+//! ignored.
 
 use std::sync::Arc;
 
@@ -82,7 +83,7 @@ fn push_list<T>(text: &mut String, items: &[T], push: impl Fn(&mut String, &T)) 
 fn push_pod(text: &mut String, pod: &PodInfo) {
     match &pod.raw {
         Some(raw) => text.push_str(raw),
-        // Only a pod that no informer has read is not there whole.
+        // Only pods that did not come from an informer have no raw JSON.
         None => text.push_str(&described_pod(pod).to_string()),
     }
 }
@@ -127,26 +128,26 @@ fn labels(labels: &supercargo_framework::Labels) -> Value {
 fn first_value(body: &[u8]) -> Result<Value, String> {
     let mut values = serde_json::Deserializer::from_slice(body).into_iter();
     match values.next() {
-        Some(value) => value.map_err(|error| format!("invalid answer: {error}")),
-        // Go's word for it.
+        Some(value) => value.map_err(|error| format!("invalid response: {error}")),
+        // Go's error text.
         None => Err("EOF".to_owned()),
     }
 }
 
-/// An object of the answer, for reading its fields.
+/// An object of the response, for reading its fields.
 struct Fields<'a>(Option<&'a serde_json::Map<String, Value>>);
 
 impl<'a> Fields<'a> {
-    /// Null is an object without fields.
+    /// Null counts as an object without fields.
     fn of(value: &'a Value, what: &str) -> Result<Self, String> {
         match value {
             Value::Object(fields) => Ok(Self(Some(fields))),
             Value::Null => Ok(Self(None)),
-            other => Err(format!("invalid answer: {what} is no object but {}", kind_of(other))),
+            other => Err(format!("invalid response: {what} must be an object, not {}", kind_of(other))),
         }
     }
 
-    /// A field, unless it is null; the last of those that differ in case only.
+    /// A field, unless it is null. Of several that differ only in case, the last one wins.
     fn get(&self, name: &str) -> Option<&'a Value> {
         let mut fields = self.0.into_iter().flatten();
         let found = fields.rfind(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -157,13 +158,13 @@ impl<'a> Fields<'a> {
         match self.get(name) {
             None => Ok(""),
             Some(Value::String(text)) => Ok(text),
-            Some(other) => Err(format!("invalid answer: {name} is no string but {}", kind_of(other))),
+            Some(other) => Err(format!("invalid response: {name} must be a string, not {}", kind_of(other))),
         }
     }
 
     fn number(&self, name: &str) -> Result<i64, String> {
         let Some(value) = self.get(name) else { return Ok(0) };
-        value.as_i64().ok_or_else(|| format!("invalid answer: {name} is no integer but {value}"))
+        value.as_i64().ok_or_else(|| format!("invalid response: {name} must be an integer, not {value}"))
     }
 
     fn list(&self, name: &str) -> Result<&'a [Value], String> {
@@ -178,7 +179,7 @@ fn as_list<'a>(value: &'a Value, what: &str) -> Result<&'a [Value], String> {
     match value {
         Value::Array(items) => Ok(items),
         Value::Null => Ok(&[]),
-        other => Err(format!("invalid answer: {what} is no list but {}", kind_of(other))),
+        other => Err(format!("invalid response: {what} must be a list, not {}", kind_of(other))),
     }
 }
 
@@ -193,8 +194,8 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// What the extender itself calls an error.
-fn refuse_error(fields: &Fields<'_>) -> Result<(), String> {
+/// The error that the extender reports.
+fn reported_error(fields: &Fields<'_>) -> Result<(), String> {
     match fields.text("Error")? {
         "" => Ok(()),
         error => Err(error.to_owned()),
@@ -209,8 +210,8 @@ pub(super) fn filtered(
     url_prefix: &str,
 ) -> Result<ExtenderAnswer, String> {
     let value = first_value(body)?;
-    let fields = Fields::of(&value, "the answer")?;
-    refuse_error(&fields)?;
+    let fields = Fields::of(&value, "the response")?;
+    reported_error(&fields)?;
     let nodes = match (fields.get("NodeNames").filter(|_| by_name), fields.get("Nodes")) {
         (Some(names), _) => kept_by_name(as_list(names, "NodeNames")?, asked, url_prefix)?,
         (None, Some(nodes)) => kept_nodes(nodes)?,
@@ -229,7 +230,7 @@ fn kept_by_name(
     let asked: std::collections::BTreeSet<&str> = asked.iter().map(|node| &*node.name).collect();
     let known = |name: &Value| {
         let name = name.as_str().ok_or_else(|| {
-            format!("invalid answer: an item of NodeNames is no string but {}", kind_of(name))
+            format!("invalid response: an item of NodeNames must be a string, not {}", kind_of(name))
         })?;
         if asked.contains(name) {
             return Ok(Arc::from(name));
@@ -256,7 +257,9 @@ fn reasons(fields: &Fields<'_>, name: &str) -> Result<Vec<(Arc<str>, String)>, S
     let reason = |(node, reason): (&String, &Value)| match reason {
         Value::String(reason) => Ok((Arc::from(node.as_str()), reason.clone())),
         Value::Null => Ok((Arc::from(node.as_str()), String::new())),
-        other => Err(format!("invalid answer: a reason in {name} is no string but {}", kind_of(other))),
+        other => {
+            Err(format!("invalid response: a reason in {name} must be a string, not {}", kind_of(other)))
+        }
     };
     let mut reasons = map.iter().map(reason).collect::<Result<Vec<_>, String>>()?;
     reasons.sort();
@@ -267,10 +270,10 @@ fn reasons(fields: &Fields<'_>, name: &str) -> Result<Vec<(Arc<str>, String)>, S
 pub(super) fn prioritized(body: &[u8]) -> Result<ExtenderAnswer, String> {
     let value = first_value(body)?;
     let score = |item: &Value| {
-        let fields = Fields::of(item, "an item of the answer")?;
+        let fields = Fields::of(item, "an item of the response")?;
         Ok((Arc::from(fields.text("Host")?), fields.number("Score")?))
     };
-    let scores = as_list(&value, "the answer")?.iter().map(score).collect::<Result<_, String>>()?;
+    let scores = as_list(&value, "the response")?.iter().map(score).collect::<Result<_, String>>()?;
     Ok(ExtenderAnswer::Prioritized(scores))
 }
 
@@ -278,7 +281,7 @@ pub(super) fn prioritized(body: &[u8]) -> Result<ExtenderAnswer, String> {
 pub(super) fn preempted(body: &[u8]) -> Result<ExtenderAnswer, String> {
     const VICTIMS: &str = "NodeNameToMetaVictims";
     let value = first_value(body)?;
-    let fields = Fields::of(&value, "the answer")?;
+    let fields = Fields::of(&value, "the response")?;
     let nodes = Fields::of(fields.get(VICTIMS).unwrap_or(&Value::Null), VICTIMS)?;
     let uid = |pod: &Value| Fields::of(pod, "a victim")?.text("UID").map(Into::into);
     let victims = |(node, victims): (&String, &Value)| {
@@ -297,7 +300,7 @@ pub(super) fn preempted(body: &[u8]) -> Result<ExtenderAnswer, String> {
 /// ExtenderBindingResult.
 pub(super) fn bound(body: &[u8]) -> Result<(), String> {
     let value = first_value(body)?;
-    refuse_error(&Fields::of(&value, "the answer")?)
+    reported_error(&Fields::of(&value, "the response")?)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Against servers on loopback.
+//! Calls to servers on loopback.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
 
-/// The configuration of an extender that does everything, by name.
+/// An extender with all verbs that receives node names.
 fn configured(url_prefix: &str) -> ExtenderConfig {
     let verb = |verb: &str| Some(verb.to_owned());
     ExtenderConfig {
@@ -44,27 +44,28 @@ async fn filter(config: ExtenderConfig) -> Result<ExtenderAnswer, String> {
     extenders.ask(&spec(), ExtenderQuestion::Filter { pod: &pod, nodes: &nodes() }).await
 }
 
-/// A server that gives each request the same answer, and tells of every connection and the head of every request.
+/// A server that sends the same response to each request, and reports connections and heads of
+/// requests.
 async fn server(answer: &'static str) -> (String, UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/a/b", listener.local_addr().unwrap());
-    let (told, heard) = unbounded_channel();
+    let (sender, received) = unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let _ = told.send("connection".to_owned());
-            let told = told.clone();
+            let _ = sender.send("connection".to_owned());
+            let sender = sender.clone();
             tokio::spawn(async move {
                 while let Some(head) = read_request(&mut stream).await {
-                    let _ = told.send(head);
+                    let _ = sender.send(head);
                     stream.write_all(answer.as_bytes()).await.unwrap();
                 }
             });
         }
     });
-    (url, heard)
+    (url, received)
 }
 
-/// The head of the next request, once its body is there too.
+/// The head of the next request, after its body has arrived.
 async fn read_request(stream: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
@@ -83,8 +84,8 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
 }
 
 #[tokio::test]
-async fn calls_are_posts_of_json_below_the_prefix_on_one_connection() {
-    let (url, mut heard) =
+async fn calls_are_json_posts_below_the_prefix_on_one_connection() {
+    let (url, mut received) =
         server("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{\"NodeNames\":[\"n2\"]}").await;
     let extenders = HttpExtenders::new(&[configured(&url)]).await.unwrap();
     let pod = Arc::new(pod("p").build());
@@ -94,17 +95,17 @@ async fn calls_are_posts_of_json_below_the_prefix_on_one_connection() {
         assert!(matches!(answer, ExtenderAnswer::Filtered { nodes, .. } if nodes == ["n2".into()]));
     }
     assert_eq!(extenders.bind(&spec(), &pod, "n1").await, Ok(()));
-    assert_eq!(heard.recv().await.unwrap(), "connection");
+    assert_eq!(received.recv().await.unwrap(), "connection");
     for path in ["/a/b/filter", "/a/b/filter", "/a/b/bind"] {
-        let head = heard.recv().await.unwrap();
+        let head = received.recv().await.unwrap();
         assert!(head.starts_with(&format!("post {path} http/1.1\r\n")), "{head}");
         assert!(head.contains("content-type: application/json"), "{head}");
     }
-    assert!(heard.try_recv().is_err());
+    assert!(received.try_recv().is_err());
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_told_in_the_words_of_gos_client() {
+async fn errors_have_the_texts_of_gos_client() {
     for answer in
         ["HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 201 OK\r\nContent-Length: 2\r\n\r\n{}"]
     {
@@ -126,15 +127,15 @@ async fn what_goes_wrong_is_told_in_the_words_of_gos_client() {
 }
 
 #[tokio::test]
-async fn an_extender_is_asked_only_what_it_has_a_verb_for() {
+async fn call_without_a_configured_verb_fails() {
     let config = ExtenderConfig { filter_verb: None, ..configured("http://127.0.0.1:1") };
     assert_eq!(filter(config).await, Err("extender http://127.0.0.1:1 has no verb for this".to_owned()));
 }
 
-/// Base64 of any text: three bytes become four letters.
+/// Base64 of a text.
 fn base64(text: &str) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    // Spaces at the end of a PEM file mean nothing, and save the padding.
+    // Trailing spaces are ignored in PEM files, and avoid padding.
     let padded = format!("{text}{}", " ".repeat((3 - text.len() % 3) % 3));
     let letters = padded.as_bytes().chunks(3).flat_map(|three| {
         let bits = three.iter().fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
@@ -144,7 +145,7 @@ fn base64(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn certificates_are_checked_unless_there_is_nothing_to_check_them_against() {
+async fn certificates_are_verified_unless_there_is_no_ca_bundle() {
     let server = ApiServer::default();
     let endpoint = server.listen(Listen::default()).await.unwrap();
     let ca = endpoint.ca_pem().unwrap().to_owned();
@@ -157,16 +158,16 @@ async fn certificates_are_checked_unless_there_is_nothing_to_check_them_against(
     let by_data = ExtenderTls { ca_data: Some(base64(&ca)), ..tls() };
     let another_name = ExtenderTls { server_name: Some("elsewhere.example".to_owned()), ..by_file.clone() };
     let cases = [
-        ("by the system's", config(false, tls()), false),
-        ("with enableHTTPS", config(true, tls()), true),
-        ("not at all", config(false, ExtenderTls { insecure: true, ..tls() }), true),
-        ("by a file", config(false, by_file.clone()), true),
-        ("by data", config(true, by_data), true),
-        ("for another name", config(true, another_name), false),
+        ("system roots", config(false, tls()), false),
+        ("enableHTTPS without CA bundle", config(true, tls()), true),
+        ("insecure", config(false, ExtenderTls { insecure: true, ..tls() }), true),
+        ("CA file", config(false, by_file.clone()), true),
+        ("CA data", config(true, by_data), true),
+        ("other server name", config(true, another_name), false),
     ];
     for (name, config, is_trusted) in cases {
         let error = filter(config).await.unwrap_err();
-        // The server knows of no such thing, but says so only to whom it could speak.
+        // The server responds with 404, but only after a successful handshake.
         assert_eq!(error.starts_with("failed filter with extender at URL"), is_trusted, "{name}: {error}");
     }
     let missing = ExtenderTls { ca_file: Some("/nowhere/ca.pem".to_owned()), ..tls() };
@@ -179,7 +180,7 @@ async fn certificates_are_checked_unless_there_is_nothing_to_check_them_against(
 }
 
 #[test]
-fn whole_objects_are_kept_for_those_who_are_sent_them() {
+fn raw_objects_are_kept_only_for_extenders_that_receive_them() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let needs = |config: ExtenderConfig| {
         let extenders = runtime.block_on(HttpExtenders::new(&[config])).unwrap();

@@ -1,4 +1,4 @@
-//! The informers of other kinds: those that plugins want, as far as the server serves them.
+//! Informers of other kinds: those that plugins watch and the server serves.
 
 use std::time::Duration;
 
@@ -13,24 +13,25 @@ use super::{Forward, Informers};
 use crate::owner::Mailbox;
 use supercargo_codec::ObjectKind;
 
-/// A server that cannot say what it serves is asked again after this, then after twice as long, and so on.
+/// First delay between discovery requests that fail; doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// But not later than this.
+/// Longest delay between discovery requests that fail.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
-/// How often a kind that is not served is looked for: it may come with an upgrade, or a CustomResourceDefinition.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// How often discovery is repeated for a resource that is not served: an upgrade or a
+/// CustomResourceDefinition may add it.
+const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
 
-/// A kind that is wanted: the name by which plugins want it, and where it may be served.
+/// A resource that plugins watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedResource {
     name: Text,
     group: String,
     version: String,
     plural: String,
 }
 
-impl Wanted {
-    /// The kind of this name: one with a type of its own, or `<plural>.<version>.<group>`.
+impl WantedResource {
+    /// Parses the name of a built-in kind, or `<plural>.<version>.<group>`.
     fn new(name: &Text) -> Option<Self> {
         if let Some(kind) = ObjectKind::of(name) {
             let gvr = kube_informers::Kind::gvr(&kind);
@@ -43,7 +44,7 @@ impl Wanted {
         is_name.then(|| Self { name: name.clone(), group, version, plural })
     }
 
-    /// The kind as the server serves it, if it does.
+    /// The kind of the resource, if the server serves it.
     async fn discover(&self, client: &kube::Client) -> Result<Option<ObjectKind>, DiscoveryError> {
         match discover_resource(client, &self.group, &self.version, &self.plural).await {
             Ok(found) if found.supports("list") && found.supports("watch") => Ok(Some(
@@ -55,7 +56,8 @@ impl Wanted {
         }
     }
 
-    /// The same, asking until the server answers; `None` too when `give_up` is cancelled before.
+    /// Like [`discover`](Self::discover), but retries errors. `None` also if `give_up` is
+    /// cancelled.
     async fn discover_patiently(
         &self,
         client: &kube::Client,
@@ -66,7 +68,7 @@ impl Wanted {
             match self.discover(client).await {
                 Ok(found) => return found,
                 Err(error) => {
-                    tracing::warn!(kind = %self.name, %error, "cannot find out whether it is served");
+                    tracing::warn!(kind = %self.name, %error, "cannot discover whether the resource is served");
                 }
             }
             give_up.run_until_cancelled(tokio::time::sleep(wait)).await?;
@@ -76,18 +78,18 @@ impl Wanted {
 }
 
 impl Informers {
-    /// Has these kinds watched, and no other; returns those that the server does not serve. Returns when the server has
-    /// said of each whether it does, or `give_up` is cancelled.
+    /// Starts informers of these resources; returns those that are not served. Returns once
+    /// discovery of all has succeeded, or `give_up` is cancelled.
     pub(crate) async fn watch_objects(
         &self,
         mailbox: &Mailbox,
         resources: &[Text],
         give_up: &CancellationToken,
-    ) -> Vec<Wanted> {
+    ) -> Vec<WantedResource> {
         let wanted = resources.iter().filter_map(|name| {
-            let wanted = Wanted::new(name);
+            let wanted = WantedResource::new(name);
             if wanted.is_none() {
-                tracing::error!(kind = %name, "a plugin wants what cannot be watched: it is no <plural>.<version>.<group>");
+                tracing::error!(kind = %name, "invalid resource name; want <plural>.<version>.<group>");
             }
             wanted
         });
@@ -103,20 +105,21 @@ impl Informers {
             }
         }
         if !give_up.is_cancelled() {
-            for Wanted { name, .. } in &not_served {
-                tracing::warn!(kind = %name, "not served: for plugins there are none of it until it is");
+            for WantedResource { name, .. } in &not_served {
+                tracing::warn!(kind = %name, "resource not served; plugins see none of it yet");
             }
         }
         self.start();
         not_served
     }
 
-    /// Watches each of these kinds once the server serves it. Pods that its objects can help are tried as they come.
-    pub(crate) async fn watch_once_served(&self, mailbox: &Mailbox, mut not_served: Vec<Wanted>) {
+    /// Starts an informer of each resource once the server serves it. Its events requeue pods like
+    /// any other event.
+    pub(crate) async fn watch_once_served(&self, mailbox: &Mailbox, mut not_served: Vec<WantedResource>) {
         while !not_served.is_empty() {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(DISCOVERY_PERIOD).await;
             let looked = join_all(not_served.into_iter().map(|wanted| async {
-                // One that could not be asked is asked again.
+                // Errors are retried in the next round.
                 let kind = wanted.discover(&self.client).await.unwrap_or_default();
                 (wanted, kind)
             }));
@@ -124,7 +127,7 @@ impl Informers {
             for (wanted, kind) in looked.await {
                 match kind {
                     Some(kind) => {
-                        tracing::info!(kind = %wanted.name, "served now, watching");
+                        tracing::info!(kind = %wanted.name, "resource is now served; watching it");
                         self.watch(mailbox, kind);
                     }
                     None => not_served.push(wanted),
@@ -134,15 +137,16 @@ impl Informers {
         }
     }
 
-    /// Waits until the handler of this kind has seen what exists. Of one that is not served nothing does.
-    pub(crate) async fn known(&self, kind: &Text) {
+    /// Waits until the handler of this kind has synced. Returns immediately if the kind is not
+    /// served.
+    pub(crate) async fn wait_for_sync(&self, kind: &Text) {
         let registration = self.others.lock().get(kind).cloned();
         if let Some(registration) = registration {
             registration.synced().await;
         }
     }
 
-    /// Has a kind watched, unless it is.
+    /// Starts an informer of the kind, unless it has one.
     fn watch(&self, mailbox: &Mailbox, kind: ObjectKind) {
         let name = kind.resource().clone();
         let mut others = self.others.lock();
@@ -151,12 +155,12 @@ impl Informers {
         }
         let informer =
             self.factory.informer_for(std::sync::Arc::new(kind), |parts| parts.build(Indexers::default()));
-        self.observed.add(&informer);
+        self.stats.add(&informer);
         let handler: Forward<Object> = Forward { mailbox: mailbox.clone(), input: Input::Object };
         match informer.add_event_handler(handler, HandlerOptions::named(name.to_string())) {
             Ok(registration) => drop(others.insert(name, registration)),
-            // Only an informer that has ended takes no handler, and then we are about to end.
-            Err(error) => tracing::warn!(%error, "cannot hear of objects"),
+            // Only a stopped informer rejects a handler, and then the process is shutting down.
+            Err(error) => tracing::warn!(%error, "cannot add event handler"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The whole way from an API server in memory over the informers into the scheduler and, for bindings, back. Time is the
-//! runtime's and stands still unless everything waits.
+//! Events of an in-memory API server, passed through the informers to the scheduler, and bindings
+//! back to the server. Most tests run on a paused clock.
 
-mod bed;
+mod cluster;
 mod gaps;
 mod objects;
 mod outages;

@@ -1,4 +1,4 @@
-//! Schedulers in this process, on one server in memory.
+//! Scheduler processes on an in-memory API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +20,17 @@ use super::*;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo";
-/// Shorter than a lease: what happens within this did not wait for one to end.
+/// Shorter than a lease, so that takeovers within this time did not wait for expiry.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// A scheduler, and what it asks of the server.
-struct Running {
+/// A scheduler process and its requests.
+struct TestProcess {
     requests: Arc<Mutex<Vec<String>>>,
     stop: CancellationToken,
     task: JoinHandle<Result<()>>,
 }
 
-impl Running {
+impl TestProcess {
     fn start(server: &ApiServer, is_delayed: bool) -> Self {
         let mut config = Config::default_with(&Catalog::in_tree()).unwrap();
         assert!(config.leader_election.leader_elect && config.leader_election.lease_duration > WITHIN);
@@ -48,13 +48,13 @@ impl Running {
         Self { requests, stop, task }
     }
 
-    /// Waits until it has asked for something that begins and ends like this.
-    async fn has_asked(&self, beginning: &str, part: &str) {
-        let asked = |request: &String| request.starts_with(beginning) && request.contains(part);
-        eventually(part, async || self.requests.lock().iter().any(asked)).await;
+    /// Waits for a request with this beginning and this part.
+    async fn has_requested(&self, beginning: &str, part: &str) {
+        let matches = |request: &String| request.starts_with(beginning) && request.contains(part);
+        eventually(part, async || self.requests.lock().iter().any(matches)).await;
     }
 
-    fn asked_for(&self, part: &str) -> Vec<String> {
+    fn requests_with(&self, part: &str) -> Vec<String> {
         self.requests.lock().iter().filter(|request| request.contains(part)).cloned().collect()
     }
 
@@ -76,7 +76,7 @@ async fn eventually(what: &str, probe: impl AsyncFn() -> bool) {
     }
 }
 
-async fn ask(server: &ApiServer, method: Method, path: &str, body: &Value) -> Value {
+async fn request(server: &ApiServer, method: Method, path: &str, body: &Value) -> Value {
     let content_type =
         if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder().method(method).uri(path).header("content-type", content_type);
@@ -90,53 +90,54 @@ async fn ask(server: &ApiServer, method: Method, path: &str, body: &Value) -> Va
 async fn with_a_node() -> ApiServer {
     let server = ApiServer::default();
     let node = json!({ "metadata": { "name": "n" }, "status": { "allocatable": { "pods": "110" } } });
-    ask(&server, Method::POST, "/api/v1/nodes", &node).await;
+    request(&server, Method::POST, "/api/v1/nodes", &node).await;
     server
 }
 
 /// Creates a pod and waits until it is bound.
 async fn have_bound(server: &ApiServer, name: &str) {
     let spec = json!({ "schedulerName": "supercargo", "containers": [{ "name": "main", "image": "none" }] });
-    ask(server, Method::POST, PODS, &json!({ "metadata": { "name": name }, "spec": spec })).await;
+    request(server, Method::POST, PODS, &json!({ "metadata": { "name": name }, "spec": spec })).await;
     let path = format!("{PODS}/{name}");
-    let is_bound = async || ask(server, Method::GET, &path, &json!({})).await["spec"]["nodeName"].is_string();
+    let is_bound =
+        async || request(server, Method::GET, &path, &json!({})).await["spec"]["nodeName"].is_string();
     eventually(&format!("{name} is bound"), is_bound).await;
 }
 
 async fn holder(server: &ApiServer) -> String {
-    let lease = ask(server, Method::GET, LEASE, &json!({})).await;
+    let lease = request(server, Method::GET, LEASE, &json!({})).await;
     lease["spec"]["holderIdentity"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_stands_by_watches_and_writes_nothing_and_takes_over_at_once() {
+async fn standby_watches_without_writes_and_takes_over_at_once() {
     let server = with_a_node().await;
-    let first = Running::start(&server, false);
+    let first = TestProcess::start(&server, false);
     have_bound(&server, "a").await;
-    let second = Running::start(&server, false);
-    second.has_asked("GET /api/v1/pods", "watch=true").await;
-    second.has_asked("GET ", LEASE).await;
+    let second = TestProcess::start(&server, false);
+    second.has_requested("GET /api/v1/pods", "watch=true").await;
+    second.has_requested("GET ", LEASE).await;
     have_bound(&server, "b").await;
     assert_eq!(second.writes(), [""; 0]);
-    assert_eq!(first.asked_for("/binding").len(), 2);
+    assert_eq!(first.requests_with("/binding").len(), 2);
 
     let before = holder(&server).await;
     first.stop().await;
     have_bound(&server, "c").await;
-    assert_eq!(second.asked_for("/binding"), [format!("POST {PODS}/c/binding")]);
+    assert_eq!(second.requests_with("/binding"), [format!("POST {PODS}/c/binding")]);
     assert_ne!(holder(&server).await, before);
     second.stop().await;
     assert_eq!(holder(&server).await, "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_delays_its_cache_watches_nothing_but_the_lease_before_it_leads() {
+async fn standby_with_delayed_cache_watches_only_the_lease() {
     let server = with_a_node().await;
-    let first = Running::start(&server, true);
+    let first = TestProcess::start(&server, true);
     have_bound(&server, "a").await;
-    let second = Running::start(&server, true);
-    second.has_asked("GET ", LEASE).await;
-    second.has_asked("GET ", "fieldSelector=metadata.name").await;
+    let second = TestProcess::start(&server, true);
+    second.has_requested("GET ", LEASE).await;
+    second.has_requested("GET ", "fieldSelector=metadata.name").await;
     let others = second.requests.lock().iter().filter(|request| !request.contains("/leases")).count();
     assert_eq!(others, 0, "{:?}", second.requests.lock());
     first.stop().await;
@@ -145,31 +146,31 @@ async fn who_delays_its_cache_watches_nothing_but_the_lease_before_it_leads() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_loses_the_lease_ends_with_an_error_and_binds_no_more() {
+async fn process_that_loses_the_lease_fails_and_binds_no_more() {
     let server = with_a_node().await;
-    let scheduler = Running::start(&server, false);
+    let scheduler = TestProcess::start(&server, false);
     have_bound(&server, "a").await;
     let another = json!({ "spec": { "holderIdentity": "another" } });
-    ask(&server, Method::PATCH, LEASE, &another).await;
+    request(&server, Method::PATCH, LEASE, &another).await;
     let error = tokio::time::timeout(WITHIN, scheduler.task).await.unwrap().unwrap().unwrap_err();
     assert_eq!(error.to_string(), "Leaderelection lost: another holds lease kube-system/supercargo now");
     assert_eq!(holder(&server).await, "another");
 }
 
 #[tokio::test]
-async fn a_task_that_breaks_down_is_told_of_and_one_that_ends_is_not() {
+async fn failed_resolves_for_a_panic_but_not_for_a_normal_end() {
     let mut task = tokio::spawn(async { panic!("on purpose") }).fuse();
-    let failure = format!("{:#}", broken("the writer of events", &mut task).await);
-    assert!(failure.starts_with("the writer of events broke down: "), "{failure}");
+    let failure = format!("{:#}", failed("event writer", &mut task).await);
+    assert!(failure.starts_with("event writer failed: "), "{failure}");
     assert!(failure.contains("on purpose"), "{failure}");
     let mut task = tokio::spawn(async {}).fuse();
     tokio::task::yield_now().await;
-    assert!(broken("the server", &mut task).now_or_never().is_none());
-    assert!(broken("the server", &mut task).now_or_never().is_none(), "it may be asked again");
+    assert!(failed("server", &mut task).now_or_never().is_none());
+    assert!(failed("server", &mut task).now_or_never().is_none(), "can be polled again");
 }
 
 #[test]
-fn a_password_in_the_address_is_not_logged() {
+fn server_address_in_logs_has_no_password() {
     for (url, expected) in [
         ("https://admin:hunter2@10.0.0.1:6443/", "https://10.0.0.1:6443"),
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),

@@ -1,4 +1,4 @@
-//! From a scheduler to a collector on loopback.
+//! Traces of a scheduler, sent to a collector on loopback.
 
 use serde_json::{Value, json};
 use supercargo_framework::Now;
@@ -18,27 +18,27 @@ use supercargo_telemetry::traces::{Traced, traced};
 /// The head of a request in lower case, and its body.
 type Request = (String, Value);
 
-/// A collector that takes everything.
+/// A collector that accepts every request.
 async fn listen() -> (String, UnboundedReceiver<Request>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let (told, heard) = unbounded_channel();
+    let (sender, received) = unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let told = told.clone();
+            let sender = sender.clone();
             tokio::spawn(async move {
                 while let Some(request) = read(&mut stream).await {
-                    let _ = told.send(request);
+                    let _ = sender.send(request);
                     let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
                     stream.write_all(answer).await.unwrap();
                 }
             });
         }
     });
-    (url, heard)
+    (url, received)
 }
 
-/// The next request, once all of it is there.
+/// The next request, after all of it has arrived.
 async fn read(stream: &mut TcpStream) -> Option<Request> {
     let mut bytes = Vec::new();
     loop {
@@ -84,8 +84,8 @@ fn names_below<'a>(spans: &'a [Value], parent: &Value) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn what_a_scheduler_does_reaches_a_collector_below_the_path_of_its_address() {
-    let (url, mut heard) = listen().await;
+async fn traces_are_posted_below_the_path_of_the_endpoint() {
+    let (url, mut received) = listen().await;
     let endpoint = Some(format!("{url}/tenant/").parse().unwrap());
     let options = TraceOptions { tracing_endpoint: endpoint, ..TraceOptions::default() };
     let config = supercargo_config::Config::default_with(&Catalog::in_tree()).unwrap();
@@ -97,7 +97,7 @@ async fn what_a_scheduler_does_reaches_a_collector_below_the_path_of_its_address
     drop(scheduler);
     sending.unwrap().await.unwrap();
 
-    let (head, body) = heard.recv().await.unwrap();
+    let (head, body) = received.recv().await.unwrap();
     assert!(head.starts_with("post /tenant/v1/traces http/1.1\r\n"), "{head}");
     assert!(head.contains("content-type: application/json"), "{head}");
     let spans = body.pointer("/resourceSpans/0/scopeSpans/0/spans").unwrap().as_array().unwrap();
@@ -120,7 +120,7 @@ async fn what_a_scheduler_does_reaches_a_collector_below_the_path_of_its_address
 }
 
 #[test]
-fn without_an_endpoint_nothing_is_traced() {
+fn tracing_is_off_without_an_endpoint() {
     let config = supercargo_config::Config::default_with(&Catalog::in_tree()).unwrap();
     let metrics = Metrics::new(&config.features);
     let collector = collector(&TraceOptions::default()).unwrap();

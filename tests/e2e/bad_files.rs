@@ -104,7 +104,7 @@ fn a_record_that_cannot_be_written_is_an_error_at_once() {
     let earlier = folder.path().join("earlier");
     fs::write(&earlier, "{}\n").unwrap();
     let error = record(&earlier.display().to_string());
-    assert!(error.contains("exists already"), "{error}");
+    assert!(error.contains("already exists"), "{error}");
     // A disk that is full: a record with holes would be worth nothing.
     api.set_node(node("n1", &[], &[]));
     let error = record("/dev/full");

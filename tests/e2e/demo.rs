@@ -44,7 +44,7 @@ fn in_a_pipe_it_prints_lines_and_a_summary_and_ends() {
     assert!(out.starts_with("supercargo demo: seed 1, 30 nodes, 200 pods\n"), "{out}");
     assert!(!out.contains('\x1b') && out.is_ascii(), "{out}");
     for line in
-        ["  * node c-gpu joins\n", "  * the scheduling gates of 24 pods are lifted\n", "train-1 -> c-gpu  ("]
+        ["  * node c-gpu joins\n", "  * the scheduling gates of 24 pods are removed\n", "train-1 -> c-gpu  ("]
     {
         assert!(out.contains(line), "{line:?}: {out}");
     }
@@ -78,9 +78,10 @@ fn own_manifests_are_scheduled() {
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     for part in [
         "3 pods were given spec.schedulerName supercargo here",
-        "shop/web-1 -> mine",
+        "  shop/web-",
+        " -> mine",
         "2 of 3 pods bound, on 1 node.\n",
-        "1  shop/web-3\n       0/1 nodes are available: 1 Insufficient cpu.",
+        "\n       0/1 nodes are available: 1 Insufficient cpu.",
     ] {
         assert!(out.contains(part), "{part:?}: {out}");
     }
@@ -97,9 +98,9 @@ fn a_manifest_that_the_server_refuses_is_named_with_its_place_and_the_others_are
     let text = pod("Bad_Name") + &pod("good");
     fs::write(folder.path().join("bad.yaml"), text).unwrap();
     let (code, out, err) = printed(&["--manifests", &folder.path().display().to_string()]);
-    assert_eq!((code, err.as_str()), (Some(1), "supercargo: the API server refused 1 object\n"));
-    let place = "bad.yaml:3:1: pod Bad_Name: the API server says: ";
-    for part in [place, "metadata.name: Invalid value", "good -> ", "1 of 1 pod bound", "\nRefused:\n"] {
+    assert_eq!((code, err.as_str()), (Some(1), "supercargo: the API server rejected 1 object\n"));
+    let place = "bad.yaml:3:1: cannot create pod Bad_Name: ";
+    for part in [place, "metadata.name: Invalid value", "good -> ", "1 of 1 pod bound", "\nRejected:\n"] {
         assert!(out.contains(part), "{part:?}: {out}");
     }
 }

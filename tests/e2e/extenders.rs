@@ -227,8 +227,8 @@ fn extenders_are_asked_and_heard_as_kube_scheduler_does() {
     let supercargo = Supercargo::start(&kubeconfig, Some(&config), &["--record", record.to_str().unwrap()]);
     supercargo.wait_until_scheduling();
     assert_eq!(outcomes(&cluster, ours), expected);
-    supercargo.wait_for_line(&["skipping the extender", "127.0.0.1:1", "connection refused"]);
-    supercargo.wait_for_line(&["no score given by this extender", "code 404"]);
+    supercargo.wait_for_line(&["Skipping extender", "127.0.0.1:1", "connection refused"]);
+    supercargo.wait_for_line(&["No score given by this extender", "code 404"]);
     supercargo.stop();
 
     assert_eq!(expected[1], "nowhere: Unschedulable: 0/3 nodes are available: 1 full, 2 never.");

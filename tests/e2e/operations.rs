@@ -69,11 +69,11 @@ fn a_changed_configuration_is_taken_over_while_pods_wait_and_a_bad_one_is_not() 
     assert_eq!(node_of(&bed.cluster.pod("default", "early")), None);
 
     replace(&file, &config(&["first", "second"]));
-    supercargo.wait_for_line(&["is taken over", "generation=2"]);
+    supercargo.wait_for_line(&["reloaded", "generation=2"]);
     bed.wait_until_bound(&supercargo, "early");
 
     replace(&file, &config(&["first"]).replace("schedulerName", "schedulerNam"));
-    let refused = supercargo.wait_for_line(&["is not taken over"]);
+    let refused = supercargo.wait_for_line(&["rejected"]);
     assert!(refused.contains(r#"unknown field; did you mean "schedulerName"?"#), "{refused}");
     let limited = config(&["first"]).replacen('{', r#"{"clientConnection":{"qps":7},"#, 1);
     replace(&file, &limited);

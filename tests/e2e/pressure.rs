@@ -257,7 +257,7 @@ fn a_server_that_closes_connections_now_and_then_takes_no_binding_with_them() {
     // The highest chance there is: every fiftieth request is the last of its connection.
     let Some(plane) = plane(&["--goaway-chance=0.02"]) else { return };
     let log = bind_all(&plane, started);
-    for trouble in ["running Bind plugin", "cannot read the pod", "cannot write an event"] {
+    for trouble in ["running Bind plugin", "cannot read the pod", "cannot write event"] {
         assert!(!log.contains(trouble), "{log}");
     }
 }

@@ -42,7 +42,7 @@ fn what_a_killed_or_stopped_scheduler_leaves_the_next_one_binds_and_nothing_twic
     let mut stopped = start_and_bind(&plane, 50);
     let signalled = Instant::now();
     stopped.terminate();
-    stopped.wait_for_log("stopping: letting bindings under way end");
+    stopped.wait_for_log("shutting down: waiting for bindings in flight");
     cluster.create_all(&pods("late", LATE));
     assert_eq!(stopped.wait(Duration::from_secs(25)).code(), Some(0), "{}", stopped.log());
     let took = signalled.elapsed().as_secs_f32();
@@ -51,7 +51,7 @@ fn what_a_killed_or_stopped_scheduler_leaves_the_next_one_binds_and_nothing_twic
     let late = left.iter().filter(|pod| name_of(pod).starts_with("late-")).count();
     assert_eq!(late, LATE, "it took pods after the signal");
     // It ended because it had nothing left to do, and has said so of each pod.
-    assert!(!stopped.log().contains("did not end within"), "{}", stopped.log());
+    assert!(!stopped.log().contains("bindings still in flight"), "{}", stopped.log());
     let events = cluster.list("/apis/events.k8s.io/v1/namespaces/default/events");
     let unsaid = stopped.log().matches("Successfully assigned").count().saturating_sub(events.len());
     assert_eq!(unsaid, 0, "events were not written");

@@ -25,7 +25,7 @@ fn after_sigterm_no_pod_is_taken_and_a_binding_under_way_ends_well() {
     let api = FakeApi::start();
     let mut supercargo = binding_under_way(&api);
     supercargo.terminate();
-    supercargo.wait_for_log("stopping: letting bindings under way end");
+    supercargo.wait_for_log("shutting down: waiting for bindings in flight");
     api.set_pod(pod("second").by("fake").build());
     // Longer than what a pod takes to be bound, far shorter than the patience with the first one.
     let held = Instant::now();
@@ -53,7 +53,7 @@ fn a_binding_that_never_ends_keeps_it_for_a_bounded_time_only() {
     // 15 s for bindings, 5 s for events and conditions.
     let status = supercargo.wait(Duration::from_secs(25));
     assert_eq!(status.code(), Some(0), "{}", supercargo.log());
-    assert!(supercargo.log().contains("did not end within 15 s"), "{}", supercargo.log());
+    assert!(supercargo.log().contains("bindings still in flight after 15 s"), "{}", supercargo.log());
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn who_asks_twice_does_not_wait_for_bindings() {
         let api = FakeApi::start();
         let mut supercargo = binding_under_way(&api);
         supercargo.terminate();
-        supercargo.wait_for_log("stopping: letting bindings under way end");
+        supercargo.wait_for_log("shutting down: waiting for bindings in flight");
         let first = Instant::now();
         // Whoever signals a group signals the process twice.
         supercargo.signal(second);

@@ -1,18 +1,18 @@
-//! Every kind of request that the scheduler sends to the API server.
+//! Every kind of request to the API server, as one table.
 //!
-//! Tests compare this table with the RBAC manifests, with the audit log of a real API server, and with
-//! `docs/security.md`.
+//! Tests compare it with the RBAC manifests and with the audit log of a real API server.
+//! `docs/security.md` lists the reasons.
 
-/// A kind of request to the API server, in RBAC's words.
+/// A kind of request to the API server, in the terms of RBAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Access {
     /// The API group; empty for the core group.
     pub(crate) group: &'static str,
-    /// The resource, with its subresource.
+    /// The resource, including the subresource.
     pub(crate) resource: &'static str,
     /// The verb.
     pub(crate) verb: &'static str,
-    /// Why.
+    /// Why the scheduler sends it.
     pub(crate) reason: &'static str,
 }
 
@@ -25,42 +25,42 @@ const fn access(
     Access { group, resource, verb, reason }
 }
 
-/// Every kind of request that a scheduler makes, with the plugins that are on by default. A plugin from outside the tree that
-/// watches a kind of its own needs a role of its own. What the server serves it tells every authenticated user.
+/// Requests of a scheduler with the default plugins. Out-of-tree plugins that watch other kinds
+/// need an additional role. Discovery needs no role: it is open to all authenticated users.
 pub(crate) const ACCESS: &[Access] = &[
     access("", "pods", "list", "pod informer"),
     access("", "pods", "watch", "pod informer"),
-    access("", "pods", "get", "quorum read after a bind whose fate is unknown"),
+    access("", "pods", "get", "quorum read after a bind with unknown outcome"),
     access("", "nodes", "list", "node informer"),
     access("", "nodes", "watch", "node informer"),
-    access("", "persistentvolumes", "list", "volumes that claims are bound to or could be"),
-    access("", "persistentvolumes", "watch", "volumes that claims are bound to or could be"),
+    access("", "persistentvolumes", "list", "volumes that claims are or can be bound to"),
+    access("", "persistentvolumes", "watch", "volumes that claims are or can be bound to"),
     access("", "persistentvolumeclaims", "list", "claims of pods"),
     access("", "persistentvolumeclaims", "watch", "claims of pods"),
-    access("", "services", "list", "what to spread by default"),
-    access("", "services", "watch", "what to spread by default"),
-    access("", "replicationcontrollers", "list", "what to spread by default"),
-    access("", "replicationcontrollers", "watch", "what to spread by default"),
+    access("", "services", "list", "default topology spreading"),
+    access("", "services", "watch", "default topology spreading"),
+    access("", "replicationcontrollers", "list", "default topology spreading"),
+    access("", "replicationcontrollers", "watch", "default topology spreading"),
     access("", "namespaces", "list", "namespace selectors of pod affinity"),
     access("", "namespaces", "watch", "namespace selectors of pod affinity"),
-    access("apps", "replicasets", "list", "what to spread by default"),
-    access("apps", "replicasets", "watch", "what to spread by default"),
-    access("apps", "statefulsets", "list", "what to spread by default"),
-    access("apps", "statefulsets", "watch", "what to spread by default"),
-    access("policy", "poddisruptionbudgets", "list", "what preemption should spare"),
-    access("policy", "poddisruptionbudgets", "watch", "what preemption should spare"),
-    access("storage.k8s.io", "storageclasses", "list", "when and where volumes are made"),
-    access("storage.k8s.io", "storageclasses", "watch", "when and where volumes are made"),
-    access("storage.k8s.io", "csinodes", "list", "how many volumes a node takes"),
-    access("storage.k8s.io", "csinodes", "watch", "how many volumes a node takes"),
-    access("storage.k8s.io", "csidrivers", "list", "whether capacities count"),
-    access("storage.k8s.io", "csidrivers", "watch", "whether capacities count"),
-    access("storage.k8s.io", "csistoragecapacities", "list", "where there is room for a volume"),
-    access("storage.k8s.io", "csistoragecapacities", "watch", "where there is room for a volume"),
-    access("storage.k8s.io", "volumeattachments", "list", "volumes that are on a node already"),
-    access("storage.k8s.io", "volumeattachments", "watch", "volumes that are on a node already"),
+    access("apps", "replicasets", "list", "default topology spreading"),
+    access("apps", "replicasets", "watch", "default topology spreading"),
+    access("apps", "statefulsets", "list", "default topology spreading"),
+    access("apps", "statefulsets", "watch", "default topology spreading"),
+    access("policy", "poddisruptionbudgets", "list", "pods that preemption should not evict"),
+    access("policy", "poddisruptionbudgets", "watch", "pods that preemption should not evict"),
+    access("storage.k8s.io", "storageclasses", "list", "volume binding mode and allowed topologies"),
+    access("storage.k8s.io", "storageclasses", "watch", "volume binding mode and allowed topologies"),
+    access("storage.k8s.io", "csinodes", "list", "volume limits of nodes"),
+    access("storage.k8s.io", "csinodes", "watch", "volume limits of nodes"),
+    access("storage.k8s.io", "csidrivers", "list", "whether storage capacity is checked"),
+    access("storage.k8s.io", "csidrivers", "watch", "whether storage capacity is checked"),
+    access("storage.k8s.io", "csistoragecapacities", "list", "storage capacity by topology"),
+    access("storage.k8s.io", "csistoragecapacities", "watch", "storage capacity by topology"),
+    access("storage.k8s.io", "volumeattachments", "list", "volumes attached to nodes"),
+    access("storage.k8s.io", "volumeattachments", "watch", "volumes attached to nodes"),
     access("", "persistentvolumes", "update", "bind a volume to a claim"),
-    access("", "persistentvolumeclaims", "update", "say on which node a volume is to be made"),
+    access("", "persistentvolumeclaims", "update", "select the node for which a volume is provisioned"),
     access("", "pods", "delete", "preemption"),
     access("", "pods/binding", "create", "bind"),
     access("", "pods/status", "patch", "PodScheduled and DisruptionTarget conditions, nominated node"),
@@ -68,34 +68,29 @@ pub(crate) const ACCESS: &[Access] = &[
     access("events.k8s.io", "events", "patch", "count an event that repeats"),
 ];
 
-/// Every kind of request about the lease, in the lease's namespace; all but `create`, which cannot be confined to a name, of the
-/// one lease.
+/// Requests for the lease, in its namespace. All but `create`, which RBAC cannot restrict by name,
+/// are limited to this lease.
 pub(crate) const ELECTION_ACCESS: &[Access] = &[
-    access("coordination.k8s.io", "leases", "create", "run for leader where there is no lease yet"),
-    access("coordination.k8s.io", "leases", "get", "see who leads"),
-    access("coordination.k8s.io", "leases", "update", "take the lease, renew it, give it up"),
-    access("coordination.k8s.io", "leases", "list", "hear of changes at once"),
-    access("coordination.k8s.io", "leases", "watch", "hear of changes at once"),
+    access("coordination.k8s.io", "leases", "create", "create the lease if it does not exist"),
+    access("coordination.k8s.io", "leases", "get", "read the current leader"),
+    access("coordination.k8s.io", "leases", "update", "acquire, renew and release the lease"),
+    access("coordination.k8s.io", "leases", "list", "notice changes immediately"),
+    access("coordination.k8s.io", "leases", "watch", "notice changes immediately"),
 ];
 
-/// What the endpoints ask about whoever asks them. Without it they answer 401 and 500, and scheduling goes on.
+/// Reviews of clients of the endpoints. Without this access they respond with 401 and 500;
+/// scheduling is not affected.
 pub(crate) const REVIEWS: &[Access] = &[
     access(
         "authentication.k8s.io",
         "tokenreviews",
         "create",
-        "who it is that shows a token to the endpoints",
+        "authenticate bearer tokens of the endpoints' clients",
     ),
-    access(
-        "authorization.k8s.io",
-        "subjectaccessreviews",
-        "create",
-        "whether whoever asks the endpoints may have what it asks for",
-    ),
+    access("authorization.k8s.io", "subjectaccessreviews", "create", "authorize requests to the endpoints"),
 ];
 
-/// The ConfigMap in kube-system, `extension-apiserver-authentication`, that says whose certificates the cluster believes. Its
-/// reader is a role that every cluster has, `extension-apiserver-authentication-reader`. Without it clients of the endpoints are
-/// known by their tokens only.
-pub(crate) const LOOKUP: Access =
-    access("", "configmaps", "get", "whose client certificates the endpoints believe");
+/// The ConfigMap `extension-apiserver-authentication` in kube-system, which has the client CA
+/// bundle of the cluster. Every cluster has a role for it,
+/// `extension-apiserver-authentication-reader`. Without this access only tokens authenticate.
+pub(crate) const LOOKUP: Access = access("", "configmaps", "get", "client CA bundle for the endpoints");

@@ -1,4 +1,4 @@
-//! Files to objects, each with its place.
+//! Reads manifests from files, with their positions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,13 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::super::plan::Object;
+use super::super::plan::Manifest;
 
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// All objects of a file, or of the files in a folder by name. Lists are taken apart.
-pub(super) fn read(path: &Path) -> Result<Vec<Object>> {
+/// All objects of a file, or of the files in a folder ordered by name. Items of lists are separate
+/// objects.
+pub(super) fn read(path: &Path) -> Result<Vec<Manifest>> {
     let mut objects = Vec::new();
     for file in files(path)? {
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -36,14 +37,14 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     if files.is_empty() {
-        bail!("{}: no .yaml, .yml or .json file in it (subfolders are not searched)", named());
+        bail!("{}: no .yaml, .yml or .json file (subfolders are not searched)", named());
     }
     Ok(files)
 }
 
-/// The objects of a text with any number of documents.
-pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Object>> {
-    // What a large cluster's `kubectl get -o yaml` is within. The files are their reader's own.
+/// The objects of a text, which may have several documents.
+pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>> {
+    // Large enough for `kubectl get -o yaml` of a large cluster. The input is trusted.
     let budget = serde_saphyr::budget! {
         max_events: 100_000_000,
         max_nodes: 50_000_000,
@@ -57,7 +58,7 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Object>> {
     for document in documents {
         let at = document.referenced;
         let place = format!("{}:{}:{}", file.display(), at.line(), at.column());
-        take_apart(document.value, place, &mut objects)?;
+        flatten(document.value, place, &mut objects)?;
     }
     Ok(objects)
 }
@@ -67,43 +68,43 @@ fn not_yaml(file: &Path, text: &str, error: &serde_saphyr::Error) -> anyhow::Err
     let place = at.map_or_else(String::new, |at| format!(":{}:{}", at.line(), at.column()));
     let line = at.and_then(|at| text.lines().nth(usize::try_from(at.line()).ok()?.checked_sub(1)?));
     let help = if line.is_some_and(|line| line.contains("{{")) {
-        "is it a template? Then render it first, as `helm template` does"
+        "if it is a template, render it first, for example with `helm template`"
     } else {
-        "correct it, or take the file out of the folder"
+        "fix it, or remove the file from the folder"
     };
-    // Without what the place says already, and without advice for programmers.
+    // Removes the position, which is known, and advice for programmers.
     let said = error.without_snippet().to_string();
     let ends = [" at line ", ", set DuplicateKeyPolicy"].iter().filter_map(|end| said.find(end));
     let said = said[..ends.min().unwrap_or(said.len())].trim_end_matches([':', ',']);
     anyhow!("{}{place}: this is not YAML: {said}; {help}", file.display())
 }
 
-/// An object, or those of a list as `kubectl get -o yaml` prints it.
-fn take_apart(mut value: Value, place: String, objects: &mut Vec<Object>) -> Result<()> {
+/// Adds an object, or the items of a list as printed by `kubectl get -o yaml`.
+fn flatten(mut value: Value, place: String, objects: &mut Vec<Manifest>) -> Result<()> {
     if value.is_null() {
         return Ok(());
     }
     if !value.is_object() {
-        bail!("{place}: not an object of Kubernetes: it must begin with apiVersion and kind");
+        bail!("{place}: not a Kubernetes object; apiVersion and kind are required");
     }
     let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text("apiVersion"), text("kind"));
     if kind.is_empty() || version.is_empty() {
         let missing = if kind.is_empty() { "kind" } else { "apiVersion" };
-        bail!("{place}: {missing} is missing; every object needs one");
+        bail!("{place}: {missing} is missing");
     }
     let Some(of_kind) = kind.strip_suffix("List").filter(|_| value["items"].is_array()) else {
-        objects.push(Object { value, source: Some(place) });
+        objects.push(Manifest { value, source: Some(place) });
         return Ok(());
     };
     let Value::Array(items) = value["items"].take() else { return Ok(()) };
     for (index, mut item) in items.into_iter().enumerate() {
-        // The items of a typed list do not name their type.
+        // Items of typed lists have no apiVersion and kind.
         if let Some(fields) = item.as_object_mut().filter(|_| !of_kind.is_empty()) {
             fields.entry("kind").or_insert_with(|| of_kind.into());
             fields.entry("apiVersion").or_insert_with(|| version.clone().into());
         }
-        take_apart(item, format!("{place}: items[{index}]"), objects)?;
+        flatten(item, format!("{place}: items[{index}]"), objects)?;
     }
     Ok(())
 }

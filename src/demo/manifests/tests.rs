@@ -2,13 +2,13 @@ use std::fs;
 
 use super::*;
 
-/// The plan of a folder with these files, or what is wrong with it.
+/// The plan of a folder with these files, or the error.
 fn planned(files: &[(&str, &str)]) -> Result<Plan, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();
     }
-    let own = || vec![Object::new(json!({ "kind": "Node", "metadata": { "name": "own" } }))];
+    let own = || vec![Manifest::new(json!({ "kind": "Node", "metadata": { "name": "own" } }))];
     let error = |error: anyhow::Error| {
         format!("{error:#}")
             .replace(&format!("{}/", folder.path().display()), "")
@@ -22,7 +22,7 @@ fn named(plan: &Plan, kind: &str) -> Vec<String> {
     objects.map(|object| format!("{}/{}", object.namespace(), object.name())).collect()
 }
 
-fn pod<'a>(plan: &'a Plan, name: &str) -> &'a Object {
+fn pod<'a>(plan: &'a Plan, name: &str) -> &'a Manifest {
     plan.objects().find(|object| object.kind() == "Pod" && object.name() == name).unwrap()
 }
 
@@ -30,7 +30,7 @@ const POD: &str =
     "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n";
 
 #[test]
-fn nodes_pods_and_workloads_become_a_plan() {
+fn plan_has_nodes_pods_and_workloads() {
     let workload = |kind: &str, name: &str, extra: &str| {
         format!(
             "apiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: {name}, namespace: shop}}\nspec:\n  {extra}\n  template:\n    \
@@ -52,36 +52,33 @@ fn nodes_pods_and_workloads_become_a_plan() {
         .unwrap();
     assert_eq!(named(&plan, "Node"), ["default/n1"]);
     assert_eq!(named(&plan, "Namespace"), ["default/shop"]);
-    let expected = [
-        "default/p",
-        "shop/web-1",
-        "shop/web-2",
-        "shop/db-0",
-        "shop/db-1",
-        "shop/one-1",
-        "shop/job-1",
-        "shop/job-2",
-        "shop/agent-1",
-    ];
-    assert_eq!(named(&plan, "Pod"), expected);
-    assert_eq!(pod(&plan, "web-2").value["metadata"]["labels"]["app"], "web");
-    let terms =
-        "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-    let pinned = pod(&plan, "agent-1").value.pointer(terms).unwrap();
-    assert_eq!(pinned[0]["matchFields"][0]["values"], json!(["n1"]));
+    assert_eq!(named(&plan, "Pod"), ["default/p"]);
+    for (kind, name) in [
+        ("Deployment", "web"),
+        ("StatefulSet", "db"),
+        ("ReplicaSet", "one"),
+        ("Job", "job"),
+        ("DaemonSet", "agent"),
+    ] {
+        assert_eq!(named(&plan, kind), [format!("shop/{name}")]);
+    }
+    assert_eq!(plan.pods, 9);
+    let web = plan.objects().find(|object| object.name() == "web").unwrap();
+    assert_eq!(web.collection(), "/apis/apps/v1/namespaces/shop/deployments");
+    assert_eq!(web.value["spec"]["template"]["spec"]["schedulerName"], "supercargo");
     assert!(plan.first.iter().all(|object| object.value["metadata"]["uid"].is_null()));
     assert!(plan.steps.is_sorted_by_key(|step| step.at));
     assert_eq!(
         plan.notes,
         [
             "9 pods were given spec.schedulerName supercargo here; in a cluster, set it in the manifests.",
-            "Left out: 1 Service."
+            "Skipped: 1 Service."
         ]
     );
 }
 
 #[test]
-fn what_kubectl_prints_can_be_scheduled_again() {
+fn output_of_kubectl_get_is_accepted() {
     let list = r#"{"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "resourceVersion": "7"}, "status": {"capacity": {"pods": "1"}}},
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "here", "uid": "u", "ownerReferences": [{}]},
@@ -104,81 +101,64 @@ fn what_kubectl_prints_can_be_scheduled_again() {
     assert_eq!(
         plan.notes,
         [
-            "1 pod was on nodes that are not here; they are scheduled anew.",
+            "1 pod was on nodes that are not in the manifests; they are scheduled again.",
             "1 pod was given spec.schedulerName supercargo here; in a cluster, set it in the manifests.",
-            "1 pod that has ended is left out."
+            "Skipped: 1 finished pod."
         ]
     );
 }
 
 #[test]
-fn without_nodes_the_demos_are_used() {
+fn nodes_of_the_demo_are_the_default() {
     let plan = planned(&[("p.yaml", POD)]).unwrap();
     assert_eq!(named(&plan, "Node"), ["default/own"]);
-    assert_eq!(plan.notes[0], "The folder has no nodes; the demo's 1 are used.");
+    assert_eq!(plan.notes[0], "No nodes in the manifests; using 1 node of the demo.");
 }
 
 #[test]
-fn a_daemon_set_has_pods_on_the_demos_nodes_too() {
+fn expected_pods_of_a_daemon_set_include_nodes_of_the_demo() {
     let daemons = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec: {template: {spec: {containers: []}}}\n";
-    assert_eq!(named(&planned(&[("d.yaml", daemons)]).unwrap(), "Pod"), ["default/d-1"]);
+    assert_eq!(planned(&[("d.yaml", daemons)]).unwrap().pods, 1);
 }
 
 #[test]
-fn the_pods_of_a_stateful_set_have_its_claims() {
-    let set = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db}\nspec:\n  replicas: 2\n  \
-               template: {spec: {volumes: [{name: data, emptyDir: {}}, {name: tmp, emptyDir: {}}], containers: []}}\n  \
-               volumeClaimTemplates: [{metadata: {name: data}}, {metadata: {name: log}}]\n";
-    let plan = planned(&[("s.yaml", set)]).unwrap();
-    let claim =
-        |name: &str, claim: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": claim}});
-    let tmp = json!({"name": "tmp", "emptyDir": {}});
-    let expected = json!([tmp, claim("data", "data-db-1"), claim("log", "log-db-1")]);
-    assert_eq!(pod(&plan, "db-1").value["spec"]["volumes"], expected);
+fn cron_job_becomes_its_first_job() {
+    let cron_job = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: app, namespace: shop}\nspec:\n  \
+                    jobTemplate: {spec: {parallelism: 2, template: {spec: {containers: []}}}}\n";
+    let plan = planned(&[("c.yaml", cron_job)]).unwrap();
+    assert_eq!((named(&plan, "Job"), plan.pods), (vec!["shop/app-1".to_owned()], 2));
+    let job = plan.objects().find(|object| object.kind() == "Job").unwrap();
+    assert_eq!(job.value["spec"]["template"]["spec"]["schedulerName"], "supercargo");
 }
 
 #[test]
-fn workloads_of_one_name_have_pods_of_different_names() {
-    let workload = |kind: &str, spec: &str| {
-        format!("apiVersion: x/v1\nkind: {kind}\nmetadata: {{name: app}}\nspec: {{{spec}}}\n---\n")
-    };
-    let template = "template: {spec: {containers: []}}";
-    let deployment = workload("Deployment", template);
-    let cron = workload("CronJob", &format!("jobTemplate: {{spec: {{{template}}}}}"));
-    let plan = planned(&[("a.yaml", &deployment), ("b.yaml", &cron)]).unwrap();
-    assert_eq!(named(&plan, "Pod"), ["default/app-1", "default/app-cronjob-1"]);
-    let error = planned(&[("a.yaml", &deployment), ("b.yaml", &deployment)]).unwrap_err();
-    assert_eq!(error, "b.yaml:1:1: Deployment app is there twice; take one of them out");
-}
-
-#[test]
-fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
+fn errors_have_a_position_and_a_remedy() {
     let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: ";
     let cases: &[(&str, &[&str])] = &[
-        ("kind: Pod\n  metadata: x\n", &["f.yaml:2:", "this is not YAML", "correct it"]),
-        ("a: 1\na: 2\n", &["f.yaml:2:1: this is not YAML: duplicate mapping key: a; correct it"]),
-        ("a: 1\nb: {{ .Values.b }}\n", &["f.yaml:2:", "is it a template?"]),
+        ("kind: Pod\n  metadata: x\n", &["f.yaml:2:", "this is not YAML", "fix it"]),
+        ("a: 1\na: 2\n", &["f.yaml:2:1: this is not YAML: duplicate mapping key: a; fix it"]),
+        ("a: 1\nb: {{ .Values.b }}\n", &["f.yaml:2:", "if it is a template"]),
         ("a: [1, 2\n", &["f.yaml:", "this is not YAML"]),
-        ("- a\n- b\n", &["f.yaml:1:1: not an object of Kubernetes"]),
+        ("- a\n- b\n", &["f.yaml:1:1: not a Kubernetes object"]),
         ("apiVersion: v1\nmetadata: {name: x}\n", &["f.yaml:1:1: kind is missing"]),
         ("---\nkind: Pod\n", &["f.yaml:2:1: apiVersion is missing"]),
-        ("apiVersion: v1\nkind: Pod\nspec: {}\n", &["f.yaml:1:1: a Pod without a name; set metadata.name"]),
+        ("apiVersion: v1\nkind: Pod\nspec: {}\n", &["f.yaml:1:1: Pod without a name; set metadata.name"]),
         (
             &format!("{deployment}{{replicas: two, template: {{spec: {{}}}}}}"),
             &["f.yaml:1:1: spec.replicas of Deployment d must be a number, is \"two\""],
         ),
         (
             &format!("{deployment}{{replicas: 99999999, template: {{spec: {{}}}}}}"),
-            &["99999999 pods, which is too many", "lower spec.replicas"],
+            &["DIR: 99999999 pods; at most 50000 are supported"],
         ),
         (&format!("{deployment}{{}}"), &["f.yaml:1:1: Deployment d has no pod template; set spec.template"]),
-        ("apiVersion: v1\nkind: Service\nmetadata: {name: s}\n", &["DIR: no pods in it"]),
-        ("", &["DIR: no pods in it"]),
+        ("apiVersion: v1\nkind: Service\nmetadata: {name: s}\n", &["DIR: no pods and no workloads"]),
+        ("", &["DIR: no pods and no workloads"]),
         (
             "{apiVersion: v1, kind: List, items: [{kind: Pod}]}",
             &["f.yaml:1:1: items[0]: apiVersion is missing"],
         ),
-        ("{apiVersion: v1, kind: List, items: [7]}", &["items[0]: not an object"]),
+        ("{apiVersion: v1, kind: List, items: [7]}", &["items[0]: not a Kubernetes object"]),
     ];
     for (text, expected) in cases {
         let error = planned(&[("f.yaml", text)]).unwrap_err();

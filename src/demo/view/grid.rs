@@ -1,4 +1,4 @@
-//! The nodes in columns, each with bars for its load.
+//! The grid of nodes, with bars for their load.
 
 use super::super::canvas::{Canvas, Style, bar, shortened};
 use super::super::model::{Model, NodeLoad};
@@ -9,18 +9,18 @@ const SHORTEST_BAR: usize = 3;
 const LONGEST_BAR: usize = 20;
 const LONGEST_NAME: usize = 24;
 
-/// What there is a cell for.
+/// Content of a cell.
 enum Entry<'a> {
     Zone(&'a str),
     Node(NodeLoad<'a>),
 }
 
-/// How the cells are arranged.
+/// Arrangement of the cells.
 #[derive(Debug, PartialEq, Eq)]
 struct Layout {
     columns: usize,
     rows: usize,
-    /// Of one column, without the gap.
+    /// Width of a column, without the gap.
     width: usize,
     name: usize,
     bar: usize,
@@ -28,7 +28,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// As few columns as hold all cells, but one for each zone if there is room.
+    /// As few columns as possible, but one per zone if they fit.
     fn of(cells: usize, zones: usize, name: usize, pods: usize, area: &Area) -> Self {
         let name = name.min(LONGEST_NAME).min(area.width / 2).max(1);
         let narrowest = name + pods + 2 * SHORTEST_BAR + 3;
@@ -48,7 +48,7 @@ impl Layout {
     }
 }
 
-/// Draws them; returns the row after them.
+/// Draws the nodes; returns the next free row.
 pub(super) fn draw_nodes(canvas: &mut Canvas, model: &Model, area: &Area) -> usize {
     let mut entries = Vec::new();
     let (mut zones, mut name, mut pods) = (Vec::new(), 0, 2);
@@ -63,7 +63,7 @@ pub(super) fn draw_nodes(canvas: &mut Canvas, model: &Model, area: &Area) -> usi
     }
     let mut layout = Layout::of(entries.len(), zones.len(), name, pods, area);
     if entries.len() > layout.columns * layout.rows {
-        // Rather nodes than the names of zones.
+        // Omits zone names if not all nodes fit.
         entries.retain(|entry| matches!(entry, Entry::Node(_)));
         layout = Layout::of(entries.len(), zones.len(), name, pods, area);
     }
@@ -100,7 +100,7 @@ fn draw_node(canvas: &mut Canvas, x: usize, y: usize, node: &NodeLoad<'_>, layou
     canvas.put(x + at, y, &shortened(&pods, end(at, layout.pods)), Style::Dim);
 }
 
-/// At most so many characters of a name: its end tells more.
+/// The end of a name, which distinguishes nodes, in at most `columns` characters.
 fn ending(name: &str, columns: usize) -> String {
     let length = name.chars().count();
     if length <= columns || columns == 0 {
@@ -118,21 +118,21 @@ mod tests {
     }
 
     #[test]
-    fn thirty_nodes_of_three_zones_fit_beside_each_other_on_eighty_columns() {
+    fn thirty_nodes_in_three_zones_fit_on_80_columns() {
         let layout = Layout::of(33, 3, 6, 2, &area(80, 14));
         assert_eq!((layout.columns, layout.rows), (3, 11));
         assert!(layout.bar >= 6, "{layout:?}");
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out() {
+    fn layout_is_limited_to_the_area() {
         let layout = Layout::of(5000, 3, 6, 2, &area(80, 10));
         assert_eq!((layout.columns, layout.rows), (4, 10));
         assert!(layout.bar >= SHORTEST_BAR, "{layout:?}");
     }
 
     #[test]
-    fn a_long_name_shows_its_end() {
+    fn long_name_is_truncated_at_its_beginning() {
         assert_eq!(ending("pool-12ab", 5), "…12ab");
         assert_eq!(ending("n1", 5), "n1");
         assert_eq!(ending("n1", 0), "");

@@ -12,13 +12,13 @@ fn filled(nodes: usize, zones: usize, pods: usize) -> Model {
         let zone = char::from(b'a' + (number % zones) as u8);
         let node = node(&format!("{zone}-{:02}", number / zones + 1)).zone(&zone.to_string());
         let node = node.allocatable("cpu", "8").allocatable("memory", "32Gi").build();
-        model.see_node(Duration::ZERO, &Arc::new(node), true);
+        model.update_node(Duration::ZERO, &Arc::new(node), true);
     }
     for number in 0..pods {
         let at = Duration::from_millis(40 * number as u64);
         let pod = |name: &str| pod(name).namespace("default").scheduler("supercargo").request("cpu", "500m");
         let name = format!("web-{number:03}");
-        model.see_pod(at, &Arc::new(pod(&name).build()));
+        model.update_pod(at, &Arc::new(pod(&name).build()));
         let decided = if number % 7 == 3 {
             pod(&name).with(|pod| {
                 pod.status.pod_scheduled = Some(PodCondition {
@@ -38,25 +38,25 @@ fn filled(nodes: usize, zones: usize, pods: usize) -> Model {
             let zone = char::from(b'a' + (number % zones) as u8);
             pod(&name).node(&format!("{zone}-{:02}", number % nodes.div_ceil(zones) + 1))
         };
-        model.see_pod(at + Duration::from_millis(2), &Arc::new(decided.build()));
+        model.update_pod(at + Duration::from_millis(2), &Arc::new(decided.build()));
     }
     model
 }
 
 fn drawn(model: &Model, width: usize, height: usize) -> Canvas {
     let mut canvas = Canvas::new(width, height);
-    let head = Head {
+    let header = Header {
         elapsed: Duration::from_millis(4230),
         title: "seed 1, 30 nodes in 3 zones",
         phase: "pods arrive",
         expected: 200,
     };
-    draw(&mut canvas, model, &head);
+    draw(&mut canvas, model, &header);
     canvas
 }
 
 #[test]
-fn eighty_columns_show_everything() {
+fn everything_fits_on_80_columns() {
     let canvas = drawn(&filled(30, 3, 60), 80, 24);
     let text = canvas.text();
     assert_eq!(
@@ -84,19 +84,16 @@ fn eighty_columns_show_everything() {
 }
 
 #[test]
-fn a_small_terminal_shows_the_counts_first() {
+fn small_terminal_shows_counts_and_truncates_nodes() {
     let canvas = drawn(&filled(30, 3, 60), 40, 10);
     let text = canvas.text();
     assert!(text.contains("60 of 200 pods   51 bound   9 waiting"), "{text}");
-    assert!(
-        text.contains("… 25 more") && !text.contains("zone"),
-        "not all nodes fit, and that is said:\n{text}"
-    );
+    assert!(text.contains("… 25 more") && !text.contains("zone"), "want truncated nodes:\n{text}");
     assert!(text.contains(" → "), "{text}");
 }
 
 #[test]
-fn a_large_terminal_shows_reasons_whole_and_beside_the_decisions() {
+fn large_terminal_shows_full_reasons_beside_decisions() {
     let canvas = drawn(&filled(30, 3, 60), 200, 60);
     let text = canvas.text();
     let titles = text.lines().find(|line| line.starts_with("why pods wait")).unwrap();
@@ -111,15 +108,15 @@ fn a_large_terminal_shows_reasons_whole_and_beside_the_decisions() {
 }
 
 #[test]
-fn a_node_that_is_full_and_one_that_is_cordoned_look_so() {
+fn full_nodes_are_red_and_cordoned_nodes_dim() {
     let mut model = Model::new("supercargo");
     for name in ["full", "off"] {
         let node = node(name).allocatable("cpu", "1");
         let node = if name == "off" { node.unschedulable() } else { node };
-        model.see_node(Duration::ZERO, &Arc::new(node.build()), true);
+        model.update_node(Duration::ZERO, &Arc::new(node.build()), true);
     }
     let pod = pod("p").namespace("default").scheduler("supercargo").request("cpu", "1").node("full").build();
-    model.see_pod(Duration::ZERO, &Arc::new(pod));
+    model.update_pod(Duration::ZERO, &Arc::new(pod));
     let canvas = drawn(&model, 80, 24);
     let row = |name: &str| (0..24).find(|y| canvas.row(*y).starts_with(name)).unwrap();
     assert_eq!((canvas.style(0, row("full ")), canvas.style(5, row("full "))), (Style::Plain, Style::Red));
@@ -127,15 +124,15 @@ fn a_node_that_is_full_and_one_that_is_cordoned_look_so() {
 }
 
 #[test]
-fn nothing_is_known_at_first() {
+fn empty_model_can_be_drawn() {
     let text = drawn(&Model::new("supercargo"), 80, 24).text();
-    assert!(text.contains("0 of 200 pods") && text.contains("none does"), "{text}");
+    assert!(text.contains("0 of 200 pods") && text.contains("no pod waits"), "{text}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn every_size_can_be_drawn(
+    fn picture_has_the_size_of_any_terminal(
         width in 0_usize..220, height in 0_usize..70, nodes in 0_usize..80, zones in 1_usize..6, pods in 0_usize..40,
     ) {
         let canvas = drawn(&filled(nodes, zones, if nodes == 0 { 0 } else { pods }), width, height);

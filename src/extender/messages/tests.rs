@@ -35,7 +35,7 @@ fn nodes_are_sent_whole_or_by_name() {
 }
 
 #[test]
-fn candidates_are_sent_with_whole_victims_or_their_uids() {
+fn candidates_are_sent_with_whole_victims_or_uids() {
     let candidates = [
         Candidate { node: "n1".into(), victims: vec![whole_pod("a"), whole_pod("b")], pdb_violations: 1 },
         Candidate { node: "n\"2".into(), victims: vec![whole_pod("c")], pdb_violations: 0 },
@@ -66,7 +66,7 @@ fn candidates_are_sent_with_whole_victims_or_their_uids() {
 }
 
 #[test]
-fn a_binding_says_which_pod_goes_where() {
+fn binding_args_have_the_fields_of_upstream() {
     assert_eq!(
         value(binding_args(&pod("p").build(), "n1")),
         json!({ "PodName": "p", "PodNamespace": "default", "PodUID": "p", "Node": "n1" })
@@ -84,7 +84,7 @@ fn shown(answer: Result<ExtenderAnswer, String>) -> String {
 }
 
 #[test]
-fn what_is_filtered_is_read_as_go_reads_it() {
+fn filter_result_is_parsed_like_in_go() {
     let by_name = [
         (r#"{"NodeNames":["n2","n1"]}"#, "n2+n1 [] []"),
         (r#"{"nodenames":["n2"],"Unknown":1} trailing"#, "n2 [] []"),
@@ -101,13 +101,16 @@ fn what_is_filtered_is_read_as_go_reads_it() {
             r#"{"NodeNames":["n9"]}"#,
             "error: extender \"http://x\" claims a filtered node \"n9\" which is not found in the input node list",
         ),
-        (r#"{"NodeNames":"n1"}"#, "error: invalid answer: NodeNames is no list but a string"),
-        (r#"{"NodeNames":[1]}"#, "error: invalid answer: an item of NodeNames is no string but a number"),
+        (r#"{"NodeNames":"n1"}"#, "error: invalid response: NodeNames must be a list, not a string"),
+        (
+            r#"{"NodeNames":[1]}"#,
+            "error: invalid response: an item of NodeNames must be a string, not a number",
+        ),
         (
             r#"{"FailedNodes":{"n1":{}}}"#,
-            "error: invalid answer: a reason in FailedNodes is no string but an object",
+            "error: invalid response: a reason in FailedNodes must be a string, not an object",
         ),
-        ("[]", "error: invalid answer: the answer is no object but a list"),
+        ("[]", "error: invalid response: the response must be an object, not a list"),
         ("", "error: EOF"),
     ];
     for (body, expected) in by_name {
@@ -127,12 +130,12 @@ fn what_is_filtered_is_read_as_go_reads_it() {
 }
 
 #[test]
-fn scores_are_integers() {
+fn scores_must_be_integers() {
     let cases = [
         (r#"[{"Host":"n1","Score":10},{"host":"n2"}]"#, r#"Prioritized([("n1", 10), ("n2", 0)])"#),
         ("null", "Prioritized([])"),
-        (r#"[{"Host":"n1","Score":1.5}]"#, "error: invalid answer: Score is no integer but 1.5"),
-        (r#"{"Host":"n1"}"#, "error: invalid answer: the answer is no list but an object"),
+        (r#"[{"Host":"n1","Score":1.5}]"#, "error: invalid response: Score must be an integer, not 1.5"),
+        (r#"{"Host":"n1"}"#, "error: invalid response: the response must be a list, not an object"),
     ];
     for (body, expected) in cases {
         assert_eq!(shown(prioritized(body.as_bytes())), expected, "{body}");
@@ -140,7 +143,7 @@ fn scores_are_integers() {
 }
 
 #[test]
-fn victims_are_read_by_node_and_uid() {
+fn preemption_result_has_victims_by_node_and_uid() {
     let body = r#"{"NodeNameToMetaVictims":{
         "n2":{"Pods":[{"UID":"a"},{"UID":"b"}],"NumPDBViolations":1},
         "n1":null
@@ -157,7 +160,7 @@ fn victims_are_read_by_node_and_uid() {
 }
 
 #[test]
-fn a_binding_failed_when_the_answer_says_so() {
+fn bind_fails_if_the_response_has_an_error() {
     assert_eq!(bound(b"{}"), Ok(()));
     assert_eq!(bound(br#"{"Error":""}"#), Ok(()));
     assert_eq!(bound(br#"{"error":"no"}"#), Err("no".to_owned()));

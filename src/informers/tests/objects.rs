@@ -1,4 +1,4 @@
-//! Other kinds are watched where a plugin wants them and the server has them.
+//! Informers of other kinds, which plugins watch.
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tower::util::ServiceExt as _;
 
 use super::super::{Informers, kinds};
-use super::bed::Link;
+use super::cluster::Link;
 use crate::owner::{Mailbox, Message};
 
 const WIDGETS: Text = Text::Static("widgets.v1.example.com");
@@ -55,8 +55,8 @@ fn start(server: &ApiServer, link: &Link) -> (Informers, Mailbox, Receiver<Messa
     (informers, mailbox, messages)
 }
 
-/// What the scheduler was told of other kinds: what happened, and to which object.
-fn told(messages: &Receiver<Message>) -> Vec<String> {
+/// The events of other kinds that the scheduler received.
+fn events(messages: &Receiver<Message>) -> Vec<String> {
     let input = |message| match message {
         Message::Input(input) => match *input {
             Input::Object(Notification::Added(new)) => Some(format!("added {} {}", new.resource, new.key)),
@@ -75,7 +75,7 @@ fn told(messages: &Receiver<Message>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_kinds_that_are_wanted_are_watched_and_no_other() {
+async fn only_requested_kinds_are_watched() {
     let (server, link) = (ApiServer::default(), Link::default());
     let class = json!({"metadata": {"name": "fast"}, "provisioner": "p"});
     let classes = "/apis/storage.k8s.io/v1/storageclasses";
@@ -85,9 +85,10 @@ async fn the_kinds_that_are_wanted_are_watched_and_no_other() {
     let wanted = [resources::STORAGE_CLASS, resources::SERVICE];
     assert_eq!(informers.watch_objects(&mailbox, &wanted, &stop).await, []);
     informers.begin_when_synced(&mailbox, &stop, &CancellationToken::new(), std::future::ready(())).await;
-    // What exists is known before the word to begin.
-    assert_eq!(told(&messages), ["added storage.k8s.io/StorageClass fast", "start"]);
-    let watches: Vec<_> = link.take_asked().into_iter().filter(|asked| asked.starts_with("watch")).collect();
+    // Existing objects arrive before the start message.
+    assert_eq!(events(&messages), ["added storage.k8s.io/StorageClass fast", "start"]);
+    let watches: Vec<_> =
+        link.take_requests().into_iter().filter(|request| request.starts_with("watch")).collect();
     assert_eq!(
         watches,
         ["watch-list nodes", "watch-list pods", "watch-list services", "watch-list storageclasses"]
@@ -97,14 +98,14 @@ async fn the_kinds_that_are_wanted_are_watched_and_no_other() {
     send(&server, Method::POST, "/api/v1/namespaces/default/services", &service).await;
     send(&server, Method::DELETE, &format!("{classes}/fast"), &json!({})).await;
     settle().await;
-    let mut heard = told(&messages);
-    heard.sort();
-    assert_eq!(heard, ["added Service default/web", "deleted storage.k8s.io/StorageClass fast"]);
+    let mut received = events(&messages);
+    received.sort();
+    assert_eq!(received, ["added Service default/web", "deleted storage.k8s.io/StorageClass fast"]);
     informers.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_of_a_plugin_of_ones_own_is_watched_whole() {
+async fn custom_resource_is_passed_whole_to_plugins() {
     let (server, link) = (ApiServer::default(), Link::default());
     serve_widgets(&server).await;
     make_widget(&server).await;
@@ -122,7 +123,7 @@ async fn a_kind_of_a_plugin_of_ones_own_is_watched_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_served_holds_nothing_up_and_is_watched_once_it_is() {
+async fn unserved_kind_does_not_block_start_and_is_watched_later() {
     let (server, link) = (ApiServer::default(), Link::default());
     let (informers, mailbox, messages) = start(&server, &link);
     let stop = CancellationToken::new();
@@ -131,23 +132,23 @@ async fn a_kind_that_is_not_served_holds_nothing_up_and_is_watched_once_it_is() 
     let not_served = informers.watch_objects(&mailbox, &wanted, &stop).await;
     assert_eq!(not_served.len(), 1, "{not_served:?}");
     informers.begin_when_synced(&mailbox, &stop, &CancellationToken::new(), std::future::ready(())).await;
-    assert_eq!(told(&messages).last().map(String::as_str), Some("start"));
+    assert_eq!(events(&messages).last().map(String::as_str), Some("start"));
 
     let late = informers.watch_once_served(&mailbox, not_served);
     let come = async {
         sleep(Duration::from_mins(2)).await;
-        assert_eq!(told(&messages), [""; 0]);
+        assert_eq!(events(&messages), [""; 0]);
         serve_widgets(&server).await;
         make_widget(&server).await;
     };
     let ((), ()) = timeout(Duration::from_mins(5), async { tokio::join!(late, come) }).await.unwrap();
     sleep(Duration::from_secs(5)).await;
-    assert_eq!(told(&messages), ["added widgets.v1.example.com default/w"]);
+    assert_eq!(events(&messages), ["added widgets.v1.example.com default/w"]);
     informers.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_cannot_be_listed_holds_up_no_other_and_is_watched_once_however_often_it_is_wanted() {
+async fn unlistable_kind_does_not_block_others_and_has_one_informer() {
     let (server, link) = (ApiServer::default(), Link::default());
     for verb in ["list", "watch"] {
         let services =
@@ -158,22 +159,22 @@ async fn a_kind_that_cannot_be_listed_holds_up_no_other_and_is_watched_once_howe
     let stop = CancellationToken::new();
     let wanted = [resources::SERVICE, resources::NAMESPACE];
     assert_eq!(informers.watch_objects(&mailbox, &wanted, &stop).await, []);
-    informers.known(&resources::NAMESPACE).await;
-    assert!(timeout(Duration::from_mins(1), informers.known(&resources::SERVICE)).await.is_err());
+    informers.wait_for_sync(&resources::NAMESPACE).await;
+    assert!(timeout(Duration::from_mins(1), informers.wait_for_sync(&resources::SERVICE)).await.is_err());
 
     assert_eq!(informers.watch_objects(&mailbox, &wanted, &stop).await, []);
     server.faults().clear();
-    informers.known(&resources::SERVICE).await;
-    told(&messages);
+    informers.wait_for_sync(&resources::SERVICE).await;
+    events(&messages);
     let service = json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}});
     send(&server, Method::POST, "/api/v1/namespaces/default/services", &service).await;
     settle().await;
-    assert_eq!(told(&messages), ["added Service default/web"]);
+    assert_eq!(events(&messages), ["added Service default/web"]);
     informers.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_cannot_say_what_it_serves_is_asked_again() {
+async fn failed_discovery_is_retried() {
     let (server, link) = (ApiServer::default(), Link::default());
     link.refuse(true);
     let (informers, mailbox, _messages) = start(&server, &link);
@@ -190,7 +191,7 @@ async fn a_server_that_cannot_say_what_it_serves_is_asked_again() {
 
     link.refuse(true);
     stop.cancel();
-    // Nobody waits for an answer any more.
+    // Cancelled, so that it does not wait for a response.
     assert_eq!(informers.watch_objects(&mailbox, &wanted, &stop).await.len(), 1);
     informers.shut_down().await;
 }

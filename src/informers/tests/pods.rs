@@ -1,101 +1,102 @@
-//! Pods that come, are bound, and go.
+//! Pods that are created, bound and deleted.
 
 use http::Method;
 use kube_informers::compare_rv;
 use serde_json::json;
 use supercargo_scheduler::Place;
 
-use super::bed::{Bed, First, Known, PODS};
+use super::cluster::{First, Known, PODS, TestCluster};
 
 const ORDERS: [First; 3] = [First::Together, First::Cache, First::Queue];
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_created_bound_and_deleted_drives_cache_and_queue() {
-    let mut bed = Bed::new(&[("n1", 1000)], First::Together).await;
-    let pod = bed.create("a", 600, None).await;
-    bed.hear().await;
-    assert_eq!(bed.scheduler.place(&pod), Some(Place::Active));
-    assert_eq!((bed.scheduler.cache().pod_counts(), bed.taken("n1")), ((0, 0), 0));
+async fn pod_lifecycle_updates_cache_and_queue() {
+    let mut cluster = TestCluster::new(&[("n1", 1000)], First::Together).await;
+    let pod = cluster.create("a", 600, None).await;
+    cluster.deliver().await;
+    assert_eq!(cluster.scheduler.place(&pod), Some(Place::Active));
+    assert_eq!((cluster.scheduler.cache().pod_counts(), cluster.requested("n1")), ((0, 0), 0));
 
-    bed.schedule().await;
-    assert_eq!(bed.node_of("a").await.as_deref(), Some("n1"));
-    assert!(bed.scheduler.cache().is_confirmed(&pod));
-    assert_eq!((bed.scheduler.place(&pod), bed.taken("n1")), (None, 600));
-    assert_eq!(bed.scheduler.bindings_in_flight(), 0);
+    cluster.schedule().await;
+    assert_eq!(cluster.node_of("a").await.as_deref(), Some("n1"));
+    assert!(cluster.scheduler.cache().is_confirmed(&pod));
+    assert_eq!((cluster.scheduler.place(&pod), cluster.requested("n1")), (None, 600));
+    assert_eq!(cluster.scheduler.bindings_in_flight(), 0);
 
-    // There is no room for another, until it goes.
-    let other = bed.create("b", 600, None).await;
-    bed.hear().await;
-    bed.schedule().await;
-    assert_eq!(bed.scheduler.place(&other), Some(Place::Unschedulable));
-    bed.delete("a").await;
-    bed.hear().await;
-    assert_eq!(bed.scheduler.cache().pod_counts(), (0, 0));
-    assert_ne!(bed.scheduler.place(&other), Some(Place::Unschedulable));
-    bed.schedule().await;
-    assert_eq!(bed.node_of("b").await.as_deref(), Some("n1"));
+    // A second pod does not fit until the first one is deleted.
+    let other = cluster.create("b", 600, None).await;
+    cluster.deliver().await;
+    cluster.schedule().await;
+    assert_eq!(cluster.scheduler.place(&other), Some(Place::Unschedulable));
+    cluster.delete("a").await;
+    cluster.deliver().await;
+    assert_eq!(cluster.scheduler.cache().pod_counts(), (0, 0));
+    assert_ne!(cluster.scheduler.place(&other), Some(Place::Unschedulable));
+    cluster.schedule().await;
+    assert_eq!(cluster.node_of("b").await.as_deref(), Some("n1"));
 
-    // One that has a node from the start never comes to the queue, and one that never gets a node leaves it.
-    let bound = bed.create("c", 100, Some("n1")).await;
-    let waiting = bed.create("d", 5000, None).await;
-    bed.hear().await;
-    assert!(bed.scheduler.cache().is_confirmed(&bound) && bed.scheduler.place(&bound).is_none());
-    assert_eq!((bed.scheduler.place(&waiting), bed.taken("n1")), (Some(Place::Active), 700));
-    bed.delete("c").await;
-    bed.delete("d").await;
-    bed.hear().await;
-    let known = bed.known(&[&other, &bound, &waiting]);
+    // A pod created with a node is never queued; deletion removes an unscheduled pod from the
+    // queue.
+    let bound = cluster.create("c", 100, Some("n1")).await;
+    let waiting = cluster.create("d", 5000, None).await;
+    cluster.deliver().await;
+    assert!(cluster.scheduler.cache().is_confirmed(&bound) && cluster.scheduler.place(&bound).is_none());
+    assert_eq!((cluster.scheduler.place(&waiting), cluster.requested("n1")), (Some(Place::Active), 700));
+    cluster.delete("c").await;
+    cluster.delete("d").await;
+    cluster.deliver().await;
+    let known = cluster.known(&[&other, &bound, &waiting]);
     assert_eq!(known.places, [None; 3]);
-    assert_eq!((known.cached, known.queued, bed.taken("n1")), ((1, 0), [0; 5], 600));
-    bed.stop().await;
+    assert_eq!((known.cached, known.queued, cluster.requested("n1")), ((1, 0), [0; 5], 600));
+    cluster.stop().await;
 }
 
-/// What a scheduler knows after each step of a pod's way, when another scheduler binds it.
+/// The scheduler's view after each step of a pod that another scheduler binds.
 async fn bound_by_another(first: First) -> Vec<Known> {
-    let mut bed = Bed::new(&[("n1", 1000)], first).await;
-    let pod = bed.create("a", 600, None).await;
-    bed.hear().await;
-    let mut steps = vec![bed.known(&[&pod])];
-    bed.bind("a", "n1").await;
-    bed.hear().await;
-    steps.push(bed.known(&[&pod]));
-    assert_eq!(bed.taken("n1"), 600, "{first:?}");
-    bed.delete("a").await;
-    bed.hear().await;
-    steps.push(bed.known(&[&pod]));
-    assert_eq!(bed.taken("n1"), 0, "{first:?}");
-    // It came, was bound and went before anything was heard of it.
-    let brief = bed.create("b", 600, None).await;
+    let mut cluster = TestCluster::new(&[("n1", 1000)], first).await;
+    let pod = cluster.create("a", 600, None).await;
+    cluster.deliver().await;
+    let mut steps = vec![cluster.known(&[&pod])];
+    cluster.bind("a", "n1").await;
+    cluster.deliver().await;
+    steps.push(cluster.known(&[&pod]));
+    assert_eq!(cluster.requested("n1"), 600, "{first:?}");
+    cluster.delete("a").await;
+    cluster.deliver().await;
+    steps.push(cluster.known(&[&pod]));
+    assert_eq!(cluster.requested("n1"), 0, "{first:?}");
+    // Created, bound and deleted before any event was delivered.
+    let brief = cluster.create("b", 600, None).await;
     kube_informers::testing::settle().await;
-    bed.bind("b", "n1").await;
+    cluster.bind("b", "n1").await;
     kube_informers::testing::settle().await;
-    bed.delete("b").await;
-    bed.hear().await;
-    steps.push(bed.known(&[&brief]));
-    assert_eq!(bed.taken("n1"), 0, "{first:?}");
-    bed.stop().await;
+    cluster.delete("b").await;
+    cluster.deliver().await;
+    steps.push(cluster.known(&[&brief]));
+    assert_eq!(cluster.requested("n1"), 0, "{first:?}");
+    cluster.stop().await;
     steps
 }
 
-/// The same for one that it binds itself.
+/// The same for a pod that this scheduler binds.
 async fn bound_by_itself(first: First) -> Vec<Known> {
-    let mut bed = Bed::new(&[("n1", 1000)], first).await;
-    let pod = bed.create("a", 600, None).await;
-    bed.hear().await;
-    bed.schedule().await;
-    assert_eq!(bed.node_of("a").await.as_deref(), Some("n1"));
-    let mut steps = vec![bed.known(&[&pod])];
-    assert!(bed.scheduler.cache().is_confirmed(&pod), "{first:?}");
-    bed.delete("a").await;
-    bed.hear().await;
-    steps.push(bed.known(&[&pod]));
-    assert_eq!(bed.taken("n1"), 0, "{first:?}");
-    bed.stop().await;
+    let mut cluster = TestCluster::new(&[("n1", 1000)], first).await;
+    let pod = cluster.create("a", 600, None).await;
+    cluster.deliver().await;
+    cluster.schedule().await;
+    assert_eq!(cluster.node_of("a").await.as_deref(), Some("n1"));
+    let mut steps = vec![cluster.known(&[&pod])];
+    assert!(cluster.scheduler.cache().is_confirmed(&pod), "{first:?}");
+    cluster.delete("a").await;
+    cluster.deliver().await;
+    steps.push(cluster.known(&[&pod]));
+    assert_eq!(cluster.requested("n1"), 0, "{first:?}");
+    cluster.stop().await;
     steps
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_binding_seen_by_two_handlers_in_either_order_leaves_cache_and_queue_the_same() {
+async fn order_of_cache_and_queue_handlers_does_not_change_the_outcome() {
     let (mut by_another, mut by_itself) = (Vec::new(), Vec::new());
     for first in ORDERS {
         by_another.push(bound_by_another(first).await);
@@ -118,31 +119,31 @@ async fn a_binding_seen_by_two_handlers_in_either_order_leaves_cache_and_queue_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_has_ended_is_gone_for_the_selector_and_gives_its_room_back() {
+async fn finished_pod_leaves_the_watch_and_frees_its_resources() {
     for phase in ["Succeeded", "Failed"] {
-        let mut bed = Bed::new(&[("n1", 1000)], First::Together).await;
-        let ended = bed.create("a", 600, Some("n1")).await;
-        let waiting = bed.create("b", 600, None).await;
-        bed.hear().await;
-        bed.schedule().await;
-        assert_eq!(bed.scheduler.place(&waiting), Some(Place::Unschedulable));
-        bed.pods.take();
-        let before = bed.pods.content()["default/a"].clone();
+        let mut cluster = TestCluster::new(&[("n1", 1000)], First::Together).await;
+        let ended = cluster.create("a", 600, Some("n1")).await;
+        let waiting = cluster.create("b", 600, None).await;
+        cluster.deliver().await;
+        cluster.schedule().await;
+        assert_eq!(cluster.scheduler.place(&waiting), Some(Place::Unschedulable));
+        cluster.pods.take();
+        let before = cluster.pods.content()["default/a"].clone();
 
         let status = json!({ "status": { "phase": phase } });
-        bed.ask(Method::PATCH, &format!("{PODS}/a/status"), &status).await;
-        bed.hear().await;
-        let [line] = &bed.pods.take()[..] else { panic!("one notification") };
+        cluster.request(Method::PATCH, &format!("{PODS}/a/status"), &status).await;
+        cluster.deliver().await;
+        let [line] = &cluster.pods.take()[..] else { panic!("one notification") };
         let version = line.strip_prefix("delete default/a ").unwrap_or_else(|| panic!("{line}"));
         assert!(compare_rv(version, &before).unwrap().is_gt(), "{version} after {before}");
-        assert!(bed.scheduler.cache().node_of(&ended).is_none());
-        assert_eq!(bed.taken("n1"), 0);
-        bed.schedule().await;
-        assert_eq!(bed.node_of("b").await.as_deref(), Some("n1"), "{phase}");
-        // It still exists; nobody here hears of it again.
-        bed.delete("a").await;
-        bed.hear().await;
-        assert!(!bed.pods.take().iter().any(|line| line.contains("default/a")));
-        bed.stop().await;
+        assert!(cluster.scheduler.cache().node_of(&ended).is_none());
+        assert_eq!(cluster.requested("n1"), 0);
+        cluster.schedule().await;
+        assert_eq!(cluster.node_of("b").await.as_deref(), Some("n1"), "{phase}");
+        // The pod still exists on the server, but causes no further events.
+        cluster.delete("a").await;
+        cluster.deliver().await;
+        assert!(!cluster.pods.take().iter().any(|line| line.contains("default/a")));
+        cluster.stop().await;
     }
 }

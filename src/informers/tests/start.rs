@@ -1,4 +1,4 @@
-//! The scheduler begins when every handler has seen what exists, and not before.
+//! Scheduling starts only after all handlers have synced.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tower::util::ServiceExt as _;
 
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
-use super::bed::{Link, PODS};
+use super::cluster::{Link, PODS};
 use crate::clock::{Clock as _, SystemClock};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
@@ -24,12 +24,12 @@ use supercargo_config::{Catalog, Config};
 const WAITING: usize = 10_000;
 const NODES: usize = 20;
 
-/// Holds each node back until the test lets it go.
+/// Blocks on each node until the test releases it.
 struct Slow(Receiver<()>);
 
 impl EventHandler<NodeRecord> for Slow {
     fn on_add(&mut self, _: &Arc<NodeRecord>, _: bool) {
-        // The test has failed if its end is gone.
+        // An error means that the test has failed.
         let _ = self.0.recv();
     }
 
@@ -45,7 +45,7 @@ async fn post(server: &ApiServer, path: &str, object: &serde_json::Value) {
     assert!(server.service().oneshot(request).await.unwrap().status().is_success());
 }
 
-/// A server with nodes, and many more pods that wait for one.
+/// A server with nodes and many unscheduled pods.
 async fn crowded() -> ApiServer {
     let server = ApiServer::default();
     for number in 0..NODES {
@@ -62,7 +62,7 @@ async fn crowded() -> ApiServer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_scheduled_before_a_slow_node_handler_has_seen_all_nodes_though_10_000_pods_wait() {
+async fn scheduling_starts_only_after_a_slow_node_handler_has_synced() {
     let server = crowded().await;
     let (mailbox, messages) = Mailbox::new();
     let informers = Informers::without_handlers(Link::default().client(&server), super::super::kinds(true));
@@ -77,7 +77,7 @@ async fn nothing_is_scheduled_before_a_slow_node_handler_has_seen_all_nodes_thou
     let synced = CancellationToken::new();
     let begin = informers.begin_when_synced(&mailbox, &stop, &synced, std::future::ready(()));
     let watch = async {
-        // The stores are complete, and every pod is known to the scheduler.
+        // The stores are complete, and all pods have been delivered.
         informers.pods.synced().await;
         informers.nodes.synced().await;
         assert_eq!((informers.pods.store().len(), informers.nodes.store().len()), (WAITING, NODES));
@@ -96,14 +96,14 @@ async fn nothing_is_scheduled_before_a_slow_node_handler_has_seen_all_nodes_thou
         .await
         .expect("the handlers sync once nothing holds them back");
     all.extend(messages.try_iter());
-    assert!(matches!(all.pop(), Some(Message::Start)), "the word to begin comes last");
+    assert!(matches!(all.pop(), Some(Message::Start)), "the start message is last");
 
-    // As the owner of the scheduler would have it at that moment.
+    // The state of the owner at that time.
     let mut scheduler =
         Scheduler::new(scheduler_options(&Config::default_with(&Catalog::in_tree()).unwrap())).unwrap();
     let clock = SystemClock::default();
     for message in all {
-        let Message::Input(input) = message else { panic!("what exists, and nothing else") };
+        let Message::Input(input) = message else { panic!("want only inputs") };
         scheduler.handle(clock.now(), *input);
     }
     assert_eq!(scheduler.queue_lengths(), [WAITING, 0, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! Hands each effect to whoever carries it out.
+//! Dispatches each effect to the component that carries it out.
 
 use supercargo_scheduler::{Effect, EventType};
 
@@ -8,8 +8,8 @@ use crate::owner::CarryOut;
 use crate::preemptor::Preemptor;
 use crate::status_writer::Patches;
 
-/// The scheduler's hands.
-pub(crate) struct Shell {
+/// The components that carry out effects.
+pub(crate) struct EffectHandler {
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) binder: Binder,
     pub(crate) preemptor: Preemptor,
@@ -17,9 +17,9 @@ pub(crate) struct Shell {
     pub(crate) patches: Patches,
 }
 
-impl CarryOut for Shell {
+impl CarryOut for EffectHandler {
     fn carry_out(&mut self, effect: Effect) {
-        // The owner's thread is none of the runtime's.
+        // The owner's thread does not belong to the runtime.
         let _runtime = self.runtime.enter();
         match effect {
             Effect::StartPreBind { pod, groups, .. } => self.binder.pre_bind(&pod, groups),
@@ -42,6 +42,7 @@ impl CarryOut for Shell {
             }
         }
     }
+
     fn has_room(&self) -> bool {
         self.binder.has_room()
     }

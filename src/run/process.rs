@@ -1,7 +1,8 @@
-//! The life of a scheduler process: put together, watching, standing by, scheduling, winding down.
+//! A scheduler process: assembly, standby, scheduling, shutdown.
 //!
-//! One of several watches as the leader does, so that it knows the cluster when its turn comes, and sends nothing: the owner does
-//! not begin before this scheduler leads, and the fence lets no request pass while it does not.
+//! A standby runs the informers, so that it knows the cluster when it becomes the leader. It sends
+//! no writes: the owner does not schedule before this process leads, and the fence blocks requests
+//! from non-leaders.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -24,24 +25,23 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::served::Facts;
+use super::endpoints::EndpointState;
 use super::{Clients, rate_limit};
 use crate::binder::Binder;
 use crate::clock::Clock;
-use crate::collectors::Sources;
 use crate::debugger::Debugger;
+use crate::effects::EffectHandler;
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
-use crate::footprint::Surveyor;
 use crate::informers::{self, Informers};
 use crate::options::scheduler_options;
-use crate::owner::{Driver, Mailbox, Message, Owner, StopOnDrop};
+use crate::owner::{Mailbox, MaybeRecorded, Message, Owner, StopOnDrop};
 use crate::preemptor::Preemptor;
-use crate::pulse::Pulse;
 use crate::reload::{Generation, Reload};
-use crate::shell::Shell;
+use crate::resource_stats::ResourceStats;
 use crate::status_writer::StatusWriter;
 use crate::trace_collector::collector;
+use crate::watchdog::Watchdog;
 use supercargo_client::api::Api;
 use supercargo_client::election::{Candidacy, Elector, Leadership, Loss, hostname};
 use supercargo_client::fence::Fence;
@@ -52,53 +52,54 @@ use supercargo_telemetry::LogObserver;
 use supercargo_telemetry::metrics::Metrics;
 use supercargo_telemetry::traces::{Traced, traced};
 
-/// How long bindings under way may take to end after a signal. Within the 30 s that a pod has by default.
+/// How long bindings in flight may take after a signal. Must be below the default grace period of a
+/// pod, 30 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long events, status patches and traces may take to be sent after that.
+/// How long sending of events, status patches and traces may take after that.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long it may take until all is known of a kind that only a changed configuration needs.
+/// How long the initial list of a kind may take that only the changed configuration needs.
 const KIND_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long it may take to give up the lease.
+/// How long releasing the lease may take.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Something that goes on beside the rest; whether it has broken down can be asked again and again.
+/// A background task that can be polled again after it has ended.
 pub(super) type Task = Fuse<JoinHandle<()>>;
 
-/// A scheduler, put together.
-pub(super) struct Life {
+/// An assembled scheduler.
+pub(super) struct Process {
     informers: Informers,
-    /// Kinds that plugins want watched.
+    /// Kinds that plugins watch.
     resources: Vec<Text>,
     mailbox: Mailbox,
     owner: JoinHandle<io::Result<()>>,
-    /// Unless there is no election.
+    /// `None` without leader election.
     candidacy: Option<Candidacy>,
-    /// Whether nothing is watched before this scheduler leads.
+    /// Whether informers start only once this process leads.
     is_delayed: bool,
     events: Task,
     statuses: Task,
-    /// Unless nothing is traced.
+    /// `None` without tracing.
     traces: Option<JoinHandle<()>>,
-    /// Cancelled when every handler has seen what exists.
+    /// Cancelled once all handlers have synced.
     synced: CancellationToken,
     debugger: Debugger,
-    surveyor: Surveyor,
-    pulse: Pulse,
+    stats: Arc<ResourceStats>,
+    watchdog: Watchdog,
     generations: watch::Sender<Generation>,
     metrics: Arc<Metrics>,
     _stop: StopOnDrop,
 }
 
-/// A configuration file that may change, and how to read it.
-pub(super) struct Followed {
+/// A configuration file to watch for changes.
+pub(super) struct ConfigFile {
     pub(super) path: PathBuf,
     pub(super) period: Duration,
-    /// What it said before it was read for the first time.
+    /// Its content before the configuration was first parsed.
     pub(super) text: Option<Vec<u8>>,
     pub(super) load: Box<dyn Fn() -> Result<Config> + Send + Sync>,
 }
 
-impl Life {
+impl Process {
     /// Starts everything but the informers and the election.
     pub(super) async fn new(
         config: &Config,
@@ -123,26 +124,24 @@ impl Life {
         let Traced { observer, sending: traces } = traced(collector(traces)?, &metrics, observer);
         let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(observer);
         let resources = scheduler.resources();
-        let driver = driver(scheduler, record)?;
+        let scheduler = maybe_recorded(scheduler, record)?;
         let (mailbox, messages) = Mailbox::new();
         let stop = StopOnDrop(mailbox.clone());
         let clients = vec![("scheduler", api.clone()), ("events", event_api.clone())];
         let (recorder, events) = Writer::new(event_api, hostname());
-        let events_lost = recorder.losses();
         let (patches, statuses) = StatusWriter::new(api.clone());
         let extenders = HttpExtenders::new(&config.extenders).await?;
         let kinds = kinds(config, &extenders);
         let runtime = tokio::runtime::Handle::current();
-        let pulse = Pulse::new(extenders.longest_call());
-        let calls = Box::new(extenders.calls(runtime.clone(), pulse.clone()));
-        let shell = Shell {
+        let watchdog = Watchdog::new(extenders.longest_call());
+        let calls = Box::new(extenders.calls(runtime.clone(), watchdog.clone()));
+        let effects = EffectHandler {
             runtime,
             binder: Binder::new(api.clone(), mailbox.clone(), extenders),
             preemptor: Preemptor::new(api, mailbox.clone()),
             recorder,
             patches,
         };
-        let backlog = shell.binder.backlog();
 
         let candidacy = fence.map(|fence| {
             let api = Api::over(election, None, false);
@@ -150,17 +149,19 @@ impl Life {
             Candidacy::new(Elector::new(&config.leader_election, api, Some(watch.clone()), component, fence))
         });
         let informers = Informers::new(watch, &mailbox, kinds)?;
-        metrics.set_collector(Arc::new(Sources {
+        let stats = Arc::new(ResourceStats {
             mailbox: mailbox.clone(),
-            informers: informers.observed(),
+            informers: informers.stats(),
             requests,
             clients,
-            backlog,
-            events_lost,
-        }));
-        let surveyor = Surveyor::new(mailbox.clone(), &informers, &shell.recorder, &shell.patches);
+            backlog: effects.binder.backlog(),
+            events_lost: effects.recorder.losses(),
+            events: effects.recorder.gauges(),
+            status_writes: effects.patches.gauge(),
+        });
+        metrics.set_collector(stats.clone());
         let debugger = Debugger::new(informers.stores(), mailbox.clone(), Arc::clone(&metrics));
-        let owner = Owner::new(driver, messages, shell, calls, clock, pulse.clone());
+        let owner = Owner::new(scheduler, messages, effects, calls, clock, watchdog.clone());
         let (generations, _) = watch::channel(Generation::first(Arc::new(config.clone())));
         Ok(Self {
             informers,
@@ -168,8 +169,8 @@ impl Life {
             mailbox,
             synced: CancellationToken::new(),
             debugger,
-            surveyor,
-            pulse,
+            stats,
+            watchdog,
             generations,
             metrics,
             owner: tokio::task::spawn_blocking(move || owner.run()),
@@ -182,20 +183,24 @@ impl Life {
         })
     }
 
-    /// What others may look at.
-    pub(super) fn facts(&self) -> Facts {
-        Facts {
+    /// State that the endpoints serve.
+    pub(super) fn endpoint_state(&self) -> EndpointState {
+        EndpointState {
             leadership: self.candidacy.as_ref().map(Candidacy::leadership),
             synced: self.synced.clone(),
             debugger: self.debugger.clone(),
-            surveyor: self.surveyor.clone(),
-            pulse: self.pulse.clone(),
+            stats: Arc::clone(&self.stats),
+            watchdog: self.watchdog.clone(),
             generations: self.generations.subscribe(),
         }
     }
 
-    /// Watches, waits for its turn and schedules until `stop` is cancelled. An error is the end.
-    pub(super) async fn run(&mut self, followed: Option<Followed>, stop: &CancellationToken) -> Result<()> {
+    /// Watches, waits for leadership and schedules until `stop` is cancelled. Errors are fatal.
+    pub(super) async fn run(
+        &mut self,
+        config_file: Option<ConfigFile>,
+        stop: &CancellationToken,
+    ) -> Result<()> {
         let Self {
             informers,
             resources,
@@ -207,7 +212,7 @@ impl Life {
             statuses,
             synced,
             debugger,
-            pulse,
+            watchdog,
             generations,
             metrics,
             ..
@@ -216,7 +221,7 @@ impl Life {
         let reported =
             report(metrics, candidacy.as_ref().map(Candidacy::leadership), generations.subscribe());
         let informers = &*informers;
-        // It begins to run for leader when this is first awaited.
+        // The election starts when this future is first polled.
         let leads = OptionFuture::from(candidacy.as_ref().map(Candidacy::lead)).map(drop).shared();
         let until_stopped = async {
             if *is_delayed {
@@ -229,9 +234,9 @@ impl Life {
                 stop.run_until_cancelled(informers.watch_once_served(mailbox, not_served)),
                 stop.run_until_cancelled(async {
                     synced.cancelled().await;
-                    let reload = followed
-                        .map(|followed| follow(followed, informers, resources, mailbox, generations, stop));
-                    tokio::join!(debugger.compare_by_itself(), OptionFuture::from(reload));
+                    let reload = config_file
+                        .map(|file| watch_config(file, informers, resources, mailbox, generations, stop));
+                    tokio::join!(debugger.compare_periodically(), OptionFuture::from(reload));
                 }),
             );
             stop.cancelled().await;
@@ -240,17 +245,17 @@ impl Life {
             () = until_stopped => Ok(()),
             failure = debugger.on_signal() => Err(failure),
             never = reported => match never {},
-            failure = informers.failed() => bail!("an informer broke down: {failure}"),
+            failure = informers.failed() => bail!("informer failed: {failure}"),
             ended = owner => {
                 owner_result(ended)?;
-                bail!("the scheduler ended unasked");
+                bail!("scheduler thread exited unexpectedly");
             }
-            // Whoever leads and does not schedule must let others.
-            stalled = pulse.given_up() => Err(stalled.into()),
-            failure = broken("the writer of events", events) => Err(failure),
-            failure = broken("the writer of conditions", statuses) => Err(failure),
+            // A leader that does not schedule must make way for another replica.
+            stalled = watchdog.expired() => Err(stalled.into()),
+            failure = failed("event writer", events) => Err(failure),
+            failure = failed("status writer", statuses) => Err(failure),
             loss = lost(candidacy) => {
-                // Nothing that is under way may begin a request any more: the fence is closed.
+                // The fence is closed: bindings in flight can send no further requests.
                 mailbox.post(Message::Stop);
                 tracing::error!(reason = %loss.why, "Leaderelection lost");
                 let why = loss.why.clone();
@@ -260,9 +265,9 @@ impl Life {
         }
     }
 
-    /// Lets the bindings under way end, gives up the lease, and finishes what is left to write.
-    pub(super) async fn wind_down(mut self) -> Result<()> {
-        tracing::info!("stopping: letting bindings under way end");
+    /// Waits for bindings in flight, releases the lease, and flushes pending writes.
+    pub(super) async fn shut_down(mut self) -> Result<()> {
+        tracing::info!("shutting down: waiting for bindings in flight");
         self.mailbox.send(Input::Drain);
         let drained = timeout(DRAIN_TIMEOUT, &mut self.owner).await;
         self.informers.shut_down().await;
@@ -270,52 +275,52 @@ impl Life {
         match drained {
             Ok(ended) => owner_result(ended)?,
             Err(_) => {
-                tracing::warn!("bindings under way did not end within {} s", DRAIN_TIMEOUT.as_secs());
+                tracing::warn!("bindings still in flight after {} s", DRAIN_TIMEOUT.as_secs());
                 self.mailbox.post(Message::Stop);
             }
         }
         let deadline = Instant::now() + FLUSH_TIMEOUT;
-        let is_patched = matches!(timeout_at(deadline, self.statuses).await, Ok(Ok(())));
-        // Whoever leads next begins at once. What might still come from here could meet what it does; then it has to wait until
-        // the lease ends by itself.
+        let are_statuses_written = matches!(timeout_at(deadline, self.statuses).await, Ok(Ok(())));
+        // The next leader starts as soon as the lease is released. If requests of this process may
+        // still arrive, the lease must expire instead.
         if is_drained
-            && is_patched
+            && are_statuses_written
             && let Some(candidacy) = self.candidacy
             && timeout(RELEASE_TIMEOUT, candidacy.release()).await.is_err()
         {
-            tracing::warn!("the lease was not given up within {} s", RELEASE_TIMEOUT.as_secs());
+            tracing::warn!("lease not released within {} s", RELEASE_TIMEOUT.as_secs());
         }
-        let is_told = matches!(timeout_at(deadline, self.events).await, Ok(Ok(())));
-        if !(is_patched && is_told) {
-            tracing::warn!("events and conditions were not all written within {} s", FLUSH_TIMEOUT.as_secs());
+        let are_events_written = matches!(timeout_at(deadline, self.events).await, Ok(Ok(())));
+        if !(are_statuses_written && are_events_written) {
+            tracing::warn!("not all events and conditions were written within {} s", FLUSH_TIMEOUT.as_secs());
         }
         if let Some(traces) = self.traces
             && !matches!(timeout_at(deadline, traces).await, Ok(Ok(())))
         {
-            tracing::warn!("traces were not all sent within {} s", FLUSH_TIMEOUT.as_secs());
+            tracing::warn!("not all traces were sent within {} s", FLUSH_TIMEOUT.as_secs());
         }
         tracing::info!("stopped");
         Ok(())
     }
 }
 
-/// Takes over what a configuration file says when it has changed.
-async fn follow(
-    Followed { path, period, text, load }: Followed,
+/// Reloads the configuration file when it changes.
+async fn watch_config(
+    ConfigFile { path, period, text, load }: ConfigFile,
     informers: &Informers,
     resources: &[Text],
     mailbox: &Mailbox,
     generations: &watch::Sender<Generation>,
     stop: &CancellationToken,
 ) {
-    let (patience, generations) = (KIND_TIMEOUT, generations.clone());
-    let reload = Reload { path, load, period, patience, mailbox: mailbox.clone(), generations };
+    let (timeout, generations) = (KIND_TIMEOUT, generations.clone());
+    let reload = Reload { path, load, period, timeout, mailbox: mailbox.clone(), generations };
     let (sender, mut not_served) = mpsc::unbounded_channel();
     let sender = &sender;
     let watch = |kind: Text| async move {
-        // The other end is kept for as long as this.
+        // The receiver lives as long as this future.
         let _ = sender.send(informers.watch_objects(mailbox, std::slice::from_ref(&kind), stop).await);
-        informers.known(&kind).await;
+        informers.wait_for_sync(&kind).await;
     };
     let follow = reload.follow(text, resources.iter().cloned().collect(), watch);
     let watch_once_served = async {
@@ -330,7 +335,7 @@ async fn follow(
     let ((), _never) = tokio::join!(follow, watch_once_served);
 }
 
-/// Counts who leads and which configuration is at work, for good.
+/// Keeps the metrics of leadership and configuration current.
 async fn report(
     metrics: &Metrics,
     mut leadership: Option<watch::Receiver<Leadership>>,
@@ -354,17 +359,17 @@ async fn report(
     }
 }
 
-/// Resolves when there is news, if ever.
-async fn changed<T>(news: Option<&mut watch::Receiver<T>>) {
-    if let Some(news) = news
-        && news.changed().await.is_ok()
+/// Resolves on the next change; never without a receiver.
+async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
+    if let Some(receiver) = receiver
+        && receiver.changed().await.is_ok()
     {
         return;
     }
     pending::<()>().await;
 }
 
-/// Resolves when the lease is lost, if ever.
+/// Resolves when the lease is lost; never without an election.
 async fn lost(candidacy: &mut Option<Candidacy>) -> Loss {
     match candidacy {
         Some(candidacy) => candidacy.lost().await,
@@ -372,11 +377,11 @@ async fn lost(candidacy: &mut Option<Candidacy>) -> Loss {
     }
 }
 
-/// Resolves when a task has broken down, if ever. One that ends in order has nothing left to do, and others hear why.
-pub(super) async fn broken(what: &str, task: &mut Task) -> anyhow::Error {
+/// Resolves when a task has panicked. A task that ends normally is no failure.
+pub(super) async fn failed(what: &str, task: &mut Task) -> anyhow::Error {
     match task.await {
         Ok(()) => pending().await,
-        Err(error) => anyhow::Error::new(error).context(format!("{what} broke down")),
+        Err(error) => anyhow::Error::new(error).context(format!("{what} failed")),
     }
 }
 
@@ -384,21 +389,21 @@ fn owner_result(ended: Result<io::Result<()>, JoinError>) -> Result<()> {
     ended.context("the scheduler panicked")?.context("cannot write the record")
 }
 
-/// How pods and nodes are read: whole where an extender is sent them.
+/// How pods and nodes are decoded. Extenders that receive whole objects need the raw JSON.
 fn kinds(config: &Config, extenders: &HttpExtenders) -> (PodKind, NodeKind) {
     let (pods, nodes) = informers::kinds(config.client_connection.reads_protobuf());
     let pods = pods.features(config.features.clone());
     (pods.keep_raw(extenders.need_whole_pods()), nodes.keep_raw(extenders.need_whole_nodes()))
 }
 
-fn driver(scheduler: Scheduler, record: Option<&Path>) -> Result<Driver> {
+fn maybe_recorded(scheduler: Scheduler, record: Option<&Path>) -> Result<MaybeRecorded> {
     let Some(path) = record else {
-        return Ok(Driver::Plain(Box::new(scheduler)));
+        return Ok(MaybeRecorded::Plain(Box::new(scheduler)));
     };
-    // A restart must not write over what led to it.
+    // A restart must not overwrite the record of the run that crashed.
     if path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
-        bail!("cannot record to {}: it exists already; give a new name", path.display());
+        bail!("cannot record to {}: file already exists; use another name", path.display());
     }
     let file = File::create(path).with_context(|| format!("cannot record to {}", path.display()))?;
-    Ok(Driver::Recorded(Box::new(Recorded::new(scheduler, BufWriter::new(file)))))
+    Ok(MaybeRecorded::Recorded(Box::new(Recorded::new(scheduler, BufWriter::new(file)))))
 }

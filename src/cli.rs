@@ -27,7 +27,7 @@ use supercargo_config::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
 use supercargo_config::{Catalog, Config};
 use supercargo_telemetry::logs::{self, LogSink};
 
-/// A Kubernetes scheduler, built on informers.
+/// A Kubernetes scheduler built on informers
 #[derive(Debug, Parser)]
 #[command(name = "supercargo", version, about, propagate_version = true, max_term_width = 80)]
 pub struct Cli {
@@ -38,7 +38,7 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Whether whoever reads the log expects JSON.
+    /// Whether the log format is JSON.
     pub(crate) fn logs_json(&self) -> bool {
         self.logs.logging_format == LogFormat::Json
     }
@@ -46,14 +46,14 @@ impl Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Schedule pods until a signal comes.
-    // Whoever takes over kube-scheduler's command line may say a flag twice: the last one counts, as there; lists add up.
+    /// Run the scheduler
+    // As in kube-scheduler, the last occurrence of a repeated flag wins, and lists are appended to.
     #[command(after_help = feature_gates::help(), args_override_self = true)]
     Run(Box<Flags>),
-    /// Show and check configurations.
+    /// Print or validate a configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Watch supercargo schedule pods on a cluster in memory.
+    /// Watch supercargo schedule pods on an in-memory cluster
     #[cfg(feature = "demo")]
     Demo(DemoOptions),
     #[cfg(not(feature = "demo"))]
@@ -62,23 +62,24 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         _arguments: Vec<String>,
     },
-    /// Make a recorded run's decisions again, and compare.
+    /// Replay a recorded run and report the first decision that differs
+    #[command(after_help = feature_gates::help())]
     Replay(Replay),
-    /// Print completions for a shell.
+    /// Print a shell completion script
     Completions {
-        /// The shell.
+        /// Shell to print completions for
         shell: Shell,
     },
 }
 
 #[derive(Debug, Args)]
 struct Replay {
-    /// The record.
+    /// File written by `run --record`
     file: PathBuf,
-    /// The configuration of the recorded run.
+    /// Configuration of the recorded run
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// That of the recorded run.
+    /// Value of this flag in the recorded run
     #[arg(
         long, value_name = "DURATION", default_value = "5m", value_parser = supercargo_config::flags::length
     )]
@@ -87,7 +88,7 @@ struct Replay {
     features: FeatureOptions,
 }
 
-/// Does what the command line says, with these plugins.
+/// Runs the command with these plugins.
 pub fn execute(cli: Cli, catalog: &Catalog) -> Result<ExitCode> {
     let sink = LogSink::default();
     let usual_level = if matches!(cli.command, Command::Demo { .. }) { "warn" } else { "info" };
@@ -106,7 +107,7 @@ pub fn execute(cli: Cli, catalog: &Catalog) -> Result<ExitCode> {
         Command::Demo(options) => on_runtime(demo(options, catalog, &sink))?,
         #[cfg(not(feature = "demo"))]
         Command::Demo { .. } => bail!(
-            "this build has no demo; in a checkout of the source, `cargo run --release -- demo` builds and runs one that has"
+            "this build does not include the demo; in a source checkout, run `cargo run --release -- demo`"
         ),
         Command::Replay(options) => options.replay(catalog)?,
         Command::Completions { shell } => print(&completions(shell))?,
@@ -120,7 +121,7 @@ fn completions(shell: Shell) -> Vec<u8> {
     script
 }
 
-/// Writes to standard output. Whoever reads it may have read enough.
+/// Writes to standard output. A reader that closes the pipe early is not an error.
 fn print(text: &[u8]) -> Result<()> {
     match io::stdout().write_all(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -132,7 +133,7 @@ fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let result = runtime.block_on(work);
-    // What did not end in time must not keep the process.
+    // Does not wait for tasks that are still running.
     runtime.shutdown_background();
     result
 }

@@ -1,12 +1,11 @@
-//! `supercargo demo`: a cluster in memory, a workload that arrives, and a scheduler at work on it.
+//! `supercargo demo`: schedules a workload on an in-memory cluster and shows the decisions.
 //!
 //! ```text
-//! plan ──> driver ──> API server <── scheduler, as `supercargo run` has it
+//! plan ──> driver ──> API server <── scheduler, as in `supercargo run`
 //!                        │
 //!                        └──> watch ──> model ──> view (terminal) or lines, report
 //! ```
-//!
-//! The scheduler knows nothing of the demo, and what is shown comes from the API alone, as any client would see it.
+//! The scheduler does not know the demo. The demo shows only what any client of the API can see.
 
 mod canvas;
 mod driver;
@@ -38,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 pub use options::DemoOptions;
 
 use crate::run::{schedule, stop_signal};
-use canvas::Abilities;
+use canvas::Capabilities;
 use driver::Driver;
 use lines::Lines;
 use model::{Model, display_name};
@@ -49,25 +48,26 @@ use supercargo_client::api::Api;
 use supercargo_config::{Catalog, Config};
 use supercargo_telemetry::logs::LogSink;
 use text::count;
-use view::Head;
+use view::Header;
 use watch::Shared;
 
-/// Between two pictures.
+/// Time between two pictures.
 const FRAME: Duration = Duration::from_millis(50);
-/// When for so long nothing has changed, and nothing is undecided, it is over. Longer than the first backoff of a pod.
+/// The demo ends when no pod is undecided and nothing has changed for this long. Longer than the
+/// first backoff of a pod.
 const QUIET: Duration = Duration::from_millis(2500);
-/// When for so long nothing has changed although something is undecided, something is wrong.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The demo fails if a pod is undecided and nothing has changed for this long.
+const DECISION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Runs the demo to its end, or until a signal comes.
+/// Runs the demo to its end or until a signal.
 pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Result<()> {
-    // The terminal is to be left as it was found, however often one asks.
+    // Ignores a second signal, so that the terminal is always restored.
     let stop = stop_signal(|| {})?;
     if io::stdout().is_terminal() {
-        hang_up_stops(&stop)?;
+        stop_on_hangup(&stop)?;
     }
     let mut config = Config::load_or_default(options.config.as_deref(), catalog)?;
-    // There is no other scheduler.
+    // The demo has a single scheduler.
     config.leader_election.leader_elect = false;
     let scheduler_name = first_profile(&config)?;
     let plan = plan(&options, &scheduler_name)?;
@@ -76,7 +76,7 @@ pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Re
         driver: Driver::new(Api::new(server.connection(), None)?),
         shared: Shared::new(Model::new(&scheduler_name)),
         title: title(&options, &plan),
-        expected: plan.count("Pod"),
+        expected: plan.pods,
         plan,
         config,
         speed: options.speed,
@@ -84,13 +84,13 @@ pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Re
         server,
     };
     match demo.run(&stop, logs).await {
-        // Whoever read the output has seen enough.
+        // The reader of the output has closed the pipe.
         Err(error) if is_broken_pipe(&error) => Ok(()),
         result => result,
     }
 }
 
-/// The name that the demo's pods ask for.
+/// The scheduler name of the demo's pods.
 fn first_profile(config: &Config) -> Result<Arc<str>> {
     let profile = config.profiles.first().context("the configuration has no profile")?;
     Ok(Arc::clone(&profile.scheduler_name))
@@ -100,8 +100,8 @@ fn plan(options: &DemoOptions, scheduler_name: &str) -> Result<Plan> {
     let nodes = options.nodes as usize;
     match &options.manifests {
         Some(path) => {
-            let own = || workload::all_nodes(nodes, options.seed);
-            manifests::plan(path, scheduler_name, own)
+            let default_nodes = || workload::all_nodes(nodes, options.seed);
+            manifests::plan(path, scheduler_name, default_nodes)
         }
         None => {
             let size = workload::Size { nodes, pods: options.pods as usize, seed: options.seed };
@@ -138,13 +138,13 @@ impl Demo {
             result = self.show(&nodes_exist, &stop_clients, stop, logs) => result,
             ended = &mut scheduler => return Err(scheduler_error(ended)),
         };
-        // Before the server, so that nobody complains that it is gone.
+        // Clients stop before the server, so that they log no errors.
         stop_clients.cancel();
         let ended = scheduler.await.context("the scheduler panicked")?;
         result.and(ended)
     }
 
-    /// Everything but the scheduler.
+    /// Runs and shows everything except the scheduler.
     async fn show(
         &self,
         nodes_exist: &CancellationToken,
@@ -152,12 +152,12 @@ impl Demo {
         stop: &CancellationToken,
         logs: &LogSink,
     ) -> Result<()> {
-        let abilities = screen::abilities(io::stdout().is_terminal(), |name| std::env::var(name).ok());
+        let capabilities = screen::capabilities(io::stdout().is_terminal(), |name| std::env::var(name).ok());
         let shown = async {
-            match abilities {
-                Some(abilities) => {
+            match capabilities {
+                Some(capabilities) => {
                     screen::quit_on_q(stop.clone());
-                    self.show_picture(abilities, logs).await
+                    self.show_picture(capabilities, logs).await
                 }
                 None => self.show_lines().await,
             }
@@ -167,21 +167,21 @@ impl Demo {
             result = shown => { result?; None }
             () = stop.cancelled() => None,
         };
-        self.conclude(abilities.is_some(), stop.is_cancelled())?;
+        self.conclude(capabilities.is_some(), stop.is_cancelled())?;
         if let Some(informers) = informers.filter(|_| self.keep) {
             tokio::select! {
-                result = self.stay() => result?,
+                result = self.keep_running() => result?,
                 failure = informers.failed() => bail!("{failure}"),
                 () = stop.cancelled() => {}
             }
         }
-        match self.shared.read().refused().len() {
+        match self.shared.read().rejected().len() {
             0 => Ok(()),
-            refused => bail!("the API server refused {}", count(refused, "object")),
+            rejected => bail!("the API server rejected {}", count(rejected, "object")),
         }
     }
 
-    /// Carries the plan out, and waits for the last decision.
+    /// Carries out the plan, and waits for the last decision.
     async fn work(
         &self,
         nodes_exist: &CancellationToken,
@@ -203,7 +203,7 @@ impl Demo {
         Ok(informers)
     }
 
-    /// Starts the scheduler as soon as there are nodes.
+    /// Starts the scheduler once the nodes exist.
     fn start_scheduler(&self, go: CancellationToken, stop: CancellationToken) -> JoinHandle<Result<()>> {
         let (config, connection) = (self.config.clone(), self.server.connection());
         tokio::spawn(async move {
@@ -214,8 +214,10 @@ impl Demo {
         })
     }
 
-    /// Waits until there is nothing left to decide.
+    /// Waits until all pods are decided, and nothing has changed for a while.
     async fn settled(&self) -> Result<()> {
+        // Controllers may have yet to create the last pods.
+        sleep(QUIET).await;
         loop {
             let now = self.shared.elapsed();
             {
@@ -223,21 +225,21 @@ impl Demo {
                 if model.is_settled(now, QUIET) {
                     return Ok(());
                 }
-                if now.saturating_sub(model.last_change()) > PATIENCE {
+                if now.saturating_sub(model.last_change()) > DECISION_TIMEOUT {
                     let undecided = count(model.counts().undecided, "pod");
-                    bail!("nothing was decided about {undecided} within {} s", PATIENCE.as_secs());
+                    bail!("no decision about {undecided} within {} s", DECISION_TIMEOUT.as_secs());
                 }
             }
             sleep(FRAME).await;
         }
     }
 
-    /// Draws until it is dropped.
-    async fn show_picture(&self, abilities: Abilities, logs: &LogSink) -> Result<()> {
+    /// Draws until dropped.
+    async fn show_picture(&self, capabilities: Capabilities, logs: &LogSink) -> Result<()> {
         let _held = logs.hold();
         let mut resized = signal(SignalKind::window_change()).context("cannot listen for SIGWINCH")?;
-        let mut screen = Screen::open(abilities).context("cannot draw on this terminal; try TERM=dumb")?;
-        let title = format!("{}; q ends it", self.title);
+        let mut screen = Screen::open(capabilities).context("cannot draw on this terminal; try TERM=dumb")?;
+        let title = format!("{}; press q to quit", self.title);
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -245,20 +247,20 @@ impl Demo {
                 _ = frames.tick() => {}
                 _ = resized.recv() => {}
             }
-            let head = Head {
+            let header = Header {
                 elapsed: self.shared.elapsed(),
                 title: &title,
                 phase: self.shared.phase(),
                 expected: self.expected,
             };
-            screen.draw(|canvas| view::draw(canvas, &self.shared.read(), &head))?;
+            screen.draw(|canvas| view::draw(canvas, &self.shared.read(), &header))?;
         }
     }
 
-    /// Prints until it is dropped.
+    /// Prints until dropped.
     async fn show_lines(&self) -> Result<()> {
-        say(&format!("supercargo demo: {}, {}\n", self.title, count(self.expected, "pod")))?;
-        self.say_notes()?;
+        print_text(&format!("supercargo demo: {}, {}\n", self.title, count(self.expected, "pod")))?;
+        self.print_notes()?;
         self.print_from(Lines::default()).await
     }
 
@@ -266,45 +268,45 @@ impl Demo {
         let mut changes = self.shared.changes();
         loop {
             lines.print(&self.shared.read(), &mut io::stdout().lock())?;
-            // The sender lives as long as `self`.
+            // Cannot fail: the sender lives as long as `self`.
             let _ = changes.changed().await;
         }
     }
 
-    fn say_notes(&self) -> Result<()> {
-        self.plan.notes.iter().try_for_each(|note| say(&format!("{note}\n")))
+    fn print_notes(&self) -> Result<()> {
+        self.plan.notes.iter().try_for_each(|note| print_text(&format!("{note}\n")))
     }
 
     /// Prints the summary.
     fn conclude(&self, after_picture: bool, early: bool) -> Result<()> {
         let model = self.shared.read();
         if after_picture {
-            say(&format!("supercargo demo: {}\n", self.title))?;
-            self.say_notes()?;
+            print_text(&format!("supercargo demo: {}\n", self.title))?;
+            self.print_notes()?;
         }
         if early {
-            say("Ended early.\n")?;
+            print_text("Ended early.\n")?;
         }
         let columns = if after_picture { screen::size().0 } else { lines::WIDTH };
-        say(&format!("\n{}", report::summary(&model, self.shared.elapsed(), columns)))
+        print_text(&format!("\n{}", report::summary(&model, columns)))
     }
 
-    /// Says what to try, and then what happens, until it is dropped.
-    async fn stay(&self) -> Result<()> {
+    /// Prints commands to try, and then changes, until dropped.
+    async fn keep_running(&self) -> Result<()> {
         let mut lines = Lines::default();
         let scheduler_name = first_profile(&self.config)?;
-        let invitation = {
+        let next_steps = {
             let model = self.shared.read();
             lines.skip(&model);
             let waiting = model.waiting().first().and_then(|group| group.pods.first().map(display_name));
-            report::invitation(self.server.kubeconfig(), &scheduler_name, waiting.as_deref())
+            report::next_steps(self.server.kubeconfig(), &scheduler_name, waiting.as_deref())
         };
-        say(&format!("\n{invitation}\n"))?;
+        print_text(&format!("\n{next_steps}\n"))?;
         self.print_from(lines).await
     }
 }
 
-fn say(text: &str) -> Result<()> {
+fn print_text(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
@@ -312,7 +314,7 @@ fn say(text: &str) -> Result<()> {
 
 fn scheduler_error(ended: std::result::Result<Result<()>, tokio::task::JoinError>) -> anyhow::Error {
     match ended {
-        Ok(Ok(())) => anyhow::anyhow!("the scheduler ended unasked"),
+        Ok(Ok(())) => anyhow::anyhow!("scheduler exited unexpectedly"),
         Ok(Err(error)) => error,
         Err(_) => anyhow::anyhow!("the scheduler panicked"),
     }
@@ -322,8 +324,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// The terminal may be closed, too.
-fn hang_up_stops(stop: &CancellationToken) -> Result<()> {
+/// Closing the terminal stops the demo, too.
+fn stop_on_hangup(stop: &CancellationToken) -> Result<()> {
     let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let stop = stop.clone();
     tokio::spawn(async move {

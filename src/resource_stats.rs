@@ -1,4 +1,5 @@
-//! Measures at each scrape how much of everything exists.
+//! How much of everything exists: counted for each scrape of `/metrics`, and for
+//! `/debug/footprint`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,38 +7,40 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Method, StatusCode};
 use kube_informers::InformerMetrics;
+use serde_json::{Value, json};
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::{Rule, Scheduler, Stats};
 use tokio::time::{Instant, timeout};
 
 use crate::backlog::Backlog;
-use crate::informers::Observed;
+use crate::gauge::{EventGauges, Gauge};
+use crate::informers::InformerStats;
 use crate::owner::Mailbox;
 use supercargo_client::api::Api;
-use supercargo_client::transport::RequestObserver;
 use supercargo_client::window::Figures as Requesting;
 use supercargo_telemetry::metrics::{Collector, Requests, Text, spec};
 
-/// The scheduler's answer is not waited for any longer: a scrape ends after ten seconds by default, and the rest is wanted most when
-/// the scheduler hangs.
+/// Longest wait for the scheduler. A scrape times out after ten seconds by default, and the other
+/// metrics matter most while the scheduler hangs.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whom to ask.
-#[derive(Clone)]
-pub(crate) struct Sources {
+/// Everything that is counted. Holding it keeps no informer and no writer running.
+pub(crate) struct ResourceStats {
     pub(crate) mailbox: Mailbox,
-    pub(crate) informers: Observed,
+    pub(crate) informers: InformerStats,
     pub(crate) requests: Arc<Requests>,
-    /// Clients with a window of their own, each with a name.
+    /// Clients that limit their concurrent requests, by name.
     pub(crate) clients: Vec<(&'static str, Api)>,
     pub(crate) backlog: Backlog,
-    /// How many events could not be recorded.
+    /// Number of events that were dropped.
     pub(crate) events_lost: Arc<AtomicU64>,
+    pub(crate) events: EventGauges,
+    /// Number of pods whose status is yet to be patched.
+    pub(crate) status_writes: Gauge,
 }
 
-impl Collector for Sources {
+impl Collector for ResourceStats {
     fn collect<'a>(&'a self, text: &'a mut Text) -> BoxFuture<'a, ()> {
         self.write(text).boxed()
     }
@@ -47,20 +50,36 @@ impl Collector for Sources {
     }
 }
 
-/// Counts requests to the API server.
-pub(crate) struct CountedRequests(pub(crate) Arc<Requests>);
-
-impl RequestObserver for CountedRequests {
-    fn waited(&self, method: &Method, took: Duration) {
-        self.0.waited(method, took);
+impl ResourceStats {
+    /// `/debug/footprint`: what must not grow over time. Process memory cannot show that, because
+    /// an allocator keeps freed memory. `null` once the scheduler has stopped.
+    pub(crate) async fn footprint(&self) -> Value {
+        let Some(stats) = self.mailbox.ask(Scheduler::stats).await else { return Value::Null };
+        let stores = self.informers.store_sizes().unwrap_or_default();
+        json!({
+            "storedPods": stores.pods,
+            "storedNodes": stores.nodes,
+            // Distinct values that the stored objects share.
+            "internedOfPods": stores.interned_of_pods,
+            "internedOfNodes": stores.interned_of_nodes,
+            "cachedNodes": stats.nodes,
+            "cachedPods": stats.pods,
+            "assumedPods": stats.assumed_pods,
+            "pendingPods": stats.pending_pods,
+            // In all parts of the queue and in flight.
+            "queuedPods": stats.queue.iter().sum::<usize>(),
+            "bindings": stats.bindings,
+            "tables": stats.tables.tables,
+            "columns": stats.tables.columns,
+            "tableBytes": stats.tables.bytes,
+            // Changes that tables have yet to apply; each holds its pod or node.
+            "changes": stats.changes,
+            "eventSeries": self.events.series.get(),
+            "eventWrites": self.events.writes.get(),
+            "statusWrites": self.status_writes.get(),
+        })
     }
 
-    fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
-        self.0.answered(method, status, took);
-    }
-}
-
-impl Sources {
     async fn write(&self, text: &mut Text) {
         self.requests.write(text);
         write_informers(text, &self.informers.metrics());
@@ -81,7 +100,7 @@ impl Sources {
                 write_cache(text, &stats);
                 write_tables(text, &stats, &rules);
             }
-            // It has ended.
+            // The scheduler has stopped.
             Ok(None) => {}
             Err(_) => write_delay(text, asked.elapsed()),
         }

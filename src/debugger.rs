@@ -1,7 +1,8 @@
-//! Whether the scheduler knows what the informers hold, and what it knows: upstream's cache debugger.
+//! Compares the scheduler's cache with the informers, and dumps it: upstream's cache debugger.
 //!
-//! SIGUSR2 compares and dumps into the log, as kube-scheduler does. The comparison also runs by itself, and there counts only
-//! what it finds twice, as informers are always a little ahead of the scheduler.
+//! SIGUSR2 writes the comparison and a dump to the log, like kube-scheduler. The comparison also
+//! runs periodically. Then it counts only mismatches that it finds twice, because informers are
+//! always slightly ahead of the scheduler.
 
 mod dump;
 mod json;
@@ -22,12 +23,12 @@ use crate::informers::Stores;
 use crate::owner::Mailbox;
 use supercargo_telemetry::metrics::Metrics;
 
-/// How often the comparison runs by itself. It costs as much as going once through all pods.
+/// How often the comparison runs. It takes one pass over all pods.
 const COMPARE_PERIOD: Duration = Duration::from_mins(5);
-/// What differs is looked at again after this: news may be on their way.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Time until mismatches are checked again: events may be in flight.
+const RECHECK_DELAY: Duration = Duration::from_secs(5);
 
-/// Compares and dumps.
+/// Compares and dumps the cache.
 #[derive(Clone)]
 pub(crate) struct Debugger {
     stores: Stores,
@@ -35,33 +36,33 @@ pub(crate) struct Debugger {
     metrics: Arc<Metrics>,
 }
 
-/// What the informers and the scheduler do not agree on.
+/// Objects that are only in the informers or only in the cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mismatch {
-    /// Nodes that the scheduler has missed.
+    /// Nodes only in the informers.
     pub(crate) missed_nodes: BTreeSet<Arc<str>>,
-    /// Nodes that only it knows.
+    /// Nodes only in the cache.
     pub(crate) redundant_nodes: BTreeSet<Arc<str>>,
-    /// Pods that it has missed, by UID.
+    /// UIDs of pods only in the informers.
     pub(crate) missed_pods: BTreeSet<String>,
-    /// Pods that only it knows.
+    /// UIDs of pods only in the scheduler.
     pub(crate) redundant_pods: BTreeSet<String>,
 }
 
 impl Mismatch {
-    /// How `cached` differs from what is `held`.
-    fn between(held: &Known, cached: &Known) -> Self {
+    /// The differences between the informers and the scheduler.
+    fn between(informed: &Known, cached: &Known) -> Self {
         let text = |uid: &Uid| uid.to_string();
         Self {
-            missed_nodes: held.nodes.difference(&cached.nodes).cloned().collect(),
-            redundant_nodes: cached.nodes.difference(&held.nodes).cloned().collect(),
-            missed_pods: held.pods.difference(&cached.pods).map(text).collect(),
-            redundant_pods: cached.pods.difference(&held.pods).map(text).collect(),
+            missed_nodes: informed.nodes.difference(&cached.nodes).cloned().collect(),
+            redundant_nodes: cached.nodes.difference(&informed.nodes).cloned().collect(),
+            missed_pods: informed.pods.difference(&cached.pods).map(text).collect(),
+            redundant_pods: cached.pods.difference(&informed.pods).map(text).collect(),
         }
     }
 
-    /// What is in both.
-    fn and(&self, other: &Self) -> Self {
+    /// The mismatches in both.
+    fn intersection(&self, other: &Self) -> Self {
         fn both<T: Ord + Clone + Hash>(a: &BTreeSet<T>, b: &BTreeSet<T>) -> BTreeSet<T> {
             a.intersection(b).cloned().collect()
         }
@@ -73,7 +74,7 @@ impl Mismatch {
         }
     }
 
-    /// How many nodes it is about, and how many pods.
+    /// Numbers of nodes and of pods.
     fn counts(&self) -> (usize, usize) {
         let nodes = self.missed_nodes.len() + self.redundant_nodes.len();
         (nodes, self.missed_pods.len() + self.redundant_pods.len())
@@ -96,25 +97,26 @@ impl Debugger {
         Self { stores, mailbox, metrics }
     }
 
-    /// Compares once. `None` when the scheduler has ended.
+    /// Compares once. `None` if the scheduler has stopped.
     pub(crate) async fn compare(&self) -> Option<Mismatch> {
-        let held = self.stores.known();
+        let informed = self.stores.known();
         let cached = self.mailbox.ask(Scheduler::known_objects).await?;
-        Some(Mismatch::between(&held, &cached))
+        Some(Mismatch::between(&informed, &cached))
     }
 
-    /// What stays different when it is looked at twice.
+    /// Mismatches found by two comparisons.
     async fn compare_twice(&self) -> Option<Mismatch> {
         let first = self.compare().await?;
         if first == Mismatch::default() {
             return Some(first);
         }
-        sleep(LOOK_AGAIN).await;
-        Some(first.and(&self.compare().await?))
+        sleep(RECHECK_DELAY).await;
+        Some(first.intersection(&self.compare().await?))
     }
 
-    /// Compares for as long as there is a scheduler. Should only begin once it knows of everything.
-    pub(crate) async fn compare_by_itself(&self) {
+    /// Compares periodically until the scheduler stops. Must not start before all handlers have
+    /// synced.
+    pub(crate) async fn compare_periodically(&self) {
         let mut ticks = interval_at(tokio::time::Instant::now() + COMPARE_PERIOD, COMPARE_PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -127,7 +129,7 @@ impl Debugger {
         }
     }
 
-    /// Compares and dumps on each SIGUSR2. Only returns when it cannot listen for it.
+    /// Compares and dumps on each SIGUSR2. Returns only if the signal handler cannot be installed.
     pub(crate) async fn on_signal(&self) -> anyhow::Error {
         let mut signals = match signal(SignalKind::user_defined2()) {
             Ok(signals) => signals,
@@ -141,7 +143,7 @@ impl Debugger {
             tracing::info!(nodes = %dump::nodes(&nodes), "Dump of cached NodeInfo");
             tracing::info!(summary = %dump::summary(&queue), pods = %dump::pods(&queue), "Dump of scheduling queue");
         }
-        // The scheduler has ended, of which others hear, too.
+        // The scheduler has stopped, which is handled elsewhere.
         pending().await
     }
 

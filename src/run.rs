@@ -1,7 +1,7 @@
-//! `supercargo run`: from the command line to a scheduler at work, and back.
+//! `supercargo run`: starts a scheduler process from the command line, and shuts it down.
 
-mod life;
-mod served;
+mod endpoints;
+mod process;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use futures::FutureExt as _;
 use futures::future::OptionFuture;
+use http::{Method, StatusCode};
 use kube::Client;
 use kube::client::ClientBuilder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -17,55 +18,68 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, SystemClock};
-use crate::collectors::CountedRequests;
 use supercargo_client::api::{ConnectError, connect_to};
 use supercargo_client::election::hostname;
 use supercargo_client::rate_limit::RateLimiter;
-use supercargo_client::transport::Transport;
+use supercargo_client::transport::{RequestObserver, Transport};
 use supercargo_config::flags::{Flags, TraceOptions};
 use supercargo_config::{Catalog, ClientConnection, Config};
 use supercargo_serving::{Server, Setup};
 use supercargo_telemetry::logs::LogLevel;
 use supercargo_telemetry::metrics::{Counting, Metrics, Requests};
 
-use life::{Followed, Life, broken};
+use process::{ConfigFile, Process, failed};
 
-/// A watch without a byte for so long has lost its server: a bookmark comes about every minute.
+/// A watch that receives nothing for this long has lost its server: bookmarks arrive about once a
+/// minute.
 pub(crate) const WATCH_SILENCE: Duration = Duration::from_mins(3);
-/// How long answers under way may take to end when everything else has.
+/// How long HTTP responses in flight may delay the end of the process.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Requests at once where only `qps` is set: kube-scheduler's default.
+/// kube-scheduler's default burst, used if only `qps` is set.
 const DEFAULT_BURST: u32 = 100;
 
-/// What `run` was asked for.
+/// Arguments of [`run`].
 #[derive(Clone)]
 pub struct RunOptions {
-    /// The flags.
+    /// Command-line flags.
     pub flags: Flags,
-    /// What is logged, to be changed while it runs.
+    /// Log level, which can change at runtime.
     pub log_level: LogLevel,
+}
+
+/// Counts requests to the API server.
+struct ObservedRequests(Arc<Requests>);
+
+impl RequestObserver for ObservedRequests {
+    fn waited(&self, method: &Method, took: Duration) {
+        self.0.waited(method, took);
+    }
+
+    fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
+        self.0.answered(method, status, took);
+    }
 }
 
 /// How a scheduler reaches its API server.
 #[derive(Clone)]
 pub struct Clients {
-    /// What logs call the server.
+    /// Name of the server in logs.
     server: String,
     watch: Client,
     write: Transport,
-    /// As upstream has it: events have a client of their own, and a storm of them delays no binding.
+    /// Events have a separate client, as in upstream, so that they do not delay bindings.
     events: Transport,
-    /// And so has leader election, which nothing must delay.
+    /// Leader election has a separate client, so that nothing delays renewals.
     election: Transport,
     requests: Arc<Requests>,
 }
 
 impl Clients {
-    /// Reaches a server over the network.
+    /// Connects to a server over the network.
     pub fn connect(connection: kube::Config) -> Result<Self, ConnectError> {
         let server = without_credentials(&connection.cluster_url);
         let requests = Requests::to(host(&connection.cluster_url));
-        let observer = Arc::new(CountedRequests(Arc::clone(&requests)));
+        let observer = Arc::new(ObservedRequests(Arc::clone(&requests)));
         let [write, events, election] =
             [(); 3].map(|()| transport(&connection).map(|transport| transport.observed(observer.clone())));
         let (write, events, election) = (write?, events?, election?);
@@ -73,26 +87,27 @@ impl Clients {
         Ok(Self { server, watch, write, events, election, requests })
     }
 
-    /// Everything by one client, of a server in this process perhaps; `server` is what logs call it.
+    /// Uses one client for everything, for example of an in-process server. `server` is its name in
+    /// logs.
     pub fn one(server: impl Into<String>, client: Client) -> Self {
         let server: String = server.into();
         let requests = Requests::to(&server);
-        let observer = Arc::new(CountedRequests(Arc::clone(&requests)));
+        let observer = Arc::new(ObservedRequests(Arc::clone(&requests)));
         let [write, events, election] =
             [(); 3].map(|()| Transport::from(client.clone()).observed(observer.clone()));
         Self { server, watch: client, write, events, election, requests }
     }
 }
 
-/// Schedules until a signal comes, lets the bindings under way end, and returns. An error ends it, too; one is that another
-/// scheduler leads.
+/// Schedules until SIGTERM or SIGINT, waits for bindings in flight, and returns. Losing the lease
+/// is an error.
 pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
-    // First of all: a process with the number 1 does not even end on a signal that nobody listens for.
-    let signalled = stop_signal(end_at_once)?;
+    // Comes first: the kernel does not deliver unhandled signals to PID 1.
+    let signalled = stop_signal(exit_immediately)?;
     let RunOptions { flags, log_level } = options;
-    let followed = flags.misc.followed();
-    // Before it is read for good, so that no change between the two is missed.
-    let text = followed.and_then(|(path, _)| std::fs::read(path).ok());
+    let watched = flags.misc.followed();
+    // Read before the configuration is parsed, so that a change in between is noticed.
+    let text = watched.and_then(|(path, _)| std::fs::read(path).ok());
     let config = flags.configuration(catalog)?;
     let kubeconfig = config.client_connection.kubeconfig.as_deref();
     let connection = tokio::select! {
@@ -111,33 +126,35 @@ pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     let metrics = Metrics::new(&config.features);
     let clock = Box::new(SystemClock::default());
     let record = flags.misc.record.as_deref();
-    let mut life = Life::new(&config, clients, clock, record, Arc::clone(&metrics), &flags.traces).await?;
-    let followed = followed.map(|(path, period)| {
+    let mut process =
+        Process::new(&config, clients, clock, record, Arc::clone(&metrics), &flags.traces).await?;
+    let config_file = watched.map(|(path, period)| {
         let (flags, catalog) = (flags.clone(), catalog.clone());
         let path = path.to_owned();
-        Followed { path, period, text, load: Box::new(move || flags.configuration(&catalog)) }
+        ConfigFile { path, period, text, load: Box::new(move || flags.configuration(&catalog)) }
     });
     let closing = CancellationToken::new();
     let _close = closing.clone().drop_guard();
     let mut serving = server.map(|server| {
-        let endpoints = life.facts().endpoints(metrics, flags.clone(), log_level, signalled.clone());
+        let endpoints =
+            process.endpoint_state().endpoints(metrics, flags.clone(), log_level, signalled.clone());
         tokio::spawn(server.serve(endpoints, closing.clone())).fuse()
     });
-    let not_served = OptionFuture::from(serving.as_mut().map(|serving| broken("the server", serving)));
+    let not_served = OptionFuture::from(serving.as_mut().map(|serving| failed("HTTPS server", serving)));
     tokio::select! {
-        ended = life.run(followed, &signalled) => ended?,
+        ended = process.run(config_file, &signalled) => ended?,
         Some(failure) = not_served => return Err(failure),
     }
-    life.wind_down().await?;
+    process.shut_down().await?;
     closing.cancel();
     if let Some(serving) = serving {
-        // Whoever still reads must not keep the process.
+        // A slow reader must not keep the process running.
         let _ = timeout(CLOSE_TIMEOUT, serving).await;
     }
     Ok(())
 }
 
-/// Schedules on this server until `stop` is cancelled, lets the bindings under way end, and returns.
+/// Schedules on this server until `stop` is cancelled, waits for bindings in flight, and returns.
 pub async fn schedule(
     config: &Config,
     connection: kube::Config,
@@ -148,7 +165,7 @@ pub async fn schedule(
     schedule_by(config, clients, Box::new(SystemClock::default()), record, stop).await
 }
 
-/// The same with clients of one's own, by a clock of one's own.
+/// Like [`schedule`], with the given clients and clock.
 pub async fn schedule_by(
     config: &Config,
     clients: Clients,
@@ -159,7 +176,7 @@ pub async fn schedule_by(
     schedule_measured(config, clients, clock, record, Metrics::new(&config.features), stop).await
 }
 
-/// The same, with what is counted for others to read.
+/// Like [`schedule_by`], with metrics that the caller can read.
 pub async fn schedule_measured(
     config: &Config,
     clients: Clients,
@@ -168,9 +185,9 @@ pub async fn schedule_measured(
     metrics: Arc<Metrics>,
     stop: &CancellationToken,
 ) -> Result<()> {
-    let mut life = Life::new(config, clients, clock, record, metrics, &TraceOptions::default()).await?;
-    life.run(None, stop).await?;
-    life.wind_down().await
+    let mut process = Process::new(config, clients, clock, record, metrics, &TraceOptions::default()).await?;
+    process.run(None, stop).await?;
+    process.shut_down().await
 }
 
 fn transport(connection: &kube::Config) -> Result<Transport, ConnectError> {
@@ -182,7 +199,7 @@ fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
     RateLimiter::new(connection.qps?, burst)
 }
 
-/// A client for informers, with its requests counted. It notices when the server falls silent.
+/// A client for informers that counts requests and times out when a watch receives nothing.
 fn watching_client(mut connection: kube::Config, requests: &Arc<Requests>) -> Result<Client, ConnectError> {
     connection.read_timeout = Some(WATCH_SILENCE);
     let builder = ClientBuilder::try_from(connection);
@@ -190,7 +207,7 @@ fn watching_client(mut connection: kube::Config, requests: &Arc<Requests>) -> Re
     Ok(builder.with_layer(&Counting(Arc::clone(requests))).build())
 }
 
-/// The server's address for logs: a URL may have a password in it.
+/// The server's address for logs. The URL may contain a password, which must not be logged.
 fn without_credentials(url: &http::Uri) -> String {
     format!("{}://{}", url.scheme_str().unwrap_or("https"), host(url))
 }
@@ -201,17 +218,18 @@ fn host(url: &http::Uri) -> &str {
     authority.rsplit('@').next().unwrap_or_default()
 }
 
-/// Ends the process where it is: whoever asks twice does not want to wait until bindings have ended.
-fn end_at_once() {
-    tracing::warn!("a second signal: ending at once");
+/// Exits without waiting for bindings.
+fn exit_immediately() {
+    tracing::warn!("second signal received, exiting immediately");
     std::process::exit(1);
 }
 
-/// Signals that follow the first within this time are the same one: shells and `timeout` send it to a process and to its group.
+/// Signals within this time of the first count as the same one: shells and `timeout` send it to
+/// both a process and its group.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// A token that SIGTERM or SIGINT cancels. A second one of them is `insisted`.
-pub(crate) fn stop_signal(insisted: fn()) -> Result<CancellationToken> {
+/// Returns a token that SIGTERM or SIGINT cancels. A second signal calls `on_second`.
+pub(crate) fn stop_signal(on_second: fn()) -> Result<CancellationToken> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -223,7 +241,7 @@ pub(crate) fn stop_signal(insisted: fn()) -> Result<CancellationToken> {
         loop {
             either(&mut terminate, &mut interrupt).await;
             if Instant::now() >= echoes_end {
-                insisted();
+                on_second();
             }
         }
     });

@@ -1,4 +1,4 @@
-//! What the endpoints of a scheduler tell.
+//! Content of the HTTPS endpoints.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,29 +11,29 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::debugger::Debugger;
-use crate::footprint::Surveyor;
-use crate::pulse::Pulse;
 use crate::reload::Generation;
+use crate::resource_stats::ResourceStats;
+use crate::watchdog::Watchdog;
 use supercargo_client::election::Leadership;
 use supercargo_config::flags::Flags;
 use supercargo_serving::{Checks, Endpoints, JsonPage, Probe};
 use supercargo_telemetry::logs::LogLevel;
 use supercargo_telemetry::metrics::Metrics;
 
-/// What of a scheduler's life others may look at.
-pub(super) struct Facts {
-    /// Unless there is no election.
+/// State of a process that the endpoints serve.
+pub(super) struct EndpointState {
+    /// `None` without leader election.
     pub(super) leadership: Option<watch::Receiver<Leadership>>,
-    /// Whether every handler has seen what exists.
+    /// Cancelled once all handlers have synced.
     pub(super) synced: CancellationToken,
     pub(super) debugger: Debugger,
-    pub(super) surveyor: Surveyor,
-    pub(super) pulse: Pulse,
+    pub(super) stats: Arc<ResourceStats>,
+    pub(super) watchdog: Watchdog,
     pub(super) generations: watch::Receiver<Generation>,
 }
 
-impl Facts {
-    /// Everything that is served, until `stop` is cancelled ready.
+impl EndpointState {
+    /// All endpoints. `/readyz` fails once `stop` is cancelled.
     pub(super) fn endpoints(
         self,
         metrics: Arc<Metrics>,
@@ -41,13 +41,13 @@ impl Facts {
         log_level: LogLevel,
         stop: CancellationToken,
     ) -> Endpoints {
-        let Self { leadership, synced, debugger, surveyor, pulse, generations } = self;
-        // It does not change: a changed file that says otherwise is refused.
+        let Self { leadership, synced, debugger, stats, watchdog, generations } = self;
+        // Constant: a reload cannot change it.
         let profiling = generations.borrow().config.enable_profiling;
         let resources = (Arc::clone(&metrics), leadership.clone());
         let (of_configz, of_flagz) = (generations.clone(), generations);
         Endpoints {
-            checks: checks(leadership, synced, &pulse, stop),
+            checks: checks(leadership, synced, &watchdog, stop),
             metrics: Arc::new(move || {
                 let metrics = Arc::clone(&metrics);
                 async move { metrics.encode().await }.boxed()
@@ -65,7 +65,7 @@ impl Facts {
                 .boxed()
             }),
             configz: Arc::new(move || {
-                // What is written there, without keys, has the name that the page gives it.
+                // The server adds the key `componentconfig` itself.
                 let mut page = of_configz.borrow().config.configz();
                 page["componentconfig"].take()
             }),
@@ -74,42 +74,43 @@ impl Facts {
             debug: BTreeMap::from([
                 ("/debug/cache", page(&debugger, |it| async move { it.cache_json().await })),
                 ("/debug/queue", page(&debugger, |it| async move { it.queue_json().await })),
-                ("/debug/footprint", page(&surveyor, |it| async move { it.json().await })),
+                ("/debug/footprint", page(&stats, |it| async move { it.footprint().await })),
             ]),
             log_level: profiling.then_some(log_level),
         }
     }
 }
 
-/// kube-scheduler's checks, and `scheduler`: whether its thread goes on. There is no use for that in `/readyz`: only a restart helps.
+/// kube-scheduler's checks, and `scheduler`, which fails if the scheduler thread hangs. `/readyz`
+/// does not include it, because only a restart helps.
 fn checks(
     leadership: Option<watch::Receiver<Leadership>>,
     synced: CancellationToken,
-    pulse: &Pulse,
+    watchdog: &Watchdog,
     stop: CancellationToken,
 ) -> Checks {
     let mut checks = Checks::default();
     checks.livez.add("ping", || Ok(()));
     if let Some(leadership) = leadership {
-        let elects = |probe: &mut Probe| {
+        let add_election = |probe: &mut Probe| {
             let leadership = leadership.clone();
             let check = move || leadership.borrow().check(Instant::now()).map_err(|error| error.to_string());
             probe.add("leaderElection", check);
         };
-        elects(&mut checks.healthz);
-        elects(&mut checks.readyz);
+        add_election(&mut checks.healthz);
+        add_election(&mut checks.readyz);
     } else {
         checks.healthz.add("ping", || Ok(()));
     }
     for probe in [&mut checks.livez, &mut checks.healthz] {
-        let pulse = pulse.clone();
-        probe.add("scheduler", move || pulse.check(Instant::now()).map_err(|stalled| stalled.to_string()));
+        let watchdog = watchdog.clone();
+        probe.add("scheduler", move || watchdog.check(Instant::now()).map_err(|stalled| stalled.to_string()));
     }
-    let well = |is_well: bool, problem: &str| if is_well { Ok(()) } else { Err(problem.to_owned()) };
-    checks.readyz.add("shutdown", move || well(!stop.is_cancelled(), "process is shutting down"));
+    let require = |is_met: bool, problem: &str| if is_met { Ok(()) } else { Err(problem.to_owned()) };
+    checks.readyz.add("shutdown", move || require(!stop.is_cancelled(), "process is shutting down"));
     checks
         .readyz
-        .add("sched-handler-sync", move || well(synced.is_cancelled(), "waiting for handlers to sync"));
+        .add("sched-handler-sync", move || require(synced.is_cancelled(), "waiting for handlers to sync"));
     checks
 }
 

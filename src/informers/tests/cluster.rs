@@ -1,4 +1,4 @@
-//! A server, the informers, and a scheduler that hears of what they tell when the test lets it.
+//! An API server, informers, and a scheduler that takes their events when the test delivers them.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -27,26 +27,26 @@ use tower::util::ServiceExt as _;
 
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use crate::binder::Binder;
+use crate::effects::EffectHandler;
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
 use crate::options::scheduler_options;
 use crate::owner::{CarryOut as _, Mailbox, Message};
 use crate::preemptor::Preemptor;
-use crate::shell::Shell;
 use crate::status_writer::StatusWriter;
 use supercargo_client::api::Api;
 use supercargo_codec::{NodeKind, PodKind};
 use supercargo_config::{Catalog, Config};
 
-/// The way to the server, which can be closed; notes what goes over it to lists and watches.
+/// The connection to the server. Records lists and watches; can refuse requests.
 #[derive(Clone, Default)]
 pub(super) struct Link {
     refuses: Arc<AtomicBool>,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Link {
-    /// A client of the server by this way.
+    /// A client of the server over this connection.
     pub(super) fn client(&self, server: &ApiServer) -> Client {
         let (link, service) = (self.clone(), server.service());
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -71,53 +71,53 @@ impl Link {
                 (true, false) => "watch",
                 (false, _) => "list",
             };
-            self.asked.lock().push(format!("{verb} {resource}"));
+            self.requests.lock().push(format!("{verb} {resource}"));
         }
         Ok(())
     }
 
-    /// Whether nobody listens at the other end.
+    /// Sets whether connections are refused.
     pub(super) fn refuse(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::SeqCst);
     }
 
-    /// What has been asked since this was last called, sorted.
-    pub(super) fn take_asked(&self) -> Vec<String> {
-        let mut asked = std::mem::take(&mut *self.asked.lock());
-        asked.sort();
-        asked
+    /// Lists and watches since the last call, sorted.
+    pub(super) fn take_requests(&self) -> Vec<String> {
+        let mut requests = std::mem::take(&mut *self.requests.lock());
+        requests.sort();
+        requests
     }
 }
 
-/// Which half of the pods' handlers is heard first.
+/// The order in which the events of the two pod handlers arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum First {
-    /// As it is in the program: one registration, and for each change first the cache's half.
+    /// As in production: one registration; the cache gets each event before the queue.
     Together,
-    /// Two registrations, and all that the cache's has to say before all that the queue's has.
+    /// Two registrations; all events of the cache arrive before all events of the queue.
     Cache,
-    /// The other way round.
+    /// Two registrations, in the opposite order.
     Queue,
 }
 
-pub(super) struct Bed {
+pub(super) struct TestCluster {
     pub(super) server: ApiServer,
     pub(super) link: Link,
     pub(super) scheduler: Scheduler,
     pub(super) pods: EventLog<PodKind>,
     pub(super) nodes: EventLog<NodeKind>,
     informers: Informers,
-    /// In the order in which they are heard.
+    /// In the order in which they are read.
     inboxes: Vec<Receiver<Message>>,
-    shell: Shell,
+    effects: EffectHandler,
     began: Instant,
     writers: [JoinHandle<()>; 2],
 }
 
-impl Bed {
-    /// A server with these nodes, each with so many thousandths of a CPU, and a scheduler that knows of them.
+impl TestCluster {
+    /// A server with these nodes, each with its CPU in millicores, and a scheduler that knows them.
     pub(super) async fn new(nodes: &[(&str, u32)], first: First) -> Self {
-        // Nothing collects or simulates anything: what happens, the test does.
+        // Without garbage collection and simulation: only the test changes objects.
         let server = ApiServer::new(Settings { collects_garbage: false, ..Settings::default() });
         let link = Link::default();
         let api = Api::with_client(link.client(&server));
@@ -149,7 +149,7 @@ impl Bed {
         let (recorder, events) = Writer::new(api.clone(), "here".to_owned());
         let (patches, statuses) = StatusWriter::new(api.clone());
         let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
-        let shell = Shell {
+        let effects = EffectHandler {
             runtime: Handle::current(),
             binder: Binder::new(api.clone(), mailbox.clone(), HttpExtenders::default()),
             preemptor: Preemptor::new(api, mailbox),
@@ -159,21 +159,21 @@ impl Bed {
         let scheduler =
             Scheduler::new(scheduler_options(&Config::default_with(&Catalog::in_tree()).unwrap())).unwrap();
         let began = Instant::now();
-        let mut bed =
-            Self { server, link, scheduler, pods, nodes: log, informers, inboxes, shell, began, writers };
+        let mut cluster =
+            Self { server, link, scheduler, pods, nodes: log, informers, inboxes, effects, began, writers };
         for (name, cpu) in nodes {
-            bed.create_node(name, *cpu).await;
+            cluster.create_node(name, *cpu).await;
         }
-        bed.informers.start();
-        assert!(bed.informers.synced(&CancellationToken::new()).await.is_synced());
-        // A watch that ends within a second with nothing to say would be a reason to list.
+        cluster.informers.start();
+        assert!(cluster.informers.synced(&CancellationToken::new()).await.is_synced());
+        // A watch that ends within a second without events would cause a list.
         sleep(Duration::from_secs(2)).await;
-        bed.hear().await;
-        bed
+        cluster.deliver().await;
+        cluster
     }
 
-    /// Sends a request past the link: somebody else's.
-    pub(super) async fn ask(&self, method: Method, path: &str, body: &Value) -> Value {
+    /// Sends a request of another client, past the link.
+    pub(super) async fn request(&self, method: Method, path: &str, body: &Value) -> Value {
         let content_type =
             if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let request = Request::builder().method(&method).uri(path).header("content-type", content_type);
@@ -188,10 +188,10 @@ impl Bed {
     pub(super) async fn create_node(&self, name: &str, cpu: u32) {
         let amounts = json!({ "cpu": format!("{cpu}m"), "pods": "110" });
         let node = json!({ "metadata": { "name": name }, "status": { "allocatable": amounts, "capacity": amounts } });
-        self.ask(Method::POST, "/api/v1/nodes", &node).await;
+        self.request(Method::POST, "/api/v1/nodes", &node).await;
     }
 
-    /// Creates a pod that asks for so many thousandths of a CPU, on a node or on none.
+    /// Creates a pod that requests CPU in millicores, with or without a node.
     pub(super) async fn create(&self, name: &str, cpu: u32, node: Option<&str>) -> Uid {
         let requests = json!({ "requests": { "cpu": format!("{cpu}m") } });
         let pod = json!({
@@ -202,29 +202,29 @@ impl Bed {
                 "containers": [{ "name": "main", "image": "none", "resources": requests }],
             },
         });
-        let created = self.ask(Method::POST, PODS, &pod).await;
+        let created = self.request(Method::POST, PODS, &pod).await;
         Uid::from(created["metadata"]["uid"].as_str().unwrap())
     }
 
     /// Binds a pod as another scheduler would.
     pub(super) async fn bind(&self, name: &str, node: &str) {
         let binding = json!({ "metadata": { "name": name }, "target": { "kind": "Node", "name": node } });
-        self.ask(Method::POST, &format!("{PODS}/{name}/binding"), &binding).await;
+        self.request(Method::POST, &format!("{PODS}/{name}/binding"), &binding).await;
     }
 
     pub(super) async fn delete(&self, name: &str) {
         let now = json!({ "gracePeriodSeconds": 0 });
-        self.ask(Method::DELETE, &format!("{PODS}/{name}"), &now).await;
+        self.request(Method::DELETE, &format!("{PODS}/{name}"), &now).await;
     }
 
-    /// The node of a pod, as the server has it.
+    /// The node of a pod on the server.
     pub(super) async fn node_of(&self, name: &str) -> Option<String> {
-        let pod = self.ask(Method::GET, &format!("{PODS}/{name}"), &Value::Null).await;
+        let pod = self.request(Method::GET, &format!("{PODS}/{name}"), &Value::Null).await;
         pod["spec"]["nodeName"].as_str().map(str::to_owned)
     }
 
-    /// Lets what happened reach the mailboxes, and the scheduler hear of it.
-    pub(super) async fn hear(&mut self) {
+    /// Delivers pending events to the scheduler.
+    pub(super) async fn deliver(&mut self) {
         settle().await;
         let now = self.now();
         let mut inputs = Vec::new();
@@ -239,19 +239,19 @@ impl Bed {
         }
     }
 
-    /// Schedules whatever can be, hearing of what comes of it.
+    /// Schedules all pods that can be tried, and delivers the resulting events.
     pub(super) async fn schedule(&mut self) {
         while self.scheduler.has_work() {
             let now = self.now();
             self.scheduler.schedule_one(now, &mut NoCalls);
             self.carry_out();
         }
-        self.hear().await;
+        self.deliver().await;
     }
 
     fn carry_out(&mut self) {
         for effect in self.scheduler.take_effects() {
-            self.shell.carry_out(effect);
+            self.effects.carry_out(effect);
         }
     }
 
@@ -260,8 +260,8 @@ impl Bed {
         Now { wall: Timestamp::default().plus(passed), monotonic: passed }
     }
 
-    /// From here on pods change unseen.
-    pub(super) async fn look_away(&self) {
+    /// Breaks the pod watch, so that later changes of pods are missed.
+    pub(super) async fn break_watch(&self) {
         for verb in ["list", "watch"] {
             let pods = Matcher { verb: verb.to_owned(), resource: "pods".to_owned(), ..Matcher::default() };
             self.server.faults().add(Rule::new(pods, Fault::Reset));
@@ -270,15 +270,15 @@ impl Bed {
         settle().await;
     }
 
-    /// Pods can be seen again, but not what became of them meanwhile: it takes a list.
-    pub(super) async fn look_again(&mut self) {
+    /// Restores the pod watch. Missed events are compacted, so that the informer must list.
+    pub(super) async fn restore_watch(&mut self) {
         self.server.compact();
         self.server.faults().clear();
         sleep(Duration::from_mins(1)).await;
-        self.hear().await;
+        self.deliver().await;
     }
 
-    /// What is known of pods, in a form that can be compared.
+    /// The scheduler's view of these pods, for comparison.
     pub(super) fn known(&mut self, uids: &[&Uid]) -> Known {
         assert_eq!(self.scheduler.cache().differences(), [""; 0]);
         let places = uids.iter().map(|uid| self.scheduler.place(uid)).collect();
@@ -291,8 +291,8 @@ impl Bed {
         }
     }
 
-    /// The CPU that counts as taken on a node, in thousandths.
-    pub(super) fn taken(&self, node: &str) -> i64 {
+    /// The CPU requested on a node, in millicores.
+    pub(super) fn requested(&self, node: &str) -> i64 {
         self.scheduler.cache().nodes().get(node).unwrap().requested().milli_cpu
     }
 
@@ -300,7 +300,7 @@ impl Bed {
         assert_eq!(self.pods.faults(), [""; 0]);
         assert_eq!(self.nodes.faults(), [""; 0]);
         self.informers.shut_down().await;
-        drop((self.scheduler, self.shell));
+        drop((self.scheduler, self.effects));
         for writer in self.writers {
             writer.await.unwrap();
         }
@@ -309,12 +309,12 @@ impl Bed {
 
 pub(super) const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// What the scheduler knows.
+/// The scheduler's view of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) places: Vec<Option<Place>>,
     pub(super) nodes: Vec<Option<String>>,
-    /// Pods in the cache, and how many of them are assumed.
+    /// Number of pods in the cache, and of those assumed.
     pub(super) cached: (usize, usize),
     pub(super) queued: [usize; 5],
 }

@@ -1,4 +1,4 @@
-//! An event as the API server gets it.
+//! Event objects as sent to the API server.
 
 use std::sync::Arc;
 
@@ -8,31 +8,31 @@ use supercargo_scheduler::{EventType, PodEvent};
 
 use supercargo_codec::payload::{Message, Payload};
 
-/// The longest name of an event; the rest of the limit is for the dot and the time.
-const LONGEST_NAME: usize = 253 - 17;
+/// Longest stem of an event name: the limit less the dot and the time.
+const LONGEST_STEM: usize = 253 - 17;
 
-/// An event object. Many are kept for a while, so what can be made when it is needed is.
-pub(super) struct Object {
+/// An event object. Many are kept in memory, so derived values are computed on demand.
+pub(super) struct EventObject {
     event: PodEvent,
     name: String,
     created: Timestamp,
     hostname: Arc<str>,
 }
 
-/// How often an event was seen by when, if more than once.
+/// Number of occurrences, and the time of the last one.
 #[derive(Clone, Copy)]
 pub(super) struct Count {
     pub(super) count: u32,
     pub(super) last_observed: Timestamp,
 }
 
-/// An event with its series, if there is one.
-pub(super) struct Whole<'a> {
-    pub(super) object: &'a Object,
+/// An event and, if it recurred, its series.
+pub(super) struct EventWithSeries<'a> {
+    pub(super) object: &'a EventObject,
     pub(super) series: Option<Count>,
 }
 
-impl Object {
+impl EventObject {
     pub(super) fn new(event: PodEvent, created: Timestamp, hostname: Arc<str>) -> Self {
         Self { name: event_name(&event.pod.name, created), event, created, hostname }
     }
@@ -60,9 +60,9 @@ impl Count {
     }
 }
 
-impl Payload for Whole<'_> {
+impl Payload for EventWithSeries<'_> {
     fn json(&self) -> Value {
-        let Object { event, name, created, .. } = self.object;
+        let EventObject { event, name, created, .. } = self.object;
         let mut body = json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -90,7 +90,7 @@ impl Payload for Whole<'_> {
     }
 
     fn protobuf(&self) -> Vec<u8> {
-        let Object { event, name, created, .. } = self.object;
+        let EventObject { event, name, created, .. } = self.object;
         let mut metadata = Message::default();
         metadata.text(1, name).text(3, &event.pod.namespace);
         let mut regarding = Message::default();
@@ -114,13 +114,13 @@ impl Payload for Whole<'_> {
     }
 }
 
-/// `<pod>.<nanoseconds in hex>`, cut where the pod's name leaves no room.
+/// `<pod>.<nanoseconds in hex>`, with the pod name truncated to fit the limit.
 pub(super) fn event_name(pod: &str, now: Timestamp) -> String {
-    let stem = pod.get(..LONGEST_NAME).unwrap_or(pod).trim_end_matches(['-', '.']);
+    let stem = pod.get(..LONGEST_STEM).unwrap_or(pod).trim_end_matches(['-', '.']);
     format!("{stem}.{:x}", now.as_nanosecond())
 }
 
-/// A time as the API's MicroTime.
+/// A time in the API's MicroTime format.
 fn micros(time: Timestamp) -> String {
     format!("{time:.6}")
 }

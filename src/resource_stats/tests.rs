@@ -1,4 +1,4 @@
-//! What a scheduler at work leaves behind in the text.
+//! Metrics of a running scheduler.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Now, PodInfo};
 use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler, Unobserved};
 
-use super::{Sources, spec};
+use super::{ResourceStats, spec};
 use crate::backlog::Backlog;
+use crate::gauge::{EventGauges, Gauge};
 use crate::informers::{Informers, kinds};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
@@ -16,38 +17,38 @@ use supercargo_client::testing::answering_client;
 use supercargo_config::{Catalog, Config};
 use supercargo_telemetry::metrics::{Metrics, Requests};
 
-/// A scheduler whose bindings succeed.
-struct Bench {
+/// A scheduler whose bindings succeed, and its metrics.
+struct TestScheduler {
     scheduler: Scheduler,
     metrics: Arc<Metrics>,
 }
 
-impl Bench {
+impl TestScheduler {
     fn new() -> Self {
         let config = Config::default_with(&Catalog::in_tree()).unwrap();
         let metrics = Metrics::new(&config.features);
         let observer = metrics.observer(Box::new(Unobserved));
         let scheduler = Scheduler::new(scheduler_options(&config)).unwrap().with_observer(observer);
-        let mut bench = Self { scheduler, metrics };
+        let mut test = Self { scheduler, metrics };
         for name in ["n1", "n2"] {
             let node = node(name).allocatable("cpu", "4").allocatable("pods", "1000").build();
-            bench.tell(Input::Node(Notification::Added(Arc::new(node))));
+            test.handle(Input::Node(Notification::Added(Arc::new(node))));
         }
-        bench
+        test
     }
 
-    fn tell(&mut self, input: Input) {
+    fn handle(&mut self, input: Input) {
         self.scheduler.handle(Now::default(), input);
     }
 
-    /// Schedules a pod that is new, and binds it.
+    /// Adds a pod, schedules it and binds it.
     fn schedule(&mut self, pod: PodInfo) {
-        self.tell(Input::QueuedPod(Notification::Added(Arc::new(pod))));
+        self.handle(Input::QueuedPod(Notification::Added(Arc::new(pod))));
         self.scheduler.schedule_one(Now::default(), &mut NoCalls);
         for effect in self.scheduler.take_effects() {
             if let Effect::Bind { pod, .. } = effect {
                 let (pod, by) = (pod.uid.clone(), "DefaultBinder".into());
-                self.tell(Input::Bound { pod, by, outcome: BindOutcome::Bound });
+                self.handle(Input::Bound { pod, by, outcome: BindOutcome::Bound });
             }
         }
     }
@@ -69,13 +70,13 @@ fn assert_lines(text: &str, lines: &[&str]) {
 }
 
 #[tokio::test]
-async fn attempts_are_counted_with_all_that_they_went_through() {
-    let mut bench = Bench::new();
+async fn metrics_count_attempts_and_extension_points() {
+    let mut test = TestScheduler::new();
     for name in ["a", "b", "c"] {
-        bench.schedule(small(name));
+        test.schedule(small(name));
     }
-    bench.schedule(pod("big").uid("big").scheduler("supercargo").request("cpu", "64").build());
-    bench.schedule(pod("held").uid("held").scheduler("supercargo").gate("example.com/hold").build());
+    test.schedule(pod("big").uid("big").scheduler("supercargo").request("cpu", "64").build());
+    test.schedule(pod("held").uid("held").scheduler("supercargo").gate("example.com/hold").build());
     let point = |point: &str, status: &str| {
         format!(
             "scheduler_framework_extension_point_duration_seconds_count{{extension_point=\"{point}\",\
@@ -88,7 +89,7 @@ async fn attempts_are_counted_with_all_that_they_went_through() {
              profile=\"supercargo\"}} {count}"
         )
     };
-    let text = bench.text().await;
+    let text = test.text().await;
     assert_lines(
         &text,
         &[
@@ -116,19 +117,19 @@ async fn attempts_are_counted_with_all_that_they_went_through() {
             &(point("PreEnqueue", "UnschedulableAndUnresolvable") + " 1"),
             &evaluated("NodeResourcesFit", "Filter", 4),
             &evaluated("NodeResourcesFit", "Score", 3),
-            // It has nothing to say of such pods, at any point.
+            // Skips pods without host ports.
             &evaluated("NodePorts", "Filter", 0),
         ],
     );
 }
 
 #[tokio::test]
-async fn plugins_are_timed_in_about_a_tenth_of_the_cycles() {
-    let mut bench = Bench::new();
+async fn plugins_are_timed_in_about_10_percent_of_cycles() {
+    let mut test = TestScheduler::new();
     for n in 0..1000 {
-        bench.schedule(small(&format!("p{n}")));
+        test.schedule(small(&format!("p{n}")));
     }
-    let text = bench.text().await;
+    let text = test.text().await;
     let count = |point: &str| -> u64 {
         let beginning = "scheduler_plugin_execution_duration_seconds_count{plugin=\"";
         let plugin = if point == "Bind" { "DefaultBinder" } else { "NodeResourcesFit" };
@@ -142,25 +143,27 @@ async fn plugins_are_timed_in_about_a_tenth_of_the_cycles() {
     }
 }
 
-/// Has the metrics ask through this mailbox.
-fn ask(metrics: &Metrics, mailbox: Mailbox) {
+/// Makes the metrics collect through this mailbox.
+fn collect_through(metrics: &Metrics, mailbox: Mailbox) {
     let informers = Informers::new(answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
-    metrics.set_collector(Arc::new(Sources {
-        informers: informers.observed(),
+    metrics.set_collector(Arc::new(ResourceStats {
+        informers: informers.stats(),
         requests: Requests::to("server"),
         clients: Vec::new(),
         backlog: Backlog::new(mailbox.clone()),
         events_lost: Arc::default(),
+        events: EventGauges::default(),
+        status_writes: Gauge::default(),
         mailbox,
     }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_scheduler_that_does_not_answer_the_rest_is_told() {
+async fn scrape_times_out_on_a_hung_scheduler_and_has_other_metrics() {
     let metrics = Metrics::new(&Config::default_with(&Catalog::in_tree()).unwrap().features);
-    // Nobody reads what is left there.
+    // No owner reads the messages.
     let (mailbox, _messages) = Mailbox::new();
-    ask(&metrics, mailbox);
+    collect_through(&metrics, mailbox);
     let text = metrics.encode().await;
     assert_lines(&text, &["supercargo_binding_backlog 0", "supercargo_config_generation 1"]);
     assert!(text.contains("\nsupercargo_mailbox_delay_seconds 5"), "{text}");
@@ -168,25 +171,25 @@ async fn of_a_scheduler_that_does_not_answer_the_rest_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_counted_before_the_scheduler_answers_is_told_with_the_answer() {
-    let bench = Bench::new();
+async fn scrape_includes_counts_up_to_the_answer_of_the_scheduler() {
+    let test = TestScheduler::new();
     let (mailbox, messages) = Mailbox::new();
-    ask(&bench.metrics, mailbox);
-    let counter = bench.metrics.trace_spans_dropped("queue_full");
-    let scheduler = bench.scheduler;
+    collect_through(&test.metrics, mailbox);
+    let counter = test.metrics.trace_spans_dropped("queue_full");
+    let scheduler = test.scheduler;
     let answering = std::thread::spawn(move || {
-        let Ok(Message::Ask(question)) = messages.recv() else { panic!("it asks nothing") };
+        let Ok(Message::Ask(question)) = messages.recv() else { panic!("want a question") };
         counter.increment();
         question(&scheduler);
     });
-    let text = bench.metrics.encode().await;
+    let text = test.metrics.encode().await;
     answering.join().unwrap();
     let counted = "supercargo_trace_spans_dropped_total{reason=\"queue_full\"} 1";
     assert_lines(&text, &[counted, "scheduler_cache_size{type=\"nodes\"} 2"]);
 }
 
 #[tokio::test]
-async fn what_nobody_has_said_is_not_there_and_what_was_said_is() {
+async fn metrics_of_leadership_and_reloads_follow_their_state() {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();
     let metrics = Metrics::new(&config.features);
     let text = metrics.encode().await;
@@ -220,7 +223,7 @@ async fn what_nobody_has_said_is_not_there_and_what_was_said_is() {
 }
 
 #[test]
-fn informer_latency_has_the_bounds_of_the_informers() {
+fn informer_latency_histogram_has_the_buckets_of_the_informers() {
     assert_eq!(
         spec::INFORMER_LAG.kind,
         spec::Kind::Histogram(spec::Buckets::Given(&kube_informers::LATENCY_BUCKETS))

@@ -1,0 +1,122 @@
+//! Detects a hung scheduler thread.
+//!
+//! The owner's thread reports each step, and when it is idle. A plugin that never returns is not
+//! visible otherwise: nothing fails, and nothing is scheduled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::time::{Instant, sleep};
+
+/// Longest step, without calls to extenders.
+const LONGEST_STEP: Duration = Duration::from_secs(30);
+/// After this many times the longest step the process exits. The lease must become free even
+/// without liveness probes.
+const EXIT_FACTOR: u32 = 2;
+/// Time between two checks before the process exits: the whole process may have been suspended, not
+/// just this thread.
+const LAST_CHECK: Duration = Duration::from_secs(1);
+/// Marks a thread that waits for messages.
+const IDLE: u64 = u64::MAX;
+
+/// Updated by the owner's thread, read by health checks.
+#[derive(Clone, Debug)]
+pub(crate) struct Watchdog {
+    zero: Instant,
+    /// When the current step began, in milliseconds since `zero`, or [`IDLE`].
+    step: Arc<AtomicU64>,
+    longest_step: Duration,
+}
+
+/// The owner's thread hangs.
+#[derive(Debug, Error)]
+#[error("the scheduler has not advanced for {} s", .stalled_for.as_secs())]
+pub(crate) struct Stalled {
+    stalled_for: Duration,
+}
+
+impl Watchdog {
+    /// For a thread that has not started. A call to an extender counts as a step and takes
+    /// `longest_call` at most.
+    pub(crate) fn new(longest_call: Duration) -> Self {
+        let longest_step = LONGEST_STEP.saturating_add(longest_call);
+        Self { zero: Instant::now(), step: Arc::new(AtomicU64::new(IDLE)), longest_step }
+    }
+
+    /// Marks the beginning of a step.
+    pub(crate) fn tick(&self) {
+        let millis = self.zero.elapsed().as_millis();
+        self.step.store(u64::try_from(millis).unwrap_or(IDLE), Ordering::Relaxed);
+    }
+
+    /// Marks the thread as waiting for messages.
+    pub(crate) fn idle(&self) {
+        self.step.store(IDLE, Ordering::Relaxed);
+    }
+
+    /// The health check `scheduler`.
+    pub(crate) fn check(&self, now: Instant) -> Result<(), Stalled> {
+        let stalled_for = self.stalled_for(now);
+        if stalled_for > self.longest_step { Err(Stalled { stalled_for }) } else { Ok(()) }
+    }
+
+    /// Resolves when the thread has hung for so long that the process must exit.
+    pub(crate) async fn expired(&self) -> Stalled {
+        let limit = self.longest_step.saturating_mul(EXIT_FACTOR);
+        loop {
+            let (step, stalled_for) = (self.step.load(Ordering::Relaxed), self.stalled_for(Instant::now()));
+            sleep(limit.saturating_sub(stalled_for).max(LAST_CHECK)).await;
+            if stalled_for >= limit && self.step.load(Ordering::Relaxed) == step {
+                return Stalled { stalled_for };
+            }
+        }
+    }
+
+    /// When the current step began.
+    #[cfg(test)]
+    pub(crate) fn step(&self) -> u64 {
+        self.step.load(Ordering::Relaxed)
+    }
+
+    /// Duration of the current step so far.
+    fn stalled_for(&self, now: Instant) -> Duration {
+        match self.step.load(Ordering::Relaxed) {
+            IDLE => Duration::ZERO,
+            began => now.saturating_duration_since(self.zero + Duration::from_millis(began)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn check_fails_after_a_long_step_but_not_while_idle() {
+        let watchdog = Watchdog::new(Duration::from_secs(5));
+        let after = |seconds| Instant::now() + Duration::from_secs(seconds);
+        assert!(watchdog.check(after(1000)).is_ok(), "not started");
+        watchdog.tick();
+        assert!(watchdog.check(after(35)).is_ok());
+        let stalled = watchdog.check(after(36)).unwrap_err();
+        assert_eq!(stalled.to_string(), "the scheduler has not advanced for 36 s");
+        sleep(Duration::from_secs(36)).await;
+        watchdog.tick();
+        assert!(watchdog.check(Instant::now()).is_ok(), "next step");
+        watchdog.idle();
+        assert!(watchdog.check(after(1000)).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watchdog_expires_after_a_hang_but_not_while_idle() {
+        let watchdog = Watchdog::new(Duration::ZERO);
+        let resting = tokio::time::timeout(Duration::from_hours(1), watchdog.expired());
+        assert!(resting.await.is_err());
+        watchdog.tick();
+        let began = Instant::now();
+        assert_eq!(watchdog.expired().await.to_string(), "the scheduler has not advanced for 60 s");
+        assert_eq!(began.elapsed().as_secs(), 61);
+    }
+}
