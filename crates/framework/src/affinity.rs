@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::labels::{Labels, MAX_LABEL_VALUE, is_label_key, is_label_value, is_name};
 use crate::node::NodeRecord;
-use crate::pod::PodSpec;
 
 /// The one field that `matchFields` knows.
 pub const METADATA_NAME: &str = "metadata.name";
@@ -255,15 +254,6 @@ impl NodeAffinity {
     /// Whether the required terms, if any, let the pod on this node.
     pub fn required_matches(&self, node: &NodeRecord) -> bool {
         self.required.as_deref().is_none_or(|terms| terms.iter().any(|term| term.matches(node)))
-    }
-}
-
-impl PodSpec {
-    /// Whether the pod's `nodeSelector` and required node affinity let it on this node. A term that cannot be evaluated
-    /// matches nothing.
-    pub fn admits_node(&self, node: &NodeRecord) -> bool {
-        self.node_selector.is_subset_of(&node.labels)
-            && self.node_affinity.as_ref().is_none_or(|affinity| affinity.required_matches(node))
     }
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
+use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
-use crate::nodes::{ImageState, NodeIndex, Nodes};
+use crate::nodes::{ImageState, Nodes};
 use crate::objects::{Object, ObjectBody, Objects, PersistentVolume, Typed, resources};
 use crate::pod::{PodInfo, PodKey, Uid};
 use crate::text::Text;

@@ -2,8 +2,8 @@
 
 use bitflags::bitflags;
 
+use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
-use crate::nodes::NodeIndex;
 use crate::taint::TaintEffect;
 
 bitflags! {

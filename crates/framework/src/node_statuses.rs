@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 
-use crate::nodes::NodeIndex;
+use crate::node_index::NodeIndex;
 use crate::status::Status;
 
 /// Why each node was turned down: some by name, all others alike. Nodes by the thousand share a few statuses, so a status is

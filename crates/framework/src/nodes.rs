@@ -8,11 +8,8 @@ use rustc_hash::FxHashMap;
 use crate::affinity_keys::AffinityKeys;
 use crate::node::NodeImage;
 use crate::node_columns::NodeColumns;
+use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
-
-/// Where a node is in [`Nodes`]. Stays the same while the node exists; may be used again after it is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeIndex(pub u32);
 
 /// How widely an image is spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::affinity::NodeAffinity;
 use crate::labels::Labels;
+use crate::node::NodeRecord;
 use crate::pod_affinity::PodAffinity;
 use crate::ports::HostPort;
 use crate::requests::PodRequests;
@@ -186,6 +187,13 @@ impl PodInfo {
 }
 
 impl PodSpec {
+    /// Whether `nodeSelector` and required node affinity admit this node. A term that cannot be evaluated
+    /// matches nothing.
+    pub fn admits_node(&self, node: &NodeRecord) -> bool {
+        self.node_selector.is_subset_of(&node.labels)
+            && self.node_affinity.as_ref().is_none_or(|affinity| affinity.required_matches(node))
+    }
+
     /// The effective request without pod-level resources.
     pub fn container_requests(&self) -> &PodRequests {
         self.container_requests.as_deref().unwrap_or(&self.requests)

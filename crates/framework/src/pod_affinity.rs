@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::labels::Labels;
-use crate::pod::PodInfo;
 use crate::selector::LabelSelector;
 
 /// Which pods a term speaks of, and how near.
@@ -22,12 +21,14 @@ pub struct PodAffinityTerm {
 }
 
 impl PodAffinityTerm {
-    /// Whether the term of a pod in namespace `owner` speaks of pods like this one. `namespace_labels` are the labels of
-    /// the pod's namespace; upstream judges by none at all in several places, and who calls this must do so there.
-    pub fn matches(&self, owner: &str, pod: &PodInfo, namespace_labels: &Labels) -> bool {
-        (self.names(owner, &pod.namespace)
+    /// Whether the term of a pod in namespace `owner` matches pods with these labels in `namespace`.
+    ///
+    /// `namespace_labels` are the labels of that namespace. Upstream evaluates a namespace selector against empty
+    /// labels in several places; callers at those places pass empty labels.
+    pub fn matches(&self, owner: &str, namespace: &str, labels: &Labels, namespace_labels: &Labels) -> bool {
+        (self.names(owner, namespace)
             || self.namespace_selector.as_ref().is_some_and(|selector| selector.matches(namespace_labels)))
-            && self.selects(&pod.labels)
+            && self.selects(labels)
     }
 
     /// Whether the term of a pod in namespace `owner` names a namespace, be it by naming none.
@@ -72,7 +73,6 @@ pub struct PodAffinity {
 mod tests {
     use super::*;
     use crate::affinity::RawRequirement;
-    use crate::testing::pod;
 
     #[test]
     fn a_term_speaks_of_its_own_namespace_unless_it_says_otherwise() {
@@ -106,10 +106,11 @@ mod tests {
             ("selected or named", term(&["other"], Some(selector("DoesNotExist", &[]))), "other", true),
         ];
         for (name, term, namespace, expected) in cases {
-            let other = pod("p").namespace(namespace).build();
-            assert_eq!(term.matches("default", &other, &blue), expected, "{name}");
+            let matches = term.matches("default", namespace, &Labels::default(), &blue);
+            assert_eq!(matches, expected, "{name}");
         }
         let none = PodAffinityTerm { selector: None, ..term(&[], everything()) };
-        assert!(!none.matches("default", &pod("p").build(), &blue), "no selector selects no pod");
+        let matches = none.matches("default", "default", &Labels::default(), &blue);
+        assert!(!matches, "a nil selector selects no pod");
     }
 }

@@ -194,7 +194,7 @@ impl Terms {
         let none = Labels::default();
         let namespace = self.namespace.as_ref().map_or(&none, |namespace| &namespace.labels);
         for term in affinity_of(other).map_or(&[][..], |theirs| &theirs.required_anti_affinity) {
-            if term.matches(&other.namespace, pod, namespace) {
+            if term.matches(&other.namespace, &pod.namespace, &pod.labels, namespace) {
                 counts.tally(term, labels, delta);
             }
         }

@@ -12,7 +12,8 @@ use crate::hint::{Hint, held_a_node, new_node};
 /// Whether every term of the owner speaks of the pod; not when there is none.
 fn all_match(terms: &[PodAffinityTerm], owner: &PodInfo, pod: &PodInfo) -> bool {
     let none = Labels::default();
-    !terms.is_empty() && terms.iter().all(|term| term.matches(&owner.namespace, pod, &none))
+    let matches = |term: &PodAffinityTerm| term.matches(&owner.namespace, &pod.namespace, &pod.labels, &none);
+    !terms.is_empty() && terms.iter().all(matches)
 }
 
 /// The pod's required affinity and anti-affinity.

@@ -85,7 +85,7 @@ impl Preferences {
         let none = Labels::default();
         let labels = self.namespace.as_ref().map_or(&none, |namespace| &namespace.labels);
         let mut visit = |term: &PodAffinityTerm, weight| {
-            if term.matches(&other.namespace, pod, labels) {
+            if term.matches(&other.namespace, &pod.namespace, &pod.labels, labels) {
                 visit(term, weight);
             }
         };
