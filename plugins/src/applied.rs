@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::smallvec;
-use supercargo_framework::plugin::Applied;
+use supercargo_framework::caching::Applied;
 
 /// The change has a say in answers about nodes that share the value of this label with the node of the change.
 pub(crate) fn in_domain(key: &Arc<str>) -> Applied {

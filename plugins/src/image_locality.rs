@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, Scope, ScorePlugin, SignPlugin};
+use supercargo_framework::caching::{Caching, Scope};
+use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, ScorePlugin, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{Context, CycleState, NodeInfo, Nodes, Plugin, PodInfo, Status};
 
@@ -40,7 +41,7 @@ impl Plugin for ImageLocality {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().score(&self).sign(&self)
+        ExtensionPoints::new().score(&self).sign(&self).caching(&self)
     }
 }
 
@@ -51,8 +52,19 @@ impl ScorePlugin for ImageLocality {
         let sum = present.fold(0_i64, |sum, image| sum.wrapping_add(worth(cx, image)));
         Ok(score_of(sum, pod.spec.image_containers))
     }
+}
 
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+impl SignPlugin for ImageLocality {
+    /// More than upstream signs: an image counts once per container, and volumes count too.
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.spec.images);
+        signer.write(&pod.spec.image_containers);
+        Ok(())
+    }
+}
+
+impl Caching for ImageLocality {
+    fn score_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
         Scope::NodeObject
     }
 
@@ -84,15 +96,6 @@ impl ScorePlugin for ImageLocality {
             *score = if *score == 0 { nothing } else { score_of(*score, containers) };
         }
         true
-    }
-}
-
-impl SignPlugin for ImageLocality {
-    /// More than upstream signs: an image counts once per container, and volumes count too.
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        signer.write(&pod.spec.images);
-        signer.write(&pod.spec.image_containers);
-        Ok(())
     }
 }
 

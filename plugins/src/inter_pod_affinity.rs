@@ -1,11 +1,11 @@
 //! Keeps pods together, or apart, as they ask for.
 
 mod args;
+mod caching;
 mod filtering;
 mod hint;
 #[cfg(test)]
 mod histories;
-mod incremental;
 #[cfg(test)]
 mod properties;
 mod scoring;
@@ -53,6 +53,7 @@ impl Plugin for InterPodAffinity {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
+            .caching(&self)
             .incremental(&self)
     }
 

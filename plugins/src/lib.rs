@@ -39,7 +39,6 @@ mod testing;
 mod tests;
 #[cfg(test)]
 mod trial;
-mod unaffected;
 pub mod unsupported_constraints;
 pub mod volume_binding;
 pub mod volume_restrictions;

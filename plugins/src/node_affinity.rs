@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use supercargo_framework::affinity::{self, METADATA_NAME, Operator};
+use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeNames, Normalize, PreFilter, PreFilterPlugin,
-    PreScorePlugin, Scope, ScorePlugin, SignPlugin,
+    PreScorePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
@@ -23,7 +24,6 @@ use supercargo_framework::{
 };
 
 use crate::hint::{self, Hint};
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "NodeAffinity";
@@ -144,7 +144,8 @@ impl Plugin for NodeAffinity {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -174,10 +175,6 @@ impl FilterPlugin for NodeAffinity {
             Status::success()
         }
     }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
 }
 
 impl PreScorePlugin for NodeAffinity {
@@ -191,10 +188,6 @@ impl PreScorePlugin for NodeAffinity {
             Status::success()
         }
     }
-
-    fn depends_on_nodes(&self) -> bool {
-        false
-    }
 }
 
 impl ScorePlugin for NodeAffinity {
@@ -204,10 +197,6 @@ impl ScorePlugin for NodeAffinity {
 
     fn normalization(&self) -> Normalize {
         Normalize::ByMax { reverse: false }
-    }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
     }
 }
 
@@ -226,5 +215,19 @@ impl SignPlugin for NodeAffinity {
         signer.write(&pod.spec.node_selector);
         signer.write(&pod.spec.node_affinity);
         Ok(())
+    }
+}
+
+impl Caching for NodeAffinity {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn pre_score_depends_on_nodes(&self) -> bool {
+        false
+    }
+
+    fn score_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
     }
 }

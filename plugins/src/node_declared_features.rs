@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, Scope, SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
@@ -16,7 +17,6 @@ use supercargo_framework::{
 
 use crate::args::without_args;
 use crate::hint::{self, Hint};
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "NodeDeclaredFeatures";
@@ -63,7 +63,8 @@ impl Plugin for NodeDeclaredFeatures {
             .filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -84,30 +85,6 @@ impl FilterPlugin for NodeDeclaredFeatures {
         } else {
             Status::unresolvable("node(s) didn't match Pod's required features")
         }
-    }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
-
-    fn filter_columns(
-        &self,
-        _: &Context<'_>,
-        _: &CycleState,
-        pod: &PodInfo,
-        nodes: &Nodes,
-        passes: &mut [bool],
-    ) -> bool {
-        if !self.enabled || pod.spec.required_features.is_empty() {
-            return true;
-        }
-        let flags = &nodes.columns().flags;
-        for ((slot, passes), flags) in passes.iter_mut().enumerate().zip(flags) {
-            *passes = *passes
-                && flags.contains(NodeFlags::FEATURES)
-                && declares_all(pod, nodes.at(NodeIndex(slot as u32)));
-        }
-        true
     }
 }
 
@@ -134,10 +111,36 @@ impl SignPlugin for NodeDeclaredFeatures {
     }
 }
 
+impl Caching for NodeDeclaredFeatures {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        if !self.enabled || pod.spec.required_features.is_empty() {
+            return true;
+        }
+        let flags = &nodes.columns().flags;
+        for ((slot, passes), flags) in passes.iter_mut().enumerate().zip(flags) {
+            *passes = *passes
+                && flags.contains(NodeFlags::FEATURES)
+                && declares_all(pod, nodes.at(NodeIndex(slot as u32)));
+        }
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use supercargo_framework::objects::Objects;
-    use supercargo_framework::testing::{node, pod};
+    use supercargo_framework::testing::{self, node, pod};
     use supercargo_framework::{CycleState, NodeRecord, Nodes, Now};
 
     use super::*;
@@ -215,7 +218,7 @@ mod tests {
         let off = Features::default().with(Feature::NodeDeclaredFeatures, false);
         let plugin = from_args(&Value::Null, &off).expect("no arguments are fine");
         assert_eq!(plugin.name(), NAME);
-        let driver = Driver { points: plugin.extension_points() };
+        let driver = testing::Driver::new(plugin);
         let pod = needing("p", &["A"]);
         assert!(matches!(driver.pre_filter(&pod), PreFilter::Skip));
         assert!(driver.events().is_empty());

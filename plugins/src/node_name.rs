@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Caching, Scope};
 use supercargo_framework::event::EventRegistration;
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, Scope, SignPlugin};
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeInfo, Nodes, Plugin, PodInfo, Status,
@@ -21,7 +22,7 @@ impl Plugin for NodeName {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self)
+        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self).caching(&self)
     }
 }
 
@@ -33,8 +34,23 @@ impl FilterPlugin for NodeName {
             Status::unresolvable("node(s) didn't match the requested node name")
         }
     }
+}
 
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+impl EnqueueExtensions for NodeName {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        vec![EventRegistration::always(EventResource::Node, ActionType::ADD)]
+    }
+}
+
+impl SignPlugin for NodeName {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.node_name);
+        Ok(())
+    }
+}
+
+impl Caching for NodeName {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
         Scope::NodeObject
     }
 
@@ -55,19 +71,6 @@ impl FilterPlugin for NodeName {
             }
         }
         true
-    }
-}
-
-impl EnqueueExtensions for NodeName {
-    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        vec![EventRegistration::always(EventResource::Node, ActionType::ADD)]
-    }
-}
-
-impl SignPlugin for NodeName {
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        signer.write(&pod.node_name);
-        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
@@ -13,7 +14,6 @@ use supercargo_framework::{
 };
 
 use crate::hint::{self, Hint};
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "NodePorts";
@@ -38,7 +38,8 @@ impl Plugin for NodePorts {
             .filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -56,21 +57,6 @@ impl FilterPlugin for NodePorts {
             Status::success()
         }
     }
-
-    fn filter_columns(
-        &self,
-        _: &Context<'_>,
-        _: &CycleState,
-        pod: &PodInfo,
-        nodes: &Nodes,
-        passes: &mut [bool],
-    ) -> bool {
-        for index in nodes.columns().with_flags(NodeFlags::PORTS) {
-            let passes = &mut passes[index.0 as usize];
-            *passes = *passes && !any_conflict(&pod.spec.host_ports, nodes.at(index).used_ports());
-        }
-        true
-    }
 }
 
 impl EnqueueExtensions for NodePorts {
@@ -86,6 +72,23 @@ impl SignPlugin for NodePorts {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.host_ports);
         Ok(())
+    }
+}
+
+impl Caching for NodePorts {
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        for index in nodes.columns().with_flags(NodeFlags::PORTS) {
+            let passes = &mut passes[index.0 as usize];
+            *passes = *passes && !any_conflict(&pod.spec.host_ports, nodes.at(index).used_ports());
+        }
+        true
     }
 }
 

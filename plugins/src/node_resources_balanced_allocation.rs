@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 use smallvec::SmallVec;
+use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::plugin::{
     ExtensionPoints, MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin,
 };
@@ -18,7 +19,6 @@ use supercargo_framework::{
 use crate::args::{ResourceSpec, decode, resources_or_default};
 use crate::exact::{float, floor, integer};
 use crate::resource_usage::{ScoredResource, Usage, UsageColumns, chunks};
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "NodeResourcesBalancedAllocation";
@@ -137,7 +137,12 @@ impl Plugin for BalancedAllocation {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().pre_score(&self).score(&self).sign(&self).incremental(&Arc::new(Unaffected))
+        ExtensionPoints::new()
+            .pre_score(&self)
+            .score(&self)
+            .sign(&self)
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -148,10 +153,6 @@ impl PreScorePlugin for BalancedAllocation {
         } else {
             Status::success()
         }
-    }
-
-    fn depends_on_nodes(&self) -> bool {
-        false
     }
 }
 
@@ -165,6 +166,19 @@ impl ScorePlugin for BalancedAllocation {
         let usages: SmallVec<[Usage; 4]> =
             self.resources.iter().filter_map(|resource| resource.usage(requested, node)).collect();
         Ok(score_of(&usages))
+    }
+}
+
+impl SignPlugin for BalancedAllocation {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.requests().resource);
+        Ok(())
+    }
+}
+
+impl Caching for BalancedAllocation {
+    fn pre_score_depends_on_nodes(&self) -> bool {
+        false
     }
 
     fn score_columns(
@@ -188,13 +202,6 @@ impl ScorePlugin for BalancedAllocation {
             score_part(&part, &mut scores[range]);
         }
         true
-    }
-}
-
-impl SignPlugin for BalancedAllocation {
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        signer.write(&pod.requests().resource);
-        Ok(())
     }
 }
 

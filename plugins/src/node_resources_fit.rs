@@ -9,6 +9,7 @@ mod tests;
 use std::sync::Arc;
 
 use serde_json::Value;
+use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, PreScorePlugin,
@@ -23,7 +24,6 @@ use supercargo_framework::{
     Nodes, Plugin, PodInfo, PodTotals, Resource, Status, Text,
 };
 
-use crate::unaffected::Unaffected;
 use strategy::Strategy;
 
 /// The plugin's name.
@@ -192,7 +192,8 @@ impl Plugin for NodeResourcesFit {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -210,18 +211,49 @@ impl FilterPlugin for NodeResourcesFit {
     fn filter(&self, _: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         self.judge(state, pod, node.allocatable(), node.pods().len(), node.requested())
     }
+}
 
-    fn filter_totals(
-        &self,
-        _: &Context<'_>,
-        state: &CycleState,
-        pod: &PodInfo,
-        node: &NodeInfo,
-        totals: &PodTotals,
-    ) -> Option<Status> {
-        Some(self.judge(state, pod, node.allocatable(), totals.pods, &totals.requested))
+impl PreScorePlugin for NodeResourcesFit {
+    /// Prepares nothing; registered so that configurations that enable this plugin at PreScore are valid.
+    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
+        Status::success()
     }
+}
 
+impl ScorePlugin for NodeResourcesFit {
+    fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
+        Ok(self.strategy.score(pod, node))
+    }
+}
+
+impl EnqueueExtensions for NodeResourcesFit {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        let shrinks = if self.pods_shrink { ActionType::UPDATE_POD_SCALE_DOWN } else { ActionType::empty() };
+        vec![
+            EventRegistration::hinted(
+                EventResource::Pod,
+                ActionType::DELETE | shrinks,
+                hint::after_pod_event,
+            ),
+            EventRegistration::hinted(
+                EventResource::Node,
+                ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
+                hint::after_node_change,
+            ),
+        ]
+    }
+}
+
+impl SignPlugin for NodeResourcesFit {
+    /// Filter and Score look at different requests where pod-level resources are set.
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.spec.requests.resource);
+        signer.write(pod.spec.container_requests());
+        Ok(())
+    }
+}
+
+impl Caching for NodeResourcesFit {
     fn filter_columns(
         &self,
         _: &Context<'_>,
@@ -250,23 +282,20 @@ impl FilterPlugin for NodeResourcesFit {
         self.filter_scalars(wanted, nodes, passes);
         true
     }
-}
 
-impl PreScorePlugin for NodeResourcesFit {
-    /// Nothing to prepare: the pod's request is a lookup away. The point is taken all the same, so that configurations
-    /// that name it for this plugin work.
-    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
-        Status::success()
+    fn filter_totals(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+        totals: &PodTotals,
+    ) -> Option<Status> {
+        Some(self.judge(state, pod, node.allocatable(), totals.pods, &totals.requested))
     }
 
-    fn depends_on_nodes(&self) -> bool {
+    fn pre_score_depends_on_nodes(&self) -> bool {
         false
-    }
-}
-
-impl ScorePlugin for NodeResourcesFit {
-    fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
-        Ok(self.strategy.score(pod, node))
     }
 
     fn score_columns(
@@ -278,32 +307,5 @@ impl ScorePlugin for NodeResourcesFit {
         scores: &mut [i64],
     ) -> bool {
         self.strategy.score_all(pod, nodes.columns(), scores)
-    }
-}
-
-impl EnqueueExtensions for NodeResourcesFit {
-    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        let shrinks = if self.pods_shrink { ActionType::UPDATE_POD_SCALE_DOWN } else { ActionType::empty() };
-        vec![
-            EventRegistration::hinted(
-                EventResource::Pod,
-                ActionType::DELETE | shrinks,
-                hint::after_pod_event,
-            ),
-            EventRegistration::hinted(
-                EventResource::Node,
-                ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
-                hint::after_node_change,
-            ),
-        ]
-    }
-}
-
-impl SignPlugin for NodeResourcesFit {
-    /// Filter and Score look at different requests where pod-level resources are set.
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        signer.write(&pod.spec.requests.resource);
-        signer.write(pod.spec.container_requests());
-        Ok(())
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Caching, Scope};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, Scope, SignPlugin};
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::tolerated;
 use supercargo_framework::{
@@ -57,7 +58,7 @@ impl Plugin for NodeUnschedulable {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self)
+        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self).caching(&self)
     }
 }
 
@@ -68,26 +69,6 @@ impl FilterPlugin for NodeUnschedulable {
         } else {
             Status::unresolvable("node(s) were unschedulable")
         }
-    }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
-
-    fn filter_columns(
-        &self,
-        _: &Context<'_>,
-        _: &CycleState,
-        pod: &PodInfo,
-        nodes: &Nodes,
-        passes: &mut [bool],
-    ) -> bool {
-        if !self.is_tolerated(pod) {
-            for index in nodes.columns().with_flags(NodeFlags::UNSCHEDULABLE) {
-                passes[index.0 as usize] = false;
-            }
-        }
-        true
     }
 }
 
@@ -112,6 +93,28 @@ impl SignPlugin for NodeUnschedulable {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&self.is_tolerated(pod));
         Ok(())
+    }
+}
+
+impl Caching for NodeUnschedulable {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        if !self.is_tolerated(pod) {
+            for index in nodes.columns().with_flags(NodeFlags::UNSCHEDULABLE) {
+                passes[index.0 as usize] = false;
+            }
+        }
+        true
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use smallvec::SmallVec;
+use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::{CsiDriver, CsiNode, PersistentVolume, VolumeAttachment, resources};
 use supercargo_framework::plugin::{
@@ -23,7 +24,6 @@ use supercargo_framework::{
 
 use crate::args::without_args;
 use crate::pod_volumes::{KeyBuffer, has_claims, sign};
-use crate::unaffected::Unaffected;
 use attachable::{Attachable, Lookup, may_count};
 
 /// The plugin's name.
@@ -184,7 +184,8 @@ impl Plugin for NodeVolumeLimits {
             .filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 
     fn reads(&self) -> Vec<Text> {
@@ -236,13 +237,6 @@ impl FilterPlugin for NodeVolumeLimits {
             Err(status) => status,
         }
     }
-
-    /// Only volumes that cannot be told apart are errors: the pod's own, or those of a pod that is there.
-    fn never_fails(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
-        let is_known = |lookup: &Lookup| lookup.as_ref().is_ok_and(|counted| counted.on(true).is_ok());
-        state.read::<NewVolumes>().is_some_and(|NewVolumes(volumes)| volumes.iter().all(is_known))
-            && cx.nodes().columns().with_flags(NodeFlags::DOUBTFUL_VOLUMES).next().is_none()
-    }
 }
 
 impl EnqueueExtensions for NodeVolumeLimits {
@@ -273,6 +267,15 @@ impl EnqueueExtensions for NodeVolumeLimits {
 impl SignPlugin for NodeVolumeLimits {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
+    }
+}
+
+impl Caching for NodeVolumeLimits {
+    /// Only volumes that cannot be told apart are errors: the pod's own, or those of a pod that is there.
+    fn filter_never_fails(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
+        let is_known = |lookup: &Lookup| lookup.as_ref().is_ok_and(|counted| counted.on(true).is_ok());
+        state.read::<NewVolumes>().is_some_and(|NewVolumes(volumes)| volumes.iter().all(is_known))
+            && cx.nodes().columns().with_flags(NodeFlags::DOUBTFUL_VOLUMES).next().is_none()
     }
 
     fn stands_alone(&self, pod: &PodInfo) -> bool {

@@ -1,13 +1,13 @@
 //! Spreads pods over the domains of topology labels: zones, hosts and the like.
 
 mod args;
+mod caching;
 mod constraint;
 mod default_selector;
 mod filtering;
 mod hint;
 #[cfg(test)]
 mod histories;
-mod incremental;
 #[cfg(test)]
 mod properties;
 mod scoring;
@@ -64,6 +64,7 @@ impl Plugin for PodTopologySpread {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
+            .caching(&self)
             .incremental(&self)
     }
 

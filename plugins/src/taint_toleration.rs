@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreScorePlugin, Scope, ScorePlugin,
-    SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreScorePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::{first_untolerated, tolerated};
@@ -15,7 +15,6 @@ use supercargo_framework::{
 };
 
 use crate::hint::{self, Hint};
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "TaintToleration";
@@ -53,7 +52,8 @@ impl Plugin for TaintToleration {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -65,36 +65,13 @@ impl FilterPlugin for TaintToleration {
             Status::success()
         }
     }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
-
-    fn filter_columns(
-        &self,
-        _: &Context<'_>,
-        _: &CycleState,
-        pod: &PodInfo,
-        nodes: &Nodes,
-        passes: &mut [bool],
-    ) -> bool {
-        for index in nodes.columns().with_flags(NodeFlags::FORBIDS) {
-            let passes = &mut passes[index.0 as usize];
-            *passes = *passes && !is_untolerated(pod, nodes.at(index).node());
-        }
-        true
-    }
 }
 
 impl PreScorePlugin for TaintToleration {
-    /// Nothing to prepare: matching a PreferNoSchedule taint already leaves out tolerations of other effects. The point is
-    /// taken all the same, so that configurations that name it for this plugin work.
+    /// Prepares nothing: matching a PreferNoSchedule taint already ignores tolerations of other effects. Registered so
+    /// that configurations that enable this plugin at PreScore are valid.
     fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
         Status::success()
-    }
-
-    fn depends_on_nodes(&self) -> bool {
-        false
     }
 }
 
@@ -105,25 +82,6 @@ impl ScorePlugin for TaintToleration {
 
     fn normalization(&self) -> Normalize {
         Normalize::ByMax { reverse: true }
-    }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
-
-    fn score_columns(
-        &self,
-        _: &Context<'_>,
-        _: &CycleState,
-        pod: &PodInfo,
-        nodes: &Nodes,
-        scores: &mut [i64],
-    ) -> bool {
-        scores.fill(0);
-        for index in nodes.columns().with_flags(NodeFlags::DISCOURAGES) {
-            scores[index.0 as usize] = disliked(pod, nodes.at(index).node());
-        }
-        true
     }
 }
 
@@ -148,6 +106,50 @@ impl SignPlugin for TaintToleration {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.tolerations);
         Ok(())
+    }
+}
+
+impl Caching for TaintToleration {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        for index in nodes.columns().with_flags(NodeFlags::FORBIDS) {
+            let passes = &mut passes[index.0 as usize];
+            *passes = *passes && !is_untolerated(pod, nodes.at(index).node());
+        }
+        true
+    }
+
+    fn pre_score_depends_on_nodes(&self) -> bool {
+        false
+    }
+
+    fn score_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn score_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        scores: &mut [i64],
+    ) -> bool {
+        scores.fill(0);
+        for index in nodes.columns().with_flags(NodeFlags::DISCOURAGES) {
+            scores[index.0 as usize] = disliked(pod, nodes.at(index).node());
+        }
+        true
     }
 }
 

@@ -206,7 +206,7 @@ fn scores_say_how_they_are_normalised() {
         ("NodeResourcesBalancedAllocation", Normalize::None),
         ("ImageLocality", Normalize::None),
     ] {
-        let plugin = Driver::new(name).points.score.expect("the plugin scores");
+        let plugin = Driver::new(name).points.score.clone().expect("the plugin scores");
         assert_eq!(plugin.normalization(), normalization, "{name}");
     }
 }
@@ -371,7 +371,7 @@ proptest! {
         pods in proptest::collection::vec(random_pod(), 2),
         steps in history::steps(random_pod, random_node, || Just(claim("default/a", "", "")), 2),
     ) {
-        for driver in drivers().iter().filter(|driver| driver.points.incremental.is_some()) {
+        for driver in drivers().iter().filter(|driver| driver.points.sign.is_some()) {
             history::check(driver, &pods, steps.clone())?;
         }
     }

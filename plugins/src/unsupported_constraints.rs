@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::Stateless;
 use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, PreFilter, PreFilterPlugin, SignPlugin,
@@ -12,7 +13,6 @@ use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{ActionType, Context, CycleState, EventResource, Plugin, PodInfo, Status};
 
 use crate::hint;
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "UnsupportedConstraints";
@@ -30,7 +30,7 @@ impl Plugin for UnsupportedConstraints {
             .pre_filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .incremental(&Arc::new(Stateless))
     }
 }
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use supercargo_framework::binding::{BindingContext, BoxFuture};
+use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreBindPlugin, PreFilter, PreFilterPlugin, PreFlight,
@@ -38,7 +39,6 @@ use self::change::Changes;
 use self::claims::Claims;
 use crate::pod_volumes::has_claims;
 use crate::shape::Shape;
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "VolumeBinding";
@@ -86,7 +86,8 @@ impl Plugin for VolumeBinding {
             .pre_bind(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -110,19 +111,11 @@ impl FilterPlugin for VolumeBinding {
             Some(Ok(_)) | None => Status::success(),
         }
     }
-
-    fn never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
-        claims(state).is_none_or(|claims| claims.unmatchable.is_none())
-    }
 }
 
 impl PreScorePlugin for VolumeBinding {
     fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
         if self.shape.is_some() { Status::success() } else { Status::skip() }
-    }
-
-    fn depends_on_nodes(&self) -> bool {
-        false
     }
 }
 
@@ -220,6 +213,16 @@ impl SignPlugin for VolumeBinding {
             signer.write(&pod.namespace);
         }
         Ok(())
+    }
+}
+
+impl Caching for VolumeBinding {
+    fn filter_never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
+        claims(state).is_none_or(|claims| claims.unmatchable.is_none())
+    }
+
+    fn pre_score_depends_on_nodes(&self) -> bool {
+        false
     }
 
     fn stands_alone(&self, pod: &PodInfo) -> bool {

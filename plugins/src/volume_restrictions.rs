@@ -5,11 +5,12 @@ mod tests;
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::objects::{PersistentVolumeClaim, resources};
 use supercargo_framework::plugin::{
-    Applied, EnqueueExtensions, ExtensionPoints, FilterPlugin, IncrementalPlugin, PreFilter,
-    PreFilterExtensions, PreFilterPlugin, SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin,
+    SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::volume::VolumeSource;
@@ -132,6 +133,7 @@ impl Plugin for VolumeRestrictions {
             .filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
+            .caching(&self)
             .incremental(&self)
     }
 }
@@ -193,10 +195,6 @@ impl FilterPlugin for VolumeRestrictions {
             Some(_) => Status::success(),
         }
     }
-
-    fn never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
-        state.read::<Exclusive>().is_some()
-    }
 }
 
 impl EnqueueExtensions for VolumeRestrictions {
@@ -216,6 +214,12 @@ impl EnqueueExtensions for VolumeRestrictions {
 impl SignPlugin for VolumeRestrictions {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
+    }
+}
+
+impl Caching for VolumeRestrictions {
+    fn filter_never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
+        state.read::<Exclusive>().is_some()
     }
 
     fn stands_alone(&self, pod: &PodInfo) -> bool {

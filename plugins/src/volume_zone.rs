@@ -6,11 +6,12 @@ mod tests;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{PersistentVolume, PersistentVolumeClaim, StorageClass, resources};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, Scope, SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
@@ -21,7 +22,6 @@ use crate::hint::Hint;
 use crate::pod_volumes::{
     KeyBuffer, claim_names, claim_not_found, has_claims, names_claim, new_object, old_object, sign,
 };
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "VolumeZone";
@@ -153,7 +153,8 @@ impl Plugin for VolumeZone {
             .filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -181,14 +182,6 @@ impl FilterPlugin for VolumeZone {
             Err(status) => status,
         }
     }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
-
-    fn never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
-        true
-    }
 }
 
 impl EnqueueExtensions for VolumeZone {
@@ -207,6 +200,16 @@ impl EnqueueExtensions for VolumeZone {
 impl SignPlugin for VolumeZone {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
+    }
+}
+
+impl Caching for VolumeZone {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
+        true
     }
 
     fn stands_alone(&self, pod: &PodInfo) -> bool {

@@ -11,6 +11,7 @@
 pub mod affinity;
 pub mod affinity_keys;
 pub mod binding;
+pub mod caching;
 pub mod context;
 pub mod cycle_state;
 pub mod event;
@@ -36,6 +37,7 @@ pub mod selector;
 pub mod signature;
 pub mod status;
 pub mod taint;
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;
 pub mod time;

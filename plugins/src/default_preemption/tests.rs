@@ -195,7 +195,7 @@ fn where_preemption_helps_nowhere_all_nodes_are_counted() {
 #[test]
 fn nodes_without_a_status_of_their_own_count_with_the_common_one() {
     let cluster = nodes([four("n1", [cpus("a", 4)]), four("n2", [started(cpus("b", 4), 5)])]);
-    let points = Driver::new(NAME).points;
+    let points = Driver::new(NAME).points.clone();
     let preempt = |absent, by_node: Vec<(NodeIndex, Status)>| {
         let mut statuses: NodeStatuses = by_node.into_iter().collect();
         statuses.absent = absent;
@@ -296,7 +296,7 @@ fn what_fails_is_told_and_leaves_the_nomination_alone() {
         ("extender", error("preemption: the extender broke")),
         ("strict extender", Status::unschedulable("preemption: no candidate node for preemption")),
     ];
-    let points = Driver::new(NAME).points;
+    let points = Driver::new(NAME).points.clone();
     for (what, status) in cases {
         let high = cpus("high", 4).priority(1);
         let answer = run(&points, high, &cluster, &Objects::default(), &Broken(what), None);
@@ -320,7 +320,7 @@ fn a_pod_is_held_while_room_is_made_for_it() {
         let cx = QueueContext { objects: &objects, preempting: &preempting };
         points.pre_enqueue.as_ref().unwrap().pre_enqueue(&cx, &high)
     };
-    let points = Driver::new(NAME).points;
+    let points = Driver::new(NAME).points.clone();
     let text = "waiting for the preemption for this pod to be finished";
     assert_eq!(held(&points, &["high"]), Status::unresolvable(text));
     assert!(held(&points, &["other"]).is_success());
@@ -352,7 +352,7 @@ fn a_deleted_pod_is_reason_to_look_again_and_not_to_try() {
 #[test]
 fn enough_candidates_end_the_search_unless_all_violate_a_budget() {
     let args = json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1});
-    let points = Driver::with_args(NAME, args).points;
+    let points = Driver::with_args(NAME, args).points.clone();
     let names: Vec<_> = (0..20).map(|i| format!("n{i}")).collect();
     let tried = |protected: &dyn Fn(usize) -> bool, uid: &str| {
         let infos = names.iter().enumerate().map(|(i, name)| {

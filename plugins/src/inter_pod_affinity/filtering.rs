@@ -5,10 +5,9 @@ use std::slice::Iter;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use supercargo_framework::caching::{Applied, Scope};
 use supercargo_framework::objects::Object;
-use supercargo_framework::plugin::{
-    Applied, FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, Scope,
-};
+use supercargo_framework::plugin::{FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin};
 use supercargo_framework::pod_affinity::PodAffinityTerm;
 use supercargo_framework::{Context, CycleState, Labels, NodeInfo, PodInfo, PodSpec, Status};
 
@@ -365,9 +364,9 @@ impl FilterPlugin for InterPodAffinity {
             Status::success()
         }
     }
+}
 
-    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
-        let prepared = state.read::<Prepared>();
-        prepared.map_or(Scope::Node, |prepared| Scope::Domain(distinct(prepared.keys())))
-    }
+pub(super) fn scope(state: &CycleState) -> Scope {
+    let prepared = state.read::<Prepared>();
+    prepared.map_or(Scope::Node, |prepared| Scope::Domain(distinct(prepared.keys())))
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Applied, Scope};
 use supercargo_framework::objects::Object;
-use supercargo_framework::plugin::{Applied, MAX_NODE_SCORE, Normalize, PreScorePlugin, Scope, ScorePlugin};
+use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize, PreScorePlugin, ScorePlugin};
 use supercargo_framework::pod_affinity::{PodAffinityTerm, WeightedPodAffinityTerm};
 use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, PodInfo, PodSpec, Status};
 
@@ -208,10 +209,24 @@ impl PreScorePlugin for InterPodAffinity {
         state.write(Prepared(Arc::new(sums)));
         status
     }
+}
 
-    fn depends_on_nodes(&self) -> bool {
-        false
+pub(super) fn scope(state: &CycleState) -> Scope {
+    let Some(prepared) = state.read::<Prepared>() else { return Scope::Node };
+    let mut keys = distinct(prepared.keys());
+    if !keys.iter().any(|key| **key == *HOSTNAME) {
+        return Scope::Domain(keys);
     }
+    // As many hosts as nodes, but most of them have the same sum.
+    keys.retain(|key| **key != *HOSTNAME);
+    Scope::Classes(keys)
+}
+
+/// The sum of the node's host.
+pub(super) fn class(state: &CycleState, node: &NodeInfo) -> i64 {
+    let Some(Prepared(sums)) = state.read() else { return 0 };
+    let place = sums.by_key.iter().position(|(key, _)| **key == *HOSTNAME);
+    place.map_or(0, |place| sums.get(place, &node.node().labels))
 }
 
 impl ScorePlugin for InterPodAffinity {
@@ -226,24 +241,6 @@ impl ScorePlugin for InterPodAffinity {
         let Prepared(sums) = state.read().ok_or_else(|| Status::error(not_prepared))?;
         let labels = &node.node().labels;
         Ok((0..sums.by_key.len()).map(|place| sums.get(place, labels)).sum())
-    }
-
-    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
-        let Some(prepared) = state.read::<Prepared>() else { return Scope::Node };
-        let mut keys = distinct(prepared.keys());
-        if !keys.iter().any(|key| **key == *HOSTNAME) {
-            return Scope::Domain(keys);
-        }
-        // As many hosts as nodes, but most of them with the same sum.
-        keys.retain(|key| **key != *HOSTNAME);
-        Scope::Classes(keys)
-    }
-
-    /// The sum on the node's host.
-    fn class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
-        let Some(Prepared(sums)) = state.read() else { return 0 };
-        let place = sums.by_key.iter().position(|(key, _)| **key == *HOSTNAME);
-        place.map_or(0, |place| sums.get(place, &node.node().labels))
     }
 
     fn normalization(&self) -> Normalize {

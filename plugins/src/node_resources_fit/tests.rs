@@ -165,7 +165,7 @@ fn ignored_resources_are_not_filtered_if_they_are_extended() {
 fn the_reasons_of_a_pod_are_made_once() {
     let (nodes, objects) = Default::default();
     let cx = Context::new(&nodes, &objects, &[], Now::default());
-    let points = Driver::new(NAME).points;
+    let points = Driver::new(NAME).points.clone();
     let (pre_filter, filter) = (points.pre_filter.unwrap(), points.filter.unwrap());
     let new = pod("p").request("example.com/fpga", "1").build();
     let info = node_info(small().build(), []);

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::plugin::{
-    Applied, FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, Scope,
-};
+use supercargo_framework::caching::{Applied, Scope};
+use supercargo_framework::plugin::{FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin};
 use supercargo_framework::{Context, CycleState, NodeInfo, NodeRecord, PodInfo, Status};
 
 use super::PodTopologySpread;
@@ -229,9 +228,9 @@ impl FilterPlugin for PodTopologySpread {
         }
         Status::success()
     }
+}
 
-    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
-        let prepared = state.read::<Prepared>();
-        prepared.map_or(Scope::Node, |prepared| Scope::Domain(keys(&prepared.constraints)))
-    }
+pub(super) fn scope(state: &CycleState) -> Scope {
+    let prepared = state.read::<Prepared>();
+    prepared.map_or(Scope::Node, |prepared| Scope::Domain(keys(&prepared.constraints)))
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use supercargo_framework::caching::Stateless;
 use supercargo_framework::objects::Object;
 
 use super::properties::{any_incoming, any_node, any_pod};
@@ -11,7 +12,6 @@ use super::tests::service;
 use super::*;
 use crate::history::{Step, check, of_one_template, steps};
 use crate::testing::Driver;
-use crate::unaffected::Unaffected;
 
 /// Services make default constraints apply.
 fn any_service() -> impl Strategy<Value = Object> {
@@ -47,7 +47,7 @@ proptest! {
 fn states_are_kept_as_a_rule_and_one_that_follows_nothing_is_found_out() {
     let mut runner = TestRunner::deterministic();
     let mut deaf = Driver::new(NAME);
-    deaf.points.incremental = Some(Arc::new(Unaffected));
+    deaf.points.incremental = Some(Arc::new(Stateless));
     let (mut kept, mut found) = (0, 0);
     for _ in 0..100 {
         let (pods, steps) = any_history().new_tree(&mut runner).unwrap().current();

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use supercargo_framework::plugin::{
-    Applied, MAX_NODE_SCORE, NOT_SCORED, Normalize, PreScorePlugin, Scope, ScorePlugin,
-};
+use supercargo_framework::caching::{Applied, Scope};
+use supercargo_framework::plugin::{MAX_NODE_SCORE, NOT_SCORED, Normalize, PreScorePlugin, ScorePlugin};
 use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, NodeRecord, PodInfo, Status};
 
 use super::constraint::{Constraint, Inclusion, has_every_key, keys};
@@ -284,9 +283,30 @@ impl PreScorePlugin for PodTopologySpread {
         state.write(Shared(Arc::new(prepared)));
         Status::success()
     }
+}
 
-    fn skips(&self, cx: &Context<'_>, pod: &PodInfo) -> bool {
-        self.constraints(cx, pod, false).is_empty()
+/// Constraints by hostname count pods per node, whatever the value of the label is.
+pub(super) fn scope(state: &CycleState) -> Scope {
+    let Some(Shared(prepared)) = state.read() else { return Scope::Node };
+    let mut keys = keys(&prepared.constraints);
+    match prepared.constraints.iter().filter(|constraint| is_by_node(constraint)).count() {
+        0 => Scope::Domain(keys),
+        1 => {
+            keys.retain(|key| **key != *HOSTNAME);
+            Scope::Classes(keys)
+        }
+        _ => Scope::Node,
+    }
+}
+
+/// The number of matching pods on the node, for the one constraint by hostname.
+pub(super) fn class(state: &CycleState, node: &NodeInfo) -> i64 {
+    let Some(Shared(prepared)) = state.read() else { return UNLABELLED };
+    let mut standings = prepared.constraints.iter().zip(&prepared.standings);
+    let by_node = standings.find(|(constraint, _)| is_by_node(constraint));
+    match by_node.filter(|_| node.node().labels.get(HOSTNAME).is_some()) {
+        Some((_, standing)) => standing.pods.get(node.name()).copied().unwrap_or(0),
+        None => UNLABELLED,
     }
 }
 
@@ -300,31 +320,6 @@ impl ScorePlugin for PodTopologySpread {
     ) -> Result<i64, Status> {
         let Shared(prepared) = state.read().ok_or_else(|| Status::error(NOT_PREPARED))?;
         Ok(prepared.score(node.node()))
-    }
-
-    /// Where every node is a domain of its own, pods are counted by node, whatever it calls itself.
-    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
-        let Some(Shared(prepared)) = state.read() else { return Scope::Node };
-        let mut keys = keys(&prepared.constraints);
-        match prepared.constraints.iter().filter(|constraint| is_by_node(constraint)).count() {
-            0 => Scope::Domain(keys),
-            1 => {
-                keys.retain(|key| **key != *HOSTNAME);
-                Scope::Classes(keys)
-            }
-            _ => Scope::Node,
-        }
-    }
-
-    /// How many pods count on the node, for the one constraint by node.
-    fn class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
-        let Some(Shared(prepared)) = state.read() else { return UNLABELLED };
-        let mut standings = prepared.constraints.iter().zip(&prepared.standings);
-        let by_node = standings.find(|(constraint, _)| is_by_node(constraint));
-        match by_node.filter(|_| node.node().labels.get(HOSTNAME).is_some()) {
-            Some((_, standing)) => standing.pods.get(node.name()).copied().unwrap_or(0),
-            None => UNLABELLED,
-        }
     }
 
     fn normalization(&self) -> Normalize {

@@ -4,7 +4,7 @@ use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::objects::{Body, Object, Objects, Service, Workload, resources};
 use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::taint::TolerationOperator;
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
+use supercargo_framework::testing::{self, NodeBuilder, PodBuilder, node, object, pod};
 use supercargo_framework::{
     Code, Context, CycleState, LabelSelector, Labels, NodeInfo, NodeRecord, Nodes, Now, OwnerRef, Status,
     TaintEffect, Toleration,
@@ -159,7 +159,7 @@ fn in_a_trial_terminating_pods_count_and_so_does_any_pod_for_an_empty_selector()
     let infos = [node_info(host("a", "z1").build(), [leaving.clone()]), holding(host("b", "z2"), 0)];
     let (cluster, none) = (nodes(infos.clone()), Objects::default());
     let cx = Context::new(&cluster, &none, &[], Now::default());
-    let points = Driver::new(NAME).points;
+    let points = Driver::new(NAME).points.clone();
     let (pre_filter, filter) = (points.pre_filter.unwrap(), points.filter.unwrap());
     let extensions = pre_filter.extensions().unwrap();
     let verdicts = |pod: &PodInfo, change: &dyn Fn(&mut CycleState)| {
@@ -236,7 +236,7 @@ fn match_label_keys_narrow_the_selector_while_the_feature_is_on() {
     let pod = |version| web("p").label("version", version).spread([constraint.clone()]).build();
     let allows = |features: Features, version| {
         let plugin = from_args(&Value::Null, &features).unwrap();
-        let driver = Driver { points: plugin.extension_points() };
+        let driver = testing::Driver::new(plugin);
         let verdicts = driver.verdicts(&pod(version), &cluster, &Objects::default());
         verdicts.iter().map(Status::is_success).collect::<Vec<_>>()
     };

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use supercargo_framework::context::Read;
 use supercargo_framework::objects::Objects;
-use supercargo_framework::plugin::PreFilter;
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use supercargo_framework::testing::caching::{Columns, check_columns};
+use supercargo_framework::testing::{self, NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::{
-    Context, CycleState, Feature, Features, NodeIndex, NodeInfo, Nodes, Now, PodInfo, TaintEffect,
+    Context, Feature, Features, NodeIndex, NodeInfo, Nodes, Now, PodInfo, TaintEffect,
 };
 
 use crate::testing::Driver;
@@ -159,54 +158,11 @@ fn drivers() -> Vec<(String, Driver)> {
         .collect()
 }
 
-/// What columns said, if anything.
-#[derive(Debug, Default)]
-struct Answered {
-    filter: bool,
-    score: bool,
-}
-
-/// Whether the filters before have let a node pass, which this one is not to change.
-fn passed_before(slot: usize) -> bool {
-    !slot.is_multiple_of(5)
-}
-
-/// Compares the columns' answers of one plugin with those of its nodes.
-fn compare(driver: &Driver, pod: &PodInfo, nodes: &Nodes) -> Result<Answered, TestCaseError> {
+/// Compares the columns' answers of one plugin with those of single nodes.
+fn compare(driver: &testing::Driver, pod: &PodInfo, nodes: &Nodes) -> Result<Columns, TestCaseError> {
     let objects = Objects::default();
     let cx = || Context::new(nodes, &objects, &[], Now::default()).tracking();
-    let mut state = CycleState::new();
-    let mut answered = Answered::default();
-    let skipped = driver.points.pre_filter.as_ref().is_some_and(|plugin| {
-        matches!(plugin.pre_filter(&cx(), &mut state, pod), PreFilter::Skip | PreFilter::Reject(_))
-    });
-    if let Some(plugin) = driver.points.filter.as_ref().filter(|_| !skipped) {
-        let mut passes: Vec<_> = (0..nodes.columns().len()).map(passed_before).collect();
-        answered.filter = plugin.filter_columns(&cx(), &state, pod, nodes, &mut passes);
-        for (index, node) in nodes.iter() {
-            let slot = index.0 as usize;
-            let before = passed_before(slot);
-            let fits = !answered.filter || plugin.filter(&cx(), &state, pod, node).is_success();
-            prop_assert_eq!(passes[slot], before && fits, "{}", node.name());
-        }
-    }
-    if let Some(plugin) = &driver.points.pre_score {
-        // Left out or not, the answers are to be the same.
-        plugin.pre_score(&cx(), &mut state, pod, nodes.order());
-    }
-    if let Some(plugin) = &driver.points.score {
-        let mut scores = vec![i64::MIN; nodes.columns().len()];
-        let columns_read = cx();
-        answered.score = plugin.score_columns(&columns_read, &state, pod, nodes, &mut scores);
-        let read: Vec<Read> = columns_read.take_reads();
-        for (index, node) in nodes.iter() {
-            let cx = cx();
-            let expected = if answered.score { plugin.score(&cx, &state, pod, node) } else { Ok(i64::MIN) };
-            prop_assert_eq!(Ok(scores[index.0 as usize]), expected, "{}", node.name());
-            prop_assert!(cx.take_reads().iter().all(|one| read.contains(one)), "what is read is noted");
-        }
-    }
-    Ok(answered)
+    check_columns(driver, cx, pod, nodes).map_err(|mismatch| TestCaseError::fail(mismatch.to_string()))
 }
 
 proptest! {
@@ -240,7 +196,7 @@ fn columns_answer_for_plain_pods_and_plain_nodes() {
     for plugin in DEFAULT_PLUGINS {
         let factory = registry().get(plugin.name).expect("every default plugin is registered");
         let built = factory(&Value::Null, &features).expect("every default plugin works without arguments");
-        let driver = Driver { points: built.extension_points() };
+        let driver = testing::Driver::new(built);
         let answered =
             compare(&driver, &pod, &nodes).unwrap_or_else(|error| panic!("{}: {error}", plugin.name));
         filters.extend(answered.filter.then_some(plugin.name));

@@ -270,7 +270,7 @@ proptest! {
     #[test]
     fn a_state_that_follows_changes_is_as_good_as_a_new_one(
         pods in vec(any_user(), 2),
-        claims in vec(any_claim().prop_map(history::Step::Object), 3),
+        claims in vec(any_claim().prop_map(history::Step::SetObject), 3),
         steps in history::steps(any_user, any_node, any_claim, 2),
     ) {
         history::check(&Driver::new(NAME), &pods, claims.into_iter().chain(steps).collect())?;

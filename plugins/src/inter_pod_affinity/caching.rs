@@ -1,6 +1,6 @@
-//! Keeps what PreFilter and PreScore prepared current.
+//! Caching: scopes of answers, and updates of what PreFilter and PreScore prepared.
 
-use supercargo_framework::plugin::{Applied, IncrementalPlugin};
+use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin, Scope};
 use supercargo_framework::{CycleState, NodeInfo, NodeRecord, PodInfo};
 
 use super::{InterPodAffinity, filtering, scoring};
@@ -24,6 +24,24 @@ fn follow_pod(
         scoring.map_or(Applied::Here, |prepared| prepared.follow_pod(pod, changed, &node.labels, delta)),
     );
     applied
+}
+
+impl Caching for InterPodAffinity {
+    fn filter_scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
+        filtering::scope(state)
+    }
+
+    fn pre_score_depends_on_nodes(&self) -> bool {
+        false
+    }
+
+    fn score_scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
+        scoring::scope(state)
+    }
+
+    fn score_class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
+        scoring::class(state, node)
+    }
 }
 
 impl IncrementalPlugin for InterPodAffinity {
