@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use supercargo_framework::caching::Scope;
 use supercargo_framework::context::Context;
-use supercargo_framework::plugin::{FilterPlugin, Normalize, Scope, ScorePlugin};
+use supercargo_framework::plugin::{FilterPlugin, Normalize, ScorePlugin};
 use supercargo_framework::{CycleState, NodeIndex, Nodes, PodInfo, Status};
 
 use super::Refusal;
@@ -163,8 +164,13 @@ impl Statuses {
 }
 
 impl Scores {
-    pub(super) fn new(view: &mut View<'_>, plugin: &dyn ScorePlugin, state: &CycleState) -> Self {
-        let scope = plugin.scope(state, view.pod);
+    pub(super) fn new(
+        view: &mut View<'_>,
+        judge: &Judge,
+        plugin: &dyn ScorePlugin,
+        state: &CycleState,
+    ) -> Self {
+        let scope = judge.caching.score_scope(state, view.pod);
         let answers = match (&scope, coarse_keys(view, &scope)) {
             (Scope::Classes(_), Some(keys)) if plugin.normalization() == Normalize::ByRange => {
                 Answers::Classes(keys, Vec::new())
@@ -186,7 +192,7 @@ impl Scores {
     pub(super) fn ask_of_all(
         &mut self,
         view: &View<'_>,
-        name: &'static str,
+        judge: &Judge,
         plugin: &dyn ScorePlugin,
         state: &CycleState,
         reads: &mut Reads,
@@ -197,9 +203,9 @@ impl Scores {
             Answers::Classes(_, classes) => {
                 classes.clear();
                 classes.resize(slots, 0);
-                view.running.set("Score", name);
+                view.running.set("Score", judge.name);
                 for (index, node) in view.nodes.iter() {
-                    classes[index.0 as usize] = plugin.class(state, view.pod, node);
+                    classes[index.0 as usize] = judge.caching.score_class(state, view.pod, node);
                 }
                 return Ok(());
             }
@@ -207,12 +213,12 @@ impl Scores {
         };
         rows.clear();
         rows.resize(slots, 0);
-        view.running.set("Score", name);
-        if plugin.score_columns(view.cx, state, view.pod, view.nodes, rows) {
+        view.running.set("Score", judge.name);
+        if judge.caching.score_columns(view.cx, state, view.pod, view.nodes, rows) {
             return reads.note_of_all(view.cx.take_reads());
         }
         for (index, _) in view.nodes.iter() {
-            rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, index)?;
+            rows[index.0 as usize] = ask_score(view, judge.name, plugin, state, reads, index)?;
         }
         Ok(())
     }
@@ -221,14 +227,14 @@ impl Scores {
     pub(super) fn ask_again(
         &mut self,
         view: &mut View<'_>,
-        name: &'static str,
+        judge: &Judge,
         plugin: &dyn ScorePlugin,
         state: &CycleState,
         reads: &mut Reads,
         again: &Again,
     ) -> Result<Asked, Refusal> {
         if again.all && self.answers.are_by_node() {
-            self.ask_of_all(view, name, plugin, state, reads)?;
+            self.ask_of_all(view, judge, plugin, state, reads)?;
             return Ok(Asked::All);
         }
         let due = concerned(again, &self.scope, view);
@@ -237,14 +243,15 @@ impl Scores {
             Answers::PerNode(rows) => {
                 rows.resize(slots, 0);
                 for index in &due {
-                    rows[index.0 as usize] = ask_score(view, name, plugin, state, reads, *index)?;
+                    rows[index.0 as usize] = ask_score(view, judge.name, plugin, state, reads, *index)?;
                 }
             }
             Answers::Classes(_, classes) => {
                 classes.resize(slots, 0);
-                view.running.set("Score", name);
+                view.running.set("Score", judge.name);
                 for index in &due {
-                    classes[index.0 as usize] = plugin.class(state, view.pod, view.nodes.at(*index));
+                    classes[index.0 as usize] =
+                        judge.caching.score_class(state, view.pod, view.nodes.at(*index));
                 }
             }
             Answers::PerDomain(_) => {}

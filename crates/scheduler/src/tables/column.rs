@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::plugin::{Applied, PreFilter, Scope};
+use supercargo_framework::caching::{Applied, Scope};
+use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::{CycleState, NodeIndex, NodeRecord, Status};
 
 use super::Refusal;
@@ -88,8 +89,8 @@ impl Column {
         self.pre_filter(view, judge)?;
         let scores = self.pre_score(view, judge)?;
         self.reads.note_of_all(view.cx.take_reads())?;
-        if let Some((_, plugin)) = judge.filter.as_ref().filter(|_| !self.skips_filter) {
-            let scope = plugin.scope(&self.state, view.pod);
+        if judge.filter.is_some() && !self.skips_filter {
+            let scope = judge.caching.filter_scope(&self.state, view.pod);
             let answers = match (&scope, coarse_keys(view, &scope)) {
                 (Scope::Domain(_), Some(keys)) => Answers::PerDomain(keys),
                 _ => Answers::PerNode(Vec::new()),
@@ -98,7 +99,7 @@ impl Column {
             self.ask_filter_of_all(view, judge)?;
         }
         if let Some((_, plugin)) = judge.score.as_ref().filter(|_| scores) {
-            self.scores = Some(Scores::new(view, &**plugin, &self.state));
+            self.scores = Some(Scores::new(view, judge, &**plugin, &self.state));
             self.ask_score_of_all(view, judge)?;
         }
         Ok(())
@@ -125,7 +126,7 @@ impl Column {
         if judge.incremental.is_none() {
             return Err(Refusal::Lasting);
         }
-        if plugin.depends_on_nodes() {
+        if judge.caching.pre_score_depends_on_nodes() {
             return Ok(false);
         }
         view.running.set("PreScore", judge.name);
@@ -143,7 +144,7 @@ impl Column {
         rows.clear();
         let mut passes = vec![true; slots];
         view.running.set("Filter", judge.name);
-        if plugin.filter_columns(view.cx, &self.state, view.pod, view.nodes, &mut passes) {
+        if judge.caching.filter_columns(view.cx, &self.state, view.pod, view.nodes, &mut passes) {
             rows.extend(passes.iter().map(|passes| if *passes { PASSES } else { UNASKED }));
             return self.reads.note_of_all(view.cx.take_reads());
         }
@@ -159,7 +160,7 @@ impl Column {
     fn ask_score_of_all(&mut self, view: &View<'_>, judge: &Judge) -> Result<(), Refusal> {
         match (&judge.score, &mut self.scores) {
             (Some((_, plugin)), Some(scores)) => {
-                scores.ask_of_all(view, judge.name, &**plugin, &self.state, &mut self.reads)
+                scores.ask_of_all(view, judge, &**plugin, &self.state, &mut self.reads)
             }
             _ => Ok(()),
         }
@@ -327,7 +328,7 @@ impl Column {
             }
         }
         if let (Some((_, plugin)), Some(scores)) = (&judge.score, &mut self.scores) {
-            scores.ask_again(view, judge.name, &**plugin, &self.state, &mut self.reads, &again)?;
+            scores.ask_again(view, judge, &**plugin, &self.state, &mut self.reads, &again)?;
         }
         Ok(())
     }

@@ -40,9 +40,10 @@ impl Loner {
     }
 
     fn skips_score(&mut self, view: &View<'_>, judge: &Judge) -> bool {
-        let Some(plugin) = judge.pre_score.as_ref().filter(|plugin| !plugin.depends_on_nodes()) else {
+        let Some(plugin) = &judge.pre_score else { return false };
+        if judge.caching.pre_score_depends_on_nodes() {
             return false;
-        };
+        }
         view.running.set("PreScore", judge.name);
         plugin.pre_score(view.cx, &mut self.state, view.pod, &[]).is_skip()
     }
@@ -59,8 +60,8 @@ impl Loner {
     }
 
     fn never_fails(&self, view: &View<'_>, judge: &Judge) -> bool {
-        let filter = judge.filter.as_ref().filter(|_| !self.skips_filter);
-        filter.is_none_or(|(_, plugin)| plugin.never_fails(view.cx, &self.state, view.pod))
+        let filters = judge.filter.is_some() && !self.skips_filter;
+        !filters || judge.caching.filter_never_fails(view.cx, &self.state, view.pod)
     }
 }
 

@@ -297,7 +297,7 @@ impl Tables {
         for (number, judge) in judges.iter().enumerate() {
             let start = self.signer.bytes().len();
             self.signer.write(&false);
-            if judge.sign.stands_alone(pod) || judge.sign.sign(cx, pod, &mut self.signer).is_err() {
+            if judge.caching.stands_alone(pod) || judge.sign.sign(cx, pod, &mut self.signer).is_err() {
                 self.signer.cut(start);
                 self.signer.write(&true);
                 self.alone.push(number);

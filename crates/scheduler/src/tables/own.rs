@@ -1,7 +1,7 @@
 //! Scores that depend on which nodes are feasible.
 
 use smallvec::SmallVec;
-use supercargo_framework::plugin::Applied;
+use supercargo_framework::caching::Applied;
 use supercargo_framework::{CycleState, NodeIndex};
 
 use super::Refusal;
@@ -181,7 +181,7 @@ impl Own {
         self.state = filter_state.clone();
         self.told.clear();
         view.running.set("PreScore", judge.name);
-        self.skips = plugin.skips(view.cx, view.pod);
+        self.skips = judge.caching.pre_score_skips(view.cx, view.pod);
         if self.skips {
             self.reads.note_of_all(view.cx.take_reads())?;
             self.is_stale = false;
@@ -199,8 +199,8 @@ impl Own {
             return Err(Refusal::Passing);
         }
         if let Some((_, scorer)) = judge.score.as_ref().filter(|_| status.is_success()) {
-            let mut scores = Scores::new(view, &**scorer, &self.state);
-            scores.ask_of_all(view, judge.name, &**scorer, &self.state, &mut self.reads)?;
+            let mut scores = Scores::new(view, judge, &**scorer, &self.state);
+            scores.ask_of_all(view, judge, &**scorer, &self.state, &mut self.reads)?;
             self.scores = Some(scores);
         }
         self.is_stale = false;
@@ -212,7 +212,7 @@ impl Own {
         let (Some((_, scorer)), Some(scores)) = (&judge.score, &mut self.scores) else {
             return Ok(Asked::Some(SmallVec::new()));
         };
-        scores.ask_again(view, judge.name, &**scorer, &self.state, &mut self.reads, &again)
+        scores.ask_again(view, judge, &**scorer, &self.state, &mut self.reads, &again)
     }
 
     /// How many bytes it takes, roughly.

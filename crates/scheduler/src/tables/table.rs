@@ -124,7 +124,7 @@ impl Table {
         self.own.clear();
         self.unsettled.clear();
         for (number, judge) in judges.iter().enumerate() {
-            if judge.pre_score.as_ref().is_some_and(|plugin| plugin.depends_on_nodes()) {
+            if judge.pre_score.is_some() && judge.caching.pre_score_depends_on_nodes() {
                 self.own.push(Own::new(number));
             }
         }
