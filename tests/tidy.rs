@@ -13,11 +13,11 @@ use crate::rbac::manifests;
 
 /// What a crate may depend on directly, outside its tests. A new line here is a decision.
 const DEPENDENCIES: &[(&str, &[&str])] = &[
-    ("supercargo-framework", &["bitflags", "rustc-hash", "serde", "serde_json", "smallvec", "thiserror"]),
     (
-        "supercargo-plugins",
-        &["rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "supercargo-framework"],
+        "supercargo-framework",
+        &["bitflags", "rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "thiserror"],
     ),
+    ("supercargo-plugins", &["rustc-hash", "serde", "serde_json", "smallvec", "supercargo-framework"]),
     (
         "supercargo-scheduler",
         &[

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::strategy::Union;
+use proptest::strategy::{Union, ValueTree};
+use proptest::test_runner::TestRunner;
+use supercargo_framework::caching::Stateless;
 use supercargo_framework::objects::Object;
 use supercargo_framework::testing::caching::{NODES, replay};
 use supercargo_framework::testing::pod;
@@ -61,6 +63,24 @@ where
     (start, vec(step, 1..40), 0..pods_to_schedule).prop_map(|(start, steps, last)| {
         start.into_iter().chain(steps).chain([Step::Schedule(last)]).collect()
     })
+}
+
+/// Replays 100 histories twice: with the plugin, which must use cached answers often, and with a plugin whose state
+/// follows no change, which must often be found wrong.
+pub(crate) fn check_sensitivity(
+    driver: &Driver,
+    histories: impl Strategy<Value = (Vec<PodInfo>, Vec<Step>)>,
+) {
+    let mut runner = TestRunner::deterministic();
+    let mut deaf = driver.points.clone();
+    deaf.incremental = Some(Arc::new(Stateless));
+    let (mut reused, mut found) = (0, 0);
+    for _ in 0..100 {
+        let (pods, steps) = histories.new_tree(&mut runner).expect("the strategy has values").current();
+        reused += check(driver, &pods, steps.clone()).expect("the plugin is correct");
+        found += usize::from(replay(&deaf, &pods, steps).is_err());
+    }
+    assert!(reused > 200 && found > 30, "reused {reused} times, found {found} times");
 }
 
 /// Replays a history; see [`replay`]. Returns how often cached answers were used.

@@ -12,7 +12,7 @@ mod args;
 pub mod default_binder;
 pub mod default_preemption;
 mod domain_counts;
-mod exact;
+mod float_int;
 mod hint;
 #[cfg(test)]
 mod history;

@@ -9,15 +9,15 @@ use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::plugin::{
     ExtensionPoints, MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin,
 };
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{
     Code, Context, CycleState, Features, NodeIndex, NodeInfo, Nodes, Plugin, PodInfo, Status,
 };
 
-use crate::args::{ResourceSpec, decode, resources_or_default};
-use crate::exact::{float, floor, integer};
+use crate::args::{ResourceSpec, resources_or_default};
+use crate::float_int::{float, floor, integer};
 use crate::resource_usage::{ScoredResource, Usage, UsageColumns, chunks};
 
 /// The plugin's name.
@@ -35,7 +35,7 @@ struct BalancedAllocation {
 
 /// Builds the plugin.
 pub(crate) fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let resources = resources_or_default(args.resources);
     validate(&resources)?;
     Ok(Arc::new(BalancedAllocation {

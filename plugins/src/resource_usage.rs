@@ -8,7 +8,7 @@ use supercargo_framework::requests::PodRequests;
 use supercargo_framework::resource::names;
 use supercargo_framework::{NodeColumns, NodeInfo, Resource};
 
-use crate::exact;
+use crate::float_int;
 
 /// A resource that can be scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +150,9 @@ impl<'a> UsageColumns<'a> {
 
     /// Whether all amounts are small enough to be computed with as floating point numbers.
     pub(crate) fn are_small(&self) -> bool {
-        exact::are_small(self.before) && exact::are_small(self.capacity) && exact::are_small(&[self.added])
+        float_int::are_small(self.before)
+            && float_int::are_small(self.capacity)
+            && float_int::are_small(&[self.added])
     }
 }
 

@@ -18,12 +18,10 @@ use serde_json::Value;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, Permit, PermitPlugin, ReservePlugin};
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Features, Plugin, PodInfo, Status, Uid,
 };
-
-use crate::args;
 
 /// The plugin's name.
 pub const NAME: &str = "Gang";
@@ -52,7 +50,7 @@ struct Gang {
 
 /// Builds the plugin.
 pub fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
-    let Args { timeout_seconds } = args::decode(args)?;
+    let Args { timeout_seconds } = decode_args(args)?;
     if timeout_seconds == 0 {
         return Err(ArgsError::new("timeoutSeconds", "must be at least 1"));
     }

@@ -6,6 +6,5 @@
 //! A plugin is a type with a name that says where it takes part; see `supercargo_framework::plugin`. It gets everything it
 //! may read handed in, has no clock and no network, and so is tested without a cluster, as below.
 
-mod args;
 pub mod gang;
 pub mod node_cost;

@@ -20,14 +20,12 @@ use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreFilter, PreFilterPlugin, ScorePlugin,
     SignPlugin,
 };
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Features, Labels, NodeInfo, NodeRecord, Plugin, PodInfo,
     Status,
 };
-
-use crate::args;
 
 /// The plugin's name.
 pub const NAME: &str = "NodeCost";
@@ -57,7 +55,7 @@ struct NodeCost {
 
 /// Builds the plugin.
 pub fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
-    let args: Args = args::decode(args)?;
+    let args: Args = decode_args(args)?;
     for (field, label) in [("priceLabel", &args.price_label), ("maxPriceLabel", &args.max_price_label)] {
         if label.is_empty() {
             return Err(ArgsError::new(field, "must be the key of a label"));

@@ -2,10 +2,9 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 
 use super::NAME;
-use crate::args::decode;
 
 const PERCENTAGE: &str = "minCandidateNodesPercentage";
 const ABSOLUTE: &str = "minCandidateNodesAbsolute";
@@ -26,7 +25,7 @@ pub(super) struct Args {
 
 /// Reads the arguments.
 pub(super) fn parse(args: &Value) -> Result<Args, ArgsError> {
-    let given: Given = decode(NAME, args)?;
+    let given: Given = decode_args(args)?;
     let percentage = given.min_candidate_nodes_percentage.unwrap_or(10);
     let absolute = given.min_candidate_nodes_absolute.unwrap_or(100);
     if !(0..=100).contains(&percentage) {

@@ -2,10 +2,9 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 
 use super::{InterPodAffinity, NAME};
-use crate::args::decode;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -16,7 +15,7 @@ struct Args {
 
 /// Decodes and checks the arguments.
 pub(super) fn parse(args: &Value) -> Result<InterPodAffinity, ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let weight = args.hard_pod_affinity_weight.unwrap_or(1);
     if !(0..=100).contains(&weight) {
         let message = format!("Invalid value: {weight}: not in valid range [0, 100]");

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::affinity::{NodeAffinity, RawRequirement};
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::{NodeSelectorTerm, PreferredTerm};
 
 use super::NAME;
-use crate::args::decode;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -76,7 +75,7 @@ impl From<Term> for NodeSelectorTerm {
 
 /// Decodes the arguments and checks that every term can be evaluated.
 pub(super) fn parse(args: &Value) -> Result<NodeAffinity, ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let Some(added) = args.added_affinity else {
         return Ok(NodeAffinity::default());
     };

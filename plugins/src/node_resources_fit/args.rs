@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::labels::is_label_key;
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 
 use super::strategy::{Method, Strategy};
 use super::{IgnoredResources, NAME};
-use crate::args::{ResourceSpec, decode, resources_or_default};
+use crate::args::{ResourceSpec, resources_or_default};
 use crate::shape::{Shape, ShapePoint};
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ struct RequestedToCapacityRatio {
 
 /// Decodes and checks the arguments.
 pub(super) fn parse(args: &Value) -> Result<(IgnoredResources, Strategy), ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let names = args.ignored_resources.unwrap_or_default();
     let groups = args.ignored_resource_groups.unwrap_or_default();
     check_names(&names)?;

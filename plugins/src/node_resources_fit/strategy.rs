@@ -8,7 +8,7 @@ use supercargo_framework::plugin::MAX_NODE_SCORE;
 use supercargo_framework::{NodeColumns, NodeInfo, PodInfo};
 
 use crate::args::ResourceSpec;
-use crate::exact::{float, floor, integer};
+use crate::float_int::{float, floor, integer};
 use crate::resource_usage::{CHUNK, ScoredResource, Usage, UsageColumns, chunks};
 use crate::shape::Shape;
 

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::labels::{MAX_LABEL_VALUE, is_label_key};
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 
 use super::{HOSTNAME, NAME};
-use crate::args::decode;
 
 /// The constraints of pods that have none of their own.
 pub(super) struct Defaults {
@@ -45,7 +44,7 @@ struct DefaultConstraint {
 
 /// Decodes and checks the arguments.
 pub(super) fn parse(args: &Value) -> Result<Defaults, ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let constraints = args.default_constraints.unwrap_or_default();
     let system = match args.defaulting_type.as_deref().unwrap_or_default() {
         "" | "System" if !constraints.is_empty() => {

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::{Feature, Features};
 
-use super::NAME;
-use crate::args::decode;
 use crate::shape::{Shape, ShapePoint};
 
 /// How long PreBind waits for the pod's volumes unless arguments say otherwise.
@@ -23,7 +21,7 @@ struct Args {
 
 /// Decodes and checks the arguments: how long to wait for volumes, and the line that scores, where scoring is on.
 pub(super) fn parse(args: &Value, features: &Features) -> Result<(Duration, Option<Shape>), ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let seconds = args.bind_timeout_seconds.unwrap_or(DEFAULT_BIND_TIMEOUT);
     let seconds = u64::try_from(seconds).map_err(|_| {
         ArgsError::new("bindTimeoutSeconds", format!("{seconds} is out of range: must not be negative"))
