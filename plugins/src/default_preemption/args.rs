@@ -4,8 +4,6 @@ use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::registry::{ArgsError, decode_args};
 
-use super::NAME;
-
 const PERCENTAGE: &str = "minCandidateNodesPercentage";
 const ABSOLUTE: &str = "minCandidateNodesAbsolute";
 
@@ -54,6 +52,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::default_preemption::NAME;
     use crate::testing::args_error;
 
     #[test]

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::registry::{ArgsError, decode_args};
 
-use super::{InterPodAffinity, NAME};
+use super::InterPodAffinity;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -32,6 +32,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::inter_pod_affinity::NAME;
     use crate::testing::args_error;
 
     #[test]

@@ -8,8 +8,6 @@ use supercargo_framework::affinity::{NodeAffinity, RawRequirement};
 use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::{NodeSelectorTerm, PreferredTerm};
 
-use super::NAME;
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Args {
@@ -111,6 +109,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::node_affinity::NAME;
     use crate::testing::args_error;
 
     #[test]

@@ -5,8 +5,8 @@ use serde_json::Value;
 use supercargo_framework::labels::is_label_key;
 use supercargo_framework::registry::{ArgsError, decode_args};
 
+use super::IgnoredResources;
 use super::strategy::{Method, Strategy};
-use super::{IgnoredResources, NAME};
 use crate::args::{ResourceSpec, resources_or_default};
 use crate::shape::{Shape, ShapePoint};
 
@@ -123,6 +123,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::node_resources_fit::NAME;
     use crate::testing::args_error;
 
     #[test]

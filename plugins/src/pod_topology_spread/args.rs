@@ -8,7 +8,7 @@ use supercargo_framework::labels::{MAX_LABEL_VALUE, is_label_key};
 use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 
-use super::{HOSTNAME, NAME};
+use super::HOSTNAME;
 
 /// The constraints of pods that have none of their own.
 pub(super) struct Defaults {
@@ -165,6 +165,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::pod_topology_spread::NAME;
     use crate::testing::args_error;
 
     fn list(constraints: Value) -> Value {

@@ -268,7 +268,7 @@ fn any_claim() -> impl Strategy<Value = Object> {
 
 proptest! {
     #[test]
-    fn a_state_that_follows_changes_is_as_good_as_a_new_one(
+    fn updated_state_equals_a_fresh_one(
         pods in vec(any_user(), 2),
         claims in vec(any_claim().prop_map(history::Step::SetObject), 3),
         steps in history::steps(any_user, any_node, any_claim, 2),
