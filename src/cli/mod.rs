@@ -90,7 +90,7 @@ pub fn execute(cli: Cli, catalog: &Catalog) -> Result<ExitCode> {
             }
         }
         Command::Config(command) => return config::execute(&command, catalog),
-        Command::Demo(options) => on_runtime(demo(options, &sink))?,
+        Command::Demo(options) => on_runtime(demo(options, catalog, &sink))?,
         Command::Replay(options) => options.replay(catalog)?,
         Command::Completions { shell } => print(&completions(shell))?,
     }

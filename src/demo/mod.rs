@@ -37,8 +37,7 @@ use tokio_util::sync::CancellationToken;
 pub use options::DemoOptions;
 
 use crate::api::Api;
-use crate::config::Catalog;
-use crate::config::DEFAULT_SCHEDULER_NAME;
+use crate::config::{Catalog, Config, DEFAULT_SCHEDULER_NAME};
 use crate::logs::LogSink;
 use crate::run::{load_config, schedule, stop_signal};
 use canvas::Abilities;
@@ -60,13 +59,16 @@ const QUIET: Duration = Duration::from_millis(2500);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the demo to its end, or until a signal comes.
-pub async fn demo(options: DemoOptions, logs: &LogSink) -> Result<()> {
+pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Result<()> {
     // The terminal is to be left as it was found, however often one asks.
     let stop = stop_signal(|| {})?;
     if io::stdout().is_terminal() {
         hang_up_stops(&stop)?;
     }
     let plan = plan(&options)?;
+    let mut config = load_config(options.config.as_deref(), catalog)?;
+    // There is no other scheduler to coordinate with.
+    config.leader_election.leader_elect = false;
     let server = Server::start().await?;
     let demo = Demo {
         driver: Driver::new(Api::new(server.connection(), None)?),
@@ -76,6 +78,7 @@ pub async fn demo(options: DemoOptions, logs: &LogSink) -> Result<()> {
         plan,
         speed: options.speed,
         keep: options.keep,
+        config,
         server,
     };
     match demo.run(&stop, logs).await {
@@ -115,13 +118,14 @@ struct Demo {
     plan: Plan,
     speed: f64,
     keep: bool,
+    config: Config,
     server: Server,
 }
 
 impl Demo {
     async fn run(&self, stop: &CancellationToken, logs: &LogSink) -> Result<()> {
         let (nodes_exist, stop_clients) = (CancellationToken::new(), CancellationToken::new());
-        let mut scheduler = self.start_scheduler(nodes_exist.clone(), stop_clients.clone())?;
+        let mut scheduler = self.start_scheduler(nodes_exist.clone(), stop_clients.clone());
         let result = tokio::select! {
             result = self.show(&nodes_exist, &stop_clients, stop, logs) => result,
             ended = &mut scheduler => return Err(scheduler_error(ended)),
@@ -192,20 +196,14 @@ impl Demo {
     }
 
     /// Starts the scheduler as soon as there are nodes.
-    fn start_scheduler(
-        &self,
-        go: CancellationToken,
-        stop: CancellationToken,
-    ) -> Result<JoinHandle<Result<()>>> {
-        let (mut config, connection) = (load_config(None, &Catalog::in_tree())?, self.server.connection());
-        // There is no other.
-        config.leader_election.leader_elect = false;
-        Ok(tokio::spawn(async move {
+    fn start_scheduler(&self, go: CancellationToken, stop: CancellationToken) -> JoinHandle<Result<()>> {
+        let (config, connection) = (self.config.clone(), self.server.connection());
+        tokio::spawn(async move {
             tokio::select! {
                 () = go.cancelled() => schedule(&config, connection, None, &stop).await,
                 () = stop.cancelled() => Ok(()),
             }
-        }))
+        })
     }
 
     /// Waits until there is nothing left to decide.

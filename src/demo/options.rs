@@ -31,6 +31,9 @@ pub struct DemoOptions {
     /// demo's.
     #[arg(long, value_name = "DIR", conflicts_with = "pods")]
     pub manifests: Option<PathBuf>,
+    /// Scheduler configuration (a KubeSchedulerConfiguration); the built-in default if absent.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 fn speed(text: &str) -> Result<f64, String> {
