@@ -1,12 +1,12 @@
-//! What a scheduling plugin sees.
+//! The interface between the scheduler and its plugins.
 //!
-//! This crate is the contract between the scheduler and its plugins, in the words of upstream's
-//! `k8s.io/kube-scheduler/framework`: [`PodInfo`], [`NodeInfo`], [`Status`], [`CycleState`], [`ClusterEvent`]
-//! and one trait per extension point in [`plugin`].
+//! The names are those of upstream's `k8s.io/kube-scheduler/framework`: [`PodInfo`], [`NodeInfo`],
+//! [`Status`], [`CycleState`], [`ClusterEvent`], and one trait per extension point in [`plugin`].
+//! [`caching`] has what lets the scheduler keep a plugin's answers.
 //!
-//! It is pure: no clock, no randomness, no I/O, no threads. A plugin gets everything it may read through
-//! [`Context`], which also records what was read so that an answer can be kept until something it depended
-//! on changes.
+//! The crate is pure: no clock, no randomness, no I/O, no threads. A plugin reads through
+//! [`Context`], which records reads so that an answer can be cached until something it depends on
+//! changes.
 
 pub mod affinity;
 pub mod affinity_keys;

@@ -1,4 +1,4 @@
-//! The other kinds that plugins read: everything but pods and nodes.
+//! Objects of kinds other than pods and nodes.
 
 mod class_index;
 mod kinds;
@@ -16,7 +16,7 @@ use crate::labels::Labels;
 use crate::pod::OwnerRef;
 use crate::text::Text;
 
-/// An object of another kind than pods and nodes.
+/// An object of a kind other than pods and nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Object {
     /// The kind: one of [`resources`], or as in [`EventResource::Other`](crate::EventResource::Other).
@@ -29,7 +29,7 @@ pub struct Object {
     pub resource_version: Arc<str>,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// `metadata.annotations`, those of kinds with a type of their own that a plugin reads.
+    /// The `metadata.annotations` that a plugin reads, for kinds with their own type.
     pub annotations: Labels,
     /// Whether `metadata.deletionTimestamp` is set.
     pub terminating: bool,
@@ -37,7 +37,7 @@ pub struct Object {
     pub controller: Option<Arc<OwnerRef>>,
     /// The node it belongs to, for kinds that belong to one.
     pub node_name: Option<Arc<str>>,
-    /// What it says.
+    /// The body.
     pub body: Body,
 }
 
@@ -53,12 +53,12 @@ impl Object {
     }
 }
 
-/// An object with its body; stands for the body.
+/// An object with its typed body; dereferences to the body.
 #[derive(Debug)]
 pub struct Typed<'a, T> {
     /// The object.
     pub object: &'a Arc<Object>,
-    /// What it says.
+    /// The body.
     pub body: &'a T,
 }
 
@@ -79,17 +79,18 @@ impl<T> Deref for Typed<'_, T> {
 }
 
 impl<'a, T: ObjectBody> Typed<'a, T> {
-    /// The object as one of this kind; `None` when it is of another.
+    /// The object as one of this kind; `None` if it is of another kind.
     pub fn of(object: &'a Arc<Object>) -> Option<Self> {
         Some(Self { object, body: T::of(&object.body)? })
     }
 }
 
-/// One object, as the API has it and as it is taken to be.
+/// An object: the API's state and the assumed state.
 #[derive(Clone, Debug)]
 struct Entry {
     from_api: Arc<Object>,
-    /// What a binding under way has made of it and the API does not show yet: always made of the version in `from_api`.
+    /// A change by a binding in flight that the API does not show yet. Always based on the version
+    /// in `from_api`.
     assumed: Option<Arc<Object>>,
 }
 
@@ -99,21 +100,21 @@ impl Entry {
     }
 }
 
-/// Objects by kind and key, with what is assumed of them.
+/// Objects by kind and key, with assumed changes.
 ///
-/// Same as upstream's assume cache of the VolumeBinding plugin: what is assumed is a change of one version of an object,
-/// and holds as long as the API shows that version.
+/// Same as upstream's assume cache of the VolumeBinding plugin: an assumed change is based on one
+/// version of an object, and is valid as long as the API shows that version.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     kinds: FxHashMap<Text, BTreeMap<Arc<str>, Entry>>,
     volumes: ClassIndex,
-    /// The keys of the objects that belong to a node, by kind and node.
+    /// Keys of objects that belong to a node, by kind and node.
     on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
 }
 
 impl Objects {
-    /// Takes an informer's word on an object and returns what it said before. What was assumed of the object ends,
-    /// unless this is the version it was assumed of, as after a resync.
+    /// Stores an object from an informer and returns the previous one. Drops an assumed change
+    /// unless it is based on this version, as after a resync.
     pub fn insert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
         let old = self.put(Arc::clone(&object));
         self.volumes.change(old.as_deref(), Some(&object));
@@ -136,7 +137,7 @@ impl Objects {
         Some(std::mem::replace(&mut entry.from_api, object))
     }
 
-    /// Removes an object, and what was assumed of it.
+    /// Removes an object and its assumed change.
     pub fn remove(&mut self, resource: &str, key: &str) -> Option<Arc<Object>> {
         let gone = self.kinds.get_mut(resource)?.remove(key).map(|entry| entry.from_api)?;
         self.volumes.change(Some(&gone), None);
@@ -166,8 +167,8 @@ impl Objects {
         }
     }
 
-    /// Takes the object to be like this until the API shows another version of it. `false` when the object is not there
-    /// or has changed since `object` was made of it.
+    /// Assumes this state of an object until the API shows another version. Returns `false` if the
+    /// object does not exist or its version differs from that of `object`.
     pub fn assume(&mut self, object: Arc<Object>) -> bool {
         let Some(entry) = self.entry_of(&object) else {
             return false;
@@ -176,31 +177,32 @@ impl Objects {
         true
     }
 
-    /// Takes the object to be what the API says again. Nothing happens when it has changed since `assumed` was made of
-    /// it: whatever is assumed now is somebody else's.
+    /// Drops the assumed change of an object. Does nothing if the version differs from that of
+    /// `assumed`: a current change is another binding's.
     pub fn restore(&mut self, assumed: &Object) {
         if let Some(entry) = self.entry_of(assumed) {
             entry.assumed = None;
         }
     }
 
-    /// The entry of an object as long as the API shows this version.
+    /// The entry of an object, if the API shows this version.
     fn entry_of(&mut self, object: &Object) -> Option<&mut Entry> {
         let entry = self.kinds.get_mut(&object.resource)?.get_mut(&object.key)?;
         Some(entry).filter(|entry| entry.from_api.resource_version == object.resource_version)
     }
 
-    /// The PersistentVolumes of a storage class, ordered by name; the empty class is that of volumes without one.
+    /// The PersistentVolumes of a storage class, ordered by name; the empty class has volumes
+    /// without a class.
     pub fn volumes_of_class(&self, class: &str) -> impl Iterator<Item = &Arc<Object>> {
         self.volumes.names(class).filter_map(|name| self.get(&resources::PERSISTENT_VOLUME, name))
     }
 
-    /// One object, as it is taken to be.
+    /// One object, assumed changes included.
     pub fn get(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
         self.kinds.get(resource)?.get(key).map(Entry::latest)
     }
 
-    /// One object, as the API has it.
+    /// One object, without assumed changes.
     pub fn from_api(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
         self.kinds.get(resource)?.get(key).map(|entry| &entry.from_api)
     }
@@ -275,7 +277,7 @@ mod tests {
         assert!(objects.assume(changed("a", "5")));
         objects.remove("PersistentVolume", "a");
         objects.insert(volume("a", "5"));
-        assert!(!is_assumed(&objects, "a"), "another object of that name");
+        assert!(!is_assumed(&objects, "a"), "another object of the same name");
     }
 
     #[test]
@@ -288,7 +290,7 @@ mod tests {
         objects.insert(volume("a", "6"));
         objects.assume(changed("a", "6"));
         objects.restore(&changed("a", "5"));
-        assert!(is_assumed(&objects, "a"), "what another binding has assumed since stays");
+        assert!(is_assumed(&objects, "a"), "a later change by another binding stays");
         objects.restore(&changed("b", "5"));
     }
 

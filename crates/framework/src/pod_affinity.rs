@@ -1,4 +1,4 @@
-//! Inter-pod affinity as the API has it, selectors parsed.
+//! Inter-pod affinity, with parsed selectors.
 
 use std::sync::Arc;
 
@@ -7,14 +7,16 @@ use serde::{Deserialize, Serialize};
 use crate::labels::Labels;
 use crate::selector::LabelSelector;
 
-/// Which pods a term speaks of, and how near.
+/// An affinity term: the pods that it selects, and a topology key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodAffinityTerm {
-    /// `labelSelector`, with what the API server has merged into it; `None` selects no pod.
+    /// `labelSelector`, with the `matchLabelKeys` that the API server merges into it; `None`
+    /// selects no pod.
     pub selector: Option<LabelSelector>,
     /// `topologyKey`.
     pub topology_key: Arc<str>,
-    /// `namespaces`, sorted. With no `namespace_selector` either, the namespace of the pod that has the term.
+    /// `namespaces`, sorted. If empty and without `namespace_selector`: the namespace of the pod
+    /// with the term.
     pub namespaces: Box<[Arc<str>]>,
     /// `namespaceSelector`; an empty one selects every namespace.
     pub namespace_selector: Option<LabelSelector>,
@@ -31,7 +33,7 @@ impl PodAffinityTerm {
             && self.selects(labels)
     }
 
-    /// Whether the term of a pod in namespace `owner` names a namespace, be it by naming none.
+    /// Whether the term of a pod in namespace `owner` covers a namespace by name, or by default.
     pub fn names(&self, owner: &str, namespace: &str) -> bool {
         if self.namespaces.is_empty() && self.namespace_selector.is_none() {
             return owner == namespace;
@@ -39,7 +41,7 @@ impl PodAffinityTerm {
         self.namespaces.iter().any(|named| **named == *namespace)
     }
 
-    /// Whether the term selects pods with these labels, wherever they are.
+    /// Whether the term selects pods with these labels, in any namespace.
     pub fn selects(&self, labels: &Labels) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }
@@ -50,7 +52,7 @@ impl PodAffinityTerm {
 pub struct WeightedPodAffinityTerm {
     /// From 1 to 100.
     pub weight: i32,
-    /// What is preferred.
+    /// The term.
     pub term: PodAffinityTerm,
 }
 
@@ -65,7 +67,7 @@ pub struct PodAffinity {
     pub preferred_affinity: Box<[WeightedPodAffinityTerm]>,
     /// `podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution`.
     pub preferred_anti_affinity: Box<[WeightedPodAffinityTerm]>,
-    /// Why a term cannot be evaluated; such a pod is turned down. `None` when all can.
+    /// The error of a term that cannot be evaluated, if any. Such a pod is rejected.
     pub invalid: Option<Arc<str>>,
 }
 

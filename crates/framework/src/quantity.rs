@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use thiserror::Error;
 
-/// Why a text is not a quantity.
+/// The error of an invalid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// Not `<signed number><suffix>`.
@@ -82,7 +82,7 @@ fn scale_of(suffix: &str) -> Option<(u32, i32)> {
     })
 }
 
-/// Significant digits; what does not fit into `u128` is remembered as "more than this".
+/// Significant digits; more than fit into `u128` are flagged as an overflow.
 struct Digits {
     value: u128,
     dropped: i32,
@@ -118,7 +118,7 @@ impl Digits {
                 };
             }
             Ordering::Less => {
-                // Past u128 the divisor exceeds any value here, so nothing whole is left.
+                // Beyond u128 the divisor exceeds any value, so the quotient is below one.
                 let divisor = 10_u128.checked_pow(exponent.unsigned_abs()).unwrap_or(u128::MAX);
                 inexact |= !value.is_multiple_of(divisor);
                 value /= divisor;

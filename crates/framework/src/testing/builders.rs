@@ -1,4 +1,4 @@
-//! Builders of pods and nodes for tests, benchmarks and simulations.
+//! Builders of pods, nodes and objects.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::resource::{Resource, names};
 use crate::taint::{Taint, TaintEffect, Toleration, TolerationOperator};
 use crate::text::Text;
 
-/// A pod `default/<name>` with UID `<name>`, one container that asks for nothing, scheduled by `supercargo`.
+/// A pod `default/<name>` with UID `<name>`, one container without requests, and scheduler name
+/// `supercargo`.
 pub fn pod(name: &str) -> PodBuilder {
     PodBuilder {
         pod: PodInfo {
@@ -65,7 +66,7 @@ pub fn object(resource: &Text, key: &str, body: Body) -> Object {
     }
 }
 
-/// A node with 4 CPUs, 32 GiB and room for 110 pods.
+/// A node with 4 CPUs, 32 GiB and at most 110 pods.
 pub fn node(name: &str) -> NodeBuilder {
     NodeBuilder {
         node: NodeRecord {
@@ -86,13 +87,13 @@ pub fn node(name: &str) -> NodeBuilder {
     .allocatable("pods", "110")
 }
 
-/// The amount of a quantity: thousandths for CPU, whole units for all else.
+/// The amount of a quantity: milli-cores for CPU, whole units for other resources.
 ///
 /// # Panics
-/// When the text is no quantity.
+/// If the text is not a quantity.
 pub fn amount(name: &str, text: &str) -> i64 {
     let parsed = if name == names::CPU { quantity::milli_value(text) } else { quantity::value(text) };
-    parsed.expect("builders are given well-formed quantities")
+    parsed.expect("the quantity is well-formed")
 }
 
 fn requirement(key: &str, operator: &str, values: &[&str]) -> RawRequirement {
@@ -139,13 +140,13 @@ impl PodBuilder {
         pod
     }
 
-    /// Any field of [`PodInfo`] that has no method of its own.
+    /// Changes any field of [`PodInfo`] without its own method.
     pub fn with(mut self, change: impl FnOnce(&mut PodInfo)) -> Self {
         change(&mut self.pod);
         self
     }
 
-    /// Any field of [`PodSpec`] that has no method of its own.
+    /// Changes any field of [`PodSpec`] without its own method.
     pub fn with_spec(mut self, change: impl FnOnce(&mut PodSpec)) -> Self {
         change(&mut self.spec);
         self
@@ -172,7 +173,7 @@ impl PodBuilder {
         self
     }
 
-    /// The node the pod is on, or demands.
+    /// The node in `spec.nodeName`.
     pub fn node(self, name: &str) -> Self {
         self.with(|pod| pod.node_name = Some(name.into()))
     }
@@ -220,7 +221,7 @@ impl PodBuilder {
         self
     }
 
-    /// What the pod may use at most of a resource.
+    /// A limit of the pod.
     pub fn limit(mut self, name: &str, quantity: &str) -> Self {
         self.spec.limits.get_or_insert_default().set(&name.into(), amount(name, quantity));
         self
@@ -368,7 +369,7 @@ impl NodeBuilder {
         self
     }
 
-    /// How much of a resource the node offers.
+    /// An allocatable resource.
     pub fn allocatable(mut self, name: &str, quantity: &str) -> Self {
         self.allocatable.set(&Arc::from(name), amount(name, quantity));
         self
