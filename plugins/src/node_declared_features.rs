@@ -1,4 +1,4 @@
-//! Keeps pods off nodes that do not declare the features they need.
+//! Filters nodes that do not declare the features that the pod requires.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ pub const NAME: &str = "NodeDeclaredFeatures";
 
 #[derive(Default)]
 struct NodeDeclaredFeatures {
-    /// Whether the feature is on. While it is off, a configuration may name the plugin and it does nothing.
+    /// Whether the feature gate is enabled. If not, a configuration can enable the plugin, but it
+    /// does nothing.
     enabled: bool,
 }
 
@@ -34,7 +35,7 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
     Ok(Arc::new(NodeDeclaredFeatures { enabled: features.enabled(Feature::NodeDeclaredFeatures) }))
 }
 
-/// Whether the node declares every feature that the pod needs.
+/// Whether the node declares every feature that the pod requires.
 fn declares_all(pod: &PodInfo, node: &NodeInfo) -> bool {
     let declared = &node.node().declared_features;
     pod.spec.required_features.iter().all(|feature| declared.binary_search(feature).is_ok())
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_must_declare_every_feature_that_the_pod_needs() {
+    fn nodes_must_declare_every_required_feature() {
         let lacking = || Status::unresolvable("node(s) didn't match Pod's required features");
         let cases: [(&str, &[&str], &[&str], Status); 6] = [
             ("nothing needed", &[], &[], Status::success()),
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_helps_when_it_is_new_or_declares_something_else() {
+    fn new_nodes_and_changed_declarations_wake_the_pod() {
         use QueueingHint::{Queue, Skip};
         const CHANGED: ActionType = ActionType::UPDATE_NODE_DECLARED_FEATURE;
         let cases = [
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_of_the_pod_itself_helps_when_it_needs_something_else() {
+    fn updates_of_required_features_wake_the_pod() {
         use QueueingHint::{Queue, Skip};
         let cases = [
             ("less", needing("p", &[]), Queue),
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn with_its_feature_off_the_plugin_does_nothing() {
+    fn the_plugin_requires_its_feature_gate() {
         let off = Features::default().with(Feature::NodeDeclaredFeatures, false);
         let plugin = from_args(&Value::Null, &off).expect("no arguments are fine");
         assert_eq!(plugin.name(), NAME);

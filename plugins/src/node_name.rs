@@ -1,4 +1,4 @@
-//! Keeps a pod that names its node off all others.
+//! Filters nodes other than the one in `spec.nodeName`.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ mod tests {
     use crate::testing::{Driver, node_added, node_info, node_updated};
 
     #[test]
-    fn a_pod_that_names_a_node_fits_no_other() {
+    fn node_name_matches_only_that_node() {
         let mismatch = || Status::unresolvable("node(s) didn't match the requested node name");
         let cases = [
             ("no name", pod("p").build(), Status::success()),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_new_node_helps_and_no_update_does() {
+    fn only_added_nodes_wake_the_pod() {
         let (plugin, waiting) = (Driver::new(NAME), pod("p").node("n2").build());
         let added = node_added(node("n1").build());
         assert_eq!(

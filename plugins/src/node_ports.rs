@@ -1,4 +1,4 @@
-//! Keeps pods off nodes where a host port they want is taken.
+//! Filters nodes on which a requested host port is in use.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ mod tests {
     use crate::testing::{Driver, node_added, node_info, pod_deleted};
 
     #[test]
-    fn a_wanted_port_must_be_free() {
+    fn requested_host_ports_must_be_free() {
         let taken = || Status::unschedulable("node(s) didn't have free ports for the requested pod ports");
         let cases = [
             ("no port", pod("p"), Status::success()),
@@ -117,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_protocols_are_told_apart() {
-        // The builder only makes TCP ports of every address, and fills the spec when it builds.
+    fn ports_conflict_per_address_and_protocol() {
+        // The builder creates only TCP ports of all addresses, and sets the spec when it builds.
         let with_port = |ip: &str, protocol| {
             let mut pod = pod("p").build();
             let port = HostPort { ip: ip.into(), protocol, port: 80 };
@@ -139,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_ports_is_not_filtered() {
+    fn pods_without_host_ports_skip_filter() {
         let plugin = Driver::new(NAME);
         assert!(matches!(plugin.pre_filter(&pod("p").build()), PreFilter::Skip));
         assert!(matches!(plugin.pre_filter(&pod("p").host_port(80).build()), PreFilter::AllNodes));
     }
 
     #[test]
-    fn a_deleted_pod_helps_when_it_held_a_wanted_port() {
+    fn deleted_pods_with_a_conflicting_port_wake_the_pod() {
         use QueueingHint::{Queue, Skip};
         let cases = [
             ("assigned", pod("q").host_port(80).node("n"), Queue),
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(
             plugin.hint(EventResource::Node, ActionType::ADD, &waiting, &added),
             Some(Ok(Queue)),
-            "every new node helps"
+            "every added node helps"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Prefers nodes whose resources a pod leaves in balance, compared with how they are without it.
+//! Prefers nodes whose resource usage becomes more balanced with the pod.
 
 use std::sync::Arc;
 
@@ -62,18 +62,20 @@ fn validate(resources: &[ResourceSpec]) -> Result<(), ArgsError> {
 }
 
 impl BalancedAllocation {
-    /// Pods that ask for none of the resources are left out, or all of them would gather on one node.
+    /// Pods that request none of the resources are skipped; otherwise all of them would be placed
+    /// on one node.
     fn is_best_effort(&self, pod: &PodInfo) -> bool {
         let requested = &pod.requests().resource;
         self.resources.iter().all(|resource| resource.amount(requested) == 0)
     }
 }
 
-/// From 50, where the pod ruins the balance, over 75, where it changes nothing, to 100.
+/// From 50, if the pod destroys the balance, over 75, if it changes nothing, to 100.
 fn score_of(usages: &[Usage]) -> i64 {
     let gain = balance(usages, |usage| usage.after) - balance(usages, |usage| usage.before);
     let half = MAX_NODE_SCORE / 2;
-    // The balance is never below 50, so the sum is not negative and the midpoint is cut as upstream's division is.
+    // The balance is never below 50, so the sum is not negative and truncates like upstream's
+    // division.
     half + i64::midpoint(half, gain)
 }
 
@@ -90,7 +92,8 @@ fn score_part(resources: &[UsageColumns<'_>], scores: &mut [i64]) {
     }
 }
 
-/// [`score_of`] two resources for nodes whose amounts are small, without a branch, so that several nodes are done at once.
+/// [`score_of`] two resources for nodes with small amounts, without branches, so that the loop is
+/// vectorised.
 fn score_of_two(a: UsageColumns<'_>, b: UsageColumns<'_>, scores: &mut [i64]) {
     let (added_a, added_b) = (float(a.added), float(b.added));
     let (a, b) = (a.before.iter().zip(a.capacity), b.before.iter().zip(b.capacity));
@@ -104,20 +107,20 @@ fn score_of_two(a: UsageColumns<'_>, b: UsageColumns<'_>, scores: &mut [i64]) {
         };
         let after = balance(before_a + added_a, before_b + added_b);
         let gain = after - balance(before_a, before_b);
-        // What one resource alone is used to is always in balance.
+        // A single resource is always balanced.
         let gain = if capacity_a == 0.0 || capacity_b == 0.0 { 0.0 } else { gain };
         *score = integer(half + floor((half + gain) * 0.5));
     }
 }
 
-/// 100 when all resources are used to the same share, less the more the shares differ.
+/// 100 if all resources are used to the same fraction; less, the more the fractions differ.
 fn balance(usages: &[Usage], used: impl Fn(&Usage) -> i64) -> i64 {
     let shares = usages.iter().map(|usage| (used(usage) as f64 / usage.capacity as f64).min(1.0));
     let shares: SmallVec<[f64; 4]> = shares.collect();
     ((1.0 - deviation(&shares)) * MAX_NODE_SCORE as f64) as i64
 }
 
-/// The standard deviation. Two shares take the short form, which also rounds as upstream does.
+/// The standard deviation. Two fractions use the short form, which also rounds like upstream.
 fn deviation(shares: &[f64]) -> f64 {
     match shares {
         [] | [_] => 0.0,
@@ -159,7 +162,7 @@ impl PreScorePlugin for BalancedAllocation {
 impl ScorePlugin for BalancedAllocation {
     fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
         if self.is_best_effort(pod) {
-            // Only when a profile has taken the plugin out of PreScore.
+            // Only if a profile disables the plugin at PreScore.
             return Ok(0);
         }
         let requested = &pod.requests().resource;
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_scores_by_what_the_pod_does_to_its_balance() {
+    fn nodes_score_by_the_change_of_balance() {
         let cases = [
             ("a balanced pod on an empty node", asking("1", "1Gi"), sized("4", "4Gi"), vec![], 75),
             (
@@ -230,7 +233,7 @@ mod tests {
                 asking("4", "1Gi"),
                 sized("4", "4Gi"),
                 vec![],
-                // Shares 1 and 1/4: a deviation of 0.375, so 62 after 100.
+                // Fractions 1 and 1/4: a deviation of 0.375, so 62 after 100.
                 56,
             ),
             (
@@ -238,15 +241,15 @@ mod tests {
                 asking("0", "2Gi"),
                 sized("4", "4Gi"),
                 vec![asking("2", "0")],
-                // Shares 1/2 and 0 before: 75, then 100.
+                // Fractions 1/2 and 0 before: 75, then 100.
                 87,
             ),
             (
-                "an odd difference is cut towards zero",
+                "an odd difference is truncated towards zero",
                 asking("1", "0"),
                 sized("4", "4Gi"),
                 vec![],
-                // Shares 1/4 and 0: 87 after 100, so (50 - 13) / 2 = 18.
+                // Fractions 1/4 and 0: 87 after 100, so (50 - 13) / 2 = 18.
                 68,
             ),
             ("a share is never above one", asking("8", "4Gi"), sized("4", "4Gi"), vec![], 75),
@@ -260,22 +263,22 @@ mod tests {
     }
 
     #[test]
-    fn more_than_two_resources_take_the_standard_deviation() {
+    fn more_than_two_resources_use_the_standard_deviation() {
         let args = json!({"resources": [{"name": "cpu"}, {"name": "memory", "weight": 1}, {"name": "example.com/gpu"}]});
         let plugin = Driver::with_args(NAME, args);
         let gpus = || sized("4", "4Gi").allocatable("example.com/gpu", "4");
         let new = asking("4", "0").request("example.com/gpu", "2").build();
-        // Shares 1, 0 and 1/2: a deviation of sqrt(1/6), so 59 after 100.
+        // Fractions 1, 0 and 1/2: a deviation of sqrt(1/6), so 59 after 100.
         let expected = 54;
         assert_eq!(plugin.score(&new, node_info(gpus().build(), [])), expected);
-        // Without a request for the scalar the two others remain.
+        // Without a request for the scalar, the two others count.
         let new = asking("4", "0").build();
         let expected = 50;
         assert_eq!(plugin.score(&new, node_info(gpus().build(), [])), expected);
     }
 
     #[test]
-    fn a_pod_that_asks_for_nothing_is_left_out() {
+    fn pods_without_scored_requests_skip() {
         let (plugin, cluster) = (Driver::new(NAME), nodes([node_info(sized("4", "4Gi").build(), [])]));
         let cases = [
             ("nothing", pod("p").build(), Code::Skip),

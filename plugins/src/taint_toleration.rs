@@ -1,4 +1,5 @@
-//! Keeps pods off nodes with taints they do not tolerate, and prefers nodes without any.
+//! Filters nodes with untolerated taints, and prefers nodes with fewer untolerated PreferNoSchedule
+//! taints.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ fn is_untolerated(pod: &PodInfo, node: &NodeRecord) -> bool {
     first_untolerated(&node.taints, &pod.spec.tolerations).is_some()
 }
 
-/// How many PreferNoSchedule taints the pod does not tolerate.
+/// The number of untolerated PreferNoSchedule taints.
 fn disliked(pod: &PodInfo, node: &NodeRecord) -> i64 {
     let disliked = node.taints.iter().filter(|taint| {
         taint.effect == TaintEffect::PreferNoSchedule && !tolerated(&pod.spec.tolerations, taint)
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_that_forbids_must_be_tolerated() {
+    fn no_schedule_and_no_execute_taints_must_be_tolerated() {
         let untolerated = || Status::unresolvable("node(s) had untolerated taint(s)");
         let cases = [
             ("no taint", pod("p"), node("n"), Status::success()),
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fewer_disliked_taints_the_better() {
+    fn fewer_prefer_no_schedule_taints_score_higher() {
         let three = [
             node("none"),
             node("one").taint("k", "v", PREFER).taint("x", "", NO_SCHEDULE),
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_becomes_tolerable_helps() {
+    fn nodes_that_become_tolerated_wake_the_pod() {
         let (good, bad) = (|| node("n").build(), || tainted(NO_SCHEDULE).build());
         let cases = [
             ("a new tolerable node", ActionType::ADD, node_added(good()), QueueingHint::Queue),
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn any_new_toleration_of_the_pod_itself_helps() {
+    fn new_tolerations_of_the_pod_wake_it() {
         for (uid, expected) in [("p", QueueingHint::Queue), ("q", QueueingHint::Skip)] {
             let new = pod(uid).tolerates("unrelated", "", NO_SCHEDULE).build();
             let hint = Driver::new(NAME).hint(

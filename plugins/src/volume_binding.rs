@@ -1,8 +1,9 @@
-//! Finds volumes for a pod's claims, keeps the pod to nodes that can reach them, and binds them once a node is chosen.
+//! Finds volumes for a pod's claims, filters nodes that cannot access them, and binds them once a
+//! node is chosen.
 //!
-//! A claim that waits for its pod to get a node is bound to a volume that exists, or a volume is provisioned for it on that
-//! node. What is decided in a cycle is assumed at Reserve, so that the next cycle does not give the same volume away, and
-//! written in PreBind.
+//! A claim with delayed binding is bound to an existing volume, or a volume is provisioned for it
+//! on the pod's node. Reserve assumes the decision, so that the next cycle does not assign the same
+//! volume. PreBind writes it.
 
 mod args;
 mod available;
@@ -46,9 +47,9 @@ pub const NAME: &str = "VolumeBinding";
 struct VolumeBinding {
     /// How long PreBind waits.
     bind_timeout: Duration,
-    /// The line that turns the use of storage into a score; `None` when nothing is scored.
+    /// The shape of the storage score; `None` if scoring is disabled.
     shape: Option<Shape>,
-    /// Whether volumes have attributes classes.
+    /// Whether volume attributes classes are enabled.
     with_attributes_classes: bool,
 }
 
@@ -59,11 +60,11 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
     Ok(Arc::new(VolumeBinding { bind_timeout, shape, with_attributes_classes }))
 }
 
-/// What PreFilter found, for the nodes.
+/// The state that PreFilter writes.
 #[derive(Clone)]
 struct Found(Arc<Claims>);
 
-/// What Reserve decided, for PreBind and Unreserve.
+/// The decision of Reserve, for PreBind and Unreserve.
 #[derive(Clone)]
 struct Reserved(Arc<Changes>);
 
@@ -140,7 +141,7 @@ impl ReservePlugin for VolumeBinding {
         let Some(info) = cx.nodes().get(node) else {
             return Status::error(format!("node {node:?} not found"));
         };
-        // The objects are what they were when the node was filtered.
+        // The objects have not changed since the node was filtered.
         let changes = match claims.find(cx, info) {
             Ok(found) => Changes::for_node(&found, node),
             Err(status) => return status,
@@ -152,7 +153,8 @@ impl ReservePlugin for VolumeBinding {
         Status::success()
     }
 
-    /// Takes back what was assumed. What PreBind has written meanwhile shows as soon as the informer brings it.
+    /// Restores assumed changes. What PreBind has already written appears with the informer's next
+    /// update.
     fn unreserve(&self, cx: &Context<'_>, state: &mut CycleState, _: &PodInfo, _: &Arc<str>) {
         if let Some(Reserved(changes)) = state.read() {
             for object in changes.all() {
@@ -197,8 +199,8 @@ impl EnqueueExtensions for VolumeBinding {
 }
 
 impl SignPlugin for VolumeBinding {
-    /// Upstream signs volumes without the namespace that their claims are in, and without the name of the pod that the
-    /// claims of ephemeral volumes are named after; here equal signatures must mean equal answers.
+    /// Unlike upstream, signs the namespace of claims, and does not sign pods with ephemeral
+    /// volumes, whose claims are named after the pod: equal signatures must give equal answers.
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         let mut names = Vec::new();
         for volume in &pod.spec.volumes {

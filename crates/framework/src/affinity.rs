@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_evaluated_is_worded_as_upstream_does() {
+    fn invalid_terms_have_upstreams_errors() {
         let cases: [(Raw<'_>, &[&str]); 4] = [
             (
                 ("k", "Gt", &["abc"]),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn required_terms_are_alternatives_and_none_means_anywhere() {
+    fn required_terms_are_alternatives_and_none_matches_all() {
         let node = node("n1").label("zone", "a").build();
         let affinity = |required| NodeAffinity { required, ..Default::default() };
         assert!(affinity(None).required_matches(&node));

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_every_sort_of_term_are_learned_however_a_pod_comes() {
+    fn keys_of_every_kind_of_term_are_added() {
         let mut nodes = Nodes::default();
         let mut ghost = NodeInfo::new(Arc::new(node("a").build()));
         ghost.add_pod(naming("p0", "k0", 0));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_keys_are_forgotten_in_a_new_epoch_once_most_are_dead() {
+    fn unused_keys_are_removed_once_most_are_unused() {
         let mut nodes = Nodes::default();
         let a = nodes.insert(NodeInfo::new(Arc::new(node("a").build())));
         nodes.update(a, |info| info.add_pod(naming("stays", "stays", 0)));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_go_with_their_node_count_as_gone() {
+    fn pods_removed_with_their_node_count_for_the_sweep() {
         let mut nodes = Nodes::default();
         for i in 0..FIRST_SWEEP {
             let mut info = NodeInfo::new(Arc::new(node("a").build()));

@@ -67,8 +67,8 @@ pub enum Command {
     /// Drop an assumed state, unless the object has changed since; see [`Objects::restore`].
     Restore(Arc<Object>),
     /// Make room for a pod. Bindings of victims that are not bound yet are rejected; other victims
-    /// are deleted, the last one after all others. The pod is not retried until the last deletion
-    /// has been requested.
+    /// are deleted, the last one after all others. The pod is not retried until all deletions are
+    /// in flight.
     Preempt {
         /// The pod.
         preemptor: Arc<PodInfo>,
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_read_is_noted_once_misses_included() {
+    fn reads_are_recorded_once_including_misses() {
         let (nodes, objects) = (Nodes::default(), Objects::default());
         let cx = Context::new(&nodes, &objects, &[], Now::default()).tracking();
         let class = Text::from("storage.k8s.io/StorageClass");

@@ -108,19 +108,19 @@ mod tests {
     struct Ports(Vec<u16>);
 
     #[test]
-    fn a_trial_does_not_change_the_original() {
+    fn changing_a_clone_keeps_the_original() {
         let mut state = CycleState::new();
         state.write(Ports(vec![80]));
-        let mut trial = state.clone();
-        if let Some(ports) = trial.read_mut::<Ports>() {
+        let mut dry_run = state.clone();
+        if let Some(ports) = dry_run.read_mut::<Ports>() {
             ports.0.push(81);
         }
         assert_eq!(state.read::<Ports>(), Some(&Ports(vec![80])));
-        assert_eq!(trial.read::<Ports>(), Some(&Ports(vec![80, 81])));
+        assert_eq!(dry_run.read::<Ports>(), Some(&Ports(vec![80, 81])));
     }
 
     #[test]
-    fn writing_again_replaces() {
+    fn writing_again_replaces_the_value() {
         let mut state = CycleState::new();
         state.write(Ports(vec![1]));
         state.write(Ports(vec![2]));

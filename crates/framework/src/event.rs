@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_upstreams() {
+    fn event_labels_match_upstream() {
         let label = |resource, action| ClusterEvent::new(resource, action).to_string();
         assert_eq!(label(EventResource::Node, ActionType::ADD), "NodeAdd");
         assert_eq!(label(EventResource::UnschedulablePod, ActionType::UPDATE), "UnschedulablePodUpdate");

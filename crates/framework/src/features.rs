@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_has_its_defaults() {
+    fn versions_have_upstreams_defaults() {
         let of = |minor| Features::of(Version::new(minor).unwrap());
         assert!(!of(34).enabled(Feature::NominatedNodeNameForExpectation));
         assert!(of(35).enabled(Feature::NominatedNodeNameForExpectation));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_set_is_sorted_and_answers_by_key() {
+    fn labels_are_sorted_and_found_by_key() {
         let labels: Labels = [("b", "2"), ("a", "1")].into_iter().collect();
         assert_eq!(labels.get("a").map(|v| &**v), Some("1"));
         assert_eq!(labels.get("c"), None);

@@ -164,7 +164,7 @@ mod tests {
     type Case = (NodeFlags, fn(NodeBuilder) -> NodeBuilder, fn(PodBuilder) -> PodBuilder);
 
     #[test]
-    fn flags_tell_what_a_node_has() {
+    fn flags_follow_the_node_and_its_pods() {
         let ephemeral = |pod: PodBuilder| {
             let volume = Volume { name: "v".into(), source: VolumeSource::Ephemeral };
             pod.with_spec(|spec| spec.volumes = [volume].into())
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn flagged_slots_are_found_wherever_they_are() {
+    fn with_flags_finds_slots_in_every_chunk() {
         let flagged = [3, 63, 64, 200];
         let flags =
             (0..201).map(|i| if flagged.contains(&i) { NodeFlags::PORTS } else { NodeFlags::FEATURES });

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_summed_up_by_priority() {
+    fn pods_are_totalled_by_priority() {
         let mut info = NodeInfo::new(Arc::new(node("n1").build()));
         let pods =
             [(5, "a", "1"), (-1, "b", "2"), (5, "c", "3"), (7, "d", "4")].map(|(priority, name, cpus)| {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_ask_for_everything_leave_no_trace() {
+    fn huge_requests_leave_no_trace_after_removal() {
         let mut info = NodeInfo::new(Arc::new(node("n1").build()));
         let greedy = |name: &str| {
             let pod = pod(name).request("memory", "9223372036854775807").request("cpu", "9e15");

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_keep_their_statuses_in_order_however_many_different_ones_there_are() {
+    fn many_distinct_statuses_keep_their_order() {
         let reasons: Vec<&'static str> = vec!["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
         let turns = || (0..30).map(|node| (node, reasons[node as usize % reasons.len()]));
         let statuses = of(turns());
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_on_a_node_is_kept_where_it_was_said() {
+    fn keep_last_keeps_the_last_status_of_a_node() {
         let mut statuses = of([(1, "a"), (2, "a"), (1, "b"), (3, "a")]);
         statuses.keep_last();
         assert_eq!(lines(&statuses), ["2 a", "1 b", "3 a"]);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_that_no_node_is_left_with_is_not_counted() {
+    fn histogram_omits_unused_reasons() {
         let mut statuses = of([(1, "a"), (1, "b")]);
         statuses.keep_last();
         statuses.absent = Some(Status::unresolvable("c"));

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_whose_pods_have_affinity_are_listed_while_they_have() {
+    fn nodes_with_affinity_are_listed() {
         let affine = |name: &str, required: bool| {
             let terms = [PodAffinityTerm::default()];
             let affinity = PodAffinity {

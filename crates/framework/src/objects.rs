@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_assumed_holds_as_long_as_the_api_shows_that_version() {
+    fn assumed_changes_last_until_the_api_version_changes() {
         for (next, holds) in [("5", true), ("6", false), ("4", false)] {
             let mut objects = Objects::default();
             objects.insert(volume("a", "5"));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_version_that_the_api_shows_can_be_assumed() {
+    fn only_the_current_version_can_be_assumed() {
         let mut objects = Objects::default();
         objects.insert(volume("a", "5"));
         for (name, version) in [("a", "4"), ("a", "6"), ("b", "5")] {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_assumed_can_be_taken_back_by_whoever_assumed_it() {
+    fn assumed_changes_are_restored_only_by_their_owner() {
         let mut objects = Objects::default();
         objects.insert(volume("a", "5"));
         objects.assume(changed("a", "5"));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_are_found_by_class_as_they_are_taken_to_be() {
+    fn volumes_of_a_class_include_assumed_changes() {
         let of_class = |name: &str, class: &str| {
             let body = PersistentVolume { storage_class: class.into(), ..Default::default() };
             Arc::new(object(&resources::PERSISTENT_VOLUME, name, Body::PersistentVolume(body)))
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_objects_are_found_wherever_they_move() {
+    fn objects_of_a_node_follow_node_changes() {
         let attachment = |name: &str, node: Option<&str>| {
             let body = Body::VolumeAttachment(VolumeAttachment::default());
             let object = object(&resources::VOLUME_ATTACHMENT, name, body);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_listed_by_itself() {
+    fn list_in_returns_one_namespace() {
         let mut objects = Objects::default();
         for key in ["a/x", "a-b/x", "a/y", "b/x"] {
             objects.insert(Arc::new(object(&resources::SERVICE, key, Body::Service(Service::default()))));

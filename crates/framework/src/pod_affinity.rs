@@ -77,7 +77,7 @@ mod tests {
     use crate::affinity::RawRequirement;
 
     #[test]
-    fn a_term_speaks_of_its_own_namespace_unless_it_says_otherwise() {
+    fn terms_default_to_the_namespace_of_their_pod() {
         let everything = || Some(LabelSelector::default());
         let selector = |operator: &str, values: &[&str]| {
             let values = values.iter().map(|value| Arc::from(*value)).collect();

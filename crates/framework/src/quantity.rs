@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn invalid_quantities_are_errors() {
         for text in ["", "-", "m", "1x", "1 ", " 1", "1.2.3", "1Kib", "1e", "1e+", "1ee3", "NaN", "inf", "١"]
         {
             assert!(value(text).is_err(), "{text:?}");
@@ -183,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "\\PC{0,40}") {
+        fn arbitrary_text_does_not_panic(text in "\\PC{0,40}") {
             let _ = (value(&text), milli_value(&text));
         }
 

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_add_up_like_requests_and_overhead_limits_nothing_by_itself() {
+    fn limits_add_up_and_overhead_alone_is_no_limit() {
         let inputs = RequestInputs {
             init_containers: vec![sidecar(50), container(500, 0)],
             containers: vec![container(100, 0)],
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn scoring_assumes_a_little_for_every_container_that_asks_for_nothing() {
+    fn scoring_uses_defaults_for_containers_without_requests() {
         let inputs = RequestInputs {
             containers: vec![container(-1, -1), container(300, -1), container(0, 0)],
             ..Default::default()
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn with_pod_level_requests_defaults_are_for_what_nothing_in_the_pod_asks_for() {
+    fn pod_level_requests_limit_scoring_defaults() {
         let with_pod_level = |name: &str, containers, overhead: &[&str]| RequestInputs {
             containers,
             pod_level: Some(vec![(name.into(), 64)]),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resize_of_the_pod_as_a_whole_counts_like_a_containers() {
+    fn pod_level_resizes_count_like_container_resizes() {
         let resizing = |infeasible| RequestInputs {
             containers: vec![container(100, 1)],
             pod_level: Some(vec![("cpu".into(), 400), ("memory".into(), 10)]),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_resize_is_under_way_the_largest_amount_counts() {
+    fn during_a_resize_the_largest_amount_counts() {
         let resizing = |infeasible| RequestInputs {
             containers: vec![ContainerRequests {
                 status: Some(ContainerStatusRequests {

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_known_kinds_of_resources_are_counted() {
+    fn only_known_resources_are_counted() {
         let mut resource = Resource::default();
         for name in [
             "cpu",

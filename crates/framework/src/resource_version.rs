@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_number_takes_no_memory_of_its_own() {
+    fn the_longest_number_is_inline() {
         let version = ResourceVersion::from(u64::MAX.to_string().as_str());
         assert!(matches!(version.0, Repr::Short { .. }));
         assert_eq!(size_of::<ResourceVersion>(), 24);
@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_reads_as_it_was_written(one in "[0-9é]{0,30}", other in "[0-9é]{0,30}") {
+        fn texts_round_trip(one in "[0-9é]{0,30}", other in "[0-9é]{0,30}") {
             let version = ResourceVersion::from(one.as_str());
             prop_assert_eq!(&*version, one.as_str());
             prop_assert_eq!(version == ResourceVersion::from(other.as_str()), one == other);

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_are_equal_exactly_when_the_parts_are() {
+    fn signatures_are_equal_iff_the_parts_are() {
         assert_eq!(sign(&["a", "bc"]), sign(&["a", "bc"]));
         assert_ne!(sign(&["a", "bc"]), sign(&["ab", "c"]));
         assert_ne!(sign(&["a"]), sign(&["a", ""]));

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_compared_where_both_are_plain_integers() {
+    fn gt_and_lt_compare_canonical_integers() {
         use TolerationOperator::{Gt, Lt};
         let cases = [
             ("5", Lt, "10", true),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_compared_by_size_while_their_feature_is_on() {
+    fn gt_and_lt_require_their_feature_gate() {
         use TolerationOperator::{Equal, Exists, Gt, Lt, Unknown};
         let names = ["", "Equal", "Exists", "Lt", "Gt", "In"];
         let parsed = |features: &Features| names.map(|name| TolerationOperator::from_api(name, features));

@@ -169,7 +169,7 @@ mod tests {
     const UUID: &str = "0b8b1c9e-5f07-4a00-8000-0123456789ab";
 
     #[test]
-    fn a_uuid_takes_no_memory_of_its_own_and_reads_as_it_was_written() {
+    fn uuids_are_inline_and_round_trip() {
         let uid = Uid::from(UUID);
         assert!(matches!(uid.0, Repr::Uuid(_)));
         assert_eq!((&*uid.text(), uid.to_string().as_str()), (UUID, UUID));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_uuid_stays_as_it_is() {
+    fn non_canonical_uuids_are_kept_as_text() {
         for text in [
             "",
             "a",
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn uids_are_as_their_texts(a in text(), b in text()) {
+        fn uids_compare_like_their_texts(a in text(), b in text()) {
             let (one, other) = (Uid::from(&*a), Uid::from(&*b));
             prop_assert_eq!(&*one.text(), &*a);
             prop_assert_eq!(one.cmp(&other), a.cmp(&b));

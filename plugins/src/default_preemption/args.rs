@@ -14,7 +14,7 @@ struct Given {
     min_candidate_nodes_absolute: Option<i32>,
 }
 
-/// After how many candidates the search may end.
+/// The number of candidates after which the search ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Args {
     percentage: usize,
@@ -33,7 +33,7 @@ pub(super) fn parse(args: &Value) -> Result<Args, ArgsError> {
         return Err(ArgsError::new(PERCENTAGE, format!("0 is not possible while {ABSOLUTE} is 0, too")));
     }
     let negative = |_| ArgsError::new(ABSOLUTE, format!("{absolute} must not be negative"));
-    // A percentage is not negative by now.
+    // The percentage is valid, so it is not negative.
     Ok(Args {
         percentage: percentage.unsigned_abs() as usize,
         absolute: absolute.try_into().map_err(negative)?,
@@ -41,7 +41,7 @@ pub(super) fn parse(args: &Value) -> Result<Args, ArgsError> {
 }
 
 impl Args {
-    /// How many candidates are wanted among so many nodes.
+    /// The number of candidates to find among this many nodes.
     pub(super) fn candidates_wanted(&self, nodes: usize) -> usize {
         (nodes.saturating_mul(self.percentage) / 100).max(self.absolute).min(nodes)
     }
@@ -56,7 +56,7 @@ mod tests {
     use crate::testing::args_error;
 
     #[test]
-    fn a_hundred_candidates_or_a_tenth_of_the_nodes_are_wanted() {
+    fn default_candidates_are_a_tenth_but_at_least_a_hundred() {
         let args = parse(&Value::Null).unwrap();
         for (nodes, wanted) in [(0, 0), (40, 40), (100, 100), (500, 100), (5000, 500)] {
             assert_eq!(args.candidates_wanted(nodes), wanted, "{nodes}");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused_by_field() {
+    fn invalid_arguments_are_rejected_by_field() {
         let cases = [
             (json!({PERCENTAGE: 101}), "minCandidateNodesPercentage: 101 must be from 0 to 100"),
             (json!({PERCENTAGE: -1}), "minCandidateNodesPercentage: -1 must be from 0 to 100"),

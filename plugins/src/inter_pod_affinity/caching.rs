@@ -6,8 +6,8 @@ use supercargo_framework::{CycleState, NodeInfo, NodeRecord, PodInfo};
 use super::{InterPodAffinity, filtering, scoring};
 use crate::applied::widen;
 
-/// As far as the change reaches in the one state and in the other. Either is missing only where the plugin is not asked
-/// whatever happens to other pods.
+/// Applies a pod to both states. A state is absent only if the plugin is not called, whatever other
+/// pods exist.
 fn follow_pod(
     state: &mut CycleState,
     pod: &PodInfo,
@@ -65,7 +65,7 @@ impl IncrementalPlugin for InterPodAffinity {
         follow_pod(state, pod, removed, node, -1)
     }
 
-    /// Nodes count by the pods on them, and this one has none.
+    /// Only pods count, and an added node has none yet.
     fn node_added(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
         Applied::Here
     }
@@ -74,8 +74,8 @@ impl IncrementalPlugin for InterPodAffinity {
         Applied::Here
     }
 
-    /// The pods that count in the node's domains are not known one by one, so everything is counted anew when the node is
-    /// in other domains than it was, of those that any term that has a say speaks of.
+    /// Counted pods are not known individually. If the node changes its domain for any topology key
+    /// of a term, the state is rebuilt.
     fn node_changed(
         &self,
         state: &mut CycleState,

@@ -1,4 +1,4 @@
-//! Preferences: the pod's own, and those of pods that are there already.
+//! Preferred terms: the pod's own, and those of existing pods.
 
 use std::sync::Arc;
 
@@ -14,37 +14,37 @@ use crate::HOSTNAME;
 use crate::applied::{in_domain, widen};
 use crate::domain_counts::{self, ByDomain};
 
-/// Whose preferences they are, ready to be matched.
+/// The pod's preferences and properties, prepared for matching.
 struct Preferences {
     spec: Arc<PodSpec>,
     /// By preferred affinity term.
     near: Vec<Namespaces>,
     /// By preferred anti-affinity term.
     away: Vec<Namespaces>,
-    /// What a required affinity term of a pod that is there weighs.
+    /// The weight of required affinity terms of existing pods.
     hard_weight: i64,
-    /// The namespace of the pod, by which terms of others select it.
+    /// The pod's namespace object, which terms of other pods select.
     namespace: Option<Arc<Object>>,
 }
 
-/// The weights that a topology key's domains have.
+/// The weights of the domains of a topology key.
 #[derive(Clone, Default)]
 struct Weighed {
     /// The sum by domain.
     sums: ByDomain,
-    /// How many weights they are the sums of.
+    /// The number of weights added.
     summands: i64,
 }
 
-/// What PreScore prepares: the sum of weights by topology key and domain. A key is in here as soon as a term that counts
-/// names it, even while no node with such a pod has the label.
+/// The state that PreScore prepares: sums of weights by topology key and domain. A key is present
+/// once a counted term uses it, even if no node with a matching pod has the label.
 #[derive(Clone)]
 struct Sums {
     preferences: Arc<Preferences>,
     by_key: Vec<(Arc<str>, Weighed)>,
 }
 
-/// [`Sums`], shared with trials, which do not change them.
+/// [`Sums`], shared with dry runs, which do not change them.
 #[derive(Clone)]
 pub(super) struct Prepared(Arc<Sums>);
 
@@ -67,7 +67,7 @@ impl Preferences {
         self.near.is_empty() && self.away.is_empty()
     }
 
-    /// Visits the terms by which another pod speaks for or against this one's company, with what they weigh.
+    /// Visits the terms between another pod and this one, with their weights.
     fn visit(&self, pod: &PodInfo, other: &PodInfo, mut visit: impl FnMut(&PodAffinityTerm, i64)) {
         if let Some(own) = self.spec.pod_affinity.as_deref() {
             let sorts =
@@ -114,7 +114,7 @@ impl Sums {
         sums
     }
 
-    /// Whether no weight has been added: then no node is any better than another.
+    /// Whether no weight has been added: then all nodes score equally.
     fn are_idle(&self) -> bool {
         self.by_key.iter().all(|(_, weighed)| weighed.summands == 0)
     }
@@ -127,7 +127,7 @@ impl Sums {
         &mut self.by_key[position].1
     }
 
-    /// Adds what another pod, on a node with these labels, means, or takes it away.
+    /// Adds or subtracts the weights of another pod on a node with these labels.
     fn add(&mut self, pod: &PodInfo, other: &PodInfo, labels: &Labels, sign: i64) {
         let preferences = Arc::clone(&self.preferences);
         preferences.visit(pod, other, |term, weight| {
@@ -147,7 +147,7 @@ impl Sums {
 }
 
 impl Prepared {
-    /// Works a pod that came to a node, or went, into the sums.
+    /// Adds or removes a pod of a node.
     pub(super) fn follow_pod(
         &mut self,
         pod: &PodInfo,
@@ -176,7 +176,7 @@ impl Prepared {
         applied
     }
 
-    /// The topology keys of all terms that have a say.
+    /// The topology keys of all relevant terms.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.by_key.iter().map(|(key, _)| key)
     }
@@ -205,7 +205,8 @@ impl PreScorePlugin for InterPodAffinity {
             nodes.with_affinity().for_each(|node| add(node, node.pods_with_affinity()));
         }
         let status = if sums.are_idle() { Status::skip() } else { Status::success() };
-        // Written in either case: what keeps the state current must see when there comes to be something to score by.
+        // Written even if PreScore skips: the hooks must notice when there is something to score
+        // by.
         state.write(Prepared(Arc::new(sums)));
         status
     }
@@ -217,7 +218,7 @@ pub(super) fn scope(state: &CycleState) -> Scope {
     if !keys.iter().any(|key| **key == *HOSTNAME) {
         return Scope::Domain(keys);
     }
-    // As many hosts as nodes, but most of them have the same sum.
+    // There are as many hosts as nodes, but most hosts have the same sum.
     keys.retain(|key| **key != *HOSTNAME);
     Scope::Classes(keys)
 }
@@ -247,7 +248,7 @@ impl ScorePlugin for InterPodAffinity {
         Normalize::ByRange
     }
 
-    /// Spreads the scores over the whole range; raw ones may be negative.
+    /// Scales the scores to the whole range; raw scores may be negative.
     fn normalize(&self, _: &CycleState, _: &PodInfo, scores: &mut [i64]) -> Status {
         let least = scores.iter().copied().min().unwrap_or(0);
         let most = scores.iter().copied().max().unwrap_or(0);

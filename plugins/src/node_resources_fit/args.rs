@@ -40,7 +40,7 @@ pub(super) fn parse(args: &Value) -> Result<(IgnoredResources, Strategy), ArgsEr
     check_names(&names)?;
     check_groups(&groups)?;
     let ignored = IgnoredResources { names: names.into(), groups: groups.into() };
-    // A strategy that is given must say its type; only a missing one has a default.
+    // A configured strategy must set its type; only an absent strategy has a default.
     let strategy = args.scoring_strategy.unwrap_or_else(|| ScoringStrategy {
         r#type: Some("LeastAllocated".into()),
         resources: None,
@@ -127,7 +127,7 @@ mod tests {
     use crate::testing::args_error;
 
     #[test]
-    fn good_arguments_are_taken() {
+    fn valid_arguments_are_accepted() {
         let good = [
             json!({}),
             json!({"ignoredResources": ["example.com/a"], "ignoredResourceGroups": ["example.com"]}),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused_with_the_path_and_what_would_be_right() {
+    fn invalid_arguments_are_rejected_with_path_and_valid_values() {
         let ratio = |shape: Value| json!({"scoringStrategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": shape}}});
         let bad = [
             (

@@ -7,7 +7,7 @@ use super::PodTopologySpread;
 use super::{filtering, scoring};
 use crate::applied::widen;
 
-/// As far as the change reaches in the one state and in the other; either is only there for constraints of its sort.
+/// Applies a change to both states. A state exists only for constraints of its kind.
 fn follow(
     state: &mut CycleState,
     filtering: impl FnOnce(&mut filtering::Prepared) -> Applied,

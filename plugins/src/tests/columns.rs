@@ -1,4 +1,4 @@
-//! Answers from columns are the answers that the nodes give one by one.
+//! Answers by columns equal answers by node.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use supercargo_framework::{
 use crate::testing::Driver;
 use crate::{DEFAULT_PLUGINS, registry};
 
-/// Amounts of every magnitude, on both sides of what is computed in floating point, and nonsense.
+/// Amounts of every magnitude, on both sides of the floating-point limit, and invalid ones.
 fn amount() -> impl Strategy<Value = i64> {
     const EDGES: &[i64] = &[0, 1, 99, 100, 1 << 44, (1 << 45) - 1, 1 << 45, 1 << 52, i64::MAX, -1, i64::MIN];
     prop_oneof![
@@ -26,7 +26,7 @@ fn amount() -> impl Strategy<Value = i64> {
 
 const RESOURCES: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "example.com/gpu"];
 
-/// Sets what a node offers; usual nodes are as often met as nonsense.
+/// Sets an allocatable resource of a node.
 fn offer(node: NodeBuilder, name: &str, amount: i64) -> NodeBuilder {
     let unit = if name == "cpu" { "m" } else { "" };
     node.allocatable(name, &format!("{amount}{unit}"))
@@ -86,7 +86,7 @@ const NODE_CHANGES: &[NodeChange] = &[
     |node| node.image("other:latest", 90_000_000),
 ];
 
-/// A node to be, and whether it goes away again.
+/// A planned node, and whether it is removed again.
 type Plan = (Vec<NodeChange>, Vec<(&'static str, i64)>, Vec<usize>, bool);
 
 fn random_plan() -> impl Strategy<Value = Plan> {
@@ -126,7 +126,7 @@ fn build(plans: Vec<Plan>, pods: &[Arc<PodInfo>], features: &[bool]) -> Nodes {
     nodes
 }
 
-/// Every default plugin, and those that score resources with other arguments.
+/// Every default plugin, and resource scores with other arguments.
 fn drivers() -> Vec<(String, Driver)> {
     let ratio = json!({"shape": [{"utilization": 10, "score": 0}, {"utilization": 70, "score": 10}, {"utilization": 90, "score": 3}]});
     let weighted = json!([{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1}, {"name": "ephemeral-storage", "weight": 100}]);
@@ -167,7 +167,7 @@ fn compare(driver: &testing::Driver, pod: &PodInfo, nodes: &Nodes) -> Result<Col
 
 proptest! {
     #[test]
-    fn columns_say_what_the_nodes_say(
+    fn columns_equal_single_answers(
         plans in proptest::collection::vec(random_plan(), 0..140),
         placed in proptest::collection::vec(random_pod(), 6),
         features in proptest::collection::vec(any::<bool>(), 1..4),
@@ -184,7 +184,7 @@ proptest! {
 }
 
 #[test]
-fn columns_answer_for_plain_pods_and_plain_nodes() {
+fn columns_answer_for_simple_pods_and_nodes() {
     let features = Features::default().with(Feature::NodeDeclaredFeatures, true);
     let mut nodes = Nodes::default();
     let order =

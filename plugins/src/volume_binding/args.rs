@@ -9,7 +9,7 @@ use supercargo_framework::{Feature, Features};
 
 use crate::shape::{Shape, ShapePoint};
 
-/// How long PreBind waits for the pod's volumes unless arguments say otherwise.
+/// The default timeout of PreBind, in seconds.
 const DEFAULT_BIND_TIMEOUT: i64 = 600;
 
 #[derive(Deserialize)]
@@ -19,7 +19,8 @@ struct Args {
     shape: Option<Vec<ShapePoint>>,
 }
 
-/// Decodes and checks the arguments: how long to wait for volumes, and the line that scores, where scoring is on.
+/// Decodes and validates the arguments: the bind timeout, and the shape of the score if scoring is
+/// enabled.
 pub(super) fn parse(args: &Value, features: &Features) -> Result<(Duration, Option<Shape>), ArgsError> {
     let args: Args = decode_args(args)?;
     let seconds = args.bind_timeout_seconds.unwrap_or(DEFAULT_BIND_TIMEOUT);
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn good_arguments_are_taken() {
+    fn valid_arguments_are_accepted() {
         let point = || json!([{"utilization": 0, "score": 5}]);
         let cases = [
             (json!({}), Features::default(), 600, false),
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused_with_the_path_and_what_would_be_right() {
+    fn invalid_arguments_are_rejected_with_path_and_valid_values() {
         let off = Features::default;
         let bad = [
             (

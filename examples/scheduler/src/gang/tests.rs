@@ -64,7 +64,7 @@ fn member(name: &str, gang: &str) -> PodBuilder {
 }
 
 #[test]
-fn a_gang_is_bound_when_it_is_complete() {
+fn complete_gangs_are_bound() {
     let mut bed = Bed::new(8);
     bed.pod(member("a", "g"));
     bed.pod(member("b", "g"));
@@ -78,7 +78,7 @@ fn a_gang_is_bound_when_it_is_complete() {
 }
 
 #[test]
-fn a_gang_that_does_not_fit_gives_back_what_it_holds() {
+fn incomplete_gangs_release_their_nodes() {
     let mut bed = Bed::new(2);
     for name in ["a", "b", "c"] {
         bed.pod(member(name, "g"));
@@ -93,7 +93,7 @@ fn a_gang_that_does_not_fit_gives_back_what_it_holds() {
 }
 
 #[test]
-fn the_missing_pod_wakes_a_gang_that_gave_up() {
+fn the_missing_pod_wakes_a_rejected_gang() {
     let mut bed = Bed::new(8);
     bed.pod(member("a", "g"));
     bed.pod(member("b", "g"));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::table::{Dirty, Part, Rows, Table};
+use super::table::{Change, Dirty, Part, Rows, Table};
 use super::{Mismatch, NODES, Step, check_columns, holds, same};
 use crate::caching::{Applied, Scope};
 use crate::context::{Context, Read};
@@ -21,14 +21,9 @@ use crate::status::{Code, Status};
 use crate::testing::Driver;
 use crate::time::Now;
 
-/// A change as evaluation tables see it.
-#[derive(Clone)]
-enum Change {
-    Pod { node: Arc<NodeRecord>, pod: Arc<PodInfo>, added: bool },
-    NodeAdded(Arc<NodeRecord>),
-    NodeRemoved(Arc<NodeRecord>),
-    NodeChanged(Arc<NodeRecord>, Arc<NodeRecord>),
-    Objects,
+/// Whether no change reports that the read is outdated.
+fn is_untracked(read: &Read) -> bool {
+    matches!(read, Read::Now | Read::WaitingPods)
 }
 
 pub(super) struct History {
@@ -219,11 +214,16 @@ impl History {
             score,
             rows: Rows::default(),
             feasible: self.names(&feasible),
-            reads: Vec::new(),
+            reads: cx.take_reads(),
             cursor: self.changes.len(),
+            is_cacheable: true,
         };
         table.rows = self.rows(&cx, &table, pod)?;
-        table.reads = cx.take_reads();
+        let reads = cx.take_reads();
+        // The state follows the nodes; single answers do not.
+        table.is_cacheable =
+            !reads.contains(&Read::AllNodes) && !table.reads.iter().chain(&reads).any(is_untracked);
+        table.reads.extend(reads);
         Ok(table)
     }
 
@@ -288,6 +288,9 @@ impl History {
 
     /// Brings a table up to date; `false` if it must be rebuilt.
     fn catch_up(&self, table: &mut Table, pod: &PodInfo) -> Result<bool, Mismatch> {
+        if !table.is_cacheable || self.changes[table.cursor..].iter().any(|change| table.reads_of(change)) {
+            return Ok(false);
+        }
         let (mut filters, mut scores) = (Dirty::default(), Dirty::default());
         for change in &self.changes[table.cursor..] {
             let node = match change {
@@ -296,13 +299,7 @@ impl History {
                     table.feasible.remove(&node.name);
                     node
                 }
-                Change::Objects => {
-                    let is_object = |read: &Read| matches!(read, Read::Kind(_) | Read::Object { .. });
-                    if table.reads.iter().any(is_object) {
-                        return Ok(false);
-                    }
-                    continue;
-                }
+                Change::Objects => continue,
             };
             let applied = self.apply(&mut table.state, pod, change);
             if applied == Applied::Rebuild {

@@ -8,7 +8,18 @@ use crate::context::Read;
 use crate::cycle_state::CycleState;
 use crate::node::NodeRecord;
 use crate::nodes::Nodes;
+use crate::pod::PodInfo;
 use crate::status::Status;
+
+/// A change as evaluation tables see it.
+#[derive(Clone)]
+pub(super) enum Change {
+    Pod { node: Arc<NodeRecord>, pod: Arc<PodInfo>, added: bool },
+    NodeAdded(Arc<NodeRecord>),
+    NodeRemoved(Arc<NodeRecord>),
+    NodeChanged(Arc<NodeRecord>, Arc<NodeRecord>),
+    Objects,
+}
 
 /// Whether a plugin's Filter or Score runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +50,24 @@ pub(super) struct Table {
     pub(super) reads: Vec<Read>,
     /// The number of changes that the state reflects.
     pub(super) cursor: usize,
+    /// Whether everything that was read is tracked.
+    pub(super) is_cacheable: bool,
+}
+
+impl Table {
+    /// Whether the change outdates a recorded read.
+    pub(super) fn reads_of(&self, change: &Change) -> bool {
+        let reads = |is: fn(&Read) -> bool| self.reads.iter().any(is);
+        let images_of = |node: &NodeRecord| reads(|read| *read == Read::Images) && !node.images.is_empty();
+        match change {
+            Change::Pod { .. } => false,
+            Change::NodeAdded(node) | Change::NodeRemoved(node) => {
+                reads(|read| *read == Read::NodeCount) || images_of(node)
+            }
+            Change::NodeChanged(old, new) => reads(|read| *read == Read::Images) && old.images != new.images,
+            Change::Objects => reads(|read| matches!(read, Read::Kind(_) | Read::Object { .. })),
+        }
+    }
 }
 
 /// Which rows must be computed again.
