@@ -31,8 +31,8 @@ pub(crate) fn of_one_template(
     })
 }
 
-/// Any history of such pods, nodes (by name) and objects of other kinds. It starts with nodes and ends with a pod to
-/// schedule.
+/// Any history of such pods, nodes (by name) and objects of other kinds. It starts with nodes and
+/// ends with a pod to schedule.
 pub(crate) fn steps<P, N, O>(
     pods: impl Fn() -> P,
     nodes: impl Fn(String) -> N,
@@ -65,8 +65,8 @@ where
     })
 }
 
-/// Replays 100 histories twice: with the plugin, which must use cached answers often, and with a plugin whose state
-/// follows no change, which must often be found wrong.
+/// Replays 100 histories twice: with the plugin, which must use cached answers often, and with a
+/// plugin whose state follows no change, which must often be found wrong.
 pub(crate) fn check_sensitivity(
     driver: &Driver,
     histories: impl Strategy<Value = (Vec<PodInfo>, Vec<Step>)>,

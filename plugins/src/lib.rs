@@ -1,4 +1,5 @@
-//! The in-tree scheduling plugins, one module each, with upstream's decisions, texts, weights and queueing hints.
+//! The in-tree scheduling plugins, one module each, with upstream's decisions, texts, weights and
+//! queueing hints.
 //!
 //! [`registry`] has a factory for each plugin; [`DEFAULT_PLUGINS`] are enabled by default. Plugins
 //! do not depend on each other, and have no state except their arguments: a cycle's state is in

@@ -73,7 +73,7 @@ impl NodeResourcesFit {
     }
 
     /// The verdict on a node with this allocatable, number of pods and sum of requests.
-    fn judge(
+    fn verdict(
         &self,
         state: &CycleState,
         pod: &PodInfo,
@@ -209,12 +209,13 @@ impl PreFilterPlugin for NodeResourcesFit {
 
 impl FilterPlugin for NodeResourcesFit {
     fn filter(&self, _: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        self.judge(state, pod, node.allocatable(), node.pods().len(), node.requested())
+        self.verdict(state, pod, node.allocatable(), node.pods().len(), node.requested())
     }
 }
 
 impl PreScorePlugin for NodeResourcesFit {
-    /// Prepares nothing; registered so that configurations that enable this plugin at PreScore are valid.
+    /// Prepares nothing; registered so that configurations that enable this plugin at PreScore are
+    /// valid.
     fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
         Status::success()
     }
@@ -291,7 +292,7 @@ impl Caching for NodeResourcesFit {
         node: &NodeInfo,
         totals: &PodTotals,
     ) -> Option<Status> {
-        Some(self.judge(state, pod, node.allocatable(), totals.pods, &totals.requested))
+        Some(self.verdict(state, pod, node.allocatable(), totals.pods, &totals.requested))
     }
 
     fn pre_score_depends_on_nodes(&self) -> bool {

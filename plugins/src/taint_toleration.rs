@@ -69,8 +69,8 @@ impl FilterPlugin for TaintToleration {
 }
 
 impl PreScorePlugin for TaintToleration {
-    /// Prepares nothing: matching a PreferNoSchedule taint already ignores tolerations of other effects. Registered so
-    /// that configurations that enable this plugin at PreScore are valid.
+    /// Prepares nothing: matching a PreferNoSchedule taint already ignores tolerations of other
+    /// effects. Registered so that configurations that enable this plugin at PreScore are valid.
     fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
         Status::success()
     }

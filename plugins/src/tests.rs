@@ -218,8 +218,8 @@ fn stateful_plugins_are_incremental_and_evaluating_ones_sign() {
         let points = build(plugin.name).extension_points();
         let prepares = points.pre_filter.is_some() || points.pre_score.is_some();
         assert_eq!(points.incremental.is_some(), prepares, "{}", plugin.name);
-        let judges = prepares || points.filter.is_some() || points.score.is_some();
-        assert_eq!(points.sign.is_some(), judges, "{}", plugin.name);
+        let evaluates = prepares || points.filter.is_some() || points.score.is_some();
+        assert_eq!(points.sign.is_some(), evaluates, "{}", plugin.name);
     }
 }
 

@@ -115,10 +115,10 @@ fn check_unbound(cx: &Context<'_>, claim: &PersistentVolumeClaim) -> Result<(), 
     }
 }
 
-fn judge(volumes: &[Topology], node: &NodeInfo) -> Status {
+fn verdict(volumes: &[Topology], node: &NodeInfo) -> Status {
     let labels = &node.node().labels;
-    let stands_somewhere = LABELS.iter().any(|(key, _)| labels.get(key).is_some());
-    if stands_somewhere && !volumes.iter().all(|volume| volume.admits(labels)) {
+    let has_location = LABELS.iter().any(|(key, _)| labels.get(key).is_some());
+    if has_location && !volumes.iter().all(|volume| volume.admits(labels)) {
         Status::unresolvable("node(s) had no available volume zone")
     } else {
         Status::success()
@@ -174,11 +174,11 @@ impl PreFilterPlugin for VolumeZone {
 impl FilterPlugin for VolumeZone {
     fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         if let Some(Topologies(volumes)) = state.read() {
-            return judge(volumes, node);
+            return verdict(volumes, node);
         }
         // Only if a profile disables the plugin at PreFilter.
         match of_pod(cx, pod) {
-            Ok(volumes) => judge(&volumes, node),
+            Ok(volumes) => verdict(&volumes, node),
             Err(status) => status,
         }
     }

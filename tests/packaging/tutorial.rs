@@ -29,7 +29,8 @@ impl FilterPlugin for NodeCost {
     }
 }
 
-/// The files of a text, by path: a line that is a path in backticks and a colon, then a fenced block.
+/// The files of a text, by path: a line that is a path in backticks and a colon, then a fenced
+/// block.
 fn files(text: &str) -> BTreeMap<&str, String> {
     let mut files = BTreeMap::new();
     let mut lines = text.lines();

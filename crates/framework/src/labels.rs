@@ -78,7 +78,8 @@ pub fn is_label_value(value: &str) -> bool {
     value.len() <= MAX_LABEL_VALUE && (value.is_empty() || is_name(value))
 }
 
-/// Whether `key` is a qualified name: an optional DNS subdomain and `/`, then a name of at most 63 characters.
+/// Whether `key` is a qualified name: an optional DNS subdomain and `/`, then a name of at most 63
+/// characters.
 pub fn is_label_key(key: &str) -> bool {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),

@@ -32,7 +32,8 @@ bitflags! {
 /// The number of flags that are tested together.
 const FLAGS_AT_ONCE: usize = 64;
 
-/// One value per slot of [`Nodes`](crate::Nodes), by [`NodeIndex`]. Slots without a node hold zeros.
+/// One value per slot of [`Nodes`](crate::Nodes), by [`NodeIndex`]. Slots without a node hold
+/// zeros.
 #[derive(Clone, Debug, Default)]
 pub struct NodeColumns {
     /// Allocatable CPU in milli-cores.

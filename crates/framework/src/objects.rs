@@ -19,7 +19,8 @@ use crate::text::Text;
 /// An object of a kind other than pods and nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Object {
-    /// The kind: one of [`resources`], or as in [`EventResource::Other`](crate::EventResource::Other).
+    /// The kind: one of [`resources`], or as in
+    /// [`EventResource::Other`](crate::EventResource::Other).
     pub resource: Text,
     /// `namespace/name`, or `name` for cluster-scoped kinds.
     pub key: Arc<str>,

@@ -1,11 +1,11 @@
 //! One trait per extension point, with upstream's meaning.
 //!
-//! A plugin implements [`Plugin`] and the traits of its points, and registers them in [`Plugin::extension_points`].
-//! All calls within a cycle are synchronous and come from one thread. PreBind and Bind return futures, which run beside
-//! later cycles.
+//! A plugin implements [`Plugin`] and the traits of its points, and registers them in
+//! [`Plugin::extension_points`]. All calls within a cycle are synchronous and come from one thread.
+//! PreBind and Bind return futures, which run beside later cycles.
 //!
-//! This module has upstream's extension points only. To let the scheduler keep a plugin's answers between cycles, see
-//! [`caching`](crate::caching).
+//! This module has upstream's extension points only. To let the scheduler keep a plugin's answers
+//! between cycles, see [`caching`](crate::caching).
 
 mod binding;
 mod filtering;
@@ -64,8 +64,8 @@ pub trait Plugin: Send + Sync + 'static {
     /// The extension points that the plugin implements.
     fn extension_points(self: Arc<Self>) -> ExtensionPoints;
 
-    /// The kinds that the plugin reads, apart from pods, nodes, and the kinds of its registered events. Only kinds that
-    /// an enabled plugin names are watched.
+    /// The kinds that the plugin reads, apart from pods, nodes, and the kinds of its registered
+    /// events. Only kinds that an enabled plugin names are watched.
     fn reads(&self) -> Vec<Text> {
         Vec::new()
     }
@@ -130,8 +130,8 @@ extension_points! {
     caching: Caching,
 }
 
-/// Writes what the plugin's answers depend on, so that pods with equal signatures share one evaluation (upstream's
-/// SignPlugin).
+/// Writes what the plugin's answers depend on, so that pods with equal signatures share one
+/// evaluation (upstream's SignPlugin).
 ///
 /// ```
 /// use supercargo_framework::plugin::SignPlugin;
@@ -148,9 +148,10 @@ extension_points! {
 /// }
 /// ```
 pub trait SignPlugin: Send + Sync + 'static {
-    /// Writes everything that the plugin's PreFilter, Filter, PreScore and Score read of the pod, except its name, UID
-    /// and priority. What they derive from other objects may be written instead of what it is derived from. An error
-    /// means that the pod's evaluation cannot be shared.
+    /// Writes everything that the plugin's PreFilter, Filter, PreScore and Score read of the pod,
+    /// except its name, UID and priority. What they derive from other objects may be written
+    /// instead of what it is derived from. An error means that the pod's evaluation cannot be
+    /// shared.
     ///
     /// Write only the labels that matter: pods of a StatefulSet differ in one.
     fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable>;

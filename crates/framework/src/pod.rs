@@ -190,8 +190,8 @@ impl PodInfo {
 }
 
 impl PodSpec {
-    /// Whether `nodeSelector` and required node affinity admit this node. A term that cannot be evaluated
-    /// matches nothing.
+    /// Whether `nodeSelector` and required node affinity admit this node. A term that cannot be
+    /// evaluated matches nothing.
     pub fn admits_node(&self, node: &NodeRecord) -> bool {
         self.node_selector.is_subset_of(&node.labels)
             && self.node_affinity.as_ref().is_none_or(|affinity| affinity.required_matches(node))

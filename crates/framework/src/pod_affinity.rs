@@ -23,10 +23,11 @@ pub struct PodAffinityTerm {
 }
 
 impl PodAffinityTerm {
-    /// Whether the term of a pod in namespace `owner` matches pods with these labels in `namespace`.
+    /// Whether the term of a pod in namespace `owner` matches pods with these labels in
+    /// `namespace`.
     ///
-    /// `namespace_labels` are the labels of that namespace. Upstream evaluates a namespace selector against empty
-    /// labels in several places; callers at those places pass empty labels.
+    /// `namespace_labels` are the labels of that namespace. Upstream evaluates a namespace selector
+    /// against empty labels in several places; callers at those places pass empty labels.
     pub fn matches(&self, owner: &str, namespace: &str, labels: &Labels, namespace_labels: &Labels) -> bool {
         (self.names(owner, namespace)
             || self.namespace_selector.as_ref().is_some_and(|selector| selector.matches(namespace_labels)))

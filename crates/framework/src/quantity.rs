@@ -12,7 +12,8 @@ pub enum QuantityError {
     Malformed(String),
 }
 
-/// The value in whole units, rounded up, saturating at the ends of `i64` (upstream's `Quantity.Value`).
+/// The value in whole units, rounded up, saturating at the ends of `i64` (upstream's
+/// `Quantity.Value`).
 pub fn value(text: &str) -> Result<i64, QuantityError> {
     scaled(text, 0)
 }

@@ -14,7 +14,8 @@ use crate::plugin::Plugin;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}{}{message}", .path, if .path.is_empty() { "" } else { ": " })]
 pub struct ArgsError {
-    /// The path in the arguments, such as `scoringStrategy.resources[0].weight`; empty for the whole.
+    /// The path in the arguments, such as `scoringStrategy.resources[0].weight`; empty for the
+    /// whole.
     pub path: String,
     /// The error, with what is valid.
     pub message: String,
@@ -27,8 +28,9 @@ impl ArgsError {
     }
 }
 
-/// Decodes arguments; `null` means none. An error names the field at fault, from which the configuration file's line
-/// and column are derived. `apiVersion` and `kind` are checked and removed before a factory is called.
+/// Decodes arguments; `null` means none. An error names the field at fault, from which the
+/// configuration file's line and column are derived. `apiVersion` and `kind` are checked and
+/// removed before a factory is called.
 ///
 /// ```
 /// use serde::Deserialize;
@@ -62,7 +64,8 @@ pub fn decode_args<T: DeserializeOwned>(args: &Value) -> Result<T, ArgsError> {
     })
 }
 
-/// Builds a plugin from its arguments, `{}` if none are configured, and the feature gates. Unknown fields are errors.
+/// Builds a plugin from its arguments, `{}` if none are configured, and the feature gates. Unknown
+/// fields are errors.
 pub type Factory = fn(&Value, &Features) -> Result<Arc<dyn Plugin>, ArgsError>;
 
 /// Plugins by name.

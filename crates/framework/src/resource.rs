@@ -25,7 +25,8 @@ pub mod names {
         !name.contains('/') || name.contains("kubernetes.io/")
     }
 
-    /// Whether this is an extended resource: a domain that is not Kubernetes' own, not a `requests.` quota name.
+    /// Whether this is an extended resource: a domain that is not Kubernetes' own, not a
+    /// `requests.` quota name.
     pub fn is_extended(name: &str) -> bool {
         !is_native(name)
             && !name.starts_with("requests.")

@@ -1,4 +1,5 @@
-//! Support for tests of plugins: builders of pods and nodes, a driver for one plugin, and a check of its caching.
+//! Support for tests of plugins: builders of pods and nodes, a driver for one plugin, and a check
+//! of its caching.
 //!
 //! Enabled by the cargo feature `testing`; add it under `[dev-dependencies]`.
 //!

@@ -1,8 +1,9 @@
 //! Gangs: pods that start together or not at all.
 //!
-//! Pods of one namespace with the same label `example.com/gang` form a gang. Their label `example.com/gang-size` is the number
-//! of pods that must have a node before any of them is bound. Until then, pods with a node wait on Permit and keep their
-//! resources. If one of them is rejected, all are, so that two gangs cannot block each other.
+//! Pods of one namespace with the same label `example.com/gang` form a gang. Their label
+//! `example.com/gang-size` is the number of pods that must have a node before any of them is bound.
+//! Until then, pods with a node wait on Permit and keep their resources. If one of them is
+//! rejected, all are, so that two gangs cannot block each other.
 //!
 //! ```yaml
 //! pluginConfig:

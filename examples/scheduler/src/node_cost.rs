@@ -1,7 +1,7 @@
 //! Prefers cheap nodes, and rejects nodes that cost more than the pod allows.
 //!
-//! The label `example.com/price` of a node is its price, a whole number; a node without it is free. The label
-//! `example.com/max-price` of a pod limits the price of its node.
+//! The label `example.com/price` of a node is its price, a whole number; a node without it is free.
+//! The label `example.com/max-price` of a pod limits the price of its node.
 //!
 //! ```yaml
 //! pluginConfig:
@@ -76,9 +76,9 @@ impl NodeCost {
             return Ok(None);
         };
         let label = &self.args.max_price_label;
-        text.parse().map(Some).map_err(|_| {
-            Status::unresolvable(format!("label {label} of the pod is {text:?}, which is no number"))
-        })
+        text.parse()
+            .map(Some)
+            .map_err(|_| Status::unresolvable(format!("pod label {label} is {text:?}, not a number")))
     }
 
     fn price(&self, node: &NodeRecord) -> i64 {

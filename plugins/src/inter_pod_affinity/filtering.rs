@@ -54,7 +54,7 @@ impl Tally for ByKey<ByDomain> {
     }
 }
 
-/// In a dry run.
+/// Counts of a dry run.
 impl Tally for ByKey<DomainCounts> {
     fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64) {
         if let Some(domain) = labels.get(&term.topology_key) {
@@ -63,7 +63,7 @@ impl Tally for ByKey<DomainCounts> {
     }
 }
 
-/// For good.
+/// Permanent counts, with what their changes can alter.
 struct Followed<'a> {
     counts: &'a mut ByKey<DomainCounts>,
     applied: Applied,

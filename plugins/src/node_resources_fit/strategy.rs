@@ -18,7 +18,7 @@ pub(super) struct Strategy {
     resources: Box<[(ScoredResource, i64)]>,
 }
 
-/// How one resource is judged.
+/// How one resource is scored.
 pub(super) enum Method {
     /// The emptier the better.
     LeastAllocated,
@@ -78,7 +78,7 @@ impl Strategy {
     fn mean(&self, usages: impl Iterator<Item = (Option<Usage>, i64)>) -> i64 {
         let (mut sum, mut weights) = (0_i64, 0);
         for (usage, weight) in usages {
-            if let Some(score) = usage.and_then(|usage| self.method.judge(usage)) {
+            if let Some(score) = usage.and_then(|usage| self.method.score(usage)) {
                 sum = sum.wrapping_add(score.wrapping_mul(weight));
                 weights += weight;
             }
@@ -122,7 +122,7 @@ fn mean_of_small(
 
 impl Method {
     /// The score of one resource; `None` if it does not count.
-    fn judge(&self, Usage { after, capacity, .. }: Usage) -> Option<i64> {
+    fn score(&self, Usage { after, capacity, .. }: Usage) -> Option<i64> {
         match self {
             Self::LeastAllocated if after > capacity => Some(0),
             Self::LeastAllocated => Some(share(capacity.wrapping_sub(after), capacity)),

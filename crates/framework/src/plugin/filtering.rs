@@ -113,7 +113,8 @@ pub trait PreFilterExtensions {
 /// }
 /// ```
 pub trait FilterPlugin: Send + Sync + 'static {
-    /// Whether the pod can run on the node. Called for every node: must not allocate when it succeeds.
+    /// Whether the pod can run on the node. Called for every node: must not allocate when it
+    /// succeeds.
     fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
 }
 
@@ -132,18 +133,19 @@ pub struct Candidate {
 pub trait RunFilters {
     /// Runs all filters of the profile on a hypothetical node, nominated pods included.
     fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
-    /// The same for a node on which all filters passed with different pods: skips filters that do not depend on the pods
-    /// of the node.
+    /// The same for a node on which all filters passed with different pods: skips filters that do
+    /// not depend on the pods of the node.
     fn run_filters_again(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         self.run_filters(state, pod, node)
     }
-    /// The result of [`run_filters`](Self::run_filters) if the pods on the node had these total requests; `None` if the
-    /// totals do not decide it. Only for dry runs without [`follow_pods`](Self::follow_pods).
+    /// The result of [`run_filters`](Self::run_filters) if the pods on the node had these total
+    /// requests; `None` if the totals do not decide it. Only for dry runs without
+    /// [`follow_pods`](Self::follow_pods).
     fn filter_totals(&self, _: &CycleState, _pod: &PodInfo, _: &NodeInfo, _: &PodTotals) -> Option<Status> {
         None
     }
-    /// Whether any plugin's state depends on the pods of a dry run. If not, `add_pod` and `remove_pod` need not be
-    /// called, and dry runs can share one state.
+    /// Whether any plugin's state depends on the pods of a dry run. If not, `add_pod` and
+    /// `remove_pod` need not be called, and dry runs can share one state.
     fn follow_pods(&self) -> bool {
         true
     }

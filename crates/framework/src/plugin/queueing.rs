@@ -58,8 +58,8 @@ pub trait QueueSortPlugin: Send + Sync + 'static {
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool;
 }
 
-/// Registers the events that can make a pod schedulable that this plugin rejected. A plugin without this trait is
-/// registered for all events.
+/// Registers the events that can make a pod schedulable that this plugin rejected. A plugin without
+/// this trait is registered for all events.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -10,8 +10,9 @@ use crate::status::Status;
 /// The highest score a plugin returns.
 pub const MAX_NODE_SCORE: i64 = 100;
 
-/// The raw score of a node that a plugin does not rate while it rates others. [`Normalize::ByRange`] excludes such nodes
-/// from the minimum and the maximum. Lower than any score, and far enough from `i64::MIN` that sums do not overflow.
+/// The raw score of a node that a plugin does not rate while it rates others.
+/// [`Normalize::ByRange`] excludes such nodes from the minimum and the maximum. Lower than any
+/// score, and far enough from `i64::MIN` that sums do not overflow.
 pub const NOT_SCORED: i64 = -(1 << 48);
 
 /// Runs once per pod with the feasible nodes, before Score.
@@ -30,7 +31,8 @@ pub const NOT_SCORED: i64 = -(1 << 48);
 /// }
 /// ```
 pub trait PreScorePlugin: Send + Sync + 'static {
-    /// Prepares state that Score reads. `Skip` skips the plugin's Score; it must not depend on the nodes.
+    /// Prepares state that Score reads. `Skip` skips the plugin's Score; it must not depend on the
+    /// nodes.
     fn pre_score(
         &self,
         cx: &Context<'_>,
@@ -50,8 +52,8 @@ pub enum Normalize {
         /// Whether the largest raw score is the worst.
         reverse: bool,
     },
-    /// By [`ScorePlugin::normalize`], which depends only on a node's raw score and on the minimum and the maximum of
-    /// all raw scores other than [`NOT_SCORED`].
+    /// By [`ScorePlugin::normalize`], which depends only on a node's raw score and on the minimum
+    /// and the maximum of all raw scores other than [`NOT_SCORED`].
     ByRange,
     /// By [`ScorePlugin::normalize`].
     Custom,

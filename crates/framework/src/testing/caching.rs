@@ -1,14 +1,15 @@
 //! Checks that a plugin's cached answers equal fresh ones, whatever happens in the cluster.
 //!
-//! The check keeps PreFilter and PreScore state and all answers as the scheduler's evaluation tables do: one state per
-//! [signature](crate::plugin::SignPlugin), built for one pod, updated through
-//! [`IncrementalPlugin`](crate::caching::IncrementalPlugin) with another, and answers recomputed only where
-//! [`Applied`](crate::caching::Applied) and [`Scope`](crate::caching::Scope) require it. After each step it compares
-//! them with the answers of a new state. It also checks every other promise of [`Caching`](crate::caching::Caching):
-//! columns equal single answers, classes and domains score alike, `filter_never_fails` and `pre_score_skips` hold.
+//! The check keeps PreFilter and PreScore state and all answers as the scheduler's evaluation
+//! tables do: one state per [signature](crate::plugin::SignPlugin), built for one pod, updated
+//! through [`IncrementalPlugin`](crate::caching::IncrementalPlugin) with another, and answers
+//! recomputed only where [`Applied`](crate::caching::Applied) and [`Scope`](crate::caching::Scope)
+//! require it. After each step it compares them with the answers of a new state. It also checks
+//! every other promise of [`Caching`](crate::caching::Caching): columns equal single answers,
+//! classes and domains score alike, `filter_never_fails` and `pre_score_skips` hold.
 //!
-//! [`Histories`] makes up histories from random pods and nodes. [`replay`] checks a history of your own, for example
-//! one from a property-testing library.
+//! [`Histories`] makes up histories from random pods and nodes. [`replay`] checks a history of your
+//! own, for example one from a property-testing library.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -80,7 +81,8 @@ use history::History;
 /// The number of nodes that a history can have at a time, `n0` to `n4`.
 pub const NODES: usize = 5;
 
-/// A step of a history. Indices of nodes and pods are taken modulo their number; a step without a target does nothing.
+/// A step of a history. Indices of nodes and pods are taken modulo their number; a step without a
+/// target does nothing.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A pod is added to a node.
@@ -91,7 +93,8 @@ pub enum Step {
     UpdatePod(usize, usize, PodInfo),
     /// A pod of a node starts to terminate.
     TerminatePod(usize, usize),
-    /// A node is added with its pods. If a node of this name exists, its node object is updated, and its pods stay.
+    /// A node is added with its pods. If a node of this name exists, its node object is updated,
+    /// and its pods stay.
     SetNode(NodeInfo),
     /// A node and its pods are removed.
     RemoveNode(usize),
@@ -148,8 +151,8 @@ fn holds(what: &str, condition: bool) -> Result<(), Mismatch> {
     if condition { Ok(()) } else { Err(Mismatch::new(what)) }
 }
 
-/// Replays a history for one plugin, from an empty cluster, and compares cached answers with fresh ones at every
-/// [`Step::Schedule`]. Returns how often cached answers were used.
+/// Replays a history for one plugin, from an empty cluster, and compares cached answers with fresh
+/// ones at every [`Step::Schedule`]. Returns how often cached answers were used.
 ///
 /// Pods are only cached together if the plugin gives them equal signatures.
 pub fn replay(
@@ -167,7 +170,8 @@ pub fn replay(
     Ok(history.reused())
 }
 
-/// Pods of one template: the first, and others with its spec and namespace. Signatures of such pods are often equal.
+/// Pods of one template: the first, and others with its spec and namespace. Signatures of such pods
+/// are often equal.
 fn of_one_template(first: PodInfo, others: impl IntoIterator<Item = crate::labels::Labels>) -> Vec<PodInfo> {
     let mut pods = vec![first];
     for (i, labels) in others.into_iter().enumerate() {

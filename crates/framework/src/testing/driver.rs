@@ -96,7 +96,8 @@ impl Driver {
         plugin.map_or_else(Status::success, |plugin| plugin.pre_score(&cx, state, pod, nodes.order()))
     }
 
-    /// The raw scores of all nodes, all feasible; `None` if PreScore skips or fails, or there is no Score.
+    /// The raw scores of all nodes, all feasible; `None` if PreScore skips or fails, or there is no
+    /// Score.
     pub fn raw_scores(&self, pod: &PodInfo, nodes: &Nodes) -> Option<Vec<i64>> {
         self.scores_with_state(pod, nodes, &Objects::default()).map(|(scores, _)| scores)
     }
@@ -114,7 +115,8 @@ impl Driver {
         self.scores_in(pod, nodes, &Objects::default()).expect("the plugin scores the pod")
     }
 
-    /// The same with objects of other kinds; `None` if PreScore skips or fails, or there is no Score.
+    /// The same with objects of other kinds; `None` if PreScore skips or fails, or there is no
+    /// Score.
     pub fn scores_in(&self, pod: &PodInfo, nodes: &Nodes, objects: &Objects) -> Option<Vec<i64>> {
         let (mut scores, state) = self.scores_with_state(pod, nodes, objects)?;
         let plugin = self.points.score.as_ref()?;

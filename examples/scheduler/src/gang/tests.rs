@@ -10,7 +10,7 @@ use supercargo_scheduler::{
 
 use super::{GANG, GANG_SIZE, from_args};
 
-/// A scheduler with the plugin in its default profile, a node with room for `cpus` pods, and the time.
+/// A scheduler whose default profile has the plugin, a node for `cpus` pods, and the time.
 struct Bed {
     scheduler: Scheduler,
     now: Now,
@@ -41,7 +41,7 @@ impl Bed {
         self.scheduler.handle(self.now, Input::QueuedPod(Notification::Added(Arc::new(pod.build()))));
     }
 
-    /// Tries every pod that can be tried, and returns the names of those that are bound now.
+    /// Schedules every active pod, and returns the names of bound pods.
     fn bound(&mut self) -> Vec<String> {
         while self.scheduler.schedule_one(self.now, &mut NoCalls) {}
         let effects = self.scheduler.take_effects();

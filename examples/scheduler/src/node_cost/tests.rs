@@ -26,7 +26,7 @@ fn nodes_above_the_limit_are_rejected() {
     assert_eq!(verdict(Some("5"), "cheap"), Status::success(), "an invalid price counts as free");
     assert_eq!(
         verdict(Some("much"), "1"),
-        Status::unresolvable("label example.com/max-price of the pod is \"much\", which is no number")
+        Status::unresolvable("pod label example.com/max-price is \"much\", not a number")
     );
 }
 

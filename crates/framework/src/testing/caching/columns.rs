@@ -17,13 +17,14 @@ pub struct Columns {
     pub score: bool,
 }
 
-/// Some slots are `false` before the plugin is called, as after another filter: it must not change them.
+/// Some slots are `false` before the plugin is called, as after another filter: it must not change
+/// them.
 fn passed_before(slot: usize) -> bool {
     !slot.is_multiple_of(5)
 }
 
-/// Checks that `filter_columns` and `score_columns`, where they answer, equal Filter and Score of every node, and that
-/// they record at least the same reads.
+/// Checks that `filter_columns` and `score_columns`, where they answer, equal Filter and Score of
+/// every node, and that they record at least the same reads.
 pub fn check_columns<'a>(
     driver: &Driver,
     cx: impl Fn() -> Context<'a>,

@@ -17,7 +17,8 @@ type AnyObject = Box<dyn Fn(&mut SplitMix64) -> Object>;
 
 /// Random histories of a cluster, made of the pods, nodes and objects that its functions return.
 ///
-/// Use few distinct values, so that pods and nodes often agree: two or three values of a label, small amounts.
+/// Use few distinct values, so that pods and nodes often agree: two or three values of a label,
+/// small amounts.
 pub struct Histories {
     pod: AnyPod,
     node: AnyNode,
@@ -25,7 +26,8 @@ pub struct Histories {
 }
 
 impl Histories {
-    /// Histories of these pods, which are both scheduled and placed on nodes, and of nodes with a given name.
+    /// Histories of these pods, which are both scheduled and placed on nodes, and of nodes with a
+    /// given name.
     pub fn new(
         pod: impl Fn(&mut SplitMix64) -> PodInfo + 'static,
         node: impl Fn(&mut SplitMix64, &str) -> NodeRecord + 'static,
@@ -40,8 +42,8 @@ impl Histories {
         self
     }
 
-    /// Replays this many histories and returns how often cached answers were used. Zero means that the check tested
-    /// nothing: the plugin signs no pod, or every change is a rebuild.
+    /// Replays this many histories and returns how often cached answers were used. Zero means that
+    /// the check tested nothing: the plugin signs no pod, or every change is a rebuild.
     ///
     /// # Panics
     /// If a cached answer is wrong, with the seed and the shortest failing history found.

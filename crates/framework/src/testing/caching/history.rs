@@ -386,7 +386,8 @@ impl History {
         Ok(())
     }
 
-    /// A preemption dry run gives the same verdicts on both states, and leaves the cached one unchanged.
+    /// A preemption dry run gives the same verdicts on both states, and leaves the cached one
+    /// unchanged.
     fn check_dry_run(&self, table: &Table, fresh: &Table, pod: &PodInfo) -> Result<(), Mismatch> {
         let extensions = self.driver.points.pre_filter.as_ref().and_then(|plugin| plugin.extensions());
         let (Some(extensions), Part::Runs) = (extensions, &table.filter) else {
