@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use supercargo_framework::caching::{Caching, Uncached};
 use supercargo_framework::objects::Objects;
 use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin, PreFilter, ScorePlugin};
 use supercargo_framework::testing::{node, pod};
@@ -35,8 +36,8 @@ struct Scan<'a> {
     nodes: &'a Nodes,
     pod: PodInfo,
     state: CycleState,
-    filters: Vec<Arc<dyn FilterPlugin>>,
-    scores: Vec<Arc<dyn ScorePlugin>>,
+    filters: Vec<(Arc<dyn FilterPlugin>, Arc<dyn Caching>)>,
+    scores: Vec<(Arc<dyn ScorePlugin>, Arc<dyn Caching>)>,
 }
 
 impl<'a> Scan<'a> {
@@ -48,12 +49,15 @@ impl<'a> Scan<'a> {
             let registry = supercargo_plugins::registry();
             let factory = registry.get(plugin.name).expect("every default plugin is registered");
             let built = factory(&serde_json::Value::Null, &Features::default());
-            let ExtensionPoints { pre_filter, filter, pre_score, score, .. } =
+            let ExtensionPoints { pre_filter, filter, pre_score, score, caching, .. } =
                 built.expect("every default plugin builds without arguments").extension_points();
+            let caching = caching.unwrap_or_else(|| Arc::new(Uncached));
             let prepared = pre_filter.map(|plugin| plugin.pre_filter(&cx, &mut state, &pod));
-            filters.extend(filter.filter(|_| !matches!(prepared, Some(PreFilter::Skip))));
+            let filter = filter.filter(|_| !matches!(prepared, Some(PreFilter::Skip)));
+            filters.extend(filter.map(|filter| (filter, Arc::clone(&caching))));
             let prepared = pre_score.map(|plugin| plugin.pre_score(&cx, &mut state, &pod, nodes.order()));
-            scores.extend(score.filter(|_| prepared.is_none_or(|status| status.is_success())));
+            let score = score.filter(|_| prepared.is_none_or(|status| status.is_success()));
+            scores.extend(score.map(|score| (score, caching)));
         }
         Self { cx, nodes, pod, state, filters, scores }
     }
@@ -61,12 +65,12 @@ impl<'a> Scan<'a> {
     /// Every filter, then every score of the nodes that pass.
     fn one_by_one(&self, passes: &mut [bool], totals: &mut [i64]) {
         for (index, node) in self.nodes.iter() {
-            let passed = |filter: &Arc<dyn FilterPlugin>| {
+            let passed = |(filter, _): &(Arc<dyn FilterPlugin>, _)| {
                 filter.filter(&self.cx, &self.state, &self.pod, node).is_success()
             };
             passes[index.0 as usize] = self.filters.iter().all(passed);
         }
-        for score in &self.scores {
+        for (score, _) in &self.scores {
             for (index, node) in self.nodes.iter().filter(|(index, _)| passes[index.0 as usize]) {
                 let scored = score.score(&self.cx, &self.state, &self.pod, node);
                 totals[index.0 as usize] += scored.unwrap_or_default();
@@ -77,16 +81,16 @@ impl<'a> Scan<'a> {
     /// The same by columns; node by node where a plugin cannot.
     fn by_columns(&self, passes: &mut [bool], totals: &mut [i64], scores: &mut [i64]) {
         passes.fill(true);
-        for filter in &self.filters {
-            if !filter.filter_columns(&self.cx, &self.state, &self.pod, self.nodes, passes) {
+        for (filter, caching) in &self.filters {
+            if !caching.filter_columns(&self.cx, &self.state, &self.pod, self.nodes, passes) {
                 for (index, node) in self.nodes.iter() {
                     let passes = &mut passes[index.0 as usize];
                     *passes = *passes && filter.filter(&self.cx, &self.state, &self.pod, node).is_success();
                 }
             }
         }
-        for score in &self.scores {
-            if !score.score_columns(&self.cx, &self.state, &self.pod, self.nodes, scores) {
+        for (score, caching) in &self.scores {
+            if !caching.score_columns(&self.cx, &self.state, &self.pod, self.nodes, scores) {
                 for (index, node) in self.nodes.iter() {
                     let scored = score.score(&self.cx, &self.state, &self.pod, node);
                     scores[index.0 as usize] = scored.unwrap_or_default();

@@ -1,22 +1,23 @@
-//! How far a change reaches, put together from what several parts of a plugin's state say of it.
+//! Combines the results of applying a change to several parts of a plugin's state.
 
 use std::sync::Arc;
 
 use smallvec::smallvec;
-use supercargo_framework::plugin::Applied;
+use supercargo_framework::caching::Applied;
 
-/// The change has a say in answers about nodes that share the value of this label with the node of the change.
+/// The change can alter answers about nodes that share the value of this label with the changed
+/// node.
 pub(crate) fn in_domain(key: &Arc<str>) -> Applied {
     Applied::Domain(smallvec![Arc::clone(key)])
 }
 
-/// As far as this says too.
+/// Widens a result by another.
 pub(crate) fn widen(applied: &mut Applied, by: Applied) {
     let so_far = std::mem::replace(applied, Applied::Here);
     *applied = join(so_far, by);
 }
 
-/// As far as either says.
+/// The wider of two results; domains add up.
 pub(crate) fn join(a: Applied, b: Applied) -> Applied {
     match (a, b) {
         (Applied::Rebuild, _) | (_, Applied::Rebuild) => Applied::Rebuild,
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_further_reach_wins_and_domains_add_up() {
+    fn the_wider_result_wins_and_domains_add_up() {
         let (zone, host) = (Arc::from("zone"), Arc::from("host"));
         let both = join(in_domain(&zone), in_domain(&host));
         assert_eq!(both, Applied::Domain(smallvec![zone.clone(), host.clone()]));

@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers every call alike and remembers it.
+    /// Returns the same response to every call, and records the calls.
     struct Server {
         answer: Result<Value, ApiError>,
         calls: Mutex<Vec<ApiCall>>,
@@ -79,14 +79,14 @@ mod tests {
         let mut future = DefaultBinder.bind(cx, pod, "n1".into());
         let mut task = std::task::Context::from_waker(Waker::noop());
         let Poll::Ready(outcome) = future.as_mut().poll(&mut task) else {
-            panic!("the server answers at once");
+            panic!("the server responds immediately");
         };
         let calls = server.calls.lock().unwrap().clone();
         (outcome, calls)
     }
 
     #[test]
-    fn one_call_binds_the_pod_of_this_uid() {
+    fn bind_sends_one_request_with_the_uid() {
         let (outcome, calls) = bind(Ok(json!({"status": "Success"})));
         assert_eq!(outcome, BindOutcome::Bound);
         let key = pod("p").namespace("ns").build().key();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_handed_on_with_what_is_known() {
+    fn bind_errors_keep_their_certainty() {
         let error = ApiError { certainty: Certainty::Unknown, message: "context deadline exceeded".into() };
         assert_eq!(bind(Err(error.clone())).0, BindOutcome::Failed(error));
     }

@@ -1,7 +1,8 @@
-//! Makes room for a pod that fits nowhere, by removing pods of lower priority.
+//! Preempts pods of lower priority for a pod that fits on no node.
 //!
-//! PostFilter tries on a copy of each node that could help which pods would have to go, and takes the node where that
-//! does the least harm. Carrying it out is the scheduler's; until that is under way, PreEnqueue holds the pod.
+//! PostFilter finds the victims on a copy of each node where preemption may help, and chooses the
+//! node with the least harm. The scheduler evicts the victims; until the evictions are in flight,
+//! PreEnqueue gates the pod.
 
 mod args;
 mod budgets;
@@ -36,12 +37,12 @@ use self::candidates::{DryRun, Found};
 /// The plugin's name.
 pub const NAME: &str = "DefaultPreemption";
 
-/// The reason of the condition DisruptionTarget that preemption sets.
+/// The reason of the DisruptionTarget condition that preemption sets.
 const PREEMPTED: &str = "PreemptionByScheduler";
 
 struct DefaultPreemption {
     args: Args,
-    /// Whether victims are deleted beside scheduling.
+    /// Whether victims are deleted asynchronously (`SchedulerAsyncPreemption`).
     asynchronous: bool,
 }
 
@@ -75,8 +76,8 @@ impl PreEnqueuePlugin for DefaultPreemption {
 }
 
 impl EnqueueExtensions for DefaultPreemption {
-    /// A deleted pod is reason enough to look again at a pod held here, but never to try it: that is for the plugins to say
-    /// that turned it down.
+    /// A deleted pod makes the queue check a gated pod again, but does not queue it: that is up to
+    /// the plugins that rejected it.
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         if !self.asynchronous {
             return Vec::new();
@@ -104,7 +105,8 @@ impl PostFilterPlugin for DefaultPreemption {
 }
 
 impl DefaultPreemption {
-    /// Makes room on a node and names it; or says why not, and what becomes of the pod's nomination then.
+    /// Preempts on a node and returns it; or returns the reason why not, with the change of the
+    /// nomination.
     fn preempt(
         &self,
         cx: &Context<'_>,
@@ -130,7 +132,7 @@ impl DefaultPreemption {
         Ok(node)
     }
 
-    /// The nodes on which removing pods helps; at least one.
+    /// The candidates; at least one.
     fn find(
         &self,
         cx: &Context<'_>,
@@ -155,12 +157,12 @@ impl DefaultPreemption {
         let all_nodes = cx.node_count();
         let histogram = statuses.histogram(all_nodes).join(", ");
         let text = format!("0/{all_nodes} nodes are available: {histogram}.");
-        // What the pod was promised before is worth nothing any more.
+        // An earlier nomination is void.
         Err((Nomination::Override(None), Status::unschedulable(text)))
     }
 }
 
-/// Whether the pod may preempt others at all.
+/// Whether the pod may preempt others.
 fn eligible(cx: &Context<'_>, pod: &PodInfo, statuses: &NodeStatuses) -> Result<(), &'static str> {
     if pod.spec.never_preempts {
         return Err("not eligible due to preemptionPolicy=Never.");
@@ -172,7 +174,7 @@ fn eligible(cx: &Context<'_>, pod: &PodInfo, statuses: &NodeStatuses) -> Result<
     let Some(index) = nodes.index_of(nominated) else {
         return Ok(());
     };
-    // A node that no victim can make fit is not worth waiting for.
+    // Waiting for a node is pointless if no eviction makes it fit.
     if code_of(statuses, index) == Code::UnschedulableAndUnresolvable {
         return Ok(());
     }
@@ -187,23 +189,23 @@ fn eligible(cx: &Context<'_>, pod: &PodInfo, statuses: &NodeStatuses) -> Result<
     Ok(())
 }
 
-/// What the filters made of a node. One of which nothing is known counts as beyond help.
+/// The code of a node's status. An unknown status counts as unresolvable.
 fn code_of(statuses: &NodeStatuses, node: supercargo_framework::NodeIndex) -> Code {
     statuses.get(node).map_or(Code::UnschedulableAndUnresolvable, Status::code)
 }
 
-/// Where the search begins. Upstream throws a die; here the pod is the die, so that a recorded run can be repeated, and its
-/// version turns it from one attempt to the next.
+/// The offset at which the search begins. Upstream's is random; here it is derived from the pod and
+/// its version, so that recorded runs can be replayed and attempts differ.
 fn offset(pod: &PodInfo, nodes: usize) -> usize {
     let mut hasher = FxHasher::default();
     hasher.write(pod.uid.text().as_bytes());
     hasher.write(pod.resource_version.as_bytes());
     let nodes = nodes as u64;
-    // Less than a number of nodes, so it is an index.
+    // Less than the number of nodes, so it is an index.
     hasher.finish().checked_rem(nodes).map_or(0, |offset| offset as usize)
 }
 
-/// Several errors as one text, as Go's aggregate has it: each once, in brackets unless there is only one.
+/// Several errors as one text, like Go's aggregate: each once, in brackets if there are several.
 fn aggregate(errors: Vec<String>) -> String {
     let mut distinct: Vec<String> = Vec::new();
     for error in errors {

@@ -1,14 +1,14 @@
-//! How many of something there are per value of a topology label.
+//! Counts per value of a topology label.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Numbers by the values of one topology label: one entry per domain.
+/// Counts by value of one topology label: one entry per domain.
 pub(crate) type ByDomain = FxHashMap<Arc<str>, i64>;
 
-/// Adds to a domain's number. A domain with 0 is left out.
+/// Adds to a domain's count. Domains with 0 have no entry.
 pub(crate) fn add(counts: &mut ByDomain, domain: &Arc<str>, delta: i64) {
     if let Some(count) = counts.get_mut(domain) {
         *count += delta;
@@ -20,7 +20,8 @@ pub(crate) fn add(counts: &mut ByDomain, domain: &Arc<str>, delta: i64) {
     }
 }
 
-/// What a trial adds to numbers by domain. Trials change one domain as a rule: all their pods are on one node.
+/// Changes to counts in a dry run. A dry run usually changes one domain, as all its pods are on one
+/// node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes(SmallVec<[(Arc<str>, i64); 1]>);
 
@@ -45,9 +46,9 @@ impl Changes {
     }
 }
 
-/// Counted over the whole cluster, then kept current. A trial works on a clone, which shares what was counted and has its
-/// own changes: cloning costs the same for ten domains as for ten thousand. What was counted is changed in place as long
-/// as no clone is left.
+/// Counts over the whole cluster, updated by changes. A dry run works on a clone, which shares the
+/// counts and has its own changes: a clone costs the same for ten domains as for ten thousand.
+/// Without clones, counts are updated in place.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DomainCounts {
     counted: Arc<ByDomain>,
@@ -73,7 +74,7 @@ impl DomainCounts {
         self.occupied == 0
     }
 
-    /// Adds to a domain's number, in a trial.
+    /// Adds to a domain's count in a dry run.
     pub(crate) fn add(&mut self, domain: &Arc<str>, delta: i64) {
         let before = self.get(domain);
         self.changes.add(domain, delta);
@@ -81,7 +82,7 @@ impl DomainCounts {
         self.occupied += usize::from(before + delta != 0);
     }
 
-    /// Adds to a domain's number, for good. Answers what it was.
+    /// Adds to a domain's count permanently. Returns the previous count.
     pub(crate) fn follow(&mut self, domain: &Arc<str>, delta: i64) -> i64 {
         let before = self.get(domain);
         add(Arc::make_mut(&mut self.counted), domain, delta);
@@ -111,10 +112,10 @@ mod tests {
     }
 
     proptest! {
-        /// After any changes for good, and any of a trial on top, the counts are what counting anew would give, and
-        /// those that the trial was cloned of are as before.
+        /// After any permanent changes and any changes of a dry run, counts equal a recount. The
+        /// counts that the dry run was cloned from are unchanged.
         #[test]
-        fn changes_add_up(
+        fn counts_and_minima_follow_changes(
             counted in vec((domain(), 1..4_i64), 0..5),
             followed in vec((domain(), -2..3_i64), 0..8),
             tried in vec((domain(), -2..3_i64), 0..8),
@@ -131,11 +132,11 @@ mod tests {
                 *before += delta;
                 check(&original, &expected)?;
             }
-            let (mut trial, before) = (original.clone(), expected.clone());
+            let (mut dry_run, before) = (original.clone(), expected.clone());
             for (domain, delta) in tried {
-                trial.add(&domain, delta);
+                dry_run.add(&domain, delta);
                 *expected.entry(domain).or_default() += delta;
-                check(&trial, &expected)?;
+                check(&dry_run, &expected)?;
             }
             check(&original, &before)?;
         }

@@ -1,14 +1,14 @@
-//! What queueing hints have in common.
+//! Common parts of queueing hints.
 //!
-//! An event without the object that a hint needs is an error, which counts as `Queue`: better one attempt too many than
-//! a pod that waits for nothing.
+//! An event without the object that a hint needs is an error, which counts as `Queue`: a needless
+//! attempt is better than a stuck pod.
 
 use std::sync::Arc;
 
 use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::{NodeRecord, PodInfo};
 
-/// What a hint answers.
+/// The result of a hint.
 pub(crate) type Hint = Result<QueueingHint, String>;
 
 /// The pod after the event.
@@ -26,17 +26,17 @@ pub(crate) fn new_node(change: &Change) -> Result<&Arc<NodeRecord>, String> {
     change.new_node().ok_or_else(|| "expected a node after the event".to_owned())
 }
 
-/// Whether the event is about the waiting pod itself.
+/// Whether the event is about the pending pod itself.
 pub(crate) fn is_about(pod: &PodInfo, change: &Change) -> Result<bool, String> {
     new_pod(change).map(|updated| updated.uid == pod.uid)
 }
 
-/// `Queue` when the event is about the waiting pod itself.
+/// `Queue` if the event is about the pending pod itself.
 pub(crate) fn queue_if_own(pod: &PodInfo, change: &Change) -> Hint {
     is_about(pod, change).map(QueueingHint::queue_if)
 }
 
-/// Whether a pod that is gone held anything on a node, or was about to.
+/// Whether a deleted pod was assigned to a node or nominated for one.
 pub(crate) fn held_a_node(gone: &PodInfo) -> bool {
     gone.is_assigned() || gone.status.nominated_node_name.is_some()
 }

@@ -1,8 +1,9 @@
-//! Prefers nodes that have the pod's images already.
+//! Prefers nodes that already have the pod's images.
 
 use std::sync::Arc;
 
-use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, Scope, ScorePlugin, SignPlugin};
+use supercargo_framework::caching::{Caching, Scope};
+use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, ScorePlugin, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{Context, CycleState, NodeInfo, Nodes, Plugin, PodInfo, Status};
 
@@ -10,24 +11,24 @@ use supercargo_framework::{Context, CycleState, NodeInfo, Nodes, Plugin, PodInfo
 pub const NAME: &str = "ImageLocality";
 
 const MIB: i64 = 1024 * 1024;
-/// Below this many bytes an image is not worth a preference.
+/// The minimum sum that scores, in bytes.
 const MIN_BYTES: i64 = 23 * MIB;
-/// Above this many bytes per container more makes no difference.
+/// The maximum sum that scores, in bytes per container.
 const MAX_BYTES_PER_CONTAINER: i64 = 1000 * MIB;
 
 #[derive(Default)]
 pub(crate) struct ImageLocality;
 
-/// What an image on the node is worth: its size, less the fewer nodes have it, so that not every pod goes to the one
-/// node that pulled the image first.
+/// The value of an image on the node: its size, scaled by the share of nodes that have it, so that
+/// not all pods go to the first node that pulled it.
 fn worth(cx: &Context<'_>, image: &str) -> i64 {
     let Some(state) = cx.image(image) else { return 0 };
     let spread = state.nodes as f64 / cx.node_count() as f64;
     (state.size as f64 * spread) as i64
 }
 
-/// Where the sum lies between the thresholds. Not a `clamp`: a pod without containers has its maximum below the minimum,
-/// and upstream looks at the minimum first.
+/// The position of the sum between the thresholds. Not a `clamp`: for a pod without containers the
+/// maximum is below the minimum, and upstream checks the minimum first.
 fn score_of(sum: i64, containers: usize) -> i64 {
     let max = MAX_BYTES_PER_CONTAINER * containers as i64;
     let counted = if sum < MIN_BYTES { MIN_BYTES } else { sum.min(max) };
@@ -40,7 +41,7 @@ impl Plugin for ImageLocality {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().score(&self).sign(&self)
+        ExtensionPoints::new().score(&self).sign(&self).caching(&self)
     }
 }
 
@@ -51,12 +52,23 @@ impl ScorePlugin for ImageLocality {
         let sum = present.fold(0_i64, |sum, image| sum.wrapping_add(worth(cx, image)));
         Ok(score_of(sum, pod.spec.image_containers))
     }
+}
 
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+impl SignPlugin for ImageLocality {
+    /// Unlike upstream, signs each image once per container, and image volumes.
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.spec.images);
+        signer.write(&pod.spec.image_containers);
+        Ok(())
+    }
+}
+
+impl Caching for ImageLocality {
+    fn score_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
         Scope::NodeObject
     }
 
-    /// Only the nodes that have an image need a look: first the sums, then what they are worth.
+    /// Visits only nodes that have an image: sums first, then scores.
     fn score_columns(
         &self,
         cx: &Context<'_>,
@@ -87,15 +99,6 @@ impl ScorePlugin for ImageLocality {
     }
 }
 
-impl SignPlugin for ImageLocality {
-    /// More than upstream signs: an image counts once per container, and volumes count too.
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        signer.write(&pod.spec.images);
-        signer.write(&pod.spec.image_containers);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use supercargo_framework::Now;
@@ -107,7 +110,7 @@ mod tests {
     use crate::testing::{Driver, node_info, nodes};
 
     #[test]
-    fn a_node_scores_by_the_size_and_spread_of_the_images_it_has() {
+    fn nodes_score_by_size_and_spread_of_their_images() {
         let plugin = Driver::new(NAME);
         let cluster = nodes([
             node_info(node("a").image("big:1", 1000 * MIB).build(), []),
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_node_that_has_an_image_makes_the_score_depend_on_the_cluster() {
+    fn only_nodes_with_an_image_read_the_cluster() {
         let cluster = nodes([
             node_info(node("a").image("app:1", 500 * MIB).build(), []),
             node_info(node("b").build(), []),

@@ -1,11 +1,11 @@
-//! Keeps pods together, or apart, as they ask for.
+//! Places pods near or away from other pods, by inter-pod affinity and anti-affinity.
 
 mod args;
+mod caching;
 mod filtering;
 mod hint;
 #[cfg(test)]
 mod histories;
-mod incremental;
 #[cfg(test)]
 mod properties;
 mod scoring;
@@ -29,9 +29,9 @@ use terms::affinity_of;
 pub const NAME: &str = "InterPodAffinity";
 
 struct InterPodAffinity {
-    /// What a required affinity term of a pod that is there weighs for the pods that it wants near.
+    /// The weight of required affinity terms of existing pods (`hardPodAffinityWeight`).
     hard_pod_affinity_weight: i32,
-    /// Whether a pod without preferences of its own is not scored by those of others.
+    /// Whether preferences of existing pods are ignored for pods without preferences.
     ignores_preferences_of_others: bool,
 }
 
@@ -53,10 +53,11 @@ impl Plugin for InterPodAffinity {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
+            .caching(&self)
             .incremental(&self)
     }
 
-    /// What namespace selectors are matched with.
+    /// Namespace selectors read namespaces.
     fn reads(&self) -> Vec<Text> {
         vec![resources::NAMESPACE]
     }
@@ -80,9 +81,10 @@ impl EnqueueExtensions for InterPodAffinity {
 }
 
 impl SignPlugin for InterPodAffinity {
-    /// The pod's own terms, and what it is to terms, its own and those of others: its namespace, and those of its labels
-    /// that any of them names. Pods without affinity are spoken of as well. Upstream leaves the namespace out, and the
-    /// labels too when preferences of others do not count, although required terms still do.
+    /// Signs the pod's terms, its namespace, and its labels with keys that any term refers to:
+    /// terms of other pods match pods without affinity, too. Unlike upstream, always signs the
+    /// namespace and these labels: required terms of existing pods match them even if their
+    /// preferences are ignored.
     fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         let own = affinity_of(pod);
         if own.is_some_and(|own| own.invalid.is_some()) {

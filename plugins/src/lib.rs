@@ -1,8 +1,9 @@
-//! The in-tree scheduling plugins, one module each, with upstream's decisions, texts, weights and queueing hints.
+//! The in-tree scheduling plugins, one module each, with upstream's decisions, texts, weights and
+//! queueing hints.
 //!
-//! [`registry`] builds any of them from its arguments; [`DEFAULT_PLUGINS`] is what a profile enables unless it says
-//! otherwise. No plugin knows another, and none keeps anything beside its arguments: what a cycle needs is read from the
-//! pod, or prepared in the cycle's state.
+//! [`registry`] has a factory for each plugin; [`DEFAULT_PLUGINS`] are enabled by default. Plugins
+//! do not depend on each other, and have no state except their arguments: a cycle's state is in
+//! `CycleState`.
 
 use supercargo_framework::Feature;
 use supercargo_framework::registry::{DefaultPlugin, Factory, Registry};
@@ -12,7 +13,9 @@ mod args;
 pub mod default_binder;
 pub mod default_preemption;
 mod domain_counts;
-mod exact;
+#[cfg(test)]
+mod dry_run;
+mod float_int;
 mod hint;
 #[cfg(test)]
 mod history;
@@ -37,15 +40,12 @@ pub mod taint_toleration;
 mod testing;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod trial;
-mod unaffected;
 pub mod unsupported_constraints;
 pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_zone;
 
-/// The label that names a node's host: as a rule as many values as there are nodes.
+/// The hostname label, which usually has a distinct value on every node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Every plugin of this crate.
@@ -72,7 +72,7 @@ const PLUGINS: &[(&str, Factory)] = &[
     (node_declared_features::NAME, node_declared_features::from_args),
 ];
 
-/// The factories of all plugins of this crate.
+/// The factories of all plugins in this crate.
 pub fn registry() -> Registry {
     let mut registry = Registry::new();
     for (name, factory) in PLUGINS {
@@ -81,8 +81,8 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// What a profile enables by default: upstream's multiPoint list with upstream's order and weights, as far as the plugins
-/// exist here, and [`unsupported_constraints`] before everything that looks at nodes.
+/// The default plugins of a profile: upstream's multiPoint list, order and weights, limited to
+/// plugins that exist here, with [`unsupported_constraints`] before all filters.
 pub const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     plugin(scheduling_gates::NAME, 0),
     plugin(priority_sort::NAME, 0),

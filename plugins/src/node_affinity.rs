@@ -1,4 +1,4 @@
-//! Keeps pods on the nodes that their `nodeSelector` and node affinity ask for, and prefers those they prefer.
+//! Filters and scores nodes by the pod's `nodeSelector` and node affinity.
 
 mod args;
 #[cfg(test)]
@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use supercargo_framework::affinity::{self, METADATA_NAME, Operator};
+use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeNames, Normalize, PreFilter, PreFilterPlugin,
-    PreScorePlugin, Scope, ScorePlugin, SignPlugin,
+    PreScorePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
@@ -23,13 +24,12 @@ use supercargo_framework::{
 };
 
 use crate::hint::{self, Hint};
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "NodeAffinity";
 
 struct NodeAffinity {
-    /// What the profile demands of every pod beside the pod's own affinity. Its terms can all be evaluated.
+    /// The affinity that the profile adds to that of every pod. All its terms are valid.
     added: affinity::NodeAffinity,
 }
 
@@ -47,12 +47,12 @@ fn preferred_terms(pod: &PodInfo) -> &[PreferredTerm] {
     pod.spec.node_affinity.as_ref().map_or(&[], |affinity| &affinity.preferred)
 }
 
-/// Whether the pod's own selector and affinity let it on the node.
+/// Whether the pod's selector and affinity match the node.
 fn admits(pod: &PodInfo, node: &NodeRecord) -> bool {
     pod.spec.admits_node(node)
 }
 
-/// The same for hints, where a term that cannot be evaluated is an error unless another one matches.
+/// The same for hints, where an invalid term is an error unless another one matches.
 fn try_admits(pod: &PodInfo, node: &NodeRecord) -> Result<bool, String> {
     if admits(pod, node) {
         return Ok(true);
@@ -69,8 +69,9 @@ fn try_admits(pod: &PodInfo, node: &NodeRecord) -> Result<bool, String> {
     if errors.is_empty() { Ok(false) } else { Err(aggregate(errors)) }
 }
 
-/// The names of the only nodes that can match; `None` when the terms do not tell. Terms are alternatives, so every one of
-/// them must name its nodes; requirements add up, so a term's nodes are those that all of its requirements name.
+/// The names of the only nodes that can match; `None` if the terms do not name nodes. Terms are
+/// alternatives, so each must name nodes. Requirements are combined, so a term's nodes are the
+/// intersection of its requirements'.
 fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<NodeNames> {
     let mut names = NodeNames::default();
     for term in terms {
@@ -87,12 +88,12 @@ fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<NodeNames> {
     (!terms.is_empty()).then_some(names)
 }
 
-/// Why a term cannot be evaluated, each reason under the term's path.
+/// The errors of an invalid term, with the term's path.
 fn located_errors(path: &str, term: &NodeSelectorTerm) -> Vec<String> {
     term.invalid.iter().map(|reason| format!("{path}.{reason}")).collect()
 }
 
-/// Several errors as one text, as Go's aggregate has it: each once, in brackets unless there is only one.
+/// Several errors as one text, like Go's aggregate: each once, in brackets if there are several.
 fn aggregate(errors: Vec<String>) -> String {
     let mut seen = BTreeSet::new();
     let mut distinct: Vec<String> = errors.into_iter().filter(|error| seen.insert(error.clone())).collect();
@@ -102,7 +103,7 @@ fn aggregate(errors: Vec<String>) -> String {
     }
 }
 
-/// What keeps preferred terms from being scored, if anything does. A term without weight is not looked at.
+/// The errors of preferred terms. Terms without weight are ignored.
 fn preferred_error(terms: &[PreferredTerm]) -> Option<String> {
     let errors: Vec<_> = terms
         .iter()
@@ -119,8 +120,8 @@ fn weight_of(terms: &[PreferredTerm], node: &NodeRecord) -> i64 {
 }
 
 impl NodeAffinity {
-    /// Upstream's rule: the added affinity must hold on the new node, but that it did not on the old one is no reason to
-    /// queue. Only the pod's own terms are compared.
+    /// As upstream, the added affinity must match the new node, but a change of its result does not
+    /// queue the pod. Only the pod's own terms are compared with the old node.
     fn after_node_change(&self, pod: &PodInfo, change: &Change) -> Hint {
         let new = hint::new_node(change)?;
         if !self.added.required_matches(new) || !try_admits(pod, new)? {
@@ -144,7 +145,8 @@ impl Plugin for NodeAffinity {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -174,10 +176,6 @@ impl FilterPlugin for NodeAffinity {
             Status::success()
         }
     }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
 }
 
 impl PreScorePlugin for NodeAffinity {
@@ -191,10 +189,6 @@ impl PreScorePlugin for NodeAffinity {
             Status::success()
         }
     }
-
-    fn depends_on_nodes(&self) -> bool {
-        false
-    }
 }
 
 impl ScorePlugin for NodeAffinity {
@@ -204,10 +198,6 @@ impl ScorePlugin for NodeAffinity {
 
     fn normalization(&self) -> Normalize {
         Normalize::ByMax { reverse: false }
-    }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
     }
 }
 
@@ -226,5 +216,19 @@ impl SignPlugin for NodeAffinity {
         signer.write(&pod.spec.node_selector);
         signer.write(&pod.spec.node_affinity);
         Ok(())
+    }
+}
+
+impl Caching for NodeAffinity {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn pre_score_depends_on_nodes(&self) -> bool {
+        false
+    }
+
+    fn score_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
     }
 }

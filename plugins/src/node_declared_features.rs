@@ -1,11 +1,12 @@
-//! Keeps pods off nodes that do not declare the features they need.
+//! Filters nodes that do not declare the features that the pod requires.
 
 use std::sync::Arc;
 
 use serde_json::Value;
+use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, Scope, SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
@@ -16,14 +17,14 @@ use supercargo_framework::{
 
 use crate::args::without_args;
 use crate::hint::{self, Hint};
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "NodeDeclaredFeatures";
 
 #[derive(Default)]
 struct NodeDeclaredFeatures {
-    /// Whether the feature is on. While it is off, a configuration may name the plugin and it does nothing.
+    /// Whether the feature gate is enabled. If not, a configuration can enable the plugin, but it
+    /// does nothing.
     enabled: bool,
 }
 
@@ -34,7 +35,7 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
     Ok(Arc::new(NodeDeclaredFeatures { enabled: features.enabled(Feature::NodeDeclaredFeatures) }))
 }
 
-/// Whether the node declares every feature that the pod needs.
+/// Whether the node declares every feature that the pod requires.
 fn declares_all(pod: &PodInfo, node: &NodeInfo) -> bool {
     let declared = &node.node().declared_features;
     pod.spec.required_features.iter().all(|feature| declared.binary_search(feature).is_ok())
@@ -63,7 +64,8 @@ impl Plugin for NodeDeclaredFeatures {
             .filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -84,30 +86,6 @@ impl FilterPlugin for NodeDeclaredFeatures {
         } else {
             Status::unresolvable("node(s) didn't match Pod's required features")
         }
-    }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
-
-    fn filter_columns(
-        &self,
-        _: &Context<'_>,
-        _: &CycleState,
-        pod: &PodInfo,
-        nodes: &Nodes,
-        passes: &mut [bool],
-    ) -> bool {
-        if !self.enabled || pod.spec.required_features.is_empty() {
-            return true;
-        }
-        let flags = &nodes.columns().flags;
-        for ((slot, passes), flags) in passes.iter_mut().enumerate().zip(flags) {
-            *passes = *passes
-                && flags.contains(NodeFlags::FEATURES)
-                && declares_all(pod, nodes.at(NodeIndex(slot as u32)));
-        }
-        true
     }
 }
 
@@ -134,10 +112,36 @@ impl SignPlugin for NodeDeclaredFeatures {
     }
 }
 
+impl Caching for NodeDeclaredFeatures {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        if !self.enabled || pod.spec.required_features.is_empty() {
+            return true;
+        }
+        let flags = &nodes.columns().flags;
+        for ((slot, passes), flags) in passes.iter_mut().enumerate().zip(flags) {
+            *passes = *passes
+                && flags.contains(NodeFlags::FEATURES)
+                && declares_all(pod, nodes.at(NodeIndex(slot as u32)));
+        }
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use supercargo_framework::objects::Objects;
-    use supercargo_framework::testing::{node, pod};
+    use supercargo_framework::testing::{self, node, pod};
     use supercargo_framework::{CycleState, NodeRecord, Nodes, Now};
 
     use super::*;
@@ -156,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_must_declare_every_feature_that_the_pod_needs() {
+    fn nodes_must_declare_every_required_feature() {
         let lacking = || Status::unresolvable("node(s) didn't match Pod's required features");
         let cases: [(&str, &[&str], &[&str], Status); 6] = [
             ("nothing needed", &[], &[], Status::success()),
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_helps_when_it_is_new_or_declares_something_else() {
+    fn new_nodes_and_changed_declarations_wake_the_pod() {
         use QueueingHint::{Queue, Skip};
         const CHANGED: ActionType = ActionType::UPDATE_NODE_DECLARED_FEATURE;
         let cases = [
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_of_the_pod_itself_helps_when_it_needs_something_else() {
+    fn updates_of_required_features_wake_the_pod() {
         use QueueingHint::{Queue, Skip};
         let cases = [
             ("less", needing("p", &[]), Queue),
@@ -211,11 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn with_its_feature_off_the_plugin_does_nothing() {
+    fn the_plugin_requires_its_feature_gate() {
         let off = Features::default().with(Feature::NodeDeclaredFeatures, false);
         let plugin = from_args(&Value::Null, &off).expect("no arguments are fine");
         assert_eq!(plugin.name(), NAME);
-        let driver = Driver { points: plugin.extension_points() };
+        let driver = testing::Driver::new(plugin);
         let pod = needing("p", &["A"]);
         assert!(matches!(driver.pre_filter(&pod), PreFilter::Skip));
         assert!(driver.events().is_empty());

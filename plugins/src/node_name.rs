@@ -1,9 +1,10 @@
-//! Keeps a pod that names its node off all others.
+//! Filters nodes other than the one in `spec.nodeName`.
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Caching, Scope};
 use supercargo_framework::event::EventRegistration;
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, Scope, SignPlugin};
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeInfo, Nodes, Plugin, PodInfo, Status,
@@ -21,7 +22,7 @@ impl Plugin for NodeName {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self)
+        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self).caching(&self)
     }
 }
 
@@ -33,8 +34,23 @@ impl FilterPlugin for NodeName {
             Status::unresolvable("node(s) didn't match the requested node name")
         }
     }
+}
 
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+impl EnqueueExtensions for NodeName {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        vec![EventRegistration::always(EventResource::Node, ActionType::ADD)]
+    }
+}
+
+impl SignPlugin for NodeName {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.node_name);
+        Ok(())
+    }
+}
+
+impl Caching for NodeName {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
         Scope::NodeObject
     }
 
@@ -58,19 +74,6 @@ impl FilterPlugin for NodeName {
     }
 }
 
-impl EnqueueExtensions for NodeName {
-    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        vec![EventRegistration::always(EventResource::Node, ActionType::ADD)]
-    }
-}
-
-impl SignPlugin for NodeName {
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        signer.write(&pod.node_name);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use supercargo_framework::event::QueueingHint;
@@ -80,7 +83,7 @@ mod tests {
     use crate::testing::{Driver, node_added, node_info, node_updated};
 
     #[test]
-    fn a_pod_that_names_a_node_fits_no_other() {
+    fn node_name_matches_only_that_node() {
         let mismatch = || Status::unresolvable("node(s) didn't match the requested node name");
         let cases = [
             ("no name", pod("p").build(), Status::success()),
@@ -94,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_new_node_helps_and_no_update_does() {
+    fn only_added_nodes_wake_the_pod() {
         let (plugin, waiting) = (Driver::new(NAME), pod("p").node("n2").build());
         let added = node_added(node("n1").build());
         assert_eq!(

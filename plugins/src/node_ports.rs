@@ -1,7 +1,8 @@
-//! Keeps pods off nodes where a host port they want is taken.
+//! Filters nodes on which a requested host port is in use.
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
@@ -13,7 +14,6 @@ use supercargo_framework::{
 };
 
 use crate::hint::{self, Hint};
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "NodePorts";
@@ -38,7 +38,8 @@ impl Plugin for NodePorts {
             .filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -55,21 +56,6 @@ impl FilterPlugin for NodePorts {
         } else {
             Status::success()
         }
-    }
-
-    fn filter_columns(
-        &self,
-        _: &Context<'_>,
-        _: &CycleState,
-        pod: &PodInfo,
-        nodes: &Nodes,
-        passes: &mut [bool],
-    ) -> bool {
-        for index in nodes.columns().with_flags(NodeFlags::PORTS) {
-            let passes = &mut passes[index.0 as usize];
-            *passes = *passes && !any_conflict(&pod.spec.host_ports, nodes.at(index).used_ports());
-        }
-        true
     }
 }
 
@@ -89,6 +75,23 @@ impl SignPlugin for NodePorts {
     }
 }
 
+impl Caching for NodePorts {
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        for index in nodes.columns().with_flags(NodeFlags::PORTS) {
+            let passes = &mut passes[index.0 as usize];
+            *passes = *passes && !any_conflict(&pod.spec.host_ports, nodes.at(index).used_ports());
+        }
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use supercargo_framework::HostPort;
@@ -99,7 +102,7 @@ mod tests {
     use crate::testing::{Driver, node_added, node_info, pod_deleted};
 
     #[test]
-    fn a_wanted_port_must_be_free() {
+    fn requested_host_ports_must_be_free() {
         let taken = || Status::unschedulable("node(s) didn't have free ports for the requested pod ports");
         let cases = [
             ("no port", pod("p"), Status::success()),
@@ -114,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_protocols_are_told_apart() {
-        // The builder only makes TCP ports of every address, and fills the spec when it builds.
+    fn ports_conflict_per_address_and_protocol() {
+        // The builder creates only TCP ports of all addresses, and sets the spec when it builds.
         let with_port = |ip: &str, protocol| {
             let mut pod = pod("p").build();
             let port = HostPort { ip: ip.into(), protocol, port: 80 };
@@ -136,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_ports_is_not_filtered() {
+    fn pods_without_host_ports_skip_filter() {
         let plugin = Driver::new(NAME);
         assert!(matches!(plugin.pre_filter(&pod("p").build()), PreFilter::Skip));
         assert!(matches!(plugin.pre_filter(&pod("p").host_port(80).build()), PreFilter::AllNodes));
     }
 
     #[test]
-    fn a_deleted_pod_helps_when_it_held_a_wanted_port() {
+    fn deleted_pods_with_a_conflicting_port_wake_the_pod() {
         use QueueingHint::{Queue, Skip};
         let cases = [
             ("assigned", pod("q").host_port(80).node("n"), Queue),
@@ -162,7 +165,7 @@ mod tests {
         assert_eq!(
             plugin.hint(EventResource::Node, ActionType::ADD, &waiting, &added),
             Some(Ok(Queue)),
-            "every new node helps"
+            "every added node helps"
         );
     }
 }

@@ -1,24 +1,24 @@
-//! Prefers nodes whose resources a pod leaves in balance, compared with how they are without it.
+//! Prefers nodes whose resource usage becomes more balanced with the pod.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
 use smallvec::SmallVec;
+use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::plugin::{
     ExtensionPoints, MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin,
 };
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{
     Code, Context, CycleState, Features, NodeIndex, NodeInfo, Nodes, Plugin, PodInfo, Status,
 };
 
-use crate::args::{ResourceSpec, decode, resources_or_default};
-use crate::exact::{float, floor, integer};
+use crate::args::{ResourceSpec, resources_or_default};
+use crate::float_int::{float, floor, integer};
 use crate::resource_usage::{ScoredResource, Usage, UsageColumns, chunks};
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "NodeResourcesBalancedAllocation";
@@ -35,7 +35,7 @@ struct BalancedAllocation {
 
 /// Builds the plugin.
 pub(crate) fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let resources = resources_or_default(args.resources);
     validate(&resources)?;
     Ok(Arc::new(BalancedAllocation {
@@ -62,18 +62,20 @@ fn validate(resources: &[ResourceSpec]) -> Result<(), ArgsError> {
 }
 
 impl BalancedAllocation {
-    /// Pods that ask for none of the resources are left out, or all of them would gather on one node.
+    /// Pods that request none of the resources are skipped; otherwise all of them would be placed
+    /// on one node.
     fn is_best_effort(&self, pod: &PodInfo) -> bool {
         let requested = &pod.requests().resource;
         self.resources.iter().all(|resource| resource.amount(requested) == 0)
     }
 }
 
-/// From 50, where the pod ruins the balance, over 75, where it changes nothing, to 100.
+/// From 50, if the pod destroys the balance, over 75, if it changes nothing, to 100.
 fn score_of(usages: &[Usage]) -> i64 {
     let gain = balance(usages, |usage| usage.after) - balance(usages, |usage| usage.before);
     let half = MAX_NODE_SCORE / 2;
-    // The balance is never below 50, so the sum is not negative and the midpoint is cut as upstream's division is.
+    // The balance is never below 50, so the sum is not negative and truncates like upstream's
+    // division.
     half + i64::midpoint(half, gain)
 }
 
@@ -90,7 +92,8 @@ fn score_part(resources: &[UsageColumns<'_>], scores: &mut [i64]) {
     }
 }
 
-/// [`score_of`] two resources for nodes whose amounts are small, without a branch, so that several nodes are done at once.
+/// [`score_of`] two resources for nodes with small amounts, without branches, so that the loop is
+/// vectorised.
 fn score_of_two(a: UsageColumns<'_>, b: UsageColumns<'_>, scores: &mut [i64]) {
     let (added_a, added_b) = (float(a.added), float(b.added));
     let (a, b) = (a.before.iter().zip(a.capacity), b.before.iter().zip(b.capacity));
@@ -104,20 +107,20 @@ fn score_of_two(a: UsageColumns<'_>, b: UsageColumns<'_>, scores: &mut [i64]) {
         };
         let after = balance(before_a + added_a, before_b + added_b);
         let gain = after - balance(before_a, before_b);
-        // What one resource alone is used to is always in balance.
+        // A single resource is always balanced.
         let gain = if capacity_a == 0.0 || capacity_b == 0.0 { 0.0 } else { gain };
         *score = integer(half + floor((half + gain) * 0.5));
     }
 }
 
-/// 100 when all resources are used to the same share, less the more the shares differ.
+/// 100 if all resources are used to the same fraction; less, the more the fractions differ.
 fn balance(usages: &[Usage], used: impl Fn(&Usage) -> i64) -> i64 {
     let shares = usages.iter().map(|usage| (used(usage) as f64 / usage.capacity as f64).min(1.0));
     let shares: SmallVec<[f64; 4]> = shares.collect();
     ((1.0 - deviation(&shares)) * MAX_NODE_SCORE as f64) as i64
 }
 
-/// The standard deviation. Two shares take the short form, which also rounds as upstream does.
+/// The standard deviation. Two fractions use the short form, which also rounds like upstream.
 fn deviation(shares: &[f64]) -> f64 {
     match shares {
         [] | [_] => 0.0,
@@ -137,7 +140,12 @@ impl Plugin for BalancedAllocation {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().pre_score(&self).score(&self).sign(&self).incremental(&Arc::new(Unaffected))
+        ExtensionPoints::new()
+            .pre_score(&self)
+            .score(&self)
+            .sign(&self)
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -149,22 +157,31 @@ impl PreScorePlugin for BalancedAllocation {
             Status::success()
         }
     }
-
-    fn depends_on_nodes(&self) -> bool {
-        false
-    }
 }
 
 impl ScorePlugin for BalancedAllocation {
     fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
         if self.is_best_effort(pod) {
-            // Only when a profile has taken the plugin out of PreScore.
+            // Only if a profile disables the plugin at PreScore.
             return Ok(0);
         }
         let requested = &pod.requests().resource;
         let usages: SmallVec<[Usage; 4]> =
             self.resources.iter().filter_map(|resource| resource.usage(requested, node)).collect();
         Ok(score_of(&usages))
+    }
+}
+
+impl SignPlugin for BalancedAllocation {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.requests().resource);
+        Ok(())
+    }
+}
+
+impl Caching for BalancedAllocation {
+    fn pre_score_depends_on_nodes(&self) -> bool {
+        false
     }
 
     fn score_columns(
@@ -191,13 +208,6 @@ impl ScorePlugin for BalancedAllocation {
     }
 }
 
-impl SignPlugin for BalancedAllocation {
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        signer.write(&pod.requests().resource);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -215,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_scores_by_what_the_pod_does_to_its_balance() {
+    fn nodes_score_by_the_change_of_balance() {
         let cases = [
             ("a balanced pod on an empty node", asking("1", "1Gi"), sized("4", "4Gi"), vec![], 75),
             (
@@ -223,7 +233,7 @@ mod tests {
                 asking("4", "1Gi"),
                 sized("4", "4Gi"),
                 vec![],
-                // Shares 1 and 1/4: a deviation of 0.375, so 62 after 100.
+                // Fractions 1 and 1/4: a deviation of 0.375, so 62 after 100.
                 56,
             ),
             (
@@ -231,15 +241,15 @@ mod tests {
                 asking("0", "2Gi"),
                 sized("4", "4Gi"),
                 vec![asking("2", "0")],
-                // Shares 1/2 and 0 before: 75, then 100.
+                // Fractions 1/2 and 0 before: 75, then 100.
                 87,
             ),
             (
-                "an odd difference is cut towards zero",
+                "an odd difference is truncated towards zero",
                 asking("1", "0"),
                 sized("4", "4Gi"),
                 vec![],
-                // Shares 1/4 and 0: 87 after 100, so (50 - 13) / 2 = 18.
+                // Fractions 1/4 and 0: 87 after 100, so (50 - 13) / 2 = 18.
                 68,
             ),
             ("a share is never above one", asking("8", "4Gi"), sized("4", "4Gi"), vec![], 75),
@@ -253,22 +263,22 @@ mod tests {
     }
 
     #[test]
-    fn more_than_two_resources_take_the_standard_deviation() {
+    fn more_than_two_resources_use_the_standard_deviation() {
         let args = json!({"resources": [{"name": "cpu"}, {"name": "memory", "weight": 1}, {"name": "example.com/gpu"}]});
         let plugin = Driver::with_args(NAME, args);
         let gpus = || sized("4", "4Gi").allocatable("example.com/gpu", "4");
         let new = asking("4", "0").request("example.com/gpu", "2").build();
-        // Shares 1, 0 and 1/2: a deviation of sqrt(1/6), so 59 after 100.
+        // Fractions 1, 0 and 1/2: a deviation of sqrt(1/6), so 59 after 100.
         let expected = 54;
         assert_eq!(plugin.score(&new, node_info(gpus().build(), [])), expected);
-        // Without a request for the scalar the two others remain.
+        // Without a request for the scalar, the two others count.
         let new = asking("4", "0").build();
         let expected = 50;
         assert_eq!(plugin.score(&new, node_info(gpus().build(), [])), expected);
     }
 
     #[test]
-    fn a_pod_that_asks_for_nothing_is_left_out() {
+    fn pods_without_scored_requests_skip() {
         let (plugin, cluster) = (Driver::new(NAME), nodes([node_info(sized("4", "4Gi").build(), [])]));
         let cases = [
             ("nothing", pod("p").build(), Code::Skip),

@@ -1,4 +1,4 @@
-//! Keeps pods off nodes that lack what they request, and scores nodes by how full they would be.
+//! Filters nodes without enough resources for the pod, and scores nodes by their resource usage.
 
 mod args;
 mod hint;
@@ -9,6 +9,7 @@ mod tests;
 use std::sync::Arc;
 
 use serde_json::Value;
+use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, PreScorePlugin,
@@ -23,7 +24,6 @@ use supercargo_framework::{
     Nodes, Plugin, PodInfo, PodTotals, Resource, Status, Text,
 };
 
-use crate::unaffected::Unaffected;
 use strategy::Strategy;
 
 /// The plugin's name.
@@ -32,7 +32,7 @@ pub const NAME: &str = "NodeResourcesFit";
 struct NodeResourcesFit {
     ignored: IgnoredResources,
     strategy: Strategy,
-    /// Whether running pods can shrink (`InPlacePodVerticalScaling`).
+    /// Whether running pods can be scaled down (`InPlacePodVerticalScaling`).
     pods_shrink: bool,
 }
 
@@ -43,10 +43,10 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
     Ok(Arc::new(NodeResourcesFit { ignored, strategy, pods_shrink }))
 }
 
-/// Extended resources that somebody else, such as an extender, looks after.
+/// Extended resources that are not checked, for example because an extender checks them.
 struct IgnoredResources {
     names: Box<[String]>,
-    /// What comes before the slash of a name.
+    /// The part of a resource name before the slash.
     groups: Box<[String]>,
 }
 
@@ -58,8 +58,8 @@ impl IgnoredResources {
     }
 }
 
-/// What to say when the pod's scalar resources are short, in the order of its request; `None` for those ignored. Made once
-/// per pod, so that a node that lacks one costs no allocation.
+/// The reasons if scalar resources are insufficient, in the order of the pod's request; `None` for
+/// ignored resources. Built once per pod, so that rejecting a node does not allocate.
 #[derive(Clone)]
 struct ScalarReasons(Arc<[Option<Text>]>);
 
@@ -72,8 +72,8 @@ impl NodeResourcesFit {
         ScalarReasons(reasons.collect())
     }
 
-    /// The verdict on a node that offers so much and has so many pods that take so much of it.
-    fn judge(
+    /// The verdict on a node with this allocatable, number of pods and sum of requests.
+    fn verdict(
         &self,
         state: &CycleState,
         pod: &PodInfo,
@@ -105,7 +105,7 @@ impl NodeResourcesFit {
         shortages.into_status()
     }
 
-    /// Adds the scalar resources that the node is short of. They come in name order; upstream's order is random.
+    /// Adds the insufficient scalar resources, in name order; upstream's order is random.
     fn add_scalars(
         &self,
         shortages: &mut Shortages,
@@ -122,7 +122,7 @@ impl NodeResourcesFit {
             }
             let prepared = prepared.get_or_insert_with(|| match state.read::<ScalarReasons>() {
                 Some(reasons) => reasons.clone(),
-                // Only when a profile has taken the plugin out of PreFilter.
+                // Only if a profile disables the plugin at PreFilter.
                 None => self.scalar_reasons(pod),
             });
             if let Some(Some(reason)) = prepared.0.get(i) {
@@ -131,7 +131,7 @@ impl NodeResourcesFit {
         }
     }
 
-    /// Turns down the nodes that are short of scalar resources. Most nodes have nothing to do with any.
+    /// Rejects nodes with insufficient scalar resources. Most nodes have none.
     fn filter_scalars(&self, wanted: &Resource, nodes: &Nodes, passes: &mut [bool]) {
         let scalars = wanted.scalars().iter();
         let wanted: Vec<_> =
@@ -151,12 +151,12 @@ impl NodeResourcesFit {
     }
 }
 
-/// Whether a node that offers so much, with so much of it taken, lacks what is wanted.
+/// Whether the requested amount exceeds what is left.
 fn is_short(wanted: i64, offered: i64, taken: i64) -> bool {
     wanted > 0 && wanted > offered.saturating_sub(taken)
 }
 
-/// Why a pod does not fit on a node: all reasons, not only the first.
+/// All reasons why a pod does not fit on a node.
 #[derive(Default)]
 struct Shortages {
     reasons: Reasons,
@@ -164,7 +164,7 @@ struct Shortages {
 }
 
 impl Shortages {
-    /// `hopeless` when even the empty node would be too small.
+    /// `hopeless` if even the empty node is too small.
     fn add(&mut self, reason: impl Into<Text>, hopeless: bool) {
         self.reasons.push(reason.into());
         self.unresolvable |= hopeless;
@@ -192,12 +192,13 @@ impl Plugin for NodeResourcesFit {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
 impl PreFilterPlugin for NodeResourcesFit {
-    /// The request itself is read from the pod; most pods request no scalar resource and leave no state at all.
+    /// The request is read from the pod. Most pods request no scalar resource and need no state.
     fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
         if !pod.spec.requests.resource.scalars().is_empty() {
             state.write(self.scalar_reasons(pod));
@@ -208,20 +209,52 @@ impl PreFilterPlugin for NodeResourcesFit {
 
 impl FilterPlugin for NodeResourcesFit {
     fn filter(&self, _: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        self.judge(state, pod, node.allocatable(), node.pods().len(), node.requested())
+        self.verdict(state, pod, node.allocatable(), node.pods().len(), node.requested())
     }
+}
 
-    fn filter_totals(
-        &self,
-        _: &Context<'_>,
-        state: &CycleState,
-        pod: &PodInfo,
-        node: &NodeInfo,
-        totals: &PodTotals,
-    ) -> Option<Status> {
-        Some(self.judge(state, pod, node.allocatable(), totals.pods, &totals.requested))
+impl PreScorePlugin for NodeResourcesFit {
+    /// Prepares nothing; registered so that configurations that enable this plugin at PreScore are
+    /// valid.
+    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
+        Status::success()
     }
+}
 
+impl ScorePlugin for NodeResourcesFit {
+    fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
+        Ok(self.strategy.score(pod, node))
+    }
+}
+
+impl EnqueueExtensions for NodeResourcesFit {
+    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        let shrinks = if self.pods_shrink { ActionType::UPDATE_POD_SCALE_DOWN } else { ActionType::empty() };
+        vec![
+            EventRegistration::hinted(
+                EventResource::Pod,
+                ActionType::DELETE | shrinks,
+                hint::after_pod_event,
+            ),
+            EventRegistration::hinted(
+                EventResource::Node,
+                ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
+                hint::after_node_change,
+            ),
+        ]
+    }
+}
+
+impl SignPlugin for NodeResourcesFit {
+    /// With pod-level resources, Filter and Score use different requests.
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&pod.spec.requests.resource);
+        signer.write(pod.spec.container_requests());
+        Ok(())
+    }
+}
+
+impl Caching for NodeResourcesFit {
     fn filter_columns(
         &self,
         _: &Context<'_>,
@@ -250,23 +283,20 @@ impl FilterPlugin for NodeResourcesFit {
         self.filter_scalars(wanted, nodes, passes);
         true
     }
-}
 
-impl PreScorePlugin for NodeResourcesFit {
-    /// Nothing to prepare: the pod's request is a lookup away. The point is taken all the same, so that configurations
-    /// that name it for this plugin work.
-    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
-        Status::success()
+    fn filter_totals(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+        totals: &PodTotals,
+    ) -> Option<Status> {
+        Some(self.verdict(state, pod, node.allocatable(), totals.pods, &totals.requested))
     }
 
-    fn depends_on_nodes(&self) -> bool {
+    fn pre_score_depends_on_nodes(&self) -> bool {
         false
-    }
-}
-
-impl ScorePlugin for NodeResourcesFit {
-    fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
-        Ok(self.strategy.score(pod, node))
     }
 
     fn score_columns(
@@ -278,32 +308,5 @@ impl ScorePlugin for NodeResourcesFit {
         scores: &mut [i64],
     ) -> bool {
         self.strategy.score_all(pod, nodes.columns(), scores)
-    }
-}
-
-impl EnqueueExtensions for NodeResourcesFit {
-    fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        let shrinks = if self.pods_shrink { ActionType::UPDATE_POD_SCALE_DOWN } else { ActionType::empty() };
-        vec![
-            EventRegistration::hinted(
-                EventResource::Pod,
-                ActionType::DELETE | shrinks,
-                hint::after_pod_event,
-            ),
-            EventRegistration::hinted(
-                EventResource::Node,
-                ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
-                hint::after_node_change,
-            ),
-        ]
-    }
-}
-
-impl SignPlugin for NodeResourcesFit {
-    /// Filter and Score look at different requests where pod-level resources are set.
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        signer.write(&pod.spec.requests.resource);
-        signer.write(pod.spec.container_requests());
-        Ok(())
     }
 }

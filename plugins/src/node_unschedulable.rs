@@ -1,9 +1,10 @@
-//! Keeps pods off cordoned nodes.
+//! Filters cordoned nodes.
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Caching, Scope};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, Scope, SignPlugin};
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::tolerated;
 use supercargo_framework::{
@@ -17,7 +18,8 @@ use crate::hint::{self, Hint};
 pub const NAME: &str = "NodeUnschedulable";
 
 pub(crate) struct NodeUnschedulable {
-    /// Who tolerates this taint may run on a cordoned node, whether the node carries it or not.
+    /// Pods that tolerate this taint can run on a cordoned node, even if the node does not have the
+    /// taint.
     cordon: Taint,
 }
 
@@ -38,7 +40,7 @@ impl NodeUnschedulable {
         tolerated(&pod.spec.tolerations, &self.cordon)
     }
 
-    /// Taints of other kinds are another plugin's: a toleration only helps here when it is for the cordon.
+    /// Other taints are TaintToleration's: only a toleration of the cordon helps.
     fn after_toleration(&self, pod: &PodInfo, change: &Change) -> Hint {
         let helps = hint::is_about(pod, change)? && self.is_tolerated(hint::new_pod(change)?);
         Ok(QueueingHint::queue_if(helps))
@@ -57,7 +59,7 @@ impl Plugin for NodeUnschedulable {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self)
+        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self).caching(&self)
     }
 }
 
@@ -68,26 +70,6 @@ impl FilterPlugin for NodeUnschedulable {
         } else {
             Status::unresolvable("node(s) were unschedulable")
         }
-    }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
-
-    fn filter_columns(
-        &self,
-        _: &Context<'_>,
-        _: &CycleState,
-        pod: &PodInfo,
-        nodes: &Nodes,
-        passes: &mut [bool],
-    ) -> bool {
-        if !self.is_tolerated(pod) {
-            for index in nodes.columns().with_flags(NodeFlags::UNSCHEDULABLE) {
-                passes[index.0 as usize] = false;
-            }
-        }
-        true
     }
 }
 
@@ -115,6 +97,28 @@ impl SignPlugin for NodeUnschedulable {
     }
 }
 
+impl Caching for NodeUnschedulable {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        if !self.is_tolerated(pod) {
+            for index in nodes.columns().with_flags(NodeFlags::UNSCHEDULABLE) {
+                passes[index.0 as usize] = false;
+            }
+        }
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use supercargo_framework::testing::{PodBuilder, node, pod};
@@ -127,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cordoned_node_takes_only_pods_that_tolerate_the_cordon() {
+    fn cordoned_nodes_admit_only_tolerating_pods() {
         let closed = || Status::unresolvable("node(s) were unschedulable");
         let cordoned = || node("n").unschedulable().build();
         let cases = [
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_new_node_or_an_uncordoned_one_helps() {
+    fn new_or_uncordoned_nodes_wake_the_pod() {
         let (open, closed) = (|| node("n").build(), || node("n").unschedulable().build());
         let cases = [
             ("a new open node", ActionType::ADD, node_added(open()), QueueingHint::Queue),
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_own_toleration_of_the_cordon_helps() {
+    fn a_new_toleration_of_the_cordon_wakes_the_pod() {
         let other = || pod("p").tolerates("other", "", TaintEffect::NoSchedule).build();
         let cases = [
             ("of the cordon", tolerant("p").build(), QueueingHint::Queue),

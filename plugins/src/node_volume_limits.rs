@@ -1,4 +1,4 @@
-//! Keeps pods off nodes that cannot attach as many volumes.
+//! Filters nodes that would exceed the volume limits of CSI drivers.
 
 mod attachable;
 mod hint;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use smallvec::SmallVec;
+use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::{CsiDriver, CsiNode, PersistentVolume, VolumeAttachment, resources};
 use supercargo_framework::plugin::{
@@ -23,7 +24,6 @@ use supercargo_framework::{
 
 use crate::args::without_args;
 use crate::pod_volumes::{KeyBuffer, has_claims, sign};
-use crate::unaffected::Unaffected;
 use attachable::{Attachable, Lookup, may_count};
 
 /// The plugin's name.
@@ -31,7 +31,7 @@ pub const NAME: &str = "NodeVolumeLimits";
 
 #[derive(Default)]
 struct NodeVolumeLimits {
-    /// Whether a driver can demand to be on the node (`VolumeLimitScaling`).
+    /// Whether a driver can require to be installed on the node (`VolumeLimitScaling`).
     heeds_missing_drivers: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
     Ok(Arc::new(NodeVolumeLimits { heeds_missing_drivers: features.enabled(Feature::VolumeLimitScaling) }))
 }
 
-/// The volumes of the pod that may count, up to the first that fails on every node.
+/// The volumes of the pod that can count, up to the first that fails on every node.
 #[derive(Clone)]
 struct NewVolumes(Arc<[Lookup]>);
 
@@ -63,7 +63,7 @@ impl NewVolumes {
         Self(found.into())
     }
 
-    /// Those that count on a node with or without a CSINode, each once.
+    /// The volumes that count on a node with or without a CSINode, deduplicated.
     fn on(&self, has_csi_node: bool) -> Result<SmallVec<[&Attachable; 4]>, Status> {
         let mut wanted: SmallVec<[&Attachable; 4]> = SmallVec::new();
         for lookup in &*self.0 {
@@ -77,17 +77,17 @@ impl NewVolumes {
     }
 }
 
-/// Volumes on a node: sorted, each once.
+/// Volumes on a node, sorted and deduplicated.
 type OnNode = SmallVec<[Attachable; 16]>;
 
-/// The volumes of the node's pods that are of the drivers of these.
+/// The volumes of the node's pods that belong to the drivers of these volumes.
 fn used_by_pods(cx: &Context<'_>, node: &NodeInfo, wanted: &[&Attachable]) -> Result<OnNode, Status> {
     let mut key = KeyBuffer::default();
     let mut used = OnNode::new();
     for pod in node.pods() {
         for volume in &pod.spec.volumes {
             let counted = attachable::of_running_pod(cx, pod, volume, &mut key)?;
-            // A node without CSINode has no limits, and is not asked about its pods.
+            // A node without CSINode has no limits, so its pods are not visited.
             if let Some(volume) = counted.as_ref().map(|counted| counted.on(true)).transpose()?.flatten()
                 && of_same_driver(wanted, &volume.driver)
             {
@@ -98,7 +98,8 @@ fn used_by_pods(cx: &Context<'_>, node: &NodeInfo, wanted: &[&Attachable]) -> Re
     Ok(sorted(used))
 }
 
-/// The volumes that are attached to the node, of the drivers of these, and used by none of its pods.
+/// The volumes attached to the node that belong to the drivers of these volumes and are used by
+/// none of its pods.
 fn only_attached(cx: &Context<'_>, node: &NodeInfo, wanted: &[&Attachable], used: &OnNode) -> OnNode {
     let mut attached = OnNode::new();
     for attachment in cx.list_on::<VolumeAttachment>(&resources::VOLUME_ATTACHMENT, node.name()) {
@@ -108,7 +109,7 @@ fn only_attached(cx: &Context<'_>, node: &NodeInfo, wanted: &[&Attachable], used
         }
         let volume = cx.get::<PersistentVolume>(&resources::PERSISTENT_VOLUME, volume);
         let source = volume.and_then(|volume| volume.body.csi.as_ref());
-        // In-tree volumes are not translated here, as upstream has it.
+        // As upstream, in-tree volumes are not translated here.
         if let Some(source) = source.filter(|source| source.migrated_from.is_none()) {
             attached.push(Attachable::new(Arc::clone(driver), Arc::clone(&source.handle)));
         }
@@ -128,14 +129,14 @@ fn sorted(mut volumes: OnNode) -> OnNode {
     volumes
 }
 
-/// How many volumes of a driver the node takes; `None` for any number.
+/// The volume limit of a driver on the node; `None` is unlimited.
 fn limit_of(node: &CsiNode, driver: &str) -> Option<i64> {
-    // Of several entries of one name the last is it.
+    // The last of several entries with one name takes precedence.
     node.drivers.iter().rfind(|known| *known.name == *driver)?.limit.map(i64::from)
 }
 
 impl NodeVolumeLimits {
-    /// The driver among these that must be on the node and is not.
+    /// The first of these drivers that must be installed on the node and is not.
     fn missing_driver<'a>(
         &self,
         cx: &Context<'_>,
@@ -153,7 +154,7 @@ impl NodeVolumeLimits {
     }
 }
 
-/// Whether the node takes these volumes beside those that it has.
+/// Whether the node can attach these volumes in addition to its own.
 fn has_room(
     cx: &Context<'_>,
     node: &NodeInfo,
@@ -166,7 +167,7 @@ fn has_room(
     let fits = |driver: &Text| {
         let of_driver = |volume: &&Attachable| volume.driver == *driver;
         let had = used.iter().filter(of_driver).count() + attached.iter().filter(of_driver).count();
-        // A new volume that is attached already counts twice, as upstream has it.
+        // As upstream, a new volume that is already attached counts twice.
         let new = wanted.iter().filter(is_new).filter(|volume| of_driver(volume)).count();
         limit_of(limits, driver).is_none_or(|limit| new == 0 || (had + new) as i64 <= limit)
     };
@@ -184,7 +185,8 @@ impl Plugin for NodeVolumeLimits {
             .filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 
     fn reads(&self) -> Vec<Text> {
@@ -212,7 +214,7 @@ impl FilterPlugin for NodeVolumeLimits {
         let new = match state.read::<NewVolumes>() {
             Some(new) => new,
             None => {
-                // Only when a profile has taken the plugin out of PreFilter.
+                // Only if a profile disables the plugin at PreFilter.
                 computed = NewVolumes::of(cx, pod);
                 &computed
             }
@@ -235,13 +237,6 @@ impl FilterPlugin for NodeVolumeLimits {
             Ok(false) => Status::unschedulable("node(s) exceed max volume count"),
             Err(status) => status,
         }
-    }
-
-    /// Only volumes that cannot be told apart are errors: the pod's own, or those of a pod that is there.
-    fn never_fails(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
-        let is_known = |lookup: &Lookup| lookup.as_ref().is_ok_and(|counted| counted.on(true).is_ok());
-        state.read::<NewVolumes>().is_some_and(|NewVolumes(volumes)| volumes.iter().all(is_known))
-            && cx.nodes().columns().with_flags(NodeFlags::DOUBTFUL_VOLUMES).next().is_none()
     }
 }
 
@@ -273,6 +268,16 @@ impl EnqueueExtensions for NodeVolumeLimits {
 impl SignPlugin for NodeVolumeLimits {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
+    }
+}
+
+impl Caching for NodeVolumeLimits {
+    /// Filter fails only for volumes that cannot be identified: the pod's, or those of a pod on the
+    /// node.
+    fn filter_never_fails(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
+        let is_known = |lookup: &Lookup| lookup.as_ref().is_ok_and(|counted| counted.on(true).is_ok());
+        state.read::<NewVolumes>().is_some_and(|NewVolumes(volumes)| volumes.iter().all(is_known))
+            && cx.nodes().columns().with_flags(NodeFlags::DOUBTFUL_VOLUMES).next().is_none()
     }
 
     fn stands_alone(&self, pod: &PodInfo) -> bool {

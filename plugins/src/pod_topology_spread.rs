@@ -1,13 +1,13 @@
-//! Spreads pods over the domains of topology labels: zones, hosts and the like.
+//! Spreads pods over the domains of topology labels, such as zones and hosts.
 
 mod args;
+mod caching;
 mod constraint;
 mod default_selector;
 mod filtering;
 mod hint;
 #[cfg(test)]
 mod histories;
-mod incremental;
 #[cfg(test)]
 mod properties;
 mod scoring;
@@ -33,11 +33,12 @@ use crate::HOSTNAME;
 pub const NAME: &str = "PodTopologySpread";
 
 struct PodTopologySpread {
-    /// The constraints of pods that have none of their own, without selectors.
+    /// The default constraints, for pods without constraints; they have no selectors.
     defaults: Box<[TopologySpreadConstraint]>,
-    /// Whether those are upstream's. Then a node that lacks a topology label is scored by the other labels.
+    /// Whether these are the system defaults. If so, a node without one of the topology labels is
+    /// scored by the others.
     system_defaulted: bool,
-    /// Whether `matchLabelKeys` count.
+    /// Whether `matchLabelKeys` are enabled.
     match_label_keys: bool,
 }
 
@@ -64,10 +65,11 @@ impl Plugin for PodTopologySpread {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
+            .caching(&self)
             .incremental(&self)
     }
 
-    /// What default constraints take their selectors from.
+    /// Default constraints derive selectors from these kinds.
     fn reads(&self) -> Vec<Text> {
         if self.defaults.is_empty() {
             return Vec::new();
@@ -106,8 +108,8 @@ impl EnqueueExtensions for PodTopologySpread {
 }
 
 impl SignPlugin for PodTopologySpread {
-    /// The constraints as they are evaluated, whatever they are derived from, and what of the pod says which nodes count
-    /// for them.
+    /// Signs the effective constraints, whatever their source, and the parts of the pod that select
+    /// the nodes that count.
     fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         let sorts = self.all_constraints(cx, pod);
         signer.write(&sorts);

@@ -1,4 +1,4 @@
-//! What the plugins that look at a pod's volumes have in common.
+//! Common parts of plugins that read a pod's volumes.
 
 use smallvec::SmallVec;
 use supercargo_framework::PodInfo;
@@ -7,7 +7,7 @@ use supercargo_framework::objects::{Object, ObjectBody, Typed};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::volume::VolumeSource;
 
-/// The key of an object, put together without allocation.
+/// Builds keys of objects without allocating.
 #[derive(Default)]
 pub(crate) struct KeyBuffer(SmallVec<[u8; 128]>);
 
@@ -18,17 +18,17 @@ impl KeyBuffer {
         for part in parts {
             self.0.extend_from_slice(part.as_bytes());
         }
-        // Whole strings one after the other are a string.
+        // A concatenation of strings is valid UTF-8.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
-/// What upstream's lister says of a claim that is not there.
+/// The error of upstream's lister for a claim that does not exist.
 pub(crate) fn claim_not_found(name: &str) -> String {
     format!("persistentvolumeclaim {name:?} not found")
 }
 
-/// The names of the claims that the pod's volumes name, in order. Those of ephemeral volumes are left out.
+/// The claims of the pod's volumes, in order, without ephemeral volumes.
 pub(crate) fn claim_names(pod: &PodInfo) -> impl Iterator<Item = &str> {
     pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim(name) => Some(&**name),
@@ -36,25 +36,26 @@ pub(crate) fn claim_names(pod: &PodInfo) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether any volume of the pod is a claim's. Most claims are one pod's, so what is found out about them is of no use for
-/// other pods.
+/// Whether any volume of the pod is a claim. Most claims belong to one pod, so answers about them
+/// cannot be shared.
 pub(crate) fn has_claims(pod: &PodInfo) -> bool {
     let is_claim = |source: &VolumeSource| matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral);
     pod.spec.volumes.iter().any(|volume| is_claim(&volume.source))
 }
 
-/// Whether the pod's volumes name this claim. Ephemeral volumes do not.
+/// Whether the pod uses this claim, other than as an ephemeral volume.
 pub(crate) fn names_claim(pod: &PodInfo, claim: &Object) -> bool {
     claim.namespace() == &*pod.namespace && claim_names(pod).any(|name| name == claim.name())
 }
 
-/// Whether the volumes of both pods name a claim in common.
+/// Whether both pods use a common claim.
 pub(crate) fn share_claim(a: &PodInfo, b: &PodInfo) -> bool {
     a.namespace == b.namespace && claim_names(a).any(|name| claim_names(b).any(|other| other == name))
 }
 
-/// Signs what the pod's volumes are made of. Claims are looked up in the pod's namespace, so it counts with them;
-/// upstream leaves it out. The claim of an ephemeral volume is this pod's own.
+/// Signs the sources of the pod's volumes. Unlike upstream, claims are signed with the pod's
+/// namespace, in which they are looked up. Ephemeral volumes cannot be signed: their claim belongs
+/// to the pod.
 pub(crate) fn sign(pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
     let volumes = &pod.spec.volumes;
     signer.write(&volumes.len());
@@ -79,7 +80,7 @@ pub(crate) fn new_object<T: ObjectBody>(change: &Change) -> Result<Typed<'_, T>,
         .ok_or_else(|| "expected an object of the event's kind after the event".to_owned())
 }
 
-/// The object before an event about a kind; `None` when it is new.
+/// The object before an event about a kind; `None` if it was added.
 pub(crate) fn old_object<T: ObjectBody>(change: &Change) -> Option<Typed<'_, T>> {
     match change {
         Change::Object { old, .. } => old.as_ref().and_then(Typed::of),
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_holds_what_the_volumes_are_made_of() {
+    fn signatures_contain_volume_sources() {
         let disk = || VolumeSource::Cinder("a".into());
         let claim = || VolumeSource::Claim("a".into());
         assert_eq!(signature(&with(pod("p"), &[disk()])), signature(&with(pod("q"), &[disk()])));
@@ -119,13 +120,13 @@ mod tests {
         assert_ne!(
             signature(&with(pod("p"), &[claim()])),
             signature(&elsewhere),
-            "another claim of that name"
+            "another claim of the same name"
         );
         assert_eq!(signature(&with(pod("p"), &[VolumeSource::Ephemeral])), Err(Unsignable));
     }
 
     #[test]
-    fn keys_are_put_together_and_forgotten() {
+    fn key_buffers_join_and_reset() {
         let mut key = KeyBuffer::default();
         assert_eq!(key.join(&["default", "/", "data"]), "default/data");
         assert_eq!(key.join(&["a"]), "a");

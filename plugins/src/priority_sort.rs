@@ -1,4 +1,4 @@
-//! Orders the active queue: higher priority first, then who came first.
+//! Orders activeQ: higher priority first, then earlier timestamp.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn priority_comes_before_age_and_no_pod_before_itself() {
+    fn priority_precedes_age_and_less_is_irreflexive() {
         let cases = [
             ("a higher priority wins though it came later", (2, 9), (1, 1), true),
             ("a lower priority loses though it came earlier", (1, 1), (2, 9), false),

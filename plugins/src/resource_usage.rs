@@ -1,4 +1,4 @@
-//! How full a node is of one resource, before and after a pod: what the two resource scores are made of.
+//! The usage of one resource on a node, with and without a pod: the input of both resource scores.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use supercargo_framework::requests::PodRequests;
 use supercargo_framework::resource::names;
 use supercargo_framework::{NodeColumns, NodeInfo, Resource};
 
-use crate::exact;
+use crate::float_int;
 
 /// A resource that can be scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScoredResource {
-    /// CPU, in thousandths of a core.
+    /// CPU, in milli-cores.
     Cpu,
     /// Memory in bytes.
     Memory,
     /// Local ephemeral storage in bytes.
     EphemeralStorage,
-    /// An extended resource or the like; only scored for pods that ask for it.
+    /// A scalar resource; scored only for pods that request it.
     Scalar(Arc<str>),
 }
 
 impl ScoredResource {
-    /// The resource by its API name; `None` for names that nodes are never full of, such as `pods`.
+    /// The resource by its API name; `None` for names that cannot be scored, such as `pods`.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             names::CPU => Self::Cpu,
@@ -35,7 +35,7 @@ impl ScoredResource {
         })
     }
 
-    /// How much of it a vector holds.
+    /// The amount in a vector.
     pub(crate) fn amount(&self, vector: &Resource) -> i64 {
         match self {
             Self::Cpu => vector.milli_cpu,
@@ -45,12 +45,12 @@ impl ScoredResource {
         }
     }
 
-    /// The node's usage by what its pods really ask for. `None` when the resource is not to be scored.
+    /// The node's usage by actual requests. `None` if the resource is not scored.
     pub(crate) fn usage(&self, requested: &Resource, node: &NodeInfo) -> Option<Usage> {
         self.scored(node, self.amount(node.requested()), self.amount(requested))
     }
 
-    /// The same with the scoring defaults for containers that ask for no CPU or no memory.
+    /// The same, with the scoring defaults for containers without CPU or memory requests.
     pub(crate) fn usage_with_defaults(&self, requests: &PodRequests, node: &NodeInfo) -> Option<Usage> {
         match self {
             Self::Cpu => self.scored(node, node.non_zero_milli_cpu(), requests.non_zero_milli_cpu),
@@ -92,40 +92,41 @@ impl ScoredResource {
     }
 }
 
-/// How full a node is of one resource. The capacity is never 0.
+/// The usage of one resource on a node. The capacity is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Without the pod.
     pub(crate) before: i64,
     /// With the pod.
     pub(crate) after: i64,
-    /// What the node offers.
+    /// The node's allocatable amount.
     pub(crate) capacity: i64,
 }
 
-/// How full all nodes are of one resource.
+/// The usage of one resource on all nodes.
 pub(crate) enum Usages<'a> {
-    /// The resource is not to be scored on any node.
+    /// The resource is not scored on any node.
     LeftOut,
     /// The columns do not tell.
     NotInColumns,
-    /// So full.
+    /// The usage.
     Of(UsageColumns<'a>),
 }
 
-/// How full some nodes are of one resource.
+/// The usage of one resource on some nodes.
 #[derive(Clone, Copy)]
 pub(crate) struct UsageColumns<'a> {
     /// Without the pod.
     pub(crate) before: &'a [i64],
-    /// What the nodes offer.
+    /// The nodes' allocatable amounts.
     pub(crate) capacity: &'a [i64],
-    /// What the pod adds.
+    /// The pod's request.
     pub(crate) added: i64,
 }
 
 impl<'a> UsageColumns<'a> {
-    /// The columns of all resources that are to be scored on any node; `None` when the columns do not tell.
+    /// The columns of all resources that are scored on any node; `None` if the columns do not
+    /// suffice.
     pub(crate) fn all<T>(
         usages: impl IntoIterator<Item = (Usages<'a>, T)>,
     ) -> Option<SmallVec<[(UsageColumns<'a>, T); 2]>> {
@@ -142,24 +143,27 @@ impl<'a> UsageColumns<'a> {
         Self { before: &self.before[range.clone()], capacity: &self.capacity[range], added: self.added }
     }
 
-    /// One node's usage; `None` when the resource is not to be scored there.
+    /// One node's usage; `None` if the resource is not scored there.
     pub(crate) fn at(&self, i: usize) -> Option<Usage> {
         let (before, capacity) = (self.before[i], self.capacity[i]);
         (capacity != 0).then(|| Usage { before, after: before.saturating_add(self.added), capacity })
     }
 
-    /// Whether all amounts are small enough to be computed with as floating point numbers.
+    /// Whether all amounts are small enough for floating-point arithmetic.
     pub(crate) fn are_small(&self) -> bool {
-        exact::are_small(self.before) && exact::are_small(self.capacity) && exact::are_small(&[self.added])
+        float_int::are_small(self.before)
+            && float_int::are_small(self.capacity)
+            && float_int::are_small(&[self.added])
     }
 }
 
-/// The ranges in which so many nodes are looked at together: few enough to stay close, enough to be worth a loop.
+/// The ranges of nodes that are processed together: few enough to stay in the cache, enough for a
+/// vectorised loop.
 pub(crate) fn chunks(nodes: usize) -> impl Iterator<Item = Range<usize>> {
     (0..nodes).step_by(CHUNK).map(move |start| start..nodes.min(start + CHUNK))
 }
 
-/// How many nodes are looked at together.
+/// The number of nodes that are processed together.
 pub(crate) const CHUNK: usize = 64;
 
 #[cfg(test)]
@@ -191,17 +195,17 @@ mod tests {
         assert_eq!(
             gpu.usage(&Resource::default(), &node),
             None,
-            "a scalar that the pod does not want is left out"
+            "a scalar that the pod does not request is skipped"
         );
         assert_eq!(
             ScoredResource::EphemeralStorage.usage(&requests.resource, &node),
             None,
-            "a resource that the node does not have is left out"
+            "a resource that the node does not have is skipped"
         );
     }
 
     #[test]
-    fn names_that_are_no_amounts_are_not_scored() {
+    fn unknown_resources_are_not_scored() {
         for (name, scored) in [("cpu", true), ("hugepages-2Mi", true), ("pods", false), ("nonsense", false)] {
             assert_eq!(ScoredResource::from_name(name).is_some(), scored, "{name}");
         }

@@ -1,4 +1,4 @@
-//! Holds back pods that carry scheduling gates.
+//! Gates pods with scheduling gates.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ mod tests {
     use crate::testing::{Driver, pod_updated};
 
     #[test]
-    fn a_pod_waits_while_it_has_gates() {
+    fn pods_with_scheduling_gates_are_gated() {
         let plugin = SchedulingGates;
         let (objects, preempting) = (Objects::default(), FxHashSet::default());
         let cx = QueueContext { objects: &objects, preempting: &preempting };
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_end_of_the_pods_own_gates_helps() {
+    fn only_removing_its_last_gate_wakes_the_pod() {
         let waiting = pod("p").gate("a").build();
         let cases = [("its own", "p", QueueingHint::Queue), ("another pod's", "q", QueueingHint::Skip)];
         for (name, uid, expected) in cases {

@@ -1,13 +1,14 @@
-//! A line that turns a utilization into a score, as several plugins' arguments describe it.
+//! A piecewise linear function from utilization to score, configured in arguments of several
+//! plugins.
 
 use serde::Deserialize;
 use supercargo_framework::plugin::MAX_NODE_SCORE;
 use supercargo_framework::registry::ArgsError;
 
-/// The highest score of a point, which stands for [`MAX_NODE_SCORE`].
+/// The maximum score of a point, which maps to [`MAX_NODE_SCORE`].
 const MAX_POINT_SCORE: i64 = 10;
 
-/// A corner of the line, as arguments have it.
+/// A point of the function, as configured.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ShapePoint {
@@ -20,15 +21,15 @@ pub(crate) struct ShapePoint {
 struct Point {
     /// How full, in percent.
     utilization: i64,
-    /// The score there, up to [`MAX_NODE_SCORE`].
+    /// The score at this point, up to [`MAX_NODE_SCORE`].
     score: i64,
 }
 
-/// The line; it has at least one corner.
+/// The function; it has at least one point.
 pub(crate) struct Shape(Box<[Point]>);
 
 impl Shape {
-    /// Checks the corners, which are at this path of the arguments.
+    /// Validates the points at this path of the arguments.
     pub(crate) fn parse(points: &[ShapePoint], path: &str) -> Result<Self, ArgsError> {
         if points.is_empty() {
             return Err(ArgsError::new(path, "must have at least one point"));
@@ -61,7 +62,7 @@ impl Shape {
         Ok(Self::through(corners))
     }
 
-    /// The straight line from the best score when nothing is used to 0 when all is.
+    /// The line from the maximum score at 0 % to 0 at 100 %.
     pub(crate) fn least_used() -> Self {
         Self::through([(0, MAX_POINT_SCORE), (100, 0)])
     }
@@ -72,7 +73,7 @@ impl Shape {
         Self(corners.into_iter().map(point).collect())
     }
 
-    /// The height of the line; flat before the first corner and after the last.
+    /// The score of a utilization; constant before the first point and after the last.
     pub(crate) fn at(&self, utilization: i64) -> i64 {
         let points = &self.0;
         match points.partition_point(|point| point.utilization < utilization) {

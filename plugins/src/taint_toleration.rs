@@ -1,11 +1,12 @@
-//! Keeps pods off nodes with taints they do not tolerate, and prefers nodes without any.
+//! Filters nodes with untolerated taints, and prefers nodes with fewer untolerated PreferNoSchedule
+//! taints.
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreScorePlugin, Scope, ScorePlugin,
-    SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreScorePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::{first_untolerated, tolerated};
@@ -15,7 +16,6 @@ use supercargo_framework::{
 };
 
 use crate::hint::{self, Hint};
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "TaintToleration";
@@ -27,7 +27,7 @@ fn is_untolerated(pod: &PodInfo, node: &NodeRecord) -> bool {
     first_untolerated(&node.taints, &pod.spec.tolerations).is_some()
 }
 
-/// How many PreferNoSchedule taints the pod does not tolerate.
+/// The number of untolerated PreferNoSchedule taints.
 fn disliked(pod: &PodInfo, node: &NodeRecord) -> i64 {
     let disliked = node.taints.iter().filter(|taint| {
         taint.effect == TaintEffect::PreferNoSchedule && !tolerated(&pod.spec.tolerations, taint)
@@ -53,7 +53,8 @@ impl Plugin for TaintToleration {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -65,36 +66,13 @@ impl FilterPlugin for TaintToleration {
             Status::success()
         }
     }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
-
-    fn filter_columns(
-        &self,
-        _: &Context<'_>,
-        _: &CycleState,
-        pod: &PodInfo,
-        nodes: &Nodes,
-        passes: &mut [bool],
-    ) -> bool {
-        for index in nodes.columns().with_flags(NodeFlags::FORBIDS) {
-            let passes = &mut passes[index.0 as usize];
-            *passes = *passes && !is_untolerated(pod, nodes.at(index).node());
-        }
-        true
-    }
 }
 
 impl PreScorePlugin for TaintToleration {
-    /// Nothing to prepare: matching a PreferNoSchedule taint already leaves out tolerations of other effects. The point is
-    /// taken all the same, so that configurations that name it for this plugin work.
+    /// Prepares nothing: matching a PreferNoSchedule taint already ignores tolerations of other
+    /// effects. Registered so that configurations that enable this plugin at PreScore are valid.
     fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
         Status::success()
-    }
-
-    fn depends_on_nodes(&self) -> bool {
-        false
     }
 }
 
@@ -105,25 +83,6 @@ impl ScorePlugin for TaintToleration {
 
     fn normalization(&self) -> Normalize {
         Normalize::ByMax { reverse: true }
-    }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
-
-    fn score_columns(
-        &self,
-        _: &Context<'_>,
-        _: &CycleState,
-        pod: &PodInfo,
-        nodes: &Nodes,
-        scores: &mut [i64],
-    ) -> bool {
-        scores.fill(0);
-        for index in nodes.columns().with_flags(NodeFlags::DISCOURAGES) {
-            scores[index.0 as usize] = disliked(pod, nodes.at(index).node());
-        }
-        true
     }
 }
 
@@ -151,6 +110,50 @@ impl SignPlugin for TaintToleration {
     }
 }
 
+impl Caching for TaintToleration {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        passes: &mut [bool],
+    ) -> bool {
+        for index in nodes.columns().with_flags(NodeFlags::FORBIDS) {
+            let passes = &mut passes[index.0 as usize];
+            *passes = *passes && !is_untolerated(pod, nodes.at(index).node());
+        }
+        true
+    }
+
+    fn pre_score_depends_on_nodes(&self) -> bool {
+        false
+    }
+
+    fn score_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn score_columns(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &PodInfo,
+        nodes: &Nodes,
+        scores: &mut [i64],
+    ) -> bool {
+        scores.fill(0);
+        for index in nodes.columns().with_flags(NodeFlags::DISCOURAGES) {
+            scores[index.0 as usize] = disliked(pod, nodes.at(index).node());
+        }
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use supercargo_framework::Toleration;
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_that_forbids_must_be_tolerated() {
+    fn no_schedule_and_no_execute_taints_must_be_tolerated() {
         let untolerated = || Status::unresolvable("node(s) had untolerated taint(s)");
         let cases = [
             ("no taint", pod("p"), node("n"), Status::success()),
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fewer_disliked_taints_the_better() {
+    fn fewer_prefer_no_schedule_taints_score_higher() {
         let three = [
             node("none"),
             node("one").taint("k", "v", PREFER).taint("x", "", NO_SCHEDULE),
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_becomes_tolerable_helps() {
+    fn nodes_that_become_tolerated_wake_the_pod() {
         let (good, bad) = (|| node("n").build(), || tainted(NO_SCHEDULE).build());
         let cases = [
             ("a new tolerable node", ActionType::ADD, node_added(good()), QueueingHint::Queue),
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn any_new_toleration_of_the_pod_itself_helps() {
+    fn new_tolerations_of_the_pod_wake_it() {
         for (uid, expected) in [("p", QueueingHint::Queue), ("q", QueueingHint::Skip)] {
             let new = pod(uid).tolerates("unrelated", "", NO_SCHEDULE).build();
             let hint = Driver::new(NAME).hint(

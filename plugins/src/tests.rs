@@ -1,4 +1,4 @@
-//! What holds for the plugins together.
+//! Properties of all plugins.
 
 mod columns;
 
@@ -24,7 +24,7 @@ fn build(name: &str) -> Arc<dyn Plugin> {
 }
 
 #[test]
-fn every_plugin_is_enabled_by_default_under_its_own_name() {
+fn default_plugins_are_registered_under_their_names() {
     let registered: BTreeSet<_> = registry().names().collect();
     let enabled: BTreeSet<_> = DEFAULT_PLUGINS.iter().map(|plugin| plugin.name).collect();
     assert_eq!(registered, enabled);
@@ -35,9 +35,9 @@ fn every_plugin_is_enabled_by_default_under_its_own_name() {
 }
 
 #[test]
-fn a_default_plugin_of_a_feature_that_is_off_is_left_out() {
+fn default_plugins_of_disabled_features_are_omitted() {
     let names = |minor| {
-        let features = Features::of(Version::new(minor).expect("a version that is known"));
+        let features = Features::of(Version::new(minor).expect("a known version"));
         let enabled = DEFAULT_PLUGINS.iter().filter(|plugin| plugin.is_enabled(&features));
         enabled.map(|plugin| plugin.name).collect::<Vec<_>>()
     };
@@ -46,16 +46,17 @@ fn a_default_plugin_of_a_feature_that_is_off_is_left_out() {
 }
 
 #[test]
-fn a_default_plugin_has_a_weight_exactly_when_it_scores() {
+fn default_plugins_have_a_weight_iff_they_score() {
     for plugin in DEFAULT_PLUGINS {
-        // VolumeBinding scores only where a feature is on, and then counts as if it had the weight 1: upstream's list.
+        // VolumeBinding scores only with its feature gate, and then has weight 1 in upstream's
+        // list.
         let scores = build(plugin.name).extension_points().score.is_some()
             && plugin.name != crate::volume_binding::NAME;
         assert_eq!(plugin.weight > 0, scores, "{}", plugin.name);
     }
 }
 
-/// The letters of the extension points that a plugin takes part in, as the reference lists them.
+/// The letters of a plugin's extension points, as in the reference list.
 fn points(name: &str) -> String {
     let points = build(name).extension_points();
     let taken = [
@@ -74,7 +75,7 @@ fn points(name: &str) -> String {
 }
 
 #[test]
-fn plugins_take_part_where_upstreams_do() {
+fn plugins_implement_upstreams_extension_points() {
     for (name, expected) in [
         ("SchedulingGates", "PE Ev"),
         ("PrioritySort", "QS"),
@@ -100,7 +101,7 @@ fn plugins_take_part_where_upstreams_do() {
 }
 
 #[test]
-fn plugins_hear_of_what_upstreams_hear_of() {
+fn plugins_register_upstreams_events() {
     use EventResource::{Node, Pod};
     type Registered = (EventResource, ActionType, bool);
     const ADD: ActionType = ActionType::ADD;
@@ -196,7 +197,7 @@ fn plugins_hear_of_what_upstreams_hear_of() {
 }
 
 #[test]
-fn scores_say_how_they_are_normalised() {
+fn score_plugins_declare_their_normalization() {
     for (name, normalization) in [
         ("TaintToleration", Normalize::ByMax { reverse: true }),
         ("NodeAffinity", Normalize::ByMax { reverse: false }),
@@ -206,23 +207,23 @@ fn scores_say_how_they_are_normalised() {
         ("NodeResourcesBalancedAllocation", Normalize::None),
         ("ImageLocality", Normalize::None),
     ] {
-        let plugin = Driver::new(name).points.score.expect("the plugin scores");
+        let plugin = Driver::new(name).points.score.clone().expect("the plugin scores");
         assert_eq!(plugin.normalization(), normalization, "{name}");
     }
 }
 
 #[test]
-fn whatever_prepares_state_keeps_it_current_and_whatever_judges_signs() {
+fn stateful_plugins_are_incremental_and_evaluating_ones_sign() {
     for plugin in DEFAULT_PLUGINS {
         let points = build(plugin.name).extension_points();
         let prepares = points.pre_filter.is_some() || points.pre_score.is_some();
         assert_eq!(points.incremental.is_some(), prepares, "{}", plugin.name);
-        let judges = prepares || points.filter.is_some() || points.score.is_some();
-        assert_eq!(points.sign.is_some(), judges, "{}", plugin.name);
+        let evaluates = prepares || points.filter.is_some() || points.score.is_some();
+        assert_eq!(points.sign.is_some(), evaluates, "{}", plugin.name);
     }
 }
 
-/// A change of a pod; few of each kind, so that pods come out alike.
+/// A change of a pod; few of each kind, so that pods are often equal.
 type PodChange = fn(PodBuilder) -> PodBuilder;
 
 const POD_CHANGES: &[PodChange] = &[
@@ -260,7 +261,7 @@ const POD_CHANGES: &[PodChange] = &[
     },
 ];
 
-/// A change that nothing may depend on once the pod is in a cycle.
+/// A change that no answer may depend on within a cycle.
 const BYSTANDERS: &[PodChange] =
     &[|pod| pod, |pod| pod.priority(7), |pod| pod.gate("g"), |pod| pod.nominated("b")];
 
@@ -314,9 +315,9 @@ fn signature(drivers: &[Driver], pod: &PodInfo) -> Signature {
 }
 
 proptest! {
-    /// Pods with equal signatures get the same verdicts and raw scores everywhere, plugin by plugin.
+    /// Pods with equal signatures get equal verdicts and raw scores, plugin by plugin.
     #[test]
-    fn equal_signatures_mean_equal_answers(
+    fn equal_signatures_give_equal_answers(
         pods in proptest::collection::vec(random_pod(), 2..8),
         a in random_node("a"),
         b in random_node("b"),
@@ -327,7 +328,7 @@ proptest! {
                 let alike_to_all = signature(&drivers, first) == signature(&drivers, second);
                 for driver in drivers.iter().filter(|driver| driver.points.sign.is_some()) {
                     if driver.sign(first) != driver.sign(second) {
-                        prop_assert!(!alike_to_all, "a part differs, so must the whole");
+                        prop_assert!(!alike_to_all, "if a part differs, the whole differs");
                         continue;
                     }
                     for (_, node) in cluster.iter() {
@@ -346,7 +347,8 @@ proptest! {
         }
     }
 
-    /// What names the pod, and what only the queue looks at, is in no signature: equal pods share one.
+    /// Names and fields that only the queue reads are not signed, so that equal pods share a
+    /// signature.
     #[test]
     fn names_and_priorities_are_not_signed(
         changes in proptest::collection::vec(proptest::sample::select(POD_CHANGES), 0..3),
@@ -362,16 +364,16 @@ proptest! {
 }
 
 proptest! {
-    // Every plugin in turn.
+    // Each case tests every plugin.
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Whatever was prepared for one pod, and followed changes, is as good as new for every pod of the signature.
+    /// Cached answers equal fresh ones for every pod of the signature.
     #[test]
-    fn states_follow_changes(
+    fn cached_answers_equal_fresh_ones(
         pods in proptest::collection::vec(random_pod(), 2),
         steps in history::steps(random_pod, random_node, || Just(claim("default/a", "", "")), 2),
     ) {
-        for driver in drivers().iter().filter(|driver| driver.points.incremental.is_some()) {
+        for driver in drivers().iter().filter(|driver| driver.points.sign.is_some()) {
             history::check(driver, &pods, steps.clone())?;
         }
     }

@@ -1,9 +1,10 @@
-//! Turns down pods with constraints that no plugin evaluates yet. Upstream has no such plugin.
+//! Rejects pods with constraints that no plugin evaluates yet. Upstream has no such plugin.
 //!
-//! A pod that waits with a clear reason is better off than one that silently runs where it must not.
+//! A pending pod with a clear reason is better than a pod on the wrong node.
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::Stateless;
 use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, PreFilter, PreFilterPlugin, SignPlugin,
@@ -12,7 +13,6 @@ use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{ActionType, Context, CycleState, EventResource, Plugin, PodInfo, Status};
 
 use crate::hint;
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "UnsupportedConstraints";
@@ -30,7 +30,7 @@ impl Plugin for UnsupportedConstraints {
             .pre_filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -45,7 +45,8 @@ impl PreFilterPlugin for UnsupportedConstraints {
 }
 
 impl EnqueueExtensions for UnsupportedConstraints {
-    /// Nothing but a change of the pod itself can help, and no one kind of update tells that a constraint is gone.
+    /// Only an update of the pod itself can help, and no single kind of update shows that a
+    /// constraint was removed.
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         vec![EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE, |pod, change| {
             let free = hint::is_about(pod, change)? && hint::new_pod(change)?.spec.unsupported.is_empty();
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_turned_down_for_every_constraint_that_is_not_evaluated() {
+    fn every_unsupported_constraint_rejects_the_pod() {
         let cases: [(&[&str], Status); 3] = [
             (&[], Status::success()),
             (
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_update_that_frees_the_pod_itself_helps() {
+    fn only_updates_that_drop_the_constraint_wake_the_pod() {
         let waiting = constrained("p", &["spec.resourceClaims"]);
         let cases = [
             ("freed", constrained("p", &[]), QueueingHint::Queue),

@@ -1,8 +1,9 @@
-//! Finds volumes for a pod's claims, keeps the pod to nodes that can reach them, and binds them once a node is chosen.
+//! Finds volumes for a pod's claims, filters nodes that cannot access them, and binds them once a
+//! node is chosen.
 //!
-//! A claim that waits for its pod to get a node is bound to a volume that exists, or a volume is provisioned for it on that
-//! node. What is decided in a cycle is assumed at Reserve, so that the next cycle does not give the same volume away, and
-//! written in PreBind.
+//! A claim with delayed binding is bound to an existing volume, or a volume is provisioned for it
+//! on the pod's node. Reserve assumes the decision, so that the next cycle does not assign the same
+//! volume. PreBind writes it.
 
 mod args;
 mod available;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use supercargo_framework::binding::{BindingContext, BoxFuture};
+use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreBindPlugin, PreFilter, PreFilterPlugin, PreFlight,
@@ -38,7 +40,6 @@ use self::change::Changes;
 use self::claims::Claims;
 use crate::pod_volumes::has_claims;
 use crate::shape::Shape;
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "VolumeBinding";
@@ -46,9 +47,9 @@ pub const NAME: &str = "VolumeBinding";
 struct VolumeBinding {
     /// How long PreBind waits.
     bind_timeout: Duration,
-    /// The line that turns the use of storage into a score; `None` when nothing is scored.
+    /// The shape of the storage score; `None` if scoring is disabled.
     shape: Option<Shape>,
-    /// Whether volumes have attributes classes.
+    /// Whether volume attributes classes are enabled.
     with_attributes_classes: bool,
 }
 
@@ -59,11 +60,11 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
     Ok(Arc::new(VolumeBinding { bind_timeout, shape, with_attributes_classes }))
 }
 
-/// What PreFilter found, for the nodes.
+/// The state that PreFilter writes.
 #[derive(Clone)]
 struct Found(Arc<Claims>);
 
-/// What Reserve decided, for PreBind and Unreserve.
+/// The decision of Reserve, for PreBind and Unreserve.
 #[derive(Clone)]
 struct Reserved(Arc<Changes>);
 
@@ -86,7 +87,8 @@ impl Plugin for VolumeBinding {
             .pre_bind(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -110,19 +112,11 @@ impl FilterPlugin for VolumeBinding {
             Some(Ok(_)) | None => Status::success(),
         }
     }
-
-    fn never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
-        claims(state).is_none_or(|claims| claims.unmatchable.is_none())
-    }
 }
 
 impl PreScorePlugin for VolumeBinding {
     fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
         if self.shape.is_some() { Status::success() } else { Status::skip() }
-    }
-
-    fn depends_on_nodes(&self) -> bool {
-        false
     }
 }
 
@@ -147,7 +141,7 @@ impl ReservePlugin for VolumeBinding {
         let Some(info) = cx.nodes().get(node) else {
             return Status::error(format!("node {node:?} not found"));
         };
-        // The objects are what they were when the node was filtered.
+        // The objects have not changed since the node was filtered.
         let changes = match claims.find(cx, info) {
             Ok(found) => Changes::for_node(&found, node),
             Err(status) => return status,
@@ -159,7 +153,8 @@ impl ReservePlugin for VolumeBinding {
         Status::success()
     }
 
-    /// Takes back what was assumed. What PreBind has written meanwhile shows as soon as the informer brings it.
+    /// Restores assumed changes. What PreBind has already written appears with the informer's next
+    /// update.
     fn unreserve(&self, cx: &Context<'_>, state: &mut CycleState, _: &PodInfo, _: &Arc<str>) {
         if let Some(Reserved(changes)) = state.read() {
             for object in changes.all() {
@@ -204,8 +199,8 @@ impl EnqueueExtensions for VolumeBinding {
 }
 
 impl SignPlugin for VolumeBinding {
-    /// Upstream signs volumes without the namespace that their claims are in, and without the name of the pod that the
-    /// claims of ephemeral volumes are named after; here equal signatures must mean equal answers.
+    /// Unlike upstream, signs the namespace of claims, and does not sign pods with ephemeral
+    /// volumes, whose claims are named after the pod: equal signatures must give equal answers.
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         let mut names = Vec::new();
         for volume in &pod.spec.volumes {
@@ -220,6 +215,16 @@ impl SignPlugin for VolumeBinding {
             signer.write(&pod.namespace);
         }
         Ok(())
+    }
+}
+
+impl Caching for VolumeBinding {
+    fn filter_never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
+        claims(state).is_none_or(|claims| claims.unmatchable.is_none())
+    }
+
+    fn pre_score_depends_on_nodes(&self) -> bool {
+        false
     }
 
     fn stands_alone(&self, pod: &PodInfo) -> bool {

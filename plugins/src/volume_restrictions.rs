@@ -1,15 +1,16 @@
-//! Keeps pods apart that cannot use a volume at the same time.
+//! Rejects nodes on which a volume of the pod is in exclusive use.
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::objects::{PersistentVolumeClaim, resources};
 use supercargo_framework::plugin::{
-    Applied, EnqueueExtensions, ExtensionPoints, FilterPlugin, IncrementalPlugin, PreFilter,
-    PreFilterExtensions, PreFilterPlugin, SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin,
+    SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::volume::VolumeSource;
@@ -25,22 +26,22 @@ use crate::pod_volumes::{
 /// The plugin's name.
 pub const NAME: &str = "VolumeRestrictions";
 
-/// The access mode of a claim that one pod at a time may use.
+/// The access mode of a claim that only one pod can use at a time.
 const READ_WRITE_ONCE_POD: &str = "ReadWriteOncePod";
 
 #[derive(Default)]
 pub(crate) struct VolumeRestrictions;
 
-/// The pod's claims that only one pod may use, and how often pods with a node use them.
+/// The pod's exclusive claims, and the number of uses by pods with a node.
 #[derive(Clone)]
 struct Exclusive {
     claims: Arc<[Arc<str>]>,
-    /// Falls below zero when a trial takes away several pods that use one claim: they count once to begin with.
+    /// Negative if a dry run removes several pods that use one claim: initially they count once.
     references: i64,
 }
 
 impl Exclusive {
-    /// The pod's claims, and the references of the whole cluster.
+    /// The pod's exclusive claims, and the references in the whole cluster.
     fn of(cx: &Context<'_>, pod: &PodInfo) -> Result<Self, Status> {
         let mut key = KeyBuffer::default();
         let mut claims: Vec<Arc<str>> = Vec::new();
@@ -59,13 +60,14 @@ impl Exclusive {
         Ok(Self { claims: claims.into(), references })
     }
 
-    /// How many volumes of a pod name one of the claims. The namespace is not looked at, as upstream has it.
+    /// The number of volumes of a pod that use one of the claims. As upstream, ignores the
+    /// namespace.
     fn references_of(&self, pod: &PodInfo) -> i64 {
         claim_names(pod).filter(|name| self.claims.iter().any(|claim| **claim == **name)).count() as i64
     }
 }
 
-/// Whether two volumes are one disk that the two cannot share.
+/// Whether two volumes are the same disk and cannot be shared.
 fn conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
     use VolumeSource::{AwsElasticBlockStore, GcePersistentDisk, Iscsi, Rbd};
     match (a, b) {
@@ -74,7 +76,7 @@ fn conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
             GcePersistentDisk { pd_name: b, read_only: b_reads },
         ) => a == b && !(*a_reads && *b_reads),
         (AwsElasticBlockStore { volume_id: a, .. }, AwsElasticBlockStore { volume_id: b, .. }) => a == b,
-        // The portal and the unit are not looked at, as upstream has it.
+        // As upstream, ignores portal and LUN.
         (Iscsi { iqn: a, read_only: a_reads, .. }, Iscsi { iqn: b, read_only: b_reads, .. }) => {
             a == b && !(*a_reads && *b_reads)
         }
@@ -91,7 +93,7 @@ fn conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
     }
 }
 
-/// Whether a volume can be in conflict at all.
+/// Whether a volume can conflict with another.
 fn is_disk(source: &VolumeSource) -> bool {
     matches!(
         source,
@@ -102,7 +104,7 @@ fn is_disk(source: &VolumeSource) -> bool {
     )
 }
 
-/// Whether any volume of the pod is in conflict with one of the other's.
+/// Whether any volume of the pod conflicts with one of the other pod's.
 fn pods_conflict(pod: &PodInfo, other: &PodInfo) -> bool {
     let disks = pod.spec.volumes.iter().filter(|volume| is_disk(&volume.source));
     disks
@@ -132,6 +134,7 @@ impl Plugin for VolumeRestrictions {
             .filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
+            .caching(&self)
             .incremental(&self)
     }
 }
@@ -145,7 +148,7 @@ impl PreFilterPlugin for VolumeRestrictions {
         let is_idle =
             exclusive.references == 0 && !pod.spec.volumes.iter().any(|volume| is_disk(&volume.source));
         if !is_idle || !exclusive.claims.is_empty() {
-            // Also while no claim is in use: what keeps the state current must see when one comes to be.
+            // Written even if no claim is in use: the hooks must notice when one is.
             state.write(exclusive);
         }
         if is_idle { PreFilter::Skip } else { PreFilter::AllNodes }
@@ -174,7 +177,7 @@ fn change_references(state: &mut CycleState, pod: &PodInfo, by: i64) -> Status {
     Status::success()
 }
 
-/// Only when a profile has taken the plugin out of PreFilter.
+/// Only if a profile disables the plugin at PreFilter.
 fn not_prepared() -> Status {
     Status::error("cannot read \"PreFilterVolumeRestrictions\" from cycleState")
 }
@@ -192,10 +195,6 @@ impl FilterPlugin for VolumeRestrictions {
             ),
             Some(_) => Status::success(),
         }
-    }
-
-    fn never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
-        state.read::<Exclusive>().is_some()
     }
 }
 
@@ -217,14 +216,20 @@ impl SignPlugin for VolumeRestrictions {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
     }
+}
+
+impl Caching for VolumeRestrictions {
+    fn filter_never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
+        state.read::<Exclusive>().is_some()
+    }
 
     fn stands_alone(&self, pod: &PodInfo) -> bool {
         has_claims(pod)
     }
 }
 
-/// Only a pod that uses one of the pod's exclusive claims changes what was prepared. Such a claim has one user, so this is
-/// rare.
+/// Only pods that use one of the pod's exclusive claims change the state. Such a claim has one
+/// user, so this is rare.
 impl IncrementalPlugin for VolumeRestrictions {
     fn pod_added(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, _: &NodeRecord) -> Applied {
         follow(state, pod, added)
@@ -258,8 +263,8 @@ impl IncrementalPlugin for VolumeRestrictions {
 }
 
 fn follow(state: &CycleState, pod: &PodInfo, changed: &PodInfo) -> Applied {
-    // Nothing was prepared for a pod without exclusive claims, nor for one that was turned down for a claim that does not
-    // exist.
+    // Pods without exclusive claims have no state, nor have pods that were rejected for a missing
+    // claim.
     let shares = state
         .read::<Exclusive>()
         .is_some_and(|exclusive| changed.namespace == pod.namespace && exclusive.references_of(changed) > 0);

@@ -1,4 +1,4 @@
-//! Keeps pods off nodes outside the zones and regions of their volumes.
+//! Filters nodes outside the zones and regions of the pod's volumes.
 
 #[cfg(test)]
 mod tests;
@@ -6,11 +6,12 @@ mod tests;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{PersistentVolume, PersistentVolumeClaim, StorageClass, resources};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, Scope, SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
@@ -21,7 +22,6 @@ use crate::hint::Hint;
 use crate::pod_volumes::{
     KeyBuffer, claim_names, claim_not_found, has_claims, names_claim, new_object, old_object, sign,
 };
-use crate::unaffected::Unaffected;
 
 /// The plugin's name.
 pub const NAME: &str = "VolumeZone";
@@ -29,7 +29,7 @@ pub const NAME: &str = "VolumeZone";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 
-/// The labels that say where something stands, each with the one that a node may have in its place.
+/// The zone and region labels, each with the label that a node may have instead.
 const LABELS: [(&str, &str); 4] = [
     ("failure-domain.beta.kubernetes.io/zone", ZONE),
     ("failure-domain.beta.kubernetes.io/region", REGION),
@@ -37,24 +37,24 @@ const LABELS: [(&str, &str); 4] = [
     (REGION, REGION),
 ];
 
-/// Between the zones of a volume that is in several.
+/// Separates the zones of a volume with several zones.
 const DELIMITER: &str = "__";
 
 #[derive(Default)]
 pub(crate) struct VolumeZone;
 
-/// Where a volume is, by one label: a place in [`LABELS`], and the values, each once and sorted.
+/// The location of a volume by one label: an index of [`LABELS`], and the sorted, distinct values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Topology {
     label: usize,
     values: SmallVec<[Arc<str>; 1]>,
 }
 
-/// Where all the volumes of a pod are.
+/// The locations of a pod's volumes.
 #[derive(Clone)]
 struct Topologies(Arc<[Topology]>);
 
-/// Where a volume is. A label with an empty value in it says nothing.
+/// The location of a volume. A label with an empty value is ignored.
 fn topologies(labels: &Labels) -> impl Iterator<Item = Topology> {
     LABELS.iter().enumerate().filter_map(|(label, (key, _))| {
         let parts = labels.get(key)?.split(DELIMITER).map(str::trim);
@@ -74,7 +74,7 @@ impl Topology {
     }
 }
 
-/// Where the volumes of the pod's claims are, as far as the claims have one.
+/// The locations of the volumes of the pod's bound claims.
 fn of_pod(cx: &Context<'_>, pod: &PodInfo) -> Result<Vec<Topology>, Status> {
     let mut found = Vec::new();
     let mut key = KeyBuffer::default();
@@ -99,7 +99,7 @@ fn of_pod(cx: &Context<'_>, pod: &PodInfo) -> Result<Vec<Topology>, Status> {
     Ok(found)
 }
 
-/// A claim without a volume must be one that waits for its first consumer.
+/// An unbound claim must have binding mode WaitForFirstConsumer.
 fn check_unbound(cx: &Context<'_>, claim: &PersistentVolumeClaim) -> Result<(), Status> {
     let name = &claim.storage_class;
     if name.is_empty() {
@@ -115,10 +115,10 @@ fn check_unbound(cx: &Context<'_>, claim: &PersistentVolumeClaim) -> Result<(), 
     }
 }
 
-fn judge(volumes: &[Topology], node: &NodeInfo) -> Status {
+fn verdict(volumes: &[Topology], node: &NodeInfo) -> Status {
     let labels = &node.node().labels;
-    let stands_somewhere = LABELS.iter().any(|(key, _)| labels.get(key).is_some());
-    if stands_somewhere && !volumes.iter().all(|volume| volume.admits(labels)) {
+    let has_location = LABELS.iter().any(|(key, _)| labels.get(key).is_some());
+    if has_location && !volumes.iter().all(|volume| volume.admits(labels)) {
         Status::unresolvable("node(s) had no available volume zone")
     } else {
         Status::success()
@@ -153,7 +153,8 @@ impl Plugin for VolumeZone {
             .filter(&self)
             .enqueue_extensions(&self)
             .sign(&self)
-            .incremental(&Arc::new(Unaffected))
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -173,21 +174,13 @@ impl PreFilterPlugin for VolumeZone {
 impl FilterPlugin for VolumeZone {
     fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         if let Some(Topologies(volumes)) = state.read() {
-            return judge(volumes, node);
+            return verdict(volumes, node);
         }
-        // Only when a profile has taken the plugin out of PreFilter.
+        // Only if a profile disables the plugin at PreFilter.
         match of_pod(cx, pod) {
-            Ok(volumes) => judge(&volumes, node),
+            Ok(volumes) => verdict(&volumes, node),
             Err(status) => status,
         }
-    }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        Scope::NodeObject
-    }
-
-    fn never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
-        true
     }
 }
 
@@ -207,6 +200,16 @@ impl EnqueueExtensions for VolumeZone {
 impl SignPlugin for VolumeZone {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         sign(pod, signer)
+    }
+}
+
+impl Caching for VolumeZone {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn filter_never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
+        true
     }
 
     fn stands_alone(&self, pod: &PodInfo) -> bool {

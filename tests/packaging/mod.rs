@@ -11,4 +11,5 @@ mod kind;
 mod overlays;
 mod profiles;
 mod render;
+mod tutorial;
 mod workflows;

@@ -1,7 +1,8 @@
-//! Node selectors, parsed once.
+//! Parsed node selectors.
 //!
-//! The API server lets some terms through that nobody can evaluate (`Gt` with a word, a label value with a space). Such
-//! a term is kept with the reason why: a required one matches nothing, a preferred one is an error when it is scored.
+//! The API server admits some terms that cannot be evaluated (`Gt` with a word, a label value with
+//! a space). Such a term keeps the error: a required term matches nothing, and scoring a preferred
+//! one fails.
 
 use std::sync::Arc;
 
@@ -9,12 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::labels::{Labels, MAX_LABEL_VALUE, is_label_key, is_label_value, is_name};
 use crate::node::NodeRecord;
-use crate::pod::PodSpec;
 
-/// The one field that `matchFields` knows.
+/// The only field that `matchFields` supports.
 pub const METADATA_NAME: &str = "metadata.name";
 
-/// How a requirement compares.
+/// The operator of a requirement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Operator {
     /// The label has one of the values.
@@ -43,8 +43,8 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// A requirement on a label, checked as upstream's `labels.NewRequirement` does; the errors are the reasons, each
-    /// starting with the field.
+    /// A requirement on a label, validated as by upstream's `labels.NewRequirement`. Each error
+    /// starts with the field.
     pub fn label(key: Arc<str>, operator: &str, values: Vec<Arc<str>>) -> Result<Self, Vec<String>> {
         let mut reasons = Vec::new();
         if !is_label_key(&key) {
@@ -75,7 +75,7 @@ impl Requirement {
             }
             other => {
                 let supported = r#""In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt""#;
-                // Upstream does not look further at a requirement whose operator it does not know.
+                // As upstream, an unknown operator is the only error reported.
                 return Err(vec![format!(
                     "operator: Unsupported value: {other:?}: supported values: {supported}"
                 )]);
@@ -144,13 +144,13 @@ fn integer_bound(values: &[Arc<str>], reasons: &mut Vec<String>) -> i64 {
     bound
 }
 
-/// A list of values that is wrong as a whole, in compact JSON as upstream prints it.
+/// An error about a whole list of values, which upstream prints as compact JSON.
 fn invalid_values(values: &[Arc<str>], detail: &str) -> String {
     let listed: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
     format!("values: Invalid value: [{}]: {detail}", listed.join(","))
 }
 
-/// What is wrong with a label value, in the API's words.
+/// The errors of a label value, in the API's words.
 fn label_value_faults(value: &str) -> String {
     let mut faults = Vec::new();
     if value.len() > MAX_LABEL_VALUE {
@@ -177,17 +177,17 @@ pub struct NodeSelectorTerm {
     pub match_expressions: Box<[Requirement]>,
     /// Requirements on the node's fields.
     pub match_fields: Box<[Requirement]>,
-    /// Why the term cannot be evaluated; empty when it can.
+    /// The errors of a term that cannot be evaluated; empty otherwise.
     pub invalid: Box<[Arc<str>]>,
 }
 
 impl NodeSelectorTerm {
-    /// Whether the term has no requirement at all. Such a term matches nothing.
+    /// Whether the term has no requirement. Such a term matches nothing.
     pub fn is_empty(&self) -> bool {
         self.match_expressions.is_empty() && self.match_fields.is_empty() && self.invalid.is_empty()
     }
 
-    /// Whether the node meets every requirement of a term that can be evaluated.
+    /// Whether the node meets every requirement. A term that cannot be evaluated matches nothing.
     pub fn matches(&self, node: &NodeRecord) -> bool {
         self.invalid.is_empty()
             && !self.is_empty()
@@ -196,7 +196,7 @@ impl NodeSelectorTerm {
     }
 }
 
-/// A requirement as the API has it, not yet checked.
+/// A requirement of the API object, not yet validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawRequirement {
     /// The label key or field path.
@@ -208,7 +208,7 @@ pub struct RawRequirement {
 }
 
 impl NodeSelectorTerm {
-    /// Parses a term. What cannot be evaluated is remembered in `invalid`, worded and located as upstream does
+    /// Parses a term. Errors go to `invalid`, with upstream's text and path
     /// (`matchExpressions[0].values[0]: Invalid value: …`).
     pub fn parse(expressions: Vec<RawRequirement>, fields: Vec<RawRequirement>) -> Self {
         let mut invalid: Vec<Arc<str>> = Vec::new();
@@ -245,25 +245,16 @@ pub struct PreferredTerm {
 /// The `nodeAffinity` of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeAffinity {
-    /// Terms of which one must match. `Some` of nothing matches no node; `None` matches every node.
+    /// Terms of which one must match. An empty list matches no node; `None` matches every node.
     pub required: Option<Box<[NodeSelectorTerm]>>,
     /// Terms that add their weight to the score.
     pub preferred: Box<[PreferredTerm]>,
 }
 
 impl NodeAffinity {
-    /// Whether the required terms, if any, let the pod on this node.
+    /// Whether the required terms, if any, match this node.
     pub fn required_matches(&self, node: &NodeRecord) -> bool {
         self.required.as_deref().is_none_or(|terms| terms.iter().any(|term| term.matches(node)))
-    }
-}
-
-impl PodSpec {
-    /// Whether the pod's `nodeSelector` and required node affinity let it on this node. A term that cannot be evaluated
-    /// matches nothing.
-    pub fn admits_node(&self, node: &NodeRecord) -> bool {
-        self.node_selector.is_subset_of(&node.labels)
-            && self.node_affinity.as_ref().is_none_or(|affinity| affinity.required_matches(node))
     }
 }
 
@@ -284,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_evaluated_is_worded_as_upstream_does() {
+    fn invalid_terms_have_upstreams_errors() {
         let cases: [(Raw<'_>, &[&str]); 4] = [
             (
                 ("k", "Gt", &["abc"]),
@@ -318,7 +309,7 @@ mod tests {
             let term = term(&[raw]);
             assert_eq!(term.invalid.iter().map(|r| &**r).collect::<Vec<_>>(), expected);
         }
-        assert_eq!(term(&[("k", "Gt", &["a b"])]).invalid.len(), 2, "every fault of a requirement is told");
+        assert_eq!(term(&[("k", "Gt", &["a b"])]).invalid.len(), 2, "all errors of a requirement are listed");
     }
 
     #[test]
@@ -344,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn required_terms_are_alternatives_and_none_means_anywhere() {
+    fn required_terms_are_alternatives_and_none_matches_all() {
         let node = node("n1").label("zone", "a").build();
         let affinity = |required| NodeAffinity { required, ..Default::default() };
         assert!(affinity(None).required_matches(&node));

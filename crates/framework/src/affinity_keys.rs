@@ -1,4 +1,4 @@
-//! The label keys by which inter-pod affinity tells pods apart.
+//! Label keys that inter-pod affinity terms refer to.
 
 use std::sync::Arc;
 
@@ -7,37 +7,37 @@ use rustc_hash::FxHashSet;
 use crate::pod::PodInfo;
 use crate::pod_affinity::PodAffinity;
 
-/// The label keys that affinity terms of pods on nodes name. A label under any other key makes no difference to what those
-/// terms say of a pod, so signatures leave it out.
+/// The label keys in affinity terms of pods on nodes. Labels with other keys cannot change whether
+/// those terms match a pod, so signatures omit them.
 ///
-/// Keys are only added, until many of them are dead: then those are forgotten and a new epoch begins. Who compares
-/// projections of labels on these keys over time must compare the epoch with them: only within one epoch are two pods
-/// with equal projections told apart by no term that any pod has had.
+/// Keys are only added. Once many of them are unused, unused keys are removed and a new epoch
+/// begins. Compare the epoch along with labels restricted to these keys: only within one epoch do
+/// equal restrictions mean that no term distinguishes two pods.
 #[derive(Clone, Debug, Default)]
 pub struct AffinityKeys {
     keys: FxHashSet<Arc<str>>,
     epoch: u64,
-    /// How many pods with affinity have gone since the keys were last gone through.
+    /// Pods with affinity removed since the last sweep.
     gone: usize,
-    /// When they are gone through again.
+    /// The number of removed pods that triggers the next sweep.
     sweep_at: usize,
 }
 
-/// So many pods with affinity go at least before the keys are gone through.
+/// The minimum number of removed pods with affinity before a sweep.
 const FIRST_SWEEP: usize = 1024;
 
 impl AffinityKeys {
-    /// Whether a term of a pod on a node names the key, or one of this epoch did.
+    /// Whether a term of a pod on a node refers to the key, or has done so in this epoch.
     pub fn contains(&self, key: &str) -> bool {
         self.keys.contains(key)
     }
 
-    /// Rises when keys are forgotten.
+    /// Increases when keys are removed.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Learns the keys of pods that came to a node.
+    /// Adds the keys of pods that were added to a node.
     pub(crate) fn learn<'a>(&mut self, pods: impl IntoIterator<Item = &'a Arc<PodInfo>>) {
         visit(pods, |key| {
             if !self.keys.contains(key) {
@@ -46,14 +46,14 @@ impl AffinityKeys {
         });
     }
 
-    /// Takes note that pods with affinity have gone. Answers whether it is time to [`sweep`](Self::sweep).
+    /// Counts removed pods with affinity. Returns whether a [`sweep`](Self::sweep) is due.
     pub(crate) fn note_gone(&mut self, pods: usize) -> bool {
         self.gone += pods;
         self.gone >= self.sweep_at.max(FIRST_SWEEP)
     }
 
-    /// Forgets the keys that none of these pods, which are all that there are, names; but only when they are the most:
-    /// whoever uses the keys starts over then.
+    /// Removes the keys that none of these pods, which must be all pods, refers to; but only if
+    /// most keys are unused, as users of the keys must start over.
     pub(crate) fn sweep<'a>(&mut self, pods: impl IntoIterator<Item = &'a Arc<PodInfo>>) {
         let (mut live, mut count) = (FxHashSet::default(), 0);
         let counted = pods.into_iter().inspect(|_| count += 1);
@@ -70,7 +70,7 @@ impl AffinityKeys {
     }
 }
 
-/// Visits the keys that the pods' terms name. Pods of one template come one after the other as a rule, and share a spec.
+/// Visits the keys in the pods' terms. Pods of one template are usually adjacent and share a spec.
 fn visit<'a>(pods: impl IntoIterator<Item = &'a Arc<PodInfo>>, mut visit: impl FnMut(&Arc<str>)) {
     let mut last = None;
     for pod in pods {
@@ -83,7 +83,7 @@ fn visit<'a>(pods: impl IntoIterator<Item = &'a Arc<PodInfo>>, mut visit: impl F
 }
 
 impl PodAffinity {
-    /// The label keys that the terms' selectors name, some of them more than once.
+    /// The label keys in the terms' selectors, with repetitions.
     pub fn label_keys(&self) -> impl Iterator<Item = &Arc<str>> {
         let required = self.required_affinity.iter().chain(&self.required_anti_affinity);
         let preferred = self.preferred_affinity.iter().chain(&self.preferred_anti_affinity);
@@ -103,7 +103,7 @@ mod tests {
     use crate::selector::LabelSelector;
     use crate::testing::{node, pod};
 
-    /// A pod with one term of a sort, that names one key.
+    /// A pod with one term of a kind, on one key.
     fn naming(name: &str, key: &str, sort: usize) -> Arc<PodInfo> {
         let requirement = Requirement { key: key.into(), operator: Operator::Exists, values: [].into() };
         let selector = Some(LabelSelector::new([requirement]));
@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_every_sort_of_term_are_learned_however_a_pod_comes() {
+    fn keys_of_every_kind_of_term_are_added() {
         let mut nodes = Nodes::default();
         let mut ghost = NodeInfo::new(Arc::new(node("a").build()));
         ghost.add_pod(naming("p0", "k0", 0));
         let a = nodes.insert(ghost);
         nodes.update(a, |info| info.add_pod(naming("p1", "k1", 1)));
-        // One goes and others come at once, in either order.
+        // One pod is removed and others are added in one update, in either order.
         nodes.update(a, |info| {
             info.remove_pod(&"p1".into());
             info.add_pod(naming("p2", "k2", 2));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_keys_are_forgotten_in_a_new_epoch_once_most_are_dead() {
+    fn unused_keys_are_removed_once_most_are_unused() {
         let mut nodes = Nodes::default();
         let a = nodes.insert(NodeInfo::new(Arc::new(node("a").build())));
         nodes.update(a, |info| info.add_pod(naming("stays", "stays", 0)));
@@ -151,7 +151,7 @@ mod tests {
             nodes.update(a, |info| info.add_pod(naming(name, key, 0)));
             nodes.update(a, |info| info.remove_pod(&name.into()));
         };
-        // One dead key is kept for ever: forgetting it is not worth starting over.
+        // A single unused key is kept: removing it is not worth a new epoch.
         for i in 0..3 * FIRST_SWEEP {
             pass_through(&mut nodes, &format!("{i}"), "one");
         }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_go_with_their_node_count_as_gone() {
+    fn pods_removed_with_their_node_count_for_the_sweep() {
         let mut nodes = Nodes::default();
         for i in 0..FIRST_SWEEP {
             let mut info = NodeInfo::new(Arc::new(node("a").build()));

@@ -1,4 +1,4 @@
-//! What a plugin may do while a pod is bound, without knowing of a runtime or a client.
+//! What a plugin can do during a binding cycle, independent of runtime and client.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ pub enum ApiCall {
     Bind {
         /// The pod.
         pod: PodKey,
-        /// Its UID; the server refuses to bind another pod of that name.
+        /// Its UID; the server rejects the binding of another pod of that name.
         uid: Uid,
         /// The node.
         node: Arc<str>,
@@ -40,28 +40,28 @@ pub enum ApiCall {
     },
 }
 
-/// What is known after a request failed.
+/// The known outcome of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Certainty {
-    /// The server refused: nothing changed.
+    /// The server rejected the request: nothing changed.
     Refused,
-    /// The object is gone.
+    /// The object does not exist.
     NotFound,
-    /// The server may have carried it out: a time-out, a connection that broke, 409 or 5xx.
+    /// The server may have executed it: a timeout, a broken connection, 409 or 5xx.
     Unknown,
 }
 
-/// Why a request failed.
+/// The error of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct ApiError {
-    /// What is known of the state of the object.
+    /// The known state of the object.
     pub certainty: Certainty,
-    /// The error in the server's words, or the client's when there was no answer.
+    /// The server's error, or the client's if there was no response.
     pub message: String,
 }
 
-/// Why waiting for a condition ended without it.
+/// The error of a wait for a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WaitError {
     /// The deadline passed.
@@ -72,7 +72,7 @@ pub enum WaitError {
     Cancelled,
 }
 
-/// What a binding that waits can see of the cluster, as the informers have it.
+/// The state of the informers, as a waiting binding sees it.
 pub trait Cluster {
     /// The objects of other kinds.
     fn objects(&self) -> &Objects;
@@ -82,22 +82,24 @@ pub trait Cluster {
     fn has_pod(&self, pod: &PodKey, uid: &Uid) -> bool;
 }
 
-/// Decides whether waiting is over.
+/// The condition of a wait.
 pub type Predicate = Box<dyn Fn(&dyn Cluster) -> bool + Send + 'static>;
 
-/// What the shell does for a plugin that binds. One implementation runs on tokio, another inline in a simulation.
+/// Calls that the program executes for PreBind and Bind plugins. One implementation runs on tokio,
+/// another inline in a simulation.
 pub trait BindingCalls: Send + Sync {
     /// Sends a request.
     fn call(&self, call: ApiCall) -> BoxFuture<Result<serde_json::Value, ApiError>>;
-    /// Waits until the predicate holds, checked at once and whenever objects or nodes change or a pod goes.
+    /// Waits until the predicate holds. It is checked immediately, and whenever objects or nodes
+    /// change or a pod is deleted.
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>>;
-    /// Resolves when the binding is cancelled, for example by preemption. Never before PreBind, never after it.
+    /// Resolves when the binding is cancelled, for example by preemption. Only during PreBind.
     fn cancelled(&self) -> BoxFuture<()>;
     /// Sleeps.
     fn sleep(&self, duration: Duration) -> BoxFuture<()>;
 }
 
-/// What PreBind and Bind plugins work with.
+/// The calls that PreBind and Bind plugins can make.
 #[derive(Clone)]
 pub struct BindingContext(Arc<dyn BindingCalls>);
 
@@ -116,15 +118,16 @@ impl std::ops::Deref for BindingContext {
     }
 }
 
-/// How binding ended.
+/// The result of Bind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BindOutcome {
     /// The pod is bound.
     Bound,
-    /// This plugin does not bind the pod; the next one is asked.
+    /// This plugin does not bind the pod; the next plugin is called.
     Skip,
-    /// It turns the pod down, for this reason. The pod is not bound, and no other plugin is asked.
+    /// The plugin rejects the pod for this reason. The pod is not bound, and no other plugin is
+    /// called.
     Rejected(String),
-    /// It failed.
+    /// The request failed.
     Failed(ApiError),
 }

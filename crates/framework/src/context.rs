@@ -1,4 +1,4 @@
-//! What a plugin may read and ask for during a cycle.
+//! What a plugin can read and request during a cycle.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
+use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
-use crate::nodes::{ImageState, NodeIndex, Nodes};
+use crate::nodes::{ImageState, Nodes};
 use crate::objects::{Object, ObjectBody, Objects, PersistentVolume, Typed, resources};
 use crate::pod::{PodInfo, PodKey, Uid};
 use crate::text::Text;
 use crate::time::Now;
 
-/// Something that a plugin's answer depended on, beside the pod and the node it was asked about.
+/// A read that a plugin's answer depends on, apart from the pod and the node passed to it.
 ///
-/// An answer may be kept until something it read changes. A miss is a read too: the object may appear.
+/// An answer can be cached until something it read changes. A miss is also a read: the object may
+/// be created.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Read {
     /// One object of a kind.
@@ -31,7 +33,7 @@ pub enum Read {
     AllNodes,
     /// The number of nodes.
     NodeCount,
-    /// How widely images are spread.
+    /// Which nodes have which images.
     Images,
     /// The time.
     Now,
@@ -39,54 +41,54 @@ pub enum Read {
     WaitingPods,
 }
 
-/// Something that a plugin asks the scheduler to do once it has returned.
+/// A request to the scheduler, executed when the plugin returns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Move pods to the active queue.
+    /// Move pods to activeQ.
     Activate(Vec<PodKey>),
-    /// Let a pod that waits on Permit go, as far as `plugin` is concerned.
+    /// Allow a pod that waits on Permit, on behalf of `plugin`.
     Allow {
         /// The waiting pod.
         pod: Uid,
-        /// In whose name.
+        /// The plugin that makes the request.
         plugin: Text,
     },
-    /// Make PreBind of a pod give up, as preemption does with a victim that is not on its node yet.
+    /// Cancel PreBind of a pod, as preemption does with a victim that is not bound yet.
     CancelBinding {
         /// The pod.
         pod: Uid,
-        /// In whose name.
+        /// The plugin that makes the request.
         plugin: Text,
-        /// Why.
+        /// The reason.
         message: Text,
     },
-    /// Take an object to be like this until the API says so; see [`Objects::assume`].
+    /// Assume this state of an object until the API confirms it; see [`Objects::assume`].
     Assume(Arc<Object>),
-    /// Take an object to be what the API says again, unless it has changed since this was assumed; see
-    /// [`Objects::restore`].
+    /// Drop an assumed state, unless the object has changed since; see [`Objects::restore`].
     Restore(Arc<Object>),
-    /// Make room for a pod: victims that are on their way to the node are turned back, the others are deleted, the last
-    /// one after all others, and until that is under way the pod is not tried again.
+    /// Make room for a pod. Bindings of victims that are not bound yet are rejected; other victims
+    /// are deleted, the last one after all others. The pod is not retried until all deletions are
+    /// in flight.
     Preempt {
         /// The pod.
         preemptor: Arc<PodInfo>,
         /// The node.
         node: Arc<str>,
-        /// The pods that go, the most important first.
+        /// The victims, the most important first.
         victims: Vec<Arc<PodInfo>>,
-        /// In whose name.
+        /// The plugin that makes the request.
         plugin: Text,
-        /// Whether the pod's attempt ends before that is done. If not, no pod is tried meanwhile, as upstream has it
-        /// without `SchedulerAsyncPreemption`.
+        /// Whether the pod's attempt ends before the victims are deleted. If not, no other pod is
+        /// scheduled meanwhile, as upstream without `SchedulerAsyncPreemption`.
         asynchronous: bool,
     },
-    /// Turn a pod that waits on Permit down.
+    /// Reject a pod that waits on Permit.
     Reject {
         /// The waiting pod.
         pod: Uid,
-        /// In whose name.
+        /// The plugin that makes the request.
         plugin: Text,
-        /// Why.
+        /// The reason.
         message: Text,
     },
 }
@@ -94,22 +96,22 @@ pub enum Command {
 /// A pod that waits on Permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingPod {
-    /// Its identity.
+    /// Its UID.
     pub uid: Uid,
     /// Its name.
     pub key: PodKey,
     /// The node reserved for it.
     pub node_name: Arc<str>,
-    /// The plugins that still hold it, and how long at most from when it began to wait.
+    /// The plugins that still hold it, each with its timeout, counted from the start of the wait.
     pub pending: Vec<(Text, Duration)>,
 }
 
-/// What PreEnqueue and queueing hints may read beside the pod.
+/// What PreEnqueue and queueing hints can read, apart from the pod.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueContext<'a> {
-    /// The objects of other kinds, as they are after the event.
+    /// The objects of other kinds, after the event.
     pub objects: &'a Objects,
-    /// The pods for which preemption makes room at the moment.
+    /// The pods with a preemption in flight.
     pub preempting: &'a FxHashSet<Uid>,
 }
 
@@ -124,19 +126,19 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A view of the scheduler's state that does not note what is read.
+    /// A view of the scheduler's state that does not record reads.
     pub fn new(nodes: &'a Nodes, objects: &'a Objects, waiting: &'a [WaitingPod], now: Now) -> Self {
         Self { nodes, objects, waiting, now, reads: RefCell::new(None), commands: RefCell::default() }
     }
 
-    /// The same, noting what is read.
+    /// The same, recording reads.
     pub fn tracking(mut self) -> Self {
         self.reads = RefCell::new(Some(Vec::new()));
         self
     }
 
-    /// Every node. Reading one node through this depends on all of them; the node that a plugin is asked about is
-    /// handed to it and is no such read.
+    /// All nodes. Any use is recorded as a read of all nodes. The node that is passed to a plugin
+    /// is not a read.
     pub fn nodes(&self) -> &'a Nodes {
         self.note(|| Read::AllNodes);
         self.nodes
@@ -148,7 +150,7 @@ impl<'a> Context<'a> {
         self.nodes.len()
     }
 
-    /// How widely an image is spread, by normalised name.
+    /// The size of an image and the number of nodes that have it, by normalised name.
     pub fn image(&self, name: &str) -> Option<ImageState> {
         self.note(|| Read::Images);
         self.nodes.image(name)
@@ -160,7 +162,7 @@ impl<'a> Context<'a> {
         self.objects.get(resource, key)
     }
 
-    /// One object of a kind with a type of its own.
+    /// One object of a kind with its own type.
     pub fn get<T: ObjectBody>(&self, resource: &Text, key: &str) -> Option<Typed<'a, T>> {
         Typed::of(self.object(resource, key)?)
     }
@@ -171,7 +173,7 @@ impl<'a> Context<'a> {
         self.objects.list(resource)
     }
 
-    /// Every object of a kind with a type of its own, ordered by key.
+    /// Every object of a kind with its own type, ordered by key.
     pub fn list<T: ObjectBody>(&self, resource: &Text) -> impl Iterator<Item = Typed<'a, T>> {
         self.objects(resource).filter_map(Typed::of)
     }
@@ -192,45 +194,45 @@ impl<'a> Context<'a> {
         self.objects.volumes_of_class(class).filter_map(Typed::of)
     }
 
-    /// Every object of a kind with a type of its own that belongs to a node, ordered by key.
+    /// Every object of a kind with its own type that belongs to a node, ordered by key.
     pub fn list_on<T: ObjectBody>(&self, resource: &Text, node: &str) -> impl Iterator<Item = Typed<'a, T>> {
         self.note(|| Read::Kind(resource.clone()));
         self.objects.list_on(resource, node).filter_map(Typed::of)
     }
 
-    /// When the call is made.
+    /// The time of the call.
     pub fn now(&self) -> Now {
         self.note(|| Read::Now);
         self.now
     }
 
-    /// The pods that wait on Permit, in the order they began to.
+    /// The pods that wait on Permit, the longest wait first.
     pub fn waiting_pods(&self) -> &'a [WaitingPod] {
         self.note(|| Read::WaitingPods);
         self.waiting
     }
 
-    /// Asks for something to be done after this call.
+    /// Requests a command, executed after this call.
     pub fn command(&self, command: Command) {
         self.commands.borrow_mut().push(command);
     }
 
-    /// What was read since the last call of this, without repetitions.
+    /// The reads since the last call, without repetitions.
     pub fn take_reads(&self) -> Vec<Read> {
         self.reads.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Whether something was asked for since the last call of [`take_commands`](Self::take_commands).
+    /// Whether there are commands since the last call of [`take_commands`](Self::take_commands).
     pub fn has_commands(&self) -> bool {
         !self.commands.borrow().is_empty()
     }
 
-    /// What was asked for since the last call of this.
+    /// The commands since the last call.
     pub fn take_commands(&self) -> Vec<Command> {
         std::mem::take(&mut self.commands.borrow_mut())
     }
 
-    /// The node at an index that the scheduler handed out; not noted as a read.
+    /// The node at an index that the scheduler passed to the plugin; not recorded as a read.
     pub fn node(&self, index: NodeIndex) -> &'a NodeInfo {
         self.nodes.at(index)
     }
@@ -250,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_read_is_noted_once_misses_included() {
+    fn reads_are_recorded_once_including_misses() {
         let (nodes, objects) = (Nodes::default(), Objects::default());
         let cx = Context::new(&nodes, &objects, &[], Now::default()).tracking();
         let class = Text::from("storage.k8s.io/StorageClass");

@@ -1,4 +1,4 @@
-//! What plugins remember within one scheduling cycle.
+//! State of plugins within one scheduling cycle.
 
 use std::any::Any;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-/// Data that a plugin keeps from one extension point of a cycle to the next.
+/// Data that a plugin passes from one extension point of a cycle to the next.
 ///
-/// Implemented for every `Clone + Send + Sync + 'static` type; the clone is what a trial (nominated pods, a dry run of
-/// preemption) works on. It is made when a trial first changes the data.
+/// Implemented for every `Clone + Send + Sync + 'static` type. Dry runs (nominated pods,
+/// preemption) work on a clone, which is made when the dry run first changes the data.
 pub trait StateData: Any + Send + Sync {
-    /// A copy for a trial that changes the data.
+    /// A copy for a dry run that changes the data.
     fn boxed_clone(&self) -> Box<dyn StateData>;
     /// For downcasting.
     fn as_any(&self) -> &dyn Any;
@@ -35,8 +35,9 @@ impl<T: Any + Clone + Send + Sync> StateData for T {
 
 /// The state of one scheduling cycle: one slot per type.
 ///
-/// A cycle has about ten entries and a plugin looks one up for every node, so a scan of a short vector is quicker
-/// than a hash map. Use a private type per plugin and point: the type is the key.
+/// A cycle has about ten entries, and a plugin looks one up for every node: scanning a short vector
+/// is faster than a hash map. The type is the key, so use a private type per plugin and extension
+/// point.
 #[derive(Default)]
 pub struct CycleState {
     slots: SmallVec<[Arc<dyn StateData>; 8]>,
@@ -48,7 +49,7 @@ impl CycleState {
         Self::default()
     }
 
-    /// Stores `data`, replacing what was stored under its type.
+    /// Stores `data`, replacing any value of its type.
     pub fn write<T: StateData>(&mut self, data: T) {
         match self.position::<T>() {
             Some(i) => self.slots[i] = Arc::new(data),
@@ -56,12 +57,12 @@ impl CycleState {
         }
     }
 
-    /// What was stored under `T`.
+    /// The value of type `T`.
     pub fn read<T: StateData>(&self) -> Option<&T> {
         self.slots.iter().find_map(|slot| (**slot).as_any().downcast_ref())
     }
 
-    /// What was stored under `T`, to change it.
+    /// The value of type `T`, mutable.
     pub fn read_mut<T: StateData>(&mut self) -> Option<&mut T> {
         let i = self.position::<T>()?;
         let slot = &mut self.slots[i];
@@ -71,7 +72,7 @@ impl CycleState {
         Arc::get_mut(slot)?.as_any_mut().downcast_mut()
     }
 
-    /// Stores copies of everything that is in another state, each replacing what was stored under its type.
+    /// Stores all values of another state, replacing values of their types.
     pub fn absorb(&mut self, other: &Self) {
         for slot in &other.slots {
             let of_type = (**slot).as_any().type_id();
@@ -107,19 +108,19 @@ mod tests {
     struct Ports(Vec<u16>);
 
     #[test]
-    fn a_trial_does_not_change_the_original() {
+    fn changing_a_clone_keeps_the_original() {
         let mut state = CycleState::new();
         state.write(Ports(vec![80]));
-        let mut trial = state.clone();
-        if let Some(ports) = trial.read_mut::<Ports>() {
+        let mut dry_run = state.clone();
+        if let Some(ports) = dry_run.read_mut::<Ports>() {
             ports.0.push(81);
         }
         assert_eq!(state.read::<Ports>(), Some(&Ports(vec![80])));
-        assert_eq!(trial.read::<Ports>(), Some(&Ports(vec![80, 81])));
+        assert_eq!(dry_run.read::<Ports>(), Some(&Ports(vec![80, 81])));
     }
 
     #[test]
-    fn writing_again_replaces() {
+    fn writing_again_replaces_the_value() {
         let mut state = CycleState::new();
         state.write(Ports(vec![1]));
         state.write(Ports(vec![2]));

@@ -1,4 +1,4 @@
-//! Cluster events: what changed, in the words in which plugins say what could help a pod they turned down.
+//! Cluster events: what changed, and which changes plugins register for.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::pod::PodInfo;
 use crate::text::Text;
 
 bitflags! {
-    /// What happened to an object.
+    /// A set of actions on an object.
     ///
-    /// The bit order is upstream's and matters: matching also compares the numbers, so that an update that is not known
-    /// in detail only matches plugins that asked for every update.
+    /// The bit order is upstream's and matters: matching also compares the numbers, so an update
+    /// without details matches only plugins that registered all updates.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
     pub struct ActionType: u32 {
         /// Created.
         const ADD = 1 << 0;
-        /// Gone.
+        /// Deleted.
         const DELETE = 1 << 1;
-        /// A node's allocatable changed.
+        /// A node's allocatable resources changed.
         const UPDATE_NODE_ALLOCATABLE = 1 << 2;
         /// A node's labels changed.
         const UPDATE_NODE_LABEL = 1 << 3;
@@ -86,20 +86,20 @@ impl ActionType {
     }
 }
 
-/// The kind of object an event is about.
+/// The kind of the object of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EventResource {
     /// Any pod.
     Pod,
-    /// A pod that has a node. Internal: plugins register [`EventResource::Pod`].
+    /// A pod with a node. Internal: plugins register [`EventResource::Pod`].
     AssignedPod,
-    /// A pod that has no node. A plugin that registers its additions hears of new pods that wait, which upstream has
-    /// from 1.37 on under the name UnscheduledPod; who registers [`EventResource::Pod`] hears of their updates only.
+    /// A pod without a node. Registering additions gives new pending pods, which upstream has since
+    /// 1.37 as UnscheduledPod. Registering [`EventResource::Pod`] gives only updates of such pods.
     UnschedulablePod,
     /// A node.
     Node,
-    /// Any other kind, by its upstream name (`PersistentVolumeClaim`, `storage.k8s.io/CSINode`, …) or, for kinds
-    /// upstream does not know, as `<plural>.<version>.<group>`.
+    /// Any other kind, by its upstream name (`PersistentVolumeClaim`, `storage.k8s.io/CSINode`, …),
+    /// or as `<plural>.<version>.<group>` if upstream has no name for it.
     Other(Text),
     /// Every kind.
     Any,
@@ -125,12 +125,12 @@ impl EventResource {
     }
 }
 
-/// Something that happened in the cluster, or that a plugin wants to hear of.
+/// An event in the cluster, or one that a plugin registers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterEvent {
-    /// What it is about.
+    /// The kind.
     pub resource: EventResource,
-    /// What happened.
+    /// The actions.
     pub action: ActionType,
     label: Option<&'static str>,
 }
@@ -141,7 +141,7 @@ impl ClusterEvent {
         Self { resource, action, label: None }
     }
 
-    /// An event that covers everything, under a name of its own.
+    /// An event that covers everything, with its own label.
     pub const fn wildcard(label: &'static str) -> Self {
         Self { resource: EventResource::Any, action: ActionType::ALL, label: Some(label) }
     }
@@ -151,10 +151,11 @@ impl ClusterEvent {
         self.resource == EventResource::Any && self.action == ActionType::ALL
     }
 
-    /// Whether a plugin that registered `self` hears of `incoming`.
+    /// Whether `incoming` matches the registered event `self`.
     ///
-    /// Same as upstream's `MatchClusterEvents`, with its quirk: an incoming action that is numerically larger than the
-    /// registered one never matches, so a generic update only reaches plugins that registered every update.
+    /// Same as upstream's `MatchClusterEvents`, including its quirk: an incoming action that is
+    /// numerically larger than the registered one never matches. A generic update therefore matches
+    /// only registrations of all updates.
     pub fn matches(&self, incoming: &Self) -> bool {
         self.is_wildcard()
             || (self.resource.covers(&incoming.resource)
@@ -176,28 +177,28 @@ impl fmt::Display for ClusterEvent {
 /// The objects of an event, before and after.
 #[derive(Clone, Debug, Default)]
 pub enum Change {
-    /// The event is about no object in particular.
+    /// The event has no object.
     #[default]
     Unspecified,
     /// A pod.
     Pod {
-        /// Before; `None` when it is new.
+        /// Before; `None` if it was added.
         old: Option<Arc<PodInfo>>,
-        /// After; `None` when it is gone.
+        /// After; `None` if it was deleted.
         new: Option<Arc<PodInfo>>,
     },
     /// A node.
     Node {
-        /// Before; `None` when it is new.
+        /// Before; `None` if it was added.
         old: Option<Arc<NodeRecord>>,
-        /// After; `None` when it is gone.
+        /// After; `None` if it was deleted.
         new: Option<Arc<NodeRecord>>,
     },
     /// Another kind.
     Object {
-        /// Before; `None` when it is new.
+        /// Before; `None` if it was added.
         old: Option<Arc<Object>>,
-        /// After; `None` when it is gone.
+        /// After; `None` if it was deleted.
         new: Option<Arc<Object>>,
     },
 }
@@ -236,31 +237,31 @@ impl Change {
     }
 }
 
-/// What an event means for a pod that a plugin turned down.
+/// The result of a queueing hint for a rejected pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueingHint {
-    /// Nothing; leave the pod where it is.
+    /// The event does not help: leave the pod where it is.
     Skip,
-    /// The pod may fit now; try again.
+    /// The pod may be schedulable now: retry it.
     Queue,
 }
 
 impl QueueingHint {
-    /// `Queue` when the condition holds.
+    /// `Queue` if the condition holds.
     pub fn queue_if(condition: bool) -> Self {
         if condition { Self::Queue } else { Self::Skip }
     }
 }
 
-/// Judges one event for one waiting pod. An error counts as `Queue`.
+/// A queueing hint: evaluates one event for one pending pod. An error counts as `Queue`.
 pub type HintFn =
     Arc<dyn Fn(&QueueContext<'_>, &PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync>;
 
-/// An event that a plugin wants to hear of, and how it judges it.
+/// An event that a plugin registers, with its queueing hint.
 pub struct EventRegistration {
     /// The event.
     pub event: ClusterEvent,
-    /// The judge; `None` means always `Queue`.
+    /// The hint; `None` always queues.
     pub hint: Option<HintFn>,
 }
 
@@ -270,7 +271,7 @@ impl EventRegistration {
         Self { event: ClusterEvent::new(resource, action), hint: None }
     }
 
-    /// An event that queues when `hint` says so.
+    /// An event that queues if `hint` returns `Queue`.
     pub fn hinted(
         resource: EventResource,
         action: ActionType,
@@ -279,7 +280,7 @@ impl EventRegistration {
         Self::reading(resource, action, move |_, pod, change| hint(pod, change))
     }
 
-    /// The same with a `hint` that reads other objects.
+    /// The same with a `hint` that reads objects of other kinds.
     pub fn reading(
         resource: EventResource,
         action: ActionType,
@@ -310,7 +311,7 @@ mod tests {
             ("the same", event(Node, ActionType::ADD), event(Node, ActionType::ADD), true),
             ("another resource", event(Node, ActionType::ADD), event(Pod, ActionType::ADD), false),
             (
-                "Pod hears of assigned pods",
+                "Pod covers assigned pods",
                 event(Pod, ActionType::DELETE),
                 event(AssignedPod, ActionType::DELETE),
                 true,
@@ -322,19 +323,19 @@ mod tests {
                 true,
             ),
             (
-                "a generic update does not reach a plugin that asked for one kind of update",
+                "a generic update does not match a registration of one kind of update",
                 event(AssignedPod, ActionType::UPDATE_POD_LABEL),
                 event(AssignedPod, ActionType::UPDATE),
                 false,
             ),
             (
-                "a specific update reaches a plugin that asked for all",
+                "a specific update matches a registration of all updates",
                 event(Pod, ActionType::UPDATE),
                 event(AssignedPod, ActionType::UPDATE_POD_LABEL),
                 true,
             ),
             (
-                "the wildcard hears everything",
+                "the wildcard matches everything",
                 event(Any, ActionType::ALL),
                 event(Node, ActionType::ADD),
                 true,
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_upstreams() {
+    fn event_labels_match_upstream() {
         let label = |resource, action| ClusterEvent::new(resource, action).to_string();
         assert_eq!(label(EventResource::Node, ActionType::ADD), "NodeAdd");
         assert_eq!(label(EventResource::UnschedulablePod, ActionType::UPDATE), "UnschedulablePodUpdate");

@@ -1,11 +1,11 @@
-//! Feature gates, and what they are in each of upstream's versions.
+//! Feature gates and their state in each upstream version.
 
 use std::fmt;
 
-/// Declares the gates with their state per version, and everything that lists them.
+/// Declares the gates with their state per version.
 macro_rules! features {
     ($($(#[$doc:meta])* $name:ident: $v34:ident $v35:ident $v36:ident $v37:ident,)*) => {
-        /// A feature gate of upstream's that changes what this scheduler does.
+        /// An upstream feature gate that changes this scheduler's behaviour.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Feature {
             $($(#[$doc])* $name,)*
@@ -55,42 +55,42 @@ macro_rules! gate {
 }
 
 features! {
-    /// Preemption happens beside scheduling.
+    /// Preemption runs beside scheduling cycles.
     SchedulerAsyncPreemption: beta beta beta beta,
-    /// With nothing active, a pod in backoff is popped early.
+    /// While activeQ is empty, pods in backoff are popped early.
     SchedulerPopFromBackoffQ: beta beta beta beta,
-    /// The node is written into the pod's status while Permit or PreBind take their time.
+    /// The node is written to the pod's status while Permit or PreBind run.
     NominatedNodeNameForExpectation: alpha beta beta beta,
-    /// Nodes that lack a feature which the pod needs are left out.
+    /// Nodes without a feature that the pod requires are rejected.
     NodeDeclaredFeatures: absent alpha beta ga,
-    /// Tolerations compare numbers.
+    /// Tolerations support `Gt` and `Lt`.
     TaintTolerationComparisonOperators: absent alpha alpha alpha,
-    /// What the kubelet reports of a resize counts.
+    /// Requests that the kubelet reports during a resize count.
     InPlacePodVerticalScaling: beta ga ga ga,
-    /// The same for resources of the pod as a whole.
+    /// The same for pod-level resources.
     InPlacePodLevelResourcesVerticalScaling: absent alpha beta beta,
-    /// Resources of the pod as a whole.
+    /// Pod-level resources.
     PodLevelResources: beta beta beta beta,
     /// `matchLabelKeys` of topology spread constraints.
     MatchLabelKeysInPodTopologySpread: beta beta beta beta,
-    /// Conditions say which generation they speak of.
+    /// Conditions have `observedGeneration`.
     PodObservedGenerationTracking: beta ga ga ga,
-    /// Nodes with more storage left score better.
+    /// Nodes with more free storage score higher.
     StorageCapacityScoring: alpha alpha alpha beta,
-    /// A CSI driver can demand to be there.
+    /// A CSI driver can require to be installed on the node.
     VolumeLimitScaling: absent alpha alpha beta,
     /// Volumes have attribute classes.
     VolumeAttributesClass: ga_unlocked ga_unlocked ga ga,
 }
 
-/// How far a feature has come.
+/// The stage of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Not known in this version.
+    /// The version does not have the gate.
     Absent,
-    /// For trying out.
+    /// Experimental, disabled by default.
     Alpha,
-    /// Complete, not final.
+    /// Complete, may still change.
     Beta,
     /// Final.
     Ga,
@@ -110,15 +110,15 @@ impl fmt::Display for Stage {
 /// A gate in one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// How far it has come.
+    /// The stage.
     pub stage: Stage,
-    /// Whether it is on unless set.
+    /// Whether it is enabled by default.
     pub default: bool,
-    /// Whether it can be set to its default only.
+    /// Whether only the default can be set.
     pub locked: bool,
 }
 
-/// A version of upstream's whose defaults are taken, as `minor` of `1.minor`.
+/// An upstream version, `1.minor`, whose defaults apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     minor: u8,
@@ -140,7 +140,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Which features are on.
+/// The feature gates that are enabled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
     version: Version,
@@ -160,17 +160,17 @@ impl Features {
         Self { version, on }
     }
 
-    /// The version whose defaults these were.
+    /// The version whose defaults these gates start from.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether the feature is on.
+    /// Whether the feature is enabled.
     pub fn enabled(&self, feature: Feature) -> bool {
         self.on.contains(&feature)
     }
 
-    /// The same with a feature on or off.
+    /// The same with a feature enabled or disabled.
     pub fn with(mut self, feature: Feature, on: bool) -> Self {
         self.on.retain(|known| *known != feature);
         if on {
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_has_its_defaults() {
+    fn versions_have_upstreams_defaults() {
         let of = |minor| Features::of(Version::new(minor).unwrap());
         assert!(!of(34).enabled(Feature::NominatedNodeNameForExpectation));
         assert!(of(35).enabled(Feature::NominatedNodeNameForExpectation));

@@ -13,12 +13,12 @@ pub type Label = (Arc<str>, Arc<str>);
 pub struct Labels(Arc<[Label]>);
 
 impl Labels {
-    /// The set that `share` makes of the labels when they are in order: perhaps one that others have already.
+    /// The set that `share` returns for the sorted labels, possibly an existing one.
     pub fn shared(labels: Vec<Label>, share: impl FnOnce(Vec<Label>) -> Arc<[Label]>) -> Self {
         Self(share(sorted(labels)))
     }
 
-    /// Whether both are one copy.
+    /// Whether both share one allocation.
     pub fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -43,13 +43,14 @@ impl Labels {
         self.0.iter().map(|(k, v)| (k, v))
     }
 
-    /// Whether every label of `self` is in `other` with the same value, as a `nodeSelector` demands.
+    /// Whether every label of `self` is in `other` with the same value, as a `nodeSelector`
+    /// requires.
     pub fn is_subset_of(&self, other: &Self) -> bool {
         self.iter().all(|(key, value)| other.get(key) == Some(value))
     }
 }
 
-/// In the order of their keys; of labels with one key the first counts.
+/// Sorted by key; the first label of a key takes precedence.
 fn sorted(mut labels: Vec<Label>) -> Vec<Label> {
     labels.sort_by(|a, b| a.0.cmp(&b.0));
     labels.dedup_by(|later, earlier| later.0 == earlier.0);
@@ -71,13 +72,14 @@ impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
 /// The longest label value.
 pub const MAX_LABEL_VALUE: usize = 63;
 
-/// Whether `value` is a legal label value: at most 63 characters of `[-A-Za-z0-9_.]`, empty or with an
-/// alphanumeric at both ends.
+/// Whether `value` is a valid label value: at most 63 characters of `[-A-Za-z0-9_.]`, empty or with
+/// an alphanumeric at both ends.
 pub fn is_label_value(value: &str) -> bool {
     value.len() <= MAX_LABEL_VALUE && (value.is_empty() || is_name(value))
 }
 
-/// Whether `key` is a qualified name: an optional DNS subdomain and `/`, then a name of at most 63 characters.
+/// Whether `key` is a qualified name: an optional DNS subdomain and `/`, then a name of at most 63
+/// characters.
 pub fn is_label_key(key: &str) -> bool {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -86,7 +88,7 @@ pub fn is_label_key(key: &str) -> bool {
     prefix.is_none_or(is_dns_subdomain) && name.len() <= MAX_LABEL_VALUE && is_name(name)
 }
 
-/// Whether the characters are those of a label's name or value, whatever their number.
+/// Whether the characters are valid in a label's name or value, regardless of the length.
 pub(crate) fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_set_is_sorted_and_answers_by_key() {
+    fn labels_are_sorted_and_found_by_key() {
         let labels: Labels = [("b", "2"), ("a", "1")].into_iter().collect();
         assert_eq!(labels.get("a").map(|v| &**v), Some("1"));
         assert_eq!(labels.get("c"), None);

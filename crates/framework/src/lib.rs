@@ -1,16 +1,17 @@
-//! What a scheduling plugin sees.
+//! The interface between the scheduler and its plugins.
 //!
-//! This crate is the contract between the scheduler and its plugins, in the words of upstream's
-//! `k8s.io/kube-scheduler/framework`: [`PodInfo`], [`NodeInfo`], [`Status`], [`CycleState`], [`ClusterEvent`]
-//! and one trait per extension point in [`plugin`].
+//! The names are those of upstream's `k8s.io/kube-scheduler/framework`: [`PodInfo`], [`NodeInfo`],
+//! [`Status`], [`CycleState`], [`ClusterEvent`], and one trait per extension point in [`plugin`].
+//! [`caching`] has what lets the scheduler keep a plugin's answers.
 //!
-//! It is pure: no clock, no randomness, no I/O, no threads. A plugin gets everything it may read through
-//! [`Context`], which also records what was read so that an answer can be kept until something it depended
-//! on changes.
+//! The crate is pure: no clock, no randomness, no I/O, no threads. A plugin reads through
+//! [`Context`], which records reads so that an answer can be cached until something it depends on
+//! changes.
 
 pub mod affinity;
 pub mod affinity_keys;
 pub mod binding;
+pub mod caching;
 pub mod context;
 pub mod cycle_state;
 pub mod event;
@@ -18,6 +19,7 @@ pub mod features;
 pub mod labels;
 pub mod node;
 pub mod node_columns;
+pub mod node_index;
 pub mod node_info;
 pub mod node_statuses;
 pub mod nodes;
@@ -36,6 +38,7 @@ pub mod selector;
 pub mod signature;
 pub mod status;
 pub mod taint;
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;
 pub mod time;
@@ -52,8 +55,9 @@ pub use features::{Feature, Features};
 pub use labels::Labels;
 pub use node::NodeRecord;
 pub use node_columns::{NodeColumns, NodeFlags};
+pub use node_index::NodeIndex;
 pub use node_info::{NodeInfo, PodTotals};
-pub use nodes::{NodeIndex, Nodes};
+pub use nodes::Nodes;
 pub use panic_text::panic_text;
 pub use plugin::Plugin;
 pub use pod::{OwnerRef, PodInfo, PodSpec, PodStatus, SharedStatus, Uid};

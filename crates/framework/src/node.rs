@@ -1,4 +1,4 @@
-//! Nodes as the API describes them.
+//! Node objects.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::labels::Labels;
 use crate::resource::Resource;
 use crate::taint::Taint;
 
-/// An image that a node has, under one of its names.
+/// An image on a node, by one of its names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeImage {
     /// One name, tag or digest of the image.
@@ -17,7 +17,7 @@ pub struct NodeImage {
     pub size: i64,
 }
 
-/// What scheduling reads of a node object. Immutable: an update is a new value.
+/// The parts of a node object that scheduling reads. Immutable: an update is a new value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// `metadata.name`.
@@ -28,7 +28,7 @@ pub struct NodeRecord {
     pub resource_version: Arc<str>,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// Those of `metadata.annotations` that a plugin declared.
+    /// The `metadata.annotations` that a plugin declares.
     pub annotations: Labels,
     /// `spec.unschedulable`: the node is cordoned.
     pub unschedulable: bool,
@@ -38,16 +38,17 @@ pub struct NodeRecord {
     pub allocatable: Arc<Resource>,
     /// `status.images`, one entry per name, sorted by name.
     pub images: Arc<[NodeImage]>,
-    /// `status.conditions` as type and status, sorted by type; heartbeats are left out.
+    /// `status.conditions` as type and status, sorted by type, without heartbeats.
     pub conditions: Labels,
     /// `status.declaredFeatures`, sorted.
     pub declared_features: Arc<[Arc<str>]>,
-    /// The whole node in JSON, where something outside (an extender) needs it.
+    /// The whole node as JSON, if an extender needs it.
     pub raw: Option<Arc<str>>,
 }
 
 impl NodeRecord {
-    /// The region and zone of the node, the deprecated labels first, as upstream's node tree groups nodes.
+    /// The region and zone of the node, by which upstream's node tree groups nodes. Deprecated
+    /// labels take precedence.
     pub fn zone(&self) -> Zone {
         let label = |old: &str, new: &str| self.labels.get(old).or_else(|| self.labels.get(new)).cloned();
         Zone {
@@ -62,7 +63,7 @@ impl NodeRecord {
     }
 }
 
-/// Where a node stands.
+/// The region and zone of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Zone {
     region: Option<Arc<str>>,

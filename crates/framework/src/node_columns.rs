@@ -1,18 +1,20 @@
-//! What nodes offer and have given away, in columns: for loops over all nodes that a compiler can vectorise.
+//! Allocatable and requested resources of all nodes in columns, so that loops over all nodes can be
+//! vectorised.
 
 use bitflags::bitflags;
 
+use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
-use crate::nodes::NodeIndex;
 use crate::taint::TaintEffect;
 
 bitflags! {
-    /// What most nodes lack: a plugin that only cares for one of these need not look at the nodes without it.
+    /// Properties that most nodes lack. A plugin that depends only on such a property can skip
+    /// nodes without the flag.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct NodeFlags: u8 {
         /// The node is cordoned.
         const UNSCHEDULABLE = 1;
-        /// A taint keeps pods off.
+        /// A NoSchedule or NoExecute taint.
         const FORBIDS = 1 << 1;
         /// A PreferNoSchedule taint.
         const DISCOURAGES = 1 << 2;
@@ -22,15 +24,16 @@ bitflags! {
         const PORTS = 1 << 4;
         /// Scalar resources are offered or requested.
         const SCALARS = 1 << 5;
-        /// A pod has a volume that [may be none](crate::VolumeSource::is_doubtful).
+        /// A pod has a [doubtful](crate::VolumeSource::is_doubtful) volume.
         const DOUBTFUL_VOLUMES = 1 << 6;
     }
 }
 
-/// How many flags are looked at together.
+/// The number of flags that are tested together.
 const FLAGS_AT_ONCE: usize = 64;
 
-/// One value per slot of [`Nodes`](crate::Nodes), by [`NodeIndex`]. Slots without a node hold zeros.
+/// One value per slot of [`Nodes`](crate::Nodes), by [`NodeIndex`]. Slots without a node hold
+/// zeros.
 #[derive(Clone, Debug, Default)]
 pub struct NodeColumns {
     /// Allocatable CPU in milli-cores.
@@ -39,7 +42,7 @@ pub struct NodeColumns {
     pub allocatable_memory: Vec<i64>,
     /// Allocatable ephemeral storage in bytes.
     pub allocatable_storage: Vec<i64>,
-    /// How many pods the node takes.
+    /// The maximum number of pods.
     pub allocatable_pods: Vec<i64>,
     /// The sum of the pods' CPU requests.
     pub requested_cpu: Vec<i64>,
@@ -49,15 +52,16 @@ pub struct NodeColumns {
     pub requested_storage: Vec<i64>,
     /// The number of pods.
     pub pods: Vec<i64>,
-    /// The sum of the pods' CPU requests with the scoring default for containers that ask for none.
+    /// The sum of the pods' CPU requests, with the scoring default for containers without a
+    /// request.
     pub non_zero_cpu: Vec<i64>,
     /// The same for memory.
     pub non_zero_memory: Vec<i64>,
-    /// What else is worth knowing before looking at the node.
+    /// Properties that most nodes lack.
     pub flags: Vec<NodeFlags>,
 }
 
-/// What the columns hold of one node.
+/// The values of one node.
 type Row = [i64; 10];
 
 fn row(info: &NodeInfo) -> Row {
@@ -105,7 +109,7 @@ impl NodeColumns {
         self.pods.is_empty()
     }
 
-    /// Follows a node: what it is now, or `None` when it is gone.
+    /// Updates a slot to its node, or to `None` if the node was removed.
     pub(crate) fn set(&mut self, index: NodeIndex, info: Option<&NodeInfo>) {
         let slot = index.0 as usize;
         let row = info.map(row).unwrap_or_default();
@@ -121,7 +125,7 @@ impl NodeColumns {
         self.flags[slot] = info.map(flags).unwrap_or_default();
     }
 
-    /// The slots with any of these flags. Costs next to nothing for those without.
+    /// The slots with any of these flags. Slots without them cost almost nothing.
     pub fn with_flags(&self, wanted: NodeFlags) -> impl Iterator<Item = NodeIndex> {
         let chunks = self.flags.chunks(FLAGS_AT_ONCE).enumerate();
         let any = move |flags: &[NodeFlags]| {
@@ -161,7 +165,7 @@ mod tests {
     type Case = (NodeFlags, fn(NodeBuilder) -> NodeBuilder, fn(PodBuilder) -> PodBuilder);
 
     #[test]
-    fn flags_tell_what_a_node_has() {
+    fn flags_follow_the_node_and_its_pods() {
         let ephemeral = |pod: PodBuilder| {
             let volume = Volume { name: "v".into(), source: VolumeSource::Ephemeral };
             pod.with_spec(|spec| spec.volumes = [volume].into())
@@ -183,12 +187,12 @@ mod tests {
             nodes.update(index, |info| info.add_pod(Arc::new(of_pod(pod("p")).build())));
             assert_eq!(nodes.columns().flags, [flags], "case {i}");
             nodes.remove(index);
-            assert_eq!(nodes.columns().flags, [NodeFlags::empty()], "a free slot has none");
+            assert_eq!(nodes.columns().flags, [NodeFlags::empty()], "a free slot has no flags");
         }
     }
 
     #[test]
-    fn flagged_slots_are_found_wherever_they_are() {
+    fn with_flags_finds_slots_in_every_chunk() {
         let flagged = [3, 63, 64, 200];
         let flags =
             (0..201).map(|i| if flagged.contains(&i) { NodeFlags::PORTS } else { NodeFlags::FEATURES });

@@ -12,16 +12,17 @@ use crate::requests::PodRequests;
 use crate::resource::Resource;
 use crate::volume::VolumeSource;
 
-/// What a number of pods on a node request together.
+/// The total requests of some pods on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodTotals {
-    /// How many there are.
+    /// The number of pods.
     pub pods: usize,
     /// The sum of their requests.
     pub requested: Resource,
 }
 
-/// The pods of one priority on a node: how many there are, and the sums of the requests that nearly all pods have.
+/// The pods of one priority on a node: their number, and the totals of the requests that nearly all
+/// pods have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OfPriority {
     priority: i32,
@@ -31,7 +32,7 @@ struct OfPriority {
     ephemeral_storage: i64,
 }
 
-/// A node, the pods on it (bound and assumed), and their sums.
+/// A node, the pods on it (bound and assumed), and their totals.
 #[derive(Clone, Debug, Default)]
 pub struct NodeInfo {
     node: Arc<NodeRecord>,
@@ -41,7 +42,7 @@ pub struct NodeInfo {
     claims: FxHashMap<(Arc<str>, Arc<str>), u32>,
     used_ports: Vec<HostPort>,
     doubtful_volumes: usize,
-    /// By priority, ascending. There are few on a node.
+    /// By priority, ascending. A node has few priorities.
     by_priority: SmallVec<[OfPriority; 1]>,
     requested: Resource,
     non_zero_milli_cpu: i64,
@@ -66,32 +67,32 @@ impl NodeInfo {
         &self.node.name
     }
 
-    /// The pods on the node. Removal moves the last pod into the gap, as upstream does.
+    /// The pods on the node. A removal moves the last pod into the gap, as upstream.
     pub fn pods(&self) -> &[Arc<PodInfo>] {
         &self.pods
     }
 
-    /// Those of the pods that have inter-pod affinity or anti-affinity of any sort.
+    /// The pods with any inter-pod affinity or anti-affinity.
     pub fn pods_with_affinity(&self) -> &[Arc<PodInfo>] {
         &self.pods_with_affinity
     }
 
-    /// Those of the pods that demand anti-affinity.
+    /// The pods with required anti-affinity.
     pub fn pods_with_required_anti_affinity(&self) -> &[Arc<PodInfo>] {
         &self.pods_with_required_anti_affinity
     }
 
-    /// The claims that the pods use, by namespace and name. Ephemeral volumes are left out, as upstream does.
+    /// The claims that the pods use, by namespace and name. As upstream, without ephemeral volumes.
     pub fn claims(&self) -> impl Iterator<Item = (&str, &str)> {
         self.claims.keys().map(|(namespace, name)| (&**namespace, &**name))
     }
 
-    /// Whether a pod here uses the claim.
+    /// Whether a pod on the node uses the claim.
     pub fn uses_claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> bool {
         !self.claims.is_empty() && self.claims.contains_key(&(Arc::clone(namespace), Arc::clone(name)))
     }
 
-    /// How many volumes of the pods are [doubtful](crate::VolumeSource::is_doubtful).
+    /// The number of [doubtful](crate::VolumeSource::is_doubtful) volumes of the pods.
     pub fn doubtful_volumes(&self) -> usize {
         self.doubtful_volumes
     }
@@ -101,17 +102,18 @@ impl NodeInfo {
         &self.used_ports
     }
 
-    /// How many of the pods have a lower priority than this.
+    /// The number of pods with a lower priority.
     pub fn pods_below(&self, priority: i32) -> usize {
         self.below(priority).map(|sums| sums.pods as usize).sum()
     }
 
-    /// All pods.
+    /// The totals of all pods.
     pub fn totals(&self) -> PodTotals {
         PodTotals { pods: self.pods.len(), requested: self.requested.clone() }
     }
 
-    /// The pods of at least this priority. Does not look at the pods, unless some of them request scalar resources.
+    /// The totals of pods with at least this priority. Visits the pods only if some of them request
+    /// scalar resources.
     pub fn totals_from(&self, priority: i32) -> PodTotals {
         let mut totals = self.totals();
         for sums in self.below(priority) {
@@ -132,7 +134,7 @@ impl NodeInfo {
         self.by_priority.iter().take_while(move |sums| sums.priority < priority)
     }
 
-    /// The node with only those of its pods.
+    /// The node with only the pods that match.
     pub fn with_pods_that(&self, stays: impl Fn(&PodInfo) -> bool) -> Self {
         let mut node = Self::new(Arc::clone(&self.node));
         for pod in self.pods.iter().filter(|pod| stays(pod)) {
@@ -141,7 +143,7 @@ impl NodeInfo {
         node
     }
 
-    /// Works a pod into the sums of its priority, or out of them.
+    /// Adds a pod to the totals of its priority, or subtracts it.
     fn sum_up(&mut self, pod: &PodInfo, comes: bool) {
         let requested = &pod.requests().resource;
         let place = match self.by_priority.binary_search_by_key(&pod.priority, |sums| sums.priority) {
@@ -169,7 +171,7 @@ impl NodeInfo {
         }
     }
 
-    /// What the node offers.
+    /// The node's allocatable resources.
     pub fn allocatable(&self) -> &Resource {
         &self.node.allocatable
     }
@@ -179,7 +181,8 @@ impl NodeInfo {
         &self.requested
     }
 
-    /// The sum of the pods' CPU requests with the scoring default for containers that ask for none.
+    /// The sum of the pods' CPU requests, with the scoring default for containers without a
+    /// request.
     pub fn non_zero_milli_cpu(&self) -> i64 {
         self.non_zero_milli_cpu
     }
@@ -189,12 +192,12 @@ impl NodeInfo {
         self.non_zero_memory
     }
 
-    /// Rises with every change of the node or of the pods on it.
+    /// Increases with every change of the node or its pods.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// How many pods with inter-pod affinity have ever come.
+    /// The number of pods with inter-pod affinity ever added.
     pub(crate) fn affinity_arrivals(&self) -> usize {
         self.affinity_arrivals
     }
@@ -228,9 +231,9 @@ impl NodeInfo {
         self.generation += 1;
     }
 
-    /// Removes a pod; `None` when it is not here.
+    /// Removes a pod; `None` if it is not on the node.
     pub fn remove_pod(&mut self, uid: &Uid) -> Option<Arc<PodInfo>> {
-        // In a trial it is often the last one that came.
+        // In a dry run it is often the last one added.
         let position = self.pods.iter().rposition(|pod| pod.uid == *uid)?;
         let pod = self.pods.swap_remove(position);
         self.sum_up(&pod, false);
@@ -268,7 +271,7 @@ fn doubtful_volumes_of(pod: &PodInfo) -> usize {
     pod.spec.volumes.iter().filter(|volume| volume.source.is_doubtful()).count()
 }
 
-/// The claims that a pod names.
+/// The claims of a pod.
 fn claims_of(pod: &PodInfo) -> impl Iterator<Item = (Arc<str>, Arc<str>)> {
     pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim(name) => Some((Arc::clone(&pod.namespace), Arc::clone(name))),
@@ -289,7 +292,7 @@ mod tests {
         info.add_pod(Arc::clone(&first));
         info.add_pod(Arc::clone(&second));
         assert_eq!(info.requested().get("example.com/gpu"), 2);
-        assert_eq!(info.used_ports().len(), 2, "two pods that hold one port count twice");
+        assert_eq!(info.used_ports().len(), 2, "two pods with one port count twice");
         info.remove_pod(&second.uid);
         assert_eq!(info.used_ports().len(), 1);
         info.remove_pod(&first.uid);
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_summed_up_by_priority() {
+    fn pods_are_totalled_by_priority() {
         let mut info = NodeInfo::new(Arc::new(node("n1").build()));
         let pods =
             [(5, "a", "1"), (-1, "b", "2"), (5, "c", "3"), (7, "d", "4")].map(|(priority, name, cpus)| {
@@ -325,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_ask_for_everything_leave_no_trace() {
+    fn huge_requests_leave_no_trace_after_removal() {
         let mut info = NodeInfo::new(Arc::new(node("n1").build()));
         let greedy = |name: &str| {
             let pod = pod(name).request("memory", "9223372036854775807").request("cpu", "9e15");

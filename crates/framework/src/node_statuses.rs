@@ -1,19 +1,20 @@
-//! Why nodes were turned down.
+//! Statuses of rejected nodes.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 
-use crate::nodes::NodeIndex;
+use crate::node_index::NodeIndex;
 use crate::status::Status;
 
-/// Why each node was turned down: some by name, all others alike. Nodes by the thousand share a few statuses, so a status is
-/// kept once and a node has its number.
+/// The status of each rejected node: some individually, all others with one shared status.
+/// Thousands of nodes share a few statuses, so each status is stored once and nodes refer to its
+/// number.
 #[derive(Clone, Debug, Default)]
 pub struct NodeStatuses {
-    /// The status of every node that has none of its own.
+    /// The status of every node without an individual one.
     pub absent: Option<Status>,
-    /// Mostly different ones.
+    /// Mostly distinct.
     statuses: Vec<Status>,
     by_node: Vec<(NodeIndex, StatusNumber)>,
 }
@@ -22,32 +23,32 @@ pub struct NodeStatuses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusNumber(u32);
 
-/// Among so many of the latest statuses an equal one is looked for.
+/// The number of latest statuses that are searched for an equal one.
 const LOOKED_THROUGH: usize = 8;
 
 impl NodeStatuses {
-    /// The number of statuses of single nodes.
+    /// The number of individual statuses.
     pub fn len(&self) -> usize {
         self.by_node.len()
     }
 
-    /// Whether no single node has a status of its own.
+    /// Whether no node has an individual status.
     pub fn is_empty(&self) -> bool {
         self.by_node.is_empty()
     }
 
-    /// The statuses of single nodes, in the order they were set.
+    /// The individual statuses, in the order they were set.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIndex, &Status)> {
         self.by_node.iter().map(|(node, number)| (*node, &self.statuses[number.0 as usize]))
     }
 
-    /// The status of a node; `None` when nothing is known of it.
+    /// The status of a node; `None` if unknown.
     pub fn get(&self, node: NodeIndex) -> Option<&Status> {
         let own = self.iter().find(|(index, _)| *index == node).map(|(_, status)| status);
         own.or(self.absent.as_ref())
     }
 
-    /// Gives a status a number.
+    /// Assigns a number to a status.
     pub fn number(&mut self, status: Status) -> StatusNumber {
         let latest = self.statuses.iter().enumerate().rev().take(LOOKED_THROUGH);
         let known = latest.into_iter().find(|(_, known)| **known == status).map(|(number, _)| number);
@@ -58,18 +59,18 @@ impl NodeStatuses {
         StatusNumber(number as u32)
     }
 
-    /// Sets the status of a node that has none.
+    /// Sets the status of a node without one.
     pub fn set(&mut self, node: NodeIndex, status: Status) {
         let number = self.number(status);
         self.set_numbered(node, number);
     }
 
-    /// Sets the status of a node that has none, by the [`number`](Self::number) that it has here.
+    /// Sets the status of a node without one, by its [`number`](Self::number).
     pub fn set_numbered(&mut self, node: NodeIndex, status: StatusNumber) {
         self.by_node.push((node, status));
     }
 
-    /// Keeps the last status of each node that has been given several after all.
+    /// For nodes with several statuses, keeps the last one.
     pub fn keep_last(&mut self) {
         let mut seen = FxHashSet::default();
         self.by_node.reverse();
@@ -77,7 +78,7 @@ impl NodeStatuses {
         self.by_node.reverse();
     }
 
-    /// How often each reason is given among so many nodes, sorted as strings: upstream's histogram.
+    /// The number of nodes per reason, sorted as strings: upstream's histogram.
     pub fn histogram(&self, all_nodes: usize) -> Vec<String> {
         let mut nodes = vec![0; self.statuses.len()];
         for (_, number) in &self.by_node {
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_keep_their_statuses_in_order_however_many_different_ones_there_are() {
+    fn many_distinct_statuses_keep_their_order() {
         let reasons: Vec<&'static str> = vec!["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
         let turns = || (0..30).map(|node| (node, reasons[node as usize % reasons.len()]));
         let statuses = of(turns());
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_on_a_node_is_kept_where_it_was_said() {
+    fn keep_last_keeps_the_last_status_of_a_node() {
         let mut statuses = of([(1, "a"), (2, "a"), (1, "b"), (3, "a")]);
         statuses.keep_last();
         assert_eq!(lines(&statuses), ["2 a", "1 b", "3 a"]);
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_that_no_node_is_left_with_is_not_counted() {
+    fn histogram_omits_unused_reasons() {
         let mut statuses = of([(1, "a"), (1, "b")]);
         statuses.keep_last();
         statuses.absent = Some(Status::unresolvable("c"));

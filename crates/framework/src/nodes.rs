@@ -1,4 +1,4 @@
-//! All nodes, in the order scheduling visits them.
+//! All nodes, in the order in which scheduling visits them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,22 +8,19 @@ use rustc_hash::FxHashMap;
 use crate::affinity_keys::AffinityKeys;
 use crate::node::NodeImage;
 use crate::node_columns::NodeColumns;
+use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
 
-/// Where a node is in [`Nodes`]. Stays the same while the node exists; may be used again after it is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeIndex(pub u32);
-
-/// How widely an image is spread.
+/// An image on nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageState {
     /// The size that the first node reported, in bytes.
     pub size: i64,
-    /// On how many nodes it is.
+    /// The number of nodes that have it.
     pub nodes: usize,
 }
 
-/// An image that some node has.
+/// An image, with the nodes that have it.
 #[derive(Clone, Debug)]
 struct Image {
     /// The size that the first of the nodes reported, in bytes.
@@ -32,8 +29,8 @@ struct Image {
     nodes: Vec<NodeIndex>,
 }
 
-/// All nodes that exist, with the pods on them. What upstream calls the snapshot; here there is one owner, so a cycle
-/// reads the cache in place.
+/// All nodes with their pods: upstream's snapshot. Here the cache has one owner, so a cycle reads
+/// it in place.
 ///
 /// The scheduler's cache changes it; plugins only read.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +57,8 @@ impl Nodes {
         self.order.is_empty()
     }
 
-    /// The nodes in visiting order: one of each zone in turn, zones and nodes in the order they came.
+    /// The nodes in visiting order: round-robin over zones; zones and nodes in the order in which
+    /// they were added.
     pub fn order(&self) -> &[NodeIndex] {
         &self.order
     }
@@ -68,12 +66,12 @@ impl Nodes {
     /// The node at an index of [`order`](Self::order).
     ///
     /// # Panics
-    /// When the node has been removed since the index was taken.
+    /// If the node has been removed since the index was taken.
     pub fn at(&self, index: NodeIndex) -> &NodeInfo {
         self.slots[index.0 as usize].as_ref().expect("an index taken from this table's order names a node")
     }
 
-    /// Whether there is a node at an index.
+    /// Whether the index has a node.
     pub fn has(&self, index: NodeIndex) -> bool {
         self.slots.get(index.0 as usize).is_some_and(Option::is_some)
     }
@@ -83,7 +81,7 @@ impl Nodes {
         self.order.iter().map(|index| (*index, self.at(*index)))
     }
 
-    /// The names of all nodes, in no order, also of those that have no place in the order of visiting yet.
+    /// The names of all nodes, unordered, including nodes that are not in the visiting order yet.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
         self.by_name.keys()
     }
@@ -98,27 +96,27 @@ impl Nodes {
         self.index_of(name).map(|index| self.at(index))
     }
 
-    /// The nodes on which a pod has inter-pod affinity or anti-affinity of any sort, in no particular order.
+    /// The nodes with a pod that has any inter-pod affinity or anti-affinity, unordered.
     pub fn with_affinity(&self) -> impl Iterator<Item = &NodeInfo> {
         self.with_affinity.iter().map(|index| self.at(*index))
     }
 
-    /// The nodes on which a pod demands anti-affinity, in no particular order.
+    /// The nodes with a pod that has required anti-affinity, unordered.
     pub fn with_required_anti_affinity(&self) -> impl Iterator<Item = &NodeInfo> {
         self.with_required_anti_affinity.iter().map(|index| self.at(*index))
     }
 
-    /// The label keys that the affinity of pods on nodes names.
+    /// The label keys in affinity terms of pods on nodes.
     pub fn affinity_keys(&self) -> &AffinityKeys {
         &self.affinity_keys
     }
 
-    /// What the nodes offer and have given away, by slot.
+    /// Allocatable and requested resources in columns, by slot.
     pub fn columns(&self) -> &NodeColumns {
         &self.columns
     }
 
-    /// How widely an image is spread, by normalised name.
+    /// An image by normalised name.
     pub fn image(&self, name: &str) -> Option<ImageState> {
         self.images.get(name).map(|image| ImageState { size: image.size, nodes: image.nodes.len() })
     }
@@ -169,7 +167,7 @@ impl Nodes {
         self.follow(index);
     }
 
-    /// Removes a node and returns it with its pods. The order must be set before it is read again.
+    /// Removes a node and returns it with its pods. Set the order before reading it again.
     pub fn remove(&mut self, index: NodeIndex) -> Option<NodeInfo> {
         let info = self.slots.get_mut(index.0 as usize)?.take()?;
         self.by_name.remove(info.name());
@@ -185,13 +183,13 @@ impl Nodes {
         self.order = order;
     }
 
-    /// Brings what is kept of all nodes up to date with one.
+    /// Updates everything derived from a node.
     fn follow(&mut self, index: NodeIndex) {
         self.columns.set(index, self.slots[index.0 as usize].as_ref());
         self.list_affinity(index);
     }
 
-    /// Brings the lists of nodes whose pods have affinity up to date with one node.
+    /// Updates the lists of nodes with affinity for one node.
     fn list_affinity(&mut self, index: NodeIndex) {
         let info = self.slots[index.0 as usize].as_ref();
         let lists = [
@@ -207,7 +205,7 @@ impl Nodes {
         }
     }
 
-    /// So many pods with affinity have gone.
+    /// Notes removed pods with affinity.
     fn forget_affinity(&mut self, pods: usize) {
         if pods > 0 && self.affinity_keys.note_gone(pods) {
             let infos = self.with_affinity.iter().filter_map(|index| self.slots[index.0 as usize].as_ref());
@@ -215,7 +213,7 @@ impl Nodes {
         }
     }
 
-    /// Follows a node that reports its images anew, which are mostly the same ones.
+    /// Updates the images of a node. Most of them stay the same.
     fn replace_images(&mut self, index: NodeIndex, old: &[NodeImage], new: &[NodeImage]) {
         let stays = |gone: &NodeImage| new.binary_search_by(|image| image.name.cmp(&gone.name)).is_ok();
         self.remove_images(index, old.iter().filter(|image| !stays(image)));
@@ -265,11 +263,11 @@ mod tests {
         nodes.set_node(b, Arc::new(node("b").image("x:1", 11).image("z:1", 1).build()));
         assert_eq!((nodes.with_image("x:1"), nodes.with_image("z:1")), (&[a, b][..], &[b][..]));
         nodes.set_node(a, Arc::new(node("a").image("y:1", 6).build()));
-        assert_eq!(nodes.image("x:1"), Some(ImageState { size: 10, nodes: 1 }), "the first size counts on");
+        assert_eq!(nodes.image("x:1"), Some(ImageState { size: 10, nodes: 1 }), "the first size stays");
         assert_eq!(
             nodes.image("y:1"),
             Some(ImageState { size: 6, nodes: 1 }),
-            "its only node may say another"
+            "its only node can change the size"
         );
         nodes.set_node(b, Arc::new(node("b").build()));
         nodes.remove(a);
@@ -278,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_whose_pods_have_affinity_are_listed_while_they_have() {
+    fn nodes_with_affinity_are_listed() {
         let affine = |name: &str, required: bool| {
             let terms = [PodAffinityTerm::default()];
             let affinity = PodAffinity {

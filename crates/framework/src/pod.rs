@@ -1,4 +1,4 @@
-//! Pods as the scheduler keeps them.
+//! Pods.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::affinity::NodeAffinity;
 use crate::labels::Labels;
+use crate::node::NodeRecord;
 use crate::pod_affinity::PodAffinity;
 use crate::ports::HostPort;
 use crate::requests::PodRequests;
@@ -21,10 +22,10 @@ use crate::volume::Volume;
 
 pub use crate::uid::{Uid, UidText};
 
-/// What a scheduling decision can depend on of `spec`, as one shared value.
+/// The parts of `spec` that a scheduling decision can depend on, as one shared value.
 ///
-/// Pods of one template have equal specs, so they share one `Arc<PodSpec>`. What differs between such pods, or changes
-/// while a pod waits, is in [`PodInfo`].
+/// Pods of one template share one `Arc<PodSpec>`. Fields that differ between such pods, or change
+/// while a pod is pending, are in [`PodInfo`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodSpec {
     /// `schedulerName`.
@@ -35,29 +36,31 @@ pub struct PodSpec {
     pub node_selector: Labels,
     /// `affinity.nodeAffinity`.
     pub node_affinity: Option<NodeAffinity>,
-    /// `affinity.podAffinity` and `affinity.podAntiAffinity`; `None` when there is neither.
+    /// `affinity.podAffinity` and `affinity.podAntiAffinity`; `None` if neither is set.
     pub pod_affinity: Option<Box<PodAffinity>>,
     /// `topologySpreadConstraints`.
     pub topology_spread: Box<[TopologySpreadConstraint]>,
-    /// The volumes that say something about nodes.
+    /// The volumes that restrict nodes.
     pub volumes: Box<[Volume]>,
-    /// The node features that the pod needs, as upstream's `nodedeclaredfeatures` infers them; sorted.
+    /// The node features that the pod requires, as inferred by upstream's `nodedeclaredfeatures`;
+    /// sorted.
     pub required_features: Box<[Arc<str>]>,
     /// `tolerations`.
     pub tolerations: Box<[Toleration]>,
-    /// Host ports of containers and of sidecars.
+    /// Host ports of containers and sidecars.
     pub host_ports: Box<[HostPort]>,
     /// Images of init containers, containers and image volumes, normalised, in that order.
     pub images: Box<[Arc<str>]>,
-    /// How many of `images` belong to containers of either kind.
+    /// How many of `images` belong to containers and init containers.
     pub image_containers: usize,
-    /// The effective request, pod-level resources included, the status left out.
+    /// The effective request of the spec, pod-level resources included.
     pub requests: PodRequests,
-    /// The same without pod-level resources; `None` when equal.
+    /// The same without pod-level resources; `None` if equal.
     pub container_requests: Option<Box<PodRequests>>,
-    /// What the pod may use at most, where that is limited. No decision depends on it; metrics tell of it.
+    /// The pod's limits, if any. Used by metrics only, not by decisions.
     pub limits: Option<Box<Resource>>,
-    /// Constraints that no plugin evaluates yet, by field path. A pod that has one is turned down, not misplaced.
+    /// Field paths of constraints that no plugin evaluates yet. A pod with such a constraint is
+    /// rejected, not misplaced.
     pub unsupported: Box<[Arc<str>]>,
 }
 
@@ -74,28 +77,28 @@ pub struct OwnerRef {
     pub uid: Arc<str>,
 }
 
-/// The condition that tells why a pod waits.
+/// The condition with the reason why a pod is pending.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodCondition {
     /// `True`, `False` or `Unknown`.
     pub status: Arc<str>,
-    /// A word for programs.
+    /// The machine-readable reason.
     pub reason: Arc<str>,
-    /// A text for people.
+    /// The human-readable message.
     pub message: Arc<str>,
-    /// The generation of the spec it speaks of.
+    /// `observedGeneration`.
     pub observed_generation: Option<i64>,
-    /// When the status last changed; of what the server says it is kept for `False` alone.
+    /// The last transition of the status. Values from the server are kept for `False` only.
     pub last_transition: Option<Timestamp>,
 }
 
-/// The parts of `status` that scheduling reads: when the pod started, and, read through it, the [`SharedStatus`] that many pods
-/// share.
+/// The parts of `status` that scheduling reads: the start time, and the [`SharedStatus`] that many
+/// pods share, to which it dereferences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodStatus {
     /// `startTime`.
     pub start_time: Option<Timestamp>,
-    /// The rest.
+    /// The other fields.
     #[serde(flatten)]
     pub shared: Arc<SharedStatus>,
 }
@@ -108,17 +111,17 @@ impl Deref for PodStatus {
     }
 }
 
-/// Whoever else has the value keeps it as it was.
+/// Other pods that share the value keep it unchanged.
 impl DerefMut for PodStatus {
     fn deref_mut(&mut self) -> &mut SharedStatus {
         Arc::make_mut(&mut self.shared)
     }
 }
 
-/// How far a pod has come: what of `status` is equal for nearly all pods that are on nodes, and for many that wait.
+/// The parts of `status` that are equal for nearly all pods on nodes, and for many pending pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SharedStatus {
-    /// Whether the phase is Succeeded or Failed. The informer's selector keeps such pods away.
+    /// Whether the phase is Succeeded or Failed. The informer's selector excludes such pods.
     pub terminal: bool,
     /// `nominatedNodeName`.
     pub nominated_node_name: Option<Arc<str>>,
@@ -126,7 +129,8 @@ pub struct SharedStatus {
     pub pod_scheduled: Option<PodCondition>,
     /// The reason of a `DisruptionTarget=True` condition.
     pub disruption_reason: Option<Arc<str>>,
-    /// A fingerprint of `resourceClaimStatuses` and `extendedResourceClaimStatus`: only a change of it matters here.
+    /// A fingerprint of `resourceClaimStatuses` and `extendedResourceClaimStatus`, to detect
+    /// changes.
     pub claim_statuses: u64,
 }
 
@@ -147,7 +151,7 @@ pub struct PodInfo {
     pub terminating: bool,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// Those of `metadata.annotations` that a plugin declared.
+    /// The `metadata.annotations` that a plugin declares.
     pub annotations: Labels,
     /// The controlling owner.
     pub controller: Option<Arc<OwnerRef>>,
@@ -157,42 +161,49 @@ pub struct PodInfo {
     pub priority: i32,
     /// `spec.schedulingGates`.
     pub scheduling_gates: Box<[Arc<str>]>,
-    /// The shared rest of the spec.
+    /// The shared parts of the spec.
     pub spec: Arc<PodSpec>,
-    /// The effective request with what the kubelet reports; what the pod counts for on its node. `None` when equal to
-    /// `spec.requests`.
+    /// The effective request with the kubelet's status, which counts on the pod's node. `None` if
+    /// equal to `spec.requests`.
     pub status_requests: Option<Arc<PodRequests>>,
     /// The status.
     pub status: PodStatus,
-    /// The whole pod in JSON, where something outside (an extender) needs it.
+    /// The whole pod as JSON, if an extender needs it.
     pub raw: Option<Arc<str>>,
 }
 
 impl PodInfo {
-    /// What the pod counts for on its node.
+    /// The request that counts on the pod's node.
     pub fn requests(&self) -> &PodRequests {
         self.status_requests.as_deref().unwrap_or(&self.spec.requests)
     }
 
-    /// Whether the pod has a node (upstream's `assigned`).
+    /// Whether the pod has a node (upstream's `assignedPod`).
     pub fn is_assigned(&self) -> bool {
         self.node_name.is_some()
     }
 
-    /// `namespace/name`, which names the pod in the queue and in messages.
+    /// `namespace/name`, the pod's key in the queue and in messages.
     pub fn key(&self) -> PodKey {
         PodKey { namespace: Arc::clone(&self.namespace), name: Arc::clone(&self.name) }
     }
 }
 
 impl PodSpec {
+    /// Whether `nodeSelector` and required node affinity admit this node. A term that cannot be
+    /// evaluated matches nothing.
+    pub fn admits_node(&self, node: &NodeRecord) -> bool {
+        self.node_selector.is_subset_of(&node.labels)
+            && self.node_affinity.as_ref().is_none_or(|affinity| affinity.required_matches(node))
+    }
+
     /// The effective request without pod-level resources.
     pub fn container_requests(&self) -> &PodRequests {
         self.container_requests.as_deref().unwrap_or(&self.requests)
     }
 }
 
-/// A pod's name: unique at a time, not over time.
+/// A pod's namespace and name: unique at a time, not over time.
 #[derive(Clone, Debug, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodKey {
     /// The namespace.
@@ -221,7 +232,7 @@ impl fmt::Display for PodKey {
     }
 }
 
-/// An image name with `:latest` where it has no tag (or digest after a colon).
+/// An image name, with `:latest` if it has neither tag nor digest.
 pub fn normalized_image_name(name: &str) -> String {
     let has_tag = match (name.rfind(':'), name.rfind('/')) {
         (Some(colon), slash) => slash.is_none_or(|slash| colon > slash),

@@ -1,36 +1,40 @@
-//! Inter-pod affinity as the API has it, selectors parsed.
+//! Inter-pod affinity, with parsed selectors.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::labels::Labels;
-use crate::pod::PodInfo;
 use crate::selector::LabelSelector;
 
-/// Which pods a term speaks of, and how near.
+/// An affinity term: the pods that it selects, and a topology key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodAffinityTerm {
-    /// `labelSelector`, with what the API server has merged into it; `None` selects no pod.
+    /// `labelSelector`, with the `matchLabelKeys` that the API server merges into it; `None`
+    /// selects no pod.
     pub selector: Option<LabelSelector>,
     /// `topologyKey`.
     pub topology_key: Arc<str>,
-    /// `namespaces`, sorted. With no `namespace_selector` either, the namespace of the pod that has the term.
+    /// `namespaces`, sorted. If empty and without `namespace_selector`: the namespace of the pod
+    /// with the term.
     pub namespaces: Box<[Arc<str>]>,
     /// `namespaceSelector`; an empty one selects every namespace.
     pub namespace_selector: Option<LabelSelector>,
 }
 
 impl PodAffinityTerm {
-    /// Whether the term of a pod in namespace `owner` speaks of pods like this one. `namespace_labels` are the labels of
-    /// the pod's namespace; upstream judges by none at all in several places, and who calls this must do so there.
-    pub fn matches(&self, owner: &str, pod: &PodInfo, namespace_labels: &Labels) -> bool {
-        (self.names(owner, &pod.namespace)
+    /// Whether the term of a pod in namespace `owner` matches pods with these labels in
+    /// `namespace`.
+    ///
+    /// `namespace_labels` are the labels of that namespace. Upstream evaluates a namespace selector
+    /// against empty labels in several places; callers at those places pass empty labels.
+    pub fn matches(&self, owner: &str, namespace: &str, labels: &Labels, namespace_labels: &Labels) -> bool {
+        (self.names(owner, namespace)
             || self.namespace_selector.as_ref().is_some_and(|selector| selector.matches(namespace_labels)))
-            && self.selects(&pod.labels)
+            && self.selects(labels)
     }
 
-    /// Whether the term of a pod in namespace `owner` names a namespace, be it by naming none.
+    /// Whether the term of a pod in namespace `owner` covers a namespace by name, or by default.
     pub fn names(&self, owner: &str, namespace: &str) -> bool {
         if self.namespaces.is_empty() && self.namespace_selector.is_none() {
             return owner == namespace;
@@ -38,7 +42,7 @@ impl PodAffinityTerm {
         self.namespaces.iter().any(|named| **named == *namespace)
     }
 
-    /// Whether the term selects pods with these labels, wherever they are.
+    /// Whether the term selects pods with these labels, in any namespace.
     pub fn selects(&self, labels: &Labels) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }
@@ -49,7 +53,7 @@ impl PodAffinityTerm {
 pub struct WeightedPodAffinityTerm {
     /// From 1 to 100.
     pub weight: i32,
-    /// What is preferred.
+    /// The term.
     pub term: PodAffinityTerm,
 }
 
@@ -64,7 +68,7 @@ pub struct PodAffinity {
     pub preferred_affinity: Box<[WeightedPodAffinityTerm]>,
     /// `podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution`.
     pub preferred_anti_affinity: Box<[WeightedPodAffinityTerm]>,
-    /// Why a term cannot be evaluated; such a pod is turned down. `None` when all can.
+    /// The error of a term that cannot be evaluated, if any. Such a pod is rejected.
     pub invalid: Option<Arc<str>>,
 }
 
@@ -72,10 +76,9 @@ pub struct PodAffinity {
 mod tests {
     use super::*;
     use crate::affinity::RawRequirement;
-    use crate::testing::pod;
 
     #[test]
-    fn a_term_speaks_of_its_own_namespace_unless_it_says_otherwise() {
+    fn terms_default_to_the_namespace_of_their_pod() {
         let everything = || Some(LabelSelector::default());
         let selector = |operator: &str, values: &[&str]| {
             let values = values.iter().map(|value| Arc::from(*value)).collect();
@@ -106,10 +109,11 @@ mod tests {
             ("selected or named", term(&["other"], Some(selector("DoesNotExist", &[]))), "other", true),
         ];
         for (name, term, namespace, expected) in cases {
-            let other = pod("p").namespace(namespace).build();
-            assert_eq!(term.matches("default", &other, &blue), expected, "{name}");
+            let matches = term.matches("default", namespace, &Labels::default(), &blue);
+            assert_eq!(matches, expected, "{name}");
         }
         let none = PodAffinityTerm { selector: None, ..term(&[], everything()) };
-        assert!(!none.matches("default", &pod("p").build(), &blue), "no selector selects no pod");
+        let matches = none.matches("default", "default", &Labels::default(), &blue);
+        assert!(!matches, "a nil selector selects no pod");
     }
 }

@@ -17,7 +17,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The protocol by its API name; anything unknown counts as TCP, which empty means.
+    /// The protocol by its API name. Empty and unknown names mean TCP.
     pub fn from_api(name: &str) -> Self {
         match name {
             "UDP" => Self::Udp,
@@ -27,7 +27,7 @@ impl Protocol {
     }
 }
 
-/// A port that a pod occupies on its node.
+/// A host port of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HostPort {
     /// The host address; empty and `0.0.0.0` both mean every address.
@@ -39,7 +39,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Whether both cannot be held on one node.
+    /// Whether both conflict on one node.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         self.port == other.port
             && self.protocol == other.protocol

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use thiserror::Error;
 
-/// Why a text is not a quantity.
+/// The error of an invalid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// Not `<signed number><suffix>`.
@@ -12,7 +12,8 @@ pub enum QuantityError {
     Malformed(String),
 }
 
-/// The value in whole units, rounded up, saturating at the ends of `i64` (upstream's `Quantity.Value`).
+/// The value in whole units, rounded up, saturating at the ends of `i64` (upstream's
+/// `Quantity.Value`).
 pub fn value(text: &str) -> Result<i64, QuantityError> {
     scaled(text, 0)
 }
@@ -82,7 +83,7 @@ fn scale_of(suffix: &str) -> Option<(u32, i32)> {
     })
 }
 
-/// Significant digits; what does not fit into `u128` is remembered as "more than this".
+/// Significant digits; more than fit into `u128` are flagged as an overflow.
 struct Digits {
     value: u128,
     dropped: i32,
@@ -118,7 +119,7 @@ impl Digits {
                 };
             }
             Ordering::Less => {
-                // Past u128 the divisor exceeds any value here, so nothing whole is left.
+                // Beyond u128 the divisor exceeds any value, so the quotient is below one.
                 let divisor = 10_u128.checked_pow(exponent.unsigned_abs()).unwrap_or(u128::MAX);
                 inexact |= !value.is_multiple_of(divisor);
                 value /= divisor;
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn invalid_quantities_are_errors() {
         for text in ["", "-", "m", "1x", "1 ", " 1", "1.2.3", "1Kib", "1e", "1e+", "1ee3", "NaN", "inf", "١"]
         {
             assert!(value(text).is_err(), "{text:?}");
@@ -183,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "\\PC{0,40}") {
+        fn arbitrary_text_does_not_panic(text in "\\PC{0,40}") {
             let _ = (value(&text), milli_value(&text));
         }
 

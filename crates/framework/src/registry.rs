@@ -1,20 +1,23 @@
-//! Plugins by name, and how they are built from configuration.
+//! Registered plugins, their arguments and the default plugins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::features::{Feature, Features};
 use crate::plugin::Plugin;
 
-/// Arguments that a plugin cannot work with.
+/// Invalid arguments of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}{}{message}", .path, if .path.is_empty() { "" } else { ": " })]
 pub struct ArgsError {
-    /// Where in the arguments, such as `scoringStrategy.resources[0].weight`; empty for the whole.
+    /// The path in the arguments, such as `scoringStrategy.resources[0].weight`; empty for the
+    /// whole.
     pub path: String,
-    /// What is wrong and what would be right.
+    /// The error, with what is valid.
     pub message: String,
 }
 
@@ -25,9 +28,45 @@ impl ArgsError {
     }
 }
 
-/// Builds a plugin from its arguments, `{}` when none are configured, and the features that are on. Unknown fields are
-/// errors.
-pub type Factory = fn(&serde_json::Value, &Features) -> Result<Arc<dyn Plugin>, ArgsError>;
+/// Decodes arguments; `null` means none. An error names the field at fault, from which the
+/// configuration file's line and column are derived. `apiVersion` and `kind` are checked and
+/// removed before a factory is called.
+///
+/// ```
+/// use serde::Deserialize;
+/// use serde_json::json;
+/// use supercargo_framework::registry::decode_args;
+///
+/// #[derive(Deserialize)]
+/// #[serde(deny_unknown_fields, rename_all = "camelCase")]
+/// struct Args {
+///     max_price: i64,
+/// }
+///
+/// let args: Args = decode_args(&json!({"maxPrice": 5}))?;
+/// assert_eq!(args.max_price, 5);
+/// let error = decode_args::<Args>(&json!({"maxPrice": "5"})).err().map(|error| error.path);
+/// assert_eq!(error.as_deref(), Some("maxPrice"));
+/// # Ok::<(), supercargo_framework::registry::ArgsError>(())
+/// ```
+pub fn decode_args<T: DeserializeOwned>(args: &Value) -> Result<T, ArgsError> {
+    let args = match args {
+        Value::Null => Value::Object(Map::new()),
+        Value::Object(_) => args.clone(),
+        other => return Err(ArgsError::new("", format!("must be an object, not {other}"))),
+    };
+    serde_path_to_error::deserialize(args).map_err(|error| {
+        let path = match error.path().to_string() {
+            whole if whole == "." => String::new(),
+            path => path,
+        };
+        ArgsError::new(path, error.into_inner().to_string())
+    })
+}
+
+/// Builds a plugin from its arguments, `{}` if none are configured, and the feature gates. Unknown
+/// fields are errors.
+pub type Factory = fn(&Value, &Features) -> Result<Arc<dyn Plugin>, ArgsError>;
 
 /// Plugins by name.
 #[derive(Clone, Debug, Default)]
@@ -64,23 +103,23 @@ pub struct DefaultPlugin {
     pub name: &'static str,
     /// The weight of its scores; 0 for a plugin that does not score.
     pub weight: i32,
-    /// The feature that must be on for the profile to enable it.
+    /// The feature that must be enabled.
     pub feature: Option<Feature>,
 }
 
 impl DefaultPlugin {
-    /// A plugin that is enabled whatever the features.
+    /// A plugin that is enabled with any feature gates.
     pub const fn new(name: &'static str, weight: i32) -> Self {
         Self { name, weight, feature: None }
     }
 
-    /// The same while a feature is on.
+    /// The same, only if a feature is enabled.
     #[must_use]
     pub const fn with(self, feature: Feature) -> Self {
         Self { feature: Some(feature), ..self }
     }
 
-    /// Whether a profile enables it with these features.
+    /// Whether a profile enables it with these feature gates.
     pub fn is_enabled(&self, features: &Features) -> bool {
         self.feature.is_none_or(|feature| features.enabled(feature))
     }

@@ -6,41 +6,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::resource::{Resource, names};
 
-/// CPU that scoring assumes for a container that asks for none, in thousandths of a core.
+/// CPU that scoring assumes for a container without a request, in milli-cores.
 pub const DEFAULT_MILLI_CPU: i64 = 100;
-/// Memory that scoring assumes for a container that asks for none, in bytes (200 MiB).
+/// Memory that scoring assumes for a container without a request, in bytes (200 MiB).
 pub const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
-/// A larger request, of anything, counts as this much: about 4 PiB, or 4 trillion cores. So the sums of all the pods on a
-/// node stay exact, whatever nonsense some of them ask for, and taking a pod away undoes adding it.
+/// The maximum of a request: about 4 PiB, or 4 trillion cores. Larger requests count as this much,
+/// so that the totals of a node stay exact and removing a pod undoes adding it.
 pub const MAX_AMOUNT: i64 = 1 << 52;
 
-/// What a pod asks for, in the two forms that scheduling needs.
+/// A pod's requests, in the two forms that scheduling needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodRequests {
-    /// What is really asked for.
+    /// The actual requests.
     pub resource: Resource,
-    /// CPU with [`DEFAULT_MILLI_CPU`] in place of nothing, per container.
+    /// CPU, with [`DEFAULT_MILLI_CPU`] for each container without a request.
     pub non_zero_milli_cpu: i64,
-    /// Memory with [`DEFAULT_MEMORY`] in place of nothing, per container.
+    /// Memory, with [`DEFAULT_MEMORY`] for each container without a request.
     pub non_zero_memory: i64,
 }
 
-/// One resource list: names and amounts, CPU in thousandths.
+/// A resource list: names and amounts, CPU in milli-cores.
 pub type ResourceList = Vec<(Arc<str>, i64)>;
 
-/// What matters of a container for the pod's request.
+/// The parts of a container that the pod's request depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerRequests {
     /// Its requests from the spec.
     pub requests: ResourceList,
-    /// For init containers: whether it keeps running beside the others (a sidecar).
+    /// For init containers: whether it is a sidecar.
     pub restartable: bool,
-    /// From the pod's status, when the kubelet reports it: what is in force now and what has been allocated.
+    /// The resources in the pod's status, if the kubelet reports them.
     pub status: Option<ContainerStatusRequests>,
 }
 
-/// What the kubelet reports for a container, or for the pod as a whole, while a resize is under way.
+/// The resources that the kubelet reports for a container, or for the pod, during a resize.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerStatusRequests {
     /// `resources.requests` of the status.
@@ -49,7 +49,7 @@ pub struct ContainerStatusRequests {
     pub allocated: ResourceList,
 }
 
-/// Everything the effective request of a pod is derived from.
+/// The inputs of a pod's effective request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInputs {
     /// Init containers in order.
@@ -58,26 +58,26 @@ pub struct RequestInputs {
     pub containers: Vec<ContainerRequests>,
     /// `spec.resources.requests`, if set.
     pub pod_level: Option<ResourceList>,
-    /// What the kubelet reports of them, where `status.resources` is set.
+    /// The same in the pod's status, if `status.resources` is set.
     pub pod_level_status: Option<ContainerStatusRequests>,
     /// `spec.overhead`.
     pub overhead: ResourceList,
-    /// Whether the kubelet found a requested resize infeasible; the spec is then not counted.
+    /// Whether the kubelet reports a requested resize as infeasible. The spec then does not count.
     pub resize_infeasible: bool,
 }
 
 /// Which of the inputs count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestOptions {
-    /// Count what the kubelet reports, for pods that already run (upstream's UseStatusResources).
+    /// Count the resources in the status, for running pods (upstream's UseStatusResources).
     pub use_status: bool,
     /// Ignore `spec.resources` (upstream's scorer of the incoming pod does).
     pub skip_pod_level: bool,
 }
 
 impl RequestInputs {
-    /// The effective request: the larger of what the containers need together and what any init container needs
-    /// beside the sidecars started before it; pod-level amounts replace that; overhead is added.
+    /// The effective request: the maximum of the containers' sum and of each init container with
+    /// the sidecars started before it. Pod-level amounts replace it; overhead is added.
     pub fn effective(&self, options: RequestOptions) -> PodRequests {
         let resource = self.aggregate(options, resource_of_all);
         let (cpu, memory) = (self.has_default(names::CPU, options), self.has_default(names::MEMORY, options));
@@ -98,8 +98,8 @@ impl RequestInputs {
         }
     }
 
-    /// What the pod may use at most, where these inputs are limits. Overhead is added to what has a limit, and limits nothing by
-    /// itself.
+    /// The pod's limits, if the inputs are limits. Overhead is added only to resources that have a
+    /// limit.
     pub fn limits(&self) -> Resource {
         let mut limits = self.without_overhead(RequestOptions::default(), resource_of_all);
         for (name, overhead) in &self.overhead {
@@ -154,8 +154,8 @@ impl RequestInputs {
         self.pod_level.as_ref().filter(|_| !options.skip_pod_level)
     }
 
-    /// Whether a container that does not ask for the resource counts with a default. It does unless there are pod-level
-    /// requests and anything in the pod asks for it.
+    /// Whether a container without a request for the resource counts with the default. It does
+    /// unless there are pod-level requests and anything in the pod requests the resource.
     fn has_default(&self, name: &str, options: RequestOptions) -> bool {
         let Some(pod_level) =
             self.pod_level(options).filter(|list| list.iter().any(|(name, _)| is_pod_level(name)))
@@ -173,7 +173,7 @@ impl RequestInputs {
         self.counted(&container.requests, container.status.as_ref(), options)
     }
 
-    /// The spec's requests, or with the status, where that counts, all that may be in force.
+    /// The spec's requests; if the status counts, all requests that may be in effect.
     fn counted<'a>(
         &self,
         spec: &'a ResourceList,
@@ -189,7 +189,7 @@ impl RequestInputs {
     }
 }
 
-/// Resource lists of which the largest amounts count.
+/// Resource lists of which the maximum of each resource counts.
 struct Counted<'a>([Option<&'a ResourceList>; 3]);
 
 impl Counted<'_> {
@@ -210,12 +210,12 @@ fn resource_of_all(Counted(lists): &Counted<'_>) -> Resource {
     largest
 }
 
-/// Names that `spec.resources` may set.
+/// Resources that `spec.resources` can set.
 fn is_pod_level(name: &str) -> bool {
     matches!(name, names::CPU | names::MEMORY) || name.starts_with(names::HUGE_PAGES_PREFIX)
 }
 
-/// A resource list as a vector; a pod count in it is not a request.
+/// A resource list as a vector. A `pods` entry is not a request.
 pub fn resource_of(list: &[(Arc<str>, i64)]) -> Resource {
     let mut resource = Resource::default();
     for (name, amount) in list.iter().filter(|(name, _)| &**name != names::PODS) {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_add_up_like_requests_and_overhead_limits_nothing_by_itself() {
+    fn limits_add_up_and_overhead_alone_is_no_limit() {
         let inputs = RequestInputs {
             init_containers: vec![sidecar(50), container(500, 0)],
             containers: vec![container(100, 0)],
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn scoring_assumes_a_little_for_every_container_that_asks_for_nothing() {
+    fn scoring_uses_defaults_for_containers_without_requests() {
         let inputs = RequestInputs {
             containers: vec![container(-1, -1), container(300, -1), container(0, 0)],
             ..Default::default()
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn with_pod_level_requests_defaults_are_for_what_nothing_in_the_pod_asks_for() {
+    fn pod_level_requests_limit_scoring_defaults() {
         let with_pod_level = |name: &str, containers, overhead: &[&str]| RequestInputs {
             containers,
             pod_level: Some(vec![(name.into(), 64)]),
@@ -313,7 +313,7 @@ mod tests {
             ("asked for by none", with_pod_level("cpu", half(), &[]), (64, 2 * DEFAULT_MEMORY)),
             ("asked for by the overhead", with_pod_level("cpu", half(), &["memory"]), (64, 1)),
             (
-                "no pod-level amount that counts",
+                "pod-level amounts that do not count",
                 with_pod_level("example.com/gpu", half(), &[]),
                 (200, 2 * DEFAULT_MEMORY),
             ),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resize_of_the_pod_as_a_whole_counts_like_a_containers() {
+    fn pod_level_resizes_count_like_container_resizes() {
         let resizing = |infeasible| RequestInputs {
             containers: vec![container(100, 1)],
             pod_level: Some(vec![("cpu".into(), 400), ("memory".into(), 10)]),
@@ -342,13 +342,13 @@ mod tests {
         };
         let with_status = RequestOptions { use_status: true, ..Default::default() };
         assert_eq!(of(&resizing(false), with_status), (500, 10));
-        assert_eq!(of(&resizing(true), with_status), (500, 0), "what the spec asks for does not count");
+        assert_eq!(of(&resizing(true), with_status), (500, 0), "the spec does not count");
         assert_eq!(of(&resizing(false), RequestOptions::default()), (400, 10));
         assert_eq!(of(&resizing(false), RequestOptions { skip_pod_level: true, ..with_status }), (100, 1));
     }
 
     #[test]
-    fn while_a_resize_is_under_way_the_largest_amount_counts() {
+    fn during_a_resize_the_largest_amount_counts() {
         let resizing = |infeasible| RequestInputs {
             containers: vec![ContainerRequests {
                 status: Some(ContainerStatusRequests {

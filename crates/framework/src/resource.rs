@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// Names of resources and how they are told apart.
+/// Names of resources and their classes.
 pub mod names {
-    /// CPU, counted in thousandths of a core.
+    /// CPU, in milli-cores.
     pub const CPU: &str = "cpu";
     /// Memory in bytes.
     pub const MEMORY: &str = "memory";
@@ -20,19 +20,20 @@ pub mod names {
     /// Prefix of attachable volume counts.
     pub const ATTACHABLE_VOLUMES_PREFIX: &str = "attachable-volumes-";
 
-    /// Whether the name lies in the `kubernetes.io` domain or has no domain at all.
+    /// Whether the name has the domain `kubernetes.io` or no domain.
     pub fn is_native(name: &str) -> bool {
         !name.contains('/') || name.contains("kubernetes.io/")
     }
 
-    /// Whether this is an extended resource: a domain that is not Kubernetes' own, not a `requests.` quota name.
+    /// Whether this is an extended resource: a domain that is not Kubernetes' own, not a
+    /// `requests.` quota name.
     pub fn is_extended(name: &str) -> bool {
         !is_native(name)
             && !name.starts_with("requests.")
             && crate::labels::is_label_key(&["requests.", name].concat())
     }
 
-    /// Whether the scheduler counts this resource beside the four basic ones.
+    /// Whether the scheduler counts this resource in addition to the four basic ones.
     pub fn is_scalar(name: &str) -> bool {
         is_extended(name)
             || name.starts_with(HUGE_PAGES_PREFIX)
@@ -47,24 +48,24 @@ pub type Scalars = SmallVec<[(Arc<str>, i64); 1]>;
 /// An amount of each resource. Arithmetic saturates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resource {
-    /// CPU in thousandths of a core.
+    /// CPU in milli-cores.
     pub milli_cpu: i64,
     /// Memory in bytes.
     pub memory: i64,
     /// Local ephemeral storage in bytes.
     pub ephemeral_storage: i64,
-    /// How many pods a node takes. Always 0 in a request.
+    /// The maximum number of pods of a node. Always 0 in a request.
     pub allowed_pod_number: i64,
     scalars: Scalars,
 }
 
 impl Resource {
-    /// A vector of CPU (thousandths of a core) and memory (bytes).
+    /// A vector of CPU (milli-cores) and memory (bytes).
     pub fn new(milli_cpu: i64, memory: i64) -> Self {
         Self { milli_cpu, memory, ..Self::default() }
     }
 
-    /// The amount of a resource by its API name: CPU in thousandths, all else in whole units.
+    /// The amount of a resource by its API name: CPU in milli-cores, others in whole units.
     pub fn get(&self, name: &str) -> i64 {
         match name {
             names::CPU => self.milli_cpu,
@@ -80,7 +81,7 @@ impl Resource {
         self.position(name).map_or(0, |i| self.scalars[i].1)
     }
 
-    /// Sets a resource by its API name. Names that are not counted are ignored, as upstream does.
+    /// Sets a resource by its API name. As upstream, names that are not counted are ignored.
     pub fn set(&mut self, name: &Arc<str>, amount: i64) {
         match &**name {
             names::CPU => self.milli_cpu = amount,
@@ -114,12 +115,12 @@ impl Resource {
         }
     }
 
-    /// Raises each amount to the other vector's where that is larger.
+    /// Takes the maximum of each amount and the other vector's.
     pub fn set_max(&mut self, other: &Self) {
         self.combine(other, i64::max);
     }
 
-    /// The same, no amount larger than `most`.
+    /// The same, with each amount limited to `most`.
     pub fn capped(mut self, most: i64) -> Self {
         let amounts = [&mut self.milli_cpu, &mut self.memory, &mut self.ephemeral_storage];
         for amount in amounts.into_iter().chain(self.scalars.iter_mut().map(|(_, amount)| amount)) {
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_known_kinds_of_resources_are_counted() {
+    fn only_known_resources_are_counted() {
         let mut resource = Resource::default();
         for name in [
             "cpu",

@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An object's `resourceVersion`: text that only equality is asked of. Those of API servers, numbers, take no memory beside it.
+/// An object's `resourceVersion`: a text that is only compared for equality. The numbers of API
+/// servers are stored inline.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceVersion(Repr);
 
-/// What is short enough is never a [`Repr::Long`], and what follows its text is 0, so equal texts have equal representations.
+/// A short text is never a [`Repr::Long`], and unused bytes are 0, so equal texts have equal
+/// representations.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
     Short { length: u8, bytes: [u8; SHORT] },
     Long(Arc<str>),
 }
 
-/// As many bytes as fit in three words beside a length; a number of 64 bits has 20 digits at most.
+/// The bytes that fit in three words with a length; a 64-bit number has at most 20 digits.
 const SHORT: usize = 22;
 
 impl Deref for ResourceVersion {
@@ -25,7 +27,7 @@ impl Deref for ResourceVersion {
 
     fn deref(&self) -> &str {
         match &self.0 {
-            // It was text when it was copied.
+            // Copied from a valid text.
             Repr::Short { length, bytes } => {
                 bytes.get(..usize::from(*length)).map_or("", |text| std::str::from_utf8(text).unwrap_or(""))
             }
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_number_takes_no_memory_of_its_own() {
+    fn the_longest_number_is_inline() {
         let version = ResourceVersion::from(u64::MAX.to_string().as_str());
         assert!(matches!(version.0, Repr::Short { .. }));
         assert_eq!(size_of::<ResourceVersion>(), 24);
@@ -80,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_reads_as_it_was_written(one in "[0-9é]{0,30}", other in "[0-9é]{0,30}") {
+        fn texts_round_trip(one in "[0-9é]{0,30}", other in "[0-9é]{0,30}") {
             let version = ResourceVersion::from(one.as_str());
             prop_assert_eq!(&*version, one.as_str());
             prop_assert_eq!(version == ResourceVersion::from(other.as_str()), one == other);

@@ -1,20 +1,21 @@
-//! Label selectors, parsed once.
+//! Parsed label selectors.
 
 use serde::{Deserialize, Serialize};
 
 use crate::affinity::{RawRequirement, Requirement};
 use crate::labels::Labels;
 
-/// A label selector: all its requirements must hold, and one without any holds for everything.
+/// A label selector: all its requirements must hold. An empty selector matches everything.
 ///
-/// The API's absent selector, which selects nothing, is a `None` around this.
+/// An absent selector, which matches nothing, is represented by `Option::None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LabelSelector {
     requirements: Box<[Requirement]>,
 }
 
 impl LabelSelector {
-    /// A selector of `matchLabels` and `matchExpressions`. The error is the reason why it cannot be evaluated.
+    /// A selector of `matchLabels` and `matchExpressions`. The error is the reason why it is
+    /// invalid.
     pub fn parse(
         match_labels: &Labels,
         expressions: impl IntoIterator<Item = RawRequirement>,
@@ -37,12 +38,12 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
-    /// A selector of requirements that have been checked.
+    /// A selector of valid requirements.
     pub fn new(requirements: impl Into<Box<[Requirement]>>) -> Self {
         Self { requirements: requirements.into() }
     }
 
-    /// Whether the selector selects everything.
+    /// Whether the selector matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Pod signatures: what a pod's evaluation depends on, as a value to compare.
+//! Pod signatures: everything that a pod's evaluation depends on, as a comparable value.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ pub struct Unsignable;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Signature(Arc<[u8]>);
 
-/// Collects a signature. The parts are kept as bytes, not as a hash of them: equal means equal.
+/// Collects a signature. It keeps the bytes of all parts, not a hash: equal signatures mean equal
+/// parts.
 #[derive(Debug, Default)]
 pub struct Signer {
     bytes: Vec<u8>,
@@ -26,29 +27,29 @@ impl Signer {
         part.hash(&mut Collector(&mut self.bytes));
     }
 
-    /// What was written, as bytes.
+    /// The bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Forgets all but so many bytes of what was written.
+    /// Truncates to this number of bytes.
     pub fn cut(&mut self, length: usize) {
         self.bytes.truncate(length);
     }
 
-    /// Forgets what was written and keeps the room for it.
+    /// Removes all bytes, and keeps the allocation.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// The signature of everything written.
+    /// The signature of all parts.
     pub fn finish(self) -> Signature {
         Signature(self.bytes.into())
     }
 }
 
-/// A hasher that keeps what it is fed. `Hash` implementations feed lengths and discriminants too, so different values
-/// feed different bytes.
+/// A hasher that stores its input. `Hash` implementations also write lengths and discriminants, so
+/// different values give different bytes.
 struct Collector<'a>(&'a mut Vec<u8>);
 
 impl Hasher for Collector<'_> {
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_are_equal_exactly_when_the_parts_are() {
+    fn signatures_are_equal_iff_the_parts_are() {
         assert_eq!(sign(&["a", "bc"]), sign(&["a", "bc"]));
         assert_ne!(sign(&["a", "bc"]), sign(&["ab", "c"]));
         assert_ne!(sign(&["a"]), sign(&["a", ""]));

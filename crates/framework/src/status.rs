@@ -1,4 +1,4 @@
-//! The answer of a plugin: a code, and why.
+//! The result of a plugin: a code and reasons.
 
 use std::fmt;
 
@@ -10,25 +10,26 @@ use crate::text::Text;
 /// Upstream's status codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Code {
-    /// The plugin ran and has no objection.
+    /// The plugin ran and does not reject the pod.
     #[default]
     Success,
-    /// Something that should not happen did: an internal or API error.
+    /// An internal or API error.
     Error,
-    /// The pod cannot run here now; removing other pods might help.
+    /// The pod cannot run on the node now; evicting pods might help.
     Unschedulable,
-    /// The pod cannot run here, and removing pods does not help.
+    /// The pod cannot run on the node, and evicting pods does not help.
     UnschedulableAndUnresolvable,
     /// Permit only: hold the pod.
     Wait,
-    /// The plugin has nothing to say about this pod.
+    /// The plugin does not apply to this pod.
     Skip,
-    /// The pod waits for something that is on its way; when it comes, no backoff is due.
+    /// The pod waits for something in flight. When that arrives, the pod is retried without
+    /// backoff.
     Pending,
 }
 
 impl Code {
-    /// The name that metrics and logs use.
+    /// The name in metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Success => "Success",
@@ -48,7 +49,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// Reasons in the order the plugin gave them. One is the rule, two fit without allocation.
+/// Reasons in the plugin's order. Usually one; two fit without an allocation.
 pub type Reasons = SmallVec<[Text; 2]>;
 
 /// The result of running a plugin.
@@ -60,12 +61,12 @@ pub struct Status {
 }
 
 impl Status {
-    /// The plugin has no objection.
+    /// The plugin does not reject the pod.
     pub const fn success() -> Self {
         Self { code: Code::Success, plugin: Text::EMPTY, reasons: SmallVec::new_const() }
     }
 
-    /// The plugin has nothing to say about this pod.
+    /// The plugin does not apply to this pod.
     pub const fn skip() -> Self {
         Self { code: Code::Skip, plugin: Text::EMPTY, reasons: SmallVec::new_const() }
     }
@@ -75,17 +76,17 @@ impl Status {
         Self { code, plugin: Text::EMPTY, reasons: SmallVec::from_iter([reason.into()]) }
     }
 
-    /// A status with any number of reasons.
+    /// A status with several reasons.
     pub fn with_reasons(code: Code, reasons: Reasons) -> Self {
         Self { code, plugin: Text::EMPTY, reasons }
     }
 
-    /// Rejected; removing pods might help.
+    /// Rejected; evicting pods might help.
     pub fn unschedulable(reason: impl Into<Text>) -> Self {
         Self::new(Code::Unschedulable, reason)
     }
 
-    /// Rejected; removing pods does not help.
+    /// Rejected; evicting pods does not help.
     pub fn unresolvable(reason: impl Into<Text>) -> Self {
         Self::new(Code::UnschedulableAndUnresolvable, reason)
     }
@@ -95,7 +96,7 @@ impl Status {
         Self::new(Code::Error, reason)
     }
 
-    /// The same status, naming the plugin that gave it (unless one is named already).
+    /// The same status with the plugin's name, unless it has one.
     pub fn by(mut self, plugin: impl Into<Text>) -> Self {
         if self.plugin.is_empty() {
             self.plugin = plugin.into();
@@ -108,7 +109,7 @@ impl Status {
         self.code
     }
 
-    /// The plugin that gave the status; empty when none did.
+    /// The plugin that returned the status; empty if unknown.
     pub fn plugin(&self) -> &Text {
         &self.plugin
     }
@@ -133,7 +134,7 @@ impl Status {
         self.code == Code::Skip
     }
 
-    /// Whether the plugin turned the pod down: Unschedulable, UnschedulableAndUnresolvable or Pending.
+    /// Whether the plugin rejected the pod: Unschedulable, UnschedulableAndUnresolvable or Pending.
     pub fn is_rejected(&self) -> bool {
         matches!(self.code, Code::Unschedulable | Code::UnschedulableAndUnresolvable | Code::Pending)
     }

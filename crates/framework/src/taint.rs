@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::features::{Feature, Features};
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TaintEffect {
     /// No new pod is placed.
     NoSchedule,
-    /// A node without the taint is preferred.
+    /// Nodes without the taint are preferred.
     PreferNoSchedule,
-    /// No new pod is placed, and running ones are evicted.
+    /// Pods are not scheduled on the node, and running pods are evicted.
     NoExecute,
-    /// An effect this scheduler does not know; it matches nothing but itself.
+    /// An unknown effect; it matches only itself.
     Unknown,
 }
 
@@ -31,7 +31,7 @@ impl TaintEffect {
         }
     }
 
-    /// Whether the effect keeps a pod off the node.
+    /// Whether pods that do not tolerate the taint are rejected.
     pub fn forbids(self) -> bool {
         matches!(self, Self::NoSchedule | Self::NoExecute)
     }
@@ -48,7 +48,7 @@ pub struct Taint {
     pub effect: TaintEffect,
 }
 
-/// How a toleration compares values.
+/// The operator of a toleration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TolerationOperator {
     /// The value must be equal; the default.
@@ -59,12 +59,12 @@ pub enum TolerationOperator {
     Lt,
     /// The taint's value is a larger integer.
     Gt,
-    /// An operator that is not evaluated: tolerates nothing.
+    /// An unknown or disabled operator: tolerates nothing.
     Unknown,
 }
 
 impl TolerationOperator {
-    /// The operator by its API name. While `TaintTolerationComparisonOperators` is off nothing is compared by size.
+    /// The operator by its API name. `Gt` and `Lt` require `TaintTolerationComparisonOperators`.
     pub fn from_api(name: &str, features: &Features) -> Self {
         let compares = features.enabled(Feature::TaintTolerationComparisonOperators);
         match name {
@@ -104,13 +104,13 @@ impl Toleration {
             }
     }
 
-    /// How the taint's value compares with this one's; `None` when one of them is no integer.
+    /// The order of the taint's value and the toleration's; `None` if either is not an integer.
     fn compare(&self, taint: &Taint) -> Option<Ordering> {
         Some(integer(&taint.value)?.cmp(&integer(&self.value)?))
     }
 }
 
-/// The integer that a text is, as it would be written: no leading zero, no plus sign, no negative zero.
+/// The integer of a text in canonical form: no leading zero, no plus sign, no negative zero.
 fn integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_canonical = text == "0" || digits.starts_with(|first: char| matches!(first, '1'..='9'));
@@ -122,7 +122,7 @@ pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| toleration.tolerates(taint))
 }
 
-/// The first taint with effect NoSchedule or NoExecute that is not tolerated.
+/// The first untolerated taint with effect NoSchedule or NoExecute.
 pub fn first_untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
     taints.iter().find(|taint| taint.effect.forbids() && !tolerated(tolerations, taint))
 }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_compared_where_both_are_plain_integers() {
+    fn gt_and_lt_compare_canonical_integers() {
         use TolerationOperator::{Gt, Lt};
         let cases = [
             ("5", Lt, "10", true),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_compared_by_size_while_their_feature_is_on() {
+    fn gt_and_lt_require_their_feature_gate() {
         use TolerationOperator::{Equal, Exists, Gt, Lt, Unknown};
         let names = ["", "Equal", "Exists", "Lt", "Gt", "In"];
         let parsed = |features: &Features| names.map(|name| TolerationOperator::from_api(name, features));

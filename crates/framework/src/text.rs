@@ -1,4 +1,4 @@
-//! Strings that are cheap to hand around.
+//! Strings that are cheap to clone.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An immutable string that is either part of the program or shared.
+/// An immutable string: a constant or a shared allocation.
 ///
-/// Reasons and plugin names are produced for every node that rejects a pod, and nearly all of them are
-/// constants: cloning one must not allocate.
+/// Reasons and plugin names are returned for every node that rejects a pod, and nearly all are
+/// constants: cloning must not allocate. `smol_str` has the same size, and would add a dependency.
 #[derive(Clone)]
 pub enum Text {
     /// A constant of the program.

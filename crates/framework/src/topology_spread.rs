@@ -1,4 +1,4 @@
-//! Topology spread constraints as the API has them, selectors parsed.
+//! Topology spread constraints, with parsed selectors.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ pub struct TopologySpreadConstraint {
     pub selector: Option<LabelSelector>,
     /// `minDomains`.
     pub min_domains: Option<i32>,
-    /// Whether nodes that the pod's node affinity rules out are left out of the count (`nodeAffinityPolicy: Honor`, the
-    /// default).
+    /// Whether nodes that the pod's node affinity rejects are excluded (`nodeAffinityPolicy:
+    /// Honor`, the default).
     pub honors_affinity: bool,
-    /// Whether nodes with taints that the pod does not tolerate are left out of the count (`nodeTaintsPolicy: Honor`).
+    /// Whether nodes with untolerated taints are excluded (`nodeTaintsPolicy: Honor`).
     pub honors_taints: bool,
     /// `matchLabelKeys`.
     pub match_label_keys: Box<[Arc<str>]>,

@@ -1,4 +1,4 @@
-//! The identity of a pod.
+//! UIDs of pods.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,27 +8,27 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The identity of a pod: its UID, never used again for another pod.
+/// A pod's UID, never reused for another pod.
 ///
-/// API servers give out UUIDs, which are kept as the numbers they are: there are tables with a UID per pod, and they are
-/// looked into for everything that happens. Any other text is a UID as well.
+/// API servers assign UUIDs, which are stored as 128-bit numbers: tables with a UID per pod are
+/// read on every event. Any other text is valid, too.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Uid(Repr);
 
-/// What is written as a UUID is never a [`Repr::Text`], so equal texts have equal representations.
+/// A UUID is never a [`Repr::Text`], so equal texts have equal representations.
 #[derive(Clone, PartialEq, Eq)]
 enum Repr {
     Uuid([u8; 16]),
     Text(Arc<str>),
 }
 
-/// How many characters a UUID has.
+/// The length of a UUID.
 const LENGTH: usize = 36;
-/// Where its hyphens are.
+/// The positions of its hyphens.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 impl Uid {
-    /// Whether this is the UID that is written so.
+    /// Whether the UID equals this text.
     pub fn is(&self, text: &str) -> bool {
         match &self.0 {
             Repr::Uuid(bytes) => read(text).is_some_and(|read| read == *bytes),
@@ -45,7 +45,7 @@ impl Uid {
     }
 }
 
-/// A UID as text. Made when it is asked for: keep the UID, not this.
+/// A UID as text, formatted on demand: store the UID, not this.
 #[derive(Debug)]
 pub struct UidText<'a>(Written<'a>);
 
@@ -60,14 +60,14 @@ impl Deref for UidText<'_> {
 
     fn deref(&self) -> &str {
         match &self.0 {
-            // Digits and hyphens are always text.
+            // Digits and hyphens are valid UTF-8.
             Written::Uuid(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
             Written::Text(text) => text,
         }
     }
 }
 
-/// The number that a UUID stands for, if it is written as API servers write them: in lower case, with hyphens.
+/// The number of a UUID in canonical form: lower case, with hyphens.
 fn read(text: &str) -> Option<[u8; 16]> {
     let text: &[u8; LENGTH] = text.as_bytes().try_into().ok()?;
     let digit = |byte: u8| match byte {
@@ -112,11 +112,11 @@ impl Hash for Uid {
     }
 }
 
-/// As texts are ordered.
+/// The order of the texts.
 impl Ord for Uid {
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.0, &other.0) {
-            // Letters come after digits, as what they stand for does.
+            // Letters sort after digits, as their values do.
             (Repr::Uuid(a), Repr::Uuid(b)) => a.cmp(b),
             _ => self.text().cmp(&other.text()),
         }
@@ -169,7 +169,7 @@ mod tests {
     const UUID: &str = "0b8b1c9e-5f07-4a00-8000-0123456789ab";
 
     #[test]
-    fn a_uuid_takes_no_memory_of_its_own_and_reads_as_it_was_written() {
+    fn uuids_are_inline_and_round_trip() {
         let uid = Uid::from(UUID);
         assert!(matches!(uid.0, Repr::Uuid(_)));
         assert_eq!((&*uid.text(), uid.to_string().as_str()), (UUID, UUID));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_uuid_stays_as_it_is() {
+    fn non_canonical_uuids_are_kept_as_text() {
         for text in [
             "",
             "a",
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn uids_are_as_their_texts(a in text(), b in text()) {
+        fn uids_compare_like_their_texts(a in text(), b in text()) {
             let (one, other) = (Uid::from(&*a), Uid::from(&*b));
             prop_assert_eq!(&*one.text(), &*a);
             prop_assert_eq!(one.cmp(&other), a.cmp(&b));

@@ -1,19 +1,20 @@
-//! The volumes of a pod, as far as they say something about nodes.
+//! Volumes of a pod that restrict nodes.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// A volume. Those that tie a pod to nothing (config maps, empty directories, …) are not kept.
+/// A volume. Volumes without effect on scheduling (config maps, empty directories, …) are not
+/// stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Volume {
     /// The name within the pod.
     pub name: Arc<str>,
-    /// What it is.
+    /// The source.
     pub source: VolumeSource,
 }
 
-/// Where a volume comes from.
+/// The source of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum VolumeSource {
     /// `persistentVolumeClaim`: a claim of this name in the pod's namespace.
@@ -72,8 +73,8 @@ pub enum VolumeSource {
 }
 
 impl VolumeSource {
-    /// Whether it takes a closer look to see if a volume is named at all: the claim of an ephemeral volume may be another
-    /// pod's, a claim may have no name, and an EBS volume may be named by a URL.
+    /// Whether the volume may turn out to be invalid: the claim of an ephemeral volume may be
+    /// another pod's, a claim may have no name, and an EBS volume may be a URL.
     pub fn is_doubtful(&self) -> bool {
         match self {
             Self::Ephemeral => true,
@@ -85,7 +86,7 @@ impl VolumeSource {
 }
 
 impl Volume {
-    /// The name of the claim that the volume stands for, if it does.
+    /// The name of the volume's claim, if it has one.
     pub fn claim_name(&self, pod_name: &str) -> Option<Arc<str>> {
         match &self.source {
             VolumeSource::Claim(name) => Some(Arc::clone(name)),

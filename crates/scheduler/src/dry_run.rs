@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::plugin::{Candidate, FilterPlugin, PreFilterPlugin, RunFilters, Scope};
+use supercargo_framework::caching::{Caching, Scope};
+use supercargo_framework::plugin::{Candidate, FilterPlugin, PreFilterPlugin, RunFilters};
 use supercargo_framework::{CycleState, NodeInfo, PodInfo, PodTotals, Status};
 
 use crate::cycle::Cycle;
@@ -16,6 +17,8 @@ use crate::skipped_filters::SkippedFilters;
 pub(crate) struct DryRun<'a, 'c> {
     cycle: &'a Cycle<'c>,
     filters: Filters<'a>,
+    /// The caching of each filter.
+    caching: SmallVec<[&'a dyn Caching; 16]>,
     /// The filters that depend on the node's pods, or on a state that follows these pods.
     of_pods: Filters<'a>,
     /// The PreFilter plugins whose state follows the pods of a dry run.
@@ -56,11 +59,13 @@ impl<'a, 'c> DryRun<'a, 'c> {
         let filters = cycle.filters(state);
         let follows = |name| followers.iter().any(|follower: &&Named<_>| follower.name == name);
         let depends_on_pods = |filter: &&&Named<dyn FilterPlugin>| {
-            matches!(filter.plugin.scope(state, cycle.pod), Scope::Node | Scope::Classes(_))
+            let caching = cycle.profile.filter_caching(filter.name);
+            matches!(caching.filter_scope(state, cycle.pod), Scope::Node | Scope::Classes(_))
                 || follows(filter.name)
         };
         let of_pods = filters.iter().filter(depends_on_pods).copied().collect();
-        Self { cycle, filters, of_pods, followers }
+        let caching = filters.iter().map(|filter| cycle.profile.filter_caching(filter.name)).collect();
+        Self { cycle, filters, caching, of_pods, followers }
     }
 
     fn follow(&self, verb: Verb, call: &mut dyn FnMut(&dyn PreFilterPlugin) -> Status) -> Status {
@@ -94,11 +99,10 @@ impl RunFilters for DryRun<'_, '_> {
         if self.follow_pods() || cycle.has_nominated(node) {
             return None;
         }
-        for filter in &self.filters {
-            let Named { name, plugin } = filter;
+        for (Named { name, plugin }, caching) in self.filters.iter().zip(&self.caching) {
             cycle.plugins.enter("Filter", name);
             let status = if self.of_pods.iter().any(|of_pods| of_pods.name == *name) {
-                plugin.filter_totals(cycle.cx, state, pod, node, totals)?
+                caching.filter_totals(cycle.cx, state, pod, node, totals)?
             } else {
                 plugin.filter(cycle.cx, state, pod, node)
             };

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Caching, IncrementalPlugin, Uncached};
 use supercargo_framework::event::{EventRegistration, EventResource};
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{
-    EnqueueExtensions, FilterPlugin, IncrementalPlugin, PermitPlugin, PostBindPlugin, PostFilterPlugin,
-    PreBindPlugin, PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin,
-    ScorePlugin, SignPlugin,
+    EnqueueExtensions, FilterPlugin, PermitPlugin, PostBindPlugin, PostFilterPlugin, PreBindPlugin,
+    PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
+    SignPlugin,
 };
 use supercargo_framework::signature::{Signature, Signer};
 use supercargo_framework::{Context, Plugin, PodInfo, Text};
@@ -113,6 +114,7 @@ pub(crate) struct TablePlugin {
     /// With its weight.
     pub(crate) score: Option<(i64, Arc<dyn ScorePlugin>)>,
     pub(crate) incremental: Option<Arc<dyn IncrementalPlugin>>,
+    pub(crate) caching: Arc<dyn Caching>,
     /// Its positions among the plugins of each point.
     pub(crate) places: Evaluated,
     /// Whether it also runs after a node is chosen, and may read what PreFilter and Filter wrote
@@ -135,6 +137,8 @@ pub(crate) struct Profile {
     pub(crate) pre_enqueue: Vec<Named<dyn PreEnqueuePlugin>>,
     pub(crate) pre_filter: Vec<Named<dyn PreFilterPlugin>>,
     pub(crate) filter: Vec<Named<dyn FilterPlugin>>,
+    /// The caching of those filters that register it.
+    filter_caching: Vec<Named<dyn Caching>>,
     pub(crate) post_filter: Vec<Named<dyn PostFilterPlugin>>,
     pub(crate) pre_score: Vec<Named<dyn PreScorePlugin>>,
     pub(crate) score: Vec<Scorer>,
@@ -193,6 +197,7 @@ impl Profile {
             pre_enqueue: at_point!(name, lists.pre_enqueue, pre_enqueue, "preEnqueue")?,
             pre_filter: at_point!(name, lists.pre_filter, pre_filter, "preFilter")?,
             filter: at_point!(name, lists.filter, filter, "filter")?,
+            filter_caching: lists.filter.iter().filter_map(caching_of).collect(),
             post_filter: at_point!(name, lists.post_filter, post_filter, "postFilter")?,
             pre_score: at_point!(name, lists.pre_score, pre_score, "preScore")?,
             score: lists.scorers(name)?,
@@ -225,6 +230,12 @@ impl Profile {
         }
     }
 
+    /// The caching of a filter.
+    pub(crate) fn filter_caching(&self, filter: &str) -> &dyn Caching {
+        let caching = self.filter_caching.iter().find(|named| named.name == filter);
+        caching.map_or(&Uncached, |named| &*named.plugin)
+    }
+
     /// The pod's signature under this profile; `None` if its evaluation cannot be cached.
     pub(crate) fn sign(&self, cx: &Context<'_>, pod: &PodInfo) -> Option<Signature> {
         let mut signer = Signer::default();
@@ -233,6 +244,11 @@ impl Profile {
         }
         Some(signer.finish())
     }
+}
+
+fn caching_of(plugin: &Arc<dyn Plugin>) -> Option<Named<dyn Caching>> {
+    let caching = Arc::clone(plugin).extension_points().caching?;
+    Some(Named { name: plugin.name(), plugin: caching })
 }
 
 /// A plugin that can reject a pod, with the events it registers for, or all.
@@ -332,6 +348,7 @@ impl PluginLists {
                 pre_score: points.pre_score.filter(|_| place(&self.pre_score, name).is_some()),
                 score: weight.and_then(|weight| Some((i64::from(weight), points.score?))),
                 incremental: points.incremental,
+                caching: points.caching.unwrap_or_else(|| Arc::new(Uncached)),
                 places: Evaluated {
                     pre_filter: at(&self.pre_filter),
                     filter: at(&self.filter),

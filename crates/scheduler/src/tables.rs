@@ -257,7 +257,7 @@ impl Tables {
         for (number, plugin) in plugins.iter().enumerate() {
             let start = self.signer.bytes().len();
             self.signer.write(&false);
-            if plugin.sign.stands_alone(pod) || plugin.sign.sign(cx, pod, &mut self.signer).is_err() {
+            if plugin.caching.stands_alone(pod) || plugin.sign.sign(cx, pod, &mut self.signer).is_err() {
                 self.signer.cut(start);
                 self.signer.write(&true);
                 self.uncached_numbers.push(number);

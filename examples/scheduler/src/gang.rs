@@ -1,8 +1,9 @@
 //! Gangs: pods that start together or not at all.
 //!
-//! Pods of one namespace with the same label `example.com/gang` are a gang. Each says in a label `example.com/gang-size` how
-//! many must have a node before any of them is bound. Until then those that have found a node wait on Permit, and keep what
-//! they were given; when one gives up, all do, so that two gangs cannot hold each other up for ever.
+//! Pods of one namespace with the same label `example.com/gang` form a gang. Their label
+//! `example.com/gang-size` is the number of pods that must have a node before any of them is bound.
+//! Until then, pods with a node wait on Permit and keep their resources. If one of them is
+//! rejected, all are, so that two gangs cannot block each other.
 //!
 //! ```yaml
 //! pluginConfig:
@@ -18,19 +19,17 @@ use serde_json::Value;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, Permit, PermitPlugin, ReservePlugin};
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Features, Plugin, PodInfo, Status, Uid,
 };
-
-use crate::args;
 
 /// The plugin's name.
 pub const NAME: &str = "Gang";
 
 /// The label that names a pod's gang.
 pub const GANG: &str = "example.com/gang";
-/// The label that says how many pods of the gang must have a node.
+/// The label with the number of pods of the gang that must have a node.
 pub const GANG_SIZE: &str = "example.com/gang-size";
 
 /// The arguments.
@@ -52,14 +51,14 @@ struct Gang {
 
 /// Builds the plugin.
 pub fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
-    let Args { timeout_seconds } = args::decode(args)?;
+    let Args { timeout_seconds } = decode_args(args)?;
     if timeout_seconds == 0 {
         return Err(ArgsError::new("timeoutSeconds", "must be at least 1"));
     }
     Ok(Arc::new(Gang { timeout: Duration::from_secs(timeout_seconds) }))
 }
 
-/// The gang that a pod is in, and its size.
+/// The pod's gang, and its size.
 fn gang_of(pod: &PodInfo) -> Option<(&Arc<str>, usize)> {
     let gang = pod.labels.get(GANG)?;
     let size = pod.labels.get(GANG_SIZE)?.parse().ok()?;
@@ -70,7 +69,7 @@ fn are_one_gang(a: &PodInfo, b: &PodInfo) -> bool {
     a.namespace == b.namespace && a.labels.get(GANG).is_some() && a.labels.get(GANG) == b.labels.get(GANG)
 }
 
-/// The pods of the gang that wait on Permit for this plugin.
+/// The pods of the gang that this plugin holds on Permit.
 fn waiting(cx: &Context<'_>, pod: &PodInfo) -> Vec<Uid> {
     let is_of_gang = |waiting: &&supercargo_framework::context::WaitingPod| {
         let held_here = waiting.pending.iter().any(|(plugin, _)| *plugin == NAME);
@@ -81,7 +80,7 @@ fn waiting(cx: &Context<'_>, pod: &PodInfo) -> Vec<Uid> {
     cx.waiting_pods().iter().filter(is_of_gang).map(|waiting| waiting.uid.clone()).collect()
 }
 
-/// How many pods of the gang have a node, bound or reserved, this one included.
+/// The number of pods of the gang with a node, bound or reserved, this one included.
 fn placed(cx: &Context<'_>, pod: &PodInfo) -> usize {
     let on_nodes = cx.nodes().iter().flat_map(|(_, node)| node.pods());
     on_nodes.filter(|other| !other.terminating && are_one_gang(pod, other)).count()
@@ -112,7 +111,7 @@ impl PermitPlugin for Gang {
     }
 }
 
-/// Reserve keeps nothing; giving back is where the plugin learns that a pod of a gang lost its node.
+/// Reserve does nothing. Unreserve is called when a pod of a gang loses its node.
 impl ReservePlugin for Gang {
     fn reserve(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &Arc<str>) -> Status {
         Status::success()
@@ -130,7 +129,7 @@ impl ReservePlugin for Gang {
 }
 
 impl EnqueueExtensions for Gang {
-    /// A new pod of the gang may be the one that was missing.
+    /// A new pod may complete the gang.
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         vec![EventRegistration::hinted(EventResource::UnschedulablePod, ActionType::ADD, |pod, change| {
             let same = change.new_pod().is_some_and(|new| are_one_gang(pod, new));

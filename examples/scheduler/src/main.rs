@@ -1,4 +1,4 @@
-//! supercargo with two plugins more. A configuration enables them; see `config.yaml` beside the sources.
+//! supercargo with two more plugins. `config.yaml` enables them.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
-//! Prefers cheap nodes, and keeps pods off nodes that cost more than they may.
+//! Prefers cheap nodes, and rejects nodes that cost more than the pod allows.
 //!
-//! A node's price stands in a label (`example.com/price`, a whole number); a node without one is free. A pod says how much
-//! its node may cost at most in a label `example.com/max-price`.
+//! The label `example.com/price` of a node is its price, a whole number; a node without it is free.
+//! The label `example.com/max-price` of a pod limits the price of its node.
 //!
 //! ```yaml
 //! pluginConfig:
@@ -15,19 +15,18 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
+use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreFilter, PreFilterPlugin, ScorePlugin,
     SignPlugin,
 };
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Features, Labels, NodeInfo, NodeRecord, Plugin, PodInfo,
     Status,
 };
-
-use crate::args;
 
 /// The plugin's name.
 pub const NAME: &str = "NodeCost";
@@ -57,7 +56,7 @@ struct NodeCost {
 
 /// Builds the plugin.
 pub fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
-    let args: Args = args::decode(args)?;
+    let args: Args = decode_args(args)?;
     for (field, label) in [("priceLabel", &args.price_label), ("maxPriceLabel", &args.max_price_label)] {
         if label.is_empty() {
             return Err(ArgsError::new(field, "must be the key of a label"));
@@ -66,27 +65,27 @@ pub fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsErro
     Ok(Arc::new(NodeCost { args }))
 }
 
-/// What PreFilter hands to Filter: read once, not for every node.
+/// The pod's limit: PreFilter parses it once, and Filter reads it for every node.
 #[derive(Clone, Copy)]
 struct MaxPrice(i64);
 
 impl NodeCost {
-    /// What a pod's node may cost; `None` when the pod does not say.
+    /// The pod's limit, if it has one.
     fn max_price(&self, pod: &PodInfo) -> Result<Option<i64>, Status> {
         let Some(text) = pod.labels.get(&self.args.max_price_label) else {
             return Ok(None);
         };
         let label = &self.args.max_price_label;
-        text.parse().map(Some).map_err(|_| {
-            Status::unresolvable(format!("label {label} of the pod is {text:?}, which is no number"))
-        })
+        text.parse()
+            .map(Some)
+            .map_err(|_| Status::unresolvable(format!("pod label {label} is {text:?}, not a number")))
     }
 
     fn price(&self, node: &NodeRecord) -> i64 {
         price(&node.labels, &self.args.price_label)
     }
 
-    /// Only a node that is not too expensive, and was until now, helps.
+    /// Only a node that becomes affordable helps.
     fn after_node_change(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let Ok(Some(max)) = self.max_price(pod) else {
             return QueueingHint::Queue;
@@ -114,6 +113,8 @@ impl Plugin for NodeCost {
             .score(&self)
             .enqueue_extensions(&self)
             .sign(&self)
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
     }
 }
 
@@ -124,7 +125,6 @@ impl PreFilterPlugin for NodeCost {
                 state.write(MaxPrice(max));
                 PreFilter::AllNodes
             }
-            // Then Filter is not called for this pod.
             Ok(None) => PreFilter::Skip,
             Err(status) => PreFilter::Reject(status),
         }
@@ -145,7 +145,7 @@ impl ScorePlugin for NodeCost {
         Ok(self.price(node.node()).max(0))
     }
 
-    /// The most expensive node gets nothing.
+    /// The most expensive node gets 0.
     fn normalization(&self) -> Normalize {
         Normalize::ByMax { reverse: true }
     }
@@ -160,7 +160,7 @@ impl EnqueueExtensions for NodeCost {
                 ActionType::ADD | ActionType::UPDATE_NODE_LABEL,
                 move |pod, change| Ok(nodes.after_node_change(pod, change)),
             ),
-            // The pod may be allowed more.
+            // The pod's limit may have changed.
             EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE_POD_LABEL, |pod, change| {
                 Ok(QueueingHint::queue_if(change.new_pod().is_some_and(|new| new.uid == pod.uid)))
             }),
@@ -172,6 +172,17 @@ impl SignPlugin for NodeCost {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.labels.get(&self.args.max_price_label));
         Ok(())
+    }
+}
+
+/// Prices are labels of node objects: pods on a node do not change an answer.
+impl Caching for NodeCost {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
+    }
+
+    fn score_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        Scope::NodeObject
     }
 }
 

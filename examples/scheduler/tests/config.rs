@@ -1,4 +1,4 @@
-//! The configuration that comes with the example enables its plugins.
+//! The example's configuration enables its plugins.
 
 use std::path::Path;
 

@@ -2,10 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use supercargo_framework::registry::ArgsError;
-
-use super::NAME;
-use crate::args::decode;
+use supercargo_framework::registry::{ArgsError, decode_args};
 
 const PERCENTAGE: &str = "minCandidateNodesPercentage";
 const ABSOLUTE: &str = "minCandidateNodesAbsolute";
@@ -17,7 +14,7 @@ struct Given {
     min_candidate_nodes_absolute: Option<i32>,
 }
 
-/// After how many candidates the search may end.
+/// The number of candidates after which the search ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Args {
     percentage: usize,
@@ -26,7 +23,7 @@ pub(super) struct Args {
 
 /// Reads the arguments.
 pub(super) fn parse(args: &Value) -> Result<Args, ArgsError> {
-    let given: Given = decode(NAME, args)?;
+    let given: Given = decode_args(args)?;
     let percentage = given.min_candidate_nodes_percentage.unwrap_or(10);
     let absolute = given.min_candidate_nodes_absolute.unwrap_or(100);
     if !(0..=100).contains(&percentage) {
@@ -36,7 +33,7 @@ pub(super) fn parse(args: &Value) -> Result<Args, ArgsError> {
         return Err(ArgsError::new(PERCENTAGE, format!("0 is not possible while {ABSOLUTE} is 0, too")));
     }
     let negative = |_| ArgsError::new(ABSOLUTE, format!("{absolute} must not be negative"));
-    // A percentage is not negative by now.
+    // The percentage is valid, so it is not negative.
     Ok(Args {
         percentage: percentage.unsigned_abs() as usize,
         absolute: absolute.try_into().map_err(negative)?,
@@ -44,7 +41,7 @@ pub(super) fn parse(args: &Value) -> Result<Args, ArgsError> {
 }
 
 impl Args {
-    /// How many candidates are wanted among so many nodes.
+    /// The number of candidates to find among this many nodes.
     pub(super) fn candidates_wanted(&self, nodes: usize) -> usize {
         (nodes.saturating_mul(self.percentage) / 100).max(self.absolute).min(nodes)
     }
@@ -55,10 +52,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::default_preemption::NAME;
     use crate::testing::args_error;
 
     #[test]
-    fn a_hundred_candidates_or_a_tenth_of_the_nodes_are_wanted() {
+    fn default_candidates_are_a_tenth_but_at_least_a_hundred() {
         let args = parse(&Value::Null).unwrap();
         for (nodes, wanted) in [(0, 0), (40, 40), (100, 100), (500, 100), (5000, 500)] {
             assert_eq!(args.candidates_wanted(nodes), wanted, "{nodes}");
@@ -68,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused_by_field() {
+    fn invalid_arguments_are_rejected_by_field() {
         let cases = [
             (json!({PERCENTAGE: 101}), "minCandidateNodesPercentage: 101 must be from 0 to 100"),
             (json!({PERCENTAGE: -1}), "minCandidateNodesPercentage: -1 must be from 0 to 100"),

@@ -1,24 +1,24 @@
-//! PodDisruptionBudgets, which say whom to spare if possible.
+//! PodDisruptionBudgets, which preemption respects if possible.
 
 use std::sync::Arc;
 
 use supercargo_framework::PodInfo;
 use supercargo_framework::objects::{PodDisruptionBudget, Typed};
 
-/// The budgets that protect anything.
+/// The budgets that protect pods.
 pub(super) struct Budgets<'a>(Vec<Typed<'a, PodDisruptionBudget>>);
 
-/// Pods in two groups, each in the order they came.
+/// Pods in two groups, each in the given order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Split {
-    /// Those whose removal would go against a budget.
+    /// Pods whose eviction violates a budget.
     pub(super) violating: Vec<Arc<PodInfo>>,
     /// All others.
     pub(super) others: Vec<Arc<PodInfo>>,
 }
 
 impl<'a> Budgets<'a> {
-    /// Of these budgets. One without a selector, or with an empty one, protects nothing.
+    /// Collects the budgets. A budget with an absent or empty selector protects nothing.
     pub(super) fn new(all: impl Iterator<Item = Typed<'a, PodDisruptionBudget>>) -> Self {
         let protects = |budget: &Typed<'_, PodDisruptionBudget>| {
             budget.selector.as_ref().is_some_and(|selector| !selector.is_empty())
@@ -26,7 +26,7 @@ impl<'a> Budgets<'a> {
         Self(all.filter(protects).collect())
     }
 
-    /// Tells the pods apart, if all of them go in this order: each uses up what its budgets still allow.
+    /// Splits the pods, evicted in this order: each eviction consumes what its budgets still allow.
     pub(super) fn split(&self, pods: Vec<Arc<PodInfo>>) -> Split {
         let mut allowed: Vec<_> = self.0.iter().map(|budget| budget.disruptions_allowed).collect();
         let mut split = Split::default();
@@ -44,8 +44,9 @@ impl<'a> Budgets<'a> {
     }
 }
 
-/// Whether the budget counts the pod. One that the API server has begun to disrupt has been counted already, and one
-/// without labels is nobody's, whatever the selector says of what is absent.
+/// Whether the budget counts the pod. Pods that the API server is already disrupting are not
+/// counted again. As upstream, pods without labels match no budget, not even one whose selector
+/// matches absent labels.
 fn protects(budget: &Typed<'_, PodDisruptionBudget>, pod: &PodInfo) -> bool {
     pod.labels.iter().next().is_some()
         && budget.object.namespace() == &*pod.namespace

@@ -1,4 +1,4 @@
-//! The nodes on which preemption could help, and the best of them.
+//! Candidates for preemption, and the best of them.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use supercargo_framework::{
 };
 
 use super::budgets::Budgets;
-use super::victims::{self, Trial, Victims};
+use super::victims::{self, NodeDryRun, Victims};
 
-/// What it takes to try nodes out.
+/// The inputs of dry runs.
 pub(super) struct DryRun<'a> {
     pub(super) cx: &'a Context<'a>,
     pub(super) state: &'a CycleState,
@@ -20,18 +20,18 @@ pub(super) struct DryRun<'a> {
     pub(super) budgets: &'a Budgets<'a>,
 }
 
-/// What trying nodes out has come to.
+/// The results of dry runs.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Those that violate no budget first.
+    /// Candidates without budget violations come first.
     pub(super) candidates: Vec<Candidate>,
     /// Why the others are none.
     pub(super) statuses: NodeStatuses,
-    /// What failed.
+    /// The errors.
     pub(super) errors: Vec<String>,
 }
 
-/// The nodes whose filters said that removing pods may help.
+/// The nodes whose filters failed in a way that eviction can resolve.
 pub(super) fn potential_nodes(nodes: &Nodes, statuses: &NodeStatuses) -> Vec<NodeIndex> {
     let by_default = statuses.absent.as_ref().is_some_and(may_be_helped);
     let mut by_slot = vec![by_default; nodes.columns().len()];
@@ -48,7 +48,8 @@ fn may_be_helped(status: &Status) -> bool {
 }
 
 impl DryRun<'_> {
-    /// Tries nodes from `offset` on, round, until enough are found, one of which violates no budget.
+    /// Dry-runs nodes from `offset` on, wrapping around, until there are enough candidates, at
+    /// least one without a budget violation.
     pub(super) fn over(&self, nodes: &[NodeIndex], offset: usize, wanted: usize) -> Found {
         let (mut clean, mut violating) = (Vec::new(), Vec::new());
         let mut found = Found::default();
@@ -83,12 +84,12 @@ impl DryRun<'_> {
             return Err(Status::unresolvable("No preemption victims found for incoming pod"));
         }
         let without = node.totals_from(pod.priority);
-        let foreseen = filters.filter_totals(state, pod, node, &without);
-        if let Some(status) = foreseen.as_ref().filter(|status| !status.is_success()) {
+        let by_totals = filters.filter_totals(state, pod, node, &without);
+        if let Some(status) = by_totals.as_ref().filter(|status| !status.is_success()) {
             return Err(status.clone());
         }
-        let trial = Trial::begin(*filters, pod, state, node)?;
-        let victims = trial.select(foreseen.is_some(), victims::potential(pod, node), self.budgets)?;
+        let dry_run = NodeDryRun::begin(*filters, pod, state, node)?;
+        let victims = dry_run.select(by_totals.is_some(), victims::potential(pod, node), self.budgets)?;
         if victims.pods.is_empty() {
             let text = format!("expected at least one victim pod on node {:?}", &**node.name());
             return Err(Status::error(text));
@@ -97,19 +98,19 @@ impl DryRun<'_> {
     }
 }
 
-/// The candidate that does the least harm; of equals the first, where upstream takes any.
+/// The candidate with the least harm. Of equal ones the first; upstream's choice is arbitrary.
 pub(super) fn best(candidates: Vec<Candidate>, now: Timestamp) -> Option<Candidate> {
     candidates.into_iter().min_by_key(|candidate| {
         let Candidate { victims, pdb_violations, .. } = candidate;
         let highest = victims.first().map(|victim| victim.priority);
-        // So that more victims of a negative priority do not look like less.
+        // Otherwise more victims with negative priorities would have a smaller sum.
         let above_lowest = |victim: &Arc<PodInfo>| i64::from(victim.priority) - i64::from(i32::MIN);
         let sum: i64 = victims.iter().map(above_lowest).sum();
         (*pdb_violations, highest, sum, victims.len(), Reverse(earliest_start(victims, now)))
     })
 }
 
-/// When the first of the most important victims started.
+/// The earliest start time of the most important victims.
 fn earliest_start(victims: &[Arc<PodInfo>], now: Timestamp) -> Option<Timestamp> {
     let highest = victims.iter().map(|victim| victim.priority).max()?;
     let most_important = victims.iter().filter(|victim| victim.priority == highest);

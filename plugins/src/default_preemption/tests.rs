@@ -1,8 +1,8 @@
-//! The plugin on clusters where a pod fits when its CPU does.
+//! The plugin on clusters where a pod fits if its CPU request does.
 
 mod choice;
-mod foresight;
 mod minimality;
+mod totals;
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use supercargo_framework::{
 use super::{NAME, from_args};
 use crate::testing::{Driver, node_info, nodes, pod_deleted};
 
-/// Filters that let a pod in when the node's CPU suffices.
+/// Filters that only check CPU.
 pub(super) struct ByCpu;
 
 impl RunFilters for ByCpu {
@@ -56,17 +56,17 @@ impl RunFilters for ByCpu {
     }
 }
 
-/// What came of PostFilter.
+/// The result of PostFilter.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) nomination: Nomination,
     pub(super) status: Status,
-    /// The node and the victims of the order that was given, if any.
+    /// The node and the victims of the Preempt command, if any.
     pub(super) order: Option<(String, Vec<String>)>,
 }
 
 impl Answer {
-    /// Nodes and victims, in short.
+    /// Nodes and victims.
     pub(super) fn order(&self) -> Option<(&str, Vec<&str>)> {
         let (node, victims) = self.order.as_ref()?;
         Some((node, victims.iter().map(String::as_str).collect()))
@@ -110,7 +110,7 @@ pub(super) fn four(name: &str, pods: impl IntoIterator<Item = PodBuilder>) -> No
     node_info(node(name).allocatable("cpu", "4").build(), pods)
 }
 
-/// A pod that asks for so many CPUs.
+/// A pod that requests this many CPUs.
 pub(super) fn cpus(name: &str, cpus: u32) -> PodBuilder {
     pod(name).request("cpu", &cpus.to_string())
 }
@@ -151,7 +151,7 @@ fn none_found(text: &str) -> Status {
 }
 
 #[test]
-fn a_pod_is_nominated_to_the_node_where_room_is_made() {
+fn preemption_nominates_the_chosen_node() {
     let cluster = nodes([four("n1", [cpus("low", 4)])]);
     let answer = post_filter(cpus("high", 3).priority(1), &cluster, &Objects::default());
     assert_eq!(answer.nomination, Nomination::Override(Some("n1".into())));
@@ -160,7 +160,7 @@ fn a_pod_is_nominated_to_the_node_where_room_is_made() {
 }
 
 #[test]
-fn who_never_preempts_says_so_and_keeps_its_nomination() {
+fn preemption_policy_never_keeps_the_nomination() {
     let cluster = nodes([four("n1", [cpus("low", 4)])]);
     let patient = cpus("high", 3).priority(1).with_spec(|spec| spec.never_preempts = true);
     let answer = post_filter(patient, &cluster, &Objects::default());
@@ -169,7 +169,7 @@ fn who_never_preempts_says_so_and_keeps_its_nomination() {
 }
 
 #[test]
-fn the_second_fit_error_tells_of_every_node() {
+fn the_preemption_message_covers_every_node() {
     let cordoned = node_info(node("cordoned").unschedulable().build(), []);
     let cluster = nodes([
         cordoned,
@@ -185,7 +185,7 @@ fn the_second_fit_error_tells_of_every_node() {
 }
 
 #[test]
-fn where_preemption_helps_nowhere_all_nodes_are_counted() {
+fn unhelpful_preemption_counts_all_nodes() {
     let cordoned = |name: &str| node_info(node(name).unschedulable().build(), []);
     let answer = post_filter(pod("p"), &nodes([cordoned("a"), cordoned("b")]), &Objects::default());
     let text = "0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
@@ -193,9 +193,9 @@ fn where_preemption_helps_nowhere_all_nodes_are_counted() {
 }
 
 #[test]
-fn nodes_without_a_status_of_their_own_count_with_the_common_one() {
+fn nodes_without_own_status_use_the_common_status() {
     let cluster = nodes([four("n1", [cpus("a", 4)]), four("n2", [started(cpus("b", 4), 5)])]);
-    let points = Driver::new(NAME).points;
+    let points = Driver::new(NAME).points.clone();
     let preempt = |absent, by_node: Vec<(NodeIndex, Status)>| {
         let mut statuses: NodeStatuses = by_node.into_iter().collect();
         statuses.absent = absent;
@@ -209,11 +209,11 @@ fn nodes_without_a_status_of_their_own_count_with_the_common_one() {
     let answer = preempt(Some(beyond_help()), vec![(first, Status::unschedulable("no"))]);
     assert_eq!(answer.order(), Some(("n1", vec!["a"])));
     let answer = preempt(None, Vec::new());
-    assert_eq!(answer.order(), None, "nothing is known of any node");
+    assert_eq!(answer.order(), None, "no node has a status");
 }
 
 #[test]
-fn a_pod_waits_for_a_victim_that_terminates_on_its_nominated_node() {
+fn terminating_victims_on_the_nominated_node_block_preemption() {
     let leaving = |reason: Option<&str>| {
         cpus("low", 4).terminating().with(|pod| pod.status.disruption_reason = reason.map(Into::into))
     };
@@ -241,7 +241,7 @@ fn a_pod_waits_for_a_victim_that_terminates_on_its_nominated_node() {
 }
 
 #[test]
-fn a_nominated_node_beyond_help_is_not_waited_for() {
+fn an_unresolvable_nominated_node_allows_preemption() {
     let victim =
         cpus("low", 4).terminating().with(|pod| pod.status.disruption_reason = Some(super::PREEMPTED.into()));
     let mut cordoned = four("n1", [victim]);
@@ -251,7 +251,7 @@ fn a_nominated_node_beyond_help_is_not_waited_for() {
     assert_eq!(answer.order(), Some(("n2", vec!["other"])));
 }
 
-/// Filters of which something fails.
+/// Filters that fail.
 struct Broken(&'static str);
 
 impl RunFilters for Broken {
@@ -285,7 +285,7 @@ impl RunFilters for Broken {
 }
 
 #[test]
-fn what_fails_is_told_and_leaves_the_nomination_alone() {
+fn failures_are_reported_and_keep_the_nomination() {
     let cluster = nodes([four("n1", [cpus("a", 4)])]);
     let error = Status::error;
     let cases = [
@@ -296,7 +296,7 @@ fn what_fails_is_told_and_leaves_the_nomination_alone() {
         ("extender", error("preemption: the extender broke")),
         ("strict extender", Status::unschedulable("preemption: no candidate node for preemption")),
     ];
-    let points = Driver::new(NAME).points;
+    let points = Driver::new(NAME).points.clone();
     for (what, status) in cases {
         let high = cpus("high", 4).priority(1);
         let answer = run(&points, high, &cluster, &Objects::default(), &Broken(what), None);
@@ -305,7 +305,7 @@ fn what_fails_is_told_and_leaves_the_nomination_alone() {
 }
 
 #[test]
-fn several_errors_are_told_once_each() {
+fn several_errors_are_listed_once_each() {
     let told = |errors: &[&str]| super::aggregate(errors.iter().map(|error| (*error).to_owned()).collect());
     assert_eq!(told(&["a"]), "a");
     assert_eq!(told(&["a", "a"]), "a");
@@ -313,14 +313,14 @@ fn several_errors_are_told_once_each() {
 }
 
 #[test]
-fn a_pod_is_held_while_room_is_made_for_it() {
+fn pods_with_a_preemption_in_flight_are_gated() {
     let (objects, high) = (Objects::default(), pod("high").build());
     let held = |points: &ExtensionPoints, uids: &[&str]| {
         let preempting: FxHashSet<_> = uids.iter().map(|uid| (*uid).into()).collect();
         let cx = QueueContext { objects: &objects, preempting: &preempting };
         points.pre_enqueue.as_ref().unwrap().pre_enqueue(&cx, &high)
     };
-    let points = Driver::new(NAME).points;
+    let points = Driver::new(NAME).points.clone();
     let text = "waiting for the preemption for this pod to be finished";
     assert_eq!(held(&points, &["high"]), Status::unresolvable(text));
     assert!(held(&points, &["other"]).is_success());
@@ -331,7 +331,7 @@ fn a_pod_is_held_while_room_is_made_for_it() {
 }
 
 #[test]
-fn a_deleted_pod_is_reason_to_look_again_and_not_to_try() {
+fn deleted_pods_do_not_wake_the_preemptor() {
     let driver = Driver::new(NAME);
     let hint = driver.hint(
         EventResource::AssignedPod,
@@ -350,9 +350,9 @@ fn a_deleted_pod_is_reason_to_look_again_and_not_to_try() {
 }
 
 #[test]
-fn enough_candidates_end_the_search_unless_all_violate_a_budget() {
+fn the_search_ends_with_enough_candidates_without_violations() {
     let args = json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1});
-    let points = Driver::with_args(NAME, args).points;
+    let points = Driver::with_args(NAME, args).points.clone();
     let names: Vec<_> = (0..20).map(|i| format!("n{i}")).collect();
     let tried = |protected: &dyn Fn(usize) -> bool, uid: &str| {
         let infos = names.iter().enumerate().map(|(i, name)| {

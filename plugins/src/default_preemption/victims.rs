@@ -1,4 +1,4 @@
-//! Which pods would have to go from one node.
+//! The victims on one node.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -9,24 +9,25 @@ use supercargo_framework::{CycleState, NodeInfo, PodInfo, Status};
 
 use super::budgets::{Budgets, Split};
 
-/// A node in a trial: a copy on which pods come and go. The state is copied where it follows them.
-pub(super) struct Trial<'a> {
+/// A node in a dry run: a copy on which pods are added and removed. The state is cloned only if it
+/// depends on pods.
+pub(super) struct NodeDryRun<'a> {
     filters: &'a dyn RunFilters,
     pod: &'a PodInfo,
     state: Cow<'a, CycleState>,
     node: NodeInfo,
 }
 
-/// The pods that have to go from a node.
+/// The victims on a node.
 #[derive(Debug)]
 pub(super) struct Victims {
     /// The most important first.
     pub(super) pods: Vec<Arc<PodInfo>>,
-    /// How many of them a budget protects.
+    /// The number of victims that a budget protects.
     pub(super) pdb_violations: usize,
 }
 
-/// The pods that may be removed for this one.
+/// The pods that this pod may preempt.
 pub(super) fn potential(pod: &PodInfo, node: &NodeInfo) -> Vec<Arc<PodInfo>> {
     node.pods().iter().filter(|other| may_go(pod, other)).cloned().collect()
 }
@@ -35,7 +36,7 @@ fn may_go(pod: &PodInfo, other: &PodInfo) -> bool {
     other.priority < pod.priority
 }
 
-impl<'a> Trial<'a> {
+impl<'a> NodeDryRun<'a> {
     /// The node without any of the potential victims.
     pub(super) fn begin(
         filters: &'a dyn RunFilters,
@@ -48,15 +49,15 @@ impl<'a> Trial<'a> {
             let node = node.with_pods_that(|other| !may_go(pod, other));
             return Ok(Self { filters, pod, state, node });
         }
-        let mut trial = Self { filters, pod, state, node: node.clone() };
+        let mut dry_run = Self { filters, pod, state, node: node.clone() };
         for victim in potential(pod, node) {
-            trial.remove(&victim)?;
+            dry_run.remove(&victim)?;
         }
-        Ok(trial)
+        Ok(dry_run)
     }
 
-    /// Puts back those of the `potential` victims that can stay, the protected and the important first. An error unless the
-    /// pod fits without all of them, which may be known.
+    /// Reprieves those of the `potential` victims that can stay: protected and important pods
+    /// first. An error unless the pod fits without all of them, which may be known already.
     pub(super) fn select(
         mut self,
         is_known_to_fit: bool,
@@ -78,7 +79,7 @@ impl<'a> Trial<'a> {
         Ok(Victims { pods, pdb_violations })
     }
 
-    /// Puts pods back, one after the other, and returns those with which the pod would not fit.
+    /// Adds pods back one by one, and returns those with which the pod does not fit.
     fn not_reprieved(&mut self, pods: Vec<Arc<PodInfo>>) -> Result<Vec<Arc<PodInfo>>, Status> {
         let mut victims = Vec::new();
         for victim in pods {
@@ -116,15 +117,15 @@ fn as_is(status: Status) -> Result<(), Status> {
     if status.is_success() { Ok(()) } else { Err(status) }
 }
 
-/// A plugin that cannot follow the trial is an error, whatever it calls it.
+/// A plugin that cannot follow the dry run is an error, whatever its code.
 fn as_result(status: Status) -> Result<(), Status> {
     if status.is_success() { Ok(()) } else { Err(Status::error(status.message())) }
 }
 
-/// Sorts pods by priority, and among equals those that have run longer first.
+/// Sorts pods by priority; of equal priority, those that have run longer come first.
 ///
-/// Pods that have not started come last. Upstream asks the clock for each of them at each comparison, so that of two such
-/// pods the one that is asked about is always the earlier: with its insertion sort, their order is turned around.
+/// Pods that have not started come last. Upstream reads the clock for each of them in each
+/// comparison, so the first operand is always earlier: its insertion sort reverses such pods.
 pub(super) fn sort_by_importance(pods: &mut Vec<Arc<PodInfo>>) {
     let keyed = |(i, pod): (usize, Arc<PodInfo>)| {
         let start = pod.status.start_time;

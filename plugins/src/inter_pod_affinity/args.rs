@@ -2,10 +2,9 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 
-use super::{InterPodAffinity, NAME};
-use crate::args::decode;
+use super::InterPodAffinity;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -14,9 +13,9 @@ struct Args {
     ignore_preferred_terms_of_existing_pods: Option<bool>,
 }
 
-/// Decodes and checks the arguments.
+/// Decodes and validates the arguments.
 pub(super) fn parse(args: &Value) -> Result<InterPodAffinity, ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let weight = args.hard_pod_affinity_weight.unwrap_or(1);
     if !(0..=100).contains(&weight) {
         let message = format!("Invalid value: {weight}: not in valid range [0, 100]");
@@ -33,10 +32,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::inter_pod_affinity::NAME;
     use crate::testing::args_error;
 
     #[test]
-    fn arguments_are_taken_or_refused_in_upstreams_words() {
+    fn argument_errors_match_upstream() {
         let cases = [
             (json!({}), None),
             (json!({"hardPodAffinityWeight": 0, "ignorePreferredTermsOfExistingPods": true}), None),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_required_term_weighs_one_unless_said_otherwise() {
+    fn hard_pod_affinity_weight_defaults_to_one() {
         let weight = |args| parse(&args).map(|plugin| plugin.hard_pod_affinity_weight);
         assert_eq!((weight(json!({})), weight(json!({"hardPodAffinityWeight": 7}))), (Ok(1), Ok(7)));
     }

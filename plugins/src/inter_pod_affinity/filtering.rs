@@ -1,14 +1,13 @@
-//! Terms that must hold: the pod's own, and the anti-affinity of pods that are there already.
+//! Required terms: the pod's own, and anti-affinity of existing pods.
 
 use std::iter::Zip;
 use std::slice::Iter;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use supercargo_framework::caching::{Applied, Scope};
 use supercargo_framework::objects::Object;
-use supercargo_framework::plugin::{
-    Applied, FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, Scope,
-};
+use supercargo_framework::plugin::{FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin};
 use supercargo_framework::pod_affinity::PodAffinityTerm;
 use supercargo_framework::{Context, CycleState, Labels, NodeInfo, PodInfo, PodSpec, Status};
 
@@ -19,8 +18,8 @@ use crate::domain_counts::{self, ByDomain, DomainCounts};
 
 const NOT_PREPARED: &str = "error reading \"PreFilterInterPodAffinity\" from cycleState: not found";
 
-/// Numbers by topology key and domain. Pods name few keys, so a scan finds one. A key is in here as soon as a term that
-/// counts names it, even while no node with such a pod has the label.
+/// Counts by topology key and domain. Pods use few keys, so lookups scan. A key is present once a
+/// counted term uses it, even if no node with a matching pod has the label.
 #[derive(Clone)]
 struct ByKey<T>(SmallVec<[(Arc<str>, T); 2]>);
 
@@ -40,9 +39,9 @@ impl<T: Default> ByKey<T> {
     }
 }
 
-/// Where one more, or one less, of something is counted.
+/// Something that counts terms.
 trait Tally {
-    /// Counts a term that speaks of a pod on a node with these labels.
+    /// Counts a term that matches a pod on a node with these labels.
     fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64);
 }
 
@@ -55,7 +54,7 @@ impl Tally for ByKey<ByDomain> {
     }
 }
 
-/// In a trial.
+/// Counts of a dry run.
 impl Tally for ByKey<DomainCounts> {
     fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64) {
         if let Some(domain) = labels.get(&term.topology_key) {
@@ -64,7 +63,7 @@ impl Tally for ByKey<DomainCounts> {
     }
 }
 
-/// For good.
+/// Permanent counts, with what their changes can alter.
 struct Followed<'a> {
     counts: &'a mut ByKey<DomainCounts>,
     applied: Applied,
@@ -80,7 +79,7 @@ impl Tally for Followed<'_> {
     fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64) {
         let key = &term.topology_key;
         let Some((_, counts)) = self.counts.0.iter_mut().find(|(known, _)| known == key) else {
-            // What answers depend on is another set of labels now.
+            // The set of labels that answers depend on has changed.
             self.applied = Applied::Rebuild;
             return;
         };
@@ -108,7 +107,7 @@ impl ByKey<DomainCounts> {
         self.0.iter().all(|(_, counts)| counts.is_zero())
     }
 
-    /// Whether a node with these labels is in any domain that has some.
+    /// Whether a node with these labels is in any domain with a count.
     fn touches(&self, labels: &Labels) -> bool {
         self.0.iter().any(|(key, counts)| labels.get(key).is_some_and(|domain| counts.get(domain) > 0))
     }
@@ -118,18 +117,18 @@ impl ByKey<DomainCounts> {
     }
 }
 
-/// What the pod asks of others and is to them, ready to be matched.
+/// The pod's terms and properties, prepared for matching.
 struct Terms {
     spec: Arc<PodSpec>,
     /// By required affinity term.
     affinity: Vec<Namespaces>,
     /// By required anti-affinity term.
     anti_affinity: Vec<Namespaces>,
-    /// The namespace of the pod, by which terms of others select it.
+    /// The pod's namespace object, which terms of other pods select.
     namespace: Option<Arc<Object>>,
 }
 
-/// Terms with their namespaces.
+/// Terms with their resolved namespaces.
 type Pairs<'a> = Zip<Iter<'a, PodAffinityTerm>, Iter<'a, Namespaces>>;
 
 impl Terms {
@@ -158,12 +157,12 @@ impl Terms {
         self.affinity.is_empty() && self.anti_affinity.is_empty()
     }
 
-    /// Whether the other pod is one that every affinity term of the pod speaks of.
+    /// Whether every affinity term of the pod matches the other pod.
     fn all_match(&self, pod: &PodInfo, other: &PodInfo) -> bool {
         self.affinity().all(|(term, namespaces)| namespaces.matches(term, &pod.namespace, other))
     }
 
-    /// Counts what another pod, on a node with these labels, means for the terms of this one.
+    /// Counts another pod, on a node with these labels, for the terms of this pod.
     fn tally_own<T: Tally>(
         &self,
         (affine, averse): (&mut T, &mut T),
@@ -182,7 +181,8 @@ impl Terms {
         }
     }
 
-    /// Counts what the anti-affinity of another pod, on a node with these labels, means for this one.
+    /// Counts the anti-affinity terms of another pod, on a node with these labels, that match this
+    /// pod.
     fn tally_others(
         &self,
         counts: &mut impl Tally,
@@ -194,24 +194,24 @@ impl Terms {
         let none = Labels::default();
         let namespace = self.namespace.as_ref().map_or(&none, |namespace| &namespace.labels);
         for term in affinity_of(other).map_or(&[][..], |theirs| &theirs.required_anti_affinity) {
-            if term.matches(&other.namespace, pod, namespace) {
+            if term.matches(&other.namespace, &pod.namespace, &pod.labels, namespace) {
                 counts.tally(term, labels, delta);
             }
         }
     }
 }
 
-/// What PreFilter prepares.
+/// The state that PreFilter prepares.
 #[derive(Clone)]
 pub(super) struct Prepared {
     terms: Arc<Terms>,
-    /// Pods that every affinity term of this one speaks of.
+    /// Pods that all affinity terms of this pod match.
     affine: ByKey<DomainCounts>,
-    /// Pods that an anti-affinity term of this one speaks of.
+    /// Pods that an anti-affinity term of this pod matches.
     averse: ByKey<DomainCounts>,
-    /// Terms of pods that are there already and want this one away.
+    /// Anti-affinity terms of existing pods that match this pod.
     averse_others: ByKey<DomainCounts>,
-    /// Whether the pod is itself one that it wants near.
+    /// Whether the pod matches its own affinity terms.
     is_affine_to_itself: bool,
 }
 
@@ -247,23 +247,23 @@ impl Prepared {
         }
     }
 
-    /// Whether there is nothing to filter by.
+    /// Whether no term or count can reject a node.
     fn is_idle(&self) -> bool {
         self.terms.are_empty() && self.averse_others.is_zero()
     }
 
-    /// Whether the pod would be the first of its kind, which may be anywhere.
+    /// Whether the pod is the first of its group, which can be placed anywhere.
     fn is_first(&self) -> bool {
         self.is_affine_to_itself && self.affine.is_zero()
     }
 
-    /// Works a pod that came to a node, or went, into the counts of a trial.
+    /// Adds or removes a pod of a node in a dry run.
     fn change(&mut self, pod: &PodInfo, changed: &PodInfo, labels: &Labels, delta: i64) {
         self.terms.tally_others(&mut self.averse_others, pod, changed, labels, delta);
         self.terms.tally_own((&mut self.affine, &mut self.averse), pod, changed, labels, delta);
     }
 
-    /// Works a pod that came to a node, or went, into the counts for good.
+    /// Adds or removes a pod of a node permanently.
     pub(super) fn follow_pod(
         &mut self,
         pod: &PodInfo,
@@ -289,13 +289,13 @@ impl Prepared {
         }
     }
 
-    /// The topology keys of all terms that have a say.
+    /// The topology keys of all relevant terms.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.affine.keys().chain(self.averse.keys()).chain(self.averse_others.keys())
     }
 
-    /// Whether the pods that the pod wants near are. Where there are none in the whole cluster, the pod may be the first of
-    /// its kind.
+    /// Whether the pod's affinity terms are satisfied. Without any matching pod in the cluster, the
+    /// pod may be the first of its group.
     fn is_near(&self, labels: &Labels) -> bool {
         let mut found = true;
         for (term, _) in self.terms.affinity() {
@@ -315,7 +315,8 @@ impl PreFilterPlugin for InterPodAffinity {
         }
         let prepared = Prepared::new(cx, pod);
         let answer = if prepared.is_idle() { PreFilter::Skip } else { PreFilter::AllNodes };
-        // Written in either case: what keeps the state current must see when there comes to be something to filter by.
+        // Written even if PreFilter skips: the hooks must notice when there is something to filter
+        // by.
         state.write(prepared);
         answer
     }
@@ -365,9 +366,9 @@ impl FilterPlugin for InterPodAffinity {
             Status::success()
         }
     }
+}
 
-    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
-        let prepared = state.read::<Prepared>();
-        prepared.map_or(Scope::Node, |prepared| Scope::Domain(distinct(prepared.keys())))
-    }
+pub(super) fn scope(state: &CycleState) -> Scope {
+    let prepared = state.read::<Prepared>();
+    prepared.map_or(Scope::Node, |prepared| Scope::Domain(distinct(prepared.keys())))
 }

@@ -1,6 +1,6 @@
-//! Which events can help a pod that terms kept from every node.
+//! Queueing hints for pods that required terms rejected.
 //!
-//! Same as upstream's, with the quirk that namespace selectors are matched with the labels of no namespace at all here.
+//! Same as upstream's, including its quirk: namespace selectors are matched against empty labels.
 
 use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::pod_affinity::PodAffinityTerm;
@@ -9,10 +9,11 @@ use supercargo_framework::{Labels, PodInfo};
 use super::terms::affinity_of;
 use crate::hint::{Hint, held_a_node, new_node};
 
-/// Whether every term of the owner speaks of the pod; not when there is none.
+/// Whether every term of the owner matches the pod, and there is at least one.
 fn all_match(terms: &[PodAffinityTerm], owner: &PodInfo, pod: &PodInfo) -> bool {
     let none = Labels::default();
-    !terms.is_empty() && terms.iter().all(|term| term.matches(&owner.namespace, pod, &none))
+    let matches = |term: &PodAffinityTerm| term.matches(&owner.namespace, &pod.namespace, &pod.labels, &none);
+    !terms.is_empty() && terms.iter().all(matches)
 }
 
 /// The pod's required affinity and anti-affinity.
@@ -51,7 +52,7 @@ pub(super) fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
     let (near, away) = required(pod)?;
     let new = new_node(change)?;
     let Some(old) = change.old_node() else {
-        // A pod that keeps away from others may be on any node that has no others near it.
+        // A pod with anti-affinity fits on any node without matching pods in its domains.
         let has_key = |term: &PodAffinityTerm| new.labels.get(&term.topology_key).is_some();
         return Ok(QueueingHint::queue_if(!away.is_empty() || near.iter().any(has_key)));
     };

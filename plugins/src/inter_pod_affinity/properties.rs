@@ -1,4 +1,5 @@
-//! The plugin beside a naive reading of the API's documentation: every pod against every other, for every node anew.
+//! Compares the plugin with a naive implementation of the API documentation: every pod against
+//! every other, for every node.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -12,8 +13,8 @@ use supercargo_framework::{LabelSelector, Labels, NodeInfo, NodeRecord, Status};
 use super::tests::{namespace, objects, selector};
 use super::*;
 use crate::HOSTNAME;
+use crate::dry_run;
 use crate::testing::{Driver, node_info, nodes};
-use crate::trial;
 
 fn any_term() -> impl Strategy<Value = PodAffinityTerm> {
     let selectors = vec![
@@ -97,7 +98,7 @@ fn any_cluster() -> impl Strategy<Value = Vec<NodeInfo>> {
         .prop_flat_map(|count| (0..count).map(|i| any_node(format!("n{i}")).boxed()).collect::<Vec<_>>())
 }
 
-/// Namespaces that are known, beside `unknown` which is not.
+/// The known namespaces; `unknown` is not.
 fn known() -> Objects {
     objects([namespace("default", "red"), namespace("blue", "blue")])
 }
@@ -111,7 +112,7 @@ fn labels_of(namespace: &str) -> Labels {
     [("team", team)].into_iter().collect()
 }
 
-/// Whether a term of `owner` speaks of `target`.
+/// Whether a term of `owner` matches `target`.
 fn speaks_of(term: &PodAffinityTerm, owner: &PodInfo, target: &PodInfo) -> bool {
     let by_name = match (&term.namespaces[..], &term.namespace_selector) {
         ([], None) => target.namespace == owner.namespace,
@@ -122,8 +123,8 @@ fn speaks_of(term: &PodAffinityTerm, owner: &PodInfo, target: &PodInfo) -> bool 
     selected && (by_name || by_label(&labels_of(&target.namespace)))
 }
 
-/// Upstream's quirk: a term of the pod to be scheduled whose namespace selector is met by no labels at all speaks of pods
-/// in every namespace.
+/// Upstream's quirk: a term of the incoming pod whose namespace selector matches empty labels
+/// matches pods in every namespace.
 fn incoming_speaks_of(term: &PodAffinityTerm, incoming: &PodInfo, target: &PodInfo) -> bool {
     match &term.namespace_selector {
         Some(selector) if selector.matches(&Labels::default()) => {
@@ -154,7 +155,7 @@ impl<'a> Naive<'a> {
         self.cluster.iter().flat_map(|info| info.pods().iter().map(|pod| (&**info.node(), &**pod)))
     }
 
-    /// Whether a pod is what every required affinity term wants.
+    /// Whether every required affinity term matches a pod.
     fn is_wanted(&self, pod: &PodInfo) -> bool {
         self.affinity.required_affinity.iter().all(|term| incoming_speaks_of(term, self.incoming, pod))
     }
@@ -250,16 +251,16 @@ proptest! {
     fn score_follows_the_documentation(pod in any_pod(0, 2), cluster in any_cluster()) {
         let expected = Naive::new(&pod, &cluster).scores();
         let scores = Driver::new(NAME).scores_in(&pod, &nodes(cluster.clone()), &known());
-        // A plugin that is left out gives every node the same.
+        // A skipped plugin gives every node the same score.
         prop_assert_eq!(scores.unwrap_or_else(|| vec![0; cluster.len()]), expected);
     }
 
     #[test]
-    fn a_trial_is_as_good_as_a_fresh_start(
+    fn dry_run_state_equals_a_fresh_one(
         pod in any_pod(2, 0),
         cluster in any_cluster(),
         steps in vec((0..6_usize, option::of(any_pod(1, 0))), 1..8),
     ) {
-        trial::check(&Driver::new(NAME), &known(), &pod, cluster, steps)?;
+        dry_run::check(&Driver::new(NAME), &known(), &pod, cluster, steps)?;
     }
 }

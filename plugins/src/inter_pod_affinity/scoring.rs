@@ -1,9 +1,10 @@
-//! Preferences: the pod's own, and those of pods that are there already.
+//! Preferred terms: the pod's own, and those of existing pods.
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::{Applied, Scope};
 use supercargo_framework::objects::Object;
-use supercargo_framework::plugin::{Applied, MAX_NODE_SCORE, Normalize, PreScorePlugin, Scope, ScorePlugin};
+use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize, PreScorePlugin, ScorePlugin};
 use supercargo_framework::pod_affinity::{PodAffinityTerm, WeightedPodAffinityTerm};
 use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, PodInfo, PodSpec, Status};
 
@@ -13,37 +14,37 @@ use crate::HOSTNAME;
 use crate::applied::{in_domain, widen};
 use crate::domain_counts::{self, ByDomain};
 
-/// Whose preferences they are, ready to be matched.
+/// The pod's preferences and properties, prepared for matching.
 struct Preferences {
     spec: Arc<PodSpec>,
     /// By preferred affinity term.
     near: Vec<Namespaces>,
     /// By preferred anti-affinity term.
     away: Vec<Namespaces>,
-    /// What a required affinity term of a pod that is there weighs.
+    /// The weight of required affinity terms of existing pods.
     hard_weight: i64,
-    /// The namespace of the pod, by which terms of others select it.
+    /// The pod's namespace object, which terms of other pods select.
     namespace: Option<Arc<Object>>,
 }
 
-/// The weights that a topology key's domains have.
+/// The weights of the domains of a topology key.
 #[derive(Clone, Default)]
 struct Weighed {
     /// The sum by domain.
     sums: ByDomain,
-    /// How many weights they are the sums of.
+    /// The number of weights added.
     summands: i64,
 }
 
-/// What PreScore prepares: the sum of weights by topology key and domain. A key is in here as soon as a term that counts
-/// names it, even while no node with such a pod has the label.
+/// The state that PreScore prepares: sums of weights by topology key and domain. A key is present
+/// once a counted term uses it, even if no node with a matching pod has the label.
 #[derive(Clone)]
 struct Sums {
     preferences: Arc<Preferences>,
     by_key: Vec<(Arc<str>, Weighed)>,
 }
 
-/// [`Sums`], shared with trials, which do not change them.
+/// [`Sums`], shared with dry runs, which do not change them.
 #[derive(Clone)]
 pub(super) struct Prepared(Arc<Sums>);
 
@@ -66,7 +67,7 @@ impl Preferences {
         self.near.is_empty() && self.away.is_empty()
     }
 
-    /// Visits the terms by which another pod speaks for or against this one's company, with what they weigh.
+    /// Visits the terms between another pod and this one, with their weights.
     fn visit(&self, pod: &PodInfo, other: &PodInfo, mut visit: impl FnMut(&PodAffinityTerm, i64)) {
         if let Some(own) = self.spec.pod_affinity.as_deref() {
             let sorts =
@@ -85,7 +86,7 @@ impl Preferences {
         let none = Labels::default();
         let labels = self.namespace.as_ref().map_or(&none, |namespace| &namespace.labels);
         let mut visit = |term: &PodAffinityTerm, weight| {
-            if term.matches(&other.namespace, pod, labels) {
+            if term.matches(&other.namespace, &pod.namespace, &pod.labels, labels) {
                 visit(term, weight);
             }
         };
@@ -113,7 +114,7 @@ impl Sums {
         sums
     }
 
-    /// Whether no weight has been added: then no node is any better than another.
+    /// Whether no weight has been added: then all nodes score equally.
     fn are_idle(&self) -> bool {
         self.by_key.iter().all(|(_, weighed)| weighed.summands == 0)
     }
@@ -126,7 +127,7 @@ impl Sums {
         &mut self.by_key[position].1
     }
 
-    /// Adds what another pod, on a node with these labels, means, or takes it away.
+    /// Adds or subtracts the weights of another pod on a node with these labels.
     fn add(&mut self, pod: &PodInfo, other: &PodInfo, labels: &Labels, sign: i64) {
         let preferences = Arc::clone(&self.preferences);
         preferences.visit(pod, other, |term, weight| {
@@ -146,7 +147,7 @@ impl Sums {
 }
 
 impl Prepared {
-    /// Works a pod that came to a node, or went, into the sums.
+    /// Adds or removes a pod of a node.
     pub(super) fn follow_pod(
         &mut self,
         pod: &PodInfo,
@@ -175,7 +176,7 @@ impl Prepared {
         applied
     }
 
-    /// The topology keys of all terms that have a say.
+    /// The topology keys of all relevant terms.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.by_key.iter().map(|(key, _)| key)
     }
@@ -204,14 +205,29 @@ impl PreScorePlugin for InterPodAffinity {
             nodes.with_affinity().for_each(|node| add(node, node.pods_with_affinity()));
         }
         let status = if sums.are_idle() { Status::skip() } else { Status::success() };
-        // Written in either case: what keeps the state current must see when there comes to be something to score by.
+        // Written even if PreScore skips: the hooks must notice when there is something to score
+        // by.
         state.write(Prepared(Arc::new(sums)));
         status
     }
+}
 
-    fn depends_on_nodes(&self) -> bool {
-        false
+pub(super) fn scope(state: &CycleState) -> Scope {
+    let Some(prepared) = state.read::<Prepared>() else { return Scope::Node };
+    let mut keys = distinct(prepared.keys());
+    if !keys.iter().any(|key| **key == *HOSTNAME) {
+        return Scope::Domain(keys);
     }
+    // There are as many hosts as nodes, but most hosts have the same sum.
+    keys.retain(|key| **key != *HOSTNAME);
+    Scope::Classes(keys)
+}
+
+/// The sum of the node's host.
+pub(super) fn class(state: &CycleState, node: &NodeInfo) -> i64 {
+    let Some(Prepared(sums)) = state.read() else { return 0 };
+    let place = sums.by_key.iter().position(|(key, _)| **key == *HOSTNAME);
+    place.map_or(0, |place| sums.get(place, &node.node().labels))
 }
 
 impl ScorePlugin for InterPodAffinity {
@@ -228,29 +244,11 @@ impl ScorePlugin for InterPodAffinity {
         Ok((0..sums.by_key.len()).map(|place| sums.get(place, labels)).sum())
     }
 
-    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
-        let Some(prepared) = state.read::<Prepared>() else { return Scope::Node };
-        let mut keys = distinct(prepared.keys());
-        if !keys.iter().any(|key| **key == *HOSTNAME) {
-            return Scope::Domain(keys);
-        }
-        // As many hosts as nodes, but most of them with the same sum.
-        keys.retain(|key| **key != *HOSTNAME);
-        Scope::Classes(keys)
-    }
-
-    /// The sum on the node's host.
-    fn class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
-        let Some(Prepared(sums)) = state.read() else { return 0 };
-        let place = sums.by_key.iter().position(|(key, _)| **key == *HOSTNAME);
-        place.map_or(0, |place| sums.get(place, &node.node().labels))
-    }
-
     fn normalization(&self) -> Normalize {
         Normalize::ByRange
     }
 
-    /// Spreads the scores over the whole range; raw ones may be negative.
+    /// Scales the scores to the whole range; raw scores may be negative.
     fn normalize(&self, _: &CycleState, _: &PodInfo, scores: &mut [i64]) -> Status {
         let least = scores.iter().copied().min().unwrap_or(0);
         let most = scores.iter().copied().max().unwrap_or(0);

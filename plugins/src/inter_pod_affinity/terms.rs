@@ -1,4 +1,4 @@
-//! The terms of the pod to be scheduled, their namespaces looked up.
+//! Terms of the incoming pod with their resolved namespaces.
 
 use std::sync::Arc;
 
@@ -7,22 +7,23 @@ use supercargo_framework::objects::{Namespace, Object, resources};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
 use supercargo_framework::{Context, Labels, PodInfo};
 
-/// The namespaces that a term of the pod to be scheduled speaks of.
+/// The namespaces of a term of the incoming pod.
 #[derive(Clone, Debug)]
 pub(super) enum Namespaces {
     /// All.
     All,
-    /// Those that the term names.
+    /// The namespaces that the term lists.
     Named,
-    /// Those that the term names, and these.
+    /// The namespaces that the term lists, and these.
     NamedAnd(Vec<Arc<str>>),
 }
 
 impl Namespaces {
-    /// Looks a term's namespaces up.
+    /// Resolves a term's namespaces.
     ///
-    /// Same as upstream's, with its quirk: once looked up, the selector is matched with the labels of no namespace at all
-    /// as well, so one that a namespace without labels meets (`NotIn`, `DoesNotExist`) selects every namespace.
+    /// Same as upstream, including its quirk: the selector is also matched against empty labels, so
+    /// a selector that matches a namespace without labels (`NotIn`, `DoesNotExist`) selects every
+    /// namespace.
     pub(super) fn of(cx: &Context<'_>, term: &PodAffinityTerm) -> Self {
         let Some(selector) = &term.namespace_selector else {
             return Self::Named;
@@ -37,7 +38,7 @@ impl Namespaces {
         Self::NamedAnd(selected.collect())
     }
 
-    /// Whether the term of a pod in namespace `owner`, with these namespaces, speaks of pods like `other`.
+    /// Whether the term of a pod in namespace `owner`, with these namespaces, matches `other`.
     pub(super) fn matches(&self, term: &PodAffinityTerm, owner: &str, other: &PodInfo) -> bool {
         let reaches = match self {
             Self::All => true,
@@ -50,12 +51,12 @@ impl Namespaces {
     }
 }
 
-/// A pod's affinity to other pods, if it has any.
+/// A pod's inter-pod affinity, if it has any.
 pub(super) fn affinity_of(pod: &PodInfo) -> Option<&PodAffinity> {
     pod.spec.pod_affinity.as_deref()
 }
 
-/// The object of a pod's namespace, if it is known.
+/// The pod's namespace object, if it exists.
 pub(super) fn namespace_of(cx: &Context<'_>, pod: &PodInfo) -> Option<Arc<Object>> {
     cx.object(&resources::NAMESPACE, &pod.namespace).cloned()
 }

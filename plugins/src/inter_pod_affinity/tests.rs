@@ -17,7 +17,7 @@ pub(super) fn selector(key: &str, operator: &str, values: &[&str]) -> LabelSelec
     LabelSelector::parse(&Labels::default(), [raw]).unwrap()
 }
 
-/// Pods labelled `app=<app>` of the own namespace, in the same domain of a label.
+/// A term for pods labelled `app=<app>` in the pod's own namespace.
 pub(super) fn near(app: &str, key: &str) -> PodAffinityTerm {
     PodAffinityTerm {
         selector: Some(selector("app", "In", &[app])),
@@ -27,7 +27,7 @@ pub(super) fn near(app: &str, key: &str) -> PodAffinityTerm {
     }
 }
 
-/// The same of namespaces with the selected labels.
+/// The same for namespaces that a selector matches.
 fn across(namespaces: LabelSelector, app: &str, key: &str) -> PodAffinityTerm {
     PodAffinityTerm { namespace_selector: Some(namespaces), ..near(app, key) }
 }
@@ -109,7 +109,7 @@ fn three_and_one() -> Nodes {
 }
 
 #[test]
-fn a_pod_goes_where_those_are_that_it_wants_near() {
+fn required_affinity_selects_domains_with_matching_pods() {
     let everywhere = || LabelSelector::default();
     let cases = [
         ("near by zone", pod("p").together([near("db", "zone")]), "ok ok lonely lonely"),
@@ -120,19 +120,19 @@ fn a_pod_goes_where_those_are_that_it_wants_near() {
             "ok lonely lonely lonely",
         ),
         (
-            "no one pod is all that is wanted",
+            "no single pod matches all terms",
             pod("p").together([near("db", "zone"), near("web", "zone")]),
             "lonely lonely lonely lonely",
         ),
         ("nobody like that", pod("p").together([near("x", "zone")]), "lonely lonely lonely lonely"),
         ("the first of its kind", app("x").together([near("x", "zone")]), "ok ok ok lonely"),
         (
-            "not the first of its kind: another is there",
+            "not the first of its group: a matching pod exists",
             app("db").together([near("db", "zone")]),
             "ok ok lonely lonely",
         ),
         (
-            "the first of its kind, but not by all terms",
+            "the first of its group, but not for all terms",
             app("x").together([near("x", "zone"), near("y", "zone")]),
             "lonely lonely lonely lonely",
         ),
@@ -165,7 +165,7 @@ fn a_pod_goes_where_those_are_that_it_wants_near() {
 }
 
 #[test]
-fn a_pod_stays_away_from_those_it_wants_away() {
+fn required_anti_affinity_excludes_domains_with_matching_pods() {
     let cases = [
         ("away by zone", pod("p").apart([near("db", "zone")]), "averse averse ok ok"),
         ("away by host", pod("p").apart([near("db", "host")]), "averse ok ok ok"),
@@ -187,7 +187,7 @@ fn a_pod_stays_away_from_those_it_wants_away() {
 }
 
 #[test]
-fn pods_that_are_there_keep_others_away() {
+fn existing_anti_affinity_excludes_the_incoming_pod() {
     let guarded = |guard: PodBuilder| {
         nodes([
             node_info(host("a", "z1").build(), [guard.build()]),
@@ -208,13 +208,13 @@ fn pods_that_are_there_keep_others_away() {
         ("its namespace is selected", app("db"), by_team("In", &["blue"]), "unwanted ok ok ok"),
         ("its namespace is not selected", app("db"), by_team("NotIn", &["blue"]), "ok ok ok ok"),
         (
-            "a namespace that is not known has no labels",
+            "an unknown namespace has no labels",
             app("db").namespace("unknown"),
             by_team("NotIn", &["blue"]),
             "unwanted ok ok ok",
         ),
         (
-            "its own affinity is looked at first",
+            "its own affinity is checked first",
             app("db")
                 .apart([PodAffinityTerm { selector: Some(LabelSelector::default()), ..near("", "host") }]),
             guard(),
@@ -227,7 +227,7 @@ fn pods_that_are_there_keep_others_away() {
 }
 
 #[test]
-fn a_namespace_selector_that_no_label_meets_selects_every_namespace() {
+fn empty_namespace_selector_selects_every_namespace() {
     let known =
         objects([namespace("default", "blue"), namespace("other", "red"), namespace("third", "blue")]);
     let term = |operator, teams| across(selector("team", operator, teams), "db", "zone");
@@ -237,7 +237,7 @@ fn a_namespace_selector_that_no_label_meets_selects_every_namespace() {
         ("another team's", from("third", term("In", &["red"])), "ok ok ok ok"),
         ("its own is not there by itself", from("default", term("In", &["red"])), "ok ok ok ok"),
         (
-            "all but the team's, as upstream takes it: all",
+            "all but the team's, which upstream treats as all",
             from("third", term("NotIn", &["blue"])),
             "averse averse ok ok",
         ),
@@ -249,14 +249,14 @@ fn a_namespace_selector_that_no_label_meets_selects_every_namespace() {
 }
 
 #[test]
-fn a_pod_that_nothing_speaks_of_is_not_looked_at() {
+fn pods_that_no_term_matches_skip() {
     assert!(matches!(Driver::new(NAME).pre_filter(&app("x").build()), PreFilter::Skip));
     let preferring = app("x").likes(1, near("db", "zone")).build();
     assert!(matches!(Driver::new(NAME).pre_filter(&preferring), PreFilter::Skip));
 }
 
 #[test]
-fn a_term_that_cannot_be_evaluated_turns_the_pod_down() {
+fn invalid_terms_reject_the_pod() {
     let reason = "requiredAffinityTerms: \"Near\" is not a valid label selector operator";
     let pod = pod("p").affinity(|affinity| affinity.invalid = Some(reason.into())).build();
     let driver = Driver::new(NAME);
@@ -268,7 +268,7 @@ fn a_term_that_cannot_be_evaluated_turns_the_pod_down() {
     assert_eq!(hint, Some(Err(reason.to_owned())));
 }
 
-/// Normalised scores on the four nodes with some pods more.
+/// Normalised scores of the four nodes with additional pods.
 fn scores(args: Value, pod: PodBuilder, more: [(usize, PodBuilder); 1]) -> Option<Vec<i64>> {
     let mut infos: Vec<NodeInfo> = three_and_one().iter().map(|(_, info)| info.clone()).collect();
     for (i, more) in more {
@@ -279,7 +279,7 @@ fn scores(args: Value, pod: PodBuilder, more: [(usize, PodBuilder); 1]) -> Optio
 }
 
 #[test]
-fn preferences_of_both_sides_add_up() {
+fn preferences_of_incoming_and_existing_pods_add_up() {
     let none = || [(3, pod("none"))];
     let wanted = || pod("x").likes(10, near("new", "zone"));
     let cases = vec![
@@ -294,32 +294,32 @@ fn preferences_of_both_sides_add_up() {
         ),
         ("the likes of others", app("new"), [(2, wanted())], Some([0, 0, 100, 0])),
         (
-            "the dislikes of others",
+            "anti-affinity of others",
             app("new"),
             [(2, pod("x").dislikes(10, near("new", "zone")))],
             Some([100, 100, 0, 100]),
         ),
         (
-            "what others require is liked too",
+            "required terms of others add to the score",
             app("new"),
             [(2, pod("x").together([near("new", "zone")]))],
             Some([0, 0, 100, 0]),
         ),
         (
-            "likes of both sides",
+            "preferences of both sides",
             app("new").likes(5, near("db", "zone")),
             [(2, wanted())],
             Some([50, 50, 100, 0]),
         ),
         ("nobody to like", app("new").likes(5, near("x", "zone")), none(), None),
         (
-            "what others keep away does not score",
+            "required anti-affinity of others does not score",
             app("new"),
             [(2, pod("x").apart([near("new", "zone")]))],
             None,
         ),
         (
-            "likes of a namespace",
+            "preferences of a namespace",
             app("new"),
             [(2, pod("x").namespace("o").likes(9, across(selector("team", "In", &["blue"]), "new", "host")))],
             Some([0, 0, 100, 0]),
@@ -331,7 +331,7 @@ fn preferences_of_both_sides_add_up() {
 }
 
 #[test]
-fn arguments_weigh_what_others_require_and_ignore_what_they_prefer() {
+fn arguments_weigh_or_ignore_terms_of_existing_pods() {
     let requiring = || [(2, pod("x").together([near("new", "zone")]))];
     let weight = |weight| json!({"hardPodAffinityWeight": weight});
     let liking = || app("new").likes(5, near("db", "zone"));
@@ -343,12 +343,12 @@ fn arguments_weigh_what_others_require_and_ignore_what_they_prefer() {
     assert_eq!(
         scores(ignoring(), liking(), wanting()),
         Some(vec![50, 50, 100, 0]),
-        "a pod with preferences of its own is scored by those of others all the same"
+        "a pod with preferences is scored by those of others, too"
     );
 }
 
 #[test]
-fn equal_scores_are_no_score() {
+fn equal_raw_scores_normalise_to_zero() {
     let uniform = nodes(["a", "b"].map(|name| node_info(host(name, "z").build(), [app("db").build()])));
     let liking = app("new").likes(5, near("db", "zone")).build();
     let driver = Driver::new(NAME);
@@ -357,7 +357,7 @@ fn equal_scores_are_no_score() {
 }
 
 #[test]
-fn another_pod_helps_when_it_comes_near_or_goes_away() {
+fn matching_pod_changes_wake_the_pod() {
     use ActionType as Action;
     let joining = || pod("p").together([near("db", "zone")]).build();
     let avoiding = || pod("p").apart([near("db", "zone")]).build();
@@ -405,7 +405,7 @@ fn another_pod_helps_when_it_comes_near_or_goes_away() {
             false,
         ),
         (
-            "namespaces are not looked up",
+            "namespaces are not read",
             pod("p").together([across(selector("team", "In", &["blue"]), "db", "zone")]).build(),
             Action::ADD,
             added(there("db")),
@@ -422,7 +422,7 @@ fn another_pod_helps_when_it_comes_near_or_goes_away() {
 }
 
 #[test]
-fn a_node_helps_when_its_domain_is_another() {
+fn nodes_with_a_changed_domain_wake_the_pod() {
     use ActionType as Action;
     let joining = || pod("p").together([near("db", "zone")]).build();
     let avoiding = || pod("p").apart([near("db", "zone")]).build();
@@ -449,7 +449,7 @@ fn a_node_helps_when_its_domain_is_another() {
 }
 
 #[test]
-fn pods_are_signed_by_their_terms_and_by_what_terms_can_speak_of() {
+fn signatures_have_terms_and_labels_that_terms_match() {
     assert_eq!(from_args(&Value::Null, &Features::default()).unwrap().reads(), ["Namespace"]);
     let driver = Driver::new(NAME);
     let none = Objects::default();
@@ -462,7 +462,7 @@ fn pods_are_signed_by_their_terms_and_by_what_terms_can_speak_of() {
     let bare = Nodes::default();
     assert_eq!(sign(app("a"), &bare), sign(app("a").uid("other").priority(3), &bare));
     assert_ne!(sign(app("a"), &bare), sign(app("a").namespace("other"), &bare));
-    assert_eq!(sign(app("a"), &bare), sign(app("b"), &bare), "no term can tell them apart");
+    assert_eq!(sign(app("a"), &bare), sign(app("b"), &bare), "no term distinguishes them");
     for other in [
         pod("q").together([near("x", "zone")]),
         pod("q").apart([near("x", "zone")]),
@@ -477,12 +477,16 @@ fn pods_are_signed_by_their_terms_and_by_what_terms_can_speak_of() {
     let likes = |pod: PodBuilder, weight| pod.likes(weight, near("db", "zone"));
     assert_eq!(sign(likes(app("a"), 1), &bare), sign(likes(app("a"), 1), &bare));
     assert_ne!(sign(likes(app("a"), 1), &bare), sign(likes(app("a"), 2), &bare));
-    assert_ne!(sign(likes(app("a"), 1), &bare), sign(likes(app("b"), 1), &bare), "its own term can");
+    assert_ne!(
+        sign(likes(app("a"), 1), &bare),
+        sign(likes(app("b"), 1), &bare),
+        "its own term distinguishes them"
+    );
     assert_eq!(try_sign(app("a").affinity(|own| own.invalid = Some("bad".into())), &bare), Err(Unsignable));
 }
 
 #[test]
-fn a_signature_does_not_outlive_the_keys_that_it_was_made_by() {
+fn signatures_change_with_the_epoch_of_keys() {
     let (driver, none) = (Driver::new(NAME), Objects::default());
     let mut cluster = nodes([node_info(node("n").build(), [])]);
     let sign = |cluster: &Nodes| {
@@ -490,7 +494,7 @@ fn a_signature_does_not_outlive_the_keys_that_it_was_made_by() {
         driver.sign_in(&app("a").build(), cluster, &none, &mut signer).map(|()| signer.finish())
     };
     let (before, index) = (sign(&cluster), cluster.order()[0]);
-    // A state of before may know nothing of labels that keys named meanwhile, and that none names now.
+    // An older state may lack labels whose keys were added meanwhile and are unused now.
     for i in 0..2000 {
         let term = PodAffinityTerm {
             selector: Some(selector(&format!("key-{i}"), "Exists", &[])),
@@ -504,7 +508,7 @@ fn a_signature_does_not_outlive_the_keys_that_it_was_made_by() {
 }
 
 #[test]
-fn filter_and_score_without_preparation_are_errors() {
+fn filter_and_score_without_state_fail() {
     let points = from_args(&Value::Null, &Features::default()).unwrap().extension_points();
     let (cluster, none) = (Nodes::default(), Objects::default());
     let cx = Context::new(&cluster, &none, &[], Now::default());

@@ -5,11 +5,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::affinity::{NodeAffinity, RawRequirement};
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::{NodeSelectorTerm, PreferredTerm};
-
-use super::NAME;
-use crate::args::decode;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -74,9 +71,9 @@ impl From<Term> for NodeSelectorTerm {
     }
 }
 
-/// Decodes the arguments and checks that every term can be evaluated.
+/// Decodes and validates the arguments.
 pub(super) fn parse(args: &Value) -> Result<NodeAffinity, ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let Some(added) = args.added_affinity else {
         return Ok(NodeAffinity::default());
     };
@@ -111,11 +108,11 @@ fn check(term: &NodeSelectorTerm, path: String) -> Result<(), ArgsError> {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use crate::node_affinity::NAME;
     use crate::testing::args_error;
 
     #[test]
-    fn good_arguments_are_taken() {
+    fn valid_arguments_are_accepted() {
         let good = [
             json!({}),
             json!({"addedAffinity": null}),
@@ -130,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_that_cannot_be_evaluated_is_refused_where_it_stands() {
+    fn invalid_added_affinity_terms_are_rejected_by_path() {
         let bad_term = || json!({"matchExpressions": [{"key": "a", "operator": "Exists"}, {"key": "cores", "operator": "Gt", "values": ["many"]}]});
         let bad = [
             (
@@ -152,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preferred_term_without_weight_is_not_looked_at() {
+    fn preferred_terms_without_weight_are_ignored() {
         let args = json!({"addedAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
             [{"weight": 0, "preference": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["x"]}]}}]}});
         assert_eq!(args_error(NAME, args), None);

@@ -4,7 +4,8 @@ use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use super::*;
 use crate::testing::{Driver, node_added, node_info, node_updated, nodes};
 
-/// Arguments that add a requirement on the `pool` label and a preference for the `disk` label.
+/// Arguments that add a required term for the `pool` label and a preferred term for the `disk`
+/// label.
 fn added() -> Value {
     json!({"addedAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
@@ -22,7 +23,7 @@ fn wanting_zone(zone: &str) -> PodBuilder {
     pod("p").required_affinity("zone", "In", &[zone])
 }
 
-/// A term with one requirement that cannot be evaluated.
+/// A term with one invalid requirement.
 fn broken() -> PodBuilder {
     pod("p").required_affinity("cores", "Gt", &["many"])
 }
@@ -87,7 +88,7 @@ fn a_node_must_match_selector_and_affinity() {
 }
 
 #[test]
-fn the_added_affinity_is_asked_first() {
+fn added_affinity_is_checked_first() {
     let enforced = || Status::unresolvable("node(s) didn't match scheduler-enforced node affinity");
     let own = || Status::unresolvable("node(s) didn't match Pod's node affinity/selector");
     let cases = [
@@ -102,14 +103,14 @@ fn the_added_affinity_is_asked_first() {
         assert_eq!(status, expected, "{name}");
     }
     let free = Driver::with_args(NAME, added()).filter(&pod("p").build(), &node_info(node("n").build(), []));
-    assert_eq!(free, enforced(), "a pod without demands is not left out");
+    assert_eq!(free, enforced(), "a pod without affinity is not skipped");
 }
 
-/// The nodes that PreFilter names, if any, or why it turns the pod down.
+/// The nodes that PreFilter returns, if any, or its rejection.
 type Names<'a> = Result<Option<&'a [&'a str]>, &'a str>;
 
 #[test]
-fn pre_filter_names_the_nodes_when_every_term_does() {
+fn pre_filter_returns_nodes_if_every_term_names_them() {
     let field = |pod: PodBuilder, name: &str| pod.required_field(METADATA_NAME, "In", &[name]);
     let both = |a: &str, b: &str| {
         let requirement = |value: &str| affinity::RawRequirement {
@@ -159,7 +160,7 @@ fn pre_filter_names_the_nodes_when_every_term_does() {
 }
 
 #[test]
-fn a_pod_without_demands_is_not_filtered_unless_the_profile_has_some() {
+fn pods_without_affinity_skip_unless_affinity_is_added() {
     let plain = pod("p").preferred_affinity(1, "a", "Exists", &[]).build();
     assert!(matches!(Driver::new(NAME).pre_filter(&plain), PreFilter::Skip));
     assert!(matches!(Driver::with_args(NAME, added()).pre_filter(&plain), PreFilter::AllNodes));
@@ -192,7 +193,7 @@ fn matching_preferences_add_their_weights() {
             [0, 0, 0],
         ),
         (
-            "no weight, no say, even if it cannot be evaluated",
+            "terms without weight are ignored, even invalid ones",
             json!({}),
             preferring().preferred_affinity(0, "zone", "Gt", &["x"]),
             [40, 30, 0],
@@ -207,7 +208,7 @@ fn matching_preferences_add_their_weights() {
 }
 
 #[test]
-fn pre_score_skips_what_has_no_preference_and_fails_on_what_cannot_be_evaluated() {
+fn pre_score_skips_without_preferences_and_fails_on_invalid_ones() {
     let gt = |index: usize, value: &str| {
         format!(
             "[{index}].matchExpressions[0].values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
@@ -262,7 +263,7 @@ fn pre_score_skips_what_has_no_preference_and_fails_on_what_cannot_be_evaluated(
 }
 
 #[test]
-fn errors_are_told_once_each() {
+fn errors_are_listed_once_each() {
     let strings = |errors: &[&str]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
     for (errors, expected) in [(&["a"][..], "a"), (&["a", "a"], "a"), (&["a", "b", "a"], "[a, b]")] {
         assert_eq!(aggregate(strings(errors)), expected);
@@ -270,7 +271,7 @@ fn errors_are_told_once_each() {
 }
 
 #[test]
-fn a_node_that_comes_to_match_helps() {
+fn nodes_that_start_to_match_wake_the_pod() {
     use QueueingHint::{Queue, Skip};
     let a = || in_zone("a").build();
     let b = || in_zone("b").build();
@@ -295,7 +296,7 @@ fn a_node_that_comes_to_match_helps() {
 }
 
 #[test]
-fn the_added_affinity_must_match_the_new_node_but_is_not_compared_with_the_old_one() {
+fn added_affinity_is_checked_on_the_new_node_only() {
     let plugin = Driver::with_args(NAME, added());
     let hint = |change: &Change| {
         plugin.hint(EventResource::Node, ActionType::UPDATE_NODE_LABEL, &wanting_zone("a").build(), change)
@@ -316,11 +317,11 @@ fn the_added_affinity_must_match_the_new_node_but_is_not_compared_with_the_old_o
 }
 
 #[test]
-fn a_hint_fails_on_a_term_that_cannot_be_evaluated_unless_the_question_is_settled() {
+fn hints_fail_on_invalid_terms_unless_already_decided() {
     let hint = |waiting: PodBuilder, change: &Change| {
         Driver::new(NAME)
             .hint(EventResource::Node, ActionType::ADD, &waiting.build(), change)
-            .expect("the plugin hears of new nodes")
+            .expect("added nodes are registered")
     };
     let added = node_added(in_zone("a").build());
     let error = "nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value: \"many\": for 'Gt', 'Lt' operators, the value must be an integer";

@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::labels::is_label_key;
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 
+use super::IgnoredResources;
 use super::strategy::{Method, Strategy};
-use super::{IgnoredResources, NAME};
-use crate::args::{ResourceSpec, decode, resources_or_default};
+use crate::args::{ResourceSpec, resources_or_default};
 use crate::shape::{Shape, ShapePoint};
 
 #[derive(Deserialize)]
@@ -34,13 +34,13 @@ struct RequestedToCapacityRatio {
 
 /// Decodes and checks the arguments.
 pub(super) fn parse(args: &Value) -> Result<(IgnoredResources, Strategy), ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let names = args.ignored_resources.unwrap_or_default();
     let groups = args.ignored_resource_groups.unwrap_or_default();
     check_names(&names)?;
     check_groups(&groups)?;
     let ignored = IgnoredResources { names: names.into(), groups: groups.into() };
-    // A strategy that is given must say its type; only a missing one has a default.
+    // A configured strategy must set its type; only an absent strategy has a default.
     let strategy = args.scoring_strategy.unwrap_or_else(|| ScoringStrategy {
         r#type: Some("LeastAllocated".into()),
         resources: None,
@@ -123,10 +123,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::node_resources_fit::NAME;
     use crate::testing::args_error;
 
     #[test]
-    fn good_arguments_are_taken() {
+    fn valid_arguments_are_accepted() {
         let good = [
             json!({}),
             json!({"ignoredResources": ["example.com/a"], "ignoredResourceGroups": ["example.com"]}),
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused_with_the_path_and_what_would_be_right() {
+    fn invalid_arguments_are_rejected_with_path_and_valid_values() {
         let ratio = |shape: Value| json!({"scoringStrategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": shape}}});
         let bad = [
             (

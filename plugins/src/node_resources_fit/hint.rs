@@ -1,14 +1,14 @@
-//! What events mean for a pod that did not fit.
+//! Queueing hints for pods that did not fit.
 //!
-//! The hints do not know of ignored resources: a node without one does not fit here though it does in Filter, as upstream
-//! has it.
+//! As upstream, hints do not consider ignored resources: a node without one does not fit here,
+//! although it passes Filter.
 
 use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::{PodInfo, Resource};
 
 use crate::hint::{Hint, held_a_node, new_node, old_pod};
 
-/// A pod was deleted or shrank.
+/// A pod was deleted or scaled down.
 pub(super) fn after_pod_event(pod: &PodInfo, change: &Change) -> Hint {
     let old = old_pod(change)?;
     let frees = match change.new_pod() {
@@ -19,12 +19,12 @@ pub(super) fn after_pod_event(pod: &PodInfo, change: &Change) -> Hint {
     Ok(QueueingHint::queue_if(frees))
 }
 
-/// Whether there is less now of something that the pod requests.
+/// Whether the amount of a resource that the pod requests has decreased.
 fn shrank(pod: &PodInfo, old: &Resource, new: &Resource) -> bool {
     any_requested(&pod.requests().resource, |amount| amount(new) < amount(old))
 }
 
-/// A node is new or offers something else than before.
+/// A node was added, or its allocatable changed.
 pub(super) fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
     let new = &new_node(change)?.allocatable;
     let request = &pod.spec.requests.resource;
@@ -42,8 +42,8 @@ fn offers_more(request: &Resource, old: &Resource, new: &Resource) -> bool {
         || any_requested(request, |amount| amount(new) > amount(old))
 }
 
-/// Whether the condition holds for any resource of which something is requested. It is given the way to read that
-/// resource's amount.
+/// Whether the condition holds for any requested resource. The condition gets a function that reads
+/// the resource's amount.
 fn any_requested(request: &Resource, condition: impl Fn(&dyn Fn(&Resource) -> i64) -> bool) -> bool {
     let holds = |amount: &dyn Fn(&Resource) -> i64| amount(request) > 0 && condition(amount);
     holds(&|of| of.milli_cpu)

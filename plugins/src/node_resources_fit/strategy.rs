@@ -1,24 +1,24 @@
-//! How full a node would be, as a score.
+//! Scores of resource usage.
 //!
-//! Upstream computes with wrapping integers, so a node that claims absurd amounts gets an absurd score there. The same
-//! here: a panic in its place would take the cycle down.
+//! As upstream, arithmetic wraps: a node with absurd amounts gets an absurd score. A panic would
+//! fail the cycle.
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::MAX_NODE_SCORE;
 use supercargo_framework::{NodeColumns, NodeInfo, PodInfo};
 
 use crate::args::ResourceSpec;
-use crate::exact::{float, floor, integer};
+use crate::float_int::{float, floor, integer};
 use crate::resource_usage::{CHUNK, ScoredResource, Usage, UsageColumns, chunks};
 use crate::shape::Shape;
 
-/// A scoring strategy: which resources, and how each is judged.
+/// A scoring strategy: the resources, and how each is scored.
 pub(super) struct Strategy {
     method: Method,
     resources: Box<[(ScoredResource, i64)]>,
 }
 
-/// How one resource is judged.
+/// How one resource is scored.
 pub(super) enum Method {
     /// The emptier the better.
     LeastAllocated,
@@ -37,15 +37,15 @@ impl Strategy {
         Self { method, resources: resources.iter().filter_map(scored).collect() }
     }
 
-    /// The weighted mean over the resources. The pod counts without pod-level resources, as it does in upstream's score
-    /// (though not in its filter).
+    /// The weighted mean over the resources. As in upstream's score (but not its filter), the pod
+    /// counts without pod-level resources.
     pub(super) fn score(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
         let requests = pod.spec.container_requests();
         let resources = self.resources.iter();
         self.mean(resources.map(|(resource, weight)| (resource.usage_with_defaults(requests, node), *weight)))
     }
 
-    /// The same for all nodes; `false` when their columns do not tell.
+    /// The same for all nodes; `false` if the columns do not suffice.
     pub(super) fn score_all(&self, pod: &PodInfo, columns: &NodeColumns, scores: &mut [i64]) -> bool {
         let requests = pod.spec.container_requests();
         let resources = self.resources.iter();
@@ -78,7 +78,7 @@ impl Strategy {
     fn mean(&self, usages: impl Iterator<Item = (Option<Usage>, i64)>) -> i64 {
         let (mut sum, mut weights) = (0_i64, 0);
         for (usage, weight) in usages {
-            if let Some(score) = usage.and_then(|usage| self.method.judge(usage)) {
+            if let Some(score) = usage.and_then(|usage| self.method.score(usage)) {
                 sum = sum.wrapping_add(score.wrapping_mul(weight));
                 weights += weight;
             }
@@ -93,11 +93,11 @@ impl Strategy {
     }
 }
 
-/// The columns of the resources, with their weights, for some nodes.
+/// The columns of the resources with their weights, for some nodes.
 type Part<'a> = SmallVec<[(UsageColumns<'a>, i64); 2]>;
 
-/// The weighted mean over the resources of the part of the capacity that counts, for up to [`CHUNK`] nodes whose amounts
-/// are small. Without a branch, so that several nodes are done at once: a resource that a node lacks has the weight 0.
+/// The weighted mean of the resources' fractions, for up to [`CHUNK`] nodes with small amounts.
+/// Without branches, so that the loop is vectorised: a resource that a node lacks has weight 0.
 fn mean_of_small(
     resources: &[(UsageColumns<'_>, i64)],
     scores: &mut [i64],
@@ -121,22 +121,22 @@ fn mean_of_small(
 }
 
 impl Method {
-    /// The score of one resource; `None` when it does not count.
-    fn judge(&self, Usage { after, capacity, .. }: Usage) -> Option<i64> {
+    /// The score of one resource; `None` if it does not count.
+    fn score(&self, Usage { after, capacity, .. }: Usage) -> Option<i64> {
         match self {
             Self::LeastAllocated if after > capacity => Some(0),
             Self::LeastAllocated => Some(share(capacity.wrapping_sub(after), capacity)),
             Self::MostAllocated => Some(share(after.min(capacity), capacity)),
             Self::RequestedToCapacityRatio(shape) => {
                 let utilization = if after > capacity { 100 } else { share(after, capacity) };
-                // Resources that score nothing do not pull the mean down.
+                // Resources with score 0 are excluded from the mean.
                 Some(shape.at(utilization)).filter(|score| *score > 0)
             }
         }
     }
 }
 
-/// Which part of the capacity this is, of [`MAX_NODE_SCORE`].
+/// The fraction of the capacity, scaled to [`MAX_NODE_SCORE`].
 fn share(amount: i64, capacity: i64) -> i64 {
     amount.wrapping_mul(MAX_NODE_SCORE).wrapping_div(capacity)
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn least_allocated_prefers_the_emptier_node() {
+    fn least_allocated_prefers_emptier_nodes() {
         let args = || json!({});
         let cases = [
             ("quarter and half used", asking("1", "2Gi"), sized("4", "4Gi"), vec![], 62),
@@ -185,13 +185,7 @@ mod tests {
                 vec![],
                 75 / 2,
             ),
-            (
-                "a pod that asks for nothing counts with the defaults",
-                pod("p"),
-                sized("1", "400Mi"),
-                vec![],
-                70,
-            ),
+            ("a pod without requests counts with the defaults", pod("p"), sized("1", "400Mi"), vec![], 70),
             (
                 "each container of the node's pods counts with the defaults",
                 pod("p"),
@@ -219,11 +213,7 @@ mod tests {
         let resources = json!([{"name": "cpu", "weight": 3}, {"name": "example.com/gpu", "weight": 1}, {"name": "pods", "weight": 9}]);
         let gpus = || sized("4", "4Gi").allocatable("example.com/gpu", "4");
         let cases = [
-            (
-                "a scalar that the pod wants",
-                asking("1", "0").request("example.com/gpu", "2"),
-                (75 * 3 + 50) / 4,
-            ),
+            ("a requested scalar", asking("1", "0").request("example.com/gpu", "2"), (75 * 3 + 50) / 4),
             ("a scalar that it does not want", asking("1", "0"), 75),
         ];
         for (name, new, expected) in cases {
@@ -233,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn most_allocated_prefers_the_fuller_node() {
+    fn most_allocated_prefers_fuller_nodes() {
         let cases = [
             ("quarter and half used", asking("1", "2Gi"), sized("4", "4Gi"), 37),
             ("more than all counts as all", asking("8", "1Gi"), sized("4", "4Gi"), 62),
@@ -244,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn requested_to_capacity_ratio_follows_the_line() {
+    fn requested_to_capacity_ratio_follows_the_shape() {
         let args = |resources: Value| {
             json!({"scoringStrategy": {"type": "RequestedToCapacityRatio", "resources": resources,
                 "requestedToCapacityRatio": {"shape": [
@@ -258,12 +248,7 @@ mod tests {
             ("going down, cut towards zero", cpu(), asking("700m", "0"), 84),
             ("after the last point", cpu(), asking("950m", "0"), 50),
             ("more than all counts as all", cpu(), asking("5", "0"), 50),
-            (
-                "a resource that scores nothing is left out of the mean",
-                json!([]),
-                asking("600m", "10Mi"),
-                100,
-            ),
+            ("a resource with score 0 is excluded from the mean", json!([]), asking("600m", "10Mi"), 100),
             (
                 "the mean is rounded to the nearest",
                 json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 2}]),

@@ -21,7 +21,7 @@ fn small() -> NodeBuilder {
 }
 
 #[test]
-fn a_node_must_have_room_for_everything_that_is_requested() {
+fn nodes_must_have_all_requested_resources() {
     let unschedulable = |reasons| status(Code::Unschedulable, reasons);
     let unresolvable = |reasons| status(Code::UnschedulableAndUnresolvable, reasons);
     let busy = || {
@@ -67,7 +67,7 @@ fn a_node_must_have_room_for_everything_that_is_requested() {
             unresolvable(&["Insufficient cpu"]),
         ),
         (
-            "one reason beyond help makes the whole so",
+            "one unresolvable reason makes the status unresolvable",
             pod("p").request("cpu", "1100m").request("memory", "5Gi"),
             busy(),
             unresolvable(&["Insufficient cpu", "Insufficient memory"]),
@@ -92,7 +92,7 @@ fn a_node_must_have_room_for_everything_that_is_requested() {
             ]),
         ),
         (
-            "too many pods, for a pod that asks for nothing too",
+            "too many pods, also for a pod without requests",
             pod("p"),
             vec![pod("a"), pod("b")],
             unschedulable(&["Too many pods"]),
@@ -129,7 +129,7 @@ fn a_node_must_have_room_for_everything_that_is_requested() {
 }
 
 #[test]
-fn ignored_resources_are_not_filtered_if_they_are_extended() {
+fn ignored_extended_resources_are_not_filtered() {
     let args = json!({
         "ignoredResources": ["example.com/ignored", "hugepages-2Mi"],
         "ignoredResourceGroups": ["vendor.io"],
@@ -162,10 +162,10 @@ fn ignored_resources_are_not_filtered_if_they_are_extended() {
 }
 
 #[test]
-fn the_reasons_of_a_pod_are_made_once() {
+fn reasons_are_allocated_once_per_pod() {
     let (nodes, objects) = Default::default();
     let cx = Context::new(&nodes, &objects, &[], Now::default());
-    let points = Driver::new(NAME).points;
+    let points = Driver::new(NAME).points.clone();
     let (pre_filter, filter) = (points.pre_filter.unwrap(), points.filter.unwrap());
     let new = pod("p").request("example.com/fpga", "1").build();
     let info = node_info(small().build(), []);
@@ -183,12 +183,12 @@ fn the_reasons_of_a_pod_are_made_once() {
 fn hint(resource: EventResource, action: ActionType, waiting: &PodInfo, change: &Change) -> QueueingHint {
     Driver::new(NAME)
         .hint(resource, action, waiting, change)
-        .expect("the plugin hears of it")
+        .expect("the event is registered")
         .expect("the change has what the hint needs")
 }
 
 #[test]
-fn a_deleted_pod_helps_when_it_held_a_node() {
+fn deleted_pods_with_a_node_wake_the_pod() {
     let cases = [
         ("assigned", pod("q").node("n"), QueueingHint::Queue),
         ("nominated", pod("q").nominated("n"), QueueingHint::Queue),
@@ -206,7 +206,7 @@ fn a_deleted_pod_helps_when_it_held_a_node() {
 }
 
 #[test]
-fn a_pod_that_shrinks_helps_when_it_is_the_pod_or_frees_what_the_pod_wants() {
+fn scaled_down_pods_wake_the_pod_if_they_free_its_resources() {
     let assigned = |resource: &str, amount: &str| pod("q").node("n").request(resource, amount);
     let gpu = "example.com/gpu";
     let cases = [
@@ -239,7 +239,7 @@ fn a_pod_that_shrinks_helps_when_it_is_the_pod_or_frees_what_the_pod_wants() {
 }
 
 #[test]
-fn what_the_kubelet_reports_decides_whether_a_pod_shrank() {
+fn scale_down_is_detected_from_status_requests() {
     let reporting = |milli_cpu| pod("q").node("n").build_with_status(milli_cpu);
     let waiting = pod("p").request("cpu", "1").build();
     let change = pod_updated(reporting(2000), reporting(1000));
@@ -249,7 +249,7 @@ fn what_the_kubelet_reports_decides_whether_a_pod_shrank() {
     );
 }
 
-/// A pod whose counted request differs from its spec, as while a resize is under way.
+/// A pod whose effective request differs from its spec, as during a resize.
 trait BuildWithStatus {
     fn build_with_status(self, milli_cpu: i64) -> PodInfo;
 }
@@ -264,7 +264,7 @@ impl BuildWithStatus for PodBuilder {
 }
 
 #[test]
-fn a_new_node_helps_when_the_empty_node_would_do() {
+fn new_nodes_wake_the_pod_if_it_fits_when_empty() {
     let cases = [
         ("big enough", pod("p").request("cpu", "2").request("example.com/gpu", "4"), QueueingHint::Queue),
         ("too little cpu", pod("p").request("cpu", "3"), QueueingHint::Skip),
@@ -284,7 +284,7 @@ fn a_new_node_helps_when_the_empty_node_would_do() {
 }
 
 #[test]
-fn a_hint_does_not_know_of_ignored_resources() {
+fn hints_do_not_consider_ignored_resources() {
     let plugin = Driver::with_args(NAME, json!({"ignoredResources": ["example.com/ignored"]}));
     let waiting = pod("p").request("example.com/ignored", "1").build();
     let added = plugin.hint(EventResource::Node, ActionType::ADD, &waiting, &node_added(small().build()));
@@ -292,7 +292,7 @@ fn a_hint_does_not_know_of_ignored_resources() {
 }
 
 #[test]
-fn a_node_that_offers_more_helps_when_it_is_of_what_the_pod_wants() {
+fn larger_allocatable_wakes_the_pod_if_it_requests_the_resource() {
     let cases = [
         ("more of what is wanted", small().allocatable("cpu", "4"), QueueingHint::Queue),
         ("more of a scalar that is wanted", small().allocatable("example.com/gpu", "8"), QueueingHint::Queue),
@@ -319,12 +319,12 @@ fn a_node_that_offers_more_helps_when_it_is_of_what_the_pod_wants() {
     assert_eq!(
         hint(EventResource::Node, ActionType::UPDATE_NODE_ALLOCATABLE, &pod("p").build(), &more_memory),
         QueueingHint::Skip,
-        "a pod that asks for nothing is only helped by room for pods"
+        "a pod without requests is only helped by a higher pod limit"
     );
 }
 
 #[test]
-fn while_pods_cannot_be_resized_only_their_end_helps() {
+fn without_in_place_resize_only_deletions_wake_the_pod() {
     let off = Features::default().with(Feature::InPlacePodVerticalScaling, false);
     let running = |cpu| pod("q").node("n").request("cpu", cpu).build();
     let (waiting, change) = (pod("p").request("cpu", "1").build(), pod_updated(running("2"), running("1")));

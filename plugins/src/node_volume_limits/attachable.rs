@@ -1,7 +1,7 @@
-//! Which volumes of a pod count against a node's limits, and what tells them apart.
+//! Volumes of a pod that count against a node's limits, and their identity.
 //!
-//! A volume that was written for an in-tree plugin counts as one of the CSI driver that took over from it, on nodes that
-//! have a CSINode.
+//! On nodes with a CSINode, a volume of an in-tree plugin counts for the CSI driver that the plugin
+//! is migrated to.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use supercargo_framework::{Context, PodInfo, Status, Text};
 
 use crate::pod_volumes::{KeyBuffer, claim_not_found};
 
-/// A volume as a driver knows it. Two uses of one volume are equal.
+/// A volume's identity for a driver. Two uses of one volume are equal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Attachable {
     /// The driver.
@@ -21,17 +21,17 @@ pub(super) struct Attachable {
     handle: Handle,
 }
 
-/// What tells volumes of a driver apart.
+/// The identity of a volume within a driver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Handle {
-    /// The driver's own name for it.
+    /// The volume handle.
     Volume(Text),
-    /// It is yet to be made, or to be found, for the claim of this key. Upstream makes such names up at random.
+    /// Not provisioned or bound yet, for the claim with this key. Upstream generates random names.
     OfClaim(Arc<str>),
 }
 
 impl Attachable {
-    /// A volume by its driver's name for it.
+    /// A volume by its handle.
     pub(super) fn new(driver: impl Into<Text>, handle: impl Into<Text>) -> Self {
         Self { driver: driver.into(), handle: Handle::Volume(handle.into()) }
     }
@@ -42,11 +42,11 @@ impl Attachable {
 pub(super) enum Counted {
     /// On every node.
     Everywhere(Attachable),
-    /// On nodes that have a CSINode; an error there when it cannot be translated.
+    /// Counts on nodes with a CSINode; an error there if it cannot be translated.
     Migrated(Result<Attachable, Text>),
 }
 
-/// A volume that counts, or why no node can be judged.
+/// A volume that counts, or an error that affects all nodes.
 pub(super) type Lookup = Result<Counted, Status>;
 
 impl Counted {
@@ -60,7 +60,7 @@ impl Counted {
     }
 }
 
-/// The in-tree plugins whose volumes count, with the drivers that took over.
+/// The in-tree plugins whose volumes count, with their CSI drivers.
 const MIGRATED: [(&str, &str); 5] = [
     ("kubernetes.io/aws-ebs", EBS),
     ("kubernetes.io/gce-pd", GCE_PD),
@@ -75,24 +75,24 @@ const AZURE_DISK: &str = "disk.csi.azure.com";
 const CINDER: &str = "cinder.csi.openstack.org";
 const PORTWORX: &str = "pxd.portworx.com";
 
-/// In-tree plugins that have a driver too, whose volumes do not count.
+/// In-tree plugins with a CSI driver whose volumes do not count.
 const NOT_COUNTED: [&str; 2] = ["kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"];
 
-/// The driver that took over from an in-tree plugin, if its volumes count.
+/// The CSI driver of an in-tree plugin, if its volumes count.
 fn successor(plugin: &str) -> Option<&'static str> {
     MIGRATED.iter().find(|(name, _)| *name == plugin).map(|(_, driver)| *driver)
 }
 
-/// Whether a volume of this source may count: a claim's, or one of a migrated plugin's.
+/// Whether a volume with this source can count: a claim, or a migrated plugin's.
 pub(super) fn may_count(source: &VolumeSource) -> bool {
     matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral) || inline(source).is_some()
 }
 
-/// The driver and the handle of an inline volume of a migrated plugin's; `None` for all other sources.
+/// The driver and handle of an inline volume of a migrated plugin; `None` for other sources.
 pub(super) fn inline(source: &VolumeSource) -> Option<Result<Attachable, String>> {
     let volume = match source {
         VolumeSource::GcePersistentDisk { pd_name, .. } => {
-            // The pod does not tell where the disk is.
+            // The pod does not name the zone of the disk.
             Attachable::new(GCE_PD, format!("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{pd_name}"))
         }
         VolumeSource::AwsElasticBlockStore { volume_id, .. } => {
@@ -106,7 +106,7 @@ pub(super) fn inline(source: &VolumeSource) -> Option<Result<Attachable, String>
     Some(Ok(volume))
 }
 
-/// The handle of an EBS volume: its id, which may be the path of an `aws://<zone>/<id>` URL.
+/// The handle of an EBS volume: its ID, which may be the last part of an `aws://<zone>/<id>` URL.
 fn ebs_handle(volume_id: &Arc<str>) -> Result<Text, String> {
     let Some(url) = volume_id.strip_prefix("aws://") else {
         return Ok(Arc::clone(volume_id).into());
@@ -122,7 +122,7 @@ fn ebs_handle(volume_id: &Arc<str>) -> Result<Text, String> {
     }
 }
 
-/// A volume of the pod that is to be placed. Its claim must be there.
+/// A volume of the incoming pod. Its claim must exist.
 pub(super) fn of_new_pod(
     cx: &Context<'_>,
     pod: &PodInfo,
@@ -132,7 +132,7 @@ pub(super) fn of_new_pod(
     of_pod(cx, pod, volume, key, true)
 }
 
-/// A volume of a pod that is on a node. One whose claim is gone does not count.
+/// A volume of a pod on a node. A volume whose claim does not exist is ignored.
 pub(super) fn of_running_pod(
     cx: &Context<'_>,
     pod: &PodInfo,
@@ -181,7 +181,7 @@ fn is_owner(pod: &PodInfo, claim: &Typed<'_, PersistentVolumeClaim>) -> bool {
     claim.object.controller.as_ref().is_some_and(|controller| pod.uid.is(&controller.uid))
 }
 
-/// The volume of a claim; `None` when it does not count.
+/// The volume of a claim; `None` if it does not count.
 fn of_claim(cx: &Context<'_>, claim: &Typed<'_, PersistentVolumeClaim>) -> Option<Counted> {
     if claim.volume_name.is_empty() {
         return of_class(cx, claim);
@@ -200,8 +200,8 @@ fn of_claim(cx: &Context<'_>, claim: &Typed<'_, PersistentVolumeClaim>) -> Optio
     }
 }
 
-/// The volume of a claim that has none yet, by its class. Without a class the claim must be bound before scheduling, and
-/// does not count.
+/// The volume of an unbound claim, by its class. A claim without a class must be bound before
+/// scheduling, and does not count.
 fn of_class(cx: &Context<'_>, claim: &Typed<'_, PersistentVolumeClaim>) -> Option<Counted> {
     let class = cx.get::<StorageClass>(&resources::STORAGE_CLASS, &claim.storage_class)?;
     let provisioner = &class.body.provisioner;

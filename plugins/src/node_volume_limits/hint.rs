@@ -1,4 +1,4 @@
-//! What events mean for a pod that had too many volumes.
+//! Queueing hints for pods that exceeded volume limits.
 
 use supercargo_framework::PodInfo;
 use supercargo_framework::event::{Change, QueueingHint};
@@ -9,7 +9,7 @@ use super::attachable::{inline, may_count};
 use crate::hint::{Hint, held_a_node, old_pod};
 use crate::pod_volumes::{new_object, old_object};
 
-/// Some driver takes more volumes than before. No limit counts as none at all, as upstream has it.
+/// The limit of a driver has increased. As upstream, an absent limit counts as 0.
 pub(super) fn after_csi_node_update(_: &PodInfo, change: &Change) -> Hint {
     let new = new_object::<CsiNode>(change)?;
     let old = old_object::<CsiNode>(change).ok_or("expected a CSINode before the event")?;
@@ -21,14 +21,14 @@ pub(super) fn after_csi_node_update(_: &PodInfo, change: &Change) -> Hint {
     Ok(QueueingHint::queue_if(new.drivers.iter().any(|driver| rose(&driver.name, driver.limit))))
 }
 
-/// A pod with a volume that may have counted has left its node.
+/// A pod with a volume that could count has left its node.
 pub(super) fn after_pod_deleted(_: &PodInfo, change: &Change) -> Hint {
     let gone = old_pod(change)?;
     let frees = held_a_node(gone) && gone.spec.volumes.iter().any(|volume| may_count(&volume.source));
     Ok(QueueingHint::queue_if(frees))
 }
 
-/// A claim of the pod is there, that of an ephemeral volume too.
+/// A claim of the pod was added, including that of an ephemeral volume.
 pub(super) fn after_claim_added(pod: &PodInfo, change: &Change) -> Hint {
     let claim = new_object::<PersistentVolumeClaim>(change)?.object;
     let stands_for = |name: &str| {
@@ -37,8 +37,8 @@ pub(super) fn after_claim_added(pod: &PodInfo, change: &Change) -> Hint {
     Ok(QueueingHint::queue_if(claim.namespace() == &*pod.namespace && stands_for(claim.name())))
 }
 
-/// A volume is no longer attached. Upstream does not find out whether it was of a driver of the pod's claims, and does
-/// not think of ephemeral volumes.
+/// A volume was detached. As upstream, this does not check the drivers of the pod's claims, and
+/// ignores ephemeral volumes.
 pub(super) fn after_volume_detached(pod: &PodInfo, change: &Change) -> Hint {
     let gone =
         old_object::<VolumeAttachment>(change).ok_or("expected a VolumeAttachment before the event")?;

@@ -48,8 +48,8 @@ fn using(name: &str, claims: &[&str]) -> PodInfo {
     with_volumes(pod(name), &volumes)
 }
 
-/// Claims `a` to `e` with volumes of the driver, `x` of another driver, `m` of a migrated plugin, and `late` and `later`
-/// that have none yet.
+/// Claims `a` to `e` with volumes of the driver, `x` of another driver, `m` of a migrated plugin,
+/// and the unbound claims `late` and `later`.
 fn storage() -> Vec<Object> {
     let mut list = vec![class("slow", DRIVER), class("ebs", "kubernetes.io/aws-ebs")];
     for name in ["a", "b", "c", "d", "e"] {
@@ -81,7 +81,7 @@ fn too_many() -> Status {
 }
 
 #[test]
-fn a_node_takes_as_many_volumes_of_a_driver_as_it_says() {
+fn csi_volume_limits_are_per_driver_and_node() {
     type Claims<'a> = &'a [&'a str];
     let cases: [(&str, Claims<'_>, &[Claims<'_>], i32, bool); 12] = [
         ("room for one", &["a"], &[], 1, true),
@@ -105,7 +105,7 @@ fn a_node_takes_as_many_volumes_of_a_driver_as_it_says() {
 }
 
 #[test]
-fn only_what_has_a_driver_with_a_limit_counts() {
+fn only_volumes_of_limited_drivers_count() {
     let wanted = using("p", &["a"]);
     assert_eq!(verdict(&wanted, vec![], storage()), Status::success(), "no CSINode");
     let unlimited = storage().into_iter().chain([csi_node("n", &[(DRIVER, None)])]).collect();
@@ -127,7 +127,7 @@ fn only_what_has_a_driver_with_a_limit_counts() {
 }
 
 #[test]
-fn what_is_attached_counts_beside_what_the_pods_use() {
+fn attached_volumes_count_with_those_of_pods() {
     let attached = |volume: Option<&str>| attachment("va", "n", DRIVER, volume);
     let cases = [
         ("a volume of no pod", vec![attached(Some("b"))], false),
@@ -147,7 +147,7 @@ fn what_is_attached_counts_beside_what_the_pods_use() {
 }
 
 #[test]
-fn a_claim_that_is_not_there_matters_for_the_new_pod_only() {
+fn missing_claims_matter_for_the_incoming_pod_only() {
     let status = verdict(&using("p", &["missing"]), vec![], with_limit(1, []));
     let text = "looking up PVC default/missing: persistentvolumeclaim \"missing\" not found";
     assert_eq!(status, Status::unresolvable(text));
@@ -159,7 +159,7 @@ fn a_claim_that_is_not_there_matters_for_the_new_pod_only() {
 }
 
 #[test]
-fn an_ephemeral_volume_counts_by_the_claim_that_the_pod_owns() {
+fn ephemeral_volumes_count_by_their_owned_claim() {
     let ephemeral = |name: &str| with_volumes(pod(name), &[("v", VolumeSource::Ephemeral)]);
     let owned = |by: &str| {
         let owner = OwnerRef { uid: by.into(), ..OwnerRef::default() };
@@ -176,7 +176,7 @@ fn an_ephemeral_volume_counts_by_the_claim_that_the_pod_owns() {
 }
 
 #[test]
-fn in_tree_volumes_count_where_there_is_a_csi_node() {
+fn in_tree_volumes_count_if_the_node_has_a_csi_node() {
     let sources = [
         ("pd.csi.storage.gke.io", VolumeSource::GcePersistentDisk { pd_name: "d".into(), read_only: true }),
         (
@@ -206,7 +206,7 @@ fn in_tree_volumes_count_where_there_is_a_csi_node() {
 }
 
 #[test]
-fn an_ebs_volume_is_known_by_the_end_of_its_url() {
+fn ebs_volumes_are_identified_by_the_end_of_their_url() {
     let ebs = |id: &str| {
         let source = VolumeSource::AwsElasticBlockStore { volume_id: id.into(), read_only: false };
         with_volumes(pod(id), &[("v", source)])
@@ -223,12 +223,16 @@ fn an_ebs_volume_is_known_by_the_end_of_its_url() {
         let error = Status::error(format!("{text} ({id})"));
         assert_eq!(verdict(&ebs(id), vec![], limits()), error);
         assert_eq!(verdict(&ebs("vol-1"), vec![ebs(id)], limits()), error, "on the node");
-        assert_eq!(verdict(&ebs(id), vec![], vec![]), Status::success(), "without a CSINode nobody asks");
+        assert_eq!(
+            verdict(&ebs(id), vec![], vec![]),
+            Status::success(),
+            "without a CSINode nothing is checked"
+        );
     }
 }
 
 #[test]
-fn a_driver_that_demands_to_be_there_is_missed() {
+fn required_drivers_must_be_installed() {
     let driver = |demands| {
         let body = CsiDriver { prevents_scheduling_if_missing: demands, ..CsiDriver::default() };
         object(&resources::CSI_DRIVER, DRIVER, Body::CsiDriver(body))
@@ -253,7 +257,7 @@ fn a_driver_that_demands_to_be_there_is_missed() {
 }
 
 #[test]
-fn drivers_are_read_only_where_they_can_demand_something() {
+fn csi_drivers_are_read_only_with_volume_limit_scaling() {
     let reads =
         |features: &Features| from_args(&Value::Null, features).expect("no arguments are fine").reads();
     let scaling = Features::default().with(Feature::VolumeLimitScaling, true);
@@ -262,7 +266,7 @@ fn drivers_are_read_only_where_they_can_demand_something() {
 }
 
 #[test]
-fn a_pod_without_volumes_that_may_count_is_not_filtered() {
+fn pods_without_countable_volumes_skip_filter() {
     let cases = [
         ("none", with_volumes(pod("p"), &[]), true),
         ("inline CSI", with_volumes(pod("p"), &[("v", VolumeSource::Csi(DRIVER.into()))]), true),
@@ -281,7 +285,7 @@ fn hint(resource: Text, action: ActionType, pod: &PodInfo, change: &Change) -> O
 }
 
 #[test]
-fn a_csi_node_helps_when_it_is_new_or_takes_more() {
+fn new_csi_nodes_and_raised_limits_wake_the_pod() {
     use QueueingHint::{Queue, Skip};
     let with = |drivers: &[(&str, Option<i32>)]| csi_node("n", drivers);
     let cases = [
@@ -312,7 +316,7 @@ fn a_csi_node_helps_when_it_is_new_or_takes_more() {
 }
 
 #[test]
-fn a_deleted_pod_helps_when_it_held_volumes_on_a_node() {
+fn deleted_pods_with_volumes_wake_the_pod() {
     use QueueingHint::{Queue, Skip};
     let ephemeral = [("v", VolumeSource::Ephemeral)];
     let inline = [("v", VolumeSource::Portworx("d".into()))];
@@ -335,7 +339,7 @@ fn a_deleted_pod_helps_when_it_held_volumes_on_a_node() {
 }
 
 #[test]
-fn a_claim_of_the_pod_helps_when_it_appears() {
+fn added_claims_of_the_pod_wake_it() {
     use QueueingHint::{Queue, Skip};
     let waiting = with_volumes(pod("p"), &[("c", claim_source("own")), ("e", VolumeSource::Ephemeral)]);
     let cases = [
@@ -353,7 +357,7 @@ fn a_claim_of_the_pod_helps_when_it_appears() {
 }
 
 #[test]
-fn a_volume_that_is_detached_helps_pods_with_claims_and_those_of_its_driver() {
+fn detached_volumes_wake_pods_with_claims_or_of_the_driver() {
     use QueueingHint::{Queue, Skip};
     let inline = |source| with_volumes(pod("p"), &[("v", source)]);
     let ebs = |id: &str| VolumeSource::AwsElasticBlockStore { volume_id: id.into(), read_only: false };
@@ -376,7 +380,7 @@ fn a_volume_that_is_detached_helps_pods_with_claims_and_those_of_its_driver() {
 }
 
 #[test]
-fn what_fits_fits_with_every_higher_limit() {
+fn raising_a_limit_never_rejects_more() {
     let pods = || vec![using("q", &["b", "c"]), using("r", &["c", "x", "late"])];
     let verdicts: Vec<_> = (0..7)
         .map(|limit| verdict(&using("p", &["a", "d"]), pods(), with_limit(limit, [])).is_success())

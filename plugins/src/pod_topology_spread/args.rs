@@ -5,16 +5,15 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::labels::{MAX_LABEL_VALUE, is_label_key};
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 
-use super::{HOSTNAME, NAME};
-use crate::args::decode;
+use super::HOSTNAME;
 
-/// The constraints of pods that have none of their own.
+/// The default constraints, for pods without constraints.
 pub(super) struct Defaults {
     pub(super) constraints: Box<[TopologySpreadConstraint]>,
-    /// Whether they are upstream's rather than the operator's.
+    /// Whether these are the system defaults.
     pub(super) system: bool,
 }
 
@@ -38,14 +37,14 @@ struct DefaultConstraint {
     min_domains: Option<i32>,
     node_affinity_policy: Option<String>,
     node_taints_policy: Option<String>,
-    /// Taken and, as upstream does, not looked at: the selector is deduced anyhow.
+    /// Accepted and, as upstream, ignored: the selector is always derived.
     #[serde(rename = "matchLabelKeys")]
     _match_label_keys: Option<Vec<String>>,
 }
 
-/// Decodes and checks the arguments.
+/// Decodes and validates the arguments.
 pub(super) fn parse(args: &Value) -> Result<Defaults, ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let constraints = args.default_constraints.unwrap_or_default();
     let system = match args.defaulting_type.as_deref().unwrap_or_default() {
         "" | "System" if !constraints.is_empty() => {
@@ -101,7 +100,7 @@ fn check(constraint: &DefaultConstraint, before: &[DefaultConstraint]) -> Result
     Ok(())
 }
 
-/// What is wrong with a label key, in the API's words; the first fault of several.
+/// The first error of a label key, in the API's words.
 fn label_key_fault(key: &str) -> Option<String> {
     if is_label_key(key) {
         return None;
@@ -146,7 +145,7 @@ impl From<DefaultConstraint> for TopologySpreadConstraint {
     }
 }
 
-/// What upstream spreads by: hosts, and less strictly zones.
+/// The system defaults: hosts, and less strictly zones.
 fn system_defaults() -> Box<[TopologySpreadConstraint]> {
     let preference = |key: &str, max_skew| TopologySpreadConstraint {
         max_skew,
@@ -166,6 +165,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::pod_topology_spread::NAME;
     use crate::testing::args_error;
 
     fn list(constraints: Value) -> Value {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn good_arguments_are_taken() {
+    fn valid_arguments_are_accepted() {
         let zone = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
         let both =
             json!([zone, {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topology_key_that_is_no_label_key_is_explained() {
+    fn invalid_topology_keys_are_rejected() {
         let long = "x".repeat(64);
         let cases = [
             ("/a", "prefix part must be non-empty"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused_in_upstreams_words() {
+    fn invalid_arguments_have_upstreams_errors() {
         let zone = |skew: i32, action: &str| json!({"maxSkew": skew, "topologyKey": "zone", "whenUnsatisfiable": action});
         let hard = || zone(1, "DoNotSchedule");
         let mut selecting = hard();

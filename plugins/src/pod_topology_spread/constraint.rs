@@ -1,4 +1,4 @@
-//! The constraints that apply to a pod, ready to be evaluated.
+//! The effective constraints of a pod.
 
 use std::sync::Arc;
 
@@ -11,13 +11,14 @@ use supercargo_framework::{LabelSelector, Labels, NodeRecord, PodInfo};
 use super::PodTopologySpread;
 use super::default_selector::{Lookup, default_selector};
 
-/// A constraint of one pod. What it is derived from is in here in full, so its hash may stand for it in a signature.
+/// A constraint of one pod. It contains everything that it is derived from, so its hash can be
+/// signed.
 #[derive(Hash)]
 pub(super) struct Constraint {
     pub(super) max_skew: i32,
     pub(super) topology_key: Arc<str>,
     pub(super) min_domains: i32,
-    /// Whether the pod itself is one of those that the constraint spreads.
+    /// Whether the constraint selects the pod itself.
     pub(super) selects_self: bool,
     honors_affinity: bool,
     honors_taints: bool,
@@ -39,23 +40,23 @@ impl Constraint {
         }
     }
 
-    /// Whether the constraint spreads pods with these labels.
+    /// Whether the constraint selects pods with these labels.
     pub(super) fn selects(&self, labels: &Labels) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }
 
-    /// Whether nodes are left out for not being what the pod's node affinity asks for.
+    /// Whether nodes that the pod's node affinity rejects are excluded.
     pub(super) fn honors_affinity(&self) -> bool {
         self.honors_affinity
     }
 
-    /// Whether nodes are left out for taints that the pod does not tolerate.
+    /// Whether nodes with untolerated taints are excluded.
     pub(super) fn honors_taints(&self) -> bool {
         self.honors_taints
     }
 
-    /// Whether a pod on a node counts: one of the namespace that is not on its way out. Same as upstream's, with the quirk
-    /// that a selector without requirements, which selects every pod, counts none.
+    /// Whether a pod on a node counts: it is in the namespace and not terminating. Same as
+    /// upstream, including its quirk: an empty selector, which matches every pod, counts none.
     pub(super) fn counts(&self, pod: &PodInfo, namespace: &str) -> bool {
         self.selector.as_ref().is_some_and(|selector| {
             !selector.is_empty()
@@ -65,7 +66,7 @@ impl Constraint {
         })
     }
 
-    /// How many of these pods count.
+    /// The number of these pods that count.
     pub(super) fn count(&self, pods: &[Arc<PodInfo>], namespace: &str) -> i64 {
         if self.selector.as_ref().is_none_or(|selector| selector.is_empty()) {
             return 0;
@@ -79,7 +80,7 @@ pub(super) fn has_every_key(labels: &Labels, constraints: &[Constraint]) -> bool
     constraints.iter().all(|constraint| labels.get(&constraint.topology_key).is_some())
 }
 
-/// The constraints' topology keys, each once.
+/// The distinct topology keys of the constraints.
 pub(super) fn keys(constraints: &[Constraint]) -> SmallVec<[Arc<str>; 2]> {
     let mut keys = SmallVec::new();
     for Constraint { topology_key: key, .. } in constraints {
@@ -90,7 +91,8 @@ pub(super) fn keys(constraints: &[Constraint]) -> SmallVec<[Arc<str>; 2]> {
     keys
 }
 
-/// Whether a node counts for the pod's constraints. What several of them ask is answered once.
+/// Whether a node counts for the pod's constraints. Checks that several constraints share are
+/// cached.
 pub(super) struct Inclusion<'a> {
     pod: &'a PodInfo,
     node: &'a NodeRecord,
@@ -115,13 +117,13 @@ impl<'a> Inclusion<'a> {
 }
 
 impl PodTopologySpread {
-    /// The pod's constraints that must hold, or those that should: its own if it has any of either sort, else the
+    /// The pod's hard or soft constraints: its own if it has any of either kind, otherwise the
     /// defaults.
     pub(super) fn constraints(&self, lookup: &dyn Lookup, pod: &PodInfo, hard: bool) -> Vec<Constraint> {
         self.constraints_where(lookup, pod, |spec| spec.hard == hard)
     }
 
-    /// All of the pod's constraints: those that must hold, and those that should.
+    /// All of the pod's constraints: hard and soft.
     pub(super) fn all_constraints(&self, lookup: &dyn Lookup, pod: &PodInfo) -> [Vec<Constraint>; 2] {
         let own = &pod.spec.topology_spread;
         let specs = if own.is_empty() { &self.defaults } else { own };
@@ -156,7 +158,8 @@ impl PodTopologySpread {
         defaults.map(|spec| Constraint::new(spec, Some(Arc::clone(&selector)), pod)).collect()
     }
 
-    /// A constraint's selector with what `matchLabelKeys` add: the pod's own values, of the keys that it has.
+    /// A constraint's selector with the requirements of `matchLabelKeys`: the pod's values of the
+    /// keys that it has.
     fn selector(&self, spec: &TopologySpreadConstraint, pod: &PodInfo) -> Option<Arc<LabelSelector>> {
         let selector = spec.selector.as_ref()?;
         let keys: &[_] = if self.match_label_keys { &spec.match_label_keys } else { &[] };

@@ -1,4 +1,4 @@
-//! Which pods a pod is spread among when it does not say: those of its services and of the workload that owns it.
+//! Selectors of default constraints: those of the pod's services and of its owner.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use supercargo_framework::affinity::{Operator, Requirement};
 use supercargo_framework::objects::{Service, Typed, Workload, resources};
 use supercargo_framework::{Context, LabelSelector, PodInfo, QueueContext, Text};
 
-/// Where services and workloads are looked up: in a cycle, or when an event is judged.
+/// The source of services and workloads: a cycle, or a queueing hint.
 pub(super) trait Lookup {
     /// Visits the services of a namespace.
     fn services(&self, namespace: &str, visit: &mut dyn FnMut(&Service));
@@ -35,7 +35,7 @@ impl Lookup for QueueContext<'_> {
     }
 }
 
-/// The selectors of all services that select the pod and of its owner, all in one; without requirements when there are
+/// The selectors of all services that select the pod and of its owner, combined; empty if there are
 /// none.
 pub(super) fn default_selector(lookup: &dyn Lookup, pod: &PodInfo) -> LabelSelector {
     let mut requirements: Vec<Requirement> = Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn default_selector(lookup: &dyn Lookup, pod: &PodInfo) -> LabelSelec
     if let Some((kind, owner)) = owner(lookup, pod) {
         let owners = owner.selector.as_ref().map_or(&[][..], LabelSelector::requirements);
         if kind == resources::REPLICATION_CONTROLLER {
-            // Upstream merges this owner's map into that of the services, and it has the last word.
+            // Upstream merges this owner's map into that of the services; it takes precedence.
             requirements.retain(|requirement| owners.iter().all(|other| other.key != requirement.key));
         }
         requirements.extend(owners.iter().cloned());
@@ -64,7 +64,7 @@ pub(super) fn default_selector(lookup: &dyn Lookup, pod: &PodInfo) -> LabelSelec
     LabelSelector::new(requirements)
 }
 
-/// The workload that controls the pod, if it is of a kind that has a selector and exists.
+/// The workload that controls the pod, if it exists and its kind has a selector.
 fn owner<'a>(lookup: &'a dyn Lookup, pod: &PodInfo) -> Option<(Text, &'a Workload)> {
     let owner = pod.controller.as_ref()?;
     let resource = match (&*owner.api_version, &*owner.kind) {

@@ -1,11 +1,10 @@
-//! Constraints that must hold.
+//! Hard constraints.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::plugin::{
-    Applied, FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, Scope,
-};
+use supercargo_framework::caching::{Applied, Scope};
+use supercargo_framework::plugin::{FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin};
 use supercargo_framework::{Context, CycleState, NodeInfo, NodeRecord, PodInfo, Status};
 
 use super::PodTopologySpread;
@@ -15,18 +14,18 @@ use crate::applied::{in_domain, widen};
 
 const NOT_PREPARED: &str = "reading \"PreFilterPodTopologySpread\" from cycleState: not found";
 
-/// What PreFilter prepares: the constraints, and where each stands.
+/// The state that PreFilter prepares: the constraints with their counts.
 #[derive(Clone)]
 pub(super) struct Prepared {
     constraints: Arc<[Constraint]>,
     standings: SmallVec<[Standing; 2]>,
 }
 
-/// Where a constraint stands.
+/// The counts of a constraint.
 #[derive(Clone)]
 struct Standing {
     spread: Spread,
-    /// The least number that a domain's is compared with.
+    /// The minimum that domains are compared with.
     floor: i64,
 }
 
@@ -36,12 +35,12 @@ impl Standing {
         Self { spread, floor }
     }
 
-    /// The greatest number of pods in a domain that takes this one.
+    /// The maximum number of pods in a domain that admits this pod.
     fn limit(&self, constraint: &Constraint) -> i64 {
         self.floor + i64::from(constraint.max_skew) - i64::from(constraint.selects_self)
     }
 
-    /// Changes the numbers, in one domain at most. Tells which verdicts are others by that.
+    /// Changes counts, in at most one domain. Returns which verdicts can differ.
     fn follow(&mut self, constraint: &Constraint, domain: &str, change: impl FnOnce(&mut Spread)) -> Applied {
         let (pods_before, limit_before) = (self.spread.get(domain), self.limit(constraint));
         change(&mut self.spread);
@@ -51,7 +50,7 @@ impl Standing {
             let (low, high) = (limit.min(limit_before), limit.max(limit_before));
             let is_between = |pods: i64| low < pods && pods <= high;
             let own = usize::from(self.spread.contains(domain) && is_between(pods));
-            // A domain that no node counts for has no pods, and a verdict all the same.
+            // A domain without nodes that count has no pods, but still has a verdict.
             if self.spread.between(low, high) > own || is_between(0) {
                 return Applied::Everywhere;
             }
@@ -64,8 +63,8 @@ impl Standing {
     }
 }
 
-/// The least number of pods in a domain; none when there are fewer domains than there should be. With no domain at all
-/// there is nothing to compare with, and every number is low enough.
+/// The minimum number of pods in a domain; 0 with fewer domains than `minDomains`. Without any
+/// domain, every count is low enough.
 fn floor(constraint: &Constraint, spread: &Spread) -> i64 {
     if (spread.domains() as i64) < i64::from(constraint.min_domains) {
         return 0;
@@ -73,7 +72,7 @@ fn floor(constraint: &Constraint, spread: &Spread) -> i64 {
     spread.least().unwrap_or(i64::from(i32::MAX))
 }
 
-/// Visits the constraints for which the node counts, each with its place and the node's domain.
+/// Visits the constraints for which the node counts, each with its index and the node's domain.
 fn visit<'a>(
     constraints: &'a [Constraint],
     pod: &PodInfo,
@@ -93,7 +92,7 @@ fn visit<'a>(
     }
 }
 
-/// Counts the pods that each constraint spreads, by domain.
+/// Counts the pods that each constraint selects, by domain.
 fn count(cx: &Context<'_>, pod: &PodInfo, constraints: &[Constraint]) -> SmallVec<[Standing; 2]> {
     let mut spreads: SmallVec<[Counting; 2]> = constraints.iter().map(|_| Counting::default()).collect();
     for (_, node) in cx.nodes().iter() {
@@ -106,8 +105,8 @@ fn count(cx: &Context<'_>, pod: &PodInfo, constraints: &[Constraint]) -> SmallVe
 }
 
 impl Prepared {
-    /// Works a pod that came to a node, or went, into the counts of a trial. Same as upstream's, with two quirks: here a
-    /// terminating pod counts, and so does any pod where a selector has no requirements.
+    /// Adds or removes a pod of a node in a dry run. Same as upstream, including two quirks:
+    /// terminating pods count, and an empty selector matches any pod.
     fn change(&mut self, pod: &PodInfo, changed: &PodInfo, node: &NodeRecord, delta: i64) {
         if changed.namespace != pod.namespace {
             return;
@@ -121,7 +120,7 @@ impl Prepared {
         });
     }
 
-    /// Works a pod that came to a node, or went, into the counts for good, as counting anew would have it.
+    /// Adds or removes a pod of a node permanently; the result equals a recount.
     pub(super) fn follow_pod(
         &mut self,
         pod: &PodInfo,
@@ -143,7 +142,7 @@ impl Prepared {
         applied
     }
 
-    /// Works a node without pods, that came or goes, into the counts.
+    /// Adds or removes a node without pods.
     pub(super) fn follow_node(&mut self, pod: &PodInfo, node: &NodeRecord, comes: bool) -> Applied {
         let mut applied = Applied::Here;
         let Self { constraints, standings } = self;
@@ -160,8 +159,8 @@ impl Prepared {
         applied
     }
 
-    /// Works a changed node object in. How many of the pods there count is not known one by one, so they are counted anew
-    /// when the node counts for other domains than it did.
+    /// Applies a changed node object. Counted pods of a node are not known, so a node that counts
+    /// for other domains than before requires a rebuild.
     pub(super) fn follow_change(&self, pod: &PodInfo, old: &NodeRecord, new: &NodeRecord) -> Applied {
         let domains = |node| {
             let mut domains: SmallVec<[(usize, Arc<str>); 2]> = SmallVec::new();
@@ -229,9 +228,9 @@ impl FilterPlugin for PodTopologySpread {
         }
         Status::success()
     }
+}
 
-    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
-        let prepared = state.read::<Prepared>();
-        prepared.map_or(Scope::Node, |prepared| Scope::Domain(keys(&prepared.constraints)))
-    }
+pub(super) fn scope(state: &CycleState) -> Scope {
+    let prepared = state.read::<Prepared>();
+    prepared.map_or(Scope::Node, |prepared| Scope::Domain(keys(&prepared.constraints)))
 }

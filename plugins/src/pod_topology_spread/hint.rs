@@ -1,4 +1,4 @@
-//! Which events can help a pod that constraints kept from every node.
+//! Queueing hints for pods that hard constraints rejected.
 
 use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::{NodeRecord, PodInfo, QueueContext};
@@ -7,12 +7,12 @@ use super::PodTopologySpread;
 use super::constraint::{Constraint, has_every_key};
 use crate::hint::{Hint, held_a_node};
 
-/// Whether the pod of an event can have a say in where the waiting pod may be.
+/// Whether the pod of an event can affect the pending pod.
 fn is_involved(changed: &PodInfo, waiting: &PodInfo) -> bool {
     changed.uid == waiting.uid || (held_a_node(changed) && changed.namespace == waiting.namespace)
 }
 
-/// Whether a constraint spreads the pod.
+/// Whether a constraint selects the pod.
 fn is_spread(pod: &PodInfo, constraints: &[Constraint]) -> bool {
     constraints.iter().any(|constraint| constraint.selects(&pod.labels))
 }
@@ -56,8 +56,8 @@ impl PodTopologySpread {
     }
 }
 
-/// Whether a pod that changed counts where it did not, or the other way round, or the waiting pod itself got tolerations
-/// that make more nodes count.
+/// Whether a changed pod started or stopped to count, or the pending pod got tolerations that make
+/// more nodes count.
 fn update_can_help(pod: &PodInfo, constraints: &[Constraint], old: &PodInfo, new: &PodInfo) -> bool {
     let tolerates_more = pod.uid == new.uid
         && old.spec.tolerations != new.spec.tolerations

@@ -1,4 +1,5 @@
-//! The plugin beside a naive reading of the API's documentation: count over all nodes and pods, for every node anew.
+//! Compares the plugin with a naive implementation of the API documentation: count all nodes and
+//! pods, for every node.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +14,8 @@ use supercargo_framework::{LabelSelector, NodeInfo, NodeRecord, Status, TaintEff
 
 use super::tests::{ZONE, hard, selector};
 use super::*;
+use crate::dry_run;
 use crate::testing::{Driver, node_info, nodes};
-use crate::trial;
 
 fn any_selector() -> impl Strategy<Value = Option<LabelSelector>> {
     select(vec![
@@ -86,7 +87,7 @@ fn any_cluster() -> impl Strategy<Value = Vec<NodeInfo>> {
         .prop_flat_map(|count| (0..count).map(|i| any_node(format!("n{i}")).boxed()).collect::<Vec<_>>())
 }
 
-/// A pod to be scheduled, with constraints.
+/// An incoming pod with constraints.
 pub(super) fn any_incoming() -> impl Strategy<Value = PodInfo> {
     (any_pod(), vec(any_constraint(), 1..4), any::<bool>(), any::<bool>()).prop_map(
         |(labelled, constraints, ssd, tolerant)| {
@@ -100,7 +101,7 @@ pub(super) fn any_incoming() -> impl Strategy<Value = PodInfo> {
     )
 }
 
-/// The documentation's words, one function each.
+/// The documentation, one function per rule.
 struct Naive<'a> {
     pod: &'a PodInfo,
     cluster: &'a [NodeInfo],
@@ -226,9 +227,10 @@ proptest! {
         prop_assert_eq!(scores, expected);
     }
 
-    /// But for upstream's quirks: in a trial terminating pods count, and so does any pod for an empty selector.
+    /// Except for upstream's quirks: in a dry run terminating pods count, and an empty selector
+    /// matches any pod.
     #[test]
-    fn a_trial_is_as_good_as_a_fresh_start(
+    fn dry_run_state_equals_a_fresh_one(
         pod in any_incoming(),
         cluster in any_cluster(),
         steps in vec((0..7_usize, option::of(any_pod())), 1..8),
@@ -246,6 +248,6 @@ proptest! {
         };
         let cluster: Vec<_> = cluster.iter().map(staying).collect();
         let steps = steps.into_iter().map(|(node, added)| (node, added.map(stays))).collect();
-        trial::check(&Driver::new(NAME), &Objects::default(), &pod, cluster, steps)?;
+        dry_run::check(&Driver::new(NAME), &Objects::default(), &pod, cluster, steps)?;
     }
 }

@@ -1,11 +1,10 @@
-//! Constraints that should hold.
+//! Soft constraints.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use supercargo_framework::plugin::{
-    Applied, MAX_NODE_SCORE, NOT_SCORED, Normalize, PreScorePlugin, Scope, ScorePlugin,
-};
+use supercargo_framework::caching::{Applied, Scope};
+use supercargo_framework::plugin::{MAX_NODE_SCORE, NOT_SCORED, Normalize, PreScorePlugin, ScorePlugin};
 use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, NodeRecord, PodInfo, Status};
 
 use super::constraint::{Constraint, Inclusion, has_every_key, keys};
@@ -18,19 +17,19 @@ const NOT_PREPARED: &str = "error reading \"PreScorePodTopologySpread\" from cyc
 /// Where a constraint stands.
 #[derive(Clone, Default)]
 struct Standing {
-    /// The number of pods by domain, or by node where every node is a domain of its own; none where there are none.
+    /// The number of pods by domain, or by node for the hostname label; absent means 0.
     pods: ByDomain,
-    /// The number of feasible nodes in every domain that has some; not looked at where every node is one.
+    /// The number of feasible nodes by domain; unused for the hostname label.
     feasible: FxHashMap<Arc<str>, usize>,
-    /// What a pod in a domain weighs: the more domains there are, the more.
+    /// The weight of a pod in a domain, which increases with the number of domains.
     weight: f64,
 }
 
-/// The class of a node that lacks the label by which every node is a domain of its own. Others are told apart by how many
-/// pods they have.
+/// The class of a node without the hostname label. The class of other nodes is their number of
+/// pods.
 const UNLABELLED: i64 = -1;
 
-/// What PreScore prepares.
+/// The state that PreScore prepares.
 #[derive(Clone)]
 struct Prepared {
     constraints: Arc<[Constraint]>,
@@ -39,26 +38,27 @@ struct Prepared {
     scored: usize,
     /// Whether a node must have every topology key to be scored.
     requires_every_key: bool,
-    /// Whether a node has, or had, a topology label without a value. It is in the domain of the nodes without the label.
+    /// Whether a node has or had a topology label with an empty value. It shares a domain with
+    /// nodes without the label.
     has_nameless: bool,
 }
 
-/// [`Prepared`], shared with trials, which do not change it.
+/// [`Prepared`], shared with dry runs, which do not change it.
 #[derive(Clone)]
 pub(super) struct Shared(Arc<Prepared>);
 
-/// The node's domain. A node without the label is in the nameless one, which upstream counts as a domain too.
+/// The node's domain. A node without the label is in the empty domain, which counts, as upstream.
 fn domain<'a>(labels: &'a Labels, constraint: &Constraint, nameless: &'a Arc<str>) -> &'a Arc<str> {
     labels.get(&constraint.topology_key).unwrap_or(nameless)
 }
 
-/// Whether pods are not counted by domain when scoring: every node is a domain of its own.
+/// Whether Score counts pods by node instead of by domain.
 fn is_by_node(constraint: &Constraint) -> bool {
     *constraint.topology_key == *HOSTNAME
 }
 
 impl Standing {
-    /// A node became feasible, or stopped being so.
+    /// A node became feasible or infeasible.
     fn count_feasible(&mut self, domain: &Arc<str>, feasible: bool) {
         match self.feasible.get_mut(domain) {
             Some(nodes) if feasible => *nodes += 1,
@@ -73,7 +73,7 @@ impl Standing {
         }
     }
 
-    /// Weighs a pod anew. Answers whether that makes a difference to any score.
+    /// Updates the weight. Returns whether any score can change.
     fn weigh(&mut self, constraint: &Constraint, scored: usize) -> bool {
         let domains = if is_by_node(constraint) { scored } else { self.feasible.len() };
         let weight = ((domains + 2) as f64).ln();
@@ -82,12 +82,12 @@ impl Standing {
 }
 
 impl Prepared {
-    /// Whether the node's labels are such that it is not scored.
+    /// Whether the node is not scored because of its labels.
     fn ignores(&self, labels: &Labels) -> bool {
         self.requires_every_key && !has_every_key(labels, &self.constraints)
     }
 
-    /// Visits the constraints whose pods on a node count, each with its place and where they do.
+    /// Visits the constraints for which pods on a node count, each with its index and the domain.
     fn visit(&self, pod: &PodInfo, node: &NodeRecord, mut visit: impl FnMut(usize, &Constraint, &Arc<str>)) {
         let nameless = Arc::default();
         let ignored = self.ignores(&node.labels);
@@ -101,7 +101,7 @@ impl Prepared {
         }
     }
 
-    /// Whether the node has a topology label without a value.
+    /// Whether the node has a topology label with an empty value.
     fn is_nameless(&self, labels: &Labels) -> bool {
         self.constraints
             .iter()
@@ -121,7 +121,7 @@ impl Prepared {
         self.standings = standings;
     }
 
-    /// Counts a node that became feasible, or stopped being so. The weights are as before.
+    /// Counts a node that became feasible or infeasible. Does not update weights.
     fn count_feasible(&mut self, labels: &Labels, feasible: bool) {
         if self.ignores(labels) {
             return;
@@ -135,7 +135,7 @@ impl Prepared {
         }
     }
 
-    /// Weighs everything anew. Answers whether that makes a difference to any score.
+    /// Updates all weights. Returns whether any score can change.
     fn weigh(&mut self) -> bool {
         let mut differs = false;
         for (constraint, standing) in self.constraints.iter().zip(&mut self.standings) {
@@ -144,7 +144,7 @@ impl Prepared {
         differs
     }
 
-    /// The raw score: the fewer, the better.
+    /// The raw score; lower is better.
     fn score(&self, node: &NodeRecord) -> i64 {
         let labels = &node.labels;
         if self.ignores(labels) {
@@ -164,7 +164,7 @@ impl Prepared {
 }
 
 impl Shared {
-    /// Works a pod that came to a node, or went, into the counts.
+    /// Adds or removes a pod of a node.
     pub(super) fn follow_pod(
         &mut self,
         pod: &PodInfo,
@@ -183,7 +183,7 @@ impl Shared {
                 domain_counts::add(&mut standings[i].pods, domain, delta);
                 let key = &constraint.topology_key;
                 if is_by_node(constraint) {
-                    // Only the node of the change is concerned.
+                    // Only the changed node is affected.
                 } else if domain.is_empty() && prepared.has_nameless {
                     widen(&mut applied, Applied::Everywhere);
                 } else {
@@ -195,7 +195,7 @@ impl Shared {
         applied
     }
 
-    /// A node came: without pods, and not feasible yet.
+    /// An added node has no pods and is not feasible yet.
     pub(super) fn after_node_added(&mut self, node: &NodeRecord) -> Applied {
         if !self.0.has_nameless && self.0.is_nameless(&node.labels) {
             Arc::make_mut(&mut self.0).has_nameless = true;
@@ -203,13 +203,13 @@ impl Shared {
         Applied::Here
     }
 
-    /// Whether the node that is gone was feasible is not known here.
+    /// Whether the removed node was feasible is unknown here.
     pub(super) fn after_node_removed(&self, node: &NodeRecord) -> Applied {
         if self.0.ignores(&node.labels) { Applied::Here } else { Applied::Rebuild }
     }
 
-    /// Works a changed node object in. Neither how many of the pods there count is known, nor whether it is feasible, so
-    /// everything is counted anew when the node is in other domains than it was.
+    /// Applies a changed node object. Neither the counted pods of the node nor its feasibility is
+    /// known, so a node that changes its domain requires a rebuild.
     pub(super) fn follow_change(&self, pod: &PodInfo, old: &NodeRecord, new: &NodeRecord) -> Applied {
         let prepared = &*self.0;
         let domains = |node: &NodeRecord| {
@@ -226,7 +226,7 @@ impl Shared {
         if moved() || domains(old) != domains(new) { Applied::Rebuild } else { Applied::Here }
     }
 
-    /// Works a node in that became feasible, or stopped being so.
+    /// Applies a node that became feasible or infeasible.
     pub(super) fn follow_feasible(&mut self, node: &NodeRecord, feasible: bool) -> Applied {
         if self.0.ignores(&node.labels) {
             return Applied::Here;
@@ -237,7 +237,8 @@ impl Shared {
     }
 }
 
-/// Turns the scores around: the node with the least gets the most, and those that are not scored get nothing.
+/// Reverses the scores: the lowest raw score gets the highest score, and nodes that are not scored
+/// get 0.
 fn normalize(scores: &mut [i64]) {
     let scored = || scores.iter().copied().filter(|score| *score != NOT_SCORED);
     let (least, most) = (scored().min().unwrap_or(0), scored().max().unwrap_or(0));
@@ -251,7 +252,7 @@ fn normalize(scores: &mut [i64]) {
 }
 
 impl PodTopologySpread {
-    /// Whether a node without one of the topology keys is not scored at all.
+    /// Whether nodes without one of the topology keys are not scored.
     pub(super) fn requires_every_key(&self, pod: &PodInfo) -> bool {
         !pod.spec.topology_spread.is_empty() || !self.system_defaulted
     }
@@ -284,9 +285,30 @@ impl PreScorePlugin for PodTopologySpread {
         state.write(Shared(Arc::new(prepared)));
         Status::success()
     }
+}
 
-    fn skips(&self, cx: &Context<'_>, pod: &PodInfo) -> bool {
-        self.constraints(cx, pod, false).is_empty()
+/// Constraints by hostname count pods per node, whatever the value of the label is.
+pub(super) fn scope(state: &CycleState) -> Scope {
+    let Some(Shared(prepared)) = state.read() else { return Scope::Node };
+    let mut keys = keys(&prepared.constraints);
+    match prepared.constraints.iter().filter(|constraint| is_by_node(constraint)).count() {
+        0 => Scope::Domain(keys),
+        1 => {
+            keys.retain(|key| **key != *HOSTNAME);
+            Scope::Classes(keys)
+        }
+        _ => Scope::Node,
+    }
+}
+
+/// The number of matching pods on the node, for the one constraint by hostname.
+pub(super) fn class(state: &CycleState, node: &NodeInfo) -> i64 {
+    let Some(Shared(prepared)) = state.read() else { return UNLABELLED };
+    let mut standings = prepared.constraints.iter().zip(&prepared.standings);
+    let by_node = standings.find(|(constraint, _)| is_by_node(constraint));
+    match by_node.filter(|_| node.node().labels.get(HOSTNAME).is_some()) {
+        Some((_, standing)) => standing.pods.get(node.name()).copied().unwrap_or(0),
+        None => UNLABELLED,
     }
 }
 
@@ -300,31 +322,6 @@ impl ScorePlugin for PodTopologySpread {
     ) -> Result<i64, Status> {
         let Shared(prepared) = state.read().ok_or_else(|| Status::error(NOT_PREPARED))?;
         Ok(prepared.score(node.node()))
-    }
-
-    /// Where every node is a domain of its own, pods are counted by node, whatever it calls itself.
-    fn scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
-        let Some(Shared(prepared)) = state.read() else { return Scope::Node };
-        let mut keys = keys(&prepared.constraints);
-        match prepared.constraints.iter().filter(|constraint| is_by_node(constraint)).count() {
-            0 => Scope::Domain(keys),
-            1 => {
-                keys.retain(|key| **key != *HOSTNAME);
-                Scope::Classes(keys)
-            }
-            _ => Scope::Node,
-        }
-    }
-
-    /// How many pods count on the node, for the one constraint by node.
-    fn class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
-        let Some(Shared(prepared)) = state.read() else { return UNLABELLED };
-        let mut standings = prepared.constraints.iter().zip(&prepared.standings);
-        let by_node = standings.find(|(constraint, _)| is_by_node(constraint));
-        match by_node.filter(|_| node.node().labels.get(HOSTNAME).is_some()) {
-            Some((_, standing)) => standing.pods.get(node.name()).copied().unwrap_or(0),
-            None => UNLABELLED,
-        }
     }
 
     fn normalization(&self) -> Normalize {

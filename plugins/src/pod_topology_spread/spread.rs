@@ -1,4 +1,4 @@
-//! How evenly pods are spread over the domains of a topology label.
+//! Counts of pods per domain of a topology label, with their minimum.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::domain_counts::Changes;
 
-/// A domain that nodes count for.
+/// A domain with nodes that count.
 #[derive(Clone, Debug, Default)]
 struct Domain {
     nodes: usize,
@@ -19,7 +19,7 @@ struct Domain {
 pub(super) struct Counting(FxHashMap<Arc<str>, Domain>);
 
 impl Counting {
-    /// Counts a node with so many pods.
+    /// Counts a node with this many pods.
     pub(super) fn add_node(&mut self, domain: &Arc<str>, pods: i64) {
         if let Some(known) = self.0.get_mut(domain) {
             known.nodes += 1;
@@ -33,7 +33,7 @@ impl Counting {
 #[derive(Clone, Debug, Default)]
 struct Counted {
     domains: FxHashMap<Arc<str>, Domain>,
-    /// How many domains there are with each number of pods.
+    /// The number of domains for each number of pods.
     having: BTreeMap<i64, usize>,
 }
 
@@ -52,8 +52,9 @@ impl Counted {
     }
 }
 
-/// The number of pods in each domain: counted over the whole cluster, then kept current, the least number included. A
-/// trial works on a clone, as with [`DomainCounts`](crate::domain_counts::DomainCounts).
+/// The number of pods in each domain: counted over the whole cluster, then updated by changes,
+/// including the minimum. Dry runs work on a clone, as with
+/// [`DomainCounts`](crate::domain_counts::DomainCounts).
 #[derive(Clone, Debug)]
 pub(super) struct Spread {
     counted: Arc<Counted>,
@@ -82,7 +83,7 @@ impl Spread {
         }
     }
 
-    /// Counts a node no longer. Its pods have gone before.
+    /// Stops counting a node. Its pods have been removed before.
     pub(super) fn remove_node(&mut self, domain: &str) {
         let counted = Arc::make_mut(&mut self.counted);
         let Some(known) = counted.domains.get_mut(domain) else {
@@ -96,7 +97,7 @@ impl Spread {
         }
     }
 
-    /// Pods came to a domain, or went, for good.
+    /// Adds pods to a domain permanently; negative removes.
     pub(super) fn follow(&mut self, domain: &str, delta: i64) {
         let counted = Arc::make_mut(&mut self.counted);
         let Some(known) = counted.domains.get_mut(domain) else {
@@ -108,17 +109,17 @@ impl Spread {
         counted.enter(now);
     }
 
-    /// Pods came to a domain, or went, in a trial.
+    /// Adds pods to a domain in a dry run; negative removes.
     pub(super) fn add(&mut self, domain: &Arc<str>, delta: i64) {
         self.changes.add(domain, delta);
     }
 
-    /// The number of pods in a domain; 0 when no node counts for it.
+    /// The number of pods in a domain; 0 if no node counts for it.
     pub(super) fn get(&self, domain: &str) -> i64 {
         self.counted.domains.get(domain).map_or(0, |domain| domain.pods) + self.changes.get(domain)
     }
 
-    /// Whether a node counts for the domain.
+    /// Whether any node counts for the domain.
     pub(super) fn contains(&self, domain: &str) -> bool {
         self.counted.domains.contains_key(domain)
     }
@@ -128,7 +129,7 @@ impl Spread {
         self.counted.domains.len()
     }
 
-    /// The least number of pods in a domain.
+    /// The minimum number of pods in a domain.
     pub(super) fn least(&self) -> Option<i64> {
         let Counted { domains, having } = &*self.counted;
         if self.changes.is_empty() {
@@ -142,7 +143,8 @@ impl Spread {
         unchanged.map(|(pods, _)| *pods).into_iter().chain(now).min()
     }
 
-    /// How many domains have more pods than `low` and at most `high`, trials aside.
+    /// The number of domains with more than `low` and at most `high` pods, without changes of dry
+    /// runs.
     pub(super) fn between(&self, low: i64, high: i64) -> usize {
         if low >= high {
             return 0;
@@ -182,12 +184,12 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, the numbers and the least of them are what counting anew would give, also in a trial.
+        /// After any changes, counts and their minimum equal a recount, also in a dry run.
         #[test]
-        fn the_least_is_always_known(
+        fn the_minimum_is_current_after_every_change(
             start in vec((0..5_u8, 0..4_i64), 0..5),
             steps in steps(),
-            trial in vec((0..6_u8, -2..3_i64), 0..5),
+            dry_run in vec((0..6_u8, -2..3_i64), 0..5),
             (low, high) in (-2..4_i64, -2..8_i64),
         ) {
             let mut counting = Counting::default();
@@ -225,7 +227,7 @@ mod tests {
             let before = spread.least();
             let mut tried = spread.clone();
             let mut others: BTreeMap<u8, i64> = BTreeMap::new();
-            for (domain, by) in trial {
+            for (domain, by) in dry_run {
                 tried.add(&name(domain), by);
                 match expected.get_mut(&domain) {
                     Some(known) => known.1 += by,

@@ -4,7 +4,7 @@ use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::objects::{Body, Object, Objects, Service, Workload, resources};
 use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::taint::TolerationOperator;
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
+use supercargo_framework::testing::{self, NodeBuilder, PodBuilder, node, object, pod};
 use supercargo_framework::{
     Code, Context, CycleState, LabelSelector, Labels, NodeInfo, NodeRecord, Nodes, Now, OwnerRef, Status,
     TaintEffect, Toleration,
@@ -22,7 +22,7 @@ pub(super) fn selector(key: &str, operator: &str, values: &[&str]) -> LabelSelec
     LabelSelector::parse(&Labels::default(), [raw]).unwrap()
 }
 
-/// A constraint that must hold: pods labelled `app=web`, at most one more in any domain than in any other.
+/// A hard constraint: pods labelled `app=web`, with a maximum skew of 1.
 pub(super) fn hard(key: &str) -> TopologySpreadConstraint {
     TopologySpreadConstraint {
         max_skew: 1,
@@ -36,7 +36,7 @@ pub(super) fn hard(key: &str) -> TopologySpreadConstraint {
     }
 }
 
-/// The same that should hold.
+/// The same as a soft constraint.
 pub(super) fn soft(key: &str) -> TopologySpreadConstraint {
     TopologySpreadConstraint { hard: false, ..hard(key) }
 }
@@ -81,7 +81,7 @@ fn verdicts(pod: PodBuilder, cluster: &Nodes) -> String {
 }
 
 #[test]
-fn a_pod_goes_where_it_does_not_skew_the_spread() {
+fn nodes_that_exceed_max_skew_are_rejected() {
     let three = || {
         nodes([
             holding(host("a", "z1"), 2),
@@ -98,7 +98,7 @@ fn a_pod_goes_where_it_does_not_skew_the_spread() {
     let cases = [
         ("the fuller zone is too full", web("p").spread([hard(ZONE)]), "skewed ok ok unlabelled"),
         (
-            "a greater skew is allowed",
+            "a larger skew is allowed",
             web("p").spread(constraint(|constraint| constraint.max_skew = 2)),
             "ok ok ok unlabelled",
         ),
@@ -116,12 +116,12 @@ fn a_pod_goes_where_it_does_not_skew_the_spread() {
             "ok ok ok unlabelled",
         ),
         (
-            "fewer domains than there should be: the least is 0",
+            "fewer than minDomains: the minimum is 0",
             web("p").spread(constraint(|c| c.min_domains = Some(3))),
             "skewed skewed skewed unlabelled",
         ),
         (
-            "as many domains as there should be",
+            "as many as minDomains",
             web("p").spread(constraint(|c| c.min_domains = Some(2))),
             "skewed ok ok unlabelled",
         ),
@@ -137,7 +137,7 @@ fn a_pod_goes_where_it_does_not_skew_the_spread() {
 }
 
 #[test]
-fn a_selector_without_requirements_counts_nobody_but_the_pod_itself() {
+fn an_empty_selector_counts_only_the_incoming_pod() {
     let everything = TopologySpreadConstraint { selector: Some(LabelSelector::default()), ..hard(ZONE) };
     let cluster = nodes([holding(host("a", "z1"), 5), holding(host("b", "z2"), 0)]);
     assert_eq!(verdicts(pod("p").spread([everything.clone()]), &cluster), "ok ok");
@@ -154,12 +154,12 @@ fn terminating_pods_do_not_count() {
 
 /// Upstream's quirks of AddPod and RemovePod.
 #[test]
-fn in_a_trial_terminating_pods_count_and_so_does_any_pod_for_an_empty_selector() {
+fn dry_runs_count_terminating_pods_and_empty_selectors_match() {
     let leaving = web("x").terminating().build();
     let infos = [node_info(host("a", "z1").build(), [leaving.clone()]), holding(host("b", "z2"), 0)];
     let (cluster, none) = (nodes(infos.clone()), Objects::default());
     let cx = Context::new(&cluster, &none, &[], Now::default());
-    let points = Driver::new(NAME).points;
+    let points = Driver::new(NAME).points.clone();
     let (pre_filter, filter) = (points.pre_filter.unwrap(), points.filter.unwrap());
     let extensions = pre_filter.extensions().unwrap();
     let verdicts = |pod: &PodInfo, change: &dyn Fn(&mut CycleState)| {
@@ -183,7 +183,7 @@ fn in_a_trial_terminating_pods_count_and_so_does_any_pod_for_an_empty_selector()
 }
 
 #[test]
-fn nodes_that_the_pod_cannot_use_count_unless_policies_say_so() {
+fn node_inclusion_policies_exclude_nodes() {
     let tainted = || host("c", "z3").taint("k", "v", TaintEffect::NoSchedule);
     let cluster = |last: NodeBuilder| {
         nodes([
@@ -201,7 +201,7 @@ fn nodes_that_the_pod_cannot_use_count_unless_policies_say_so() {
         ("the taint is ignored", false, false, tainted(), "skewed skewed ok"),
         ("the taint leaves zone 3 out", false, true, tainted(), "ok ok ok"),
         (
-            "a taint that does not forbid",
+            "a PreferNoSchedule taint",
             false,
             true,
             host("c", "z3").taint("k", "v", TaintEffect::PreferNoSchedule),
@@ -220,13 +220,13 @@ fn nodes_that_the_pod_cannot_use_count_unless_policies_say_so() {
 }
 
 #[test]
-fn a_domain_that_was_left_out_of_the_count_has_no_pods() {
+fn excluded_domains_count_no_pods() {
     let cluster = nodes([holding(host("a", "z1").label("disk", "ssd"), 1), holding(host("b", "z2"), 3)]);
     assert_eq!(verdicts(web("p").node_selector("disk", "ssd").spread([hard(ZONE)]), &cluster), "ok ok");
 }
 
 #[test]
-fn match_label_keys_narrow_the_selector_while_the_feature_is_on() {
+fn match_label_keys_require_their_feature_gate() {
     let constraint = TopologySpreadConstraint {
         match_label_keys: ["version".into(), "absent".into()].into(),
         ..hard(ZONE)
@@ -236,7 +236,7 @@ fn match_label_keys_narrow_the_selector_while_the_feature_is_on() {
     let pod = |version| web("p").label("version", version).spread([constraint.clone()]).build();
     let allows = |features: Features, version| {
         let plugin = from_args(&Value::Null, &features).unwrap();
-        let driver = Driver { points: plugin.extension_points() };
+        let driver = testing::Driver::new(plugin);
         let verdicts = driver.verdicts(&pod(version), &cluster, &Objects::default());
         verdicts.iter().map(Status::is_success).collect::<Vec<_>>()
     };
@@ -247,7 +247,7 @@ fn match_label_keys_narrow_the_selector_while_the_feature_is_on() {
 }
 
 #[test]
-fn a_pod_without_constraints_that_must_hold_is_not_looked_at() {
+fn pods_without_hard_constraints_skip_filter() {
     for pod in [web("p"), web("p").spread([soft(ZONE)])] {
         assert!(matches!(Driver::new(NAME).pre_filter(&pod.build()), PreFilter::Skip));
     }
@@ -286,7 +286,7 @@ fn owned(pod: PodBuilder, api_version: &str, kind: &str) -> PodBuilder {
 }
 
 #[test]
-fn default_constraints_select_by_services_and_owner() {
+fn default_constraints_use_services_and_owners() {
     let list = json!({"defaultingType": "List", "defaultConstraints":
         [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]});
     let driver = Driver::with_args(NAME, list);
@@ -320,7 +320,7 @@ fn default_constraints_select_by_services_and_owner() {
             false,
         ),
         (
-            "a replication controller has the last word",
+            "a replication controller takes precedence",
             owned(pod("p").label("app", "old"), "v1", "ReplicationController"),
             objects([
                 service("default/s", &[("app", "old")]),
@@ -348,7 +348,7 @@ fn scores(pod: PodBuilder, cluster: &Nodes, objects: &Objects) -> Option<Vec<i64
 }
 
 #[test]
-fn the_emptier_domain_scores_better() {
+fn domains_with_fewer_pods_score_higher() {
     let cluster = nodes([
         holding(host("a", "z1"), 2),
         holding(host("b", "z1"), 0),
@@ -367,7 +367,7 @@ fn the_emptier_domain_scores_better() {
 }
 
 #[test]
-fn a_greater_allowed_skew_waters_the_difference_down() {
+fn a_larger_max_skew_reduces_score_differences() {
     let cluster = nodes([holding(host("a", "z1"), 2), holding(host("b", "z2"), 0)]);
     let with_skew = |max_skew| {
         let constraint = TopologySpreadConstraint { max_skew, ..soft(ZONE) };
@@ -379,7 +379,7 @@ fn a_greater_allowed_skew_waters_the_difference_down() {
 }
 
 #[test]
-fn by_default_pods_of_a_service_are_spread_over_hosts_and_zones() {
+fn system_defaults_spread_over_hosts_and_zones() {
     let cluster = nodes([
         holding(host("a", "z1"), 1),
         holding(host("b", "z2"), 0),
@@ -394,7 +394,7 @@ fn by_default_pods_of_a_service_are_spread_over_hosts_and_zones() {
 }
 
 #[test]
-fn only_what_default_constraints_need_is_read() {
+fn default_constraints_read_only_needed_kinds() {
     let build = |args| from_args(&args, &Features::default()).unwrap();
     let list = || json!({"defaultingType": "List"});
     assert_eq!(
@@ -405,7 +405,7 @@ fn only_what_default_constraints_need_is_read() {
 }
 
 #[test]
-fn pods_are_signed_by_the_constraints_that_apply_to_them() {
+fn signatures_contain_the_effective_constraints() {
     let driver = Driver::new(NAME);
     let sign_in = |pod: PodBuilder, objects: &Objects| {
         let mut signer = Signer::default();
@@ -435,18 +435,18 @@ fn pods_are_signed_by_the_constraints_that_apply_to_them() {
     assert_ne!(sign(spread()), sign(spread().node_selector("disk", "ssd")), "other nodes count");
     assert_ne!(sign(spread()), sign(spread().required_affinity("disk", "Exists", &[])));
     let tolerant = |pod: PodBuilder| pod.tolerates("k", "", TaintEffect::NoSchedule);
-    assert_eq!(sign(spread()), sign(tolerant(spread())), "taints have no say");
+    assert_eq!(sign(spread()), sign(tolerant(spread())), "taints are ignored");
     let tainted = || web("p").spread([TopologySpreadConstraint { honors_taints: true, ..hard(ZONE) }]);
     assert_ne!(sign(tainted()), sign(tolerant(tainted())));
     let all = || web("p").spread([TopologySpreadConstraint { honors_affinity: false, ..hard(ZONE) }]);
-    assert_eq!(sign(all()), sign(all().node_selector("disk", "ssd")), "node affinity has no say");
+    assert_eq!(sign(all()), sign(all().node_selector("disk", "ssd")), "node affinity is ignored");
     let services = objects([service("default/s", &[("app", "web")])]);
     assert_ne!(sign(web("p")), sign_in(web("p"), &services), "a default constraint applies");
     assert_eq!(sign_in(web("p"), &services), sign_in(web("q").label("id", "2"), &services));
 }
 
 #[test]
-fn another_pod_helps_when_it_counts() {
+fn counted_pod_changes_wake_the_pod() {
     use ActionType as Action;
     let waiting = || web("p").spread([hard(ZONE)]).build();
     let there = || web("x").node("n");
@@ -536,7 +536,7 @@ fn another_pod_helps_when_it_counts() {
 }
 
 #[test]
-fn a_node_helps_when_it_comes_to_count_or_to_count_elsewhere() {
+fn nodes_that_change_domain_or_inclusion_wake_the_pod() {
     use ActionType as Action;
     let both = || host("n", "z1").build();
     let one = || node("n").label(HOSTNAME, "n").build();
@@ -569,7 +569,7 @@ fn a_node_helps_when_it_comes_to_count_or_to_count_elsewhere() {
 }
 
 #[test]
-fn hints_know_default_constraints() {
+fn hints_consider_default_constraints() {
     let list = json!({"defaultingType": "List", "defaultConstraints":
         [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]});
     let gone = pod_deleted(web("x").node("n").build());
@@ -583,7 +583,7 @@ fn hints_know_default_constraints() {
 }
 
 #[test]
-fn filter_and_score_without_preparation_are_errors() {
+fn filter_and_score_without_state_fail() {
     let points = from_args(&Value::Null, &Features::default()).unwrap().extension_points();
     let (cluster, none) = (Nodes::default(), Objects::default());
     let cx = Context::new(&cluster, &none, &[], Now::default());

@@ -1,21 +1,20 @@
-//! Answers from columns are the answers that the nodes give one by one.
+//! Answers by columns equal answers by node.
 
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use supercargo_framework::context::Read;
 use supercargo_framework::objects::Objects;
-use supercargo_framework::plugin::PreFilter;
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use supercargo_framework::testing::caching::{Columns, check_columns};
+use supercargo_framework::testing::{self, NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::{
-    Context, CycleState, Feature, Features, NodeIndex, NodeInfo, Nodes, Now, PodInfo, TaintEffect,
+    Context, Feature, Features, NodeIndex, NodeInfo, Nodes, Now, PodInfo, TaintEffect,
 };
 
 use crate::testing::Driver;
 use crate::{DEFAULT_PLUGINS, registry};
 
-/// Amounts of every magnitude, on both sides of what is computed in floating point, and nonsense.
+/// Amounts of every magnitude, on both sides of the floating-point limit, and invalid ones.
 fn amount() -> impl Strategy<Value = i64> {
     const EDGES: &[i64] = &[0, 1, 99, 100, 1 << 44, (1 << 45) - 1, 1 << 45, 1 << 52, i64::MAX, -1, i64::MIN];
     prop_oneof![
@@ -27,7 +26,7 @@ fn amount() -> impl Strategy<Value = i64> {
 
 const RESOURCES: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "example.com/gpu"];
 
-/// Sets what a node offers; usual nodes are as often met as nonsense.
+/// Sets an allocatable resource of a node.
 fn offer(node: NodeBuilder, name: &str, amount: i64) -> NodeBuilder {
     let unit = if name == "cpu" { "m" } else { "" };
     node.allocatable(name, &format!("{amount}{unit}"))
@@ -87,7 +86,7 @@ const NODE_CHANGES: &[NodeChange] = &[
     |node| node.image("other:latest", 90_000_000),
 ];
 
-/// A node to be, and whether it goes away again.
+/// A planned node, and whether it is removed again.
 type Plan = (Vec<NodeChange>, Vec<(&'static str, i64)>, Vec<usize>, bool);
 
 fn random_plan() -> impl Strategy<Value = Plan> {
@@ -127,7 +126,7 @@ fn build(plans: Vec<Plan>, pods: &[Arc<PodInfo>], features: &[bool]) -> Nodes {
     nodes
 }
 
-/// Every default plugin, and those that score resources with other arguments.
+/// Every default plugin, and resource scores with other arguments.
 fn drivers() -> Vec<(String, Driver)> {
     let ratio = json!({"shape": [{"utilization": 10, "score": 0}, {"utilization": 70, "score": 10}, {"utilization": 90, "score": 3}]});
     let weighted = json!([{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1}, {"name": "ephemeral-storage", "weight": 100}]);
@@ -159,59 +158,16 @@ fn drivers() -> Vec<(String, Driver)> {
         .collect()
 }
 
-/// What columns said, if anything.
-#[derive(Debug, Default)]
-struct Answered {
-    filter: bool,
-    score: bool,
-}
-
-/// Whether the filters before have let a node pass, which this one is not to change.
-fn passed_before(slot: usize) -> bool {
-    !slot.is_multiple_of(5)
-}
-
-/// Compares the columns' answers of one plugin with those of its nodes.
-fn compare(driver: &Driver, pod: &PodInfo, nodes: &Nodes) -> Result<Answered, TestCaseError> {
+/// Compares the columns' answers of one plugin with those of single nodes.
+fn compare(driver: &testing::Driver, pod: &PodInfo, nodes: &Nodes) -> Result<Columns, TestCaseError> {
     let objects = Objects::default();
     let cx = || Context::new(nodes, &objects, &[], Now::default()).tracking();
-    let mut state = CycleState::new();
-    let mut answered = Answered::default();
-    let skipped = driver.points.pre_filter.as_ref().is_some_and(|plugin| {
-        matches!(plugin.pre_filter(&cx(), &mut state, pod), PreFilter::Skip | PreFilter::Reject(_))
-    });
-    if let Some(plugin) = driver.points.filter.as_ref().filter(|_| !skipped) {
-        let mut passes: Vec<_> = (0..nodes.columns().len()).map(passed_before).collect();
-        answered.filter = plugin.filter_columns(&cx(), &state, pod, nodes, &mut passes);
-        for (index, node) in nodes.iter() {
-            let slot = index.0 as usize;
-            let before = passed_before(slot);
-            let fits = !answered.filter || plugin.filter(&cx(), &state, pod, node).is_success();
-            prop_assert_eq!(passes[slot], before && fits, "{}", node.name());
-        }
-    }
-    if let Some(plugin) = &driver.points.pre_score {
-        // Left out or not, the answers are to be the same.
-        plugin.pre_score(&cx(), &mut state, pod, nodes.order());
-    }
-    if let Some(plugin) = &driver.points.score {
-        let mut scores = vec![i64::MIN; nodes.columns().len()];
-        let columns_read = cx();
-        answered.score = plugin.score_columns(&columns_read, &state, pod, nodes, &mut scores);
-        let read: Vec<Read> = columns_read.take_reads();
-        for (index, node) in nodes.iter() {
-            let cx = cx();
-            let expected = if answered.score { plugin.score(&cx, &state, pod, node) } else { Ok(i64::MIN) };
-            prop_assert_eq!(Ok(scores[index.0 as usize]), expected, "{}", node.name());
-            prop_assert!(cx.take_reads().iter().all(|one| read.contains(one)), "what is read is noted");
-        }
-    }
-    Ok(answered)
+    check_columns(driver, cx, pod, nodes).map_err(|mismatch| TestCaseError::fail(mismatch.to_string()))
 }
 
 proptest! {
     #[test]
-    fn columns_say_what_the_nodes_say(
+    fn columns_equal_single_answers(
         plans in proptest::collection::vec(random_plan(), 0..140),
         placed in proptest::collection::vec(random_pod(), 6),
         features in proptest::collection::vec(any::<bool>(), 1..4),
@@ -228,7 +184,7 @@ proptest! {
 }
 
 #[test]
-fn columns_answer_for_plain_pods_and_plain_nodes() {
+fn columns_answer_for_simple_pods_and_nodes() {
     let features = Features::default().with(Feature::NodeDeclaredFeatures, true);
     let mut nodes = Nodes::default();
     let order =
@@ -240,7 +196,7 @@ fn columns_answer_for_plain_pods_and_plain_nodes() {
     for plugin in DEFAULT_PLUGINS {
         let factory = registry().get(plugin.name).expect("every default plugin is registered");
         let built = factory(&Value::Null, &features).expect("every default plugin works without arguments");
-        let driver = Driver { points: built.extension_points() };
+        let driver = testing::Driver::new(built);
         let answered =
             compare(&driver, &pod, &nodes).unwrap_or_else(|error| panic!("{}: {error}", plugin.name));
         filters.extend(answered.filter.then_some(plugin.name));

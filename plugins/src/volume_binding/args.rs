@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::{Feature, Features};
 
-use super::NAME;
-use crate::args::decode;
 use crate::shape::{Shape, ShapePoint};
 
-/// How long PreBind waits for the pod's volumes unless arguments say otherwise.
+/// The default timeout of PreBind, in seconds.
 const DEFAULT_BIND_TIMEOUT: i64 = 600;
 
 #[derive(Deserialize)]
@@ -21,9 +19,10 @@ struct Args {
     shape: Option<Vec<ShapePoint>>,
 }
 
-/// Decodes and checks the arguments: how long to wait for volumes, and the line that scores, where scoring is on.
+/// Decodes and validates the arguments: the bind timeout, and the shape of the score if scoring is
+/// enabled.
 pub(super) fn parse(args: &Value, features: &Features) -> Result<(Duration, Option<Shape>), ArgsError> {
-    let args: Args = decode(NAME, args)?;
+    let args: Args = decode_args(args)?;
     let seconds = args.bind_timeout_seconds.unwrap_or(DEFAULT_BIND_TIMEOUT);
     let seconds = u64::try_from(seconds).map_err(|_| {
         ArgsError::new("bindTimeoutSeconds", format!("{seconds} is out of range: must not be negative"))
@@ -51,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn good_arguments_are_taken() {
+    fn valid_arguments_are_accepted() {
         let point = || json!([{"utilization": 0, "score": 5}]);
         let cases = [
             (json!({}), Features::default(), 600, false),
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused_with_the_path_and_what_would_be_right() {
+    fn invalid_arguments_are_rejected_with_path_and_valid_values() {
         let off = Features::default;
         let bad = [
             (

@@ -1,4 +1,4 @@
-//! Volumes that could become a claim's.
+//! Volumes that can be bound to a claim.
 
 use std::sync::Arc;
 
@@ -9,14 +9,15 @@ use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume};
 
 use crate::HOSTNAME;
 
-/// Volumes in the order of preference. Those on a node's own disks name the node by its host name. A cluster may have as many local volumes as nodes; so that a node does not look at
-/// those of all others, volumes that name their nodes are found by the name.
+/// Volumes in order of preference, indexed by host name. Local volumes name their node by its host
+/// name, and a cluster can have as many of them as nodes; the index saves visiting the volumes of
+/// all other nodes.
 #[derive(Default)]
 pub(super) struct Available {
     volumes: Box<[Arc<Object>]>,
-    /// Places in `volumes` by the node's host name, ascending.
+    /// Indices of `volumes` by host name, ascending.
     by_host: FxHashMap<Arc<str>, Vec<usize>>,
-    /// The places of all others, ascending.
+    /// The indices of all other volumes, ascending.
     elsewhere: Vec<usize>,
 }
 
@@ -30,7 +31,7 @@ impl Available {
                 Some(hosts) => {
                     for host in hosts {
                         let places = available.by_host.entry(Arc::clone(host)).or_default();
-                        // A host that is named twice is one host.
+                        // Duplicate host names count once.
                         if places.last() != Some(&place) {
                             places.push(place);
                         }
@@ -41,7 +42,8 @@ impl Available {
         available
     }
 
-    /// The volumes that a node with these labels may reach, the best first: none that it reaches is missing.
+    /// The volumes that a node with these labels may access, in order of preference: a superset of
+    /// those that it can access.
     pub(super) fn for_node(&self, labels: &Labels) -> impl Iterator<Item = &Arc<Object>> {
         let own = labels.get(HOSTNAME).and_then(|host| self.by_host.get(host));
         let mut own = own.map_or(&[][..], Vec::as_slice).iter().peekable();
@@ -57,7 +59,7 @@ impl Available {
     }
 }
 
-/// The hosts from which alone a volume can be reached; `None` when its affinity does not tell: every term must.
+/// The only hosts that can access a volume; `None` unless every term of its affinity names hosts.
 fn hosts_of(volume: &Object) -> Option<Vec<&Arc<str>>> {
     let terms = PersistentVolume::of(&volume.body)?.node_affinity.as_deref()?;
     let mut hosts = Vec::new();
@@ -97,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_node_finds_what_it_reaches_in_the_order_of_preference(
+        fn reachable_volumes_are_in_order_of_preference(
             affinities in proptest::collection::vec(
                 proptest::option::weighted(0.8, proptest::collection::vec(random_term(), 0..3)),
                 0..8,
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_does_not_look_at_the_volumes_of_others() {
+    fn volumes_of_other_nodes_are_not_visited() {
         let local = |host: &str| {
             let requirement =
                 RawRequirement { key: HOSTNAME.into(), operator: "In".into(), values: vec![host.into()] };

@@ -1,4 +1,4 @@
-//! What a binding makes of volumes and claims.
+//! Changes of volumes and claims by a binding.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use supercargo_framework::objects::{
 use super::claims::holds;
 use super::find::PodVolumes;
 
-/// What a pod's binding makes of its volumes and claims.
+/// The changes that a pod's binding makes to volumes and claims.
 pub(super) struct Changes {
-    /// Volumes that now hold a claim.
+    /// Volumes with their new claim.
     pub(super) bindings: Box<[Binding]>,
-    /// Claims for which a volume is now to be provisioned for the node.
+    /// Claims with the selected node to provision a volume for.
     pub(super) provisions: Box<[Arc<Object>]>,
 }
 
@@ -23,14 +23,14 @@ pub(super) struct Changes {
 pub(super) struct Binding {
     /// The volume as it is to be.
     pub(super) volume: Arc<Object>,
-    /// Whether that is a change.
+    /// Whether the object changed.
     pub(super) is_new: bool,
     /// The claim's `namespace/name`.
     pub(super) claim: Arc<str>,
 }
 
 impl Changes {
-    /// The changes that give a pod on this node these volumes.
+    /// The changes that bind these volumes for a pod on this node.
     pub(super) fn for_node(found: &PodVolumes<'_>, node: &Arc<str>) -> Self {
         let bindings = found.bindings.iter().map(|(delayed, volume)| {
             let bound = bind(volume, &delayed.claim);
@@ -57,8 +57,8 @@ impl Changes {
     }
 }
 
-/// The volume as the claim's; `None` when it is that already. A volume that a user has not bound to the claim gets an
-/// annotation that says so.
+/// The volume bound to the claim; `None` if it is already. A volume that was not bound by a user
+/// gets the bound-by-controller annotation.
 fn bind(volume: &Object, claim: &Object) -> Option<Object> {
     let body = PersistentVolume::of(&volume.body)?;
     let is_bound = holds(body, claim);
@@ -94,7 +94,7 @@ fn bind(volume: &Object, claim: &Object) -> Option<Object> {
     Some(bound)
 }
 
-/// The claim with a node for which its volume is to be provisioned.
+/// The claim with the selected node.
 fn select_node(claim: &Object, node: &Arc<str>) -> Object {
     let mut selected = claim.clone();
     if let Body::PersistentVolumeClaim(body) = &claim.body {
@@ -114,7 +114,7 @@ fn annotate(object: &mut Object, raw: &mut Value, key: &str, value: &Arc<str>) {
     members(metadata).insert(key.to_owned(), json!(value));
 }
 
-/// A copy that says what it is: an object out of a list does not.
+/// A copy with `apiVersion` and `kind`, which objects of a list lack.
 fn typed(raw: &Value, kind: &str) -> Value {
     let mut raw = raw.clone();
     let fields = members(&mut raw);
@@ -127,7 +127,7 @@ fn field<'a>(raw: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
     members(members(raw).entry(name).or_insert(Value::Null))
 }
 
-/// The members of what must be an object; whatever else is there is none that the API would have sent.
+/// The members of an object; any other value, which the API never sends, is replaced.
 fn members(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -138,7 +138,7 @@ fn members(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// Where the API has the object, and the object as it has it.
+/// The object's API path, and the API object.
 pub(super) fn request_for(object: &Object) -> Option<(String, &Arc<Value>)> {
     match &object.body {
         Body::PersistentVolume(body) => {

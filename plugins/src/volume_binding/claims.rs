@@ -1,4 +1,4 @@
-//! A pod's claims: which are bound, which wait for the pod to get a node, and what could become of those.
+//! A pod's claims: bound ones, and those with delayed binding with their candidates.
 
 use std::sync::Arc;
 
@@ -12,32 +12,32 @@ use supercargo_framework::{Context, Labels, PodInfo, Status, Text, VolumeSource}
 use super::available::Available;
 use super::reach::Reach;
 
-/// The provisioner of classes whose volumes nobody provisions.
+/// The provisioner of classes without dynamic provisioning.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// The claims of a pod. What does not depend on the node is worked out once.
+/// The claims of a pod, with everything that does not depend on the node.
 pub(super) struct Claims {
-    /// The volumes of bound claims, in the pod's order; `None` for one that does not exist.
+    /// The volumes of bound claims, in the pod's order; `None` for a missing volume.
     pub(super) bound: Box<[Option<Reach>]>,
-    /// Claims that are bound or provisioned once the pod has a node, in the pod's order.
+    /// Claims with delayed binding, in the pod's order.
     pub(super) delayed: Box<[DelayedClaim]>,
-    /// Those of `delayed` for which a volume is looked for, the smallest request first.
+    /// Those of `delayed` without a selected node, the smallest request first.
     pub(super) to_match: Box<[usize]>,
-    /// Why no volume can be looked for.
+    /// The error that prevents matching volumes.
     pub(super) unmatchable: Option<Text>,
 }
 
-/// A claim that waits for its pod to get a node.
+/// A claim with delayed binding.
 pub(super) struct DelayedClaim {
     /// The claim.
     pub(super) claim: Arc<Object>,
-    /// The node that its volume is being provisioned for.
+    /// The selected node, which its volume is being provisioned for.
     pub(super) selected_node: Option<Arc<str>>,
-    /// Volumes that are this claim's already, by their word.
+    /// Volumes whose `claimRef` is this claim.
     pub(super) prebound: Box<[Arc<Object>]>,
-    /// Volumes that could become this claim's, the smallest first.
+    /// Volumes that can be bound to this claim, the smallest first.
     pub(super) available: Available,
-    /// Whether, and where, a volume can be provisioned.
+    /// Whether and where a volume can be provisioned.
     pub(super) provisioning: Provisioning,
 }
 
@@ -45,26 +45,26 @@ pub(super) struct DelayedClaim {
 pub(super) enum Provisioning {
     /// The claim's class has no provisioner.
     Impossible,
-    /// On the nodes that the class allows.
+    /// On the nodes that the class's `allowedTopologies` match.
     Possible {
         /// The class.
         class: Arc<Object>,
-        /// Storage of which one must be accessible from the node, when the driver says how much it has: what is large
-        /// enough for the claim.
+        /// If the driver reports capacity: the capacities that are large enough for the claim. One
+        /// of them must be accessible from the node.
         storage: Option<Box<[Arc<Object>]>>,
     },
 }
 
 impl DelayedClaim {
-    /// What the claim says.
+    /// The claim's body.
     pub(super) fn body(&self) -> Option<&PersistentVolumeClaim> {
         PersistentVolumeClaim::of(&self.claim.body)
     }
 }
 
 impl Provisioning {
-    /// Whether the class allows volumes for a node with these labels. Same as upstream: a term without requirements allows
-    /// nothing.
+    /// Whether the class allows volumes for a node with these labels. As upstream, a term without
+    /// requirements allows nothing.
     pub(super) fn is_allowed(class: &Object, labels: &Labels) -> bool {
         let Some(class) = StorageClass::of(&class.body) else {
             return false;
@@ -78,7 +78,8 @@ impl Provisioning {
 }
 
 impl Claims {
-    /// The pod's claims; `None` when it has none, an error when it cannot be scheduled because of one.
+    /// The pod's claims; `None` if it has none; an error if one of them makes the pod
+    /// unschedulable.
     pub(super) fn of(
         cx: &Context<'_>,
         pod: &PodInfo,
@@ -112,19 +113,19 @@ impl Claims {
         Ok(Some(Self { bound: bound.into(), delayed, to_match, unmatchable: unmatchable.flatten() }))
     }
 
-    /// Whether what a node's CSINode says makes a difference.
+    /// Whether answers depend on a node's CSINode.
     pub(super) fn depend_on_csi_node(&self) -> bool {
         self.bound.iter().flatten().any(Reach::depends_on_csi_node)
     }
 }
 
-/// Whether a claim is bound for good.
+/// Whether a claim is completely bound.
 pub(super) fn is_bound(claim: &Object) -> bool {
     PersistentVolumeClaim::of(&claim.body).is_some_and(|body| !body.volume_name.is_empty())
         && claim.annotations.get(annotations::BIND_COMPLETED).is_some()
 }
 
-/// The pod's claims in the order of its volumes, or why one of them cannot be used.
+/// The pod's claims in the order of its volumes, or the error of one that cannot be used.
 fn existing<'a>(
     cx: &Context<'a>,
     pod: &PodInfo,
@@ -164,8 +165,8 @@ fn existing<'a>(
     Ok(claims)
 }
 
-/// The class of an unbound claim that waits for its pod to get a node; `None` when it does not wait. One that names its
-/// volume does not, and neither does one whose class does not exist.
+/// The class of an unbound claim with delayed binding; `None` for other claims, including those
+/// that name their volume or whose class does not exist.
 fn binding_class<'a>(
     cx: &Context<'a>,
     claim: Typed<'a, PersistentVolumeClaim>,
@@ -183,7 +184,7 @@ fn binding_class<'a>(
     }
 }
 
-/// Works out what could become of a claim on some node.
+/// Collects the candidates for a claim.
 fn prepare(
     cx: &Context<'_>,
     claim: Typed<'_, PersistentVolumeClaim>,
@@ -201,7 +202,7 @@ fn prepare(
             available.push((volume.capacity, Arc::clone(volume.object)));
         }
     }
-    // Of equals, the first in the order of names.
+    // Of equal volumes, the first by name.
     available.sort_by_key(|(capacity, _)| *capacity);
     DelayedClaim {
         claim: Arc::clone(claim.object),
@@ -212,7 +213,7 @@ fn prepare(
     }
 }
 
-/// Whether a volume is large enough and of the right kind, and no other claim's.
+/// Whether a volume is large enough, of the right kind, and not another claim's.
 fn is_suitable(
     claim: Typed<'_, PersistentVolumeClaim>,
     volume: Typed<'_, PersistentVolume>,
@@ -226,7 +227,7 @@ fn is_suitable(
         && !volume.object.terminating
 }
 
-/// Whether the volume is this claim's, by the volume's word.
+/// Whether the volume's `claimRef` is this claim.
 pub(super) fn holds(volume: &PersistentVolume, claim: &Object) -> bool {
     volume.claim.as_ref().is_some_and(|holder| {
         &*holder.name == claim.name()
@@ -235,7 +236,7 @@ pub(super) fn holds(volume: &PersistentVolume, claim: &Object) -> bool {
     })
 }
 
-/// Whether a volume that is nobody's can become this claim's.
+/// Whether a volume without a claim can be bound to this claim.
 fn is_available(claim: Typed<'_, PersistentVolumeClaim>, volume: Typed<'_, PersistentVolume>) -> bool {
     &*volume.phase == "Available"
         && claim.selector.as_ref().is_none_or(|selector| selector.matches(&volume.object.labels))
@@ -252,7 +253,7 @@ fn provisioning(
     if provisioner.is_empty() || provisioner == NO_PROVISIONER {
         return Provisioning::Impossible;
     }
-    // A request of nothing is one, too: somebody must offer storage.
+    // A request of 0 also requires a driver with capacity.
     let counts_storage = claim.request.is_some()
         && cx
             .get::<CsiDriver>(&resources::CSI_DRIVER, provisioner)
@@ -269,19 +270,20 @@ fn provisioning(
     Provisioning::Possible { class: Arc::clone(class.object), storage }
 }
 
-/// How large a volume can be there.
+/// The maximum size of a volume there.
 pub(super) fn volume_limit(storage: &CsiStorageCapacity) -> Option<i64> {
     storage.maximum_volume_size.or(storage.capacity)
 }
 
-/// The claims for which no node has been selected, the smallest request first, so that small volumes go to small claims.
+/// The claims without a selected node, the smallest request first, so that small claims get small
+/// volumes.
 fn by_size(delayed: &[DelayedClaim]) -> Box<[usize]> {
     let mut open: Vec<usize> = (0..delayed.len()).filter(|i| delayed[*i].selected_node.is_none()).collect();
     open.sort_by_key(|i| delayed[*i].body().map_or(0, PersistentVolumeClaim::size));
     open.into()
 }
 
-/// What keeps a volume from being looked for where volumes have no attributes classes.
+/// The error of a claim with an attributes class, if these are disabled.
 fn attributes_class_error(delayed: &[DelayedClaim], to_match: &[usize]) -> Option<Text> {
     let demanding = |claim: &&DelayedClaim| {
         let class = claim.body().and_then(|body| body.attributes_class.as_deref());

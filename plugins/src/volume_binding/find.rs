@@ -1,4 +1,4 @@
-//! What becomes of a pod's claims on a node.
+//! Volumes for a pod's claims on one node.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ const NO_STORAGE: Text = Text::Static("node(s) did not have enough free storage"
 const LOST_VOLUME: Text =
     Text::Static("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)");
 
-/// A claim with what it gets.
+/// A claim with its assignment.
 type Given<'a, T> = (&'a DelayedClaim, T);
 
 /// Volumes for a pod's claims on one node.
 #[derive(Default)]
 pub(super) struct PodVolumes<'a> {
-    /// Claims with the volumes they get.
+    /// Claims with their volumes.
     pub(super) bindings: SmallVec<[Given<'a, &'a Arc<Object>>; 4]>,
-    /// Claims for which a volume is provisioned, with the storage it may come from.
+    /// Claims to provision, with the capacities that can serve them.
     pub(super) provisions: SmallVec<[Given<'a, Option<&'a Arc<Object>>>; 4]>,
 }
 
-/// Why a node is not for claims that are not bound.
+/// The reason why a node is rejected for unbound claims.
 #[derive(Clone, Copy)]
 enum Shortage {
     Volume,
@@ -36,12 +36,12 @@ enum Shortage {
 }
 
 impl Claims {
-    /// Finds volumes for the claims on a node. Allocates nothing for up to four claims of a kind.
+    /// Finds volumes for the claims on a node. Does not allocate for up to four claims of a kind.
     pub(super) fn find(&self, cx: &Context<'_>, node: &NodeInfo) -> Result<PodVolumes<'_>, Status> {
         let labels = &node.node().labels;
         let csi_node = || cx.object(&resources::CSI_NODE, node.name()).map(|object| &**object);
         let from = Viewpoint { labels, csi_node: self.depend_on_csi_node().then(csi_node).flatten() };
-        // Same as upstream: the first claim in the pod's order that the node is not for tells why.
+        // As upstream, the first claim in the pod's order that rejects the node gives the reason.
         let unreachable = self.bound.iter().find_map(|volume| match volume {
             None => Some(LOST_VOLUME),
             Some(reach) => (!reach.includes(from)).then_some(OUT_OF_REACH),
@@ -53,7 +53,7 @@ impl Claims {
         }
     }
 
-    /// The same for claims that wait for a node. The outer error is one that makes the whole attempt fail.
+    /// The same for claims with delayed binding. The outer error fails the whole attempt.
     fn find_delayed(&self, labels: &Labels, node: &str) -> Result<Result<PodVolumes<'_>, Shortage>, Status> {
         let selected = self.delayed.iter().filter_map(|claim| claim.selected_node.as_deref());
         if selected.into_iter().any(|selected| selected != node) {
@@ -81,8 +81,8 @@ impl Claims {
     }
 }
 
-/// The volume that a claim gets: its own if it has one, or else the smallest that is left. A claim whose own volume
-/// cannot be reached gets none.
+/// The volume for a claim: its own if it has one, otherwise the smallest free one. A claim whose
+/// own volume is not accessible gets none.
 fn find_volume<'a>(
     claim: &'a DelayedClaim,
     labels: &Labels,
@@ -98,7 +98,8 @@ fn find_volume<'a>(
     }
 }
 
-/// Where a volume for the claim comes from; nowhere in particular when its driver does not say how much it has.
+/// The capacity that serves a claim: `Ok(None)` if none is needed because its driver does not
+/// report capacity.
 fn find_storage<'a>(claim: &'a DelayedClaim, labels: &Labels) -> Result<Option<&'a Arc<Object>>, Shortage> {
     let Provisioning::Possible { class, storage } = &claim.provisioning else {
         return Err(Shortage::Volume);
@@ -117,7 +118,7 @@ fn is_accessible(storage: &Object, labels: &Labels) -> bool {
     topology.is_some_and(|topology| topology.matches(labels))
 }
 
-/// The verdict on a node that is not for the pod, with the reasons in upstream's order.
+/// The rejection of a node, with the reasons in upstream's order.
 fn rejection(shortage: Option<Shortage>, unreachable: Option<Text>) -> Status {
     let lacking = shortage.map(|shortage| match shortage {
         Shortage::Volume => NO_VOLUME,

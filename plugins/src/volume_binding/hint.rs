@@ -1,4 +1,4 @@
-//! What events mean for a pod whose volumes kept it from being scheduled.
+//! Queueing hints for pods whose volumes could not be bound.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) fn registrations() -> Vec<EventRegistration> {
     ]
 }
 
-/// The object before, if there was one, and after the event.
+/// The object before the event, if it existed, and after.
 type BeforeAndAfter<'a, T> = (Option<Typed<'a, T>>, Typed<'a, T>);
 
 fn objects<T: ObjectBody>(change: &Change) -> Result<BeforeAndAfter<'_, T>, String> {
@@ -48,7 +48,7 @@ fn after_class_change(change: &Change) -> Hint {
     Ok(QueueingHint::queue_if(old.is_none_or(|old| old.allowed_topologies != new.allowed_topologies)))
 }
 
-/// Nearly every change of a claim of the pod can help it.
+/// Nearly every change of the pod's claims can help.
 fn after_claim_change(pod: &PodInfo, change: &Change) -> Hint {
     let (_, new) = objects::<PersistentVolumeClaim>(change)?;
     let is_new = |name: Arc<str>| &*name == new.object.name();
@@ -59,14 +59,15 @@ fn after_claim_change(pod: &PodInfo, change: &Change) -> Hint {
 
 fn after_csi_node_change(change: &Change) -> Hint {
     let (old, new) = objects::<CsiNode>(change)?;
-    // Upstream does not tell an annotation that is empty from none.
+    // As upstream, an empty annotation equals an absent one.
     let migrated = |node: Typed<'_, CsiNode>| {
         node.object.annotations.get(annotations::MIGRATED_PLUGINS).cloned().unwrap_or_default()
     };
     Ok(QueueingHint::queue_if(old.is_none_or(|old| migrated(old) != migrated(new))))
 }
 
-/// Same as upstream, with the quirk that it is about the driver of an inline volume, for which no storage is counted.
+/// Same as upstream, including its quirk: it checks drivers of inline volumes, which have no
+/// capacity.
 fn after_driver_change(pod: &PodInfo, change: &Change) -> Hint {
     let (old, new) = objects::<CsiDriver>(change)?;
     let uses = |name: &str| {

@@ -1,4 +1,4 @@
-//! PreBind: writes what the pod's volumes and claims are to be, and waits until they are bound.
+//! PreBind: writes the changes of the pod's volumes and claims, and waits until they are bound.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::change::{Changes, request_for};
 use super::claims::is_bound;
 use super::reach::{Reach, Viewpoint};
 
-/// What PreBind has to do for a pod.
+/// The work of PreBind for a pod.
 pub(super) struct Work {
     /// The pod.
     pub(super) pod: PodKey,
@@ -23,13 +23,13 @@ pub(super) struct Work {
     pub(super) uid: Uid,
     /// Its node.
     pub(super) node: Arc<str>,
-    /// What is to be written.
+    /// The changes to write.
     pub(super) changes: Arc<Changes>,
-    /// How long to wait for it to take effect.
+    /// The timeout of the wait for the bindings.
     pub(super) timeout: Duration,
 }
 
-/// Does the work; the error is in upstream's words.
+/// Does the work. Errors have upstream's texts.
 pub(super) async fn run(cx: BindingContext, work: Work) -> Result<(), String> {
     let timeout = work.timeout;
     let written = write(&cx, work).await?;
@@ -37,7 +37,7 @@ pub(super) async fn run(cx: BindingContext, work: Work) -> Result<(), String> {
     let noticed = Arc::clone(&failure);
     let predicate = move |cluster: &dyn Cluster| {
         written.is_done(cluster).unwrap_or_else(|error| {
-            // Only the first failure counts.
+            // Only the first failure is reported.
             let _ = noticed.set(error);
             true
         })
@@ -51,8 +51,8 @@ pub(super) async fn run(cx: BindingContext, work: Work) -> Result<(), String> {
     failure.map_or(Ok(()), |failure| Err(format!("binding volumes: {failure}")))
 }
 
-/// Writes the volumes, then the claims. What has been written is not undone when a later one fails: the controllers sort
-/// that out.
+/// Writes the volumes, then the claims. If a write fails, earlier writes are not reverted: the
+/// controllers resolve that.
 async fn write(cx: &BindingContext, work: Work) -> Result<Written, String> {
     let Work { pod, uid, node, changes, .. } = work;
     let mut bindings = Vec::with_capacity(changes.bindings.len());
@@ -72,7 +72,7 @@ async fn write(cx: &BindingContext, work: Work) -> Result<Written, String> {
     Ok(Written { pod, uid, node, bindings, provisions })
 }
 
-/// Replaces an object and returns the version it has now.
+/// Replaces an object and returns its new version.
 async fn put(cx: &BindingContext, object: &Object) -> Result<u64, String> {
     let Some((path, body)) = request_for(object) else {
         return Err(format!("{} {} is neither a volume nor a claim", object.resource, object.key));
@@ -88,7 +88,7 @@ async fn put(cx: &BindingContext, object: &Object) -> Result<u64, String> {
     Ok(version.and_then(|version| version.parse().ok()).unwrap_or(0))
 }
 
-/// What has been written, with the versions that the server answered with.
+/// The written objects, with the versions in the server's responses.
 struct Written {
     pod: PodKey,
     uid: Uid,
@@ -105,8 +105,8 @@ struct WrittenVolume {
 }
 
 impl Written {
-    /// Whether every claim is bound; an error when that is not going to happen. Looks at what the API says only: what is
-    /// assumed may be another pod's.
+    /// Whether every claim is bound; an error if that cannot happen any more. Reads only API state:
+    /// assumed changes may be another pod's.
     fn is_done(&self, cluster: &dyn Cluster) -> Result<bool, String> {
         let name = &self.node;
         let node = cluster
@@ -130,7 +130,7 @@ impl Written {
     }
 }
 
-/// What the API says, seen from the pod's node.
+/// API state, as seen from the pod's node.
 struct View<'a> {
     objects: &'a Objects,
     node: &'a NodeRecord,
@@ -166,7 +166,7 @@ impl View<'_> {
         let Some(body) = PersistentVolumeClaim::of(&claim.body) else {
             return Ok(false);
         };
-        // Upstream tells a claim without any annotation from one that has others.
+        // As upstream, a claim without annotations differs from one with other annotations.
         if claim.annotations.is_empty() && !body.raw["metadata"]["annotations"].is_object() {
             return Err(format!("selectedNode annotation reset for PVC {:?}", claim.name()));
         }
@@ -197,7 +197,7 @@ impl View<'_> {
     }
 }
 
-/// Whether the informer has not brought what was written yet.
+/// Whether the informer does not have the written version yet.
 fn is_older(object: &Object, written: u64) -> bool {
     object.resource_version.parse::<u64>().unwrap_or(0) < written
 }

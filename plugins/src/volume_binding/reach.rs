@@ -1,4 +1,4 @@
-//! From which nodes a volume can be reached.
+//! The nodes that can access a volume.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,11 +11,10 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
-/// What separates the zones of a volume that has several, in a label's value.
+/// The separator of zones in a label value.
 const ZONE_SEPARATOR: &str = "__";
 
-/// The in-tree plugins whose volumes name zones in one way in the tree and in another with their CSI driver, with the
-/// driver's topology key.
+/// The in-tree plugins whose CSI drivers use other zone labels, with the driver's topology key.
 const ZONE_KEYS: &[(&str, &str)] = &[
     ("kubernetes.io/aws-ebs", "topology.ebs.csi.aws.com/zone"),
     ("kubernetes.io/gce-pd", "topology.gke.io/zone"),
@@ -31,7 +30,7 @@ pub(super) struct Viewpoint<'a> {
     pub(super) csi_node: Option<&'a Object>,
 }
 
-/// A volume, with what its node affinity is where its in-tree plugin is migrated to CSI.
+/// A volume, with its node affinity on nodes where its in-tree plugin is migrated to CSI.
 #[derive(Clone)]
 pub(super) struct Reach {
     volume: Arc<Object>,
@@ -44,22 +43,22 @@ struct Migrated {
 }
 
 impl Reach {
-    /// Works out where a volume can be reached from.
+    /// Computes the nodes that can access a volume.
     pub(super) fn of(volume: &Arc<Object>) -> Self {
         Self { volume: Arc::clone(volume), migrated: migrate(volume).map(Arc::new) }
     }
 
-    /// Whether the answer depends on the node's CSINode.
+    /// Whether the result depends on the node's CSINode.
     pub(super) fn depends_on_csi_node(&self) -> bool {
         self.migrated.is_some()
     }
 
-    /// Whether the volume can be reached from the node.
+    /// Whether the node can access the volume.
     pub(super) fn includes(&self, from: Viewpoint<'_>) -> bool {
         match_terms(self.terms(from.csi_node), from.labels)
     }
 
-    /// The same with the reason why not, in upstream's words.
+    /// The same with upstream's reason if it cannot.
     pub(super) fn check(&self, from: Viewpoint<'_>) -> Result<(), String> {
         if self.includes(from) {
             return Ok(());
@@ -80,7 +79,7 @@ impl Reach {
         })
     }
 
-    /// The terms that count on a node, as its CSINode has it.
+    /// The terms that apply to a node with this CSINode.
     fn terms(&self, csi_node: Option<&Object>) -> Option<&[NodeSelectorTerm]> {
         match &self.migrated {
             Some(migrated) if is_migrated_on(&migrated.plugin, csi_node) => migrated.terms.as_deref(),
@@ -89,12 +88,14 @@ impl Reach {
     }
 }
 
-/// Whether a volume that is no in-tree plugin's, or whose plugin is not looked at, can be reached with these labels.
+/// Whether a node with these labels can access a volume that is not of an in-tree plugin, or whose
+/// plugin is not considered.
 pub(super) fn is_reached(volume: &PersistentVolume, labels: &Labels) -> bool {
     match_terms(volume.node_affinity.as_deref(), labels)
 }
 
-/// Upstream gives the terms a node that has nothing but labels, so requirements on fields do not count.
+/// Upstream matches terms against a node that has only labels, so requirements on fields never
+/// match.
 fn match_terms(terms: Option<&[NodeSelectorTerm]>, labels: &Labels) -> bool {
     let matches = |term: &NodeSelectorTerm| {
         term.invalid.is_empty()
@@ -104,13 +105,13 @@ fn match_terms(terms: Option<&[NodeSelectorTerm]>, labels: &Labels) -> bool {
     terms.is_none_or(|terms| terms.iter().any(matches))
 }
 
-/// Whether the node's kubelet uses the CSI driver in place of the in-tree plugin.
+/// Whether the node's kubelet uses the CSI driver instead of the in-tree plugin.
 fn is_migrated_on(plugin: &str, csi_node: Option<&Object>) -> bool {
     let listed = csi_node.and_then(|node| node.annotations.get(annotations::MIGRATED_PLUGINS));
     listed.is_some_and(|plugins| plugins.split(',').any(|migrated| migrated == plugin))
 }
 
-/// The volume's affinity in the words of its CSI driver; `None` when that makes no difference.
+/// The volume's affinity with its CSI driver's labels; `None` if it is the same.
 fn migrate(volume: &Object) -> Option<Migrated> {
     let body = PersistentVolume::of(&volume.body)?;
     let plugin = body.csi.as_ref()?.migrated_from.as_ref()?;
@@ -119,8 +120,9 @@ fn migrate(volume: &Object) -> Option<Migrated> {
     Some(Migrated { plugin: Arc::clone(plugin), terms })
 }
 
-/// Same as upstream's translation of topologies: the affinity's zones go under the driver's key, or else those of the
-/// volume's labels are added, and a beta region becomes a region.
+/// Same as upstream's translation of topologies: the zones of the affinity move to the driver's
+/// key; without any, those of the volume's labels are added. A beta region label becomes the region
+/// label.
 fn translate(
     terms: Option<&[NodeSelectorTerm]>,
     labels: &Labels,
@@ -147,8 +149,8 @@ fn translate(
     translated.map(Into::into)
 }
 
-/// Which generation of keys the volume uses: what its affinity has goes before its labels, the present keys before the
-/// beta ones.
+/// The generation of label keys that the volume uses. Its affinity takes precedence over its
+/// labels, and current keys over beta keys.
 fn zone_and_region_keys(terms: &[NodeSelectorTerm], labels: &Labels) -> (&'static str, &'static str) {
     let in_terms = |key| requirements(terms).any(|requirement| &*requirement.key == key);
     let is_beta = !in_terms(ZONE)
@@ -172,7 +174,7 @@ fn rename<'a>(terms: impl Iterator<Item = &'a mut NodeSelectorTerm>, from: &str,
     }
 }
 
-/// The zones in a label's value, sorted; `None` when there are none.
+/// The zones in a label value, sorted; `None` if there are none.
 fn zones_of(label: &str) -> Option<Vec<Arc<str>>> {
     let zones: BTreeSet<&str> =
         label.split(ZONE_SEPARATOR).map(str::trim).filter(|zone| !zone.is_empty()).collect();

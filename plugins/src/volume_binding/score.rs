@@ -1,4 +1,4 @@
-//! How much of the storage at hand a pod's claims would use, as a score.
+//! Scores nodes by the storage utilization of a pod's claims.
 
 use smallvec::SmallVec;
 use supercargo_framework::objects::{CsiStorageCapacity, ObjectBody, PersistentVolume};
@@ -6,7 +6,7 @@ use supercargo_framework::objects::{CsiStorageCapacity, ObjectBody, PersistentVo
 use super::find::PodVolumes;
 use crate::shape::Shape;
 
-/// What is asked of a storage class on a node, and what is there.
+/// The requested and available bytes of a storage class on a node.
 struct ClassUsage<'a> {
     class: &'a str,
     requested: i64,
@@ -27,7 +27,7 @@ impl<'a> Usage<'a> {
         &mut self.0[at]
     }
 
-    /// What volumes that exist have and their claims ask for.
+    /// Sizes and requests of existing volumes.
     fn of_bindings(found: &'a PodVolumes<'_>) -> Self {
         let mut usage = Self::default();
         for (claim, volume) in &found.bindings {
@@ -40,8 +40,8 @@ impl<'a> Usage<'a> {
         usage
     }
 
-    /// What claims ask for of storage from which volumes are provisioned. All claims of a class draw on the same storage,
-    /// so what it has counts once.
+    /// Capacity and requests of claims to provision. All claims of a class use the same storage, so
+    /// its capacity counts once.
     fn of_provisions(found: &'a PodVolumes<'_>) -> Self {
         let mut usage = Self::default();
         for (claim, storage) in &found.provisions {
@@ -56,7 +56,7 @@ impl<'a> Usage<'a> {
     }
 }
 
-/// The mean over the classes. Provisioned volumes only count where no volume that exists is used.
+/// The mean over the classes. Claims to provision count only if no existing volume is used.
 pub(super) fn score(shape: &Shape, found: &PodVolumes<'_>) -> i64 {
     let usage =
         if found.bindings.is_empty() { Usage::of_provisions(found) } else { Usage::of_bindings(found) };

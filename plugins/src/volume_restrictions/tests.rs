@@ -35,7 +35,7 @@ fn rbd(monitors: &[&str], pool: &str, image: &str, read_only: bool) -> VolumeSou
     }
 }
 
-/// A claim that one pod at a time may use.
+/// A claim that only one pod can use at a time.
 fn exclusive(key: &str) -> Object {
     let body = PersistentVolumeClaim {
         access_modes: [READ_WRITE_ONCE_POD.into()].into(),
@@ -53,7 +53,7 @@ const IN_USE: &str = "node(s) unavailable due to PersistentVolumeClaim with Read
                       by another pod";
 
 #[test]
-fn a_disk_that_cannot_be_shared_is_had_by_one_pod_of_a_node() {
+fn exclusive_disks_allow_one_pod_per_node() {
     let cases = [
         ("the same GCE disk", gce("a", false), gce("a", false), false),
         ("the same GCE disk, one reads", gce("a", true), gce("a", false), false),
@@ -89,7 +89,7 @@ fn a_disk_that_cannot_be_shared_is_had_by_one_pod_of_a_node() {
 }
 
 #[test]
-fn a_claim_for_one_pod_that_is_in_use_anywhere_keeps_the_pod_off_every_node() {
+fn read_write_once_pod_claims_in_use_reject_every_node() {
     let objects =
         objects([exclusive("default/own"), claim("default/shared", "", ""), exclusive("other/own")]);
     let holding = |namespace, name: &str| {
@@ -123,7 +123,7 @@ fn a_claim_for_one_pod_that_is_in_use_anywhere_keeps_the_pod_off_every_node() {
     }
 }
 
-/// What PreFilter leaves for a pod in a cluster.
+/// The state that PreFilter writes for a pod in a cluster.
 fn prepared(pod: &PodInfo, cluster: &Nodes, objects: &Objects) -> (PreFilter, CycleState) {
     let mut state = CycleState::new();
     let cx = Context::new(cluster, objects, &[], Now::default());
@@ -132,7 +132,7 @@ fn prepared(pod: &PodInfo, cluster: &Nodes, objects: &Objects) -> (PreFilter, Cy
 }
 
 #[test]
-fn a_trial_takes_users_of_the_claim_away_and_puts_them_back() {
+fn dry_runs_remove_and_restore_claim_users() {
     let objects = objects([exclusive("default/own")]);
     let holder = using("holder", "default", &["own"]);
     let cluster = nodes([node_info(node("a").build(), [holder.clone()])]);
@@ -147,11 +147,11 @@ fn a_trial_takes_users_of_the_claim_away_and_puts_them_back() {
     assert_eq!(verdict(&state), Status::unschedulable(IN_USE));
     let namesake = using("namesake", "elsewhere", &["own"]);
     assert!(VolumeRestrictions.remove_pod(&mut state, &pod, &namesake, &empty).is_success());
-    assert_eq!(verdict(&state), Status::success(), "a claim of that name counts in any namespace");
+    assert_eq!(verdict(&state), Status::success(), "a claim of the same name counts in any namespace");
 }
 
 #[test]
-fn a_pod_that_can_have_no_conflict_is_not_filtered() {
+fn pods_without_possible_conflict_skip_filter() {
     let objects = objects([exclusive("default/own"), claim("default/shared", "", "")]);
     let free = nodes([node_info(node("a").build(), [])]);
     let cases = [
@@ -168,7 +168,7 @@ fn a_pod_that_can_have_no_conflict_is_not_filtered() {
 }
 
 #[test]
-fn a_filter_without_its_pre_filter_is_an_error() {
+fn filter_without_pre_filter_fails() {
     let (nodes, objects) = (Nodes::default(), Objects::default());
     let cx = Context::new(&nodes, &objects, &[], Now::default());
     let node = node_info(node("n").build(), []);
@@ -179,7 +179,7 @@ fn a_filter_without_its_pre_filter_is_an_error() {
 }
 
 #[test]
-fn a_deleted_pod_helps_when_it_had_a_volume_of_the_pods() {
+fn deleted_pods_with_a_shared_volume_wake_the_pod() {
     use QueueingHint::{Queue, Skip};
     let waiting = with_volumes(pod("p"), &[("d", gce("a", false)), ("c", claim_source("own"))]);
     let cases = [
@@ -202,7 +202,7 @@ fn a_deleted_pod_helps_when_it_had_a_volume_of_the_pods() {
 }
 
 #[test]
-fn a_claim_that_appears_helps_the_pods_that_name_it() {
+fn added_claims_wake_pods_that_use_them() {
     use QueueingHint::{Queue, Skip};
     let waiting = with_volumes(pod("p"), &[("c", claim_source("own")), ("e", VolumeSource::Ephemeral)]);
     let hint = |action, key| {
@@ -212,15 +212,15 @@ fn a_claim_that_appears_helps_the_pods_that_name_it() {
     assert_eq!(hint(ActionType::ADD, "default/own"), Some(Ok(Queue)));
     assert_eq!(hint(ActionType::ADD, "elsewhere/own"), Some(Ok(Skip)));
     assert_eq!(hint(ActionType::ADD, "default/other"), Some(Ok(Skip)));
-    assert_eq!(hint(ActionType::ADD, "default/p-e"), Some(Ok(Skip)), "ephemeral volumes are not looked at");
+    assert_eq!(hint(ActionType::ADD, "default/p-e"), Some(Ok(Skip)), "ephemeral volumes are ignored");
     assert_eq!(hint(ActionType::UPDATE, "default/own"), None);
     let added = node_added(node("n").build());
     let hint = Driver::new(NAME).hint(EventResource::Node, ActionType::ADD, &waiting, &added);
-    assert_eq!(hint, Some(Ok(Queue)), "every new node helps");
+    assert_eq!(hint, Some(Ok(Queue)), "every added node helps");
 }
 
 #[test]
-fn what_was_prepared_changes_with_the_users_of_the_pods_exclusive_claims_only() {
+fn state_changes_only_with_users_of_exclusive_claims() {
     let objects = objects([exclusive("default/own"), claim("default/shared", "", "")]);
     let pod = using("p", "default", &["own", "shared"]);
     let cases = [
@@ -268,9 +268,9 @@ fn any_claim() -> impl Strategy<Value = Object> {
 
 proptest! {
     #[test]
-    fn a_state_that_follows_changes_is_as_good_as_a_new_one(
+    fn updated_state_equals_a_fresh_one(
         pods in vec(any_user(), 2),
-        claims in vec(any_claim().prop_map(history::Step::Object), 3),
+        claims in vec(any_claim().prop_map(history::Step::SetObject), 3),
         steps in history::steps(any_user, any_node, any_claim, 2),
     ) {
         history::check(&Driver::new(NAME), &pods, claims.into_iter().chain(steps).collect())?;

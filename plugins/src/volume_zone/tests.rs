@@ -36,7 +36,7 @@ fn zone_conflict() -> Status {
 }
 
 #[test]
-fn a_node_must_stand_where_the_volume_is() {
+fn node_must_be_in_the_zone_of_the_volume() {
     type Pairs<'a> = &'a [(&'a str, &'a str)];
     let cases: [(&str, Pairs<'_>, Pairs<'_>, bool); 15] = [
         ("the same zone", &[(ZONE, "a")], &[(ZONE, "a")], true),
@@ -52,12 +52,7 @@ fn a_node_must_stand_where_the_volume_is() {
         ("the old label for the old label", &[(BETA_ZONE, "a")], &[(BETA_ZONE, "a")], true),
         ("the new label in place of the old one", &[(BETA_ZONE, "a")], &[(ZONE, "a")], true),
         ("the same for regions", &[(BETA_REGION, "a")], &[(REGION, "b")], false),
-        (
-            "the old label goes before the new one",
-            &[(BETA_ZONE, "a")],
-            &[(BETA_ZONE, "b"), (ZONE, "a")],
-            false,
-        ),
+        ("the old label takes precedence", &[(BETA_ZONE, "a")], &[(BETA_ZONE, "b"), (ZONE, "a")], false),
         ("the old label does not stand in for the new one", &[(ZONE, "a")], &[(BETA_ZONE, "a")], false),
     ];
     for (name, of_volume, of_node, fits) in cases {
@@ -69,7 +64,7 @@ fn a_node_must_stand_where_the_volume_is() {
 }
 
 #[test]
-fn all_volumes_of_the_pod_count() {
+fn every_volume_of_the_pod_is_checked() {
     let list = || {
         vec![
             claim("default/c", "", "v"),
@@ -83,7 +78,7 @@ fn all_volumes_of_the_pod_count() {
 }
 
 #[test]
-fn a_claim_that_leads_to_no_volume_is_told_in_upstreams_words() {
+fn claims_without_a_volume_have_upstreams_reasons() {
     let unresolvable = |text: &'static str| Status::unresolvable(text);
     let classes = || [class("late", Some(true)), class("now", Some(false)), class("unset", None)];
     let cases = [
@@ -114,7 +109,7 @@ fn a_claim_that_leads_to_no_volume_is_told_in_upstreams_words() {
 }
 
 #[test]
-fn ephemeral_volumes_are_not_looked_at() {
+fn ephemeral_volumes_are_ignored() {
     let pod = with_volumes(pod("p"), &[("e", VolumeSource::Ephemeral)]);
     let list = vec![claim("default/p-e", "", "v"), volume("v", &[(ZONE, "a")])];
     assert_eq!(verdict(&pod, list, node("n").zone("b")), Status::success());
@@ -122,7 +117,7 @@ fn ephemeral_volumes_are_not_looked_at() {
 }
 
 #[test]
-fn without_its_pre_filter_the_filter_looks_for_itself() {
+fn filter_without_pre_filter_computes_its_state() {
     let list = objects([claim("default/c", "", "v"), volume("v", &[(ZONE, "a")])]);
     let cluster = nodes([node_info(node("n").zone("b").build(), [])]);
     let cx = Context::new(&cluster, &list, &[], supercargo_framework::Now::default());
@@ -131,7 +126,7 @@ fn without_its_pre_filter_the_filter_looks_for_itself() {
 }
 
 #[test]
-fn an_object_that_appears_or_moves_helps() {
+fn added_or_moved_objects_wake_the_pod() {
     use QueueingHint::{Queue, Skip};
     let (added, updated) = (ActionType::ADD, ActionType::UPDATE);
     let in_zone = |zone| volume("v", &[(ZONE, zone)]);
@@ -154,7 +149,7 @@ fn an_object_that_appears_or_moves_helps() {
         ("a volume that moves", updated, object_updated(in_zone("a"), in_zone("b")), Some(Queue)),
         ("a volume that gets a place", updated, object_updated(volume("v", &[]), in_zone("b")), Some(Queue)),
         (
-            "the same zones in other words",
+            "the same zones in a different order",
             updated,
             object_updated(in_zone("a__b"), in_zone("b__a")),
             Some(Skip),

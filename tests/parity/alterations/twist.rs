@@ -8,7 +8,7 @@ use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeStatuses, Nomination, Normalize, PostFilterPlugin,
     PreBindPlugin, PreEnqueuePlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, PreFlight,
-    PreScorePlugin, QueueSortPlugin, Queued, ReservePlugin, RunFilters, Scope, ScorePlugin,
+    PreScorePlugin, QueueSortPlugin, Queued, ReservePlugin, RunFilters, ScorePlugin,
 };
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeIndex, NodeInfo, Plugin, PodInfo, QueueContext,
@@ -41,7 +41,7 @@ impl Plugin for Altered {
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
         let mut points = Arc::clone(&self.plugin).extension_points();
         // What may be shared between pods, and between cycles, is not what the twist makes of it.
-        (points.sign, points.incremental) = (None, None);
+        (points.sign, points.incremental, points.caching) = (None, None, None);
         (self.twist)(points)
     }
 
@@ -270,10 +270,6 @@ impl ScorePlugin for AtScore {
         self.plugin.score(cx, state, pod, node).map(self.change)
     }
 
-    fn scope(&self, state: &CycleState, pod: &PodInfo) -> Scope {
-        self.plugin.scope(state, pod)
-    }
-
     fn normalization(&self) -> Normalize {
         self.normalization.unwrap_or_else(|| self.plugin.normalization())
     }
@@ -456,10 +452,6 @@ pub(super) fn pod(change: fn(&mut PodInfo)) -> Twist {
             node: &NodeInfo,
         ) -> Result<i64, Status> {
             self.0.score(cx, state, &self.seen(pod), node)
-        }
-
-        fn scope(&self, state: &CycleState, pod: &PodInfo) -> Scope {
-            self.0.scope(state, &self.seen(pod))
         }
 
         fn normalization(&self) -> Normalize {

@@ -1,4 +1,4 @@
-//! Which PersistentVolumes a storage class has.
+//! An index of PersistentVolumes by storage class.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,14 +7,15 @@ use rustc_hash::FxHashMap;
 
 use super::{Body, Object};
 
-/// Names of volumes by storage class. Scheduling never changes a volume's class, so what is assumed does not matter here.
+/// Names of volumes by storage class. Scheduling never changes a volume's class, so assumed changes
+/// are irrelevant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassIndex {
     names: FxHashMap<Arc<str>, BTreeSet<Arc<str>>>,
 }
 
 impl ClassIndex {
-    /// An object is now like this; objects of other kinds are none of its business.
+    /// Updates the index for an object; other kinds are ignored.
     pub(super) fn change(&mut self, old: Option<&Object>, new: Option<&Object>) {
         let (before, after) = (old.and_then(class_of), new.and_then(class_of));
         if before == after {

@@ -1,4 +1,4 @@
-//! What scheduling reads of the kinds that the in-tree plugins know.
+//! The parts that scheduling reads of kinds that in-tree plugins use.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use crate::affinity::NodeSelectorTerm;
 use crate::labels::Labels;
 use crate::selector::LabelSelector;
 
-/// The names of kinds, as in [`EventResource::Other`](crate::EventResource::Other) where events of them are upstream's.
+/// Names of kinds, equal to [`EventResource::Other`](crate::EventResource::Other) for kinds with
+/// upstream events.
 pub mod resources {
     use crate::text::Text;
 
@@ -40,21 +41,21 @@ pub mod resources {
     pub const POD_DISRUPTION_BUDGET: Text = Text::Static("policy/PodDisruptionBudget");
 }
 
-/// The annotations of these kinds that plugins read.
+/// Annotations of these kinds that plugins read.
 pub mod annotations {
-    /// On a claim: it is bound for good. The value does not matter.
+    /// On a claim: binding is complete. The value is ignored.
     pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-    /// On a volume or claim: it was bound by a controller, not by a user. The value does not matter.
+    /// On a volume or claim: bound by a controller, not by a user. The value is ignored.
     pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-    /// On a claim: the node for which a volume is to be provisioned.
+    /// On a claim: the node to provision a volume for.
     pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-    /// On a CSINode: the in-tree plugins that are migrated there, separated by commas.
+    /// On a CSINode: the migrated in-tree plugins, separated by commas.
     pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
-    /// All of them.
+    /// All annotations.
     pub const ALL: &[&str] = &[BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, MIGRATED_PLUGINS];
 }
 
-/// What an object of a kind says.
+/// The body of an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body {
     /// v1 PersistentVolume.
@@ -79,13 +80,14 @@ pub enum Body {
     Namespace(Namespace),
     /// policy/v1 PodDisruptionBudget.
     PodDisruptionBudget(PodDisruptionBudget),
-    /// An object of a kind that has no type of its own here, as a plugin outside the tree would watch it: the whole.
+    /// An object of a kind without its own type, as an out-of-tree plugin watches it: the whole
+    /// object.
     Other(Arc<serde_json::Value>),
 }
 
-/// A kind that has a type of its own.
+/// A kind with its own type.
 pub trait ObjectBody: Sized + 'static {
-    /// This kind's part of a body; `None` when the body is of another kind.
+    /// The body as this kind; `None` if it is of another kind.
     fn of(body: &Body) -> Option<&Self>;
 }
 
@@ -117,35 +119,35 @@ bodies!(
     PodDisruptionBudget,
 );
 
-/// What a volume is used as.
+/// The mode of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum VolumeMode {
-    /// A file system; what an absent mode means.
+    /// A file system; the default.
     #[default]
     Filesystem,
     /// A raw device.
     Block,
 }
 
-/// Which object holds a volume: `spec.claimRef`.
+/// The claim of a volume: `spec.claimRef`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRef {
     /// The claim's namespace.
     pub namespace: Arc<str>,
     /// The claim's name.
     pub name: Arc<str>,
-    /// The claim's UID; empty when the volume waits for a claim of that name.
+    /// The claim's UID; empty if the volume is reserved for a claim of that name.
     pub uid: Arc<str>,
 }
 
-/// What a volume is made of, as far as limits on volumes per node go.
+/// The source of a volume, as far as volume limits per node need it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsiSource {
     /// The driver.
     pub driver: Arc<str>,
-    /// The volume's identity with the driver.
+    /// The volume handle.
     pub handle: Arc<str>,
-    /// The in-tree plugin (such as `kubernetes.io/gce-pd`) that the source was written for, when it was.
+    /// The in-tree plugin (such as `kubernetes.io/gce-pd`) of a translated source.
     pub migrated_from: Option<Arc<str>>,
 }
 
@@ -168,18 +170,18 @@ pub struct PersistentVolume {
     pub node_affinity: Option<Box<[NodeSelectorTerm]>>,
     /// `status.phase`.
     pub phase: Arc<str>,
-    /// The CSI source, in-tree sources that have a CSI driver translated; `None` for all others.
+    /// The CSI source; in-tree sources with a CSI driver are translated. `None` for other sources.
     pub csi: Option<CsiSource>,
-    /// The object as the API has it, which is what a write sends back.
+    /// The API object, which writes send back.
     pub raw: Arc<serde_json::Value>,
 }
 
 /// v1 PersistentVolumeClaim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PersistentVolumeClaim {
-    /// `spec.volumeName`; empty when there is none.
+    /// `spec.volumeName`; empty if unset.
     pub volume_name: Arc<str>,
-    /// `spec.storageClassName`, or the older annotation; empty when the claim names none.
+    /// `spec.storageClassName`, or the older annotation; empty if unset.
     pub storage_class: Arc<str>,
     /// `spec.volumeAttributesClassName`.
     pub attributes_class: Option<Arc<str>>,
@@ -187,19 +189,19 @@ pub struct PersistentVolumeClaim {
     pub access_modes: Box<[Arc<str>]>,
     /// `spec.volumeMode`.
     pub volume_mode: VolumeMode,
-    /// `spec.resources.requests.storage` in bytes, rounded up; `None` where it is not there, which is not the same as 0 where
-    /// storage is counted.
+    /// `spec.resources.requests.storage` in bytes, rounded up. An absent value is not the same as 0
+    /// where storage is summed up.
     pub request: Option<i64>,
-    /// `spec.selector`; `None` selects every volume here.
+    /// `spec.selector`; `None` selects every volume.
     pub selector: Option<LabelSelector>,
     /// `status.phase`.
     pub phase: Arc<str>,
-    /// The object as the API has it, which is what a write sends back.
+    /// The API object, which writes send back.
     pub raw: Arc<serde_json::Value>,
 }
 
 impl PersistentVolumeClaim {
-    /// How much is asked for in bytes: nothing where nothing is said.
+    /// The requested bytes; 0 if unset.
     pub fn size(&self) -> i64 {
         self.request.unwrap_or(0)
     }
@@ -213,7 +215,7 @@ pub type TopologyTerm = Box<[(Arc<str>, Box<[Arc<str>]>)]>;
 pub struct StorageClass {
     /// `provisioner`.
     pub provisioner: Arc<str>,
-    /// Whether `volumeBindingMode` is `WaitForFirstConsumer`; `None` when it is not set.
+    /// Whether `volumeBindingMode` is `WaitForFirstConsumer`; `None` if unset.
     pub waits_for_first_consumer: Option<bool>,
     /// `allowedTopologies`; empty allows every node.
     pub allowed_topologies: Box<[TopologyTerm]>,
@@ -226,7 +228,7 @@ pub struct StorageClass {
 pub struct CsiNodeDriver {
     /// Its name.
     pub name: Arc<str>,
-    /// `allocatable.count`: how many volumes of it the node takes; `None` for any number.
+    /// `allocatable.count`: the maximum number of volumes; `None` is unlimited.
     pub limit: Option<i32>,
 }
 
@@ -251,7 +253,7 @@ pub struct CsiDriver {
 pub struct CsiStorageCapacity {
     /// `storageClassName`.
     pub storage_class: Arc<str>,
-    /// `nodeTopology`; `None` is no node.
+    /// `nodeTopology`; `None` matches no node.
     pub node_topology: Option<LabelSelector>,
     /// `capacity` in bytes.
     pub capacity: Option<i64>,
@@ -291,7 +293,7 @@ pub struct Namespace {}
 /// policy/v1 PodDisruptionBudget.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodDisruptionBudget {
-    /// `spec.selector`; `None` and, for this kind's purposes here, an empty one select nothing.
+    /// `spec.selector`; `None` and an empty selector select nothing here.
     pub selector: Option<LabelSelector>,
     /// `status.disruptionsAllowed`.
     pub disruptions_allowed: i32,

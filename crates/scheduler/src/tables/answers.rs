@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::plugin::{FilterPlugin, Normalize, Scope, ScorePlugin};
+use supercargo_framework::caching::Scope;
+use supercargo_framework::plugin::{FilterPlugin, Normalize, ScorePlugin};
 use supercargo_framework::{CycleState, NodeIndex, Status};
 
 use super::fallback::Fallback;
@@ -138,8 +139,13 @@ impl Statuses {
 }
 
 impl Scores {
-    pub(super) fn new(view: &mut View<'_>, score: &dyn ScorePlugin, state: &CycleState) -> Self {
-        let scope = score.scope(state, view.pod);
+    pub(super) fn new(
+        view: &mut View<'_>,
+        plugin: &TablePlugin,
+        score: &dyn ScorePlugin,
+        state: &CycleState,
+    ) -> Self {
+        let scope = plugin.caching.score_scope(state, view.pod);
         let answers = match (&scope, coarse_keys(view, &scope)) {
             (Scope::Classes(_), Some(keys)) if score.normalization() == Normalize::ByRange => {
                 Answers::Classes(keys, Vec::new())
@@ -161,7 +167,7 @@ impl Scores {
     pub(super) fn ask_of_all(
         &mut self,
         view: &View<'_>,
-        name: &'static str,
+        plugin: &TablePlugin,
         score: &dyn ScorePlugin,
         state: &CycleState,
         reads: &mut Reads,
@@ -172,9 +178,9 @@ impl Scores {
             Answers::Classes(_, classes) => {
                 classes.clear();
                 classes.resize(slots, 0);
-                view.calls.enter("Score", name);
+                view.calls.enter("Score", plugin.name);
                 for (index, node) in view.nodes.iter() {
-                    classes[index.0 as usize] = score.class(state, view.pod, node);
+                    classes[index.0 as usize] = plugin.caching.score_class(state, view.pod, node);
                 }
                 return Ok(());
             }
@@ -182,12 +188,12 @@ impl Scores {
         };
         rows.clear();
         rows.resize(slots, 0);
-        view.calls.enter("Score", name);
-        if score.score_columns(view.cx, state, view.pod, view.nodes, rows) {
+        view.calls.enter("Score", plugin.name);
+        if plugin.caching.score_columns(view.cx, state, view.pod, view.nodes, rows) {
             return reads.note_of_all(view.cx.take_reads());
         }
         for (index, _) in view.nodes.iter() {
-            rows[index.0 as usize] = ask_score(view, name, score, state, reads, index)?;
+            rows[index.0 as usize] = ask_score(view, plugin.name, score, state, reads, index)?;
         }
         Ok(())
     }
@@ -196,14 +202,14 @@ impl Scores {
     pub(super) fn update(
         &mut self,
         view: &mut View<'_>,
-        name: &'static str,
+        plugin: &TablePlugin,
         score: &dyn ScorePlugin,
         state: &CycleState,
         reads: &mut Reads,
         invalid: &Invalidation,
     ) -> Result<Asked, Fallback> {
         if invalid.all && self.answers.are_by_node() {
-            self.ask_of_all(view, name, score, state, reads)?;
+            self.ask_of_all(view, plugin, score, state, reads)?;
             return Ok(Asked::All);
         }
         let due = concerned(invalid, &self.scope, view);
@@ -212,14 +218,15 @@ impl Scores {
             Answers::PerNode(rows) => {
                 rows.resize(slots, 0);
                 for index in &due {
-                    rows[index.0 as usize] = ask_score(view, name, score, state, reads, *index)?;
+                    rows[index.0 as usize] = ask_score(view, plugin.name, score, state, reads, *index)?;
                 }
             }
             Answers::Classes(_, classes) => {
                 classes.resize(slots, 0);
-                view.calls.enter("Score", name);
+                view.calls.enter("Score", plugin.name);
                 for index in &due {
-                    classes[index.0 as usize] = score.class(state, view.pod, view.nodes.at(*index));
+                    classes[index.0 as usize] =
+                        plugin.caching.score_class(state, view.pod, view.nodes.at(*index));
                 }
             }
             Answers::PerDomain(_) => {}

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::plugin::{Applied, PreFilter, Scope};
+use supercargo_framework::caching::{Applied, Scope};
+use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::{CycleState, NodeIndex, NodeRecord, Status};
 
 use super::answers::{Answers, PASSES, Scores, Statuses, UNASKED, Verdict, Verdicts, coarse_keys};
@@ -89,8 +90,8 @@ impl Column {
         self.pre_filter(view, plugin)?;
         let scores = self.pre_score(view, plugin)?;
         self.reads.note_of_all(view.cx.take_reads())?;
-        if let Some((_, filter)) = plugin.filter.as_ref().filter(|_| !self.skips_filter) {
-            let scope = filter.scope(&self.state, view.pod);
+        if plugin.filter.is_some() && !self.skips_filter {
+            let scope = plugin.caching.filter_scope(&self.state, view.pod);
             let answers = match (&scope, coarse_keys(view, &scope)) {
                 (Scope::Domain(_), Some(keys)) => Answers::PerDomain(keys),
                 _ => Answers::PerNode(Vec::new()),
@@ -99,7 +100,7 @@ impl Column {
             self.ask_filter_of_all(view, plugin)?;
         }
         if let Some((_, score)) = plugin.score.as_ref().filter(|_| scores) {
-            self.scores = Some(Scores::new(view, &**score, &self.state));
+            self.scores = Some(Scores::new(view, plugin, &**score, &self.state));
             self.ask_score_of_all(view, plugin)?;
         }
         Ok(())
@@ -127,7 +128,7 @@ impl Column {
         if plugin.incremental.is_none() {
             return Err(Fallback::Signature);
         }
-        if pre_score.depends_on_nodes() {
+        if plugin.caching.pre_score_depends_on_nodes() {
             return Ok(false);
         }
         view.calls.enter("PreScore", plugin.name);
@@ -145,7 +146,7 @@ impl Column {
         rows.clear();
         let mut passes = vec![true; slots];
         view.calls.enter("Filter", plugin.name);
-        if filter.filter_columns(view.cx, &self.state, view.pod, view.nodes, &mut passes) {
+        if plugin.caching.filter_columns(view.cx, &self.state, view.pod, view.nodes, &mut passes) {
             rows.extend(passes.iter().map(|passes| if *passes { PASSES } else { UNASKED }));
             return self.reads.note_of_all(view.cx.take_reads());
         }
@@ -161,7 +162,7 @@ impl Column {
     fn ask_score_of_all(&mut self, view: &View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         match (&plugin.score, &mut self.scores) {
             (Some((_, score)), Some(scores)) => {
-                scores.ask_of_all(view, plugin.name, &**score, &self.state, &mut self.reads)
+                scores.ask_of_all(view, plugin, &**score, &self.state, &mut self.reads)
             }
             _ => Ok(()),
         }
@@ -334,7 +335,7 @@ impl Column {
             }
         }
         if let (Some((_, score)), Some(scores)) = (&plugin.score, &mut self.scores) {
-            scores.update(view, plugin.name, &**score, &self.state, &mut self.reads, &invalid)?;
+            scores.update(view, plugin, &**score, &self.state, &mut self.reads, &invalid)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use supercargo_framework::NodeIndex;
-use supercargo_framework::plugin::Scope;
+use supercargo_framework::caching::Scope;
 
 use super::rule::Rule;
 use super::view::View;

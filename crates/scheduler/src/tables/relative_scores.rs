@@ -1,7 +1,7 @@
 //! Scores that depend on which nodes are feasible.
 
 use smallvec::SmallVec;
-use supercargo_framework::plugin::Applied;
+use supercargo_framework::caching::Applied;
 use supercargo_framework::{CycleState, NodeIndex};
 
 use super::answers::{Asked, Scores};
@@ -182,7 +182,7 @@ impl RelativeScores {
         self.state = filter_state.clone();
         self.reported.clear();
         view.calls.enter("PreScore", plugin.name);
-        self.skips = pre_score.skips(view.cx, view.pod);
+        self.skips = plugin.caching.pre_score_skips(view.cx, view.pod);
         if self.skips {
             self.reads.note_of_all(view.cx.take_reads())?;
             self.is_stale = false;
@@ -200,8 +200,8 @@ impl RelativeScores {
             return Err(Fallback::Cycle);
         }
         if let Some((_, scorer)) = plugin.score.as_ref().filter(|_| status.is_success()) {
-            let mut scores = Scores::new(view, &**scorer, &self.state);
-            scores.ask_of_all(view, plugin.name, &**scorer, &self.state, &mut self.reads)?;
+            let mut scores = Scores::new(view, plugin, &**scorer, &self.state);
+            scores.ask_of_all(view, plugin, &**scorer, &self.state, &mut self.reads)?;
             self.scores = Some(scores);
         }
         self.is_stale = false;
@@ -213,7 +213,7 @@ impl RelativeScores {
         let (Some((_, scorer)), Some(scores)) = (&plugin.score, &mut self.scores) else {
             return Ok(Asked::Some(SmallVec::new()));
         };
-        scores.update(view, plugin.name, &**scorer, &self.state, &mut self.reads, &invalid)
+        scores.update(view, plugin, &**scorer, &self.state, &mut self.reads, &invalid)
     }
 
     /// The approximate size in bytes.

@@ -132,7 +132,7 @@ impl Table {
         self.relative.clear();
         self.unsettled.clear();
         for (number, plugin) in plugins.iter().enumerate() {
-            if plugin.pre_score.as_ref().is_some_and(|pre_score| pre_score.depends_on_nodes()) {
+            if plugin.pre_score.is_some() && plugin.caching.pre_score_depends_on_nodes() {
                 self.relative.push(RelativeScores::new(number));
             }
         }

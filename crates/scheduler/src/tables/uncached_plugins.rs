@@ -40,7 +40,9 @@ impl UncachedPlugin {
     }
 
     fn skips_score(&mut self, view: &View<'_>, plugin: &TablePlugin) -> bool {
-        let Some(pre_score) = plugin.pre_score.as_ref().filter(|it| !it.depends_on_nodes()) else {
+        let Some(pre_score) =
+            plugin.pre_score.as_ref().filter(|_| !plugin.caching.pre_score_depends_on_nodes())
+        else {
             return false;
         };
         view.calls.enter("PreScore", plugin.name);
@@ -61,8 +63,8 @@ impl UncachedPlugin {
     }
 
     fn never_fails(&self, view: &View<'_>, plugin: &TablePlugin) -> bool {
-        let filter = plugin.filter.as_ref().filter(|_| !self.skips_filter);
-        filter.is_none_or(|(_, filter)| filter.never_fails(view.cx, &self.state, view.pod))
+        let filters = plugin.filter.is_some() && !self.skips_filter;
+        !filters || plugin.caching.filter_never_fails(view.cx, &self.state, view.pod)
     }
 }
 

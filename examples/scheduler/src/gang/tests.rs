@@ -10,7 +10,7 @@ use supercargo_scheduler::{
 
 use super::{GANG, GANG_SIZE, from_args};
 
-/// A scheduler with the plugin in its default profile, a node with room for `cpus` pods, and the time.
+/// A scheduler whose default profile has the plugin, a node for `cpus` pods, and the time.
 struct Bed {
     scheduler: Scheduler,
     now: Now,
@@ -41,7 +41,7 @@ impl Bed {
         self.scheduler.handle(self.now, Input::QueuedPod(Notification::Added(Arc::new(pod.build()))));
     }
 
-    /// Tries every pod that can be tried, and returns the names of those that are bound now.
+    /// Schedules every active pod, and returns the names of bound pods.
     fn bound(&mut self) -> Vec<String> {
         while self.scheduler.schedule_one(self.now, &mut NoCalls) {}
         let effects = self.scheduler.take_effects();
@@ -64,7 +64,7 @@ fn member(name: &str, gang: &str) -> PodBuilder {
 }
 
 #[test]
-fn a_gang_is_bound_when_it_is_complete() {
+fn complete_gangs_are_bound() {
     let mut bed = Bed::new(8);
     bed.pod(member("a", "g"));
     bed.pod(member("b", "g"));
@@ -78,7 +78,7 @@ fn a_gang_is_bound_when_it_is_complete() {
 }
 
 #[test]
-fn a_gang_that_does_not_fit_gives_back_what_it_holds() {
+fn incomplete_gangs_release_their_nodes() {
     let mut bed = Bed::new(2);
     for name in ["a", "b", "c"] {
         bed.pod(member(name, "g"));
@@ -93,7 +93,7 @@ fn a_gang_that_does_not_fit_gives_back_what_it_holds() {
 }
 
 #[test]
-fn the_missing_pod_wakes_a_gang_that_gave_up() {
+fn the_missing_pod_wakes_a_rejected_gang() {
     let mut bed = Bed::new(8);
     bed.pod(member("a", "g"));
     bed.pod(member("b", "g"));

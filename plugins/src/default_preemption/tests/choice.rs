@@ -1,26 +1,26 @@
-//! Which pods go from a node, and which node is taken.
+//! The choice of victims and of the node.
 
 use super::*;
 
 #[test]
-fn who_goes_from_a_node() {
+fn victims_of_a_node() {
     let cases: Vec<(&str, Vec<PodBuilder>, u32, Vec<&str>)> = vec![
         ("the less important", vec![cpus("low", 2), cpus("mid", 2).priority(1)], 2, vec!["low"]),
-        ("who started last", vec![started(cpus("new", 2), 20), started(cpus("old", 2), 10)], 2, vec!["new"]),
+        ("the last to start", vec![started(cpus("new", 2), 20), started(cpus("old", 2), 10)], 2, vec!["new"]),
         (
-            "who has not started before who has",
+            "not started before started",
             vec![cpus("waits", 2), started(cpus("runs", 2), 10)],
             2,
             vec!["waits"],
         ),
         (
-            "the first of those who have not started",
+            "the first of those not started",
             vec![cpus("first", 1), cpus("second", 1), cpus("third", 2)],
             1,
             vec!["first"],
         ),
         (
-            "of those who started together the last in line",
+            "of those that started together, the last in order",
             vec![started(cpus("first", 2), 10), started(cpus("second", 2), 10)],
             2,
             vec!["second"],
@@ -52,7 +52,7 @@ fn web(name: &str, cpu: u32) -> PodBuilder {
 }
 
 #[test]
-fn budgets_decide_who_is_reprieved_first() {
+fn pods_with_budget_violations_are_reprieved_first() {
     let all = |budget: Object| {
         let mut budget = budget;
         if let Body::PodDisruptionBudget(budget) = &mut budget.body {
@@ -101,7 +101,7 @@ fn budgets_decide_who_is_reprieved_first() {
 }
 
 #[test]
-fn a_pod_without_labels_is_nobodys() {
+fn pods_without_labels_match_no_budget() {
     let absent = |key: &str| supercargo_framework::affinity::RawRequirement {
         key: key.into(),
         operator: "DoesNotExist".into(),
@@ -117,18 +117,19 @@ fn a_pod_without_labels_is_nobodys() {
 }
 
 #[test]
-fn each_victim_uses_up_its_budget_in_order_of_importance() {
+fn victims_consume_budgets_in_order_of_importance() {
     let cluster = nodes([four(
         "n",
         [web("low", 1), web("mid", 1).priority(1), web("high", 1).priority(2), cpus("free", 1).priority(3)],
     )]);
-    // Two may go: the two most important are not violations, the third is, and is put back first.
+    // Two may be evicted: the two most important pods are no violations; the third is, and is
+    // reprieved first.
     let answer = post_filter(cpus("p", 3).priority(9), &cluster, &objects([budget("web", 2)]));
     assert_eq!(answer.order(), Some(("n", vec!["free", "high", "mid"])));
 }
 
 #[test]
-fn the_node_where_least_harm_is_done_is_taken() {
+fn the_candidate_with_the_least_harm_is_chosen() {
     let cases: Vec<(&str, [Vec<PodBuilder>; 2])> = vec![
         ("no budget is violated", [vec![web("web", 4)], vec![cpus("free", 4).priority(5)]]),
         (

@@ -1,10 +1,10 @@
-//! What must hold on any cluster.
+//! Properties of victims on any cluster.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Of a pod: CPUs, priority, when it started if it did, and whether a budget protects it.
+/// A pod: CPUs, priority, start time if any, and whether a budget protects it.
 type Shape = (u32, i32, Option<i64>, bool);
 
 fn shape() -> impl Strategy<Value = Shape> {
@@ -24,7 +24,7 @@ fn build(node: usize, i: usize, (cpu, priority, start, protected): &Shape) -> Po
 
 proptest! {
     #[test]
-    fn victims_are_of_lower_priority_enough_and_none_too_many(
+    fn victims_have_lower_priority_and_are_minimal(
         shapes in prop::collection::vec(prop::collection::vec(shape(), 0..5), 1..5),
         cpu in 1..6_u32,
         priority in 0..5_i32,
@@ -44,9 +44,9 @@ proptest! {
         let fits = |node: &NodeInfo| ByCpu.run_filters(&state, &pod, node).is_success();
         prop_assume!(!cluster.iter().any(|(_, node)| fits(node)));
         let answer = post_filter(preemptor.clone(), &cluster, &objects([budget("web", allowed)]));
-        let (foreseen, ..) =
-            super::foresight::with_foresight(preemptor, &cluster, &objects([budget("web", allowed)]));
-        prop_assert_eq!(&foreseen, &answer, "foresight changes nothing");
+        let (by_totals, ..) =
+            super::totals::with_totals(preemptor, &cluster, &objects([budget("web", allowed)]));
+        prop_assert_eq!(&by_totals, &answer, "totals change nothing");
 
         let without = |node: &NodeInfo, gone: &dyn Fn(&PodInfo) -> bool| {
             let mut node = node.clone();
@@ -69,7 +69,7 @@ proptest! {
         prop_assert_eq!(chosen.len(), victims.len());
         prop_assert!(chosen.iter().all(|victim| victim.priority < priority));
         let cleared = without(node, &is_victim);
-        prop_assert!(fits(&cleared), "it fits once they are gone");
+        prop_assert!(fits(&cleared), "it fits without them");
         for victim in chosen {
             let mut with_one_back = cleared.clone();
             with_one_back.add_pod(Arc::clone(victim));

@@ -20,7 +20,7 @@ use supercargo_framework::{CycleState, NodeRecord, PodInfo, Status, Uid};
 
 use super::world::*;
 
-/// What the informers say at some moment.
+/// A state of the informers.
 #[derive(Clone)]
 struct Moment {
     objects: Objects,
@@ -42,7 +42,7 @@ impl Cluster for Moment {
     }
 }
 
-/// An API server that answers as told, and informers that see one moment after the other.
+/// An API server with prepared responses, and informers that step through prepared states.
 #[derive(Default)]
 struct Script {
     answers: Mutex<VecDeque<Result<Value, ApiError>>>,
@@ -79,7 +79,7 @@ impl BindingCalls for Script {
     }
 }
 
-/// The result of a future that does not wait.
+/// The result of a future that is ready.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut cx = std::task::Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut cx) {
@@ -92,7 +92,7 @@ fn pre_flight(world: &World, state: &CycleState, pod: &PodInfo) -> PreFlight {
     world.points.pre_bind.as_ref().unwrap().pre_flight(&world.context(), state, pod, &"n".into())
 }
 
-/// Runs PreBind of a pod that is reserved on the node `n`.
+/// Runs PreBind of a pod that is reserved on node `n`.
 fn pre_bind(world: &World, state: &CycleState, pod: &PodInfo, script: &Arc<Script>) -> Status {
     let PreFlight::Work { allow_parallel: true, work } = pre_flight(world, state, pod) else {
         panic!("there must be work that runs beside others");
@@ -115,7 +115,7 @@ fn latest_volume<'a>(world: &'a World, name: &str) -> &'a PersistentVolume {
 }
 
 #[test]
-fn a_reserved_volume_is_assumed_to_be_the_claims() {
+fn reserve_assumes_the_volume_bound_to_the_claim() {
     let mut world = World::new([volume("v", |_| {}), claim("c", |_| {})], [node("n")]);
     let pod = pod_with(&["c"]).build();
     let mut state = world.reserve(&pod, "n");
@@ -141,15 +141,15 @@ fn a_reserved_volume_is_assumed_to_be_the_claims() {
         latest(&world, "PersistentVolume", "v").annotations.get(annotations::BOUND_BY_CONTROLLER);
     assert_eq!(annotation.map(|value| &**value), Some("yes"));
     world.objects.insert(Arc::new(claim("d", |_| {})));
-    assert_eq!(world.feasible(&pod_with(&["d"]).build()), [false], "nobody else gets it");
-    assert_eq!(world.feasible(&pod), [true], "it is still the claim's");
+    assert_eq!(world.feasible(&pod_with(&["d"]).build()), [false], "no other claim gets it");
+    assert_eq!(world.feasible(&pod), [true], "it is still bound to the claim");
     world.unreserve(&mut state, &pod, "n");
     assert_eq!(latest_volume(&world, "v").claim, None);
     assert_eq!(world.feasible(&pod_with(&["d"]).build()), [true]);
 }
 
 #[test]
-fn a_volume_that_a_user_bound_only_learns_the_claims_uid() {
+fn user_bound_volumes_only_get_the_claims_uid() {
     let own = volume("v", |volume| volume.claim = claim_ref("c", ""));
     let mut world = World::new([own, claim("c", |_| {})], [node("n")]);
     world.reserve(&pod_with(&["c"]).build(), "n");
@@ -158,7 +158,7 @@ fn a_volume_that_a_user_bound_only_learns_the_claims_uid() {
 }
 
 #[test]
-fn a_volume_that_is_the_claims_already_is_not_assumed_but_written() {
+fn volumes_already_bound_are_written_but_not_assumed() {
     let own = volume("v", |volume| volume.claim = claim_ref("c", "uid-default/c"));
     let mut world = World::new([own, claim("c", |_| {})], [node("n")]);
     let pod = pod_with(&["c"]).build();
@@ -171,7 +171,7 @@ fn a_volume_that_is_the_claims_already_is_not_assumed_but_written() {
 }
 
 #[test]
-fn a_claim_to_provision_is_assumed_to_have_its_node() {
+fn reserve_assumes_the_selected_node_of_a_claim() {
     let other = annotated(dynamic_claim("c"), "other", "kept");
     let mut world = World::new([other], [node("n"), node("m")]);
     let pod = pod_with(&["c"]).build();
@@ -187,7 +187,7 @@ fn a_claim_to_provision_is_assumed_to_have_its_node() {
 }
 
 #[test]
-fn raw_objects_that_make_no_sense_are_mended() {
+fn malformed_raw_objects_are_repaired() {
     for raw in [Value::Null, json!([]), json!({"metadata": 1}), json!({"metadata": {"annotations": null}})] {
         let odd = claim("c", |claim| {
             claim.storage_class = DYNAMIC.into();
@@ -202,7 +202,7 @@ fn raw_objects_that_make_no_sense_are_mended() {
 }
 
 #[test]
-fn there_is_nothing_to_bind_when_everything_is_bound() {
+fn pre_flight_skips_when_all_claims_are_bound() {
     let mut world = World::new([volume("v", |_| {}), bound_claim("c", "v")], [node("n")]);
     for claims in [&[][..], &["c"]] {
         let pod = pod_with(claims).build();
@@ -214,7 +214,7 @@ fn there_is_nothing_to_bind_when_everything_is_bound() {
 }
 
 #[test]
-fn work_that_nothing_was_reserved_for_is_an_error() {
+fn pre_flight_without_reserve_fails() {
     let mut world = World::new([dynamic_claim("c")], [node("n")]);
     let pod = pod_with(&["c"]).build();
     let mut state = world.state(&pod);
@@ -225,7 +225,7 @@ fn work_that_nothing_was_reserved_for_is_an_error() {
     assert_eq!(status, Status::error("no pod volume found for node \"n\""));
 }
 
-/// A pod with a claim for a volume and one to provision, reserved on `n`.
+/// A pod with a claim for an existing volume and a claim to provision, reserved on `n`.
 fn reserved() -> (World, CycleState, PodInfo) {
     let mut world = World::new(
         [volume("v", |_| {}), claim("c", |_| {}), dynamic_claim("d")],
@@ -240,7 +240,8 @@ fn versioned(object: Object, version: &str) -> Object {
     Object { resource_version: version.into(), ..object }
 }
 
-/// What the informers say once everything is bound. `v` is written as version 5, `d` as version 6.
+/// The state of the informers once everything is bound. `v` is written as version 5, `d` as version
+/// 6.
 fn bound() -> Moment {
     let (world, ..) = reserved();
     let mut moment =
@@ -274,7 +275,7 @@ fn run(answers: Vec<Result<Value, ApiError>>, moments: Vec<Moment>) -> (Status, 
 }
 
 #[test]
-fn volumes_and_claims_are_written_and_waited_for() {
+fn pre_bind_writes_and_waits_for_volumes_and_claims() {
     let (world, ..) = reserved();
     let early = Moment { objects: world.objects, ..bound() };
     let (status, script) = run(vec![written("5"), written("6")], vec![early, bound()]);
@@ -295,7 +296,7 @@ fn volumes_and_claims_are_written_and_waited_for() {
 }
 
 #[test]
-fn a_write_that_fails_ends_it() {
+fn a_failed_write_ends_pre_bind() {
     let refused = || {
         let message = "Operation cannot be fulfilled".to_owned();
         Err(ApiError { certainty: Certainty::Unknown, message })
@@ -309,7 +310,7 @@ fn a_write_that_fails_ends_it() {
 }
 
 #[test]
-fn waiting_ends_with_the_timeout_or_when_it_is_cancelled() {
+fn pre_bind_ends_at_the_timeout_or_on_cancellation() {
     let (status, _) = run(vec![written("5"), written("6")], vec![]);
     assert_eq!(status, Status::error("binding volumes: context deadline exceeded"));
     let (world, state, pod) = reserved();
@@ -320,7 +321,7 @@ fn waiting_ends_with_the_timeout_or_when_it_is_cancelled() {
 }
 
 #[test]
-fn what_is_not_done_yet_is_waited_for() {
+fn pre_bind_waits_for_pending_bindings() {
     let unbound = |name: &str| versioned(claim(name, |_| {}), "9");
     let selected = |object| annotated(object, annotations::SELECTED_NODE, "n");
     let mut without_volume = bound();
@@ -345,7 +346,7 @@ fn what_is_not_done_yet_is_waited_for() {
 }
 
 #[test]
-fn what_will_not_be_done_is_an_error() {
+fn pre_bind_fails_when_a_binding_cannot_complete() {
     let mut gone: Vec<Moment> = Vec::new();
     for (resource, key) in [
         (resources::PERSISTENT_VOLUME, "v"),
@@ -407,7 +408,7 @@ fn what_will_not_be_done_is_an_error() {
 }
 
 #[test]
-fn what_another_pod_assumes_does_not_count() {
+fn assumed_changes_of_other_pods_do_not_complete_a_binding() {
     let mut moment = bound();
     let reset = Object {
         body: Body::PersistentVolume(PersistentVolume::default()),

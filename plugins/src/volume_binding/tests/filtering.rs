@@ -14,7 +14,7 @@ const OUT_OF_REACH: &str = "node(s) didn't match PersistentVolume's node affinit
 const NO_STORAGE: &str = "node(s) did not have enough free storage";
 const LOST: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
-/// The verdict on a node in zone `a` for a pod that uses the claims `c` and, if there is one, `d`.
+/// The verdict on a node in zone `a` for a pod that uses claim `c` and, if it exists, `d`.
 fn verdict(objects: impl IntoIterator<Item = Object>) -> String {
     let world = World::new(objects, [node("n").label("zone", "a")]);
     let names: &[&str] = match world.objects.get("PersistentVolumeClaim", "default/d") {
@@ -25,13 +25,13 @@ fn verdict(objects: impl IntoIterator<Item = Object>) -> String {
 }
 
 #[test]
-fn a_pod_without_claims_is_skipped() {
+fn pods_without_claims_skip() {
     let world = World::new([], []);
     assert!(matches!(world.pre_filter(&mut CycleState::new(), &pod("p").build()), PreFilter::Skip));
 }
 
 #[test]
-fn claims_that_cannot_be_used_turn_the_pod_down_before_any_node() {
+fn unusable_claims_reject_the_pod_in_pre_filter() {
     let owned = |uid: &str| {
         let owner = OwnerRef { uid: uid.into(), ..Default::default() };
         Object { controller: Some(Arc::new(owner)), ..claim("p-scratch", |_| {}) }
@@ -91,14 +91,14 @@ fn claims_that_cannot_be_used_turn_the_pod_down_before_any_node() {
 }
 
 #[test]
-fn a_class_without_a_binding_mode_is_an_error() {
+fn storage_classes_without_binding_mode_are_errors() {
     let objects = [class("odd", DRIVER, None), claim("c", |claim| claim.storage_class = "odd".into())];
     let status = World::new(objects, []).rejection(&pod_with(&["c"]).build());
     assert_eq!(status, Some(Status::error("VolumeBindingMode not set for StorageClass \"odd\"")));
 }
 
 #[test]
-fn bound_volumes_must_exist_and_be_reached() {
+fn bound_volumes_must_exist_and_match_the_node() {
     let on = |zone: &str| volume("v", |volume| volume.node_affinity = affinity("zone", &[zone]));
     let nowhere = volume("v", |volume| volume.node_affinity = Some([].into()));
     let only_fields = volume("v", |volume| {
@@ -155,7 +155,7 @@ fn reasons_add_up_in_upstreams_order() {
 }
 
 #[test]
-fn a_volume_must_suit_the_claim() {
+fn volumes_must_match_the_claim() {
     type Change = fn(&mut supercargo_framework::objects::PersistentVolume);
     let cases: [(&str, Change, &str); 10] = [
         ("as is", |_| {}, ""),
@@ -177,7 +177,7 @@ fn a_volume_must_suit_the_claim() {
 }
 
 #[test]
-fn a_claim_may_select_and_name_an_attributes_class() {
+fn claims_match_selector_and_attributes_class() {
     let selecting = || claim("c", |claim| claim.selector = Some(selector("tier", "fast")));
     assert_eq!(verdict([volume("v", |_| {}), selecting()]), NO_VOLUME);
     assert_eq!(verdict([labelled(volume("v", |_| {}), "tier", "fast"), selecting()]), "");
@@ -189,7 +189,7 @@ fn a_claim_may_select_and_name_an_attributes_class() {
 }
 
 #[test]
-fn without_attributes_classes_a_claim_that_names_one_is_an_error() {
+fn attributes_classes_require_their_feature_gate() {
     let off = Features::default().with(Feature::VolumeAttributesClass, false);
     let world = |claim: Object, class: Option<&str>| {
         let volume = volume("v", |volume| volume.attributes_class = class.map(Into::into));
@@ -207,7 +207,7 @@ fn without_attributes_classes_a_claim_that_names_one_is_an_error() {
 }
 
 #[test]
-fn a_volume_of_the_claims_own_decides() {
+fn a_prebound_volume_takes_precedence() {
     let own = |zone: &str, uid: &str| {
         volume("own", |volume| {
             volume.claim = claim_ref("c", uid);
@@ -224,18 +224,18 @@ fn a_volume_of_the_claims_own_decides() {
 }
 
 #[test]
-fn small_claims_get_small_volumes() {
+fn claims_get_the_smallest_matching_volume() {
     let sized = |name: &str, size| volume(name, |volume| volume.capacity = size);
     let asking = |name: &str, size| claim(name, |claim| claim.request = Some(size));
     let volumes = || [sized("large", 10), sized("small", 5)];
     let both = volumes().into_iter().chain([asking("c", 8), asking("d", 3)]);
     assert_eq!(verdict(both), "", "the small claim leaves the large volume alone");
     let two_large = volumes().into_iter().chain([asking("c", 8), asking("d", 8)]);
-    assert_eq!(verdict(two_large), NO_VOLUME, "a volume is given away once");
+    assert_eq!(verdict(two_large), NO_VOLUME, "a volume is assigned once");
 }
 
 #[test]
-fn a_node_that_was_selected_is_the_only_one() {
+fn a_selected_node_is_the_only_candidate() {
     let selected = |node: &str| annotated(dynamic_claim("c"), annotations::SELECTED_NODE, node);
     assert_eq!(verdict([selected("n")]), "");
     assert_eq!(verdict([selected("m")]), NO_VOLUME);
@@ -244,7 +244,7 @@ fn a_node_that_was_selected_is_the_only_one() {
 }
 
 #[test]
-fn provisioning_is_kept_to_the_nodes_that_the_class_allows() {
+fn provisioning_respects_allowed_topologies() {
     let cases: [(&str, &[Term<'_>], bool); 6] = [
         ("any", &[], true),
         ("this zone", &[&[("zone", &["b", "a"])]], true),
@@ -260,7 +260,7 @@ fn provisioning_is_kept_to_the_nodes_that_the_class_allows() {
 }
 
 #[test]
-fn storage_must_be_large_enough_where_the_driver_counts_it() {
+fn storage_capacity_is_checked_if_the_driver_reports_it() {
     let cases: [(&str, Vec<Object>, &str); 9] = [
         ("no driver object", vec![], ""),
         ("does not count", vec![driver(false)], ""),
@@ -304,11 +304,11 @@ fn storage_must_be_large_enough_where_the_driver_counts_it() {
         assert_eq!(verdict(objects), expected, "{name}");
     }
     let own = volume("v", |volume| volume.storage_class = DYNAMIC.into());
-    assert_eq!(verdict([driver(true), own, dynamic_claim("c")]), "", "a volume that exists needs none");
+    assert_eq!(verdict([driver(true), own, dynamic_claim("c")]), "", "an existing volume needs none");
 }
 
 #[test]
-fn zones_are_read_in_the_drivers_words_where_the_plugin_is_migrated() {
+fn migrated_plugins_use_the_drivers_zone_labels() {
     const KEY: &str = "topology.gke.io/zone";
     let migrating = |change: fn(&mut supercargo_framework::objects::PersistentVolume)| {
         volume("v", |volume| {

@@ -22,7 +22,7 @@ const QUEUE: Option<QueueingHint> = Some(QueueingHint::Queue);
 const SKIP: Option<QueueingHint> = Some(QueueingHint::Skip);
 
 #[test]
-fn it_hears_of_what_upstreams_hears_of() {
+fn registered_events_match_upstream() {
     const ADD: ActionType = ActionType::ADD;
     let other = |resource: &Text| EventResource::Other(resource.clone());
     let changed = ADD | ActionType::UPDATE;
@@ -43,7 +43,7 @@ fn it_hears_of_what_upstreams_hears_of() {
 }
 
 #[test]
-fn a_claim_of_the_pod_may_help_it() {
+fn claims_of_the_pod_wake_it() {
     let waiting = pod_with(&["c"]).build();
     let of = |name: &str| claim(name, |_| {});
     let hint = |pod: &PodInfo, old, new| hint(&resources::PERSISTENT_VOLUME_CLAIM, pod, old, new);
@@ -56,7 +56,7 @@ fn a_claim_of_the_pod_may_help_it() {
 }
 
 #[test]
-fn a_class_may_help_when_it_is_new_or_allows_other_nodes() {
+fn new_or_wider_storage_classes_wake_the_pod() {
     let pod = pod_with(&["c"]).build();
     let hint = |old, new| hint(&resources::STORAGE_CLASS, &pod, old, new);
     let zone = |zone| dynamic_class_for(&[&[("zone", &[zone])]]);
@@ -66,7 +66,7 @@ fn a_class_may_help_when_it_is_new_or_allows_other_nodes() {
 }
 
 #[test]
-fn volumes_and_nodes_always_may_help() {
+fn volumes_and_nodes_always_wake_the_pod() {
     let pod = pod_with(&["c"]).build();
     assert_eq!(hint(&resources::PERSISTENT_VOLUME, &pod, None, volume("v", |_| {})), QUEUE);
     assert_eq!(
@@ -76,7 +76,7 @@ fn volumes_and_nodes_always_may_help() {
 }
 
 #[test]
-fn a_csi_node_may_help_when_it_is_new_or_migrates_other_plugins() {
+fn new_or_migrating_csi_nodes_wake_the_pod() {
     let pod = pod_with(&["c"]).build();
     let hint = |old, new| hint(&resources::CSI_NODE, &pod, old, new);
     let unannotated =
@@ -89,7 +89,7 @@ fn a_csi_node_may_help_when_it_is_new_or_migrates_other_plugins() {
 }
 
 #[test]
-fn a_driver_helps_when_it_stops_counting_storage_and_the_pod_has_it_inline() {
+fn drivers_that_stop_counting_storage_wake_inline_users() {
     let inline = |driver: &str| {
         let volume = Volume { name: "v".into(), source: VolumeSource::Csi(driver.into()) };
         pod("p").with_spec(|spec| spec.volumes = [volume].into()).build()
@@ -100,11 +100,11 @@ fn a_driver_helps_when_it_stops_counting_storage_and_the_pod_has_it_inline() {
     assert_eq!(hint(&inline(DRIVER), Some(driver(true)), driver(true)), SKIP);
     assert_eq!(hint(&inline("other"), Some(driver(true)), driver(false)), SKIP);
     assert_eq!(hint(&pod_with(&["c"]).build(), Some(driver(true)), driver(false)), SKIP);
-    assert_eq!(hint(&inline(DRIVER), None, driver(false)), None, "a new driver is not heard of");
+    assert_eq!(hint(&inline(DRIVER), None, driver(false)), None, "an added driver is not registered");
 }
 
 #[test]
-fn storage_helps_when_it_is_new_or_more() {
+fn new_or_larger_storage_capacity_wakes_the_pod() {
     let pod = pod_with(&["c"]).build();
     let hint = |old, new| hint(&resources::CSI_STORAGE_CAPACITY, &pod, old, new);
     let of = |capacity, max| storage("s", Some("a"), capacity, max);
@@ -124,7 +124,7 @@ fn storage_helps_when_it_is_new_or_more() {
 }
 
 #[test]
-fn an_event_without_its_object_is_an_error() {
+fn events_without_their_object_are_errors() {
     let resource = EventResource::Other(resources::STORAGE_CLASS);
     let pod = pod("p").build();
     for change in [
@@ -140,7 +140,7 @@ fn an_event_without_its_object_is_an_error() {
 }
 
 #[test]
-fn pods_are_alike_when_their_claims_are_the_same_ones() {
+fn signatures_are_equal_for_equal_claims() {
     let driver = Driver::new(NAME);
     let sign = |pod: PodInfo| driver.sign(&pod);
     assert_eq!(sign(pod("a").build()), sign(pod("b").namespace("other").build()));
@@ -149,5 +149,8 @@ fn pods_are_alike_when_their_claims_are_the_same_ones() {
     assert_ne!(sign(pod_with(&["c"]).build()), sign(pod_with(&["d"]).build()));
     assert_ne!(sign(pod_with(&["c"]).build()), sign(pod_with(&["c"]).namespace("other").build()));
     let mut signer = supercargo_framework::signature::Signer::default();
-    assert!(driver.try_sign(&pod_with_ephemeral().build(), &mut signer).is_err(), "its claims are its own");
+    assert!(
+        driver.try_sign(&pod_with_ephemeral().build(), &mut signer).is_err(),
+        "its claims belong to the pod"
+    );
 }

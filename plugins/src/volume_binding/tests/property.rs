@@ -1,4 +1,4 @@
-//! What holds in any cluster.
+//! Properties in any cluster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -75,7 +75,8 @@ fn holder_of(volume: &Object) -> Option<&ClaimRef> {
     PersistentVolume::of(&volume.body)?.claim.as_ref()
 }
 
-/// Whether the volume, as it was, may become the claim's on a node of that zone. Written from the rules, not from the code.
+/// Whether the volume may be bound to the claim on a node of that zone: an independent
+/// implementation of the rules.
 fn is_admissible(volume: &Object, claim: &Object, zone: &str) -> bool {
     let (Body::PersistentVolume(v), Body::PersistentVolumeClaim(c)) = (&volume.body, &claim.body) else {
         return false;
@@ -96,7 +97,7 @@ fn is_admissible(volume: &Object, claim: &Object, zone: &str) -> bool {
     fits && reached && own.unwrap_or(free)
 }
 
-/// Checks what a pod on a node of this zone has been given.
+/// Checks the assignment of a pod on a node of this zone.
 fn check(before: &Objects, after: &Objects, claims: &[&str], zone: &str) -> Result<(), TestCaseError> {
     let mut holders = BTreeSet::new();
     for (was, is) in volumes(before).zip(volumes(after)).filter(|(was, is)| was != is) {
@@ -129,10 +130,11 @@ fn check(before: &Objects, after: &Objects, claims: &[&str], zone: &str) -> Resu
 }
 
 proptest! {
-    /// Pods take nodes one after the other, and some give them back: no volume is ever two claims', every volume suits
-    /// its claim, and every claim has a volume or a node to be provisioned on.
+    /// Pods reserve nodes one after the other, and some unreserve. No volume is assigned to two
+    /// claims, every volume matches its claim, and every claim has a volume or a node to provision
+    /// on.
     #[test]
-    fn no_volume_is_given_away_twice_and_every_one_suits(
+    fn volumes_are_assigned_once_and_match_their_claims(
         objects in random_objects(),
         pods in proptest::collection::vec(
             (proptest::sample::subsequence(NAMES.to_vec(), 1..=NAMES.len()), 0..ZONES.len(), any::<bool>()),

@@ -7,7 +7,7 @@ use supercargo_framework::{Code, Feature, Features};
 
 use super::world::*;
 
-/// The score of a node in zone `a`; `None` when PreScore leaves the plugin out.
+/// The score of a node in zone `a`; `None` if PreScore skips.
 fn score(args: &Value, on: bool, objects: Vec<Object>, claims: &[&str]) -> Option<i64> {
     let features = Features::default().with(Feature::StorageCapacityScoring, on);
     let world = World::with(args, &features, objects, [node("n").label("zone", "a")]);
@@ -36,14 +36,14 @@ fn asking(name: &str, class: &str, request: i64) -> Object {
 }
 
 #[test]
-fn nothing_is_scored_unless_the_feature_is_on() {
+fn scoring_requires_its_feature_gate() {
     let objects = || vec![sized("v", 100), asking("c", LOCAL, 30)];
     assert_eq!(score(&Value::Null, false, objects(), &["c"]), None);
     assert_eq!(score(&Value::Null, true, objects(), &["c"]), Some(70));
 }
 
 #[test]
-fn the_less_of_the_storage_is_used_the_better() {
+fn less_used_storage_scores_higher() {
     let counted = |capacity| [driver(true), storage("s", Some("a"), capacity, Some(1000))];
     let other_class = || {
         volume("w", |volume| {
@@ -93,7 +93,7 @@ fn the_less_of_the_storage_is_used_the_better() {
         ),
         ("provisioned: not counted", vec![asking("c", DYNAMIC, 20)], &["c"], 0),
         (
-            "volumes that exist go before storage",
+            "existing volumes take precedence over storage",
             counted(Some(100))
                 .into_iter()
                 .chain([sized("v", 100), asking("c", LOCAL, 10), asking("d", DYNAMIC, 90)])
@@ -108,7 +108,7 @@ fn the_less_of_the_storage_is_used_the_better() {
 }
 
 #[test]
-fn the_shape_may_prefer_full_storage() {
+fn a_shape_can_prefer_full_storage() {
     let args = json!({"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]});
     let objects = vec![sized("v", 100), asking("c", LOCAL, 30)];
     assert_eq!(score(&args, true, objects, &["c"]), Some(30));

@@ -23,7 +23,7 @@ use crate::testing::{node_info, nodes};
 pub(super) const LOCAL: &str = "local";
 /// A class of the same kind with the provisioner [`DRIVER`].
 pub(super) const DYNAMIC: &str = "dynamic";
-/// A class that binds at once.
+/// A class with immediate binding.
 pub(super) const IMMEDIATE: &str = "immediate";
 /// A CSI driver.
 pub(super) const DRIVER: &str = "csi.example.com";
@@ -82,7 +82,7 @@ pub(super) fn dynamic_claim(name: &str) -> Object {
     claim(name, |claim| claim.storage_class = DYNAMIC.into())
 }
 
-/// A claim that is bound to a volume for good.
+/// A claim that is completely bound to a volume.
 pub(super) fn bound_claim(name: &str, volume: &str) -> Object {
     let claim = claim(name, |claim| claim.volume_name = volume.into());
     annotated(claim, annotations::BIND_COMPLETED, "yes")
@@ -107,10 +107,10 @@ pub(super) fn class(name: &str, provisioner: &str, waits: Option<bool>) -> Objec
     object(&resources::STORAGE_CLASS, name, Body::StorageClass(body))
 }
 
-/// A term of allowed topologies: keys with their values.
+/// A term of `allowedTopologies`: keys with their values.
 pub(super) type Term<'a> = &'a [(&'a str, &'a [&'a str])];
 
-/// The class [`DYNAMIC`] where it allows these nodes.
+/// The class [`DYNAMIC`] with `allowedTopologies`.
 pub(super) fn dynamic_class_for(terms: &[Term<'_>]) -> Object {
     let text = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect();
     let term = |term: &Term<'_>| term.iter().map(|(key, values)| (Arc::from(*key), text(values))).collect();
@@ -123,13 +123,13 @@ pub(super) fn dynamic_class_for(terms: &[Term<'_>]) -> Object {
     object(&resources::STORAGE_CLASS, DYNAMIC, Body::StorageClass(body))
 }
 
-/// [`DRIVER`], which counts its storage or does not.
+/// [`DRIVER`], with or without storage capacity.
 pub(super) fn driver(storage_capacity: bool) -> Object {
     let body = CsiDriver { storage_capacity, ..Default::default() };
     object(&resources::CSI_DRIVER, DRIVER, Body::CsiDriver(body))
 }
 
-/// Storage of the class [`DYNAMIC`] in a zone.
+/// A capacity of the class [`DYNAMIC`] in a zone.
 pub(super) fn storage(name: &str, zone: Option<&str>, capacity: Option<i64>, max: Option<i64>) -> Object {
     let topology = zone.map(|zone| selector("zone", zone));
     let body = CsiStorageCapacity {
@@ -141,7 +141,7 @@ pub(super) fn storage(name: &str, zone: Option<&str>, capacity: Option<i64>, max
     object(&resources::CSI_STORAGE_CAPACITY, &format!("storage/{name}"), Body::CsiStorageCapacity(body))
 }
 
-/// The CSINode of a node where these in-tree plugins are migrated.
+/// The CSINode of a node with these migrated in-tree plugins.
 pub(super) fn csi_node(name: &str, migrated: &str) -> Object {
     let node = object(&resources::CSI_NODE, name, Body::CsiNode(CsiNode::default()));
     annotated(node, annotations::MIGRATED_PLUGINS, migrated)
@@ -151,14 +151,14 @@ pub(super) fn selector(key: &str, value: &str) -> LabelSelector {
     LabelSelector::parse(&[(key, value)].into_iter().collect::<Labels>(), []).unwrap()
 }
 
-/// A volume's affinity to one label.
+/// A volume's node affinity on one label.
 pub(super) fn affinity(key: &str, values: &[&str]) -> Option<Box<[NodeSelectorTerm]>> {
     let values = values.iter().map(|value| Arc::from(*value)).collect();
     let requirement = RawRequirement { key: key.into(), operator: "In".into(), values };
     Some([NodeSelectorTerm::parse(vec![requirement], vec![])].into())
 }
 
-/// A reference to a claim in the namespace `default`.
+/// A `claimRef` to a claim in namespace `default`.
 pub(super) fn claim_ref(name: &str, uid: &str) -> Option<ClaimRef> {
     Some(ClaimRef { namespace: "default".into(), name: name.into(), uid: uid.into() })
 }
@@ -171,7 +171,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// The usual classes, and these objects and nodes.
+    /// The default classes, with these objects and nodes.
     pub(super) fn new(
         objects: impl IntoIterator<Item = Object>,
         nodes: impl IntoIterator<Item = NodeBuilder>,
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// The state after PreFilter, which lets the pod through.
+    /// The state after a PreFilter that does not reject the pod.
     pub(super) fn state(&self, pod: &PodInfo) -> CycleState {
         let mut state = CycleState::new();
         let answer = self.pre_filter(&mut state, pod);
@@ -224,7 +224,7 @@ impl World {
         state
     }
 
-    /// The reasons against each node; none when it is feasible.
+    /// The reasons of each node; none if it is feasible.
     pub(super) fn reasons(&self, pod: &PodInfo) -> Vec<String> {
         let state = self.state(pod);
         let filter = self.points.filter.as_ref().unwrap();
@@ -238,7 +238,7 @@ impl World {
         self.reasons(pod).iter().map(String::is_empty).collect()
     }
 
-    /// Reserves and does what is asked for then.
+    /// Reserves, and executes the commands.
     pub(super) fn reserve(&mut self, pod: &PodInfo, node: &str) -> CycleState {
         let mut state = self.state(pod);
         let cx = self.context();

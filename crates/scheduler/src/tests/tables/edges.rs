@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use supercargo_framework::caching::Caching;
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{
     ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, ScorePlugin, SignPlugin,
@@ -58,7 +59,7 @@ impl Plugin for Probe {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        let mut points = ExtensionPoints::new().filter(&self);
+        let mut points = ExtensionPoints::new().filter(&self).caching(&self);
         if self.prepares {
             points = points.pre_filter(&self);
         }
@@ -83,10 +84,6 @@ impl FilterPlugin for Probe {
     fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
         (self.filter)(cx, state, node)
     }
-
-    fn never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
-        self.alone == Some(true)
-    }
 }
 
 impl ScorePlugin for Probe {
@@ -98,6 +95,12 @@ impl ScorePlugin for Probe {
 impl SignPlugin for Probe {
     fn sign(&self, _: &Context<'_>, _: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
         Ok(())
+    }
+}
+
+impl Caching for Probe {
+    fn filter_never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
+        self.alone == Some(true)
     }
 
     fn stands_alone(&self, _: &PodInfo) -> bool {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::smallvec;
+use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin, Scope};
 use supercargo_framework::plugin::{
-    Applied, ExtensionPoints, FilterPlugin, IncrementalPlugin, MAX_NODE_SCORE, Normalize, PreFilter,
-    PreFilterExtensions, PreFilterPlugin, PreScorePlugin, Scope, ScorePlugin, SignPlugin,
+    ExtensionPoints, FilterPlugin, MAX_NODE_SCORE, Normalize, PreFilter, PreFilterExtensions,
+    PreFilterPlugin, PreScorePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, NodeRecord, Plugin, PodInfo, Status};
@@ -121,7 +122,8 @@ impl<const N: usize> Plugin for Tally<N> {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        let mut points = ExtensionPoints::new().pre_filter(&self).sign(&self).incremental(&self);
+        let mut points =
+            ExtensionPoints::new().pre_filter(&self).sign(&self).incremental(&self).caching(&self);
         if self.0.limit.is_some() {
             points = points.filter(&self);
         }
@@ -173,14 +175,6 @@ impl<const N: usize> FilterPlugin for Tally<N> {
         }
         Status::success()
     }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        self.scope()
-    }
-
-    fn never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
-        true
-    }
 }
 
 impl<const N: usize> PreScorePlugin for Tally<N> {
@@ -202,10 +196,6 @@ impl<const N: usize> PreScorePlugin for Tally<N> {
         }
         Status::success()
     }
-
-    fn depends_on_nodes(&self) -> bool {
-        self.0.counts_feasible
-    }
 }
 
 impl<const N: usize> ScorePlugin for Tally<N> {
@@ -222,10 +212,6 @@ impl<const N: usize> ScorePlugin for Tally<N> {
         let feasible =
             feasible.and_then(|(Feasible(counts), domain)| counts.get(&domain).copied()).unwrap_or(0);
         Ok((pods * 7 + feasible * 3) % (MAX_NODE_SCORE + 1))
-    }
-
-    fn scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
-        self.scope()
     }
 
     fn normalization(&self) -> Normalize {
@@ -247,6 +233,24 @@ impl<const N: usize> SignPlugin for Tally<N> {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&(pod.labels.get(APP), self.evaluates(pod)));
         Ok(())
+    }
+}
+
+impl<const N: usize> Caching for Tally<N> {
+    fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        self.scope()
+    }
+
+    fn filter_never_fails(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo) -> bool {
+        true
+    }
+
+    fn pre_score_depends_on_nodes(&self) -> bool {
+        self.0.counts_feasible
+    }
+
+    fn score_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+        self.scope()
     }
 
     fn stands_alone(&self, pod: &PodInfo) -> bool {

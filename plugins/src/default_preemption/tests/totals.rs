@@ -1,4 +1,5 @@
-//! Nodes that are too small whoever goes are told from sums, and nothing is tried that cannot matter.
+//! Nodes that are too small even when empty are skipped by totals, and filters run only where they
+//! matter.
 
 use std::cell::Cell;
 
@@ -6,9 +7,9 @@ use supercargo_framework::PodTotals;
 
 use super::*;
 
-/// [`ByCpu`] that can tell from sums, and counts how often it is asked.
+/// [`ByCpu`] that can answer from totals, and counts its calls.
 #[derive(Default)]
-struct Foreseeing {
+struct ByTotals {
     at_first: Cell<usize>,
     again: Cell<usize>,
 }
@@ -17,7 +18,7 @@ fn count(calls: &Cell<usize>) {
     calls.set(calls.get() + 1);
 }
 
-impl RunFilters for Foreseeing {
+impl RunFilters for ByTotals {
     fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         count(&self.at_first);
         ByCpu.run_filters(state, pod, node)
@@ -44,11 +45,11 @@ impl RunFilters for Foreseeing {
     }
 
     fn add_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
-        panic!("no state follows the pods")
+        panic!("no state depends on the pods")
     }
 
     fn remove_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
-        panic!("no state follows the pods")
+        panic!("no state depends on the pods")
     }
 
     fn extend_preemption(
@@ -60,22 +61,22 @@ impl RunFilters for Foreseeing {
     }
 }
 
-/// The answer, and how often the filters ran at first and again.
-pub(super) fn with_foresight(pod: PodBuilder, cluster: &Nodes, objects: &Objects) -> (Answer, usize, usize) {
-    let filters = Foreseeing::default();
+/// The result, and how often `run_filters` and `run_filters_again` ran.
+pub(super) fn with_totals(pod: PodBuilder, cluster: &Nodes, objects: &Objects) -> (Answer, usize, usize) {
+    let filters = ByTotals::default();
     let answer = run(&Driver::new(NAME).points, pod, cluster, objects, &filters, None);
     (answer, filters.at_first.get(), filters.again.get())
 }
 
 #[test]
-fn a_node_that_is_too_small_whoever_goes_is_not_tried() {
+fn nodes_too_small_even_when_empty_are_skipped() {
     let full = |name: &str| {
         let low = |i: u32| cpus(&format!("{name}-low-{i}"), 1);
         four(name, [cpus(&format!("{name}-high"), 2).priority(9), low(1), low(2)])
     };
     let cluster = nodes([full("a"), full("b"), four("c", [cpus("equal", 4).priority(1)])]);
     let high = || cpus("p", 3).priority(1);
-    let (answer, at_first, again) = with_foresight(high(), &cluster, &Objects::default());
+    let (answer, at_first, again) = with_totals(high(), &cluster, &Objects::default());
     assert_eq!(answer, post_filter(high(), &cluster, &Objects::default()));
     let status = none_found(
         "0/3 nodes are available: 1 No preemption victims found for incoming pod, 2 Insufficient cpu.",
@@ -84,10 +85,10 @@ fn a_node_that_is_too_small_whoever_goes_is_not_tried() {
 }
 
 #[test]
-fn where_room_can_be_made_filters_run_once_for_each_pod_that_might_stay() {
+fn filters_run_once_per_reprieve_candidate() {
     let cluster = nodes([four("a", [cpus("one", 1), cpus("two", 2), cpus("other", 1)])]);
     let high = || cpus("p", 2).priority(1);
-    let (answer, at_first, again) = with_foresight(high(), &cluster, &Objects::default());
+    let (answer, at_first, again) = with_totals(high(), &cluster, &Objects::default());
     assert_eq!(answer, post_filter(high(), &cluster, &Objects::default()));
     assert_eq!((at_first, again), (0, 3));
 }

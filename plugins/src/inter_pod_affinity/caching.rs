@@ -1,13 +1,13 @@
-//! Keeps what PreFilter and PreScore prepared current.
+//! Caching: scopes of answers, and updates of what PreFilter and PreScore prepared.
 
-use supercargo_framework::plugin::{Applied, IncrementalPlugin};
+use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin, Scope};
 use supercargo_framework::{CycleState, NodeInfo, NodeRecord, PodInfo};
 
 use super::{InterPodAffinity, filtering, scoring};
 use crate::applied::widen;
 
-/// As far as the change reaches in the one state and in the other. Either is missing only where the plugin is not asked
-/// whatever happens to other pods.
+/// Applies a pod to both states. A state is absent only if the plugin is not called, whatever other
+/// pods exist.
 fn follow_pod(
     state: &mut CycleState,
     pod: &PodInfo,
@@ -24,6 +24,24 @@ fn follow_pod(
         scoring.map_or(Applied::Here, |prepared| prepared.follow_pod(pod, changed, &node.labels, delta)),
     );
     applied
+}
+
+impl Caching for InterPodAffinity {
+    fn filter_scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
+        filtering::scope(state)
+    }
+
+    fn pre_score_depends_on_nodes(&self) -> bool {
+        false
+    }
+
+    fn score_scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
+        scoring::scope(state)
+    }
+
+    fn score_class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
+        scoring::class(state, node)
+    }
 }
 
 impl IncrementalPlugin for InterPodAffinity {
@@ -47,7 +65,7 @@ impl IncrementalPlugin for InterPodAffinity {
         follow_pod(state, pod, removed, node, -1)
     }
 
-    /// Nodes count by the pods on them, and this one has none.
+    /// Only pods count, and an added node has none yet.
     fn node_added(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
         Applied::Here
     }
@@ -56,8 +74,8 @@ impl IncrementalPlugin for InterPodAffinity {
         Applied::Here
     }
 
-    /// The pods that count in the node's domains are not known one by one, so everything is counted anew when the node is
-    /// in other domains than it was, of those that any term that has a say speaks of.
+    /// Counted pods are not known individually. If the node changes its domain for any topology key
+    /// of a term, the state is rebuilt.
     fn node_changed(
         &self,
         state: &mut CycleState,

@@ -1,4 +1,4 @@
-//! Tests of what PreFilter prepares while pods come and go in a trial.
+//! Tests of PreFilter state in dry runs.
 
 use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert, prop_assert_eq};
@@ -8,7 +8,7 @@ use supercargo_framework::{Context, CycleState, NodeInfo, Now, PodInfo, Status};
 
 use crate::testing::{Driver, node_info, nodes};
 
-/// What happens to a node: a pod comes, or (`None`) the last one there goes.
+/// A step on a node: a pod is added, or (`None`) the last pod is removed.
 pub(crate) type Step = (usize, Option<PodInfo>);
 
 fn verdicts(
@@ -22,7 +22,7 @@ fn verdicts(
     infos.iter().map(|info| filter.filter(cx, state, pod, info)).collect()
 }
 
-/// Removal goes by UID, and generated pods may share one.
+/// Pods are removed by UID, and generated pods may share one.
 fn with_distinct_uids(infos: &[NodeInfo]) -> Vec<NodeInfo> {
     let renamed = |i: usize, info: &NodeInfo| {
         let pods = info
@@ -35,8 +35,8 @@ fn with_distinct_uids(infos: &[NodeInfo]) -> Vec<NodeInfo> {
     infos.iter().enumerate().map(|(i, info)| renamed(i, info)).collect()
 }
 
-/// Checks that after any steps the state says of every node what a fresh one says, and that the state which the trial was
-/// cloned of is as before.
+/// Checks that after any steps the state gives the same verdicts as a fresh one, and that the state
+/// that the dry run was cloned from is unchanged.
 pub(crate) fn check(
     driver: &Driver,
     objects: &Objects,
@@ -47,11 +47,11 @@ pub(crate) fn check(
     let mut infos = with_distinct_uids(&infos);
     let cluster = nodes(infos.clone());
     let cx = Context::new(&cluster, objects, &[], Now::default());
-    let plugin = driver.points.pre_filter.as_ref().expect("the plugin pre-filters");
-    let extensions = plugin.extensions().expect("the plugin follows trials");
+    let plugin = driver.points.pre_filter.as_ref().expect("the plugin implements PreFilter");
+    let extensions = plugin.extensions().expect("the plugin implements PreFilterExtensions");
     let mut original = CycleState::new();
     if !matches!(plugin.pre_filter(&cx, &mut original, pod), PreFilter::AllNodes) {
-        // The framework leaves the plugin out of the cycle, trials included.
+        // The plugin is skipped in the cycle, dry runs included.
         return Ok(());
     }
     let (before, start) = (verdicts(driver, &cx, &original, pod, &infos), infos.clone());

@@ -1,13 +1,13 @@
-//! Keeps what PreFilter and PreScore prepared current.
+//! Caching: scopes of answers, and updates of what PreFilter and PreScore prepared.
 
-use supercargo_framework::plugin::{Applied, IncrementalPlugin};
-use supercargo_framework::{CycleState, NodeInfo, NodeRecord, PodInfo};
+use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin, Scope};
+use supercargo_framework::{Context, CycleState, NodeInfo, NodeRecord, PodInfo};
 
 use super::PodTopologySpread;
 use super::{filtering, scoring};
 use crate::applied::widen;
 
-/// As far as the change reaches in the one state and in the other; either is only there for constraints of its sort.
+/// Applies a change to both states. A state exists only for constraints of its kind.
 fn follow(
     state: &mut CycleState,
     filtering: impl FnOnce(&mut filtering::Prepared) -> Applied,
@@ -30,6 +30,24 @@ fn follow_pod(
         |prepared| prepared.follow_pod(pod, changed, node, delta),
         |prepared| prepared.follow_pod(pod, changed, node, delta),
     )
+}
+
+impl Caching for PodTopologySpread {
+    fn filter_scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
+        filtering::scope(state)
+    }
+
+    fn pre_score_skips(&self, cx: &Context<'_>, pod: &PodInfo) -> bool {
+        self.constraints(cx, pod, false).is_empty()
+    }
+
+    fn score_scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
+        scoring::scope(state)
+    }
+
+    fn score_class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
+        scoring::class(state, node)
+    }
 }
 
 impl IncrementalPlugin for PodTopologySpread {

@@ -1,4 +1,4 @@
-//! The other kinds that plugins read: everything but pods and nodes.
+//! Objects of kinds other than pods and nodes.
 
 mod class_index;
 mod kinds;
@@ -16,10 +16,11 @@ use crate::labels::Labels;
 use crate::pod::OwnerRef;
 use crate::text::Text;
 
-/// An object of another kind than pods and nodes.
+/// An object of a kind other than pods and nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Object {
-    /// The kind: one of [`resources`], or as in [`EventResource::Other`](crate::EventResource::Other).
+    /// The kind: one of [`resources`], or as in
+    /// [`EventResource::Other`](crate::EventResource::Other).
     pub resource: Text,
     /// `namespace/name`, or `name` for cluster-scoped kinds.
     pub key: Arc<str>,
@@ -29,7 +30,7 @@ pub struct Object {
     pub resource_version: Arc<str>,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// `metadata.annotations`, those of kinds with a type of their own that a plugin reads.
+    /// The `metadata.annotations` that a plugin reads, for kinds with their own type.
     pub annotations: Labels,
     /// Whether `metadata.deletionTimestamp` is set.
     pub terminating: bool,
@@ -37,7 +38,7 @@ pub struct Object {
     pub controller: Option<Arc<OwnerRef>>,
     /// The node it belongs to, for kinds that belong to one.
     pub node_name: Option<Arc<str>>,
-    /// What it says.
+    /// The body.
     pub body: Body,
 }
 
@@ -53,12 +54,12 @@ impl Object {
     }
 }
 
-/// An object with its body; stands for the body.
+/// An object with its typed body; dereferences to the body.
 #[derive(Debug)]
 pub struct Typed<'a, T> {
     /// The object.
     pub object: &'a Arc<Object>,
-    /// What it says.
+    /// The body.
     pub body: &'a T,
 }
 
@@ -79,17 +80,18 @@ impl<T> Deref for Typed<'_, T> {
 }
 
 impl<'a, T: ObjectBody> Typed<'a, T> {
-    /// The object as one of this kind; `None` when it is of another.
+    /// The object as one of this kind; `None` if it is of another kind.
     pub fn of(object: &'a Arc<Object>) -> Option<Self> {
         Some(Self { object, body: T::of(&object.body)? })
     }
 }
 
-/// One object, as the API has it and as it is taken to be.
+/// An object: the API's state and the assumed state.
 #[derive(Clone, Debug)]
 struct Entry {
     from_api: Arc<Object>,
-    /// What a binding under way has made of it and the API does not show yet: always made of the version in `from_api`.
+    /// A change by a binding in flight that the API does not show yet. Always based on the version
+    /// in `from_api`.
     assumed: Option<Arc<Object>>,
 }
 
@@ -99,21 +101,21 @@ impl Entry {
     }
 }
 
-/// Objects by kind and key, with what is assumed of them.
+/// Objects by kind and key, with assumed changes.
 ///
-/// Same as upstream's assume cache of the VolumeBinding plugin: what is assumed is a change of one version of an object,
-/// and holds as long as the API shows that version.
+/// Same as upstream's assume cache of the VolumeBinding plugin: an assumed change is based on one
+/// version of an object, and is valid as long as the API shows that version.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     kinds: FxHashMap<Text, BTreeMap<Arc<str>, Entry>>,
     volumes: ClassIndex,
-    /// The keys of the objects that belong to a node, by kind and node.
+    /// Keys of objects that belong to a node, by kind and node.
     on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
 }
 
 impl Objects {
-    /// Takes an informer's word on an object and returns what it said before. What was assumed of the object ends,
-    /// unless this is the version it was assumed of, as after a resync.
+    /// Stores an object from an informer and returns the previous one. Drops an assumed change
+    /// unless it is based on this version, as after a resync.
     pub fn insert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
         let old = self.put(Arc::clone(&object));
         self.volumes.change(old.as_deref(), Some(&object));
@@ -136,7 +138,7 @@ impl Objects {
         Some(std::mem::replace(&mut entry.from_api, object))
     }
 
-    /// Removes an object, and what was assumed of it.
+    /// Removes an object and its assumed change.
     pub fn remove(&mut self, resource: &str, key: &str) -> Option<Arc<Object>> {
         let gone = self.kinds.get_mut(resource)?.remove(key).map(|entry| entry.from_api)?;
         self.volumes.change(Some(&gone), None);
@@ -166,8 +168,8 @@ impl Objects {
         }
     }
 
-    /// Takes the object to be like this until the API shows another version of it. `false` when the object is not there
-    /// or has changed since `object` was made of it.
+    /// Assumes this state of an object until the API shows another version. Returns `false` if the
+    /// object does not exist or its version differs from that of `object`.
     pub fn assume(&mut self, object: Arc<Object>) -> bool {
         let Some(entry) = self.entry_of(&object) else {
             return false;
@@ -176,31 +178,32 @@ impl Objects {
         true
     }
 
-    /// Takes the object to be what the API says again. Nothing happens when it has changed since `assumed` was made of
-    /// it: whatever is assumed now is somebody else's.
+    /// Drops the assumed change of an object. Does nothing if the version differs from that of
+    /// `assumed`: a current change is another binding's.
     pub fn restore(&mut self, assumed: &Object) {
         if let Some(entry) = self.entry_of(assumed) {
             entry.assumed = None;
         }
     }
 
-    /// The entry of an object as long as the API shows this version.
+    /// The entry of an object, if the API shows this version.
     fn entry_of(&mut self, object: &Object) -> Option<&mut Entry> {
         let entry = self.kinds.get_mut(&object.resource)?.get_mut(&object.key)?;
         Some(entry).filter(|entry| entry.from_api.resource_version == object.resource_version)
     }
 
-    /// The PersistentVolumes of a storage class, ordered by name; the empty class is that of volumes without one.
+    /// The PersistentVolumes of a storage class, ordered by name; the empty class has volumes
+    /// without a class.
     pub fn volumes_of_class(&self, class: &str) -> impl Iterator<Item = &Arc<Object>> {
         self.volumes.names(class).filter_map(|name| self.get(&resources::PERSISTENT_VOLUME, name))
     }
 
-    /// One object, as it is taken to be.
+    /// One object, assumed changes included.
     pub fn get(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
         self.kinds.get(resource)?.get(key).map(Entry::latest)
     }
 
-    /// One object, as the API has it.
+    /// One object, without assumed changes.
     pub fn from_api(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
         self.kinds.get(resource)?.get(key).map(|entry| &entry.from_api)
     }
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_assumed_holds_as_long_as_the_api_shows_that_version() {
+    fn assumed_changes_last_until_the_api_version_changes() {
         for (next, holds) in [("5", true), ("6", false), ("4", false)] {
             let mut objects = Objects::default();
             objects.insert(volume("a", "5"));
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_version_that_the_api_shows_can_be_assumed() {
+    fn only_the_current_version_can_be_assumed() {
         let mut objects = Objects::default();
         objects.insert(volume("a", "5"));
         for (name, version) in [("a", "4"), ("a", "6"), ("b", "5")] {
@@ -275,11 +278,11 @@ mod tests {
         assert!(objects.assume(changed("a", "5")));
         objects.remove("PersistentVolume", "a");
         objects.insert(volume("a", "5"));
-        assert!(!is_assumed(&objects, "a"), "another object of that name");
+        assert!(!is_assumed(&objects, "a"), "another object of the same name");
     }
 
     #[test]
-    fn what_is_assumed_can_be_taken_back_by_whoever_assumed_it() {
+    fn assumed_changes_are_restored_only_by_their_owner() {
         let mut objects = Objects::default();
         objects.insert(volume("a", "5"));
         objects.assume(changed("a", "5"));
@@ -288,12 +291,12 @@ mod tests {
         objects.insert(volume("a", "6"));
         objects.assume(changed("a", "6"));
         objects.restore(&changed("a", "5"));
-        assert!(is_assumed(&objects, "a"), "what another binding has assumed since stays");
+        assert!(is_assumed(&objects, "a"), "a later change by another binding stays");
         objects.restore(&changed("b", "5"));
     }
 
     #[test]
-    fn volumes_are_found_by_class_as_they_are_taken_to_be() {
+    fn volumes_of_a_class_include_assumed_changes() {
         let of_class = |name: &str, class: &str| {
             let body = PersistentVolume { storage_class: class.into(), ..Default::default() };
             Arc::new(object(&resources::PERSISTENT_VOLUME, name, Body::PersistentVolume(body)))
@@ -315,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_objects_are_found_wherever_they_move() {
+    fn objects_of_a_node_follow_node_changes() {
         let attachment = |name: &str, node: Option<&str>| {
             let body = Body::VolumeAttachment(VolumeAttachment::default());
             let object = object(&resources::VOLUME_ATTACHMENT, name, body);
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_listed_by_itself() {
+    fn list_in_returns_one_namespace() {
         let mut objects = Objects::default();
         for key in ["a/x", "a-b/x", "a/y", "b/x"] {
             objects.insert(Arc::new(object(&resources::SERVICE, key, Body::Service(Service::default()))));
