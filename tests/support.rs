@@ -1,4 +1,4 @@
-//! What integration tests share: a cluster to write to, `supercargo` as a process, and how to wait for things.
+//! Shared helpers: a cluster to write to, `supercargo` as a process, and waiting for conditions.
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
@@ -21,7 +21,7 @@ pub(crate) use extender::Extender;
 pub(crate) use fake_api::FakeApi;
 pub(crate) use https::{Answered, Https, Identity};
 pub(crate) use objects::{amount_of, config, name_of, namespace, node, node_of, pod, pods, priority_class};
-pub(crate) use process::{Supercargo, command, output};
+pub(crate) use process::{Supercargo, command, free_port, output};
 pub(crate) use requests::Requests;
 pub(crate) use sightings::Sightings;
 pub(crate) use slim::Slim;

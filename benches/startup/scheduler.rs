@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use serde_json::json;
-use supercargo_controlplane::{Assets, ControlPlane, Program};
+use supercargo_controlplane::{Assets, ControlPlane, Leashed, Program};
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
@@ -36,17 +36,6 @@ pub(crate) struct Measure {
     pub(crate) resident: u64,
     /// The most it ever was.
     pub(crate) peak: u64,
-}
-
-/// A process that ends with this.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Which {
@@ -84,13 +73,13 @@ impl Which {
         Ok(command)
     }
 
-    fn start(self, plane: &ControlPlane) -> Result<Running> {
+    fn start(self, plane: &ControlPlane) -> Result<Leashed> {
         let path = plane.dir().join(format!("startup-{}.log", self.name()));
         let log = File::options().create(true).append(true).open(&path);
         let log = log.with_context(|| format!("open {}", path.display()))?;
         let mut command = self.command(plane)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        Ok(Running(command.spawn().with_context(|| format!("start {}", self.name()))?))
+        Leashed::spawn(&mut command, None)
     }
 }
 
@@ -105,10 +94,10 @@ pub(crate) async fn measure(
     let started = Instant::now();
     let mut process = which.start(plane)?;
     let bound = cluster.bound(waiting).await.with_context(|| which.name())?;
-    let pid = process.0.id();
+    let pid = process.id();
     let cpu = cpu(pid)?;
     tokio::time::sleep(settle).await;
-    if let Some(status) = process.0.try_wait()? {
+    if let Some(status) = process.exited()? {
         bail!("{} ended by itself: {status}", which.name());
     }
     let [resident, peak] = ["VmRSS:", "VmHWM:"].map(|field| memory(pid, field));

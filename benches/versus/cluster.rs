@@ -9,9 +9,8 @@ use supercargo_benches::Progress;
 use supercargo_controlplane::{ControlPlane, Options};
 
 use crate::api::{Call, JSON, Server, Wire};
+use crate::names::{Names, PodName};
 use crate::process;
-use crate::turn::Names;
-use crate::watch::PodName;
 use crate::workload::{Size, Workload};
 
 /// Whom both schedulers act as, and whoever writes what they wrote.

@@ -8,6 +8,7 @@ mod checks;
 mod cluster;
 mod contender;
 mod figures;
+mod names;
 mod process;
 mod proto;
 mod report;
@@ -31,8 +32,9 @@ use tokio::runtime::Runtime;
 use api::Wire;
 use cluster::Cluster;
 use contender::{Bare, Contender, Scheduler, Way};
+use names::Names;
 use script::{Encoding, Script};
-use turn::{Names, Outcome, Waits};
+use turn::{Outcome, Waits};
 use workload::{Scale, Size, Workload};
 
 /// Those that goals are set for.
@@ -114,8 +116,7 @@ fn upstream() -> Result<Option<PathBuf>> {
         Program::KubeApiserver(supercargo_controlplane::Release::Baseline),
         Program::KubeScheduler,
     ];
-    let found = Assets::locate_or_build(&WANTED, &|line| eprintln!("controlplane: {line}"))
-        .and_then(|assets| assets.path(Program::KubeScheduler));
+    let found = Assets::locate_or_build(&WANTED).and_then(|assets| assets.path(Program::KubeScheduler));
     match found {
         Ok(path) => Ok(Some(path)),
         Err(why) if required() => Err(why),

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::api::{Call, JSON, PROTOBUF, STRATEGIC_MERGE};
+use crate::names::{Names, PodName};
 use crate::proto::Message;
-use crate::turn::Names;
-use crate::watch::{Change, PodName};
+use crate::watch::Change;
 
 /// The writes of a run, in order.
 #[derive(Clone, Debug, Default)]

@@ -12,16 +12,9 @@ use crate::api::Wire;
 use crate::checks::{self, World};
 use crate::cluster::Cluster;
 use crate::contender::{Bare, Contender};
+use crate::names::{Names, PodName};
 use crate::process::{self, Memory, Process};
-use crate::watch::{Change, PodName, Watch};
-
-/// The pods of a turn.
-#[derive(Clone, Debug)]
-pub(crate) struct Names {
-    pub(crate) namespace: String,
-    pub(crate) turn: usize,
-    pub(crate) count: usize,
-}
+use crate::watch::{Change, Watch};
 
 /// How long is waited for what.
 #[derive(Clone, Copy, Debug)]
@@ -93,22 +86,6 @@ struct Bindings {
     changes: Vec<(PodName, Change)>,
 }
 
-impl Names {
-    pub(crate) fn pod(&self, index: usize) -> PodName {
-        PodName { namespace: self.namespace.clone(), name: format!("{}{index:06}", self.prefix()) }
-    }
-
-    /// Which of them a pod is, if it is one.
-    pub(crate) fn index(&self, pod: &PodName) -> Option<usize> {
-        let index = pod.name.strip_prefix(&self.prefix())?.parse().ok()?;
-        (pod.namespace == self.namespace && index < self.count).then_some(index)
-    }
-
-    fn prefix(&self) -> String {
-        format!("pod-{:03}-", self.turn)
-    }
-}
-
 impl Meter {
     fn sample(self) -> Result<Sample> {
         let at = Instant::now();
@@ -159,7 +136,7 @@ impl<P: Fn(usize)> Turn<'_, P> {
     ) -> Result<(Outcome, Seen)> {
         let meter = Meter { server: self.cluster.server, scheduler: Some(scheduler.id()) };
         let bindings = self.bindings(meter, &mut || scheduler.check_alive()).await;
-        let bindings = bindings.with_context(|| format!("its last words:\n{}", scheduler.last_words()))?;
+        let bindings = bindings.with_context(|| format!("its last log lines:\n{}", scheduler.log_tail()))?;
         let last = bindings.last.at;
         let end = self.written(meter, path, before, last + self.waits.events).await?;
         until(last + self.waits.events).await;

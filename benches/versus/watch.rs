@@ -10,15 +10,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api::{Call, Connection, PROTOBUF_WATCH, Server, Wire};
+use crate::names::{Names, PodName};
 use crate::proto;
-use crate::turn::Names;
-
-/// A pod's namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PodName {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
 
 /// What became of a pod.
 #[derive(Clone, Debug)]

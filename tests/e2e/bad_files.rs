@@ -1,13 +1,12 @@
 //! Files that are not there or not what they should be: an error that says which and where, and exit code 1.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{FakeApi, Supercargo, config, node, output};
+use crate::support::{FakeApi, Supercargo, config, free_port, node, output};
 
 /// What it says on standard error when it fails.
 fn error_of(args: &[&str]) -> String {
@@ -121,8 +120,7 @@ fn without_a_kubeconfig_and_outside_a_cluster_it_says_what_to_give() {
 
 #[test]
 fn a_server_that_nobody_reaches_is_complained_about_and_waited_for() {
-    // A port of which nobody else knows, and on which nobody listens.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = json!({
         "apiVersion": "v1",

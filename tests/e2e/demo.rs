@@ -134,8 +134,8 @@ fn what_cannot_be_is_refused_before_anything_starts() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
-    let mut command = command();
-    command.args(["demo", "--speed", "20"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = command(["demo", "--speed", "20"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process(command.spawn().unwrap());
     let mut first = String::new();
     BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
@@ -147,9 +147,8 @@ fn a_reader_that_goes_away_is_no_error() {
 
 #[test]
 fn with_keep_it_stays_up_and_says_how_to_look_at_it() {
-    let mut command = command();
-    let args = ["demo", "--keep", "--nodes", "3", "--pods", "5", "--speed", "100"];
-    command.args(args).stdout(Stdio::piped());
+    let mut command = command(["demo", "--keep", "--nodes", "3", "--pods", "5", "--speed", "100"]);
+    command.stdout(Stdio::piped());
     let mut process = Process(command.spawn().unwrap());
     let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
     let mut said = Vec::new();

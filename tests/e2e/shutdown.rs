@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{FakeApi, Supercargo, config, node, pod};
+use crate::support::{FakeApi, Supercargo, command, config, node, pod};
 
 const WITHIN: Duration = Duration::from_secs(20);
 
@@ -81,8 +81,7 @@ fn who_asks_twice_does_not_wait_for_bindings() {
 fn a_log_that_nobody_reads_any_more_does_not_keep_it() {
     let api = FakeApi::start();
     api.set_node(node("n1", &[], &[("cpu", "1")]));
-    let mut scheduler = Command::new(env!("CARGO_BIN_EXE_supercargo"))
-        .args(["run", "--leader-elect=false", "--secure-port=0", "--log-level", "debug", "--kubeconfig"])
+    let mut scheduler = command(["run", "--leader-elect=false", "--log-level", "debug", "--kubeconfig"])
         .arg(api.kubeconfig())
         .stderr(Stdio::piped())
         .spawn()

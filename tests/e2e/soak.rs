@@ -12,7 +12,6 @@ mod footprint;
 mod trouble;
 
 use std::env;
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
@@ -22,7 +21,7 @@ use supercargo_apiserver::{ApiServer, Listen, Settings, sim};
 use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::support::{Supercargo, say};
+use crate::support::{Supercargo, free_port, say};
 use churn::{Churn, Furniture};
 use footprint::{Footprint, Gauges, surplus};
 use trouble::Trouble;
@@ -52,7 +51,7 @@ struct Subject {
 
 impl Subject {
     fn start(kubeconfig: &std::path::Path) -> Self {
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let args = [
             "--leader-elect=false".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),

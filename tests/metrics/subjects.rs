@@ -1,6 +1,5 @@
 //! The two schedulers whose metrics are read.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 
@@ -17,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exposition::Exposition;
 use super::scenario::Scraped;
-use crate::support::eventually;
+use crate::support::{eventually, free_port};
 
 /// kube-scheduler, as a process.
 pub(super) struct Reference {
@@ -64,11 +63,6 @@ impl Scraped for Reference {
     fn scrape(&self) -> Exposition {
         Exposition::parse(&self.read().unwrap_or_else(|| panic!("no metrics\n{}", self.scheduler.log())))
     }
-}
-
-/// A port that nobody listens on at the moment.
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
 /// supercargo, in this process.

@@ -53,7 +53,10 @@ fn every_manifest_is_there_before_the_dependencies_are_compiled_and_nothing_that
     let workspace = Workspace::load();
     let mut needed: BTreeSet<String> =
         workspace.members().iter().map(|member| inside(&member["manifest_path"])).collect();
-    assert!(needed.contains("Cargo.toml") && needed.contains("testing/controlplane/Cargo.toml"), "{needed:?}");
+    assert!(
+        needed.contains("Cargo.toml") && needed.contains("testing/controlplane/Cargo.toml"),
+        "{needed:?}"
+    );
     needed.insert("Cargo.lock".to_owned());
     let [before, _] = copied(&dockerfile());
     assert_eq!(before, needed, "left: the Dockerfile, right: the workspace");
@@ -211,7 +214,7 @@ fn the_image_is_nothing_but_the_program_as_the_user_that_the_deployment_names() 
     assert!(image.has("COPY", &format!("--from=build {authorities} {authorities}")));
     assert!(!image.instructions.iter().any(|instruction| instruction.name == "RUN"));
 
-    let pod = manifests::scheduler_pod();
+    let pod = manifests::pod_of(&manifests::object("Deployment"));
     let security = &pod["spec"]["securityContext"];
     let user = format!("{}:{}", security["runAsUser"], security["runAsGroup"]);
     assert_eq!(image.only("USER").unwrap().rest, user);
@@ -236,7 +239,7 @@ fn the_image_runs_what_the_deployment_gives_arguments_to() {
     let command = image.only("CMD").unwrap().exec();
     Cli::try_parse_from(entrypoint.iter().chain(&command)).unwrap();
 
-    let container = &manifests::scheduler_pod()["spec"]["containers"][0];
+    let container = &manifests::pod_of(&manifests::object("Deployment"))["spec"]["containers"][0];
     assert!(container["command"].is_null(), "the entry point is the image's");
     assert_eq!(command, manifests::args()[..1]);
 

@@ -203,20 +203,6 @@ impl Server {
     }
 }
 
-fn pod_of(deployment: &Value) -> Value {
-    let template = &deployment["spec"]["template"];
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": "supercargo-0",
-            "namespace": deployment["metadata"]["namespace"],
-            "labels": template["metadata"]["labels"],
-        },
-        "spec": template["spec"],
-    })
-}
-
 #[test]
 fn a_server_takes_every_overlay_and_its_pod_by_kubectl_apply() {
     if assets_or_skip().is_none() {
@@ -229,7 +215,7 @@ fn a_server_takes_every_overlay_and_its_pod_by_kubectl_apply() {
         server.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", folder]);
         let objects = kustomize(&format!("overlays/{overlay}")).unwrap();
         server.open_quota(only(&objects, "ResourceQuota"));
-        let (status, body) = server.try_pod(&pod_of(only(&objects, "Deployment")));
+        let (status, body) = server.try_pod(&manifests::pod_of(only(&objects, "Deployment")));
         assert_eq!(status, 201, "{overlay}: {body}");
         let again = server.kubectl(&["diff", "--server-side", "--force-conflicts", "-k", folder]);
         assert_eq!(again, "", "{overlay}");
@@ -243,7 +229,7 @@ fn a_server_takes_every_overlay_and_its_pod_by_kubectl_apply() {
         "-k",
         manifests::root().join("base").to_str().unwrap(),
     ]);
-    let (status, body) = server.try_pod(&pod_of(only(&objects, "Deployment")));
+    let (status, body) = server.try_pod(&manifests::pod_of(only(&objects, "Deployment")));
     assert_eq!((status, body.contains("host namespaces")), (403, true), "{body}");
 }
 

@@ -67,7 +67,7 @@ async fn the_scheduler_and_the_example_pass_the_restricted_standard() {
         return;
     };
     let client = admin(plane).await;
-    let pod = manifests::scheduler_pod();
+    let pod = manifests::pod_of(&manifests::object("Deployment"));
     assert_welcome(&check(&client, &pod).await);
     let mut example = manifests::read("examples/pod.yaml");
     example["metadata"]["namespace"] = pod["metadata"]["namespace"].clone();

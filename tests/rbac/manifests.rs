@@ -86,9 +86,8 @@ pub(crate) fn args() -> Vec<String> {
     serde_json::from_value(args).expect("a list of arguments")
 }
 
-/// The pod that the Deployment makes.
-pub(crate) fn scheduler_pod() -> Value {
-    let deployment = object("Deployment");
+/// The pod that a Deployment creates.
+pub(crate) fn pod_of(deployment: &Value) -> Value {
     let template = &deployment["spec"]["template"];
     serde_json::json!({
         "apiVersion": "v1",

@@ -34,7 +34,7 @@ fn the_binary_knows_the_arguments_of_the_deployment() {
     let more = [&args[..], &["--no-such-flag".to_owned()]].concat();
     assert!(command(&more).is_err());
 
-    let pod = manifests::scheduler_pod();
+    let pod = manifests::pod_of(&manifests::object("Deployment"));
     let (container, volume) = (&pod["spec"]["containers"][0], &pod["spec"]["volumes"][0]);
     let mount = &container["volumeMounts"][0];
     assert_eq!(mount["name"], volume["name"]);
@@ -81,7 +81,7 @@ fn the_manifests_name_each_other_rightly() {
     assert_eq!(roles, expected);
 
     let deployment = manifests::object("Deployment");
-    let pod = manifests::scheduler_pod();
+    let pod = manifests::pod_of(&manifests::object("Deployment"));
     assert_eq!(pod["spec"]["serviceAccountName"], account["metadata"]["name"]);
     assert_eq!(deployment["spec"]["selector"]["matchLabels"], pod["metadata"]["labels"]);
     let service = manifests::object("Service");
@@ -110,7 +110,7 @@ fn the_kustomization_has_every_file_and_this_versions_image() {
     files.sort();
     assert_eq!(listed, files);
 
-    let pod = manifests::scheduler_pod();
+    let pod = manifests::pod_of(&manifests::object("Deployment"));
     let image = &kustomization["images"][0];
     assert_eq!(image["name"], pod["spec"]["containers"][0]["image"]);
     assert_eq!(image["newTag"], env!("CARGO_PKG_VERSION"));

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Cluster, Https, Identity, Supercargo, eventually};
+use crate::support::{Cluster, Https, Identity, Supercargo, eventually, free_port};
 
 use super::PATIENCE;
 
@@ -119,12 +119,6 @@ impl Bed {
     pub(super) fn create(&self, object: &Value) {
         self.cluster.lock().unwrap().create(object);
     }
-}
-
-/// A port that nobody listens on now.
-pub(super) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// A client of a process that makes its certificate in this folder, once it is ready.

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use supercargo_controlplane::{Handle, SchedulerOptions};
 
-use super::bed::{Bed, bed_or_skip, free_port, ready};
-use crate::support::{Answered, Https};
+use super::bed::{Bed, bed_or_skip, ready};
+use crate::support::{Answered, Https, free_port};
 
 /// Starts kube-scheduler with its endpoints on a port that was free a moment ago.
 fn kube_scheduler(bed: &Bed) -> (Https, Handle) {
