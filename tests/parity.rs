@@ -5,6 +5,7 @@
 mod alterations;
 mod cluster;
 mod compare;
+mod expected;
 mod flush;
 mod in_memory;
 mod memory;
@@ -16,31 +17,21 @@ mod side;
 mod skipping;
 mod versions;
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
+use anyhow::{Result, bail, ensure};
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 
 use cluster::Real;
 use compare::{Difference, Meant};
+use expected::Expected;
 use observe::Seen;
 use run::Outcome;
-use scenario::{Scenario, name_of, yaml_files};
+use scenario::Scenario;
 use side::{Scheduler, Side};
-
-/// What upstream did, kept beside the scenario.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Expected {
-    upstream: String,
-    pods: Seen,
-}
 
 #[test]
 fn every_scenario_is_well_formed_and_has_its_recorded_expectations() {
@@ -50,13 +41,8 @@ fn every_scenario_is_well_formed_and_has_its_recorded_expectations() {
     if is_recording() {
         return;
     }
-    let names: BTreeSet<String> = scenarios.into_iter().map(|scenario| scenario.name).collect();
-    let recorded = folder("expected");
-    let files = yaml_files(&recorded).unwrap();
-    let files = files.iter().map(|file| name_of(&recorded, file).unwrap());
-    assert_eq!(names, files.collect::<BTreeSet<_>>());
-    for name in &names {
-        Expected::read(name).unwrap();
+    for scenario in &scenarios {
+        scenario.expected().unwrap();
     }
 }
 
@@ -101,7 +87,7 @@ fn parity(beside: bool) -> Result<()> {
         let name = &scenario.name;
         let began = Instant::now();
         let expected = match &mut upstream {
-            None => Expected::read(name)?.pods,
+            None => scenario.expected()?.pods.clone(),
             Some(upstream) => {
                 let outcome = run::scenario(&cluster, upstream, scenario)?;
                 if let Some(why) = outcome.stopped {
@@ -114,7 +100,7 @@ fn parity(beside: bool) -> Result<()> {
         if is_recording() {
             Expected::write(name, &version, &expected)?;
         } else if upstream.is_some()
-            && let Some(complaint) = Expected::read(name)?.complaint(name, &version, &expected)
+            && let Some(complaint) = scenario.expected()?.complaint(name, &version, &expected)
         {
             results.complain(complaint);
         }
@@ -199,43 +185,6 @@ impl Results {
             show(&faults),
             complaints.join("\n")
         )
-    }
-}
-
-impl Expected {
-    fn read(name: &str) -> Result<Self> {
-        let file = Self::file(name);
-        let text =
-            fs::read_to_string(&file).with_context(|| format!("{name} has no recorded expectations"))?;
-        serde_saphyr::from_str(&text).with_context(|| format!("read {}", file.display()))
-    }
-
-    fn write(name: &str, version: &str, pods: &Seen) -> Result<()> {
-        let expected = Self { upstream: version.to_owned(), pods: pods.clone() };
-        let text = serde_saphyr::to_string(&expected).context("write YAML")?;
-        let file = Self::file(name);
-        let folder = file.parent().context("a file has a folder")?;
-        fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
-        fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
-        ensure!(Self::read(name)?.pods == *pods, "{name}: what is read is not what was written");
-        Ok(())
-    }
-
-    /// What is wrong with this record of what upstream did, now that it has been seen again.
-    fn complaint(&self, name: &str, version: &str, seen: &Seen) -> Option<String> {
-        let how = "SUPERCARGO_PARITY_RECORD=1 records anew";
-        if self.upstream != version {
-            let recorded = &self.upstream;
-            return Some(format!("{name}: recorded from {recorded}, run with {version}; {how}"));
-        }
-        (!compare::is_current(&self.pods, seen)).then(|| {
-            let differences = show(&compare::differences(name, &self.pods, seen));
-            format!("{name}: upstream (below as ours) does other than recorded; {how}:\n{differences}")
-        })
-    }
-
-    fn file(name: &str) -> PathBuf {
-        folder("expected").join(format!("{name}.yaml"))
     }
 }
 

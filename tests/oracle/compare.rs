@@ -74,7 +74,7 @@ impl Counts {
         self.add("reasons", verdicts.map(|status| status.reasons.len()).sum());
         self.add("score vectors", cycle.scores.len());
         self.add("scores", cycle.scores.values().map(BTreeMap::len).sum());
-        self.add("trials of preemption", cycle.preemption.as_ref().map_or(0, |found| found.nodes.len()));
+        self.add("preemption dry runs", cycle.preemption.as_ref().map_or(0, |found| found.nodes.len()));
         match cycle.result {
             Some(Outcome::Node(_)) => self.add("choices", 1),
             Some(Outcome::Error(_)) => self.add("failures", 1),

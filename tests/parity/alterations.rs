@@ -87,10 +87,8 @@ fn unaltered(alterations: &[Alteration], scenarios: &[Scenario], config: &Config
     let config = Arc::new(wrapped(config));
     let asked = alterations.iter().flat_map(|alteration| alteration.noticed_by);
     let asked: BTreeSet<&str> = asked.copied().collect();
-    let concerned: Vec<&Scenario> = scenarios
-        .iter()
-        .filter(|scenario| asked.iter().any(|name| scenario.name.starts_with(name)))
-        .collect();
+    let concerned: Vec<&Scenario> =
+        scenarios.iter().filter(|scenario| asked.contains(scenario.name.as_str())).collect();
     Ok(side_by_side(&concerned, |scenario| run(scenario, &config))?.into_iter().flatten().collect())
 }
 
@@ -100,17 +98,14 @@ fn try_one(alteration: &Alteration, scenarios: &[Scenario], config: &Config) -> 
     let config = Arc::new(alteration.apply(config)?);
     let mut report = Report { what, rule, noticed_by: Vec::new(), how: String::new() };
     for name in noticed_by {
-        let mut known = 0;
-        for scenario in scenarios.iter().filter(|scenario| scenario.name.starts_with(name)) {
-            known += 1;
-            let found = run(scenario, &config).with_context(|| format!("{what}: {}", scenario.name))?;
-            if let Some(first) = found.first() {
-                report.noticed_by.push(scenario.name.clone());
-                report.how = first.to_string();
-                return Ok(report);
-            }
+        let scenario = scenarios.iter().find(|scenario| scenario.name == *name);
+        let scenario = scenario.with_context(|| format!("{what}: there is no scenario {name}"))?;
+        let found = run(scenario, &config).with_context(|| format!("{what}: {name}"))?;
+        if let Some(first) = found.first() {
+            report.noticed_by.push(scenario.name.clone());
+            report.how = first.to_string();
+            break;
         }
-        ensure!(known > 0, "{what}: there is no scenario {name}");
     }
     Ok(report)
 }

@@ -12,7 +12,7 @@ use super::compare::{Difference, Meant};
 use super::memory::{self, Memory};
 use super::scenario::Scenario;
 use super::side::Scheduler;
-use super::{Expected, Results, asked_for, hold, is_recording, judge, run};
+use super::{Results, asked_for, hold, is_recording, judge, run};
 
 /// So many servers at a time.
 const SERVERS: usize = 2;
@@ -67,7 +67,7 @@ fn all() -> Result<()> {
 
 pub(super) fn one(scenario: &Scenario, config: &Arc<Config>) -> Result<Report> {
     let began = Instant::now();
-    let expected = Expected::read(&scenario.name)?.pods;
+    let expected = scenario.expected()?.pods.clone();
     let (memory, embedded) = Memory::start(config)?;
     run::prepare(&memory)?;
     let outcome = run::scenario(&memory, &mut Scheduler::Embedded(embedded), scenario)?;

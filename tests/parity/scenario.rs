@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::expected::{self, Expected};
 use super::side::Side;
 
 /// The namespace of every pod.
@@ -30,6 +31,9 @@ pub(super) struct Scenario {
     pub(super) pods: Vec<Pod>,
     #[serde(default)]
     pub(super) steps: Vec<Step>,
+    /// The file's second document, if it is recorded already.
+    #[serde(skip)]
+    expected: Option<Expected>,
 }
 
 /// A node, or several that differ in name only.
@@ -214,13 +218,21 @@ impl Scenario {
         Self::parse(name, &text)
     }
 
-    /// The scenario of that name that a text tells.
+    /// Parses the text of a scenario file.
     pub(super) fn parse(name: &str, text: &str) -> Result<Self> {
+        let (text, recorded) = expected::split(text);
         let mut scenario: Self = serde_saphyr::from_str(text).with_context(|| format!("read {name}"))?;
+        scenario.expected = recorded.map(|text| Expected::parse(name, text)).transpose()?;
         name.clone_into(&mut scenario.name);
         scenario.nodes = scenario.nodes.iter().flat_map(Node::each).collect();
         scenario.check().with_context(|| format!("check {}", scenario.name))?;
         Ok(scenario)
+    }
+
+    /// What kube-scheduler did.
+    pub(super) fn expected(&self) -> Result<&Expected> {
+        let expected = self.expected.as_ref();
+        expected.with_context(|| format!("{} is not recorded: see README.md", self.name))
     }
 
     fn check(&self) -> Result<()> {
@@ -389,7 +401,7 @@ pub(super) fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// A file's path below `folder`, without its extension.
-pub(super) fn name_of(folder: &Path, file: &Path) -> Result<String> {
+fn name_of(folder: &Path, file: &Path) -> Result<String> {
     let name = file.strip_prefix(folder)?.with_extension("");
     Ok(name.to_str().context("a file name is not text")?.to_owned())
 }

@@ -48,19 +48,19 @@ fn permit() -> Vec<Alteration> {
             "Permit: a plugin turns pods down",
             "whom Permit turns down is not bound (4.6)",
             Change::Plugins(|plugins| guard(plugins, || Permit::Reject(Status::unschedulable("no entry")))),
-            &["fit/exactly"],
+            &["node-resources-fit/exact-fit"],
         ),
         alter(
             "Permit: a plugin fails",
             "whom Permit fails for is not bound (4.6)",
             Change::Plugins(|plugins| guard(plugins, || Permit::Reject(Status::error("no guard")))),
-            &["fit/exactly"],
+            &["node-resources-fit/exact-fit"],
         ),
         alter(
             "Permit: a plugin holds pods, and nobody lets them go",
             "whom Permit holds is not bound before it lets him go, and is turned down in the end (4.6)",
             Change::Plugins(|plugins| guard(plugins, || Permit::Wait(Duration::from_secs(5)))),
-            &["fit/exactly"],
+            &["node-resources-fit/exact-fit"],
         ),
     ]
 }
@@ -74,7 +74,7 @@ fn sampling() -> Vec<Alteration> {
                 profile.percentage_of_nodes_to_score = Some(1);
             }
         }),
-        &["score/the-best-of-many-nodes"],
+        &["scores/all-nodes-scored"],
     )]
 }
 
@@ -125,13 +125,13 @@ fn extenders() -> Vec<Alteration> {
             "an extender: keeps pods off a node",
             "a node that an extender refuses takes no pod (4.9)",
             Change::Config(|config| extend(config, |it| it.filter_verb = Some("shun-b".to_owned()))),
-            &["score/images-latest"],
+            &["scores/image-locality-default-tag"],
         ),
         alter(
             "an extender: likes a node",
             "what an extender prefers counts (4.9)",
             Change::Config(|config| extend(config, |it| it.prioritize_verb = Some("like-a".to_owned()))),
-            &["score/images-above-the-maximum"],
+            &["scores/image-locality-maximum"],
         ),
         alter(
             "an extender: likes a node fifty times as much",
@@ -142,7 +142,7 @@ fn extenders() -> Vec<Alteration> {
                     it.weight = 50;
                 });
             }),
-            &["score/preferred-weight"],
+            &["scores/preferred-node-affinity-weight"],
         ),
         alter(
             "an extender: is not there",
@@ -153,7 +153,7 @@ fn extenders() -> Vec<Alteration> {
                     it.filter_verb = Some("filter".to_owned());
                 });
             }),
-            &["fit/exactly"],
+            &["node-resources-fit/exact-fit"],
         ),
     ]
 }

@@ -17,7 +17,7 @@ pub(super) fn all() -> Vec<Alteration> {
             "DefaultPreemption: left out",
             "a pod that fits nowhere may make room for itself (5.16)",
             Change::Plugins(|plugins| plugins.post_filter.clear()),
-            &["preempt/a-victim-gives-way"],
+            &["preemption/victim-is-deleted"],
         ),
         alter(
             "DefaultPreemption: says nothing",
@@ -30,13 +30,13 @@ pub(super) fn all() -> Vec<Alteration> {
                     (nomination, if status.is_success() { status } else { silent })
                 }),
             ),
-            &["preempt/equals-are-spared"],
+            &["preemption/equal-priority-is-not-preempted"],
         ),
         alter(
             "DefaultPreemption: nominates nobody",
             "the pod is nominated to the node where room is made (5.16)",
             plugin(NAME, post_filter(|_, status| (Nomination::Keep, status))),
-            &["preempt/a-victim-takes-its-time"],
+            &["preemption/preemptor-waits-for-terminating-victim"],
         ),
         alter(
             "DefaultPreemption: a stale nomination kept",
@@ -48,25 +48,25 @@ pub(super) fn all() -> Vec<Alteration> {
                     other => (other, status),
                 }),
             ),
-            &["preempt/a-stale-nomination-is-cleared"],
+            &["preemption/failed-preemption-clears-nomination"],
         ),
         alter(
             "DefaultPreemption: preemptionPolicy ignored",
             "a pod whose policy is Never preempts nobody (5.16)",
             plugin(NAME, post_filter_sees(|pod, _| with_spec(pod, |spec| spec.never_preempts = false))),
-            &["preempt/never"],
+            &["preemption/preemption-policy-never"],
         ),
         alter(
             "DefaultPreemption: equals give way",
             "only pods of lower priority give way (5.16)",
             plugin(NAME, post_filter_sees(|pod, _| pod.priority = pod.priority.saturating_add(1))),
-            &["preempt/equals-are-spared"],
+            &["preemption/equal-priority-is-not-preempted"],
         ),
         alter(
             "DefaultPreemption: nobody gives way",
             "pods of lower priority give way (5.16)",
             plugin(NAME, post_filter_sees(|pod, _| pod.priority = i32::MIN)),
-            &["preempt/a-victim-gives-way"],
+            &["preemption/victim-is-deleted"],
         ),
         alter(
             "DefaultPreemption: no node is beyond help",
@@ -80,7 +80,7 @@ pub(super) fn all() -> Vec<Alteration> {
                     statuses.absent = absent;
                 }),
             ),
-            &["preempt/nodes-beyond-help-are-left-out"],
+            &["preemption/message-counts-unhelpful-nodes"],
         ),
     ]
 }

@@ -33,19 +33,19 @@ fn taints() -> Vec<Alteration> {
             "TaintToleration: scores nothing",
             "nodes with fewer PreferNoSchedule taints are better (5.4)",
             plugin(NAME, score(nothing)),
-            &["score/prefer-no-schedule"],
+            &["scores/prefer-no-schedule"],
         ),
         alter(
             "TaintToleration: not reversed",
             "the most taints are worst, not best (5.4)",
             plugin(NAME, normalized(Normalize::ByMax { reverse: false })),
-            &["score/prefer-no-schedule"],
+            &["scores/prefer-no-schedule"],
         ),
         alter(
             "TaintToleration: weight 1",
             "its weight is 3 (5.1)",
             Change::Plugins(|plugins| weigh(plugins, NAME, 1)),
-            &["score/prefer-no-schedule-against-preference"],
+            &["scores/prefer-no-schedule-outweighs-preference"],
         ),
     ]
 }
@@ -57,25 +57,25 @@ fn affinity() -> Vec<Alteration> {
             "NodeAffinity: not scored",
             "nodes that match preferred terms are better (5.5)",
             Change::Plugins(|plugins| unscored(plugins, NAME)),
-            &["score/preferred-weight"],
+            &["scores/preferred-node-affinity-weight"],
         ),
         alter(
             "NodeAffinity: each term weighs the same",
             "the weights of the terms that match add up (5.5)",
             plugin(NAME, score(|score| score.min(1))),
-            &["score/preferred-add-up"],
+            &["scores/preferred-node-affinity-adds-up"],
         ),
         alter(
             "NodeAffinity: not normalised",
             "the best node gets 100 (5.5)",
             plugin(NAME, normalized(Normalize::None)),
-            &["score/preferred-against-emptiness"],
+            &["scores/preferred-node-affinity-against-empty-node"],
         ),
         alter(
             "NodeAffinity: weight 1",
             "its weight is 2 (5.1)",
             Change::Plugins(|plugins| weigh(plugins, NAME, 1)),
-            &["score/preferred-against-an-image"],
+            &["scores/preferred-node-affinity-against-image"],
         ),
         alter(
             "NodeAffinity: addedAffinity prefers nothing",
@@ -94,13 +94,13 @@ fn resources() -> Vec<Alteration> {
             "NodeResourcesFit: scores nothing",
             "emptier nodes are better (5.9)",
             plugin(NAME, score(nothing)),
-            &["score/least-allocated"],
+            &["scores/least-allocated"],
         ),
         alter(
             "NodeResourcesFit: reversed",
             "emptier nodes are better, not worse (5.9)",
             plugin(NAME, score(|score| 100 - score)),
-            &["score/least-allocated"],
+            &["scores/least-allocated"],
         ),
         alter(
             "NodeResourcesFit: LeastAllocated for all",
@@ -108,31 +108,31 @@ fn resources() -> Vec<Alteration> {
             Change::Built(NAME, |args, _| {
                 args.remove("scoringStrategy");
             }),
-            &["score/most-allocated"],
+            &["scores/most-allocated"],
         ),
         alter(
             "NodeResourcesFit: not scored",
             "emptier nodes are better, among many, too (5.9)",
             Change::Plugins(|plugins| unscored(plugins, NAME)),
-            &["score/twelve-nodes"],
+            &["scores/twelve-nodes"],
         ),
         alter(
             "NodeResourcesBalancedAllocation: scores nothing",
             "evenly used nodes are better (5.9)",
             plugin(BALANCED, score(nothing)),
-            &["score/balance"],
+            &["scores/balanced-allocation"],
         ),
         alter(
             "NodeResourcesBalancedAllocation: reversed",
             "evenly used nodes are better, not worse (5.9)",
             plugin(BALANCED, score(|score| 100 - score)),
-            &["score/balance"],
+            &["scores/balanced-allocation"],
         ),
         alter(
             "NodeResourcesBalancedAllocation: cpu and memory for all",
             "a profile names the resources that are to be balanced (5.9)",
             Change::Built(BALANCED, |args, _| args.clear()),
-            &["score/balance-of-three-against-two"],
+            &["scores/balanced-allocation-device-outweighs"],
         ),
     ]
 }
@@ -155,37 +155,37 @@ fn images() -> Vec<Alteration> {
             "ImageLocality: scores nothing",
             "nodes that have the images are better (5.17)",
             plugin(NAME, score(nothing)),
-            &["score/images"],
+            &["scores/image-locality"],
         ),
         alter(
             "ImageLocality: reversed",
             "nodes that have the images are better, not worse (5.17)",
             plugin(NAME, score(|score| 100 - score)),
-            &["score/images"],
+            &["scores/image-locality"],
         ),
         alter(
             "ImageLocality: no minimum",
             "less than 23 MiB of images are worth nothing (5.17)",
             plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (0.0, 1000.0)))),
-            &["score/images-below-the-minimum"],
+            &["scores/image-locality-below-minimum"],
         ),
         alter(
             "ImageLocality: a lower maximum",
             "more images are worth more, up to 1000 MiB (5.17)",
             plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (23.0, 500.0)))),
-            &["score/images-of-half-the-maximum"],
+            &["scores/image-locality-half-of-maximum"],
         ),
         alter(
             "ImageLocality: a higher maximum",
             "1000 MiB of images are worth as much as there can be (5.17)",
             plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (23.0, 2000.0)))),
-            &["score/images-above-the-maximum"],
+            &["scores/image-locality-maximum"],
         ),
         alter(
             "ImageLocality: one maximum for all",
             "the maximum is for each container (5.17)",
             plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.image_containers = 1))),
-            &["score/images-for-two-containers"],
+            &["scores/image-locality-divided-by-containers"],
         ),
     ]
 }
