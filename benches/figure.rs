@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_higher_value_is_higher_and_a_line_is_broken_where_there_is_none() {
+    fn higher_values_are_drawn_higher_and_gaps_break_the_line() {
         let line = vec![Some(1.0), None, Some(100.0)];
         let svg = chart(vec![("ours".to_owned(), line)]).svg().unwrap();
         assert!(svg.contains("a &lt; b") && svg.contains(">ours<") && svg.contains(">5,000<"), "{svg}");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_height_there_is_no_drawing() {
+    fn zero_height_draws_nothing() {
         assert_eq!(chart(vec![("ours".to_owned(), vec![None, Some(0.0), None])]).svg(), None);
     }
 }

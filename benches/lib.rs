@@ -8,6 +8,7 @@ pub mod check;
 pub mod figure;
 pub mod plan;
 mod progress;
+pub mod random;
 pub mod workload;
 
 use std::sync::Arc;

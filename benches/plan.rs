@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
 
+use crate::random::mix;
 use crate::workload::{ChurnMode, LabelStrategy, Library, Op, Params, Workload};
 
 /// The scheduler that the pods name.
@@ -409,14 +410,6 @@ fn amount(quantity: &Value, unit: &str) -> Option<usize> {
     quantity.as_str()?.strip_suffix(unit)?.parse().ok()
 }
 
-/// Scatters numbers: the finalizer of splitmix64.
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -439,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_signatures_as_asked_for() {
+    fn plan_has_the_requested_signatures() {
         assert_eq!(distinct(Signatures::Identical, "/spec", 1000), 1);
         assert_eq!(distinct(Signatures::Many(100), "/spec", 2000), 100);
         let many = distinct(Signatures::Many(10_000), "/spec", 10_000);
@@ -449,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_there_before_are_spread_evenly() {
+    fn existing_pods_are_spread_evenly() {
         let plan = plan("PreemptionAsync", Signatures::Identical);
         let (number, group) = plan.groups_of(GroupKind::Bound).next().unwrap();
         let node = |i| plan.pod(number, i)["spec"]["nodeName"].as_str().unwrap().to_owned();
@@ -459,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_known_by_its_name() {
+    fn pod_is_identified_by_its_name() {
         let plan = plan("Unschedulable", Signatures::Identical);
         assert_eq!(plan.pod_named("pod-1-7").unwrap().1["metadata"]["name"], "pod-1-7");
         assert!(plan.pod_named("pod-1-10000").is_none());
@@ -467,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_and_claims_belong_to_each_other() {
+    fn volumes_and_claims_match() {
         let plan = plan("SchedulingCSIPVs", Signatures::Identical);
         let find = |kind: &str| plan.objects().find(|object| object["kind"] == kind).unwrap();
         let (volume, claim) = (find("PersistentVolume"), find("PersistentVolumeClaim"));

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_laid_over_the_one_it_extends() {
+    fn template_is_merged_into_the_one_it_extends() {
         let library = Library::here();
         let pod = library.template("pod-with-preferred-zone-spread").unwrap();
         assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"], "100m");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_goes_with_the_nodes_but_what_is_measured_does_not_grow() {
+    fn measured_pods_scale_down_with_nodes_but_not_up() {
         let workloads = Library::here().workloads().unwrap();
         let basic = workloads.iter().find(|workload| workload.name == "SchedulingBasic").unwrap();
         let own = &basic.size(None).unwrap().params;
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_there_is_not_is_refused_with_those_there_are() {
+    fn unknown_size_is_rejected_with_the_known_ones() {
         let workloads = Library::here().workloads().unwrap();
         let error = workloads[0].size(Some("none")).unwrap_err().to_string();
         assert!(error.contains(&workloads[0].workloads[0].name), "{error}");

@@ -39,7 +39,7 @@ fn refused(args: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn the_default_configuration_is_printed() {
+fn default_configuration_is_printed() {
     let default = Config::default_with(&Catalog::in_tree()).unwrap();
     assert_eq!(printed(&["config", "default"]), default.to_yaml());
     assert_eq!(printed(&["config", "show"]), default.to_yaml());
@@ -49,7 +49,7 @@ fn the_default_configuration_is_printed() {
 }
 
 #[test]
-fn a_file_is_shown_completed() {
+fn config_file_is_printed_with_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "profiles: [{schedulerName: mine}]\nparallelism: 3\n");
     let shown = printed(&["config", "show", path.to_str().unwrap()]);
@@ -59,7 +59,7 @@ fn a_file_is_shown_completed() {
 }
 
 #[test]
-fn features_count_for_what_is_shown_and_valid() {
+fn feature_gates_affect_output_and_validation() {
     let folder = tempfile::tempdir().unwrap();
     let args = "pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 0, score: 5}]}}]";
     let path = file(folder.path(), &format!("profiles:\n- {args}\n"));
@@ -71,7 +71,7 @@ fn features_count_for_what_is_shown_and_valid() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_file_is_told_a_line_each() {
+fn every_config_error_is_reported_on_its_own_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "parallelism: 0\nprofiles:\n- plugins:\n    filtr: {}\n");
     let path = path.to_str().unwrap();
@@ -85,7 +85,7 @@ fn everything_that_is_wrong_with_a_file_is_told_a_line_each() {
 }
 
 #[test]
-fn what_is_not_there_and_no_error_is_told_too() {
+fn unsupported_settings_produce_warnings() {
     let folder = tempfile::tempdir().unwrap();
     let plugins = "plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}";
     let path = file(folder.path(), &format!("profiles: [{{{plugins}}}]\n"));
@@ -100,7 +100,7 @@ fn what_is_not_there_and_no_error_is_told_too() {
 }
 
 #[test]
-fn the_configuration_that_counts_is_written_and_nothing_else_done() {
+fn write_config_to_writes_and_exits() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "leaderElection: {leaseDuration: 20s}\n");
     let written = folder.path().join("written.yaml");
@@ -120,7 +120,7 @@ fn the_configuration_that_counts_is_written_and_nothing_else_done() {
 }
 
 #[test]
-fn a_command_line_that_cannot_be_is_refused_with_a_suggestion() {
+fn invalid_command_line_is_rejected_with_a_suggestion() {
     for (args, message) in [
         (&["run", "--secure-prt=1"][..], "--secure-port"),
         (&["run", "now"], "unexpected argument 'now'"),
@@ -137,7 +137,7 @@ fn a_command_line_that_cannot_be_is_refused_with_a_suggestion() {
 }
 
 #[test]
-fn it_says_its_version_and_completes_words() {
+fn version_and_shell_completion() {
     let version = format!("supercargo {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(printed(&["--version"]), version);
     assert!(printed(&["run", "--version"]).contains(env!("CARGO_PKG_VERSION")));
@@ -145,7 +145,7 @@ fn it_says_its_version_and_completes_words() {
 }
 
 #[test]
-fn the_document_of_the_configuration_names_every_flag_and_field() {
+fn configuration_docs_name_every_flag_and_field() {
     let document =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md")).unwrap();
     let help = printed(&["run", "--help"]);

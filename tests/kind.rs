@@ -82,7 +82,7 @@ fn commands(dry: &Output) -> Vec<String> {
 }
 
 #[test]
-fn a_dry_run_calls_nothing_and_says_every_step_that_the_script_then_does() {
+fn dry_run_prints_every_step_and_runs_none() {
     let dry = Bench::new();
     let said = dry.run(&["--dry-run"], "");
     assert!(said.status.success(), "{}", text(&said.stderr));
@@ -114,7 +114,7 @@ fn a_dry_run_calls_nothing_and_says_every_step_that_the_script_then_does() {
 }
 
 #[test]
-fn the_suite_runs_against_the_cluster_that_was_made_after_what_was_built_is_installed_there() {
+fn suite_runs_on_the_new_cluster_with_the_built_image() {
     let said = commands(&Bench::new().run(&["--dry-run"], ""));
     let image = image();
     let steps = [
@@ -133,7 +133,7 @@ fn the_suite_runs_against_the_cluster_that_was_made_after_what_was_built_is_inst
 }
 
 #[test]
-fn only_an_overlay_that_such_a_cluster_can_run_is_installed() {
+fn unsupported_overlay_is_not_installed() {
     let dry = |overlay: &str| Bench::new().script(&["--dry-run"]).env("OVERLAY", overlay).output().unwrap();
     let ha = commands(&dry("ha"));
     assert!(ha.contains(&"kubectl apply --kustomize manifests/overlays/ha".to_owned()), "{ha:#?}");
@@ -145,7 +145,7 @@ fn only_an_overlay_that_such_a_cluster_can_run_is_installed() {
 }
 
 #[test]
-fn when_a_step_fails_the_logs_are_collected_the_cluster_goes_and_the_failure_is_told() {
+fn failed_step_collects_logs_deletes_cluster_and_fails() {
     for step in ["kubectl apply", "cargo test", "kubectl get pod supercargo-example"] {
         let bench = Bench::new();
         let output = bench.run(&[], step);
@@ -162,7 +162,7 @@ fn when_a_step_fails_the_logs_are_collected_the_cluster_goes_and_the_failure_is_
 }
 
 #[test]
-fn a_cluster_that_could_not_be_looked_for_or_made_is_no_reason_to_install_anything() {
+fn nothing_is_installed_without_a_new_cluster() {
     for step in ["docker build", "kind create"] {
         let bench = Bench::new();
         assert!(!bench.run(&[], step).status.success(), "{step}");
@@ -171,7 +171,7 @@ fn a_cluster_that_could_not_be_looked_for_or_made_is_no_reason_to_install_anythi
 }
 
 #[test]
-fn its_workloads_are_for_the_scheduler_under_test_and_the_image_of_the_job_is_the_one_that_was_loaded() {
+fn workloads_use_the_tested_scheduler_and_the_loaded_image() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kind/workloads.yaml");
     let text = fs::read_to_string(path).unwrap();
     let kinds = text.lines().filter(|line| line.starts_with("kind: ")).count();

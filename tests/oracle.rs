@@ -5,7 +5,6 @@ mod answer;
 mod compare;
 mod generate;
 mod history;
-mod random;
 mod shrink;
 mod subject;
 mod upstream;
@@ -36,21 +35,21 @@ const AHEAD: usize = 4;
 const MOST_KINDS: usize = 6;
 
 #[test]
-fn made_up_histories_have_the_same_answers_as_upstream() {
+fn random_histories_match_kube_scheduler() {
     if let Err(error) = made_up() {
         panic!("{error:#}");
     }
 }
 
 #[test]
-fn kept_histories_have_the_same_answers_as_upstream() {
+fn recorded_histories_match_kube_scheduler() {
     if let Err(error) = kept() {
         panic!("{error:#}");
     }
 }
 
 #[test]
-fn a_seed_determines_a_history_and_its_answers() {
+fn seed_determines_history_and_answers() {
     for seed in 0..3 {
         let play = || generate::history(seed, STEPS_PER_HISTORY, "").unwrap();
         let (once, twice) = (play(), play());
@@ -61,7 +60,7 @@ fn a_seed_determines_a_history_and_its_answers() {
 }
 
 #[test]
-fn a_history_played_again_has_the_answers_it_had_when_it_was_made() {
+fn replayed_history_has_the_same_answers() {
     let Played { history, answers, .. } = generate::history(11, STEPS_PER_HISTORY, "").unwrap();
     assert_eq!(play(&history).unwrap(), answers);
 }

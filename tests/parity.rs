@@ -1,6 +1,6 @@
-//! Parity with upstream: the scenarios of `scenarios/` through kube-scheduler and through supercargo, on one
-//! control plane, and through supercargo on the API server in memory. `README.md` has the format, and how to run,
-//! add and record.
+//! Parity with kube-scheduler. The scenarios of `scenarios/` run through both schedulers on a real control plane, and
+//! through supercargo on the API server in memory. `README.md` describes the format and how to run, add and record
+//! scenarios.
 
 mod alterations;
 mod cluster;
@@ -16,6 +16,7 @@ mod scenario;
 mod side;
 mod skipping;
 mod versions;
+mod workers;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -33,8 +34,11 @@ use run::Outcome;
 use scenario::Scenario;
 use side::{Scheduler, Side};
 
+/// The number of control planes at a time. A run mostly waits.
+const PLANES: usize = 2;
+
 #[test]
-fn every_scenario_is_well_formed_and_has_its_recorded_expectations() {
+fn every_scenario_is_valid_and_recorded() {
     let scenarios = Scenario::all(&folder("scenarios"), None).unwrap();
     assert!(scenarios.len() >= 500, "only {} scenarios", scenarios.len());
     Meant::read().unwrap();
@@ -47,86 +51,83 @@ fn every_scenario_is_well_formed_and_has_its_recorded_expectations() {
 }
 
 #[test]
-fn scenarios_match_their_recorded_expectations() {
-    if is_recording() {
-        eprintln!("SKIPPED: the expectations are being recorded");
-        return;
-    }
-    hold(parity(false));
+fn scenarios_match_kube_scheduler() {
+    print_failure(parity());
 }
 
-#[test]
-fn scenarios_match_upstream_run_beside() {
-    hold(parity(true));
-}
-
-/// Fails with the message as it is written, not as Rust would show it.
-fn hold(result: Result<()>) {
+/// Fails with the message as it is, without escapes.
+fn print_failure(result: Result<()>) {
     if let Err(error) = result {
         panic!("{error:#}");
     }
 }
 
-/// Runs what is asked for and fails with everything that is not as it should be.
-fn parity(beside: bool) -> Result<()> {
+/// Runs the scenarios through both schedulers and fails with every difference. The results of kube-scheduler must be
+/// those that are recorded; with [`is_recording`], they are recorded instead and supercargo does not run.
+fn parity() -> Result<()> {
     if assets_or_skip().is_none() {
         return Ok(());
     }
-    // One at a time: nodes belong to the whole control plane, and the machine may be small.
     let _turn = turn();
-    let scenarios = asked_for()?;
-    let cluster = Real::new(ControlPlane::start(Options::default())?);
-    run::prepare(&cluster)?;
-    let start = |side| Scheduler::start(&cluster.plane, side);
-    let mut upstream = beside.then(|| start(Side::Upstream)).transpose()?;
-    let mut ours = (!is_recording()).then(|| start(Side::Supercargo)).transpose()?;
-    let version = if beside { side::upstream_version()? } else { String::new() };
-
+    let scenarios = requested()?;
+    let version = side::upstream_version()?;
+    let outcomes =
+        workers::on_threads(PLANES, &scenarios, Pair::start, |pair, scenario| pair.run(scenario, &version))?;
     let mut results = Results::new(Meant::read()?);
-    for scenario in &scenarios {
-        let name = &scenario.name;
-        let began = Instant::now();
-        let expected = match &mut upstream {
-            None => scenario.expected()?.pods.clone(),
-            Some(upstream) => {
-                let outcome = run::scenario(&cluster, upstream, scenario)?;
-                if let Some(why) = outcome.stopped {
-                    results.complain(format!("{name}: upstream did not run to the end: {why:#}"));
-                    continue;
-                }
-                outcome.seen
-            }
-        };
-        if is_recording() {
-            Expected::write(name, &version, &expected)?;
-        } else if upstream.is_some()
-            && let Some(complaint) = scenario.expected()?.complaint(name, &version, &expected)
-        {
-            results.complain(complaint);
-        }
-        let half = began.elapsed();
-        if let Some(ours) = &mut ours {
-            let outcome = run::scenario(&cluster, ours, scenario)?;
-            results.add(name, judge(name, expected, outcome));
-        } else {
-            results.add(name, Vec::new());
-        }
-        let (whole, half) = (began.elapsed().as_millis(), half.as_millis());
-        println!("{name}: {half} ms upstream, {} ms ours", whole - half);
+    for (scenario, (found, complaint)) in scenarios.iter().zip(outcomes) {
+        results.add(&scenario.name, found);
+        complaint.into_iter().for_each(|complaint| results.complain(complaint));
     }
-
     results.verdict()
 }
 
-/// The scenarios to run: all, unless the environment says which.
-fn asked_for() -> Result<Vec<Scenario>> {
+/// Both schedulers on a control plane of their own: nodes belong to the whole cluster.
+struct Pair {
+    upstream: Scheduler,
+    ours: Option<Scheduler>,
+    // Last: the schedulers end before their control plane.
+    cluster: Real,
+}
+
+impl Pair {
+    fn start() -> Result<Self> {
+        let cluster = Real::new(ControlPlane::start(Options::default())?);
+        run::prepare(&cluster)?;
+        let start = |side| Scheduler::start(&cluster.plane, side);
+        let ours = (!is_recording()).then(|| start(Side::Supercargo)).transpose()?;
+        Ok(Self { upstream: start(Side::Upstream)?, ours, cluster })
+    }
+
+    /// The differences of one scenario, and a complaint about the record or the run of kube-scheduler.
+    fn run(&mut self, scenario: &Scenario, version: &str) -> Result<(Vec<Difference>, Option<String>)> {
+        let (name, began) = (&scenario.name, Instant::now());
+        let Outcome { seen, stopped } = run::scenario(&self.cluster, &mut self.upstream, scenario)?;
+        if let Some(why) = stopped {
+            let complaint = format!("{name}: kube-scheduler did not complete the scenario: {why:#}");
+            return Ok((Vec::new(), Some(complaint)));
+        }
+        let half = began.elapsed();
+        let Some(ours) = &mut self.ours else {
+            Expected::write(name, version, &seen)?;
+            return Ok((Vec::new(), None));
+        };
+        let complaint = scenario.expected()?.complaint(name, version, &seen);
+        let found = judge(name, seen, run::scenario(&self.cluster, ours, scenario)?);
+        let (whole, half) = (began.elapsed().as_millis(), half.as_millis());
+        println!("{name}: kube-scheduler {half} ms, supercargo {} ms", whole - half);
+        Ok((found, complaint))
+    }
+}
+
+/// The scenarios to run: all, or those that `SUPERCARGO_PARITY` selects.
+fn requested() -> Result<Vec<Scenario>> {
     let filter = std::env::var("SUPERCARGO_PARITY").ok();
     let scenarios = Scenario::all(&folder("scenarios"), filter.as_deref())?;
-    ensure!(!scenarios.is_empty(), "no scenario is called {filter:?}");
+    ensure!(!scenarios.is_empty(), "no scenario matches {filter:?}");
     Ok(scenarios)
 }
 
-/// In what a scenario's outcome is not as it should be.
+/// The differences between the expected outcome and supercargo's.
 fn judge(name: &str, mut expected: Seen, outcome: Outcome) -> Vec<Difference> {
     let mut differences = Vec::new();
     if let Some(why) = outcome.stopped {
@@ -144,7 +145,7 @@ fn judge(name: &str, mut expected: Seen, outcome: Outcome) -> Vec<Difference> {
     differences
 }
 
-/// What scenarios have come to.
+/// The results of several scenarios.
 struct Results {
     meant: Meant,
     found: Vec<Difference>,
@@ -157,18 +158,18 @@ impl Results {
         Self { meant, found: Vec::new(), complaints: Vec::new(), ran: Vec::new() }
     }
 
-    /// A scenario has run, and this differs.
+    /// Adds the differences of a scenario that has run.
     fn add(&mut self, scenario: &str, found: Vec<Difference>) {
         self.ran.push(scenario.to_owned());
         self.found.extend(found);
     }
 
-    /// Something else is wrong.
+    /// Adds another fault.
     fn complain(&mut self, complaint: String) {
         self.complaints.push(complaint);
     }
 
-    /// Fails if anything was found that is not meant.
+    /// Fails on every difference that is not on purpose.
     fn verdict(self) -> Result<()> {
         let Self { meant, found, mut complaints, ran } = self;
         let known = Scenario::all(&folder("scenarios"), None)?;

@@ -176,7 +176,7 @@ fn kube_scheduler() -> Option<PathBuf> {
 }
 
 #[test]
-fn what_is_written_differs_from_kube_schedulers_only_on_purpose() {
+fn written_config_equals_kube_scheduler_except_on_purpose() {
     let Some(program) = kube_scheduler() else { return };
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in FILES {

@@ -24,7 +24,7 @@ fn file(folder: &Path, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn a_malformed_configuration_names_file_line_column_and_field() {
+fn invalid_config_names_file_line_column_and_field() {
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
     let cases = [
         ("profiles: [", ":3:11:", "unclosed bracket"),
@@ -51,7 +51,7 @@ fn a_malformed_configuration_names_file_line_column_and_field() {
 }
 
 #[test]
-fn a_log_in_json_ends_with_the_error_in_json() {
+fn json_log_ends_with_a_json_error() {
     let output = output(&["run", "--logging-format=json", "--config", "nowhere.yaml"]);
     let log = String::from_utf8(output.stderr).unwrap();
     let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
@@ -63,7 +63,7 @@ fn a_log_in_json_ends_with_the_error_in_json() {
 }
 
 #[test]
-fn files_that_are_missing_or_no_kubeconfig_are_named() {
+fn missing_files_and_invalid_kubeconfigs_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing").display().to_string();
     for args in [["run", "--config", &missing], ["run", "--kubeconfig", &missing]] {
@@ -91,7 +91,7 @@ fn files_that_are_missing_or_no_kubeconfig_are_named() {
 }
 
 #[test]
-fn a_record_that_cannot_be_written_is_an_error_at_once() {
+fn unwritable_record_fails_at_once() {
     let api = FakeApi::start();
     let kubeconfig = api.kubeconfig().display().to_string();
     let folder = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn a_record_that_cannot_be_written_is_an_error_at_once() {
 }
 
 #[test]
-fn without_a_kubeconfig_and_outside_a_cluster_it_says_what_to_give() {
+fn missing_kubeconfig_outside_a_cluster_names_the_options() {
     let error = error_of(&["run"]);
     assert!(error.contains("not running in a cluster"), "{error}");
     assert!(error.contains("--kubeconfig FILE"), "{error}");
@@ -119,7 +119,7 @@ fn without_a_kubeconfig_and_outside_a_cluster_it_says_what_to_give() {
 }
 
 #[test]
-fn a_server_that_nobody_reaches_is_complained_about_and_waited_for() {
+fn unreachable_server_is_logged_and_retried() {
     let port = free_port();
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = json!({

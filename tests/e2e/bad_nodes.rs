@@ -17,7 +17,7 @@ fn bound(api: &FakeApi) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_node_with_nonsense_quantities_is_named_and_the_others_are_used() {
+fn node_with_invalid_quantities_is_named_and_skipped() {
     let api = FakeApi::start();
     api.set_node(node("nonsense", &[], &[("cpu", "lots"), ("memory", "8Gi")]));
     api.set_node(node("good", &[], &[("cpu", "1"), ("memory", "8Gi")]));
@@ -53,7 +53,7 @@ fn a_node_with_nonsense_quantities_is_named_and_the_others_are_used() {
 }
 
 #[test]
-fn pods_that_cannot_be_read_are_named_and_the_others_are_scheduled() {
+fn undecodable_pods_are_named_and_others_scheduled() {
     let api = FakeApi::start();
     api.set_node(node("good", &[], &[("cpu", "1")]));
     api.set_pod(pod("nonsense").by("fake").asking("cpu", "1 core").build());

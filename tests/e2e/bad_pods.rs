@@ -38,7 +38,7 @@ fn expression(key: &str, operator: &str, value: &str) -> Value {
 }
 
 #[test]
-fn an_unparsable_selector_is_a_condition_and_others_are_scheduled() {
+fn unparsable_selector_sets_condition_and_blocks_no_other() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-selectors", ("e2e", "selectors"));
@@ -83,7 +83,7 @@ fn an_unparsable_selector_is_a_condition_and_others_are_scheduled() {
 }
 
 #[test]
-fn a_pod_of_one_and_a_half_megabytes_is_bound_and_holds_up_nobody() {
+fn pod_of_1_5_mb_is_bound_and_delays_no_other() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-large", ("e2e", "large"));
@@ -104,7 +104,7 @@ fn a_pod_of_one_and_a_half_megabytes_is_bound_and_holds_up_nobody() {
 }
 
 #[test]
-fn pods_with_ten_thousand_affinity_terms_are_decided_on_and_hold_up_nobody() {
+fn pods_with_10_000_affinity_terms_delay_no_other() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-terms", ("e2e", "terms"));

@@ -97,7 +97,7 @@ fn check_resource(nodes: &[Value], pods: &[Value], resource: &str) -> f64 {
 }
 
 #[test]
-fn five_hundred_nodes_fill_up_beside_kube_scheduler_and_none_is_overcommitted() {
+fn two_schedulers_fill_500_nodes_without_overcommit() {
     let started = Instant::now();
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);

@@ -9,7 +9,7 @@ use supercargo_controlplane::shared_or_skip;
 use crate::support::{Cluster, Supercargo, config, node, node_of, pod};
 
 #[test]
-fn pods_deleted_while_they_wait_are_forgotten_and_their_names_can_come_again() {
+fn deleted_pending_pods_are_forgotten_and_names_reused() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-deleted", ("e2e", "deleted"));
@@ -42,7 +42,7 @@ fn pods_deleted_while_they_wait_are_forgotten_and_their_names_can_come_again() {
 }
 
 #[test]
-fn a_pod_that_is_ending_keeps_its_place_until_it_is_gone_and_needs_none_while_it_waits() {
+fn terminating_pod_keeps_its_resources_until_deleted() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-ending", ("e2e", "ending"));
@@ -99,7 +99,7 @@ fn a_pod_that_is_ending_keeps_its_place_until_it_is_gone_and_needs_none_while_it
 }
 
 #[test]
-fn a_node_that_changes_lets_in_the_pods_that_waited_for_that() {
+fn node_changes_admit_waiting_pods() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-changes", ("e2e", "changes"));

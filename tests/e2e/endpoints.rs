@@ -36,7 +36,7 @@ const OPEN: &[&str] = &["/healthz", "/livez", "/readyz"];
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[test]
-fn tokens_pass_where_a_role_says_so_and_nowhere_else() {
+fn tokens_are_authorized_by_role() {
     let Some(bed) = bed_or_skip() else { return };
     let (reader, stranger) = (bed.account("token-reader"), bed.account("token-stranger"));
     bed.allow("token-reader", &json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
@@ -69,7 +69,7 @@ fn tokens_pass_where_a_role_says_so_and_nowhere_else() {
 }
 
 #[test]
-fn client_certificates_of_the_clusters_authority_are_believed_once_it_is_looked_up() {
+fn client_certificates_are_accepted_after_ca_lookup() {
     let Some(bed) = bed_or_skip() else { return };
     bed.allow_user("certificate-reader", &json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
     let server = bed.serve("supercargo", &bed.options());
@@ -88,7 +88,7 @@ fn client_certificates_of_the_clusters_authority_are_believed_once_it_is_looked_
 }
 
 #[test]
-fn without_what_the_role_allows_nobody_is_known_or_allowed() {
+fn without_review_permissions_every_caller_is_rejected() {
     let Some(bed) = bed_or_skip() else { return };
     let reader = bed.account("needs-reader");
     bed.allow("needs-reader", &json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
@@ -114,7 +114,7 @@ fn without_what_the_role_allows_nobody_is_known_or_allowed() {
 }
 
 #[test]
-fn files_for_authorities_take_the_clusters_place_and_are_followed() {
+fn ca_files_replace_cluster_ca_and_are_reloaded() {
     let Some(bed) = bed_or_skip() else { return };
     let (first, second) = (bed::Authority::new(), bed::Authority::new());
     let file = bed.folder.path().join("followed-ca.crt");
@@ -139,7 +139,7 @@ fn files_for_authorities_take_the_clusters_place_and_are_followed() {
 }
 
 #[test]
-fn a_scheduler_serves_all_of_it_and_logs_nothing_secret() {
+fn scheduler_serves_every_endpoint_and_logs_no_secrets() {
     let Some(bed) = bed_or_skip() else { return };
     let (token, admin) = (bed.account("logged"), bed.plane.token("admin").unwrap());
     let (supercargo, client) = bed.process("supercargo");
@@ -177,7 +177,7 @@ fn a_scheduler_serves_all_of_it_and_logs_nothing_secret() {
 }
 
 #[test]
-fn when_the_api_server_is_away_nobody_passes_and_health_is_well() {
+fn without_api_server_callers_are_rejected_and_health_is_ok() {
     // Nobody listens there.
     let server = bed::serve_nowhere();
     let client = server.client(None);

@@ -60,7 +60,7 @@ fn check_event(event: &Value, pod: &Value, kind: &str, action: &str, note: &str)
 }
 
 #[test]
-fn events_conditions_and_json_logs_have_upstreams_fields() {
+fn events_conditions_and_json_logs_have_upstream_fields() {
     if assets_or_skip().is_none() {
         return;
     }

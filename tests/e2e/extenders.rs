@@ -201,7 +201,7 @@ fn sent(extender: &Extender, verb: &str, scheduler_name: &str, wish: &str) -> St
 }
 
 #[test]
-fn extenders_are_asked_and_heard_as_kube_scheduler_does() {
+fn extenders_are_called_as_by_kube_scheduler() {
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);
     cluster.namespace(NAMESPACE);
@@ -410,7 +410,7 @@ fn asked(extender: &Extender, verb: &str, scheduler_name: &str, wish: &str) -> S
 }
 
 #[test]
-fn extenders_have_their_say_in_preemption_as_with_kube_scheduler() {
+fn extenders_in_preemption_match_kube_scheduler() {
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);
     cluster.namespace(PREEMPTION);

@@ -119,7 +119,7 @@ impl Scene {
 }
 
 #[test]
-fn a_leader_that_is_killed_is_followed_within_a_lease_duration_and_a_retry_period() {
+fn killed_leader_is_replaced_within_lease_and_retry_period() {
     let Some(mut scene) = Scene::set("failover") else { return };
     let killed = Instant::now();
     scene.first.kill();
@@ -140,7 +140,7 @@ fn a_leader_that_is_killed_is_followed_within_a_lease_duration_and_a_retry_perio
 }
 
 #[test]
-fn an_upgrade_is_over_long_before_a_lease_would_be() {
+fn graceful_leader_change_is_faster_than_the_lease() {
     let Some(mut scene) = Scene::set("upgrade") else { return };
     let signalled = Instant::now();
     scene.first.terminate();
@@ -167,7 +167,7 @@ fn an_upgrade_is_over_long_before_a_lease_would_be() {
 }
 
 #[test]
-fn a_leader_that_was_asleep_for_too_long_binds_nothing_more_and_ends() {
+fn suspended_leader_binds_nothing_after_its_lease_and_exits() {
     let Some(mut scene) = Scene::set("asleep") else { return };
     scene.first.signal("STOP");
     let stopped_with = scene.sightings.bound();

@@ -58,7 +58,7 @@ fn replace(file: &Path, text: &str) {
 }
 
 #[test]
-fn a_changed_configuration_is_taken_over_while_pods_wait_and_a_bad_one_is_not() {
+fn reload_applies_valid_config_and_ignores_invalid() {
     let bed = Bed::new();
     let file = bed.folder.path().join("config.yaml");
     replace(&file, &config(&["first"]));
@@ -84,7 +84,7 @@ fn a_changed_configuration_is_taken_over_while_pods_wait_and_a_bad_one_is_not() 
 }
 
 #[test]
-fn sigusr2_compares_the_cache_with_the_informers_and_dumps_it() {
+fn sigusr2_compares_and_dumps_the_cache() {
     let bed = Bed::new();
     let file = bed.folder.path().join("config.yaml");
     replace(&file, &config(&["first"]));
@@ -117,7 +117,7 @@ fn times(span: &Value) -> (u64, u64) {
 }
 
 #[test]
-fn a_collector_gets_the_attempt_that_bound_a_pod_with_its_extension_points() {
+fn collector_receives_spans_of_a_successful_attempt() {
     let bed = Bed::new();
     // It answers as a collector that takes everything.
     let collector = Extender::start(|_, _| (200, json!({})));

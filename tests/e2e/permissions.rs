@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{Cluster, Supercargo, node, own_plane, pod};
 
 #[test]
-fn without_permission_it_says_what_is_forbidden_and_goes_on_once_it_may() {
+fn missing_permission_is_reported_and_recovered() {
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);
     cluster.create(&node("n1", &[], &[("cpu", "1")]));

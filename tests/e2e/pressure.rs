@@ -138,7 +138,7 @@ fn events() -> Matcher {
 }
 
 #[test]
-fn a_storm_of_429_is_waited_out_without_hammering_and_then_everything_is_bound() {
+fn storm_of_429_is_backed_off_and_every_pod_is_bound() {
     const STORM: Duration = Duration::from_secs(5);
     let started = Instant::now();
     let mut rule = None;
@@ -160,7 +160,7 @@ fn a_storm_of_429_is_waited_out_without_hammering_and_then_everything_is_bound()
 }
 
 #[test]
-fn bindings_whose_answers_are_lost_or_late_are_settled_and_none_is_lost() {
+fn bindings_with_lost_or_late_answers_are_resolved() {
     let started = Instant::now();
     let world = Memory::start(300, |server| {
         let faults = server.faults();
@@ -175,7 +175,7 @@ fn bindings_whose_answers_are_lost_or_late_are_settled_and_none_is_lost() {
 }
 
 #[test]
-fn a_server_that_reads_no_protobuf_gets_json() {
+fn server_without_protobuf_gets_json() {
     let world = Memory::start(100, |server| {
         let json_only = || Fault::Answer(Status::unsupported_media_type(&["application/json"]));
         server.faults().add(Rule::new(bindings(), json_only()).times(1));
@@ -185,7 +185,7 @@ fn a_server_that_reads_no_protobuf_gets_json() {
 }
 
 #[test]
-fn what_is_sent_as_protobuf_and_as_json_is_the_same() {
+fn protobuf_and_json_requests_are_equal() {
     let one = |is_json: bool| {
         let world = Memory::start(1, |server| {
             if is_json {
@@ -252,7 +252,7 @@ fn bind_all(plane: &ControlPlane, started: Instant) -> String {
 }
 
 #[test]
-fn a_server_that_closes_connections_now_and_then_takes_no_binding_with_them() {
+fn closed_connections_lose_no_binding() {
     let started = Instant::now();
     // The highest chance there is: every fiftieth request is the last of its connection.
     let Some(plane) = plane(&["--goaway-chance=0.02"]) else { return };
@@ -263,7 +263,7 @@ fn a_server_that_closes_connections_now_and_then_takes_no_binding_with_them() {
 }
 
 #[test]
-fn a_server_that_takes_two_changes_at_a_time_gets_no_more_than_it_takes() {
+fn server_with_two_slots_gets_two_requests_at_a_time() {
     let started = Instant::now();
     let args = ["--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=2"];
     let Some(plane) = plane(&args) else { return };

@@ -92,7 +92,7 @@ impl Bed {
 }
 
 #[test]
-fn a_pod_that_the_kubelet_turns_down_takes_no_room_and_one_that_waits_for_it_gets_it() {
+fn pod_rejected_by_kubelet_frees_its_resources() {
     let bed = Bed::new();
     let cluster = &bed.cluster;
     cluster.create(&node("n", &[], &[("cpu", "1")]));

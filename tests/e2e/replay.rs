@@ -42,7 +42,7 @@ fn replay(record: &Path, config: &Path) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_recorded_run_replays_to_identical_decisions_and_an_altered_record_does_not() {
+fn recorded_run_replays_and_altered_record_differs() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     cluster.namespace("e2e-replay");

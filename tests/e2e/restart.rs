@@ -22,7 +22,7 @@ fn start_and_bind(plane: &ControlPlane, count: usize) -> Supercargo {
 }
 
 #[test]
-fn what_a_killed_or_stopped_scheduler_leaves_the_next_one_binds_and_nothing_twice() {
+fn next_scheduler_binds_remaining_pods_exactly_once() {
     let started = Instant::now();
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);

@@ -9,7 +9,7 @@ use supercargo_controlplane::shared_or_skip;
 use crate::support::{Cluster, Supercargo, config, node, node_of, pod, priority_class};
 
 #[test]
-fn several_profiles_schedule_in_every_namespace_and_leave_foreign_pods_alone_but_count_them() {
+fn profiles_ignore_but_count_pods_of_other_schedulers() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let label = ("e2e", "profiles");
@@ -60,7 +60,7 @@ fn several_profiles_schedule_in_every_namespace_and_leave_foreign_pods_alone_but
 }
 
 #[test]
-fn a_gated_pod_waits_unseen_until_its_gates_are_lifted() {
+fn gated_pod_is_not_tried_until_its_gates_are_removed() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-gates", ("e2e", "gates"));
@@ -88,7 +88,7 @@ fn a_gated_pod_waits_unseen_until_its_gates_are_lifted() {
 }
 
 #[test]
-fn of_pods_that_wait_the_most_important_goes_first() {
+fn waiting_pod_with_highest_priority_goes_first() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-priority", ("e2e", "priority"));

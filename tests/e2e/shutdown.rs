@@ -21,7 +21,7 @@ fn binding_under_way(api: &FakeApi) -> Supercargo {
 }
 
 #[test]
-fn after_sigterm_no_pod_is_taken_and_a_binding_under_way_ends_well() {
+fn after_sigterm_no_pod_is_popped_and_bindings_complete() {
     let api = FakeApi::start();
     let mut supercargo = binding_under_way(&api);
     supercargo.terminate();
@@ -46,7 +46,7 @@ fn after_sigterm_no_pod_is_taken_and_a_binding_under_way_ends_well() {
 }
 
 #[test]
-fn a_binding_that_never_ends_keeps_it_for_a_bounded_time_only() {
+fn stuck_binding_delays_shutdown_for_a_bounded_time() {
     let api = FakeApi::start();
     let mut supercargo = binding_under_way(&api);
     supercargo.terminate();
@@ -57,7 +57,7 @@ fn a_binding_that_never_ends_keeps_it_for_a_bounded_time_only() {
 }
 
 #[test]
-fn who_asks_twice_does_not_wait_for_bindings() {
+fn second_signal_skips_waiting_for_bindings() {
     for second in ["TERM", "INT"] {
         let api = FakeApi::start();
         let mut supercargo = binding_under_way(&api);
@@ -78,7 +78,7 @@ fn who_asks_twice_does_not_wait_for_bindings() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_any_more_does_not_keep_it() {
+fn closed_log_pipe_does_not_block_shutdown() {
     let api = FakeApi::start();
     api.set_node(node("n1", &[], &[("cpu", "1")]));
     let mut scheduler = command(["run", "--leader-elect=false", "--log-level", "debug", "--kubeconfig"])

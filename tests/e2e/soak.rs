@@ -93,7 +93,7 @@ impl Subject {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_and_goes_leaves_nothing_behind() {
+async fn churn_leaves_nothing_behind() {
     let began = Instant::now();
     let Some(duration) = duration() else {
         return say(TEST, began, "skipped: SUPERCARGO_SOAK says for how long, as in 10m");

@@ -55,7 +55,7 @@ fn series() -> BTreeMap<String, BTreeSet<&'static str>> {
 }
 
 #[test]
-fn what_kubernetes_mixin_reads_is_there() {
+fn kubernetes_mixin_series_exist() {
     let series = series();
     for (name, labels) in MIXIN {
         let known = series.get(*name).unwrap_or_else(|| panic!("there is no {name}"));
@@ -134,7 +134,7 @@ fn rules() -> Value {
 }
 
 #[test]
-fn the_dashboard_reads_series_that_there_are() {
+fn dashboard_series_exist() {
     let dashboard = dashboard();
     let expressions = all(&dashboard, "expr");
     assert!(expressions.len() > 20, "{}", expressions.len());
@@ -145,7 +145,7 @@ fn the_dashboard_reads_series_that_there_are() {
 }
 
 #[test]
-fn rules_read_series_that_there_are() {
+fn alert_rule_series_exist() {
     let rules = rules();
     let (expressions, recorded, alerts) = (all(&rules, "expr"), all(&rules, "record"), all(&rules, "alert"));
     assert!(recorded.len() + alerts.len() == expressions.len() && alerts.len() >= 5);
@@ -159,7 +159,7 @@ const OF_EACH_REPLICA: &[&str] =
     &["scheduler_pending_pods", "scheduler_queue_incoming_pods_total", "scheduler_unschedulable_pods"];
 
 #[test]
-fn queues_of_replicas_that_stand_by_do_not_count() {
+fn queues_of_standbys_do_not_count() {
     let (dashboard, rules) = (dashboard(), rules());
     let expressions = [all(&dashboard, "expr"), all(&rules, "expr")].concat();
     for family in OF_EACH_REPLICA {
@@ -174,7 +174,7 @@ fn queues_of_replicas_that_stand_by_do_not_count() {
 }
 
 #[tokio::test]
-async fn what_alerts_watch_for_an_increase_is_there_before_there_is_one() {
+async fn counters_in_alerts_exist_from_the_start() {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();
     let text = Metrics::new(&config).encode().await;
     let rules = rules();

@@ -40,7 +40,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_document_lists_every_family() {
+fn metrics_docs_list_every_family() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();

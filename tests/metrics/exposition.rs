@@ -137,7 +137,7 @@ fn labels_of(mut text: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn exposition_round_trips() {
     let text = "# HELP h Some.\n# TYPE h histogram\nh_bucket{a=\"x,\\\"y\\\"\",le=\"+Inf\"} 2\nh_sum{a=\"x,\\\"y\\\"\"} 1.5\n\
                 h_count{a=\"x,\\\"y\\\"\"} 2\n# HELP c_total Other.\n# TYPE c_total counter\nc_total 3\n";
     let read = Exposition::parse(text);

@@ -84,7 +84,7 @@ pub(super) fn read(expression: &str) -> (Vec<Selector>, BTreeSet<String>) {
 }
 
 #[test]
-fn names_and_labels_are_told_apart() {
+fn promql_names_and_labels_are_distinguished() {
     let (selectors, grouped) = read(
         "histogram_quantile(0.99, sum by (le, result) (rate(a_bucket{job=\"x\", verb!=\"GET\"}[5m]))) > 0.5 \
          and on (instance) b:c_total offset 5m",

@@ -143,7 +143,7 @@ fn readings(play_on: impl FnOnce(&ControlPlane, &Cluster) -> Readings) -> Readin
 }
 
 #[test]
-fn metrics_say_of_a_scenario_what_kube_schedulers_say() {
+fn metrics_of_a_scenario_match_kube_scheduler() {
     if assets_or_skip().is_none() {
         return;
     }

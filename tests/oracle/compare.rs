@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_step_that_differs_is_told_of_with_every_field() {
+    fn only_the_first_differing_step_is_reported() {
         let mut other = answer();
         other.pods.get_mut("a/b").unwrap().place = "backoff".to_owned();
         other.moves.insert("active/NodeAdd".to_owned(), 1);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_is_excused_and_what_excuses_nothing_is_told_of() {
+    fn listed_differences_are_excused_and_unused_ones_reported() {
         let mut other = answer();
         other.pods.get_mut("a/b").unwrap().place = "backoff".to_owned();
         let upstream = [answer(), answer()];
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_post_filter_adds_to_a_failure_is_no_difference() {
+    fn post_filter_message_is_not_compared() {
         let mut other = answer();
         other.cycle.as_mut().unwrap().result = Some(Outcome::Error("no node. preemption: none".to_owned()));
         assert!(found(&[answer()], &[other.clone()], "").is_empty());

@@ -21,8 +21,8 @@ use self::mix::Kind;
 pub(super) use self::mix::Mix;
 use super::answer::Answer;
 use super::history::{History, Reference, Step};
-use super::random::Random;
 use super::subject::Subject;
+use crate::support::Random;
 
 /// A history, and what supercargo answers to it.
 pub(super) struct Played {

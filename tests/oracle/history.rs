@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_history_is_the_same_after_it_was_written_and_read() {
+    fn history_round_trips_through_yaml() {
         let history = History {
             about: "A pod: with a colon, \"quotes\" and 1e3.".to_owned(),
             config: json!({"kind": "KubeSchedulerConfiguration"}),

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_history_shrinks_to_what_makes_it_fail() {
+    fn history_shrinks_to_a_minimal_failure() {
         let pod = |name: &str| {
             json!({ "kind": "Pod", "metadata": { "name": name, "labels": { "a": "b", "c": "d" } },
                 "spec": { "containers": [{ "name": "x", "image": "y" }, { "name": "z" }] } })

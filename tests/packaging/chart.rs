@@ -82,12 +82,12 @@ fn assert_same(values: &Value, folder: &str) {
 }
 
 #[test]
-fn the_default_release_is_the_base_object_by_object() {
+fn default_chart_equals_base() {
     assert_same(&json!({}), "base");
 }
 
 #[test]
-fn the_files_of_values_make_the_overlays_of_their_names() {
+fn chart_values_render_the_overlays() {
     for name in ["ha", "monitoring", "only-scheduler"] {
         assert_same(&values(&format!("values-{name}.yaml")), &format!("overlays/{name}"));
     }
@@ -125,7 +125,7 @@ fn finds(own: &Objects, kind: &str, other: &Objects) -> Vec<bool> {
 }
 
 #[test]
-fn two_releases_share_neither_names_nor_pods_nor_the_lead() {
+fn two_chart_releases_do_not_collide() {
     let mut all = values("values-ha.yaml");
     all["serviceMonitor"] = json!({"enabled": true});
     let Some(first) = render("supercargo", &all) else { return };
@@ -150,7 +150,7 @@ fn two_releases_share_neither_names_nor_pods_nor_the_lead() {
 }
 
 #[test]
-fn among_the_clusters_own_pods_nothing_bounds_how_many_are_critical() {
+fn kube_system_release_has_no_resource_quota() {
     let quota = |namespace: &str| {
         let objects = render_in(namespace, "supercargo", &json!({}))?.unwrap();
         Some(objects.values().any(|object| object["kind"] == "ResourceQuota"))
@@ -160,7 +160,7 @@ fn among_the_clusters_own_pods_nothing_bounds_how_many_are_critical() {
 }
 
 #[test]
-fn every_value_of_the_pod_reaches_it() {
+fn chart_pod_values_reach_the_pod() {
     let values = json!({
         "replicaCount": 3,
         "image": {"repository": "example.com/it", "digest": format!("sha256:{}", "0".repeat(64)), "pullPolicy": "Always"},
@@ -219,7 +219,7 @@ fn every_value_of_the_pod_reaches_it() {
 }
 
 #[test]
-fn without_an_election_there_is_no_role_for_a_lease() {
+fn chart_without_leader_election_has_no_lease_role() {
     let values = json!({"leaderElection": {"leaderElect": false}, "flowSchema": {"enabled": true}});
     let Some(objects) = render("supercargo", &values) else { return };
     let objects = objects.unwrap();
@@ -231,7 +231,7 @@ fn without_an_election_there_is_no_role_for_a_lease() {
 }
 
 #[test]
-fn a_value_that_the_chart_does_not_know_is_refused_by_name() {
+fn unknown_chart_value_is_rejected_by_name() {
     for (values, name) in [
         (json!({"replicas": 2}), "replicas"),
         (json!({"image": {"tagg": "1"}}), "tagg"),
@@ -247,7 +247,7 @@ fn a_value_that_the_chart_does_not_know_is_refused_by_name() {
 }
 
 #[test]
-fn the_chart_is_of_this_version_and_says_so_everywhere() {
+fn chart_version_matches_the_workspace() {
     let chart = manifests::parse(&chart().join("Chart.yaml"));
     assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));

@@ -77,7 +77,7 @@ fn anchors(path: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_link_goes_somewhere() {
+fn links_in_docs_resolve() {
     let mut broken = Vec::new();
     let guides = guides();
     assert!(guides.len() > 20, "{guides:?}");
@@ -116,7 +116,7 @@ fn files<'a>(code: &[&'a str]) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn every_file_that_a_command_names_is_there() {
+fn files_in_documented_commands_exist() {
     let mut missing = Vec::new();
     for guide in guides().into_iter().filter(|guide| {
         guide.parent().is_some_and(|folder| {
@@ -145,7 +145,7 @@ fn flags(line: &str) -> Option<(&str, Vec<&str>)> {
 }
 
 #[test]
-fn every_command_of_ours_is_one_with_flags_that_it_has() {
+fn documented_commands_use_existing_flags() {
     let program = Cli::command();
     let mut unknown = Vec::new();
     for guide in guides() {
@@ -178,7 +178,7 @@ fn first_column<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_reasons_in_the_guide_to_troubles_are_those_that_the_plugins_give() {
+fn troubleshooting_guide_lists_plugin_reasons() {
     let code: String = tidy::sources("plugins/src").iter().map(|path| read(path)).collect();
     let guide = read(Path::new("docs/troubleshooting.md"));
     let reasons = first_column(&guide, "### Why no node will do");
@@ -191,7 +191,7 @@ fn the_reasons_in_the_guide_to_troubles_are_those_that_the_plugins_give() {
 }
 
 #[test]
-fn the_reader_sees_links_code_and_headings() {
+fn markdown_reader_finds_links_code_and_headings() {
     let text = "# A: *b* and `c-d`\n\nSee [x](y.md#z)\nand [u](https://v/)\n\n    supercargo run --config=FILE --no-such | cat\n    kubectl apply -f manifests/base/NAME manifests/ha\n\n* a\n    [l](m)\n\n```sh\n[n](o) tests/kind/run.sh\n```\n[p](q)";
     let (prose, code) = parts(text);
     assert_eq!(links(&prose), ["y.md#z", "m", "q"]);

@@ -36,7 +36,7 @@ fn placed(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[test]
-fn the_lead_goes_from_kube_scheduler_to_supercargo_and_back_and_each_places_the_pods_meanwhile() {
+fn leadership_moves_between_kube_scheduler_and_supercargo() {
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);
     cluster.create(&node("a", &[], &[("cpu", "8")]));

@@ -49,7 +49,7 @@ fn copied(file: &Dockerfile) -> [BTreeSet<String>; 2] {
 }
 
 #[test]
-fn every_manifest_is_there_before_the_dependencies_are_compiled_and_nothing_that_changes_more_often() {
+fn dependency_layer_copies_only_manifests() {
     let workspace = Workspace::load();
     let mut needed: BTreeSet<String> =
         workspace.members().iter().map(|member| inside(&member["manifest_path"])).collect();
@@ -63,7 +63,7 @@ fn every_manifest_is_there_before_the_dependencies_are_compiled_and_nothing_that
 }
 
 #[test]
-fn the_sources_of_every_crate_that_the_program_is_made_of_are_there_when_it_is_compiled() {
+fn build_stage_copies_sources_of_every_crate() {
     let workspace = Workspace::load();
     let reached = workspace.reach("supercargo");
     let [_, sources] = copied(&dockerfile());
@@ -87,7 +87,7 @@ fn the_sources_of_every_crate_that_the_program_is_made_of_are_there_when_it_is_c
 }
 
 #[test]
-fn files_that_are_compiled_in_are_among_what_is_copied() {
+fn included_files_are_copied() {
     let [_, sources] = copied(&dockerfile());
     for path in sources.iter().flat_map(|folder| tidy::sources(folder)) {
         if tidy::is_test(&path) {
@@ -127,7 +127,7 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn included_files_are_found_and_those_of_tests_are_not() {
+fn included_files_of_tests_are_ignored() {
     let source = "const A: &str = include_str!(\"a/b.txt\");\nconst B: &[u8] = include_bytes!(\"../c\");\n\
         #[cfg(test)]\nconst C: &str = include_str!(\"d\");\n";
     assert_eq!(included(source), ["a/b.txt", "../c"]);
@@ -135,7 +135,7 @@ fn included_files_are_found_and_those_of_tests_are_not() {
 }
 
 #[test]
-fn the_context_is_what_is_copied_and_nothing_else() {
+fn build_context_has_only_copied_files() {
     let file = dockerfile();
     let instructions = file.stages.iter().flat_map(|stage| &stage.instructions);
     let copied: BTreeSet<String> = instructions
@@ -155,7 +155,7 @@ fn the_context_is_what_is_copied_and_nothing_else() {
 }
 
 #[test]
-fn both_compilations_are_the_same_command_or_the_first_would_be_for_nothing() {
+fn dependency_and_program_builds_use_one_command() {
     let file = dockerfile();
     let commands: Vec<&str> =
         file.stage("build").instructions.iter().filter_map(Instruction::cargo_build).collect();
@@ -167,7 +167,7 @@ fn both_compilations_are_the_same_command_or_the_first_would_be_for_nothing() {
 }
 
 #[test]
-fn the_compiler_is_new_enough() {
+fn image_compiler_satisfies_rust_version() {
     let file = dockerfile();
     let argument =
         file.arguments.iter().find_map(|instruction| instruction.rest.strip_prefix("RUST_VERSION="));
@@ -184,7 +184,7 @@ fn version(text: &str) -> Vec<u64> {
 }
 
 #[test]
-fn every_architecture_is_compiled_to_a_static_program_by_its_own_linker() {
+fn every_architecture_links_a_static_program() {
     let file = dockerfile();
     assert!(file.stage("tools").has("ENV", "-C target-feature=+crt-static"));
     assert_eq!(file.stage("build").base, "for-$TARGETARCH");
@@ -204,7 +204,7 @@ fn every_architecture_is_compiled_to_a_static_program_by_its_own_linker() {
 }
 
 #[test]
-fn the_image_is_nothing_but_the_program_as_the_user_that_the_deployment_names() {
+fn image_has_only_the_program_and_its_user() {
     let file = dockerfile();
     let image = file.last();
     assert_eq!(image.base, "scratch");
@@ -222,7 +222,7 @@ fn the_image_is_nothing_but_the_program_as_the_user_that_the_deployment_names() 
 }
 
 #[test]
-fn the_list_of_what_the_image_is_made_of_has_the_crates_of_the_program() {
+fn sbom_scans_the_build_context() {
     let file = dockerfile();
     // Scanned is the context, if the stage that becomes the image says so.
     assert!(file.last().has("ARG", "BUILDKIT_SBOM_SCAN_CONTEXT=true"));
@@ -231,7 +231,7 @@ fn the_list_of_what_the_image_is_made_of_has_the_crates_of_the_program() {
 }
 
 #[test]
-fn the_image_runs_what_the_deployment_gives_arguments_to() {
+fn image_entrypoint_takes_deployment_arguments() {
     let file = dockerfile();
     let image = file.last();
     let entrypoint = image.only("ENTRYPOINT").unwrap().exec();
@@ -252,7 +252,7 @@ fn the_image_runs_what_the_deployment_gives_arguments_to() {
 }
 
 #[test]
-fn the_labels_say_what_cargo_says() {
+fn image_labels_match_cargo_metadata() {
     let file = dockerfile();
     let image = file.last();
     let version = env!("CARGO_PKG_VERSION");

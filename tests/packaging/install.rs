@@ -38,7 +38,7 @@ fn rendered() -> String {
 }
 
 #[test]
-fn the_rendered_file_is_current() {
+fn install_yaml_is_current() {
     let rendered = rendered();
     if std::env::var_os(RECORD).is_some_and(|value| value == "1") {
         fs::write(file(), &rendered).unwrap();
@@ -49,7 +49,7 @@ fn the_rendered_file_is_current() {
 }
 
 #[test]
-fn the_rendered_file_has_the_objects_of_the_base_with_their_images_named() {
+fn install_yaml_has_base_objects_with_image_names() {
     let kustomization = kustomization();
     let mut objects = manifests::base();
     for object in &mut objects {
@@ -71,7 +71,7 @@ pub(super) fn image() -> String {
 }
 
 #[test]
-fn what_the_renderer_does_not_know_is_refused_by_name() {
+fn renderer_rejects_unknown_fields_by_name() {
     let parse = |object: Value| Kustomization::parse(&object).map(|_| ()).unwrap_err();
     let label = json!({"resources": [], "labels": [{"pairs": {"a": "b"}}]});
     assert_eq!(parse(label), "kustomization.yaml: the renderer does not know labels");
@@ -86,7 +86,7 @@ fn what_the_renderer_does_not_know_is_refused_by_name() {
 }
 
 #[test]
-fn images_are_renamed_by_their_whole_name() {
+fn images_are_renamed_by_full_name() {
     let images = json!({"resources": ["pod.yaml"], "images": [
         {"name": "here:5000/a/b", "newTag": "2"},
         {"name": "c", "newName": "there/c"},
@@ -131,7 +131,7 @@ async fn apply(client: &Client, object: &Value) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn a_server_takes_the_file_from_top_to_bottom_and_a_second_time_changes_nothing() {
+async fn install_yaml_applies_in_order_and_is_idempotent() {
     if assets_or_skip().is_none() {
         return;
     }

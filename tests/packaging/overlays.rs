@@ -62,7 +62,7 @@ pub(super) fn kustomize(folder: &str) -> Option<Objects> {
 }
 
 #[test]
-fn every_overlay_is_looked_at() {
+fn overlay_list_is_complete() {
     let folder = std::fs::read_dir(manifests::root().join("overlays")).unwrap();
     let found: BTreeSet<String> =
         folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -70,13 +70,13 @@ fn every_overlay_is_looked_at() {
 }
 
 #[test]
-fn install_yaml_is_what_kubectl_makes_of_the_base() {
+fn install_yaml_equals_kustomized_base() {
     let Some(base) = kustomize("base") else { return };
     assert_eq!(by_name(manifests::documents(&manifests::root().join("install.yaml"))), base);
 }
 
 #[test]
-fn every_overlay_elects_by_a_lease_that_its_role_is_for() {
+fn overlay_role_covers_its_lease() {
     for overlay in OVERLAYS {
         let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };
         let maps = objects.values().filter(|object| object["kind"] == "ConfigMap");
@@ -94,7 +94,7 @@ fn every_overlay_elects_by_a_lease_that_its_role_is_for() {
 }
 
 #[test]
-fn where_there_are_two_replicas_one_can_go_and_updates_go_through() {
+fn replicated_overlays_allow_disruption_and_rollout() {
     for overlay in ["ha", "kind", "only-scheduler"] {
         let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };
         let (deployment, budget) = (only(&objects, "Deployment"), only(&objects, "PodDisruptionBudget"));
@@ -115,7 +115,7 @@ fn where_there_are_two_replicas_one_can_go_and_updates_go_through() {
 }
 
 #[test]
-fn where_replicas_elect_a_busy_server_serves_their_requests_for_the_lease_first() {
+fn replicated_overlays_have_a_flow_schema_for_the_lease() {
     for overlay in ["ha", "kind", "only-scheduler"] {
         let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };
         let flow = &only(&objects, "FlowSchema")["spec"];
@@ -139,7 +139,7 @@ fn where_replicas_elect_a_busy_server_serves_their_requests_for_the_lease_first(
 }
 
 #[test]
-fn no_overlay_tolerates_what_it_does_not_name() {
+fn overlay_tolerations_name_keys_and_only_no_schedule() {
     for overlay in OVERLAYS {
         let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };
         let pod = &only(&objects, "Deployment")["spec"]["template"]["spec"];
@@ -204,7 +204,7 @@ impl Server {
 }
 
 #[test]
-fn a_server_takes_every_overlay_and_its_pod_by_kubectl_apply() {
+fn overlays_and_their_pods_apply_with_kubectl() {
     if assets_or_skip().is_none() {
         return;
     }
@@ -239,7 +239,7 @@ fn static_pod() -> (Value, Value) {
 }
 
 #[test]
-fn the_static_pod_is_the_only_schedulers_but_for_what_a_host_has() {
+fn static_pod_differs_from_base_in_host_settings_only() {
     let (pod, config) = static_pod();
     let Some(objects) = kustomize("overlays/only-scheduler") else { return };
     let maps = by_name(objects.values().filter(|object| object["kind"] == "ConfigMap").cloned());
@@ -272,7 +272,7 @@ fn the_static_pod_is_the_only_schedulers_but_for_what_a_host_has() {
 }
 
 #[test]
-fn as_a_static_pod_it_may_do_what_kube_scheduler_may_and_that_is_enough() {
+fn static_pod_runs_with_kube_scheduler_permissions() {
     if assets_or_skip().is_none() {
         return;
     }

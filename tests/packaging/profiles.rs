@@ -15,7 +15,7 @@ fn profile(name: &str) -> Config {
 }
 
 #[test]
-fn every_profile_that_is_handed_out_is_valid() {
+fn published_profiles_are_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/profiles");
     for entry in std::fs::read_dir(folder).unwrap() {
         let name = entry.unwrap().file_name();
@@ -47,6 +47,6 @@ fn nodes_used(scheduler_name: &str) -> usize {
 }
 
 #[test]
-fn the_bin_packing_profile_fills_one_node_after_the_other() {
+fn bin_packing_profile_fills_node_by_node() {
     assert_eq!((nodes_used("supercargo-bin-packing"), nodes_used("supercargo")), (1, 3));
 }

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn any_of_the_top_scores_will_do() {
+    fn any_node_with_the_top_score_matches() {
         let upstream = pod("a", &[("a", 300), ("b", 300), ("c", 299)]);
         assert!(fields(upstream.clone(), pod("b", &[])).is_empty());
         assert_eq!(fields(upstream.clone(), pod("c", &[])), ["node"]);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn without_scores_it_is_the_node_itself() {
+    fn without_scores_the_node_must_match() {
         assert!(fields(pod("a", &[]), pod("a", &[])).is_empty());
         assert_eq!(fields(pod("a", &[]), pod("b", &[])), ["node"]);
         assert_eq!(fields(PodSeen::default(), pod("b", &[])), ["node"]);
@@ -285,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_one_side_lacks_differs() {
+    fn pod_missing_on_one_side_differs() {
         let ours = Seen::from([("p".to_owned(), pod("a", &[]))]);
         assert_eq!(differences("s", &Seen::new(), &ours).len(), 1);
         assert_eq!(differences("s", &ours, &Seen::new()).len(), 1);
     }
 
     #[test]
-    fn what_is_meant_is_excused_and_must_be_used() {
+    fn listed_differences_are_excused_and_must_be_used() {
         let meant: Meant = serde_saphyr::from_str(
             "differences:\n- {scenario: s, field: node, reason: because}\n- {scenario: s, field: events, reason: because}\n\
              - {scenario: other, field: node, reason: because}\n- {scenario: gone, field: node, reason: because}\n",
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_meant_remains() {
+    fn unlisted_differences_remain() {
         let meant: Meant =
             serde_saphyr::from_str("differences: [{scenario: s, pod: q, field: node, reason: because}]")
                 .unwrap();

@@ -28,7 +28,7 @@ const RECORD: &str = "SUPERCARGO_PARITY_REPORT";
 const HOW: &str = "SUPERCARGO_PARITY_REPORT=1 cargo test --test integration parity::report";
 
 #[test]
-fn the_report_is_current() {
+fn parity_report_is_current() {
     if is_recording() {
         eprintln!("SKIPPED: the expectations are being recorded");
         return;

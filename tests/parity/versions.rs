@@ -13,7 +13,7 @@ use super::cluster::{Cluster as _, Real};
 use super::compare::{Meant, MeantDifference};
 use super::scenario::Scenario;
 use super::side::{Scheduler, Side};
-use super::{Results, asked_for, hold, is_recording, judge, run, turn};
+use super::{Results, is_recording, judge, print_failure, requested, run, turn};
 
 /// The closed list of exceptions.
 const VERSIONS: &str = include_str!("versions.yaml");
@@ -100,14 +100,14 @@ fn scenarios_match_their_recorded_expectations_on_other_releases() {
         eprintln!("SKIPPED: recording");
         return;
     }
-    hold(all());
+    print_failure(all());
 }
 
 /// Runs the scenarios on all servers at once, because they mostly wait.
 fn all() -> Result<()> {
     let releases: Vec<Release> = OTHERS.into_iter().filter(|release| is_there(*release)).collect();
     let _turn = turn();
-    let scenarios = asked_for()?;
+    let scenarios = requested()?;
     let outcomes: Vec<Result<()>> = thread::scope(|scope| {
         let runs: Vec<_> = releases
             .iter()

@@ -43,7 +43,7 @@ fn assert_welcome(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn the_server_takes_every_object_without_a_warning() {
+async fn manifests_apply_without_warnings() {
     let Some(plane) = tokio::task::spawn_blocking(cluster_or_skip).await.unwrap() else {
         return;
     };
@@ -62,7 +62,7 @@ async fn the_server_takes_every_object_without_a_warning() {
 }
 
 #[tokio::test]
-async fn the_scheduler_and_the_example_pass_the_restricted_standard() {
+async fn scheduler_and_example_pass_restricted_pod_security() {
     let Some(plane) = tokio::task::spawn_blocking(cluster_or_skip).await.unwrap() else {
         return;
     };

@@ -210,7 +210,7 @@ fn have_a_pod_preempted(plane: &ControlPlane, namespace: &str) {
 }
 
 #[test]
-fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
+fn service_account_suffices_and_every_rule_is_used() {
     let Some(plane) = cluster_or_skip() else { return };
     let account = manifests::object("ServiceAccount");
     let user = user_name(&account);
@@ -255,7 +255,7 @@ fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
 }
 
 #[test]
-fn without_its_rules_the_scheduler_says_what_it_may_not_do_and_does_not_start() {
+fn without_rules_scheduler_reports_missing_permissions() {
     let Some(plane) = cluster_or_skip() else { return };
     let mut account = manifests::object("ServiceAccount");
     let mut role = manifests::object("ClusterRole");

@@ -83,7 +83,7 @@ fn give_it_work(plane: &ControlPlane, scheduler: &Scheduler, name: &str) {
 }
 
 #[test]
-fn without_any_one_of_its_rules_it_is_refused_something() {
+fn every_cluster_role_rule_is_needed() {
     if assets_or_skip().is_none() {
         return;
     }
@@ -141,7 +141,7 @@ fn candidate_without(plane: &ControlPlane, name: &str, missing: &Access) -> Valu
 }
 
 #[test]
-fn without_any_one_of_the_rules_for_its_lease_it_is_refused_something() {
+fn every_lease_rule_is_needed() {
     let Some(plane) = cluster_or_skip() else { return };
     for (i, missing) in allowed(&manifests::object("Role")).iter().enumerate() {
         let name = format!("candidate-{i}");

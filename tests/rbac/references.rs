@@ -11,7 +11,7 @@ fn parse(config: &str) -> Result<Config, String> {
 }
 
 #[test]
-fn the_configuration_is_accepted_and_has_the_profile_that_the_example_names() {
+fn manifest_config_has_the_profile_of_the_example() {
     let config = parse(&manifests::config()).unwrap();
     let names: Vec<&str> = config.profiles.iter().map(|profile| &*profile.scheduler_name).collect();
     assert_eq!(names, ["supercargo"]);
@@ -24,7 +24,7 @@ fn the_configuration_is_accepted_and_has_the_profile_that_the_example_names() {
 }
 
 #[test]
-fn the_binary_knows_the_arguments_of_the_deployment() {
+fn deployment_arguments_are_valid() {
     let args = manifests::args();
     let command = |args: &[String]| {
         let words = std::iter::once("supercargo").chain(args.iter().map(String::as_str));
@@ -44,7 +44,7 @@ fn the_binary_knows_the_arguments_of_the_deployment() {
 }
 
 #[test]
-fn the_manifests_name_each_other_rightly() {
+fn manifest_references_resolve() {
     let namespace = manifests::object("Namespace")["metadata"]["name"].clone();
     let account = manifests::object("ServiceAccount");
     let mut bindings = Vec::new();
@@ -97,7 +97,7 @@ fn the_manifests_name_each_other_rightly() {
 }
 
 #[test]
-fn the_kustomization_has_every_file_and_this_versions_image() {
+fn kustomization_lists_every_file_and_the_current_image() {
     let kustomization = manifests::read("base/kustomization.yaml");
     let mut listed: Vec<String> = serde_json::from_value(kustomization["resources"].clone()).unwrap();
     listed.push("kustomization.yaml".to_owned());

@@ -64,14 +64,14 @@ fn assert_same(allowed: &[Access], does: &[Access], file: &str) {
 }
 
 #[test]
-fn the_cluster_role_allows_what_the_code_does_and_nothing_else() {
+fn cluster_role_equals_access_table() {
     let allowed = allowed(&manifests::object("ClusterRole"));
     let does: Vec<Access> = ACCESS.iter().chain(REVIEWS).map(in_words).collect();
     assert_same(&allowed, &does, "manifests/base/clusterrole.yaml");
 }
 
 #[test]
-fn the_role_allows_what_an_election_takes_and_of_one_lease_only() {
+fn lease_role_covers_one_lease_only() {
     let role = manifests::object("Role");
     assert_same(
         &allowed(&role),
@@ -111,7 +111,7 @@ fn rows() -> Vec<String> {
 }
 
 #[test]
-fn the_documentation_gives_the_reason_of_every_rule() {
+fn rbac_docs_explain_every_rule() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/security.md");
     let text = fs::read_to_string(path).unwrap();
     let table = text.lines().skip_while(|line| !line.starts_with("| group | resource |")).skip(2);

@@ -200,13 +200,13 @@ mod tests {
     use crate::release::Release;
 
     #[test]
-    fn failures_say_what_to_do() {
+    fn build_failures_give_advice() {
         assert!(explain_failure("dial tcp: lookup: no such host").contains("GOPROXY"));
         assert!(explain_failure("x.go:1: syntax error").contains("syntax error"));
     }
 
     #[test]
-    fn the_version_is_linked_in() {
+    fn version_is_linked_in() {
         let flags = ldflags(Release::Baseline);
         assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.36.3"), "{flags}");
         let flags = ldflags(Release::Oldest);

@@ -245,7 +245,7 @@ mod tests {
     use super::{Client, Method, decode, is_whole};
 
     #[test]
-    fn an_answer_is_whole_when_all_of_it_is_there() {
+    fn response_is_complete_with_its_last_byte() {
         for whole in [
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n0\r\n\r\n\r\n0\r\n\r\n",
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_kept_until_the_server_lets_go_of_it() {
+    fn connection_is_reused_until_the_server_closes_it() {
         fn answer(stream: &mut TcpStream, body: &str) {
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_of_each_kind() {
+    fn bodies_of_every_encoding_are_decoded() {
         let sized = decode(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokEXTRA").unwrap();
         assert_eq!((sized.status, sized.body.as_str()), (200, "ok"));
         let chunked = decode(
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_bodies_are_errors() {
+    fn truncated_bodies_are_errors() {
         assert!(decode(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab").is_err());
         assert!(decode(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab").is_err());
         assert!(decode(b"HTTP/1.1 200").is_err());

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn where_upstream_leaves_it_to_chance_the_oracle_does_not() {
+    fn oracle_is_deterministic_where_upstream_is_random() {
         let Some(mut oracle) = Oracle::start_or_skip() else { return };
         let last_cycle = |answer: &str| {
             let answer: Value = serde_json::from_str(answer).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_history_gives_the_same_bytes() {
+    fn same_history_gives_the_same_bytes() {
         let histories = [equal_nodes(), equal_victims(), equal_volumes()];
         let Some(mut oracle) = Oracle::start_or_skip() else { return };
         let first: Vec<String> = histories.iter().map(|history| oracle.ask(history).unwrap()).collect();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_cannot_be_played_is_answered_and_the_next_one_played() {
+    fn invalid_history_is_answered_and_the_next_one_played() {
         let Some(mut oracle) = Oracle::start_or_skip() else { return };
         let wrong = [
             ("junk", "decode the history"),

@@ -31,7 +31,7 @@ mod tests {
     use super::retry_while_taken;
 
     #[test]
-    fn only_a_taken_port_is_tried_again() {
+    fn only_a_taken_port_is_retried() {
         let mut calls = 0;
         let port = retry_while_taken(|| {
             calls += 1;

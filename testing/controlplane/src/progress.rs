@@ -106,7 +106,8 @@ const fn typical(program: Program) -> f64 {
     match program {
         Program::KubeApiserver(Release::Baseline) => 240.0,
         Program::KubeApiserver(_) => 210.0,
-        Program::KubeControllerManager | Program::Kwok | Program::Helm => 60.0,
+        Program::Helm => 150.0,
+        Program::KubeControllerManager | Program::Kwok => 60.0,
         Program::Etcd | Program::KubeScheduler => 45.0,
         Program::Kubectl => 30.0,
         Program::ClientGo | Program::InformerBench | Program::Oracle | Program::SchedBench => 15.0,

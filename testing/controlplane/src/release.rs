@@ -69,7 +69,7 @@ mod tests {
     use super::Release;
 
     #[test]
-    fn versions_are_those_of_the_go_modules() {
+    fn release_versions_match_go_modules() {
         for release in Release::ALL {
             let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(release.module()).join("go.mod");
             let module = fs::read_to_string(module).unwrap();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn api_servers_of_two_releases_have_two_names() {
+    fn api_servers_of_releases_have_distinct_names() {
         for release in [Release::Oldest, Release::Newest] {
             assert!(release.apiserver().ends_with(release.minor()));
             assert!(release.module().ends_with(release.minor()));

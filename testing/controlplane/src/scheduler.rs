@@ -94,7 +94,7 @@ mod tests {
     use super::SchedulerOptions;
 
     #[test]
-    fn a_given_config_names_the_kubeconfig() {
+    fn given_config_must_name_the_kubeconfig() {
         let with =
             |config: &str| SchedulerOptions { config_yaml: Some(config.to_owned()), ..Default::default() };
         let config =

@@ -45,7 +45,7 @@ fn health_checks(of: &Https, token: &str) -> Vec<String> {
 }
 
 #[test]
-fn kube_scheduler_gives_the_same_answers() {
+fn endpoint_answers_match_kube_scheduler() {
     let Some(bed) = bed_or_skip() else { return };
     let (theirs, _running) = kube_scheduler(&bed);
     let (_supercargo, ours) = bed.process("supercargo");

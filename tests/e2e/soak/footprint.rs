@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_too_many_is_found_whatever_it_is() {
+    fn any_surplus_is_found() {
         let base = [
             ("cachedPods", 100),
             ("changes", 300),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_a_process_is_seen_to_grow() {
+    fn growing_process_memory_is_found() {
         let pid = std::process::id();
         let before = memory(pid);
         let ballast = vec![1_u8; 200 << 20];

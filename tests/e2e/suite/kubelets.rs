@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_runs_what_fits_and_refuses_the_rest_until_there_is_room() {
+    fn simulated_node_runs_what_fits_and_rejects_the_rest() {
         let mut machines = machines(true);
         assert_eq!(deed(&mut machines, bound("a", "600m", "Pending")), Some(Deed::Run));
         assert_eq!(deed(&mut machines, bound("a", "600m", "Pending")), None, "it is about to run");
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_of_jobs_complete_and_deleted_ones_end_whatever_they_are() {
+    fn simulated_job_pods_complete_and_deleted_pods_end() {
         let mut machines = machines(true);
         let mut pod = bound("a", "1", "Running");
         assert_eq!(deed(&mut machines, pod.clone()), None);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_that_has_stopped_does_nothing() {
+    fn stopped_kubelet_does_nothing() {
         let mut machines = machines(false);
         assert_eq!(deed(&mut machines, bound("a", "1", "Pending")), None);
     }

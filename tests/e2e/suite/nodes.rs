@@ -20,7 +20,7 @@ fn impatient(mut template: Value) -> Value {
 }
 
 #[test]
-fn what_a_node_reports_keeps_pods_away_and_drives_them_out_until_it_is_well_again() {
+fn node_conditions_repel_and_evict_pods_until_recovery() {
     let Some(scenario) = Scenario::begin("conditions") else { return };
     let nodes = scenario.nodes(2, 1000);
     let (ill, well) = (&nodes[0], &nodes[1]);
@@ -62,7 +62,7 @@ fn what_a_node_reports_keeps_pods_away_and_drives_them_out_until_it_is_well_agai
 }
 
 #[test]
-fn a_node_is_drained_no_faster_than_the_disruption_budget_allows_and_what_it_had_runs_elsewhere() {
+fn drain_respects_pdb_and_pods_run_elsewhere() {
     let Some(scenario) = Scenario::begin("drain") else { return };
     let nodes = scenario.nodes(3, 1000);
     scenario.workload("Deployment", "web", &scenario.template("web", 200), &json!({ "replicas": 6 }));
@@ -131,7 +131,7 @@ fn evict(scenario: &Scenario, pod: &str) -> bool {
 }
 
 #[test]
-fn what_was_on_a_machine_that_has_stopped_runs_elsewhere_and_its_pods_go_with_its_node() {
+fn pods_of_a_stopped_node_run_elsewhere() {
     let Some(scenario) = Scenario::begin("node-loss") else { return };
     scenario.nodes(3, 1000);
     let template = impatient(scenario.template("web", 150));

@@ -24,7 +24,7 @@ fn class(scenario: &Scenario, name: &str, value: i32, policy: &str) -> String {
 }
 
 #[test]
-fn the_least_important_make_room_and_the_important_one_lands_where_it_was_nominated() {
+fn lowest_priority_pods_are_preempted_for_nominated_pod() {
     let Some(scenario) = Scenario::begin("preemption") else { return };
     scenario.nodes(2, 2000);
     let low = class(&scenario, "low", 10, "PreemptLowerPriority");

@@ -11,7 +11,7 @@ use crate::support::{name_of, node_of};
 const EACH: usize = 30;
 
 #[test]
-fn beside_kube_scheduler_both_place_their_pods_on_the_same_nodes_and_at_rest_no_node_is_overfilled() {
+fn two_schedulers_share_nodes_without_overcommit() {
     let Some(scenario) = Scenario::begin("side-by-side") else { return };
     // 64 places for 60 pods: towards the end both look at the same few nodes.
     let nodes = scenario.nodes(8, 800);

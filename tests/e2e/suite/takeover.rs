@@ -40,11 +40,11 @@ fn under_load(name: &'static str, change: impl FnOnce(&Scenario, &Cluster) + Sen
 }
 
 #[test]
-fn an_upgrade_under_load_loses_no_pod() {
+fn upgrade_under_load_loses_no_pod() {
     under_load("upgrade", |scenario, cluster| scenario.site.schedulers.upgrade(cluster));
 }
 
 #[test]
-fn a_leader_that_dies_under_load_is_followed_by_another_and_no_pod_is_lost() {
+fn leader_failure_under_load_loses_no_pod() {
     under_load("failover", |scenario, cluster| scenario.site.schedulers.kill_leader(cluster));
 }

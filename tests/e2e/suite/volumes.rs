@@ -83,7 +83,7 @@ fn provision(scenario: &Scenario, class: &str, made: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_pods_of_a_stateful_set_get_volumes_where_they_go_and_go_back_to_where_their_volumes_are() {
+fn stateful_set_pods_follow_their_volumes() {
     let Some(scenario) = Scenario::begin("statefulset") else { return };
     let nodes = scenario.nodes(4, 1000);
     let found = class(&scenario, "found", "kubernetes.io/no-provisioner");

@@ -7,7 +7,7 @@ use supercargo_framework::Feature;
 use supercargo_framework::features::{Stage, Version};
 use supercargo_plugins::DEFAULT_PLUGINS;
 
-use crate::oracle::random::Random;
+use crate::support::Random;
 
 /// Upstream's default plugins.
 const UPSTREAM: [&str; 20] = [

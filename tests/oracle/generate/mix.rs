@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use supercargo_plugins::DEFAULT_PLUGINS;
 
-use crate::oracle::random::Random;
+use crate::support::Random;
 
 /// Declares the kinds with their names and the plugin that each needs, if it is not always there.
 macro_rules! kinds {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mix_is_adjusted_by_name() {
+    fn mix_is_adjusted_by_name() {
         let mut mix = Mix::random(&mut Random::new(1));
         mix.adjust("hostPorts=12, taints=0").unwrap();
         assert_eq!((mix.of(Kind::HostPorts), mix.of(Kind::Taints)), (12, 0));

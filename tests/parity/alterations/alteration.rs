@@ -17,7 +17,7 @@ pub(super) struct Alteration {
     pub(super) rule: &'static str,
     pub(super) change: Change,
     /// The scenarios of which one at least must notice; the beginnings of their names.
-    pub(super) noticed_by: &'static [&'static str],
+    pub(super) detected_by: &'static [&'static str],
 }
 
 /// How a configuration becomes one of a scheduler that does not keep the rule.

@@ -31,9 +31,9 @@ fn alter(
     what: &'static str,
     rule: &'static str,
     change: Change,
-    noticed_by: &'static [&'static str],
+    detected_by: &'static [&'static str],
 ) -> Alteration {
-    Alteration { what, rule, change, noticed_by }
+    Alteration { what, rule, change, detected_by }
 }
 
 fn plugin(name: &'static str, twist: Twist) -> Change {

@@ -1,15 +1,15 @@
-//! Chance that can be repeated: splitmix64.
+//! Repeatable random numbers: SplitMix64.
 
 /// A stream of numbers that its seed determines.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,32 +18,32 @@ impl Random {
     }
 
     /// A number below `bound`; 0 when that is 0.
-    pub(super) fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound.max(1) as u64).unwrap_or(0)
     }
 
     /// A number in `from..=to`.
-    pub(super) fn between(&mut self, from: usize, to: usize) -> usize {
+    pub(crate) fn between(&mut self, from: usize, to: usize) -> usize {
         from + self.below(to.saturating_sub(from) + 1)
     }
 
-    /// `true` so many times in a hundred.
-    pub(super) fn chance(&mut self, percent: u32) -> bool {
+    /// `true` with this probability in percent.
+    pub(crate) fn chance(&mut self, percent: u32) -> bool {
         self.below(100) < percent as usize
     }
 
-    /// One of these; there must be one.
-    pub(super) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+    /// One of these, which must not be empty.
+    pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 
-    /// Each of these with this chance, in their order.
-    pub(super) fn some<T: Clone>(&mut self, percent: u32, choices: &[T]) -> Vec<T> {
+    /// Each of these with this probability in percent, in their order.
+    pub(crate) fn some<T: Clone>(&mut self, percent: u32, choices: &[T]) -> Vec<T> {
         choices.iter().filter(|_| self.chance(percent)).cloned().collect()
     }
 
     /// Some of these, and at least one.
-    pub(super) fn at_least_one<T: Clone>(&mut self, percent: u32, choices: &[T]) -> Vec<T> {
+    pub(crate) fn at_least_one<T: Clone>(&mut self, percent: u32, choices: &[T]) -> Vec<T> {
         let mut some = self.some(percent, choices);
         if some.is_empty() {
             some.push(self.pick(choices).clone());
@@ -52,7 +52,7 @@ impl Random {
     }
 
     /// One of these by weight; `None` when all weights are 0.
-    pub(super) fn weighted<T: Copy>(&mut self, choices: &[(u32, T)]) -> Option<T> {
+    pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(u32, T)]) -> Option<T> {
         let total: u32 = choices.iter().map(|(weight, _)| weight).sum();
         let mut left = u32::try_from(self.below(total as usize)).unwrap_or(0);
         choices.iter().find_map(|(weight, choice)| {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_determines_the_stream_and_every_choice_comes_up() {
+    fn seed_determines_stream_and_every_choice_occurs() {
         let stream = |seed| {
             let mut random = Random::new(seed);
             [random.next(), random.next(), random.next()]
