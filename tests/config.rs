@@ -1,4 +1,4 @@
-//! Configurations and flags, as the program has them: what it prints, writes and refuses.
+//! Configuration files and flags of the program: output, and errors.
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
@@ -24,14 +24,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What it prints when it succeeds.
+/// Its output on success.
 fn printed(args: &[&str]) -> String {
     let Output { status, stdout, stderr } = output(args);
     assert_eq!(status.code(), Some(0), "{args:?}: {}", text(&stderr));
     text(&stdout)
 }
 
-/// What it says when it refuses, and the exit code.
+/// Its error output and exit code.
 fn refused(args: &[&str]) -> (i32, String) {
     let Output { status, stdout, stderr } = output(args);
     assert!(!status.success() && stdout.is_empty(), "{args:?}: {}", text(&stdout));

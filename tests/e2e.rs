@@ -1,4 +1,4 @@
-//! `supercargo` as its users run it: the binary, a real control plane, and what both have to say in the end.
+//! The program as its users run it, on control planes.
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 

@@ -1,5 +1,5 @@
-//! The script that tries everything on kind, as far as it can be checked without Docker: what it says that it would do, what
-//! it does where stand-ins take the place of the programs that it calls, and what it leaves behind when a step fails.
+//! The script for kind clusters without Docker: its dry run, its steps with stand-ins for the
+//! programs that it calls, and its cleanup after a failed step.
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
@@ -10,10 +10,10 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// What the script calls that is not part of any system.
+/// The programs that the script calls beyond the base system.
 const PROGRAMS: [&str; 4] = ["docker", "kind", "kubectl", "cargo"];
 
-/// The image that is installed.
+/// The installed image.
 fn image() -> String {
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/install.yaml");
     let text = fs::read_to_string(manifests).unwrap();
@@ -36,7 +36,7 @@ impl Bench {
         Self { folder }
     }
 
-    /// The script, with nothing of whoever runs the tests.
+    /// The script with a clean environment.
     fn script(&self, args: &[&str]) -> Command {
         let path = format!("{}:/usr/bin:/bin", self.folder.path().display());
         let image = image();
@@ -62,7 +62,7 @@ impl Bench {
         self.script(args).env("FAIL_AT", fail_at).output().unwrap()
     }
 
-    /// What was called, in order; the script's folder for its kubeconfig is called FOLDER.
+    /// The calls in order, with FOLDER for the folder of its kubeconfig.
     fn calls(&self) -> Vec<String> {
         let calls = fs::read_to_string(self.folder.path().join("calls")).unwrap_or_default();
         calls.lines().map(str::to_owned).collect()
@@ -73,7 +73,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The commands of a dry run: what is neither a heading nor a remark.
+/// The commands of a dry run, without headings and remarks.
 fn commands(dry: &Output) -> Vec<String> {
     let text = text(&dry.stdout);
     let lines =
@@ -95,7 +95,7 @@ fn dry_run_prints_every_step_and_runs_none() {
     assert!(text(&done.stdout).contains("== all of it held"));
     let mut calls = real.calls().into_iter();
     for command in &said {
-        // What the script's own functions call, and with which file, is not said.
+        // A dry run omits the files that the script's functions use.
         let command =
             command.strip_prefix("env SUPERCARGO_E2E_KUBECONFIG=FOLDER/kubeconfig ").unwrap_or(command);
         let called = match command.split_once(' ') {

@@ -1,5 +1,5 @@
-//! Metrics: what kube-scheduler says of a scenario and what supercargo says of it; and whether dashboards, rules and the
-//! documentation name what there is.
+//! Metrics: kube-scheduler's and supercargo's after the same scenario, and the series in
+//! dashboards, rules and documentation.
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 #![allow(clippy::float_cmp, reason = "what is compared are counts")]

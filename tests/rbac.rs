@@ -1,4 +1,4 @@
-//! The install manifests, on a real API server and against the code.
+//! The manifests on a real API server, and compared with the code.
 #![allow(clippy::unwrap_used)] // all of it is for tests
 
 mod admission;

@@ -1,15 +1,15 @@
-//! `docs/metrics.md` lists what there is.
+//! `docs/metrics.md` lists every family.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use supercargo::metrics::spec::{ALL, Buckets, Kind, Spec};
 
-/// Where the table is in the document.
+/// The table in the document.
 const BEGIN: &str = "<!-- families: begin -->\n";
 const END: &str = "<!-- families: end -->\n";
 
-/// Set to write the table anew.
+/// Updates the table if set.
 const UPDATE: &str = "UPDATE_METRICS";
 
 fn row(spec: &Spec) -> String {

@@ -1,4 +1,4 @@
-//! The two schedulers whose metrics are read.
+//! The two schedulers with their metrics.
 
 use std::sync::Arc;
 use std::thread;
@@ -18,7 +18,7 @@ use super::exposition::Exposition;
 use super::scenario::Scraped;
 use crate::support::{eventually, free_port};
 
-/// kube-scheduler, as a process.
+/// kube-scheduler as a process.
 pub(super) struct Reference {
     scheduler: Handle,
     runtime: Runtime,
@@ -26,10 +26,10 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// Starts it for pods of this scheduler name, and waits until it serves.
+    /// Starts it for pods of this scheduler name and waits until it serves.
     pub(super) fn start(plane: &ControlPlane, scheduler_name: &str) -> Self {
         let port = free_port();
-        // Whoever asks for metrics need not say who he is: the port is on loopback, and open for this test only.
+        // The metrics need no authorization: the port is on loopback and open only for this test.
         let extra_args = ["--bind-address=127.0.0.1", "--authorization-always-allow-paths=/metrics"];
         let options = SchedulerOptions {
             scheduler_name: scheduler_name.to_owned(),
@@ -43,7 +43,7 @@ impl Reference {
         let scheduler = plane.start_kube_scheduler(&options).unwrap();
         let runtime = Runtime::new().unwrap();
         let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
-        // It makes its own certificate.
+        // It creates a self-signed certificate.
         config.accept_invalid_certs = true;
         let client = runtime.block_on(async { Client::try_from(config).unwrap() });
         let reference = Self { scheduler, runtime, client };
@@ -96,7 +96,7 @@ impl Ours {
         Self { runtime, metrics, stop, thread: Some(thread) }
     }
 
-    /// What each pod asks for.
+    /// The resource metrics of pods.
     pub(super) fn resources(&self) -> Exposition {
         Exposition::parse(&self.runtime.block_on(self.metrics.resources()))
     }
@@ -112,7 +112,7 @@ impl Drop for Ours {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A test that fails has said why already.
+            // A failing test has reported the reason already.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What the API server says of the objects themselves.
+//! The API server validates the manifests.
 
 use http::Request;
 use kube::Client;
@@ -17,7 +17,7 @@ struct Answer {
     body: String,
 }
 
-/// Has the server check an object to the letter, without keeping it.
+/// Has the server validate an object strictly in a dry run.
 async fn check(client: &Client, object: &Value) -> Answer {
     let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(object));
     let request = Request::post(path)
@@ -48,7 +48,7 @@ async fn manifests_apply_without_warnings() {
         return;
     };
     let client = admin(plane).await;
-    // The originals are there already, except for the example.
+    // The originals exist already, except for the example.
     for mut object in manifests::base() {
         object["metadata"]["name"] = json!("another");
         assert_welcome(&check(&client, &object).await);
@@ -73,7 +73,7 @@ async fn scheduler_and_example_pass_restricted_pod_security() {
     example["metadata"]["namespace"] = pod["metadata"]["namespace"].clone();
     assert_welcome(&check(&client, &example).await);
 
-    // Of what the standard wants nothing may be missing, and nothing that it forbids may be there.
+    // The restricted standard requires and forbids fields; every rule must be checked.
     let pod_security = "/spec/securityContext";
     let security = "/spec/containers/0/securityContext";
     let changes = [

@@ -1,4 +1,4 @@
-//! The manifests name each other, the configuration and the binary's arguments rightly.
+//! References between manifests, configuration and arguments resolve.
 
 use clap::Parser as _;
 use supercargo::cli::Cli;
@@ -52,7 +52,7 @@ fn manifest_references_resolve() {
         match text(&object["kind"]) {
             "Namespace" | "ClusterRole" => {}
             "ClusterRoleBinding" => bindings.push(object),
-            // Where the Lease is, and what the cluster publishes on clients.
+            // The namespace of the Lease, and that of the cluster's client CA.
             "Role" => assert_eq!(object["metadata"]["namespace"], "kube-system"),
             "RoleBinding" => {
                 assert_eq!(object["metadata"]["namespace"], "kube-system");
@@ -72,7 +72,7 @@ fn manifest_references_resolve() {
         .collect();
     let [cluster_role, role] =
         ["ClusterRole", "Role"].map(|kind| manifests::object(kind)["metadata"]["name"].clone());
-    // The last is the cluster's own.
+    // The last one belongs to the cluster.
     let expected = [
         ("ClusterRole", text(&cluster_role)),
         ("Role", text(&role)),

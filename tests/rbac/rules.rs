@@ -10,10 +10,10 @@ use supercargo::config::{Catalog, Config};
 
 use super::manifests::{self, text};
 
-/// What may be done to what: group, resource with subresource, verb.
+/// A permission: group, resource with subresource, verb.
 pub(super) type Access = (String, String, String);
 
-/// What a role's rules allow, of whatever names.
+/// The permissions of a role's rules, for all names.
 pub(super) fn allowed(role: &Value) -> Vec<Access> {
     let mut allowed = Vec::new();
     for rule in list(role, "rules") {
@@ -42,7 +42,8 @@ fn list<'a>(object: &'a Value, field: &str) -> &'a Vec<Value> {
     object[field].as_array().unwrap_or_else(|| panic!("{field} is no list in {object}"))
 }
 
-/// What a ClusterRole allows of what scheduling takes. The rest is for those who ask the endpoints: see tests/e2e/endpoints.rs.
+/// The permissions of a ClusterRole that scheduling needs. The others are for endpoint reviews: see
+/// tests/e2e/endpoints.rs.
 pub(super) fn allowed_for_scheduling(role: &Value) -> Vec<Access> {
     let reviews: Vec<Access> = REVIEWS.iter().map(in_words).collect();
     allowed(role).into_iter().filter(|access| !reviews.contains(access)).collect()
@@ -91,7 +92,7 @@ fn lease_role_covers_one_lease_only() {
     }
 }
 
-/// The rows of the table in docs/security.md: what is done to a resource for one reason is one row.
+/// The rows of the table in docs/security.md. One row has all verbs on a resource with one reason.
 fn rows() -> Vec<String> {
     let mut rows: Vec<(&access::Access, Vec<&str>)> = Vec::new();
     for access in ACCESS.iter().chain(ELECTION_ACCESS).chain(REVIEWS).chain([&LOOKUP]) {

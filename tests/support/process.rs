@@ -17,7 +17,8 @@ const SCHEDULING: &str = "scheduling begins";
 
 /// `supercargo` with these arguments. Every start in tests goes through here.
 ///
-/// `SUPERCARGO_TEST_BINARY` names another program, such as a release build. The environment does not point to a cluster. A scheduler gets `--secure-port=0`, so that it serves nothing, unless
+/// `SUPERCARGO_TEST_BINARY` names another program, such as a release build. The environment does
+/// not point to a cluster. A scheduler gets `--secure-port=0`, so that it serves nothing, unless
 /// the arguments name a port: the default port may be in use.
 pub(crate) fn command<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
     let mut args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
@@ -57,8 +58,8 @@ pub(crate) struct Supercargo {
 }
 
 impl Supercargo {
-    /// Starts `supercargo run` with this configuration, or the default one, and these further arguments. Without
-    /// `--leader-elect` among them, leader election is off.
+    /// Starts `supercargo run` with this configuration, or the default one, and these further
+    /// arguments. Without `--leader-elect` among them, leader election is off.
     pub(crate) fn start(kubeconfig: &Path, config: Option<&str>, args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = command(["run"].iter().chain(args));
