@@ -1,5 +1,6 @@
-//! supercargo beside kube-scheduler's own package, in process: both play the same made-up histories and must give the
-//! same answers after every step. `README.md` says how to run, to reproduce and to read a failure.
+//! supercargo beside upstream's scheduler package: both play the same random histories and must
+//! give the same answers after every step. `README.md` describes how to run, reproduce and read a
+//! failure.
 
 mod answer;
 mod compare;
@@ -23,15 +24,15 @@ use history::History;
 use subject::Subject;
 use upstream::Upstream;
 
-/// So many steps are made up, unless `SUPERCARGO_ORACLE_STEPS` says how many.
+/// The number of steps without `SUPERCARGO_ORACLE_STEPS`.
 const STEPS: usize = 24_000;
-/// Keeps what has been compared in `counts.yaml`, for `docs/parity.md`, when all of it is as it should be.
+/// Records the counts of a successful run in `counts.yaml`, for `docs/parity.md`.
 const RECORD: &str = "SUPERCARGO_ORACLE_RECORD";
-/// So many a history has after its first objects.
+/// The steps of a history after its first objects.
 const STEPS_PER_HISTORY: usize = 120;
-/// So many histories are with upstream's side while ours plays the next.
+/// The number of histories that upstream's side plays ahead.
 const AHEAD: usize = 4;
-/// So many kinds of difference are told of at most.
+/// The maximum of reported kinds of difference.
 const MOST_KINDS: usize = 6;
 
 #[test]
@@ -65,7 +66,7 @@ fn replayed_history_has_the_same_answers() {
     assert_eq!(play(&history).unwrap(), answers);
 }
 
-/// What the environment asks for.
+/// The settings of the environment.
 struct Wishes {
     steps: usize,
     seed: u64,
@@ -86,14 +87,14 @@ impl Wishes {
     }
 }
 
-/// Where the sides part in one history.
+/// A history with differences.
 struct Parted {
     seed: u64,
     played: Played,
     found: Vec<Difference>,
 }
 
-/// Plays histories on both sides until enough steps have been compared, or too many differ.
+/// Plays histories on both sides until enough steps are compared, or too many differ.
 fn made_up() -> Result<()> {
     let Some(upstream) = Upstream::start_or_skip() else { return Ok(()) };
     let (wishes, meant) = (Wishes::read()?, Meant::read()?);
@@ -139,7 +140,8 @@ fn made_up() -> Result<()> {
     Ok(())
 }
 
-/// Plays the histories of `scenarios/`: each has shown a difference once, or shows one that is meant.
+/// Plays the histories of `scenarios/`. Each has shown a difference once, or shows one that is on
+/// purpose.
 fn kept() -> Result<()> {
     let Some(upstream) = Upstream::start_or_skip() else { return Ok(()) };
     let meant = Meant::read()?;
@@ -175,7 +177,7 @@ fn play(history: &History) -> Result<Vec<Answer>> {
     history.steps.iter().map(|step| subject.step(step)).collect()
 }
 
-/// A failure as a person wants to see it: what differs, and the smallest history that shows it.
+/// A readable failure: the differences, and the smallest history that shows them.
 fn explain(
     upstream: &Upstream,
     played: &Played,
@@ -211,7 +213,7 @@ fn explain(
     Ok(text)
 }
 
-/// A field without the names of pods and nodes in it: what must stay the same when a history shrinks.
+/// A field without names of pods and nodes. Shrinking a history keeps it.
 fn kind_of(path: &str) -> String {
     let parts: Vec<&str> = path.split('.').collect();
     match parts[..] {

@@ -1,4 +1,4 @@
-//! What is shipped: the image's recipe, the manifests and the chart, the cluster to try them on, the workflows and the guides.
+//! Everything that is shipped: image, manifests, chart, kind guide, workflows and documentation.
 #![allow(clippy::unwrap_used)] // all of it is for tests
 
 mod chart;

@@ -1,4 +1,4 @@
-//! Files that are not there or not what they should be: an error that says which and where, and exit code 1.
+//! Missing and invalid files: an error that names the file and the place, and exit code 1.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{FakeApi, Supercargo, config, free_port, node, output};
 
-/// What it says on standard error when it fails.
+/// The error output of a failed start.
 fn error_of(args: &[&str]) -> String {
     let output = output(args);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -83,7 +83,7 @@ fn missing_files_and_invalid_kubeconfigs_are_named() {
     let error = error_of(&["run", "--kubeconfig", &dangling]);
     assert!(error.contains(&dangling) && error.contains("gone"), "{error}");
 
-    // The configuration may name the kubeconfig, too.
+    // The configuration may also name the kubeconfig.
     let mut named = serde_json::from_str::<serde_json::Value>(&config(&["x"])).unwrap();
     named["clientConnection"] = json!({ "kubeconfig": missing });
     let named = file(folder.path(), "named.yaml", &named.to_string());
@@ -104,7 +104,7 @@ fn unwritable_record_fails_at_once() {
     fs::write(&earlier, "{}\n").unwrap();
     let error = record(&earlier.display().to_string());
     assert!(error.contains("exists already"), "{error}");
-    // A disk that is full: a record with holes would be worth nothing.
+    // A full disk: a record with gaps would be useless.
     api.set_node(node("n1", &[], &[]));
     let error = record("/dev/full");
     assert!(error.contains("cannot write the record") && error.contains("No space left"), "{error}");
@@ -132,7 +132,7 @@ fn unreachable_server_is_logged_and_retried() {
     });
     let kubeconfig = file(folder.path(), "kubeconfig", &kubeconfig.to_string());
     let mut supercargo = Supercargo::start(Path::new(&kubeconfig), None, &[]);
-    // Once for each informer: what it wants, and why it does not get it.
+    // Once per informer, with the resource and the reason.
     supercargo.wait_for_line(&["WARN", "pods", "refused"]);
     supercargo.wait_for_line(&["WARN", "nodes", "refused"]);
     assert!(supercargo.is_running());

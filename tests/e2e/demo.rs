@@ -1,4 +1,4 @@
-//! `supercargo demo` as its users see it: on a terminal, in a pipe, with their own manifests.
+//! `supercargo demo` on a terminal, in a pipe, and with given manifests.
 
 mod terminal;
 
@@ -11,10 +11,10 @@ use std::time::Duration;
 use crate::support::{command, eventually, output};
 use terminal::Terminal;
 
-/// How long a demo may take on a busy machine.
+/// The time limit for a demo on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// What it prints on a pipe, and whether it succeeds.
+/// Its output in a pipe, and whether it succeeds.
 fn printed(args: &[&str]) -> (Option<i32>, String, String) {
     let args: Vec<&str> = ["demo"].iter().chain(args).copied().collect();
     let output = output(&args);
@@ -176,7 +176,7 @@ fn demo_draws_on_a_terminal_and_ctrl_c_restores_it() {
             && screen.text().contains("zone a")
     });
     assert!(terminal.is_alternate() && !terminal.shows_cursor() && !terminal.is_as_found());
-    // What is typed does not show.
+    // Typed keys are not echoed.
     terminal.type_keys("x\r");
     terminal.resize(120, 40);
     terminal.wait_for("the picture is as large as the terminal", |screen| {

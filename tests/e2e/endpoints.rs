@@ -1,4 +1,5 @@
-//! Who may ask the endpoints for what, on a real API server; and that kube-scheduler's answers are the same.
+//! Authentication and authorization of the endpoints on a real API server, and comparison with
+//! kube-scheduler.
 
 mod bed;
 mod upstream;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use self::bed::bed_or_skip;
 use crate::support::{eventually, pod};
 
-/// Everything that is served but health.
+/// Every path except health checks.
 const GUARDED: &[&str] = &[
     "/",
     "/metrics",
@@ -32,7 +33,7 @@ const GUARDED: &[&str] = &[
     "/nothing",
 ];
 const OPEN: &[&str] = &["/healthz", "/livez", "/readyz"];
-/// Longer than anything here takes on a busy machine.
+/// Longer than any condition here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[test]
@@ -103,7 +104,8 @@ fn without_review_permissions_every_caller_is_rejected() {
     assert_eq!(get(&server, &reader), 500, "whether it may is not known");
     let server = bed.serve("only-access", &bed.options());
     assert_eq!(get(&server, &reader), 401, "who it is is not known");
-    // Neither may look up the cluster's authorities, and that is a reason not to start if one says so.
+    // Neither user may read the cluster's client CA. With an explicit flag, that prevents the
+    // start.
     let jane = bed.authority.client("jane", Some("system:masters"));
     assert_eq!(server.client(Some(&jane)).get("/metrics", None).status, 401);
     let mut intolerant = bed.options();
@@ -156,7 +158,7 @@ fn scheduler_serves_every_endpoint_and_logs_no_secrets() {
         let is_there = !["/", "/nothing", "/debug/pprof/heap"].contains(path);
         assert_eq!(client.get(path, Some(admin)).status, if is_there { 200 } else { 404 }, "{path}");
     }
-    // From here on everything that can be is logged.
+    // From here on, the log level is the highest.
     let set = client.try_send(Method::PUT, "/debug/flags/v", Some(admin), "10").unwrap();
     assert_eq!((set.status, set.body.as_str()), (200, "logging trace from now on\n"));
     assert_eq!(client.get("/metrics?password=hunter2", Some(&token)).status, 403);
@@ -178,7 +180,7 @@ fn scheduler_serves_every_endpoint_and_logs_no_secrets() {
 
 #[test]
 fn without_api_server_callers_are_rejected_and_health_is_ok() {
-    // Nobody listens there.
+    // Nothing listens on this port.
     let server = bed::serve_nowhere();
     let client = server.client(None);
     assert_eq!(client.get("/metrics", Some("any")).status, 401);

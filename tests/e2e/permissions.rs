@@ -1,4 +1,4 @@
-//! What it may do, and what it says when it may not.
+//! Missing permissions and the messages about them.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn missing_permission_is_reported_and_recovered() {
             &format!("cannot list resource \"{resource}\""),
         ]);
     }
-    // Only reading: now what it cannot do is bind.
+    // It may read now, but not bind.
     let verbs = json!(["get", "list", "watch"]);
     let rules = json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": verbs }]);
     cluster.allow("powerless", "reader", &rules);
@@ -29,7 +29,7 @@ fn missing_permission_is_reported_and_recovered() {
     supercargo.wait_for_line(&["WARN", "cannot patch resource \"pods/status\""]);
     supercargo.wait_for_line(&["WARN", "cannot create resource \"events\""]);
 
-    // The rest of what the table of accesses says.
+    // The remaining permissions of the access table.
     cluster.allow_supercargo("powerless");
     assert_eq!(cluster.bound_node("default", "first"), "n1");
     supercargo.stop();

@@ -1,4 +1,4 @@
-//! API servers that are busy, that send their clients away, or that lose answers, while bindings are under way.
+//! API servers that are busy, close connections or lose answers while pods are being bound.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn nodes() -> Vec<Value> {
     (0..NODES).map(|index| node(&format!("node-{index}"), &[], &[("cpu", "4")])).collect()
 }
 
-/// A server in memory on loopback, reached over HTTP/2 as any other, and supercargo at work on it.
+/// An API server in memory on loopback, reached over HTTP/2 like any other, with supercargo.
 struct Memory {
     runtime: Runtime,
     server: ApiServer,
@@ -38,7 +38,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// With these pods, and a server about which everything is known that goes wrong.
+    /// Starts with these pods and with faults that the closure adds.
     fn start(count: usize, faults: impl FnOnce(&ApiServer)) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -84,7 +84,7 @@ impl Memory {
         self.ask(Method::GET, path, None)["items"].as_array().unwrap().clone()
     }
 
-    /// Waits until every pod has a node, and an event that says so, and only one.
+    /// Waits until every pod has a node and exactly one event Scheduled.
     fn await_all(&self, count: usize) {
         let bound = || {
             let pods = self.items("/api/v1/namespaces/default/pods");
@@ -153,7 +153,8 @@ fn storm_of_429_is_backed_off_and_every_pod_is_bound() {
     let refused = hits();
     world.server.faults().remove(rule);
     say(TEST, started, &format!("{refused} bindings were refused in {} s", STORM.as_secs()));
-    // Each waits a second before it comes again: the first windows, halved each time, and then one by one.
+    // Each retry waits a second: first whole windows, halved each time, and then one request at a
+    // time.
     assert!(refused < PODS as u64 / 2, "{refused}");
     world.await_all(PODS);
     say(TEST, started, "every pod is bound");
@@ -198,7 +199,7 @@ fn protobuf_and_json_requests_are_equal() {
         let mut event = world.items("/apis/events.k8s.io/v1/namespaces/default/events").remove(0);
         let time = event["eventTime"].take();
         assert_eq!(time.as_str().unwrap().len(), "2026-01-01T00:00:00.000000Z".len(), "{time}");
-        // What is the server's, or another each time.
+        // Fields that the server sets or that differ between runs.
         for field in ["name", "uid", "resourceVersion", "creationTimestamp"] {
             event["metadata"].as_object_mut().unwrap().remove(field);
         }
@@ -213,7 +214,7 @@ fn protobuf_and_json_requests_are_equal() {
     assert_eq!(one(false), one(true));
 }
 
-/// A real control plane of one's own.
+/// Starts a real control plane for one test.
 fn plane(args: &[&str]) -> Option<ControlPlane> {
     assets_or_skip()?;
     let apiserver_args = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -224,7 +225,7 @@ fn plane(args: &[&str]) -> Option<ControlPlane> {
     Some(plane)
 }
 
-/// Binds all pods, each once, and returns what the log says.
+/// Binds every pod exactly once and returns the log.
 fn bind_all(plane: &ControlPlane, started: Instant) -> String {
     let cluster = Cluster::of(plane);
     cluster.create_all(&nodes());
@@ -254,7 +255,7 @@ fn bind_all(plane: &ControlPlane, started: Instant) -> String {
 #[test]
 fn closed_connections_lose_no_binding() {
     let started = Instant::now();
-    // The highest chance there is: every fiftieth request is the last of its connection.
+    // The highest probability: every fiftieth request is the last of its connection.
     let Some(plane) = plane(&["--goaway-chance=0.02"]) else { return };
     let log = bind_all(&plane, started);
     for trouble in ["running Bind plugin", "cannot read the pod", "cannot write an event"] {

@@ -1,4 +1,4 @@
-//! What a signal does to bindings under way. The API server is one that takes its time as told.
+//! Signals while bindings are in flight. The API server holds its answers as scripted.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use crate::support::{FakeApi, Supercargo, command, config, node, pod};
 
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// A scheduler with the binding of the pod `first` under way, unanswered.
+/// A scheduler with an unanswered binding of the pod `first`.
 fn binding_under_way(api: &FakeApi) -> Supercargo {
     api.hold_bindings(true);
     api.set_node(node("n1", &[], &[("cpu", "1")]));
@@ -27,7 +27,7 @@ fn after_sigterm_no_pod_is_popped_and_bindings_complete() {
     supercargo.terminate();
     supercargo.wait_for_log("stopping: letting bindings under way end");
     api.set_pod(pod("second").by("fake").build());
-    // Longer than what a pod takes to be bound, far shorter than the patience with the first one.
+    // Longer than a binding takes, and far shorter than the time limit for the first one.
     let held = Instant::now();
     supercargo
         .eventually("some time passes", WITHIN, || (held.elapsed() > Duration::from_secs(1)).then_some(()));
@@ -64,7 +64,7 @@ fn second_signal_skips_waiting_for_bindings() {
         supercargo.terminate();
         supercargo.wait_for_log("stopping: letting bindings under way end");
         let first = Instant::now();
-        // Whoever signals a group signals the process twice.
+        // A signal to a process group may reach the process twice.
         supercargo.signal(second);
         supercargo.eventually("some time passes", WITHIN, || {
             (first.elapsed() > Duration::from_millis(1500)).then_some(())

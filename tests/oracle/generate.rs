@@ -1,7 +1,7 @@
-//! Makes up histories. A seed determines a history.
+//! Generates histories. A seed determines a history.
 //!
-//! The generator plays its history through supercargo as it goes, so that what it changes is the object as it is then,
-//! with what the scheduler has written into it, and so that it knows what is worth trying.
+//! The generator runs supercargo as it goes. Its changes apply to the objects as the scheduler has
+//! written them, and it knows which changes are worthwhile.
 
 mod claims;
 mod configuration;
@@ -24,15 +24,15 @@ use super::history::{History, Reference, Step};
 use super::subject::Subject;
 use crate::support::Random;
 
-/// A history, and what supercargo answers to it.
+/// A history with supercargo's answers.
 pub(super) struct Played {
     pub(super) history: History,
     pub(super) answers: Vec<Answer>,
-    /// Why supercargo could not go on, if it could not.
+    /// The reason why supercargo stopped, if it did.
     pub(super) stopped: Option<String>,
 }
 
-/// The history of a seed, with so many steps after the first objects have been made.
+/// The history of a seed, with this many steps after the first objects.
 pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Played> {
     let mut random = Random::new(seed);
     let mut mix = Mix::random(&mut random);

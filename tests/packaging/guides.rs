@@ -1,4 +1,4 @@
-//! The guides point to what is there: links, files, and flags of the program.
+//! Links, files and program flags in the documentation exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every Markdown file of the repository, from its root.
+/// Every Markdown file of the repository, relative to its root.
 fn guides() -> Vec<PathBuf> {
     let (mut files, mut folders) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(folder) = folders.pop() {
@@ -22,7 +22,7 @@ fn guides() -> Vec<PathBuf> {
             let path = folder.join(entry.file_name());
             if entry.file_type().unwrap().is_dir() {
                 let name = entry.file_name();
-                // Not what Cargo or an editor keeps here.
+                // Ignores build output and editor files.
                 let is_ours = name != "target" && !name.to_string_lossy().starts_with('.');
                 folders.extend(is_ours.then_some(path));
             } else if path.extension().is_some_and(|end| end == "md") {
@@ -38,7 +38,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A text's lines outside blocks of code, and those inside, in their order.
+/// The lines of a text outside and inside code blocks, in order.
 fn parts(text: &str) -> (Vec<&str>, Vec<&str>) {
     let (mut prose, mut code, mut fenced) = (Vec::new(), Vec::new(), false);
     let mut after_blank = true;
@@ -56,14 +56,14 @@ fn parts(text: &str) -> (Vec<&str>, Vec<&str>) {
     (prose, code)
 }
 
-/// Where the links of prose go, but for those that leave the repository and those into the code, which rustdoc follows.
+/// The link targets of prose, without external links and links into the code, which rustdoc checks.
 fn links(prose: &[&str]) -> Vec<String> {
     let text = prose.join("\n");
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("::") && !target.contains("://")).map(str::to_owned).collect()
 }
 
-/// What a heading is called in a link: lower case, blanks as dashes, without punctuation.
+/// The anchor of a heading: lower case, blanks as dashes, without punctuation.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
     kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
@@ -98,7 +98,7 @@ fn links_in_docs_resolve() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// The words of code that name a file of the repository from its root.
+/// The words of code that name a file relative to the root.
 fn files<'a>(code: &[&'a str]) -> BTreeSet<&'a str> {
     let folders = [".ci/", "charts/", "docs/", "examples/", "manifests/", "tests/"];
     let words = code
@@ -106,7 +106,7 @@ fn files<'a>(code: &[&'a str]) -> BTreeSet<&'a str> {
         .flat_map(|line| line.split(|letter: char| letter.is_whitespace() || "`(),;'\"=".contains(letter)));
     words
         .filter(|word| folders.iter().any(|folder| word.starts_with(folder)))
-        // A word in capitals is the reader's to fill in.
+        // A word in upper case is a placeholder.
         .filter(|word| {
             !word
                 .split('/')
@@ -133,7 +133,7 @@ fn files_in_documented_commands_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// The long flags of a command line of ours: which subcommand, and which flags.
+/// The subcommand and long flags of a supercargo command line.
 fn flags(line: &str) -> Option<(&str, Vec<&str>)> {
     let mut words = line.split_whitespace().skip_while(|word| word.contains('=') && !word.starts_with('-'));
     let program = words.next()?;
@@ -168,7 +168,7 @@ fn documented_commands_use_existing_flags() {
     assert!(unknown.is_empty(), "{unknown:#?}");
 }
 
-/// The words of code in the first column of the table below a heading.
+/// The code words in the first column of the table below a heading.
 fn first_column<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
     let (_, part) = text.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
     let rows =
@@ -184,7 +184,7 @@ fn troubleshooting_guide_lists_plugin_reasons() {
     let reasons = first_column(&guide, "### Why no node will do");
     assert!(reasons.len() > 20, "{reasons:?}");
     for reason in reasons {
-        // What changes is a parameter in the code.
+        // Variable parts are parameters in the code.
         let said = format!("\"{}", reason.split('…').next().unwrap_or_default());
         assert!(code.contains(&said), "no plugin says {reason}");
     }

@@ -1,4 +1,4 @@
-//! The Dockerfile agrees with the workspace that it compiles and with the manifests that run it.
+//! The Dockerfile matches the workspace and the manifests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,12 +21,13 @@ fn dockerfile() -> Dockerfile {
     Dockerfile::parse(&fs::read_to_string(root().join("Dockerfile")).unwrap())
 }
 
-/// A path of the workspace, from its root; of a file in the root itself, only its name.
+/// A path relative to the workspace root.
 fn inside(path: &Value) -> String {
     Path::new(text(path)).strip_prefix(root()).expect("inside the workspace").display().to_string()
 }
 
-/// What the build stage copies before its first compilation, and what between that and the second.
+/// The files that the build stage copies before its first compilation, and those between the first
+/// and the second.
 fn copied(file: &Dockerfile) -> [BTreeSet<String>; 2] {
     let parts: Vec<&[Instruction]> =
         file.stage("build").instructions.split(|instruction| instruction.cargo_build().is_some()).collect();
@@ -36,7 +37,7 @@ fn copied(file: &Dockerfile) -> [BTreeSet<String>; 2] {
         let mut paths = BTreeSet::new();
         for (sources, target) in part.iter().filter_map(Instruction::copies) {
             for source in sources {
-                // Where it is from there it is to be.
+                // Sources and destinations are at the same path.
                 let (folder, name) = source.rsplit_once('/').unwrap_or((".", source));
                 let is_file = target.trim_end_matches('/') == folder && target.ends_with('/');
                 assert!(is_file || target == source, "{source} goes to {target}, not {folder}/{name}");
@@ -102,7 +103,7 @@ fn included_files_are_copied() {
     }
 }
 
-/// The files that a source includes outside its tests, as it names them.
+/// The files that a source includes outside its tests.
 fn included(source: &str) -> Vec<&str> {
     let mut files = Vec::new();
     for (_, line) in tidy::code(source) {
@@ -113,7 +114,7 @@ fn included(source: &str) -> Vec<&str> {
     files
 }
 
-/// A path without `..`.
+/// Resolves `..` in a path.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -194,7 +195,7 @@ fn every_architecture_links_a_static_program() {
     for (architecture, cpu) in [("amd64", "x86_64"), ("arm64", "aarch64")] {
         let stage = file.stage(&format!("for-{architecture}"));
         assert_eq!(stage.base, "tools");
-        // Named, because without it the flags would be for build scripts, too.
+        // With an explicit target, the flags do not apply to build scripts.
         assert!(stage.has("ENV", &format!("CARGO_BUILD_TARGET={cpu}-unknown-linux-gnu ")));
         let variable = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_LINKER", cpu.to_uppercase());
         assert!(stage.has("ENV", &format!("{variable}={cpu}-linux-gnu-gcc ")), "{variable}");
@@ -209,7 +210,7 @@ fn image_has_only_the_program_and_its_user() {
     let image = file.last();
     assert_eq!(image.base, "scratch");
     assert!(image.has("COPY", "--from=build /build/supercargo /supercargo"));
-    // Where rustls looks for whom to trust.
+    // The CA certificates that rustls reads.
     let authorities = "/etc/ssl/certs/ca-certificates.crt";
     assert!(image.has("COPY", &format!("--from=build {authorities} {authorities}")));
     assert!(!image.instructions.iter().any(|instruction| instruction.name == "RUN"));
@@ -224,7 +225,7 @@ fn image_has_only_the_program_and_its_user() {
 #[test]
 fn sbom_scans_the_build_context() {
     let file = dockerfile();
-    // Scanned is the context, if the stage that becomes the image says so.
+    // The scan covers the context only if the last stage sets this argument.
     assert!(file.last().has("ARG", "BUILDKIT_SBOM_SCAN_CONTEXT=true"));
     let [before, _] = copied(&file);
     assert!(before.contains("Cargo.lock"), "{before:?}");

@@ -1,4 +1,5 @@
-//! `manifests/install.yaml` is what `kubectl apply -k manifests/base` would apply, and a server takes it.
+//! `manifests/install.yaml` equals the output of `kubectl kustomize manifests/base`, and an API
+//! server accepts it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 use super::render::Kustomization;
 use crate::rbac::manifests::{self, collection, text};
 
-/// What the file begins with.
+/// The header of the file.
 const HEAD: &str = "\
 # supercargo as a second scheduler, all in one file:
 #
@@ -21,7 +22,7 @@ const HEAD: &str = "\
 # Rendered from base/ by a test; edit that, and see README.md for how to render anew.
 ";
 
-/// Writes the file anew instead of comparing it.
+/// Updates the file instead of comparing it.
 const RECORD: &str = "SUPERCARGO_INSTALL_RECORD";
 
 fn file() -> PathBuf {
@@ -63,7 +64,7 @@ fn install_yaml_has_base_objects_with_image_names() {
     assert!(image.ends_with(&format!(":{version}")), "{image} should be tagged {version}");
 }
 
-/// The image that the Deployment runs.
+/// The image of the Deployment.
 pub(super) fn image() -> String {
     let objects = manifests::documents(&file());
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
@@ -114,7 +115,8 @@ fn images_are_renamed_by_full_name() {
     }
 }
 
-/// Has the server apply an object, as `kubectl apply --server-side` would: the status and the object or the error.
+/// Applies an object like `kubectl apply --server-side`. Returns the status and the object or the
+/// error.
 async fn apply(client: &Client, object: &Value) -> (u16, Value) {
     let path = format!("{}/{}", collection(object), text(&object["metadata"]["name"]));
     let request = Request::patch(format!("{path}?fieldManager=kubectl&fieldValidation=Strict"))
@@ -151,6 +153,6 @@ async fn install_yaml_applies_in_order_and_is_idempotent() {
         assert_eq!(status, 200, "{applied:#}");
         assert_eq!(applied["metadata"]["resourceVersion"], version, "{applied:#}");
     }
-    // Ending it takes a moment in which nothing else would run here.
+    // Its end takes a moment in which other tests can run.
     tokio::task::spawn_blocking(move || drop(plane)).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! The steps to try it on kind name what is there.
+//! The steps of the kind guide name existing files.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,14 @@ use super::install;
 use super::render::is_yaml;
 use crate::rbac::manifests;
 
-/// The files that are there to be followed.
+/// The files with steps for readers.
 const STEPS: &[&str] = &["docs/kind.md", "tests/kind/run.sh"];
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// The words of a text that name a file below `manifests/`.
+/// The words of a text that name a file in `manifests/`.
 fn files(text: &str) -> Vec<&str> {
     let words = text.split(|letter: char| letter.is_whitespace() || "`(),;".contains(letter));
     words.filter(|word| word.starts_with("manifests/") && is_yaml(word)).collect()

@@ -1,4 +1,4 @@
-//! The configurations that are handed out are valid, and do what they say.
+//! The published configurations are valid and have their documented effect.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn published_profiles_are_valid() {
     }
 }
 
-/// On how many nodes six pods of this scheduler's come to be, where one would do.
+/// The number of nodes that six pods of this scheduler use, where one would suffice.
 fn nodes_used(scheduler_name: &str) -> usize {
     let mut scheduler = Scheduler::new(scheduler_options(&profile("bin-packing.yaml"))).unwrap();
     let now = Now::default();

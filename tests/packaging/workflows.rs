@@ -1,4 +1,4 @@
-//! The workflows are what a runner can follow: every action by its commit, every script bash, every file there.
+//! The workflows are valid: pinned actions, valid scripts, existing files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::tidy::items;
 
 const WORKFLOWS: &[&str] = &["ci.yml", "e2e-kind.yml", "release.yml"];
 
-/// The scripts that workflows call.
+/// The scripts that workflows run.
 const SCRIPTS: &[&str] = &[".ci/archives", ".ci/notes", ".ci/run", ".ci/version", "tests/kind/run.sh"];
 
 fn root() -> &'static Path {
@@ -28,12 +28,12 @@ fn workflow(name: &str) -> Value {
     manifests::parse(&folder().join(name))
 }
 
-/// The jobs of a workflow, each with its name.
+/// The jobs of a workflow with their names.
 fn jobs(workflow: &Value) -> impl Iterator<Item = (&String, &Value)> {
     workflow["jobs"].as_object().expect("jobs by name").iter()
 }
 
-/// The workflow of this repository that a job is, instead of steps of its own.
+/// The workflow of this repository that a job calls instead of having steps.
 fn called(job: &Value) -> Option<&str> {
     job["uses"].as_str().map(|path| path.strip_prefix("./.github/workflows/").expect("a workflow of ours"))
 }
@@ -42,7 +42,7 @@ fn steps(workflow: &Value) -> impl Iterator<Item = &Value> {
     jobs(workflow).flat_map(|(_, job)| job["steps"].as_array().into_iter().flatten())
 }
 
-/// Whether bash would read this.
+/// Whether bash accepts this.
 fn is_bash(script: &str) -> bool {
     Command::new("bash").args(["-n", "-c", script]).output().unwrap().status.success()
 }
@@ -112,7 +112,7 @@ fn scripts_are_valid_bash_and_name_existing_files() {
                 continue;
             };
             assert!(is_bash(script), "{name}: no bash: {script}");
-            // What the runner puts into a script before bash reads it could be anything.
+            // The runner inserts expressions into a script before bash reads it.
             assert!(!script.contains("${{"), "{name}: an expression in a script: {script}");
             for word in script.split(|letter: char| letter.is_whitespace() || "\"'()$;".contains(letter)) {
                 let is_ours =
@@ -163,7 +163,7 @@ fn called_workflows_exist_and_get_requested_permissions_only() {
     assert_eq!(count, 1);
 }
 
-/// The jobs that have to have ended well before one begins.
+/// The jobs that must succeed before a job starts.
 fn needs<'a>(workflow: &'a Value, job: &str) -> BTreeSet<&'a str> {
     let needed = &workflow["jobs"][job]["needs"];
     let several = needed.as_array().into_iter().flatten().map(text);
@@ -186,7 +186,7 @@ fn releases_need_ci_and_the_named_repository() {
     assert_eq!(release["jobs"]["check"]["if"], format!("github.repository == '{repository}'"));
 }
 
-/// What a script says, or what it complains of.
+/// The output of a script, or its error.
 fn run(script: &str, argument: &str) -> Result<String, String> {
     let output = Command::new(root().join(script)).arg(argument).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -206,7 +206,7 @@ fn release_tag_must_match_the_version() {
 #[test]
 fn release_notes_are_the_changelog_section() {
     let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
-    // What is not released yet, or what was released last.
+    // The unreleased version, or the last released one.
     let newest = changelog.lines().find_map(|line| line.strip_prefix("## ")).unwrap();
     let notes = run(".ci/notes", newest).unwrap();
     assert!(notes.starts_with("* "), "{notes}");

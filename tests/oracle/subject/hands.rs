@@ -1,4 +1,4 @@
-//! Carries out effects, at once: the shell's part.
+//! Carries out effects at once, in place of the async writers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -17,34 +17,34 @@ use super::world::{World, remove, set_condition};
 use crate::oracle::answer::Event;
 use crate::oracle::history::Reference;
 
-/// PreBind of a pod, under way.
+/// A running PreBind of a pod.
 struct PreBinding {
     uid: Uid,
     cancelled: Arc<Mutex<bool>>,
     run: BoxFuture<Status>,
 }
 
-/// Pods that are being deleted, one after the other.
+/// Pods to be deleted, one after the other.
 struct Evicting {
     preemption: u64,
     victims: VecDeque<VictimEviction>,
     outcomes: Vec<Eviction>,
-    /// Whether the first of them has been told why.
+    /// Whether the first of them has its condition already.
     told: bool,
 }
 
-/// The scheduler's hands.
+/// Carries out effects.
 pub(super) struct Hands {
     world: Arc<Mutex<World>>,
     calls: Calls,
     pre_bindings: Vec<PreBinding>,
-    /// What is to be done, in order; evictions after everything else, as upstream's side lets writes through.
+    /// The pending effects in order. Evictions come last, as on upstream's side.
     waiting: VecDeque<Effect>,
     evictions: VecDeque<Evicting>,
-    /// What has ended and is to be handled.
+    /// The results to be handled.
     ended: Vec<Input>,
     events: Vec<Event>,
-    /// What each pod's last failure said.
+    /// The last failure message of each pod.
     failures: BTreeMap<String, String>,
 }
 
@@ -66,17 +66,17 @@ impl Hands {
         std::mem::take(&mut self.events)
     }
 
-    /// What was said when the pod failed last.
+    /// The last failure message of a pod.
     pub(super) fn last_failure(&self, pod: &str) -> String {
         self.failures.get(pod).cloned().unwrap_or_default()
     }
 
-    /// A second has passed.
+    /// Advances by a second.
     pub(super) fn tick(&mut self, now: Duration, cluster: &dyn Cluster) {
         self.calls.tick(now, cluster);
     }
 
-    /// Takes note of what is to be done.
+    /// Enqueues effects.
     pub(super) fn take(&mut self, effect: Effect) {
         match effect {
             Effect::Evict { preemption, victims } => self.evictions.push_back(Evicting {
@@ -89,7 +89,7 @@ impl Hands {
         }
     }
 
-    /// Does the next thing; `false` when there is nothing to do.
+    /// Carries out the next effect. Returns `false` if there is none.
     pub(super) fn carry_out_one(&mut self, now: Timestamp) -> bool {
         if let Some(effect) = self.waiting.pop_front() {
             self.carry_out(effect);
@@ -98,7 +98,7 @@ impl Hands {
         self.evict_one(now)
     }
 
-    /// Tells a pod why it has to go, or deletes it.
+    /// Sets the condition of a victim, or deletes it.
     fn evict_one(&mut self, now: Timestamp) -> bool {
         let Some(mut evicting) = self.evictions.pop_front() else { return false };
         let Some(victim) = evicting.victims.front() else {
@@ -175,7 +175,7 @@ impl Hands {
                 });
                 self.ended.push(Input::PodRead { pod: uid, read });
             }
-            // These are kept apart.
+            // These are stored separately.
             Effect::Evict { .. } => {}
             Effect::PatchPodStatus(patch) => patch_status(&mut lock(&self.world), &patch),
             Effect::RecordEvent(event) => {
@@ -196,7 +196,7 @@ impl Hands {
         }
     }
 
-    /// Goes on with what is under way, and gives what has ended.
+    /// Advances running bindings and returns their results.
     pub(super) fn poll(&mut self) -> Vec<Input> {
         let mut cx = Context::from_waker(Waker::noop());
         let ended = &mut self.ended;
@@ -230,7 +230,7 @@ fn condition(kind: &str, condition: &PodCondition) -> Value {
     })
 }
 
-/// Patches a pod's status, unless the pod is gone or another.
+/// Patches a pod's status, unless the pod is deleted or replaced.
 fn patch_status(world: &mut World, patch: &StatusPatch) {
     let pod = Reference::pod(&patch.pod.namespace, &patch.pod.name);
     if world.pod_of(&pod, &patch.uid.text()).is_none() {

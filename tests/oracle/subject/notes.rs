@@ -1,4 +1,4 @@
-//! What the scheduler lets be observed.
+//! Records the scheduler's observations.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -7,18 +7,18 @@ use supercargo_scheduler::{Observation, Observer, QueueName};
 
 use super::calls::lock;
 
-/// What was observed since the last step.
+/// The observations since the last step.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     /// How often pods went into a queue, by `queue/EVENT`.
     pub(super) moves: BTreeMap<String, u64>,
-    /// What should not have happened.
+    /// Violations.
     pub(super) anomalies: Vec<String>,
-    /// The pod of the attempt that ended last.
+    /// The pod of the last attempt.
     pub(super) attempted: Option<String>,
 }
 
-/// Takes notes.
+/// The observer.
 pub(super) struct NoteTaker(pub(super) Arc<Mutex<Notes>>);
 
 impl Observer for NoteTaker {

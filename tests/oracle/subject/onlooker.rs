@@ -1,4 +1,4 @@
-//! Stands in for a PostFilter plugin, lets it do its work, and notes the candidates that it finds.
+//! Wraps a PostFilter plugin and records the candidates that it finds.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use super::calls::lock;
 use super::probe::Seen;
 use crate::oracle::answer::{Preemption, Trial};
 
-/// A plugin that is looked at.
+/// A wrapped plugin.
 pub(super) struct Onlooker {
     pub(super) name: &'static str,
     pub(super) inner: Arc<dyn PostFilterPlugin>,
@@ -41,7 +41,7 @@ impl PostFilterPlugin for Onlooker {
     }
 }
 
-/// The filters, and what they are asked beside.
+/// Wraps the filters and records the dry runs.
 struct Noting<'a> {
     filters: &'a dyn RunFilters,
     seen: &'a Mutex<Seen>,
