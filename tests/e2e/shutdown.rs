@@ -71,7 +71,7 @@ fn second_signal_skips_waiting_for_bindings() {
         });
         assert!(supercargo.is_running(), "it waits for the binding\n{}", supercargo.log());
         supercargo.signal(second);
-        // Shorter than the patience with bindings.
+        // Shorter than the time limit for bindings.
         let status = supercargo.wait(Duration::from_secs(10));
         assert_eq!(status.code(), Some(1), "{}", supercargo.log());
     }
@@ -86,7 +86,7 @@ fn closed_log_pipe_does_not_block_shutdown() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Reads the first line, and goes away.
+    // Reads the first line, then closes the pipe.
     let mut line = String::new();
     BufReader::new(scheduler.stderr.take().unwrap()).read_line(&mut line).unwrap();
     api.set_pod(pod("first").by("supercargo").build());

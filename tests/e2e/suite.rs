@@ -1,10 +1,12 @@
-//! What an installed scheduler must do in a whole cluster, with controllers, kubelets and another scheduler beside it. Each
-//! test has a namespace and nodes of its own, so that all run at once on one cluster, the scheduler's restarts included.
+//! An installed scheduler in a whole cluster, with controllers, kubelets and another scheduler.
+//! Each test has its own namespace and nodes, so that all run at once on one cluster, including
+//! restarts of the scheduler.
 //!
-//! Without more words the cluster is one of the suite's own: etcd, kube-apiserver, kube-controller-manager, kube-scheduler
-//! and two of the binary just built, one of which leads. `SUPERCARGO_E2E_KUBECONFIG` names another, whose admin's file
-//! it is: see `docs/testing-on-a-cluster.md`. The nodes are simulated in either case ([`kubelets`]): how much is on them, when a
-//! machine stops and what its kubelet reports must be the tests' to say.
+//! By default, the suite starts its own cluster: etcd, kube-apiserver, kube-controller-manager,
+//! kube-scheduler and two processes of the built program, one of which leads.
+//! `SUPERCARGO_E2E_KUBECONFIG` names another cluster by its admin's kubeconfig: see
+//! `docs/testing-on-a-cluster.md`. The nodes are simulated in both cases ([`kubelets`]), because
+//! the tests control their load, their failures and what their kubelets report.
 
 mod kubelets;
 mod nodes;

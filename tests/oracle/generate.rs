@@ -52,14 +52,14 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
     Ok(generator.played)
 }
 
-/// A history in the making.
+/// A history under construction.
 struct Generator<'s> {
     random: Random,
     mix: Mix,
     subject: &'s mut Subject,
     played: Played,
     templates: Vec<Value>,
-    /// How many objects have been made.
+    /// The number of created objects.
     made: u32,
     version: u32,
     nodes: usize,
@@ -75,7 +75,7 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// Takes a step.
+    /// Plays a step.
     fn take(&mut self, step: Step) -> Result<()> {
         self.played.history.steps.push(step);
         let step = self.played.history.steps.last().expect("it has just been pushed");
@@ -87,7 +87,7 @@ impl Generator<'_> {
         self.take(Step::Apply(object))
     }
 
-    /// Changes an object, if it is there.
+    /// Changes an object, if it exists.
     fn change(&mut self, reference: &Reference, change: impl FnOnce(&mut Self, &mut Value)) -> Result<()> {
         let Some(mut object) = self.subject.object(reference) else { return Ok(()) };
         change(self, &mut object);
@@ -95,12 +95,12 @@ impl Generator<'_> {
         self.apply(object)
     }
 
-    /// Whether a feature is on that is not by default.
+    /// Whether a non-default feature is on.
     fn is_on(&self, feature: Feature) -> bool {
         self.played.history.feature_gates.get(feature.name()) == Some(&true)
     }
 
-    /// Whether the next thing is to have this.
+    /// Whether the next object gets this feature.
     fn has(&mut self, kind: Kind) -> bool {
         self.random.chance(self.mix.of(kind))
     }
@@ -121,8 +121,8 @@ impl Generator<'_> {
         metadata
     }
 
-    /// A version for a change of an object. One that the scheduler has written gets the version that the scheduler has not
-    /// given out yet, or, where nobody compares them, one of its own.
+    /// A version for a change of an object. An object that the scheduler has written gets the
+    /// scheduler's next version, or, where versions are not compared, its own.
     fn version_after(&mut self, object: &Value) -> String {
         self.version += 1;
         let current = object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
@@ -136,7 +136,7 @@ impl Generator<'_> {
         }
     }
 
-    /// The name of a node that exists, or nearly always so.
+    /// The name of a node that exists, with few exceptions.
     fn some_node_name(&mut self) -> String {
         let nodes = self.subject.objects("Node");
         if nodes.is_empty() || self.random.chance(5) {
@@ -146,7 +146,7 @@ impl Generator<'_> {
     }
 }
 
-/// A moment of a day that only this number has.
+/// A time of day that is unique for this number.
 fn moment(day: &str, number: u32) -> String {
     let (hours, minutes, seconds) = (number / 3600 % 24, number / 60 % 60, number % 60);
     format!("{day}{hours:02}:{minutes:02}:{seconds:02}Z")

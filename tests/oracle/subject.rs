@@ -1,5 +1,5 @@
-//! supercargo's side: the pure scheduler, told what a history says as the informers would tell it, and its effects carried
-//! out at once on a table of objects.
+//! supercargo's side: the pure scheduler with the inputs that informers would send, and its effects
+//! carried out at once on a table of objects.
 
 mod calls;
 mod hands;
@@ -30,13 +30,14 @@ pub(super) use self::world::pruned;
 use super::answer::{Answer, Condition, Cycle, Outcome, Pod};
 use super::history::{History, Reference, Step};
 
-/// When histories begin: the start of the year 2000, as upstream's fake clock has it.
+/// The start of histories: the year 2000, as on upstream's fake clock.
 const START: Timestamp = Timestamp(946_684_800_000_000);
 
-/// How long a step takes; upstream's side does the same, so that no two pods fail or come at one moment.
+/// The duration of a step. Upstream's side uses the same, so that no two pods fail or are created
+/// at one time.
 const TICK: Duration = Duration::from_millis(1);
 
-/// A scheduler in a cluster of its own.
+/// A scheduler with its own cluster.
 pub(super) struct Subject {
     scheduler: Scheduler,
     now: Now,
@@ -45,12 +46,12 @@ pub(super) struct Subject {
     hands: Hands,
     notes: Arc<Mutex<Notes>>,
     probe: Arc<Probe>,
-    /// How often each pod has been taken.
+    /// The attempts of each pod.
     attempts: BTreeMap<Uid, u32>,
 }
 
 impl Subject {
-    /// A scheduler as the history wants it, with nothing in its cluster.
+    /// A scheduler with the configuration of the history and an empty cluster.
     pub(super) fn new(history: &History) -> Result<Self> {
         let features = history.features()?;
         let catalog = Catalog::in_tree().with_features(features.clone());
@@ -78,7 +79,7 @@ impl Subject {
         Ok(subject)
     }
 
-    /// Takes a step, and says what came of it.
+    /// Plays a step and returns the answer.
     pub(super) fn step(&mut self, step: &Step) -> Result<Answer> {
         let mut attempted = None;
         self.pass(TICK)?;
@@ -103,7 +104,7 @@ impl Subject {
         Ok(self.answer(cycle))
     }
 
-    /// The pods that wait in a queue, by `namespace/name`, with how often they have been taken.
+    /// The pods in queues by `namespace/name`, with their attempts.
     fn waiting(&self) -> BTreeMap<String, (Uid, u32)> {
         let pods = self.informers.pods();
         pods.filter_map(|pod| {
@@ -113,7 +114,7 @@ impl Subject {
         .collect()
     }
 
-    /// Remembers of the pod that waits no longer how often it has been taken now.
+    /// Records the attempts of the pod that has left the queue.
     fn note_attempts(&mut self, waiting: &BTreeMap<String, (Uid, u32)>) {
         if let Some((uid, attempts)) = waiting.values().find(|(uid, _)| self.scheduler.queued(uid).is_none())
         {
@@ -121,13 +122,13 @@ impl Subject {
         }
     }
 
-    /// A pod was taken and put aside at once: that one of those waiting that waits no longer.
+    /// A skipped pod: the one that has left the queue.
     fn skipped(&self, waiting: BTreeMap<String, (Uid, u32)>) -> Option<Cycle> {
         let (pod, _) = waiting.into_iter().find(|(_, (uid, _))| self.scheduler.queued(uid).is_none())?;
         Some(Cycle { pod, ..Cycle::default() })
     }
 
-    /// Lets time pass; at whole seconds things are due.
+    /// Advances the clock. At whole seconds, deadlines are handled.
     fn pass(&mut self, duration: Duration) -> Result<()> {
         let end = self.now.monotonic + duration;
         while self.now.monotonic < end {
@@ -143,8 +144,8 @@ impl Subject {
         Ok(())
     }
 
-    /// Tells and carries out until nothing is left to be told and carried out. One thing is done at a time, and seen by
-    /// all before the next.
+    /// Delivers changes and carries out effects until none are left. One effect is carried out at a
+    /// time, and its changes are delivered before the next.
     fn settle(&mut self) -> Result<()> {
         loop {
             self.tell()?;
@@ -159,7 +160,7 @@ impl Subject {
                 break;
             }
             for input in inputs {
-                // Whoever has written something hears of it after the informer has.
+                // The informer sees a write before its writer gets the result.
                 self.tell()?;
                 self.scheduler.handle(self.now, input);
             }
@@ -171,7 +172,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Tells the scheduler what has changed.
+    /// Sends the scheduler what has changed.
     fn tell(&mut self) -> Result<()> {
         while let Some(change) = { lock(&self.world).changes.pop_front() } {
             for input in self.informers.tell(change)? {
@@ -181,16 +182,16 @@ impl Subject {
         Ok(())
     }
 
-    /// The node that the pod of the last cycle is assumed to be on.
+    /// The node that the pod of the last cycle is assumed on.
     fn chosen(&self) -> Option<String> {
         let pod = self.informers.pod_named(&self.probe.pod()?)?;
         self.scheduler.cache().node_of(&pod.uid).map(ToString::to_string)
     }
 
-    /// The cycle that has just been: what the probe saw, and what came of it.
+    /// The last cycle: what the probe has seen, and the result.
     fn cycle(&self, node: Option<String>) -> Option<Cycle> {
         let mut cycle = self.probe.take().or_else(|| {
-            // Without nodes no plugin is run, but upstream's side asks them all the same.
+            // Without nodes no plugin runs, but upstream's side calls them all.
             let (nodes, objects) = (self.scheduler.cache().nodes(), self.scheduler.objects());
             let pod = self.informers.pod_named(lock(&self.notes).attempted.as_ref()?)?;
             Some(self.probe.look(&Context::new(nodes, objects, &[], self.now), pod))
@@ -202,7 +203,7 @@ impl Subject {
         match &cycle.result {
             Some(Outcome::Node(node)) if cycle.feasible.is_empty() => cycle.feasible = vec![node.clone()],
             Some(Outcome::Node(_)) | None => {}
-            // Upstream's side tells of nodes only when one was chosen.
+            // Upstream's side reports nodes only if one was chosen.
             Some(Outcome::Error(_)) => {
                 cycle.feasible.clear();
                 cycle.scores.clear();
@@ -244,7 +245,7 @@ impl Subject {
         let names = |plugins: Option<&std::collections::BTreeSet<supercargo_framework::Text>>| {
             plugins.into_iter().flatten().map(ToString::to_string).collect()
         };
-        // A pod in flight is shown on the node that it is assumed to be on.
+        // A pod in flight counts on its assumed node.
         let assumed = self.scheduler.cache().node_of(&uid).filter(|_| place == "inflight");
         let node = assumed.map_or(text(&pod["spec"]["nodeName"]), |node| node);
         let conditions = pod["status"]["conditions"].as_array();
@@ -269,9 +270,9 @@ impl Subject {
     }
 }
 
-/// What the generator looks at.
+/// The state that the generator reads.
 impl Subject {
-    /// An object as it is now.
+    /// The current state of an object.
     pub(super) fn object(&self, reference: &Reference) -> Option<Value> {
         lock(&self.world).get(reference).cloned()
     }
@@ -286,7 +287,7 @@ impl Subject {
         lock(&self.world).next_version()
     }
 
-    /// Whether there is a pod to try.
+    /// Whether a pod is ready to be scheduled.
     pub(super) fn has_work(&self) -> bool {
         self.scheduler.has_work()
     }

@@ -1,5 +1,5 @@
-//! What nobody wakes: a pod that no event has helped for five minutes is tried all the same. Not a scenario, since upstream
-//! would take these minutes.
+//! A pod that no event requeues is retried after five minutes. In memory only, because
+//! kube-scheduler would take these minutes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use super::scenario::Scenario;
 use super::side::Scheduler;
 use super::{alterations, print_failure, run};
 
-/// A node comes that has room for a pod, and the scheduler does not see that this helps. The canary has seen the node.
+/// A new node fits a pod, but the scheduler's queueing hints ignore it. The canary shows that the
+/// node is known.
 const SCENARIO: &str = "
 about: A node comes that nobody hears of.
 nodes:
@@ -28,7 +29,7 @@ steps:
 
 #[test]
 fn pod_without_requeueing_event_is_retried_after_five_minutes() {
-    // Every 30 seconds it is seen who has waited for longer than that.
+    // Every 30 seconds, the scheduler checks which pods have waited longer than that.
     for (seconds, tried) in [(295, false), (335, true)] {
         print_failure(waits(seconds, tried));
     }

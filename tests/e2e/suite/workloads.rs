@@ -1,4 +1,4 @@
-//! Pods as controllers make them: Deployments, DaemonSets, Jobs.
+//! Pods of controllers: Deployments, DaemonSets, Jobs.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ fn deployment_scales_beyond_capacity_and_back() {
 #[test]
 fn rolling_update_completes_with_room_for_the_surge_only() {
     let Some(scenario) = Scenario::begin("rolling") else { return };
-    // Room for eight, six of which are taken.
+    // Room for eight pods, six of which exist.
     scenario.nodes(2, 1000);
     let template = scenario.template("web", 250);
     let strategy = json!({ "rollingUpdate": { "maxSurge": 2, "maxUnavailable": 1 } });
@@ -78,7 +78,7 @@ fn daemon_set_covers_new_and_cordoned_nodes() {
         pods
     };
     let pods = everywhere(&nodes);
-    // It is the scheduler that bound them, and the controller that said where.
+    // The scheduler has bound them to the nodes that the controller chose.
     assert!(pods.iter().all(|pod| pod["spec"]["schedulerName"] == "supercargo"));
     let term = &pods[0]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     assert_eq!(term["nodeSelectorTerms"][0]["matchFields"][0]["key"], "metadata.name", "{term}");
@@ -96,7 +96,7 @@ fn daemon_set_covers_new_and_cordoned_nodes() {
 #[test]
 fn job_pods_reuse_resources_of_completed_pods() {
     let Some(scenario) = Scenario::begin("job") else { return };
-    // Room for two at a time on each.
+    // Room for two pods at a time on each.
     scenario.nodes(2, 1000);
     let mut template = scenario.template("sums", 500);
     template["spec"]["restartPolicy"] = json!("Never");

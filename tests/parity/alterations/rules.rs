@@ -1,8 +1,8 @@
-//! The rules that are altered, and who must notice.
+//! The rules, their alterations, and the scenarios that should detect them.
 
-mod company;
+mod inter_pod;
 mod nodes;
-mod others;
+mod framework;
 mod preemption;
 mod queue;
 mod scores;
@@ -20,9 +20,9 @@ pub(super) fn all() -> Vec<Alteration> {
         scores::all(),
         queue::all(),
         preemption::all(),
-        company::all(),
+        inter_pod::all(),
         volumes::all(),
-        others::all(),
+        framework::all(),
     ];
     all.into_iter().flatten().collect()
 }
@@ -40,22 +40,22 @@ fn plugin(name: &'static str, twist: Twist) -> Change {
     Change::Plugin(name, twist)
 }
 
-/// Whatever it is, it is no objection.
+/// Turns any rejection into success.
 fn passes(_: Status) -> Status {
     Status::success()
 }
 
-/// An objection in other words.
+/// Rejects with another message.
 fn reworded(status: Status) -> Status {
     if status.is_rejected() { Status::new(status.code(), "node(s) were not good enough") } else { status }
 }
 
-/// An objection that the removal of pods does not help.
+/// Makes a rejection unresolvable by preemption.
 fn unresolvable(status: Status) -> Status {
     if status.is_rejected() { recoded(&status, Code::UnschedulableAndUnresolvable) } else { status }
 }
 
-/// An objection that the removal of pods might help.
+/// Makes a rejection resolvable by preemption.
 fn resolvable(status: Status) -> Status {
     if status.is_rejected() { recoded(&status, Code::Unschedulable) } else { status }
 }
@@ -64,18 +64,18 @@ fn recoded(status: &Status, code: Code) -> Status {
     Status::with_reasons(code, status.reasons().iter().cloned().collect())
 }
 
-/// The first reason only.
+/// Keeps only the first reason.
 fn first_reason(status: Status) -> Status {
     let first = status.reasons().iter().take(1).cloned().collect();
     if status.is_rejected() { Status::with_reasons(status.code(), first) } else { status }
 }
 
-/// An objection before any node is looked at is none.
+/// Turns a rejection in PreFilter into success.
 fn admits(answer: PreFilter) -> PreFilter {
     if matches!(answer, PreFilter::Reject(_)) { PreFilter::AllNodes } else { answer }
 }
 
-/// No node is ruled out beforehand.
+/// Makes PreFilter return all nodes.
 fn opens_all_nodes(answer: PreFilter) -> PreFilter {
     if matches!(answer, PreFilter::Nodes(_)) { PreFilter::AllNodes } else { answer }
 }

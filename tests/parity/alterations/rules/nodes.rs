@@ -1,4 +1,4 @@
-//! Which nodes may have a pod, in which words they are refused, and what is worth another look at them.
+//! Plugins that filter nodes: verdicts, messages and queueing hints.
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::ports::Protocol;
@@ -52,9 +52,9 @@ fn unschedulable() -> Vec<Alteration> {
     ]
 }
 
-/// A pod that names its node is no scheduler's business, so Filter never has anything to object to, and who never
-/// objects need not hear of new nodes: neither a Filter that passes nor one that is deaf can be noticed. That it is asked
-/// at all can be.
+/// A pod with a node name is never scheduled, so NodeName's Filter never rejects in practice. A
+/// Filter that passes, or one that ignores new nodes, cannot be detected; whether the plugin runs
+/// at all can.
 fn name() -> Vec<Alteration> {
     const NAME: &str = "NodeName";
     vec![

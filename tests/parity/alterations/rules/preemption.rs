@@ -1,5 +1,6 @@
-//! Who makes room for whom. That the victims are deleted beside the next cycles, and that PreEnqueue holds the pod meanwhile, is
-//! left to `crates/scheduler/src/tests/preemption.rs`: here the deletions may be over before anybody could notice.
+//! Preemption. `crates/scheduler/src/tests/preemption.rs` tests that victims are deleted beside the
+//! next cycles and that PreEnqueue holds the preemptor meanwhile: here, the deletions may complete
+//! too early to be seen.
 
 use supercargo_framework::Status;
 use supercargo_framework::plugin::Nomination;

@@ -1,4 +1,4 @@
-//! Who is tried, when, and what becomes of it.
+//! The scheduling queue.
 
 use std::time::Duration;
 

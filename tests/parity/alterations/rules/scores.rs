@@ -1,4 +1,4 @@
-//! Which of the nodes that may have a pod is the best.
+//! Scores.
 
 use supercargo_framework::plugin::Normalize;
 use supercargo_framework::{Context, NodeInfo, PodInfo};
@@ -137,7 +137,7 @@ fn resources() -> Vec<Alteration> {
     ]
 }
 
-/// How much a node's images are worth, from 0 at the minimum to 100 at the maximum for each container; both in MiB.
+/// The score of a node's images, from 0 at the minimum to 100 at the maximum per container, in MiB.
 fn images_between(cx: &Context<'_>, pod: &PodInfo, node: &NodeInfo, (min, max): (f64, f64)) -> i64 {
     const MIB: f64 = 1024.0 * 1024.0;
     let present = pod.spec.images.iter().filter(|image| node.node().has_image(image));

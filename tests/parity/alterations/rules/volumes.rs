@@ -1,4 +1,4 @@
-//! Which nodes reach a pod's volumes, and how these come to be its own.
+//! Volume plugins.
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::objects::resources;

@@ -1,4 +1,4 @@
-//! Which pods keep each other company, and which keep apart.
+//! Constraints between pods: PodTopologySpread and InterPodAffinity.
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::labels::Labels;
@@ -17,7 +17,7 @@ pub(super) fn all() -> Vec<Alteration> {
     [spread(), affinity()].into_iter().flatten().collect()
 }
 
-/// Each constraint of the pod is another.
+/// Changes each constraint of the pod.
 fn constraints(pod: &mut PodInfo, change: fn(&mut TopologySpreadConstraint)) {
     with_spec(pod, |spec| spec.topology_spread.iter_mut().for_each(change));
 }
@@ -157,7 +157,7 @@ fn spread() -> Vec<Alteration> {
     ]
 }
 
-/// The affinity of the pod is another.
+/// Changes the affinity of the pod.
 fn terms(pod: &mut PodInfo, change: impl FnOnce(&mut PodAffinity)) {
     with_spec(pod, |spec| {
         if let Some(affinity) = &mut spec.pod_affinity {
@@ -166,7 +166,7 @@ fn terms(pod: &mut PodInfo, change: impl FnOnce(&mut PodAffinity)) {
     });
 }
 
-/// Each required term of the pod is another.
+/// Changes each required term of the pod.
 fn required(pod: &mut PodInfo, change: fn(&mut PodAffinityTerm)) {
     terms(pod, |affinity| {
         affinity.required_affinity.iter_mut().for_each(change);

@@ -1,5 +1,5 @@
-//! Who has a say beside the plugins of the tree, and how many nodes are asked about. What extenders are asked, and what
-//! comes of each of their answers beside upstream, is tried in `tests/e2e/extenders.rs`: that they are heard, here.
+//! Permit, extenders and sampling of nodes. `tests/e2e/extenders.rs` compares the requests and
+//! answers of extenders with kube-scheduler; here an answer must count.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(super) fn all() -> Vec<Alteration> {
     [permit(), sampling(), extenders()].into_iter().flatten().collect()
 }
 
-/// A plugin that has the last word before a pod is bound.
+/// A plugin with this result in Permit.
 struct Guard(fn() -> Permit);
 
 impl Plugin for Guard {
@@ -36,7 +36,7 @@ impl PermitPlugin for Guard {
     }
 }
 
-/// The profiles have one plugin more, at Permit.
+/// Adds a Permit plugin to the profiles.
 fn guard(plugins: &mut PluginSet, answer: fn() -> Permit) {
     plugins.instances.insert("Guard".to_owned(), Arc::new(Guard(answer)));
     plugins.permit.push("Guard".to_owned());
@@ -78,7 +78,7 @@ fn sampling() -> Vec<Alteration> {
     )]
 }
 
-/// One that answers every scheduler that asks. It is there until the process ends.
+/// An extender that answers every request. It runs until the process ends.
 fn extender() -> &'static Extender {
     static EXTENDER: OnceLock<Extender> = OnceLock::new();
     EXTENDER.get_or_init(|| Extender::start(|verb, body| (200, answer(verb, body))))
@@ -98,7 +98,7 @@ fn answer(verb: &str, body: &Value) -> Value {
     }
 }
 
-/// An extender that is called by name.
+/// An extender with this URL.
 fn extend(config: &mut Config, change: impl FnOnce(&mut ExtenderConfig)) {
     let mut extender = ExtenderConfig {
         url_prefix: extender().url(),
@@ -109,7 +109,7 @@ fn extend(config: &mut Config, change: impl FnOnce(&mut ExtenderConfig)) {
         bind_verb: None,
         enable_https: false,
         tls: ExtenderTls::default(),
-        // However busy the machine is.
+        // A timeout for a busy machine.
         http_timeout: Duration::from_mins(1),
         node_cache_capable: true,
         managed_resources: Vec::new(),
