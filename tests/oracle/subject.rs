@@ -2,10 +2,10 @@
 //! carried out at once on a table of objects.
 
 mod calls;
-mod hands;
+mod candidates;
+mod effects;
 mod informers;
-mod notes;
-mod onlooker;
+mod observations;
 mod probe;
 mod world;
 
@@ -21,9 +21,9 @@ use supercargo_framework::{Context, Now, Timestamp, Uid};
 use supercargo_scheduler::{Input, NoCalls, Place, Scheduler};
 
 use self::calls::lock;
-use self::hands::Hands;
+use self::effects::Effects;
 use self::informers::{Informers, has_ended};
-use self::notes::{NoteTaker, Notes};
+use self::observations::{Observations, Recorder};
 use self::probe::Probe;
 use self::world::World;
 pub(super) use self::world::pruned;
@@ -43,8 +43,8 @@ pub(super) struct Subject {
     now: Now,
     world: Arc<Mutex<World>>,
     informers: Informers,
-    hands: Hands,
-    notes: Arc<Mutex<Notes>>,
+    effects: Effects,
+    observations: Arc<Mutex<Observations>>,
     probe: Arc<Probe>,
     /// The attempts of each pod.
     attempts: BTreeMap<Uid, u32>,
@@ -61,17 +61,17 @@ impl Subject {
         ensure!(options.profiles.len() == 1, "a history has one profile");
         let names = options.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
         let probe = Probe::install(&mut options.profiles[0].plugins);
-        let notes = Arc::<Mutex<Notes>>::default();
-        let observer = Box::new(NoteTaker(Arc::clone(&notes)));
+        let observations = Arc::<Mutex<Observations>>::default();
+        let observer = Box::new(Recorder(Arc::clone(&observations)));
         let scheduler = Scheduler::new(options).context("make the scheduler")?.with_observer(observer);
         let world = Arc::new(Mutex::new(World::new()));
         let mut subject = Self {
             scheduler,
             now: Now { wall: START, monotonic: Duration::ZERO },
             informers: Informers::new(names, features),
-            hands: Hands::new(Arc::clone(&world)),
+            effects: Effects::new(Arc::clone(&world)),
             world,
-            notes,
+            observations,
             probe,
             attempts: BTreeMap::new(),
         };
@@ -92,7 +92,7 @@ impl Subject {
                 let nominated = names.map(|name| (name.to_owned(), self.scheduler.nominated_on(name)));
                 self.probe.reset(nominated.collect());
                 let waiting = self.waiting();
-                lock(&self.notes).attempted = None;
+                lock(&self.observations).attempted = None;
                 if self.scheduler.schedule_one(self.now, &mut NoCalls) {
                     self.note_attempts(&waiting);
                     attempted = Some((self.chosen(), waiting));
@@ -137,7 +137,7 @@ impl Subject {
             self.now = Now { wall: START.plus(next), monotonic: next };
             if next == next_second {
                 self.scheduler.handle(self.now, Input::Tick);
-                self.hands.tick(next, &self.scheduler);
+                self.effects.tick(next, &self.scheduler);
                 self.settle()?;
             }
         }
@@ -150,12 +150,12 @@ impl Subject {
         loop {
             self.tell()?;
             for effect in self.scheduler.take_effects() {
-                self.hands.take(effect);
+                self.effects.take(effect);
             }
-            if self.hands.carry_out_one(self.now.wall) {
+            if self.effects.carry_out_one(self.now.wall) {
                 continue;
             }
-            let inputs = self.hands.poll();
+            let inputs = self.effects.poll();
             if inputs.is_empty() && lock(&self.world).changes.is_empty() {
                 break;
             }
@@ -167,7 +167,7 @@ impl Subject {
         }
         let inconsistencies = self.scheduler.inconsistencies();
         ensure!(inconsistencies.is_empty(), "the scheduler contradicts itself: {inconsistencies:?}");
-        let anomalies = std::mem::take(&mut lock(&self.notes).anomalies);
+        let anomalies = std::mem::take(&mut lock(&self.observations).anomalies);
         ensure!(anomalies.is_empty(), "what should not happen did: {anomalies:?}");
         Ok(())
     }
@@ -193,12 +193,12 @@ impl Subject {
         let mut cycle = self.probe.take().or_else(|| {
             // Without nodes no plugin runs, but upstream's side calls them all.
             let (nodes, objects) = (self.scheduler.cache().nodes(), self.scheduler.objects());
-            let pod = self.informers.pod_named(lock(&self.notes).attempted.as_ref()?)?;
+            let pod = self.informers.pod_named(lock(&self.observations).attempted.as_ref()?)?;
             Some(self.probe.look(&Context::new(nodes, objects, &[], self.now), pod))
         })?;
         cycle.result = Some(match node {
             Some(node) => Outcome::Node(node),
-            None => Outcome::Error(self.hands.last_failure(&cycle.pod)),
+            None => Outcome::Error(self.effects.last_failure(&cycle.pod)),
         });
         match &cycle.result {
             Some(Outcome::Node(node)) if cycle.feasible.is_empty() => cycle.feasible = vec![node.clone()],
@@ -221,8 +221,8 @@ impl Subject {
         let pods = pods.collect();
         Answer {
             pods,
-            moves: std::mem::take(&mut lock(&self.notes).moves),
-            events: self.hands.take_events(),
+            moves: std::mem::take(&mut lock(&self.observations).moves),
+            events: self.effects.take_events(),
             deleted: std::mem::take(&mut world.deleted),
             writes: std::mem::take(&mut world.writes),
             cycle,

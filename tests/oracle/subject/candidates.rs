@@ -12,13 +12,13 @@ use super::probe::Seen;
 use crate::oracle::answer::{Preemption, Trial};
 
 /// A wrapped plugin.
-pub(super) struct Onlooker {
+pub(super) struct CandidateRecorder {
     pub(super) name: &'static str,
     pub(super) inner: Arc<dyn PostFilterPlugin>,
     pub(super) seen: Arc<Mutex<Seen>>,
 }
 
-impl Plugin for Onlooker {
+impl Plugin for CandidateRecorder {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -28,7 +28,7 @@ impl Plugin for Onlooker {
     }
 }
 
-impl PostFilterPlugin for Onlooker {
+impl PostFilterPlugin for CandidateRecorder {
     fn post_filter(
         &self,
         cx: &Context<'_>,

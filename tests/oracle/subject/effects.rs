@@ -34,7 +34,7 @@ struct Evicting {
 }
 
 /// Carries out effects.
-pub(super) struct Hands {
+pub(super) struct Effects {
     world: Arc<Mutex<World>>,
     calls: Calls,
     pre_bindings: Vec<PreBinding>,
@@ -48,7 +48,7 @@ pub(super) struct Hands {
     failures: BTreeMap<String, String>,
 }
 
-impl Hands {
+impl Effects {
     pub(super) fn new(world: Arc<Mutex<World>>) -> Self {
         Self {
             calls: Calls::new(Arc::clone(&world)),

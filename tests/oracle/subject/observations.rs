@@ -9,7 +9,7 @@ use super::calls::lock;
 
 /// The observations since the last step.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct Observations {
     /// How often pods went into a queue, by `queue/EVENT`.
     pub(super) moves: BTreeMap<String, u64>,
     /// Violations.
@@ -19,11 +19,11 @@ pub(super) struct Notes {
 }
 
 /// The observer.
-pub(super) struct NoteTaker(pub(super) Arc<Mutex<Notes>>);
+pub(super) struct Recorder(pub(super) Arc<Mutex<Observations>>);
 
-impl Observer for NoteTaker {
+impl Observer for Recorder {
     fn observe(&self, observation: Observation<'_>) {
-        let mut notes = lock(&self.0);
+        let mut observations = lock(&self.0);
         match observation {
             Observation::QueueIncoming { queue, event } => {
                 let queue = match queue {
@@ -31,10 +31,10 @@ impl Observer for NoteTaker {
                     QueueName::Backoff => "backoff",
                     QueueName::Unschedulable => "unschedulable",
                 };
-                *notes.moves.entry(format!("{queue}/{event}")).or_default() += 1;
+                *observations.moves.entry(format!("{queue}/{event}")).or_default() += 1;
             }
-            Observation::Attempt { pod, .. } => notes.attempted = Some(pod.key().to_string()),
-            Observation::Anomaly(text) => notes.anomalies.push(text.to_owned()),
+            Observation::Attempt { pod, .. } => observations.attempted = Some(pod.key().to_string()),
+            Observation::Anomaly(text) => observations.anomalies.push(text.to_owned()),
             _ => {}
         }
     }

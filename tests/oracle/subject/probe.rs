@@ -14,7 +14,7 @@ use supercargo_plugins::unsupported_constraints;
 use supercargo_scheduler::PluginLists;
 
 use super::calls::lock;
-use super::onlooker::Onlooker;
+use super::candidates::CandidateRecorder;
 use crate::oracle::answer::{self, Cycle};
 
 /// The probe's name.
@@ -44,7 +44,7 @@ impl Probe {
         for plugin in &mut plugins.post_filter {
             let (name, points) = (plugin.name(), Arc::clone(plugin).extension_points());
             if let Some(inner) = points.post_filter {
-                *plugin = Arc::new(Onlooker { name, inner, seen: Arc::clone(&probe.seen) });
+                *plugin = Arc::new(CandidateRecorder { name, inner, seen: Arc::clone(&probe.seen) });
             }
         }
         probe

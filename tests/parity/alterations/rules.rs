@@ -1,8 +1,8 @@
 //! The rules, their alterations, and the scenarios that should detect them.
 
+mod framework;
 mod inter_pod;
 mod nodes;
-mod framework;
 mod preemption;
 mod queue;
 mod scores;
