@@ -1,5 +1,5 @@
-//! A first look at all nodes, by every default plugin: node by node, and by columns where plugins can. The throughput is
-//! in nodes.
+//! Evaluates all nodes with every default plugin: node by node, and by columns where plugins
+//! support it. The throughput is in nodes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin, PreFilter, Sco
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Context, CycleState, Features, NodeInfo, Nodes, Now, PodInfo};
 
-/// Nodes of 4 CPUs and 32 GiB in three zones, on each a pod like the one to place.
+/// Nodes of 4 CPUs and 32 GiB in three zones, each with a pod like the one to place.
 fn cluster(count: usize) -> Nodes {
     let mut nodes = Nodes::default();
     let order = (0..count).map(|i| {
@@ -29,7 +29,7 @@ fn basic_pod(name: &str) -> PodInfo {
     pod(name).request("cpu", "100m").request("memory", "500Mi").build()
 }
 
-/// The default plugins that have something to say of a pod.
+/// The default plugins that do not skip the pod.
 struct Scan<'a> {
     cx: Context<'a>,
     nodes: &'a Nodes,
@@ -58,7 +58,7 @@ impl<'a> Scan<'a> {
         Self { cx, nodes, pod, state, filters, scores }
     }
 
-    /// Every filter, then every score of the nodes that pass.
+    /// Every filter, and every score of the feasible nodes.
     fn one_by_one(&self, passes: &mut [bool], totals: &mut [i64]) {
         for (index, node) in self.nodes.iter() {
             let passed = |filter: &Arc<dyn FilterPlugin>| {
@@ -74,7 +74,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The same by columns; node by node where a plugin cannot.
+    /// The same by columns, or node by node where a plugin has none.
     fn by_columns(&self, passes: &mut [bool], totals: &mut [i64], scores: &mut [i64]) {
         passes.fill(true);
         for filter in &self.filters {

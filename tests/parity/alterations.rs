@@ -19,7 +19,7 @@ use supercargo_framework::{ActionType, EventResource};
 
 use super::compare::{Difference, Meant};
 use super::scenario::Scenario;
-use super::{folder, in_memory, is_recording, memory, print_failure, show, workers};
+use super::{in_memory, is_recording, memory, print_failure, show, workers};
 use alteration::{Alteration, Change, wrapped};
 
 /// The number of servers at a time.
@@ -56,7 +56,7 @@ struct Report {
 fn all() -> Result<()> {
     let began = Instant::now();
     let config = memory::config()?;
-    let scenarios = Scenario::all(&folder("scenarios"), None)?;
+    let scenarios = Scenario::all()?;
     let filter = std::env::var("SUPERCARGO_PARITY").ok();
     let mut alterations = rules::all();
     let names: BTreeSet<&str> = alterations.iter().map(|alteration| alteration.what).collect();
@@ -66,13 +66,13 @@ fn all() -> Result<()> {
         alterations.retain(|alteration| alteration.what.contains(&filter));
     }
 
-    let unaltered = unaltered(&alterations, &scenarios, &config)?;
+    let unaltered = unaltered(&alterations, scenarios, &config)?;
     ensure!(unaltered.is_empty(), "wrapping the plugins changes results:\n{}", show(&unaltered));
     let reports = workers::on_threads(
         SERVERS,
         &alterations,
         || Ok(()),
-        |(), alteration| try_one(alteration, &scenarios, &config),
+        |(), alteration| try_one(alteration, scenarios, &config),
     )?;
     println!("{}", table(&reports));
     println!("{} alterations in {:.1?}", reports.len(), began.elapsed());

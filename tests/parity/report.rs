@@ -15,9 +15,9 @@ use supercargo_controlplane::Release;
 use supercargo_plugins::DEFAULT_PLUGINS;
 
 use super::compare::Meant;
+use super::is_recording;
 use super::scenario::{Scenario, yaml_files};
 use super::versions::{Exceptions, OTHERS};
-use super::{folder, is_recording};
 use deviations::Deviations;
 use feature::{FEATURES, Feature, MISSING, UPSTREAM_DEFAULTS};
 
@@ -49,7 +49,7 @@ fn every_scenario_folder_and_deviations_section_has_one_feature() {
     for names in [&groups, &sections] {
         assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len(), "twice: {names:?}");
     }
-    for scenario in &sources.scenarios {
+    for scenario in sources.scenarios {
         let group = group_of(scenario);
         assert!(groups.contains(&group), "{group} is in no feature of tests/parity/report/feature.rs");
     }
@@ -101,7 +101,7 @@ struct Compared {
 
 /// The sources of the report.
 struct Sources {
-    scenarios: Vec<Scenario>,
+    scenarios: &'static [Scenario],
     /// The version of kube-scheduler that the results were recorded from.
     upstream: String,
     meant: Meant,
@@ -115,7 +115,7 @@ struct Sources {
 
 impl Sources {
     fn read() -> Result<Self> {
-        let scenarios = Scenario::all(&folder("scenarios"), None)?;
+        let scenarios = Scenario::all()?;
         let upstream = scenarios.iter().map(|scenario| Ok(scenario.expected()?.upstream.clone()));
         let upstream: BTreeSet<String> = upstream.collect::<Result<_>>()?;
         ensure!(upstream.len() == 1, "recorded from several versions of upstream: {upstream:?}");

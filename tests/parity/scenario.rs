@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::expected::{self, Expected};
+use super::folder;
 use super::side::Side;
 
 /// The namespace of every pod.
@@ -201,16 +203,17 @@ impl TryFrom<Value> for Expect {
 }
 
 impl Scenario {
-    /// Every scenario in `folder` in the order of names, or those whose name contains `filter`.
-    pub(super) fn all(folder: &Path, filter: Option<&str>) -> Result<Vec<Self>> {
-        let mut scenarios = Vec::new();
-        for file in yaml_files(folder)? {
-            let name = name_of(folder, &file)?;
-            if filter.is_none_or(|filter| name.contains(filter)) {
-                scenarios.push(Self::read(&file, &name)?);
-            }
-        }
-        Ok(scenarios)
+    /// Every scenario in the order of names. The files are read once per process.
+    pub(super) fn all() -> Result<&'static [Self]> {
+        static ALL: OnceLock<Result<Vec<Scenario>, String>> = OnceLock::new();
+        let all = ALL.get_or_init(|| Self::read_all().map_err(|error| format!("{error:#}")));
+        all.as_deref().map_err(|error| anyhow!("{error}"))
+    }
+
+    fn read_all() -> Result<Vec<Self>> {
+        let folder = folder("scenarios");
+        let files = yaml_files(&folder)?;
+        files.iter().map(|file| Self::read(file, &name_of(&folder, file)?)).collect()
     }
 
     fn read(file: &Path, name: &str) -> Result<Self> {

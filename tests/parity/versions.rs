@@ -81,7 +81,7 @@ fn exceptions_name_known_releases_and_scenarios_with_a_reason() {
     let all = Exceptions::read().unwrap();
     let releases: Vec<&str> = all.keys().map(String::as_str).collect();
     assert_eq!(releases, OTHERS.map(Release::minor));
-    let known = Scenario::all(&super::folder("scenarios"), None).unwrap();
+    let known = Scenario::all().unwrap();
     for exceptions in all.values() {
         let (unsupported, differing) = (exceptions.unsupported(), exceptions.differing());
         for scenario in unsupported.union(&differing) {
@@ -142,7 +142,7 @@ fn is_there(release: Release) -> bool {
     }
 }
 
-fn on(release: Release, scenarios: &[Scenario]) -> Result<()> {
+fn on(release: Release, scenarios: &[&Scenario]) -> Result<()> {
     let exceptions = Exceptions::of(release)?;
     let unsupported = exceptions.unsupported();
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! The way of a pod from the server's bytes into the scheduler.
+//! The path of a pod from the server's bytes into the scheduler.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::{ALLOCATOR, Case, Measure};
 
 const NO_ANNOTATIONS: [&str; 0] = [];
 
-/// A server that has these pods and nothing ever happens to them.
+/// A server with these pods and no changes.
 struct Source<K> {
     kind: Arc<K>,
     template: Mutex<Template>,
@@ -63,13 +63,13 @@ impl<K: Kind> ListerWatcher<K> for Source<K> {
     }
 }
 
-/// What has been asked for and not given back, in bytes.
+/// Allocated bytes that are not freed.
 fn in_use() -> f64 {
     let stats = ALLOCATOR.stats();
     stats.bytes_allocated as f64 - stats.bytes_deallocated as f64
 }
 
-/// The process's memory, in bytes.
+/// The process's memory in bytes.
 fn resident() -> Result<f64> {
     let statm = std::fs::read_to_string("/proc/self/statm").context("read this process's memory")?;
     let pages: f64 = statm.split(' ').nth(1).context("no resident set")?.parse()?;
@@ -107,7 +107,7 @@ pub(crate) fn measure(case: Case, pods: usize, nodes: usize) -> Result<Measure> 
     followed(source, || Arc::new(PodKind::new(NO_ANNOTATIONS)), Some(tell))
 }
 
-/// Decodes all pods, then has an informer do so, and then tells of what it has in its store.
+/// Decodes all pods, then runs an informer, and then notifies the scheduler.
 fn followed<K: Kind>(
     source: impl Fn(Arc<K>) -> Source<K>,
     kind: impl Fn() -> Arc<K>,
@@ -121,13 +121,13 @@ fn followed<K: Kind>(
     let encoded = source.template.lock().unwrap_or_else(PoisonError::into_inner).len();
     let pods = source.pods;
 
-    // Before anything is given back, so that the process cannot grow into what was freed.
+    // Before anything is freed, so that the process cannot grow into freed memory.
     let (before, resident_before) = (in_use(), resident()?);
     let informer = SharedInformer::new(second_kind, source, InformerOptions::default());
     let stop = CancellationToken::new();
     let running = runtime.spawn(Arc::clone(&informer).run(stop.clone()));
     runtime.block_on(informer.synced());
-    // What only passes through has passed by then.
+    // Temporary allocations are gone by now.
     runtime.block_on(async { tokio::time::sleep(Duration::from_millis(10)).await });
     ensure!(informer.store().len() == pods, "the store has {} pods", informer.store().len());
     let store = per_pod(before, in_use(), pods);
