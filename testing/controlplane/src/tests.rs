@@ -1,4 +1,4 @@
-//! The control plane itself, tested: each test starts its own, because that is what is under test.
+//! Tests of the control plane. Each starts its own.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     }
 }
 
-/// Processes that name `dir` in their command line; zombies have none.
+/// Processes whose command line contains `dir`; zombies have none.
 fn processes_of(dir: &Path) -> Vec<String> {
     let dir = dir.to_str().unwrap();
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
@@ -184,7 +184,8 @@ fn taken_port_is_recognized() {
 
 #[test]
 fn killed_process_leaves_nothing() {
-    // The second process is this very test, told to report where its control plane is and to wait for its end.
+    // The second process runs this test with a variable that makes it report its control plane and
+    // wait.
     if let Ok(report) = env::var("CONTROLPLANE_TEST_REPORT") {
         return start_and_wait_to_be_killed(&report);
     }
