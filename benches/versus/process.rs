@@ -13,7 +13,7 @@ const TICKS: u64 = 100;
 
 /// A running program. It ends with this value, and with this process.
 pub(crate) struct Process {
-    process: Leashed,
+    child: Leashed,
     log: PathBuf,
     pub(crate) started: Instant,
 }
@@ -37,16 +37,16 @@ impl Process {
         }
         command.args(arguments).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let started = Instant::now();
-        Ok(Self { process: Leashed::spawn(&mut command, None)?, log: log.to_owned(), started })
+        Ok(Self { child: Leashed::spawn(&mut command, None)?, log: log.to_owned(), started })
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.process.id()
+        self.child.id()
     }
 
     /// Fails with the end of its log if it has ended.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
-        match self.process.exited()? {
+        match self.child.exited()? {
             None => Ok(()),
             Some(status) => {
                 bail!("the scheduler has ended with {status}; its last log lines:\n{}", self.log_tail())

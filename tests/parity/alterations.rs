@@ -37,9 +37,9 @@ fn every_altered_rule_fails_a_scenario() {
 }
 
 /// The configuration of a scheduler without queueing hints of NodeResourcesFit for nodes.
-pub(super) fn deaf_to_nodes(config: &Config) -> Result<Config> {
-    let what = "NodeResourcesFit: deaf to nodes";
-    let change = Change::Plugin("NodeResourcesFit", twist::deaf_to(EventResource::Node, ActionType::ALL));
+pub(super) fn without_node_hints(config: &Config) -> Result<Config> {
+    let what = "NodeResourcesFit: ignores nodes";
+    let change = Change::Plugin("NodeResourcesFit", twist::ignores(EventResource::Node, ActionType::ALL));
     Alteration { what, rule: "", change, detected_by: &[] }.apply(config)
 }
 

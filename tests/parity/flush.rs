@@ -41,7 +41,7 @@ fn waits(seconds: u64, tried: bool) -> Result<()> {
         steps.push_str("  - expect: {p: {bound: b}}\n");
     }
     let scenario = Scenario::parse("flush", &format!("{SCENARIO}{steps}"))?;
-    let config = Arc::new(alterations::deaf_to_nodes(&*memory::config()?)?);
+    let config = Arc::new(alterations::without_node_hints(&*memory::config()?)?);
     let (memory, embedded) = Memory::start(&config)?;
     run::prepare(&memory)?;
     let outcome = run::scenario(&memory, &mut Scheduler::Embedded(embedded), &scenario)?;

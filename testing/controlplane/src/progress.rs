@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(builds.left(now), Duration::from_secs(150));
         builds.begun = vec![(Program::Etcd, now), (Program::KubeScheduler, now)];
         builds.finished = vec![(Program::Etcd, Duration::from_secs(90))];
-        assert_eq!(builds.left(now + Duration::from_secs(30)), Duration::from_secs(180));
+        assert_eq!(builds.left(now + Duration::from_secs(30)), Duration::from_mins(3));
     }
 
     #[test]

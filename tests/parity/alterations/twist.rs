@@ -155,12 +155,12 @@ pub(super) fn pre_filter(change: fn(PreFilter) -> PreFilter) -> Twist {
 }
 
 /// Ignores AddPod in dry runs.
-pub(super) fn added_forgotten() -> Twist {
+pub(super) fn ignores_add_pod() -> Twist {
     at_pre_filter(|answer| answer, (false, true))
 }
 
 /// Ignores RemovePod in dry runs.
-pub(super) fn removed_forgotten() -> Twist {
+pub(super) fn ignores_remove_pod() -> Twist {
     at_pre_filter(|answer| answer, (true, false))
 }
 
@@ -343,7 +343,7 @@ pub(super) fn events(
 }
 
 /// Ignores these events.
-pub(super) fn deaf_to(resource: EventResource, action: ActionType) -> Twist {
+pub(super) fn ignores(resource: EventResource, action: ActionType) -> Twist {
     events(move |mut events| {
         for registration in events.iter_mut().filter(|given| given.event.resource == resource) {
             registration.event.action -= action;
@@ -373,7 +373,7 @@ pub(super) fn sleeps_on(resource: EventResource, action: ActionType) -> Twist {
 /// Ignores new nodes. Taint changes stay registered, as for plugins that register new nodes.
 pub(super) fn deaf_to_new_nodes() -> Twist {
     let twists = [
-        deaf_to(EventResource::Node, ActionType::ADD),
+        ignores(EventResource::Node, ActionType::ADD),
         wakes_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT),
     ];
     Arc::new(move |points| twists.iter().fold(points, |points, twist| twist(points)))

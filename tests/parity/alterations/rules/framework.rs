@@ -45,20 +45,20 @@ fn guard(plugins: &mut PluginSet, answer: fn() -> Permit) {
 fn permit() -> Vec<Alteration> {
     vec![
         alter(
-            "Permit: a plugin turns pods down",
-            "whom Permit turns down is not bound (4.6)",
+            "Permit: a plugin rejects pods",
+            "a rejected pod is not bound (4.6)",
             Change::Plugins(|plugins| guard(plugins, || Permit::Reject(Status::unschedulable("no entry")))),
             &["node-resources-fit/exact-fit"],
         ),
         alter(
             "Permit: a plugin fails",
-            "whom Permit fails for is not bound (4.6)",
+            "a pod is not bound after an error (4.6)",
             Change::Plugins(|plugins| guard(plugins, || Permit::Reject(Status::error("no guard")))),
             &["node-resources-fit/exact-fit"],
         ),
         alter(
-            "Permit: a plugin holds pods, and nobody lets them go",
-            "whom Permit holds is not bound before it lets him go, and is turned down in the end (4.6)",
+            "Permit: a plugin makes pods wait without an answer",
+            "a waiting pod is not bound before it is allowed, and is rejected after the timeout (4.6)",
             Change::Plugins(|plugins| guard(plugins, || Permit::Wait(Duration::from_secs(5)))),
             &["node-resources-fit/exact-fit"],
         ),
@@ -68,7 +68,7 @@ fn permit() -> Vec<Alteration> {
 fn sampling() -> Vec<Alteration> {
     vec![alter(
         "sampling: one percent",
-        "of many nodes as many are looked at as the profile says (4.3)",
+        "the profile limits the number of checked nodes (4.3)",
         Change::Config(|config| {
             for profile in &mut config.profiles {
                 profile.percentage_of_nodes_to_score = Some(1);
@@ -122,20 +122,20 @@ fn extend(config: &mut Config, change: impl FnOnce(&mut ExtenderConfig)) {
 fn extenders() -> Vec<Alteration> {
     vec![
         alter(
-            "an extender: keeps pods off a node",
-            "a node that an extender refuses takes no pod (4.9)",
+            "an extender: rejects a node",
+            "a node that an extender rejects is infeasible (4.9)",
             Change::Config(|config| extend(config, |it| it.filter_verb = Some("shun-b".to_owned()))),
             &["scores/image-locality-default-tag"],
         ),
         alter(
-            "an extender: likes a node",
-            "what an extender prefers counts (4.9)",
+            "an extender: prefers a node",
+            "the scores of an extender count (4.9)",
             Change::Config(|config| extend(config, |it| it.prioritize_verb = Some("like-a".to_owned()))),
             &["scores/image-locality-maximum"],
         ),
         alter(
-            "an extender: likes a node fifty times as much",
-            "what an extender prefers counts as much as it weighs (4.9)",
+            "an extender: prefers a node with weight 50",
+            "the scores of an extender are weighted (4.9)",
             Change::Config(|config| {
                 extend(config, |it| {
                     it.prioritize_verb = Some("like-a".to_owned());
@@ -145,8 +145,8 @@ fn extenders() -> Vec<Alteration> {
             &["scores/preferred-node-affinity-weight"],
         ),
         alter(
-            "an extender: is not there",
-            "an attempt fails when an extender does that may not be ignored (4.9)",
+            "an extender: is unreachable",
+            "an attempt fails with an extender that is not ignorable (4.9)",
             Change::Config(|config| {
                 extend(config, |it| {
                     it.url_prefix = String::from("http://127.0.0.1:1");

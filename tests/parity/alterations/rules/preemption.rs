@@ -15,14 +15,14 @@ const NAME: &str = "DefaultPreemption";
 pub(super) fn all() -> Vec<Alteration> {
     vec![
         alter(
-            "DefaultPreemption: left out",
-            "a pod that fits nowhere may make room for itself (5.16)",
+            "DefaultPreemption: disabled",
+            "a pod that fits nowhere may preempt (5.16)",
             Change::Plugins(|plugins| plugins.post_filter.clear()),
             &["preemption/victim-is-deleted"],
         ),
         alter(
-            "DefaultPreemption: says nothing",
-            "the event says why preemption does not help (5.16)",
+            "DefaultPreemption: no message",
+            "the event has the message of preemption (5.16)",
             plugin(
                 NAME,
                 post_filter(|nomination, status| {
@@ -34,14 +34,14 @@ pub(super) fn all() -> Vec<Alteration> {
             &["preemption/equal-priority-is-not-preempted"],
         ),
         alter(
-            "DefaultPreemption: nominates nobody",
-            "the pod is nominated to the node where room is made (5.16)",
+            "DefaultPreemption: no nomination",
+            "the preemptor is nominated for the node of its victims (5.16)",
             plugin(NAME, post_filter(|_, status| (Nomination::Keep, status))),
             &["preemption/preemptor-waits-for-terminating-victim"],
         ),
         alter(
             "DefaultPreemption: a stale nomination kept",
-            "who finds no way out loses his nomination (5.16)",
+            "a failed preemption clears the nomination (5.16)",
             plugin(
                 NAME,
                 post_filter(|nomination, status| match nomination {
@@ -53,25 +53,25 @@ pub(super) fn all() -> Vec<Alteration> {
         ),
         alter(
             "DefaultPreemption: preemptionPolicy ignored",
-            "a pod whose policy is Never preempts nobody (5.16)",
+            "a pod with preemptionPolicy Never preempts nothing (5.16)",
             plugin(NAME, post_filter_sees(|pod, _| with_spec(pod, |spec| spec.never_preempts = false))),
             &["preemption/preemption-policy-never"],
         ),
         alter(
-            "DefaultPreemption: equals give way",
-            "only pods of lower priority give way (5.16)",
+            "DefaultPreemption: equal priority is preempted",
+            "only pods of lower priority are victims (5.16)",
             plugin(NAME, post_filter_sees(|pod, _| pod.priority = pod.priority.saturating_add(1))),
             &["preemption/equal-priority-is-not-preempted"],
         ),
         alter(
-            "DefaultPreemption: nobody gives way",
-            "pods of lower priority give way (5.16)",
+            "DefaultPreemption: no victims",
+            "pods of lower priority are victims (5.16)",
             plugin(NAME, post_filter_sees(|pod, _| pod.priority = i32::MIN)),
             &["preemption/victim-is-deleted"],
         ),
         alter(
-            "DefaultPreemption: no node is beyond help",
-            "nodes that no removal helps are left out (5.16)",
+            "DefaultPreemption: unresolvable rejections ignored",
+            "nodes with unresolvable rejections are excluded (5.16)",
             plugin(
                 NAME,
                 post_filter_sees(|_, statuses| {

@@ -7,7 +7,7 @@ use supercargo_framework::plugin::Queued;
 use supercargo_framework::{ActionType, EventResource};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{deaf_to, hints, less, pre_enqueue};
+use super::super::twist::{hints, ignores, less, pre_enqueue};
 use super::{alter, passes, plugin};
 
 pub(super) fn all() -> Vec<Alteration> {
@@ -24,14 +24,14 @@ fn gates() -> Vec<Alteration> {
             &["scheduling-gates/gated-pod-is-not-tried"],
         ),
         alter(
-            "SchedulingGates: deaf to gates that go",
+            "SchedulingGates: ignores events of removed gates",
             "a pod without gates is tried (5.2)",
-            plugin(NAME, deaf_to(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),
+            plugin(NAME, ignores(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),
             &["scheduling-gates/last-gate-removed"],
         ),
         alter(
             "SchedulingGates: its hint skips",
-            "a pod's own last gate counts (5.2)",
+            "removing a pod's last gate requeues it (5.2)",
             plugin(NAME, hints(EventResource::Pod, Skip)),
             &["scheduling-gates/last-gate-removed"],
         ),
@@ -52,13 +52,13 @@ fn order() -> Vec<Alteration> {
         ),
         alter(
             "PrioritySort: the latest first",
-            "of equals who waits longest goes first (5.3)",
+            "of equal priorities, the pod that waits longest goes first (5.3)",
             plugin(NAME, less(|_, a, b| (a.pod.priority, a.timestamp) > (b.pod.priority, b.timestamp))),
             &["queue-order/equal-priority-oldest-first"],
         ),
         alter(
-            "PrioritySort: negative priorities are none",
-            "a negative priority is below none (5.3)",
+            "PrioritySort: negative priorities count as zero",
+            "a negative priority is below zero (5.3)",
             plugin(
                 NAME,
                 less(|_, a, b| {
@@ -87,13 +87,13 @@ fn plugins() -> Vec<Alteration> {
     vec![
         alter(
             "the profile: Filter in another order",
-            "a node is refused by the first plugin that objects (5.1)",
+            "the first rejecting plugin reports its reason (5.1)",
             Change::Plugins(|plugins| plugins.filter.reverse()),
             &["failure-messages/first-plugin-only"],
         ),
         alter(
             "the profile: NodeResourcesFit disabled",
-            "what is enabled is asked (5.1)",
+            "enabled plugins run (5.1)",
             Change::Plugins(|plugins| plugins.filter.retain(|name| name != "NodeResourcesFit")),
             &["pod-requests/containers-add-up"],
         ),

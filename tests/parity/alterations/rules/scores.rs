@@ -31,13 +31,13 @@ fn taints() -> Vec<Alteration> {
     vec![
         alter(
             "TaintToleration: scores nothing",
-            "nodes with fewer PreferNoSchedule taints are better (5.4)",
+            "nodes with fewer PreferNoSchedule taints score higher (5.4)",
             plugin(NAME, score(nothing)),
             &["scores/prefer-no-schedule"],
         ),
         alter(
             "TaintToleration: not reversed",
-            "the most taints are worst, not best (5.4)",
+            "the most taints score lowest (5.4)",
             plugin(NAME, normalized(Normalize::ByMax { reverse: false })),
             &["scores/prefer-no-schedule"],
         ),
@@ -55,7 +55,7 @@ fn affinity() -> Vec<Alteration> {
     vec![
         alter(
             "NodeAffinity: not scored",
-            "nodes that match preferred terms are better (5.5)",
+            "nodes that match preferred terms score higher (5.5)",
             Change::Plugins(|plugins| unscored(plugins, NAME)),
             &["scores/preferred-node-affinity-weight"],
         ),
@@ -79,7 +79,7 @@ fn affinity() -> Vec<Alteration> {
         ),
         alter(
             "NodeAffinity: addedAffinity prefers nothing",
-            "a profile may add a preference to all of its pods (5.5)",
+            "addedAffinity adds preferences to all pods (5.5)",
             Change::Built(NAME, |args, _| args.clear()),
             &["node-affinity/added-preference"],
         ),
@@ -92,19 +92,19 @@ fn resources() -> Vec<Alteration> {
     vec![
         alter(
             "NodeResourcesFit: scores nothing",
-            "emptier nodes are better (5.9)",
+            "nodes with less allocated score higher (5.9)",
             plugin(NAME, score(nothing)),
             &["scores/least-allocated"],
         ),
         alter(
             "NodeResourcesFit: reversed",
-            "emptier nodes are better, not worse (5.9)",
+            "nodes with less allocated score higher (5.9)",
             plugin(NAME, score(|score| 100 - score)),
             &["scores/least-allocated"],
         ),
         alter(
             "NodeResourcesFit: LeastAllocated for all",
-            "with MostAllocated fuller nodes are better (5.9)",
+            "with MostAllocated nodes with more allocated score higher (5.9)",
             Change::Built(NAME, |args, _| {
                 args.remove("scoringStrategy");
             }),
@@ -112,25 +112,25 @@ fn resources() -> Vec<Alteration> {
         ),
         alter(
             "NodeResourcesFit: not scored",
-            "emptier nodes are better, among many, too (5.9)",
+            "nodes with less allocated score higher, also among many (5.9)",
             Change::Plugins(|plugins| unscored(plugins, NAME)),
             &["scores/twelve-nodes"],
         ),
         alter(
             "NodeResourcesBalancedAllocation: scores nothing",
-            "evenly used nodes are better (5.9)",
+            "balanced nodes score higher (5.9)",
             plugin(BALANCED, score(nothing)),
             &["scores/balanced-allocation"],
         ),
         alter(
             "NodeResourcesBalancedAllocation: reversed",
-            "evenly used nodes are better, not worse (5.9)",
+            "balanced nodes score higher (5.9)",
             plugin(BALANCED, score(|score| 100 - score)),
             &["scores/balanced-allocation"],
         ),
         alter(
             "NodeResourcesBalancedAllocation: cpu and memory for all",
-            "a profile names the resources that are to be balanced (5.9)",
+            "arguments select the balanced resources (5.9)",
             Change::Built(BALANCED, |args, _| args.clear()),
             &["scores/balanced-allocation-device-outweighs"],
         ),
@@ -153,31 +153,31 @@ fn images() -> Vec<Alteration> {
     vec![
         alter(
             "ImageLocality: scores nothing",
-            "nodes that have the images are better (5.17)",
+            "nodes with the images score higher (5.17)",
             plugin(NAME, score(nothing)),
             &["scores/image-locality"],
         ),
         alter(
             "ImageLocality: reversed",
-            "nodes that have the images are better, not worse (5.17)",
+            "nodes with the images score higher (5.17)",
             plugin(NAME, score(|score| 100 - score)),
             &["scores/image-locality"],
         ),
         alter(
             "ImageLocality: no minimum",
-            "less than 23 MiB of images are worth nothing (5.17)",
+            "less than 23 MiB of images score nothing (5.17)",
             plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (0.0, 1000.0)))),
             &["scores/image-locality-below-minimum"],
         ),
         alter(
             "ImageLocality: a lower maximum",
-            "more images are worth more, up to 1000 MiB (5.17)",
+            "larger images score higher, up to 1000 MiB (5.17)",
             plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (23.0, 500.0)))),
             &["scores/image-locality-half-of-maximum"],
         ),
         alter(
             "ImageLocality: a higher maximum",
-            "1000 MiB of images are worth as much as there can be (5.17)",
+            "1000 MiB of images score the maximum (5.17)",
             plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (23.0, 2000.0)))),
             &["scores/image-locality-maximum"],
         ),
