@@ -1,6 +1,6 @@
-//! Parity with kube-scheduler. The scenarios of `scenarios/` run through both schedulers on a real control plane, and
-//! through supercargo on the API server in memory. `README.md` describes the format and how to run, add and record
-//! scenarios.
+//! Parity with kube-scheduler. The scenarios of `scenarios/` run through both schedulers on a real
+//! control plane, and through supercargo on the API server in memory. `README.md` describes the
+//! format and how to run, add and record scenarios.
 
 mod alterations;
 mod cluster;
@@ -62,8 +62,9 @@ fn print_failure(result: Result<()>) {
     }
 }
 
-/// Runs the scenarios through both schedulers and fails with every difference. The results of kube-scheduler must be
-/// those that are recorded; with [`is_recording`], they are recorded instead and supercargo does not run.
+/// Runs the scenarios through both schedulers and fails with every difference. The results of
+/// kube-scheduler must be those that are recorded; with [`is_recording`], they are recorded instead
+/// and supercargo does not run.
 fn parity() -> Result<()> {
     if assets_or_skip().is_none() {
         return Ok(());
@@ -100,7 +101,8 @@ impl Pair {
         Ok(Self { upstream: start(Side::Upstream)?, ours, cluster })
     }
 
-    /// The differences of one scenario, and a complaint about the record or the run of kube-scheduler.
+    /// The differences of one scenario, and a complaint about the record or the run of
+    /// kube-scheduler.
     fn run(&mut self, scenario: &Scenario, version: &str) -> Result<(Vec<Difference>, Option<String>)> {
         let (name, began) = (&scenario.name, Instant::now());
         let Outcome { seen, stopped } = run::scenario(&self.cluster, &mut self.upstream, scenario)?;

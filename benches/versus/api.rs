@@ -1,5 +1,5 @@
-//! A client of the API server that can be as fast as one can be: over HTTP/1.1, where a connection carries one request at a
-//! time, or over HTTP/2, where it carries many.
+//! A client of the API server that can be as fast as one can be: over HTTP/1.1, where a connection
+//! carries one request at a time, or over HTTP/2, where it carries many.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -131,8 +131,8 @@ impl Server {
         connection.read(path).await
     }
 
-    /// Sends calls as fast as can be with so many on their way at once, all of which must succeed. `done` hears how many
-    /// were taken up.
+    /// Sends calls as fast as can be with so many on their way at once, all of which must succeed.
+    /// `done` hears how many were taken up.
     pub(crate) async fn send_all(
         &self,
         wire: Wire,
@@ -179,7 +179,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request and reads the whole answer, which must be a success. A server that is too busy is asked again.
+    /// Sends a request and reads the whole answer, which must be a success. A server that is too
+    /// busy is asked again.
     pub(crate) async fn send(&mut self, call: &Call) -> Result<Bytes> {
         loop {
             let answer = self.open(call).await?;

@@ -1,5 +1,5 @@
-//! Whether what was scheduled keeps to what was asked for, from a fresh list of everything. Nothing of supercargo's is used
-//! here, so that an error of its cannot hide.
+//! Whether what was scheduled keeps to what was asked for, from a fresh list of everything. Nothing
+//! of supercargo's is used here, so that an error of its cannot hide.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -152,7 +152,8 @@ impl World {
         Ok(Self { nodes, pods: list(server, "/api/v1/pods").await? })
     }
 
-    /// What is wrong: pods that are on no node, nodes with more than they hold, and constraints that do not hold.
+    /// What is wrong: pods that are on no node, nodes with more than they hold, and constraints
+    /// that do not hold.
     pub(crate) fn violations(&self) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         for pod in self.pods.iter().filter(|pod| !self.nodes.contains_key(&pod.spec.node_name)) {
@@ -188,7 +189,8 @@ impl World {
         Ok(())
     }
 
-    /// Constraints that must hold did so for each pod when it came; as no pod left, they do for all.
+    /// Constraints that must hold did so for each pod when it came; as no pod left, they do for
+    /// all.
     fn skew(&self, wrong: &mut Vec<String>) -> Result<()> {
         let mut seen = HashSet::new();
         for pod in &self.pods {

@@ -51,7 +51,8 @@ impl Contender {
 }
 
 impl Scheduler {
-    /// Starts it with a configuration that is the same for both: the defaults, but for the limit on requests.
+    /// Starts it with a configuration that is the same for both: the defaults, but for the limit on
+    /// requests.
     pub(crate) fn start(&self, cluster: &Cluster) -> Result<Process> {
         let kubeconfig = cluster.plane.kubeconfig(USER)?.display().to_string();
         let config = json!({

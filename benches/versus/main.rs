@@ -242,7 +242,8 @@ impl Versus {
         })
     }
 
-    /// How the bare client is fastest: over which protocol, with how many requests at once, in which encoding.
+    /// How the bare client is fastest: over which protocol, with how many requests at once, in
+    /// which encoding.
     async fn fastest(
         &self,
         cluster: &Cluster,

@@ -24,7 +24,8 @@ pub(crate) struct Result {
     pub(crate) bare: String,
     /// What it writes.
     pub(crate) writes: String,
-    /// Every contender's outcomes, a round after the other: kube-scheduler, supercargo, the bare client.
+    /// Every contender's outcomes, a round after the other: kube-scheduler, supercargo, the bare
+    /// client.
     pub(crate) contenders: [(&'static str, Vec<Outcome>); 3],
 }
 
@@ -106,7 +107,8 @@ impl Result {
         (!over.is_empty() && over.len() == under.len()).then(|| ratio(&over, &under))
     }
 
-    /// What must not be: constraints that do not hold, and events of supercargo's that are not there.
+    /// What must not be: constraints that do not hold, and events of supercargo's that are not
+    /// there.
     pub(crate) fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for (name, outcomes) in &self.contenders {

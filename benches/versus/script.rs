@@ -49,8 +49,8 @@ enum Pod {
 }
 
 impl Script {
-    /// What was written, from what became of the pods and the events that are there afterwards. An event follows the change it
-    /// is about.
+    /// What was written, from what became of the pods and the events that are there afterwards. An
+    /// event follows the change it is about.
     pub(crate) fn record(changes: &[(PodName, Change)], events: Vec<Value>, names: &Names) -> Self {
         let mut about: HashMap<Pod, Vec<Value>> = HashMap::new();
         for event in events {

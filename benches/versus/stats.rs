@@ -19,8 +19,9 @@ pub(crate) fn range(values: &[f64]) -> (f64, f64) {
     (least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// The median of the ratios of all rounds, and its lower bound with a confidence of 90 %. The bound comes from a
-/// bootstrap: rounds are drawn with replacement, and a tenth of the medians is below the bound.
+/// The median of the ratios of all rounds, and its lower bound with a confidence of 90 %. The bound
+/// comes from a bootstrap: rounds are drawn with replacement, and a tenth of the medians is below
+/// the bound.
 pub(crate) fn ratio(over: &[f64], under: &[f64]) -> Ratio {
     const DRAWS: usize = 10_000;
     let ratios: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();

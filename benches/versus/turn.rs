@@ -209,7 +209,8 @@ impl<P: Fn(usize)> Turn<'_, P> {
         }
     }
 
-    /// Waits until every pod has an event, and says when that was; or when the last came, if some do not.
+    /// Waits until every pod has an event, and says when that was; or when the last came, if some
+    /// do not.
     async fn written(&self, meter: Meter, path: &str, before: usize, deadline: Instant) -> Result<Sample> {
         const LOOK: Duration = Duration::from_millis(25);
         let mut connection = self.cluster.admin.connect(Wire::Http1).await?;

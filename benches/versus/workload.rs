@@ -1,4 +1,5 @@
-//! What is in the cluster, and what is to be scheduled: the workloads beside the benchmarks, as objects.
+//! What is in the cluster, and what is to be scheduled: the workloads beside the benchmarks, as
+//! objects.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use serde_json::{Value, json};
 
 use supercargo_benches::workload::{Library, Op, Params};
 
-/// A workload that is run: nodes, pods that are bound from the beginning, and pods that are to be scheduled.
+/// A workload that is run: nodes, pods that are bound from the beginning, and pods that are to be
+/// scheduled.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) name: String,
@@ -57,7 +59,8 @@ pub(crate) const SCHEDULER: &str = "versus";
 const PREFERRED: &str = "OneBoundPodPerNode";
 
 impl Workload {
-    /// The workload of a name. It is taken in the size in which each node has one pod, if it has that one.
+    /// The workload of a name. It is taken in the size in which each node has one pod, if it has
+    /// that one.
     pub(crate) fn named(name: &str, scale: Scale) -> Result<Self> {
         let library = Library::here();
         let all = library.workloads()?;

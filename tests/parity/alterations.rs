@@ -1,8 +1,9 @@
-//! Mutation tests of the scenarios: for each of many rules, a scheduler that breaks it and a scenario that fails.
+//! Mutation tests of the scenarios: for each of many rules, a scheduler that breaks it and a
+//! scenario that fails.
 //!
-//! An alteration changes supercargo's configuration or wraps a plugin. The scenarios that should detect it run on the
-//! API server in memory. If all of them reach their recorded results, the test fails: either a scenario is missing, or
-//! the rule has no effect.
+//! An alteration changes supercargo's configuration or wraps a plugin. The scenarios that should
+//! detect it run on the API server in memory. If all of them reach their recorded results, the test
+//! fails: either a scenario is missing, or the rule has no effect.
 
 mod alteration;
 mod rules;
@@ -85,7 +86,8 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// The differences with every plugin wrapped and none altered, in all scenarios that should detect an alteration.
+/// The differences with every plugin wrapped and none altered, in all scenarios that should detect
+/// an alteration.
 fn unaltered(alterations: &[Alteration], scenarios: &[Scenario], config: &Config) -> Result<Vec<Difference>> {
     let config = Arc::new(wrapped(config));
     let asked = alterations.iter().flat_map(|alteration| alteration.detected_by);

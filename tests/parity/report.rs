@@ -1,5 +1,6 @@
-//! Writes `docs/parity.md`: for each feature, what equals kube-scheduler and what differs on purpose. Sources are the
-//! scenarios, their recorded results, the lists of differences and `docs/deviations.md`.
+//! Writes `docs/parity.md`: for each feature, what equals kube-scheduler and what differs on
+//! purpose. Sources are the scenarios, their recorded results, the lists of differences and
+//! `docs/deviations.md`.
 
 mod deviations;
 mod feature;

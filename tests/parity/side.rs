@@ -116,8 +116,8 @@ impl Scheduler {
         }
     }
 
-    /// The final scores by pod and node that were logged since `mark`, of each pod's last scored cycle. A cycle
-    /// with one feasible node has none. Only kube-scheduler logs them.
+    /// The final scores by pod and node that were logged since `mark`, of each pod's last scored
+    /// cycle. A cycle with one feasible node has none. Only kube-scheduler logs them.
     pub(super) fn scores_since(&self, mark: u64) -> Result<Scores> {
         match self {
             Self::Upstream(handle) => read_scores(handle.log_path(), mark),

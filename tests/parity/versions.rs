@@ -1,5 +1,5 @@
-//! Runs the scenarios through supercargo on API servers of other Kubernetes releases. It must reach the recorded
-//! results of the baseline.
+//! Runs the scenarios through supercargo on API servers of other Kubernetes releases. It must reach
+//! the recorded results of the baseline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -25,7 +25,8 @@ pub(super) const OTHERS: [Release; 2] = [Release::Oldest, Release::Newest];
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Exceptions {
-    /// Scenarios that the server does not support. They run, and must not reach the recorded results.
+    /// Scenarios that the server does not support. They run, and must not reach the recorded
+    /// results.
     pub(super) unsupported: Vec<Unsupported>,
     /// Other differences.
     pub(super) differences: Vec<FieldDifference>,

@@ -5,8 +5,8 @@ use std::thread;
 
 use anyhow::Result;
 
-/// Works on the items, each on the next free thread. `start` prepares a thread, for example by starting a control
-/// plane. The results are in the order of the items.
+/// Works on the items, each on the next free thread. `start` prepares a thread, for example by
+/// starting a control plane. The results are in the order of the items.
 pub(super) fn on_threads<T: Sync, W, R: Send>(
     threads: usize,
     items: &[T],

@@ -21,7 +21,8 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    /// Starts it with the Deployment's arguments, except for the paths of its configuration and kubeconfig.
+    /// Starts it with the Deployment's arguments, except for the paths of its configuration and
+    /// kubeconfig.
     pub(super) fn start(plane: &ControlPlane, config: &str, kubeconfig: &Value) -> Self {
         // Removed with the control plane if this process is killed.
         let folder = tempfile::tempdir_in(plane.dir()).unwrap();

@@ -2,7 +2,8 @@
 // It runs one task with client-go's shared informer, step by step, so that the benchmark can
 // measure this process between the steps.
 //
-// The first line on stdin is the task, in JSON. Then each line is a step, and each answer one line of JSON on stdout:
+// The first line on stdin is the task, in JSON. Then each line is a step, and each answer one line
+// of JSON on stdout:
 //
 //	start    the informer runs, until every listener has been shown all pods
 //	events   the changes come, until every listener has been shown the last one

@@ -8,7 +8,8 @@ import (
 
 // History is one line of input.
 type History struct {
-	// Config is a KubeSchedulerConfiguration, or null for the default with one profile named "supercargo".
+	// Config is a KubeSchedulerConfiguration, or null for the default with one profile named
+	// "supercargo".
 	Config json.RawMessage `json:"config"`
 	// FeatureGates are set for this history only.
 	FeatureGates map[string]bool `json:"featureGates"`
@@ -108,7 +109,8 @@ type PreFilter struct {
 type Preemption struct {
 	// Nodes are the nodes of its dry runs.
 	Nodes map[string]DryRun `json:"nodes"`
-	// Tied are the best candidates among which upstream picks at random, in snapshot order; the first is taken.
+	// Tied are the best candidates among which upstream picks at random, in snapshot order; the
+	// first is taken.
 	Tied []string `json:"tied"`
 }
 

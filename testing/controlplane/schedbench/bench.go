@@ -35,8 +35,8 @@ type bench struct {
 	sched    *scheduler.Scheduler
 	snapshot *cache.Snapshot
 	factory  informers.SharedInformerFactory
-	// others are objects of other kinds than pods and nodes. Informers list them when the first pod is
-	// scheduled.
+	// others are objects of other kinds than pods and nodes. Informers list them when the first pod
+	// is scheduled.
 	others []runtime.Object
 	nodes  []*v1.Node
 	bound  []*v1.Pod

@@ -15,7 +15,8 @@ use crate::assets::{Program, cache_root};
 use crate::progress::{self, Build};
 use crate::release::Release;
 
-/// Build information besides the version. No commit applies, because the programs are built from modules.
+/// Build information besides the version. No commit applies, because the programs are built from
+/// modules.
 const ORIGIN: [(&str, &str); 3] = [
     ("gitCommit", "0000000000000000000000000000000000000000"),
     ("gitTreeState", "clean"),
@@ -32,7 +33,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// The cache that holds `program`. The key of each module is computed once, because that runs `go`.
+    /// The cache that holds `program`. The key of each module is computed once, because that runs
+    /// `go`.
     pub(crate) fn of(program: Program) -> Result<Self> {
         type Sources = (PathBuf, &'static [&'static str]);
         static KNOWN: Mutex<Option<HashMap<Sources, Cache>>> = Mutex::new(None);
@@ -105,8 +107,8 @@ fn fnv1a(parts: &[String]) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The linker's flags: no debug information, and a version, because clients reject a server without a valid
-/// version.
+/// The linker's flags: no debug information, and a version, because clients reject a server without
+/// a valid version.
 fn ldflags(release: Release) -> String {
     let (major, minor) = release.minor().split_once('.').unwrap_or((release.minor(), ""));
     let version = [("gitVersion", release.version()), ("gitMajor", major), ("gitMinor", minor)];

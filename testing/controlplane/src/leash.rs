@@ -5,7 +5,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Waits for the end of stdin, then kills the process `$1` and removes the folder `$2`, if there is one.
+/// Waits for the end of stdin, then kills the process `$1` and removes the folder `$2`, if there is
+/// one.
 const LEASH: &str = r#"read -r _; kill -KILL "$1"; [ -z "$2" ] || rm -rf "$2""#;
 
 /// A child process. It ends when this value is dropped, and when this process ends in any way.

@@ -53,7 +53,8 @@ impl Deviations {
         self.0.iter().map(|row| row.section.as_str())
     }
 
-    /// Removes and returns the rows of a feature. With `rest`, it takes all remaining rows of [`MIXED`].
+    /// Removes and returns the rows of a feature. With `rest`, it takes all remaining rows of
+    /// [`MIXED`].
     pub(super) fn take(&mut self, feature: &Feature, rest: bool) -> Vec<String> {
         let is_of = |row: &mut Row| {
             let named = feature.sections.contains(&row.section.as_str());

@@ -179,7 +179,8 @@ pub(super) const FEATURES: &[Feature] = &[
     },
 ];
 
-/// kube-scheduler's default plugins (multiPoint) with every feature gate on, in its order, with weights.
+/// kube-scheduler's default plugins (multiPoint) with every feature gate on, in its order, with
+/// weights.
 pub(super) const UPSTREAM_DEFAULTS: &[(&str, i32)] = &[
     ("SchedulingGates", 0),
     ("PrioritySort", 0),
