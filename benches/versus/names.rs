@@ -20,7 +20,7 @@ impl Names {
         PodName { namespace: self.namespace.clone(), name: format!("{}{index:06}", self.prefix()) }
     }
 
-    /// Which of them a pod is, if it is one.
+    /// The index of a pod, if it belongs to this turn.
     pub(crate) fn index(&self, pod: &PodName) -> Option<usize> {
         let index = pod.name.strip_prefix(&self.prefix())?.parse().ok()?;
         (pod.namespace == self.namespace && index < self.count).then_some(index)
