@@ -1,17 +1,17 @@
-//! What benchmarks with a command line of their own take alike.
+//! Common arguments of the benchmarks with their own command lines.
 
 use clap::{Args, ValueEnum};
 
-/// How a benchmark is run, and what it writes.
+/// How a benchmark runs, and its output.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// What the result is written as
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
-    /// Run everything once with little, to see that it works
+    /// Run everything once at a small size, as a smoke test
     #[arg(long)]
     pub test: bool,
-    // What cargo and the other benchmarks' library pass or take, so that one command line serves all.
+    // Flags of cargo and criterion, accepted so that one command line serves all benchmarks.
     #[arg(long, hide = true)]
     bench: bool,
     #[arg(long, hide = true)]
@@ -20,7 +20,7 @@ pub struct RunArgs {
     baseline: Option<String>,
 }
 
-/// What a result is written as.
+/// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "they would be in the help, and say nothing")]
 pub enum Output {
@@ -28,15 +28,15 @@ pub enum Output {
     Json,
 }
 
-/// Which benchmarks are run, where one command line is for all of them.
+/// Selects benchmarks, where one command line is for all of them.
 #[derive(Debug, Args)]
 pub struct FilterArgs {
-    /// Run only if the name of this benchmark holds this text
+    /// Run only if the name of this benchmark contains this text
     filter: Option<String>,
 }
 
 impl FilterArgs {
-    /// Whether the benchmark of this name is not to be run.
+    /// Whether the filter excludes this benchmark.
     pub fn leaves_out(&self, name: &str) -> bool {
         self.filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str()))
     }

@@ -1,5 +1,5 @@
-//! Whether pods are where they may be, worked out from the objects alone: nothing of the scheduler's or its plugins' is
-//! asked. It understands what the workloads' templates use.
+//! Checks placements from the objects alone, without code of the scheduler or its plugins. It
+//! supports the constraints of the workloads' templates.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,7 +9,7 @@ use supercargo_framework::quantity;
 
 use crate::plan::Plan;
 
-/// After so many violations the rest is not told.
+/// The maximum of reported violations.
 const TOLD: usize = 20;
 
 /// A pod on a node, by their names.
@@ -21,8 +21,8 @@ pub struct Placed<'a> {
     pub node: &'a str,
 }
 
-/// What is not as it must be, in words: nodes that hold more than they offer, pods on nodes that they or others exclude,
-/// topologies that are out of balance. Empty if all is well.
+/// Violations as text: overcommitted nodes, pods on nodes that they or other pods exclude,
+/// unbalanced topologies. Empty if the placement is valid.
 pub fn violations<'a>(plan: &Plan, placed: impl Iterator<Item = Placed<'a>>) -> Result<Vec<String>> {
     let mut cluster = Cluster::of(plan)?;
     for Placed { pod, node } in placed {
@@ -45,7 +45,7 @@ struct Node {
     holds: Amounts,
 }
 
-/// Of what a node offers and pods ask for.
+/// Amounts that nodes offer and pods request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amounts {
     milli_cpu: i64,
@@ -54,12 +54,12 @@ struct Amounts {
     volumes: i64,
 }
 
-/// Pods that have everything in common that matters to others: template and namespace.
+/// Pods that are equal for constraints of other pods: template and namespace.
 struct PodKind {
     namespace: String,
     labels: Value,
     spec: Value,
-    /// How many there are on a node.
+    /// The number of them on each node.
     on: BTreeMap<usize, usize>,
 }
 
@@ -194,12 +194,12 @@ impl Cluster {
         }
         for term in list(&affinity["podAffinity"][REQUIRED]) {
             let matching = self.matching(term, at);
-            // The first of its kind may begin anywhere.
+            // The first pod of its group may be anywhere.
             self.check_term(at, term, &matching, |others, anywhere| others > 0 || anywhere == 0);
         }
     }
 
-    /// The kinds of pods that a term of one kind speaks of.
+    /// The groups of pods that a term selects.
     fn matching(&self, term: &Value, of: usize) -> BTreeSet<usize> {
         let own = &self.kinds[of].namespace;
         let named = list(&term["namespaces"]);
@@ -215,7 +215,7 @@ impl Cluster {
         (0..self.kinds.len()).filter(|kind| matches(&self.kinds[*kind])).collect()
     }
 
-    /// How many pods of some kinds there are in each domain of a topology.
+    /// The number of pods of some groups in each domain of a topology.
     fn by_domain(&self, key: &str, kinds: &BTreeSet<usize>) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
         for (node, count) in kinds.iter().flat_map(|kind| &self.kinds[*kind].on) {
@@ -226,7 +226,7 @@ impl Cluster {
         counts
     }
 
-    /// Checks for each pod of a kind how many others that a term speaks of are in its domain, and how many anywhere.
+    /// Counts for each pod of a group the pods that a term selects, in its domain and in total.
     fn check_term(
         &mut self,
         at: usize,
@@ -290,7 +290,7 @@ impl Cluster {
     }
 }
 
-/// Whether a node is one that a pod's required node affinity allows.
+/// Whether a node matches a pod's required node affinity.
 fn admits(node: &Node, spec: &Value) -> bool {
     let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     let any_of =

@@ -1,5 +1,5 @@
-//! A first look at all nodes, by every default plugin: node by node, and by columns where plugins can. The throughput is
-//! in nodes.
+//! Evaluates all nodes with every default plugin: node by node, and by columns where plugins
+//! support it. The throughput is in nodes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin, PreFilter, Sco
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Context, CycleState, Features, NodeInfo, Nodes, Now, PodInfo};
 
-/// Nodes of 4 CPUs and 32 GiB in three zones, on each a pod like the one to place.
+/// Nodes of 4 CPUs and 32 GiB in three zones, each with a pod like the one to place.
 fn cluster(count: usize) -> Nodes {
     let mut nodes = Nodes::default();
     let order = (0..count).map(|i| {
@@ -30,7 +30,7 @@ fn basic_pod(name: &str) -> PodInfo {
     pod(name).request("cpu", "100m").request("memory", "500Mi").build()
 }
 
-/// The default plugins that have something to say of a pod.
+/// The default plugins that do not skip the pod.
 struct Scan<'a> {
     cx: Context<'a>,
     nodes: &'a Nodes,
@@ -62,7 +62,7 @@ impl<'a> Scan<'a> {
         Self { cx, nodes, pod, state, filters, scores }
     }
 
-    /// Every filter, then every score of the nodes that pass.
+    /// Every filter, and every score of the feasible nodes.
     fn one_by_one(&self, passes: &mut [bool], totals: &mut [i64]) {
         for (index, node) in self.nodes.iter() {
             let passed = |(filter, _): &(Arc<dyn FilterPlugin>, _)| {
@@ -78,7 +78,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The same by columns; node by node where a plugin cannot.
+    /// The same by columns, or node by node where a plugin has none.
     fn by_columns(&self, passes: &mut [bool], totals: &mut [i64], scores: &mut [i64]) {
         passes.fill(true);
         for (filter, caching) in &self.filters {

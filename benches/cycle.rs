@@ -1,4 +1,5 @@
-//! One scheduling cycle, binding and confirmation included, on 500 and 5,000 nodes; `measured` is `fits` with metrics counted.
+//! One scheduling cycle with binding and confirmation on 500 and 5,000 nodes; `measured` is `fits`
+//! with metrics.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use supercargo_benches::{Bench, default_pod, too_big_pod};

@@ -1,4 +1,4 @@
-//! Line charts as SVG: a few lines over a few places, the vertical axis logarithmic.
+//! Line charts as SVG: a few lines over a few positions, with a logarithmic vertical axis.
 
 use std::fmt::Write as _;
 
@@ -9,27 +9,27 @@ const RIGHT: f64 = 190.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 52.0;
 
-/// Colours that are told apart without red and green (Okabe and Ito's).
+/// Colours that colour-blind readers can distinguish (Okabe and Ito).
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#cc79a7", "#e69f00", "#009e73", "#56b4e9"];
 
 /// A chart.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the places are.
+    /// The label of the horizontal axis.
     pub across: String,
-    /// What the heights are.
+    /// The label of the vertical axis.
     pub up: String,
-    /// The places, from left to right at equal distances.
+    /// The positions, from left to right at equal distances.
     pub places: Vec<String>,
-    /// The lines, each with its name and a height for each place where there is one. Heights that are not positive are left
-    /// out.
+    /// The lines, each with its name and an optional height per position. Heights that are not
+    /// positive are omitted.
     pub lines: Vec<(String, Vec<Option<f64>>)>,
 }
 
 impl Chart {
-    /// The drawing; `None` if there is nothing to be seen.
+    /// The drawing; `None` if it would be empty.
     pub fn svg(&self) -> Option<String> {
         let heights = self.lines.iter().flat_map(|(_, line)| line).flatten().copied().filter(|y| *y > 0.0);
         let (low, high) = heights.fold((f64::INFINITY, 0.0_f64), |(low, high), y| (low.min(y), high.max(y)));
@@ -38,7 +38,7 @@ impl Chart {
         }
         let scale = Scale { low: low.log10().floor(), high: high.log10().ceil(), places: self.places.len() };
         let mut out = String::new();
-        // A String takes all that is written to it.
+        // Writing to a String cannot fail.
         _ = writeln!(
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
@@ -93,7 +93,7 @@ impl Chart {
     }
 }
 
-/// From values to places on the drawing.
+/// Maps values to coordinates.
 struct Scale {
     /// Powers of ten.
     low: f64,
@@ -114,7 +114,7 @@ impl Scale {
     }
 }
 
-/// A line, broken where there is no height.
+/// A line with gaps where heights are missing.
 fn drawn(scale: &Scale, line: &[Option<f64>], colour: &str, out: &mut String) {
     let mut path = String::new();
     let mut pen_is_down = false;
@@ -177,17 +177,17 @@ mod tests {
     }
 
     #[test]
-    fn a_higher_value_is_higher_and_a_line_is_broken_where_there_is_none() {
+    fn higher_values_are_drawn_higher_and_gaps_break_the_line() {
         let line = vec![Some(1.0), None, Some(100.0)];
         let svg = chart(vec![("ours".to_owned(), line)]).svg().unwrap();
         assert!(svg.contains("a &lt; b") && svg.contains(">ours<") && svg.contains(">5,000<"), "{svg}");
         let path = svg.lines().find(|line| line.starts_with("<path")).unwrap();
-        // From the foot to the top, without a stroke from one to the other.
+        // From the bottom to the top, without a stroke in between.
         assert!(path.contains("d=\"M151.7 368.0 M454.3 44.0\""), "{path}");
     }
 
     #[test]
-    fn without_a_height_there_is_no_drawing() {
+    fn zero_height_draws_nothing() {
         assert_eq!(chart(vec![("ours".to_owned(), vec![None, Some(0.0), None])]).svg(), None);
     }
 }

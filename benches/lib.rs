@@ -1,13 +1,15 @@
-//! What the benchmarks have in common: a scheduler with every plugin, nodes, pods, and time that passes as told.
+//! Common parts of the benchmarks: a scheduler with every plugin, nodes, pods, and a manual clock.
 //!
-//! `cargo bench -p supercargo-benches`. Machines are noisy: compare ratios of one run, or two baselines of one machine
-//! (`-- --save-baseline before`, `-- --baseline before`), never a lone time.
+//! `cargo bench -p supercargo-benches`. Machines are noisy: compare ratios of one run, or two
+//! baselines of one machine (`-- --save-baseline before`, `-- --baseline before`), never single
+//! times.
 
 mod args;
 pub mod check;
 pub mod figure;
 pub mod plan;
 mod progress;
+pub mod random;
 pub mod workload;
 
 use std::sync::Arc;
@@ -23,7 +25,7 @@ use supercargo_scheduler::{
 pub use args::{FilterArgs, Output, RunArgs};
 pub use progress::{Progress, grouped};
 
-/// A scheduler, and the time.
+/// A scheduler with a manual clock.
 pub struct Bench {
     /// The scheduler.
     pub scheduler: Scheduler,
@@ -34,7 +36,7 @@ pub struct Bench {
 /// Options with one profile, `supercargo`, that has every in-tree plugin.
 ///
 /// # Panics
-/// When a default plugin does not build, which is a bug.
+/// If a default plugin does not build, which is a bug.
 pub fn default_options() -> Options {
     let registry = supercargo_plugins::registry();
     let build = |name| {
@@ -57,10 +59,10 @@ pub fn default_options() -> Options {
 }
 
 impl Bench {
-    /// A scheduler that knows this many nodes: 32 CPUs, 256 GiB and 110 pods each, in three zones.
+    /// A scheduler with this many nodes in three zones: 32 CPUs, 256 GiB and 110 pods each.
     ///
     /// # Panics
-    /// When the default options do not make a scheduler, which is a bug.
+    /// If the default options are invalid, which is a bug.
     pub fn with_nodes(count: usize) -> Self {
         let scheduler = Scheduler::new(default_options()).expect("the default options make a scheduler");
         let wall = Timestamp(1_767_225_600_000_000);
@@ -71,13 +73,13 @@ impl Bench {
         bench
     }
 
-    /// The same, watched.
+    /// A scheduler with an observer.
     #[must_use]
     pub fn watched_by(self, observer: Box<dyn Observer>) -> Self {
         Self { scheduler: self.scheduler.with_observer(observer), now: self.now }
     }
 
-    /// Tells the scheduler something and forgets what it wants done.
+    /// Sends the scheduler an input and drops its effects.
     pub fn handle(&mut self, input: Input) {
         self.scheduler.handle(self.now, input);
         self.scheduler.take_effects();
@@ -88,7 +90,7 @@ impl Bench {
         self.handle(Input::QueuedPod(Notification::Added(Arc::new(pod))));
     }
 
-    /// Runs a cycle, and if it found a node, the binding and the informer's word on it.
+    /// Runs a cycle and, if it found a node, confirms the binding as the informer would.
     pub fn schedule_and_bind(&mut self) -> bool {
         let scheduled = self.scheduler.schedule_one(self.now, &mut NoCalls);
         for effect in self.scheduler.take_effects() {
@@ -106,7 +108,7 @@ impl Bench {
         scheduled
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn pass(&mut self, duration: Duration) {
         self.now = Now { wall: self.now.wall.plus(duration), monotonic: self.now.monotonic + duration };
         self.handle(Input::Tick);

@@ -1,41 +1,43 @@
-//! From a workload to its objects, as the API server would have stored them. Both schedulers are given these.
+//! Turns a workload into objects as the API server would store them. Both schedulers get the same
+//! objects.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
 
+use crate::random::mix;
 use crate::workload::{ChurnMode, LabelStrategy, Library, Op, Params, Workload};
 
-/// The scheduler that the pods name.
+/// The scheduler name of the pods.
 pub const SCHEDULER: &str = "supercargo";
 
-/// What the names of objects begin with that come and go meanwhile.
+/// The name prefix of churn objects.
 pub const CHURN: &str = "churn-";
 
-/// How the pods that are measured differ.
+/// How the measured pods differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signatures {
-    /// In nothing but their names.
+    /// Only in their names.
     Identical,
-    /// In what they request: so many different pods, in random order.
+    /// In their requests: this many variants in random order.
     Many(usize),
-    /// Each has a label of its own.
+    /// Each has a unique label.
     UniqueLabels,
 }
 
-/// Everything that a run creates.
+/// All objects of a run.
 pub struct Plan {
-    /// What progress is told of.
+    /// The name for progress output.
     pub label: String,
     nodes: Vec<NodeGroup>,
-    /// Objects of other kinds that do not come in numbers.
+    /// Objects of other kinds.
     objects: Vec<Value>,
     groups: Vec<PodGroup>,
-    /// What comes and goes while pods are measured.
+    /// Churn while pods are measured.
     pub churn: Vec<Churn>,
     signatures: Signatures,
-    /// Where the random order begins.
+    /// The seed of the random order.
     seed: u64,
 }
 
@@ -43,7 +45,7 @@ struct NodeGroup {
     template: Value,
     count: usize,
     labels: Option<LabelStrategy>,
-    /// How many volumes of a driver each takes.
+    /// The volume limit of a driver on each node.
     csi: BTreeMap<String, usize>,
 }
 
@@ -51,35 +53,35 @@ struct NodeGroup {
 pub struct PodGroup {
     template: Value,
     namespaces: Vec<String>,
-    /// How many.
+    /// Their number.
     pub count: usize,
     volume: Option<(Value, Value)>,
-    /// What they are for.
+    /// Their role.
     pub kind: GroupKind,
-    /// How many are deleted per second of those that are there before.
+    /// How many existing pods are deleted per second.
     pub deletions_per_second: usize,
 }
 
-/// What pods are for.
+/// The role of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupKind {
-    /// On a node before anything is measured.
+    /// Bound before the measurement.
     Bound,
-    /// Waits, and is not meant to be scheduled.
+    /// Pending, and not expected to be scheduled.
     Gated,
-    /// What is measured.
+    /// Measured.
     Measured,
 }
 
-/// Objects that come and go meanwhile.
+/// Churn objects.
 pub struct Churn {
-    /// One of each.
+    /// The templates, one object each.
     pub templates: Vec<Value>,
-    /// How often something happens.
+    /// The interval.
     pub interval_milliseconds: u64,
-    /// Whether they go again.
+    /// Whether they are deleted again.
     pub mode: ChurnMode,
-    /// How many there are at most if they go again.
+    /// The maximum number, if they are deleted again.
     pub number: usize,
 }
 
@@ -182,29 +184,29 @@ impl Plan {
         Ok(())
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn node_count(&self) -> usize {
         self.nodes.iter().map(|group| group.count).sum()
     }
 
-    /// The pods, by template.
+    /// The pods by template.
     pub fn groups(&self) -> impl Iterator<Item = &PodGroup> {
         self.groups.iter()
     }
 
-    /// The groups of a kind, with their numbers.
+    /// The groups of a role, with their numbers.
     pub fn groups_of(&self, kind: GroupKind) -> impl Iterator<Item = (usize, &PodGroup)> {
         self.groups.iter().enumerate().filter(move |(_, group)| group.kind == kind)
     }
 
-    /// Whether the pod of this name is one that is measured.
+    /// Whether the pod of this name is measured.
     pub fn is_measured(&self, name: &str) -> bool {
         let number = name.strip_prefix("pod-").and_then(|rest| rest.split('-').next()?.parse::<usize>().ok());
         let group = number.and_then(|number| self.groups.get(number));
         group.is_some_and(|group| group.kind == GroupKind::Measured)
     }
 
-    /// A pod of this name, as it was created, and the name of what it shares with others; `None` if there is none.
+    /// The pod of this name as it was created, with the name of its group; `None` if there is none.
     pub fn pod_named(&self, name: &str) -> Option<(String, Value)> {
         if name.starts_with(CHURN) {
             let mut templates = self.churn.iter().flat_map(|churn| &churn.templates);
@@ -215,12 +217,12 @@ impl Plan {
         (i < self.groups.get(number)?.count).then(|| (number.to_string(), self.pod(number, i)))
     }
 
-    /// How many pods are measured.
+    /// The number of measured pods.
     pub fn measured(&self) -> usize {
         self.groups_of(GroupKind::Measured).map(|(_, group)| group.count).sum()
     }
 
-    /// The nodes, each followed by what comes with it.
+    /// The nodes, each followed by its other objects.
     pub fn nodes(&self) -> impl Iterator<Item = Value> {
         let firsts = self.nodes.iter().scan(0, |next, group| {
             *next += group.count;
@@ -244,7 +246,7 @@ impl Plan {
         format!("node-{at}")
     }
 
-    /// The objects of other kinds that are there before any pod.
+    /// The objects of other kinds that exist before any pod.
     pub fn objects(&self) -> impl Iterator<Item = Value> {
         let volumes = self.groups.iter().enumerate().flat_map(|(number, group)| {
             (0..group.count).filter_map(move |i| group.volume(number, i)).flatten()
@@ -252,7 +254,7 @@ impl Plan {
         self.objects.iter().cloned().chain(volumes)
     }
 
-    /// A pod as it is created; one that is there before is on its node.
+    /// A pod as it is created. An existing pod has its node.
     pub fn pod(&self, number: usize, i: usize) -> Value {
         let group = &self.groups[number];
         let mut pod = group.pod(number, i);
@@ -272,7 +274,7 @@ impl Plan {
         pod
     }
 
-    /// Makes a pod that is measured differ from the others as the signatures say.
+    /// Gives a measured pod its signature.
     fn vary(&self, pod: &mut Value, i: usize) {
         match self.signatures {
             Signatures::Identical => {}
@@ -307,7 +309,7 @@ impl NodeGroup {
         std::iter::once(node).chain(self.csi_node(&name)).collect()
     }
 
-    /// What says how many volumes the node takes.
+    /// The CSINode with the node's volume limit.
     fn csi_node(&self, name: &str) -> Option<Value> {
         if self.csi.is_empty() {
             return None;
@@ -336,7 +338,7 @@ impl PodGroup {
         pod
     }
 
-    /// A pod's volume and the claim that is bound to it, both of the pod's name.
+    /// A pod's volume and its bound claim, both with the pod's name.
     fn volume(&self, number: usize, i: usize) -> Option<[Value; 2]> {
         let (volume, claim) = self.volume.as_ref()?;
         let name = pod_name(number, i);
@@ -364,7 +366,7 @@ fn pod_name(number: usize, i: usize) -> String {
     format!("pod-{number}-{i}")
 }
 
-/// Of the length that a server gives them.
+/// A UID of the usual length.
 fn uid(group: usize, i: usize) -> String {
     format!("{group:08x}-0000-4000-8000-{i:012x}")
 }
@@ -375,7 +377,7 @@ fn namespace(name: &str, labels: &Map<String, Value>) -> Value {
     )
 }
 
-/// With what the server gives an object: an identity, a version, a time.
+/// Sets the metadata that the server would set: UID, version, time.
 pub fn identified(mut object: Value) -> Value {
     let metadata = &mut object["metadata"];
     if metadata["uid"].is_null() {
@@ -388,8 +390,8 @@ pub fn identified(mut object: Value) -> Value {
     object
 }
 
-/// Makes a pod the `at`-th of its kind: by what its first container requests, or, where that is nothing, by a toleration that
-/// nothing needs.
+/// Makes a pod the `at`-th variant, by the requests of its first container or, without requests, by
+/// a toleration without effect.
 fn set_signature(pod: &mut Value, at: usize) {
     let requests = &mut pod["spec"]["containers"][0]["resources"]["requests"];
     let (Some(cpu), Some(memory)) = (amount(&requests["cpu"], "m"), amount(&requests["memory"], "Mi")) else {
@@ -397,7 +399,8 @@ fn set_signature(pod: &mut Value, at: usize) {
             json!([{ "key": "signature", "operator": "Equal", "value": at.to_string() }]);
         return;
     };
-    // A hundred amounts of CPU, and each with as many of memory as it takes: all fit where one does.
+    // A hundred amounts of CPU, each with several amounts of memory. They differ so little that all
+    // fit where one does.
     requests["cpu"] = json!(format!("{}m", cpu + at % 100));
     requests["memory"] = json!(format!("{}Mi", memory + at / 100));
     if let Some(resources) = pod["spec"]["containers"][0]["resources"].as_object_mut() {
@@ -407,14 +410,6 @@ fn set_signature(pod: &mut Value, at: usize) {
 
 fn amount(quantity: &Value, unit: &str) -> Option<usize> {
     quantity.as_str()?.strip_suffix(unit)?.parse().ok()
-}
-
-/// Scatters numbers: the finalizer of splitmix64.
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]
@@ -439,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_signatures_as_asked_for() {
+    fn plan_has_the_requested_signatures() {
         assert_eq!(distinct(Signatures::Identical, "/spec", 1000), 1);
         assert_eq!(distinct(Signatures::Many(100), "/spec", 2000), 100);
         let many = distinct(Signatures::Many(10_000), "/spec", 10_000);
@@ -449,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_there_before_are_spread_evenly() {
+    fn existing_pods_are_spread_evenly() {
         let plan = plan("PreemptionAsync", Signatures::Identical);
         let (number, group) = plan.groups_of(GroupKind::Bound).next().unwrap();
         let node = |i| plan.pod(number, i)["spec"]["nodeName"].as_str().unwrap().to_owned();
@@ -459,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_known_by_its_name() {
+    fn pod_is_identified_by_its_name() {
         let plan = plan("Unschedulable", Signatures::Identical);
         assert_eq!(plan.pod_named("pod-1-7").unwrap().1["metadata"]["name"], "pod-1-7");
         assert!(plan.pod_named("pod-1-10000").is_none());
@@ -467,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_and_claims_belong_to_each_other() {
+    fn volumes_and_claims_match() {
         let plan = plan("SchedulingCSIPVs", Signatures::Identical);
         let find = |kind: &str| plan.objects().find(|object| object["kind"] == kind).unwrap();
         let (volume, claim) = (find("PersistentVolume"), find("PersistentVolumeClaim"));

@@ -1,8 +1,8 @@
-//! How far it has come.
+//! Progress on a terminal.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 
-/// A line that says how far it has come, where somebody looks.
+/// A progress line on a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     shown: bool,
@@ -15,16 +15,16 @@ impl Progress {
         Self { shown: stderr().is_terminal() }
     }
 
-    /// Says where `target` is, at most a hundred times per step.
+    /// Shows the progress, at most a hundred times per step.
     pub fn at(self, target: &str, what: &str, index: usize, count: usize) {
         if self.shown && index.is_multiple_of(count.div_ceil(100)) {
             let percent = index * 100 / count;
-            // Nothing depends on it.
+            // Progress is not worth failing for.
             let _ = write!(stderr(), "\r\x1b[K{target}: {what} {percent} %");
         }
     }
 
-    /// Leaves no line behind.
+    /// Clears the line.
     pub fn clear(self) {
         if self.shown {
             let _ = write!(stderr(), "\r\x1b[K");
@@ -32,7 +32,7 @@ impl Progress {
     }
 }
 
-/// As `12,345`.
+/// A number such as `12,345`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();

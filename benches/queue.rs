@@ -1,4 +1,4 @@
-//! The queue with 10,000 pods: in and out, and an event that every waiting pod is asked about.
+//! The queue with 10,000 pods: push and pop, and an event that runs the hints of every waiting pod.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use supercargo_scheduler::{Input, NoCalls, Notification};
 
 const PODS: usize = 10_000;
 
-/// A scheduler with one small node and this many pods, none of which fits anywhere.
+/// A scheduler with one small node and this many pods, none of which fits.
 fn unschedulable() -> Bench {
     let mut bench = Bench::with_nodes(1);
     for i in 0..PODS {

@@ -1,4 +1,5 @@
-//! Workloads as data, in scheduler_perf's shape: what is created, from which templates, how many, and what is measured.
+//! Workloads as data in the shape of scheduler_perf: the created objects, their templates and
+//! numbers, and the measured pods.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,15 +9,15 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A workload, as its file has it.
+/// A workload file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// Its name, scheduler_perf's.
+    /// Its name in scheduler_perf.
     pub name: String,
-    /// What is done, in order.
+    /// The operations in order.
     pub ops: Vec<Op>,
-    /// How many of everything; the first is the one that is run unless another is named.
+    /// The sizes. The first is the default.
     pub workloads: Vec<Size>,
 }
 
@@ -26,89 +27,90 @@ pub struct Workload {
 pub struct Size {
     /// Its name.
     pub name: String,
-    /// What the operations' parameters are.
+    /// The parameters of the operations.
     pub params: Params,
 }
 
-/// How many of everything, by name.
+/// Numbers by name.
 pub type Params = BTreeMap<String, usize>;
 
-/// The parameter that says how many pods are measured.
+/// The parameter with the number of measured pods.
 pub const MEASURED: &str = "measurePods";
-/// What does not grow with the cluster: there are more namespaces instead.
+/// A number that does not scale with the cluster: the number of namespaces scales instead.
 const PER_NAMESPACE: &str = "initPodsPerNamespace";
 
-/// Something that is done, with scheduler_perf's name for it.
+/// An operation, with its name in scheduler_perf.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "opcode", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Op {
-    /// Nodes of a template.
+    /// Creates nodes from a template.
     CreateNodes {
-        /// How many.
+        /// Their number.
         count: Count,
         /// Their template.
         node_template: String,
-        /// A label whose values are given out in turn.
+        /// A label whose values alternate.
         label_node_prepare_strategy: Option<LabelStrategy>,
-        /// How many volumes of a driver each node takes.
+        /// The volume limit of a driver on each node.
         #[serde(default)]
         csi_node_allocatable: BTreeMap<String, usize>,
     },
     /// Namespaces `<prefix>-0`, `<prefix>-1`, …
     CreateNamespaces {
-        /// How many.
+        /// Their number.
         count: Count,
-        /// What their names begin with.
+        /// Their name prefix.
         prefix: String,
         /// Their labels.
         #[serde(default)]
         labels: BTreeMap<String, String>,
     },
-    /// An object of any other kind.
+    /// Creates an object of any other kind.
     CreateAny {
         /// Its template.
         template: String,
     },
-    /// Pods of a template. Those that are not measured are there before, spread evenly over the nodes.
+    /// Creates pods from a template. Pods that are not measured exist before, spread evenly over
+    /// the nodes.
     CreatePods {
-        /// How many.
+        /// Their number.
         count: Count,
         /// Their template.
         pod_template: String,
         /// Their namespace.
         #[serde(default = "default_namespace")]
         namespace: String,
-        /// A volume for each of them, and a claim that is bound to it.
+        /// A volume for each pod, and its bound claim.
         persistent_volume_template: Option<String>,
         /// The claim's template.
         persistent_volume_claim_template: Option<String>,
-        /// Whether these are what is measured.
+        /// Whether they are measured.
         #[serde(default)]
         collect_metrics: bool,
-        /// How many of those that are there before are deleted per second while others are measured.
+        /// How many existing pods are deleted per second while others are measured.
         #[serde(default)]
         delete_pods_per_second: usize,
     },
-    /// As many pods in each of the namespaces with this prefix, there before.
+    /// Creates equal numbers of pods in the namespaces with this prefix, before the measurement.
     CreatePodSets {
-        /// How many namespaces.
+        /// The number of namespaces.
         count: Count,
-        /// What their names begin with.
+        /// Their name prefix.
         namespace_prefix: String,
-        /// How many pods in each.
+        /// The number of pods in each.
         pods_per_namespace: Count,
         /// The pods' template.
         pod_template: String,
     },
-    /// Objects that are created while others are measured.
+    /// Creates objects while pods are measured.
     Churn {
-        /// Whether they go again.
+        /// Whether they are deleted again.
         mode: ChurnMode,
         /// Their templates.
         templates: Vec<String>,
-        /// One of each comes or goes every so often.
+        /// The interval in which one of each is created or deleted.
         interval_milliseconds: u64,
-        /// How many of each there are at most, when they are created again and again; then they are deleted in turn.
+        /// The maximum number of each, if they are recreated; then they are deleted in turn.
         #[serde(default)]
         number: usize,
     },
@@ -118,27 +120,27 @@ fn default_namespace() -> String {
     "default".to_owned()
 }
 
-/// What becomes of objects that come meanwhile.
+/// What happens to churn objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChurnMode {
-    /// Ever more of them.
+    /// Their number grows.
     Create,
-    /// As many as `number` says, then those are deleted one by one, and so on.
+    /// Created up to `number`, then deleted one by one, and so on.
     Recreate,
 }
 
-/// A label that nodes get.
+/// A label of nodes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LabelStrategy {
     /// Its key.
     pub label_key: String,
-    /// Its values, given out in turn.
+    /// Its values, which alternate.
     pub label_values: Vec<String>,
 }
 
-/// A number, or `$` and the name of the parameter that has it.
+/// A number, or `$` and the name of a parameter.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Count {
@@ -181,12 +183,12 @@ impl Workload {
         }
     }
 
-    /// Whether there is a size of this name.
+    /// Whether a size of this name exists.
     pub fn has_size(&self, name: &str) -> bool {
         self.workloads.iter().any(|size| size.name == name)
     }
 
-    /// How many nodes there are beside those whose number is part of the workload.
+    /// The number of nodes that scales.
     pub fn nodes(&self, params: &Params) -> usize {
         let counts = self.ops.iter().filter_map(|op| match op {
             Op::CreateNodes { count, .. } => params.get(count.param()?),
@@ -195,8 +197,9 @@ impl Workload {
         counts.sum()
     }
 
-    /// The same for as many nodes: everything grows or shrinks with them, but what is measured does not grow, unless so many
-    /// pods are asked for; and then not beyond what fills the nodes as much.
+    /// Scales a size to this many nodes. Everything scales with them, but the number of measured
+    /// pods never grows, unless this many pods are requested; then it is limited to what fills the
+    /// nodes equally.
     pub fn scaled(&self, params: &Params, nodes: Option<usize>, pods: Option<usize>) -> Params {
         let base = self.nodes(params);
         let wanted = nodes.filter(|_| base > 0).unwrap_or(base);
@@ -213,14 +216,14 @@ impl Workload {
     }
 }
 
-/// The files of workloads and templates.
+/// The workload and template files.
 #[derive(Debug)]
 pub struct Library {
     dir: PathBuf,
 }
 
 impl Library {
-    /// Those beside the benchmarks.
+    /// The files beside the benchmarks.
     pub fn here() -> Self {
         Self { dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads") }
     }
@@ -235,7 +238,7 @@ impl Library {
         Ok(workloads)
     }
 
-    /// A template: an object, laid over another if it extends one.
+    /// A template: an object, merged into the one that it extends.
     pub fn template(&self, name: &str) -> Result<Value> {
         let path = self.dir.join("templates").join(format!("{name}.yaml"));
         let mut template: Value = read(&path)?;
@@ -254,7 +257,7 @@ fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
     serde_saphyr::from_str(&text).with_context(|| format!("read {}", path.display()))
 }
 
-/// Objects are merged, `null` takes away, anything else replaces.
+/// Merges objects; `null` removes a field, and any other value replaces it.
 fn lay_over(under: &mut Value, over: Value) {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {
@@ -275,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_laid_over_the_one_it_extends() {
+    fn template_is_merged_into_the_one_it_extends() {
         let library = Library::here();
         let pod = library.template("pod-with-preferred-zone-spread").unwrap();
         assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"], "100m");
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_goes_with_the_nodes_but_what_is_measured_does_not_grow() {
+    fn measured_pods_scale_down_with_nodes_but_not_up() {
         let workloads = Library::here().workloads().unwrap();
         let basic = workloads.iter().find(|workload| workload.name == "SchedulingBasic").unwrap();
         let own = &basic.size(None).unwrap().params;
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_there_is_not_is_refused_with_those_there_are() {
+    fn unknown_size_is_rejected_with_the_known_ones() {
         let workloads = Library::here().workloads().unwrap();
         let error = workloads[0].size(Some("none")).unwrap_err().to_string();
         assert!(error.contains(&workloads[0].workloads[0].name), "{error}");

@@ -1,4 +1,4 @@
-//! One client for every server: requests on a connection, one at a time, in process or over HTTPS.
+//! A client for every server: one request at a time per connection, in process or over HTTPS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tower_service::Service as _;
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A server and the way to it.
+/// A server and its transport.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) name: &'static str,
@@ -44,10 +44,10 @@ pub(crate) struct Call {
     pub(crate) body: String,
 }
 
-/// The body of an answer as it comes.
+/// A response body as a stream.
 pub(crate) type Frames = UnsyncBoxBody<Bytes, anyhow::Error>;
 
-/// What carries one request at a time.
+/// A connection that carries one request at a time.
 pub(crate) enum Connection {
     InProcess(Service),
     Wire(SendRequest<Full<Bytes>>, HeaderValue),
@@ -96,7 +96,7 @@ impl Target {
                 stream.set_nodelay(true)?;
                 let stream = tls.connect(ServerName::from(address.ip()), stream).await?;
                 let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-                // It ends with its sender; what fails fails there too.
+                // The task ends with its sender, which also sees its errors.
                 tokio::spawn(connection);
                 Ok(Connection::Wire(sender, authorization.clone()))
             }
@@ -105,17 +105,17 @@ impl Target {
 }
 
 impl Connection {
-    /// Sends a request and reads the whole answer, which must be a success.
+    /// Sends a request and reads the whole response, which must be successful.
     pub(crate) async fn send(&mut self, call: Call) -> Result<Bytes> {
         let answer = self.open(call).await?.collect().await?.to_bytes();
-        // In process nothing ever waits, and other tasks want to run too.
+        // In process nothing ever waits, so let other tasks run.
         if matches!(self, Self::InProcess(_)) {
             tokio::task::yield_now().await;
         }
         Ok(answer)
     }
 
-    /// Sends a request; the answer, which must be a success, is read as it comes.
+    /// Sends a request and returns its successful response as a stream.
     pub(crate) async fn open(&mut self, call: Call) -> Result<Frames> {
         let what = format!("{} {}", call.method, call.path);
         let mut request = Request::new(Full::new(Bytes::from(call.body)));

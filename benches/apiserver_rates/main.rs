@@ -1,10 +1,11 @@
-//! How many requests and events per second the API server in memory does, in process and over HTTPS, beside the real one
-//! (etcd and kube-apiserver), with one client and the same work, in one run.
+//! Requests and events per second of the API server in memory, in process and over HTTPS, beside
+//! the real one (etcd and kube-apiserver), with one client and the same work in one run.
 //!
-//! `cargo bench -p supercargo-benches --bench apiserver_rates`, with `-- --help` for what can be chosen. Before that, nodes
-//! and pods ten times as many are loaded into the server in memory alone: how long a large cluster takes, and how much
-//! memory. Client and server share the machine. The real server's etcd does not wait for the disk, and callers of it are
-//! exempt from its limits, so what is compared is the work and not the disk.
+//! `cargo bench -p supercargo-benches --bench apiserver_rates`; `-- --help` lists the options.
+//! First, ten times as many nodes and pods are loaded into the server in memory alone, to measure
+//! the time and memory of a large cluster. Client and server share the machine. The real server's
+//! etcd does not wait for the disk, and its clients are exempt from limits, so that only the work
+//! is compared.
 
 mod client;
 mod objects;
@@ -25,10 +26,10 @@ use client::Target;
 use report::Column;
 use work::Scale;
 
-/// How many times the load is as large as what the servers are compared with.
+/// The factor between this load and the size of the comparison.
 const LOAD: usize = 10;
 
-/// Rates of the API server in memory beside the real one's
+/// Compare the rates of the API server in memory with the real one
 #[derive(Debug, Parser)]
 struct Args {
     /// Nodes, ten times as many in the load of the server in memory
@@ -37,13 +38,13 @@ struct Args {
     /// Pods, ten times as many in the load of the server in memory
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
-    /// Connections that requests are sent over at once
+    /// Concurrent connections
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
     /// Watchers of all pods
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
-    /// Leave the real server out
+    /// Skip the real server
     #[arg(long)]
     alone: bool,
     #[command(flatten)]
@@ -52,12 +53,12 @@ struct Args {
     filter: FilterArgs,
 }
 
-/// How long the server in memory takes for a large cluster.
+/// The time of the server in memory for a large cluster.
 struct Load {
     scale: Scale,
     in_process: Duration,
     https: Duration,
-    /// Of the whole, divided by the pods; `None` where the system does not tell.
+    /// The total divided by the pods; `None` if the system does not report it.
     bytes_per_pod: Option<u64>,
 }
 
@@ -143,7 +144,7 @@ fn https(endpoint: &supercargo_apiserver::Endpoint) -> Result<Target> {
     Target::https("HTTPS", &endpoint.url(), endpoint.ca_pem().unwrap_or_default(), endpoint.token())
 }
 
-/// How much memory this process has, in bytes, where Linux says so.
+/// The memory of this process in bytes, where Linux reports it.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

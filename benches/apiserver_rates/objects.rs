@@ -1,18 +1,18 @@
-//! What is created and changed: nodes and pods as a cluster has them.
+//! The created and changed objects: typical nodes and pods.
 
 use serde_json::json;
 
 use crate::client::Call;
 
-/// Where the pods are.
+/// The namespace of the pods.
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 /// The annotation that changes.
 pub(crate) const MARK: &str = "rates/at";
 
-/// Stands where a name goes.
+/// The placeholder of a name.
 const NAME: &str = "@NAME@";
 
-/// Objects of one kind, alike but for their names.
+/// Objects of one kind that differ only in their names.
 pub(crate) struct Template {
     text: String,
     path: &'static str,
@@ -48,7 +48,7 @@ impl Template {
         Self { text: node.to_string(), path: "/api/v1/nodes" }
     }
 
-    /// A pod as a deployment makes it.
+    /// A pod like those of a Deployment.
     pub(crate) fn pod() -> Self {
         let probe = json!({"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 5});
         let pod = json!({
@@ -91,7 +91,7 @@ impl Template {
         Self { text: pod.to_string(), path: PODS }
     }
 
-    /// Creates the object of a name.
+    /// Creates the object with a name.
     pub(crate) fn create(&self, name: &str) -> Call {
         Call::post(self.path, self.text.replace(NAME, name))
     }
@@ -121,7 +121,7 @@ pub(crate) fn bind(pod: usize, node: usize) -> Call {
     Call::post(format!("{PODS}/{name}/binding"), binding.to_string())
 }
 
-/// Says that a pod runs, as a kubelet does.
+/// Reports a running pod, as a kubelet does.
 pub(crate) fn run(pod: usize) -> Call {
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let address = format!("10.{}.{}.{}", pod >> 16 & 255, pod >> 8 & 255, pod & 255);

@@ -1,4 +1,4 @@
-//! What is said: the table.
+//! The report as a table.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use supercargo_benches::grouped;
 
-/// What was measured of one server.
+/// The measurements of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Measure {
     pub(crate) name: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Measure {
 enum Better {
     More,
     Less,
-    /// It is told, not compared.
+    /// Printed, but not compared.
     Neither,
 }
 
@@ -43,7 +43,7 @@ impl Measure {
         Self { name, unit: "", value: count as f64, better: Better::Neither }
     }
 
-    /// How many times as good as another.
+    /// The ratio to another server.
     fn times(&self, other: &Self) -> Option<f64> {
         match self.better {
             Better::More => Some(self.value / other.value),
@@ -61,11 +61,11 @@ impl Measure {
     }
 }
 
-/// The table, 80 columns wide: a row per measure, a column per server, and how many times as good as the last server the
-/// others are.
+/// The table, 80 columns wide: a row per measurement, a column per server, and the ratio of each to
+/// the last server.
 pub(crate) fn table(columns: &[Column]) -> String {
     let Some((last, others)) = columns.split_last() else { return String::new() };
-    // A String takes all that is written to it.
+    // Writing to a String cannot fail.
     let mut out = format!("{:<34}", "");
     for column in columns {
         _ = write!(out, "{:>11}", column.name);
@@ -89,7 +89,7 @@ pub(crate) fn table(columns: &[Column]) -> String {
     out
 }
 
-/// The same for programs.
+/// The report as JSON.
 pub(crate) fn to_json(columns: &[Column]) -> Value {
     let Some(last) = columns.last() else { return json!([]) };
     let rows = last.measures.iter().enumerate().map(|(row, measure)| {

@@ -1,4 +1,4 @@
-//! What is measured, step by step, the same for every server.
+//! The measured steps, equal for every server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,23 +14,23 @@ use crate::client::{Call, Connection, Frames, JSON, PROTOBUF, Target};
 use crate::objects::{self, MARK, PODS, Template, node_name, pod_name};
 use crate::report::Measure;
 
-/// How much of everything.
+/// The sizes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     pub(crate) nodes: usize,
     pub(crate) pods: usize,
     pub(crate) connections: usize,
     pub(crate) watchers: usize,
-    /// How often each list is asked for.
+    /// The number of lists of each kind.
     pub(crate) rounds: usize,
-    /// How many changes are waited for one by one.
+    /// The number of changes that are awaited one by one.
     pub(crate) lone_changes: usize,
 }
 
-/// The most objects of a page, client-go's.
+/// The page size, that of client-go.
 const PAGE: usize = 500;
 
-/// What a server does per second, or how long it takes.
+/// A rate per second, or a duration.
 pub(crate) async fn measure(target: &Target, scale: Scale, progress: Progress) -> Result<Vec<Measure>> {
     let work = Work { target, scale, progress };
     let mut measures = Vec::new();
@@ -69,7 +69,7 @@ pub(crate) async fn measure(target: &Target, scale: Scale, progress: Progress) -
     Ok(measures)
 }
 
-/// Creates nodes and pods; how long either took.
+/// Creates nodes and pods. Returns both times.
 pub(crate) async fn load(target: &Target, scale: Scale, progress: Progress) -> Result<(Duration, Duration)> {
     Work { target, scale, progress }.load().await
 }
@@ -96,7 +96,7 @@ impl Work<'_> {
         Ok((nodes, pods))
     }
 
-    /// Sends so many requests over all connections; how long that took. They are connected before.
+    /// Sends this many requests over all connections and returns the time without connecting.
     async fn send_all(
         &self,
         what: &'static str,
@@ -130,7 +130,7 @@ impl Work<'_> {
         Ok(started.elapsed())
     }
 
-    /// Lists all pods, a page after the other.
+    /// Lists all pods, page by page.
     async fn lists(&self, encoding: &'static str, page: usize) -> Result<Duration> {
         let mut connection = self.target.connect().await?;
         let pages = self.scale.pods.div_ceil(page);
@@ -150,9 +150,9 @@ impl Work<'_> {
         Ok(started.elapsed())
     }
 
-    /// Changes every pod while all are watched: how long the changes took, how long the last event,
-    /// and how many watches the server ended. Marks are those
-    /// from `first` on; one that a pod has already would change nothing.
+    /// Changes every pod while all are watched. Returns the time of the changes, the time of the
+    /// last event, and the number of watches that the server ended. The annotation counts from
+    /// `first`, because an equal value would change nothing.
     async fn fan_out(&self, encoding: &'static str, first: usize) -> Result<(Duration, Duration, usize)> {
         let changes = self.scale.pods;
         let watchers = self.watch(encoding, changes, None).await?;
@@ -168,7 +168,8 @@ impl Work<'_> {
         Ok((written, last - started, ended))
     }
 
-    /// Changes pods one by one while all are watched: how long after each request the last watcher has its event.
+    /// Changes pods one by one while all are watched. Returns the times until the last watcher has
+    /// the event.
     async fn delays(&self) -> Result<Vec<Duration>> {
         let changes = self.scale.lone_changes;
         let barrier = Arc::new(Barrier::new(self.scale.watchers + 1));
@@ -192,8 +193,8 @@ impl Work<'_> {
         Ok(delays)
     }
 
-    /// Watches all pods from now on, each watcher until it has seen so many changes. With a barrier each waits there
-    /// after every event.
+    /// Watches all pods from now on until each watcher has seen this many changes. With a barrier,
+    /// each waits there after every event.
     async fn watch(
         &self,
         encoding: &'static str,
@@ -212,7 +213,7 @@ impl Work<'_> {
         Ok(watchers)
     }
 
-    /// Whether all that was sent came to something.
+    /// Checks the final state of the last pod.
     async fn check_end(&self) -> Result<()> {
         let mut connection = self.target.connect().await?;
         let pod = pod_name(self.scale.pods - 1);
@@ -225,21 +226,21 @@ impl Work<'_> {
     }
 }
 
-/// One of many that watch all pods.
+/// A watcher of all pods.
 struct Watcher {
     target: Target,
     encoding: &'static str,
-    /// Up to where it has seen everything.
+    /// The version up to which it has seen everything.
     version: String,
     connection: Connection,
     frames: Frames,
 }
 
-/// What a watcher saw.
+/// The observations of a watcher.
 struct Seen {
-    /// When, of each change.
+    /// The time of each change.
     at: Vec<Instant>,
-    /// How often the server ended the watch before all was seen, as the real one does to who is slow.
+    /// How often the server ended the watch early, as the real one does to slow clients.
     ended: usize,
 }
 
@@ -257,7 +258,8 @@ impl Watcher {
         Ok((connection, frames))
     }
 
-    /// Watches until it has seen so many changes. With a barrier it waits there after every event.
+    /// Watches until it has seen this many changes. With a barrier, it waits there after every
+    /// event.
     async fn watch(mut self, changes: usize, barrier: Option<Arc<Barrier>>) -> Result<Seen> {
         let mut seen = Seen { at: Vec::with_capacity(changes), ended: 0 };
         let mut unread: Vec<u8> = Vec::new();
@@ -285,13 +287,13 @@ impl Watcher {
             }
             unread.drain(..read);
         }
-        // The watch lasts as long as its connection.
+        // Dropping the connection would end the watch.
         drop(self.connection);
         Ok(seen)
     }
 }
 
-/// The resourceVersion of an event's object. In protobuf it stands after the UID, or before it: servers differ.
+/// The resourceVersion of an event's object. In protobuf it may come before or after the UID.
 fn version_of(event: &[u8], json: bool) -> Option<&str> {
     const KEY: &[u8] = b"\"resourceVersion\":\"";
     let version = if json {
@@ -313,7 +315,7 @@ fn version_of(event: &[u8], json: bool) -> Option<&str> {
     std::str::from_utf8(version).ok().filter(|version| !version.is_empty())
 }
 
-/// How long the first event is, if all of it has come.
+/// The length of the first event, if it is complete.
 fn event_length(unread: &[u8], json: bool) -> Option<usize> {
     if json {
         return unread.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
@@ -323,7 +325,7 @@ fn event_length(unread: &[u8], json: bool) -> Option<usize> {
     (rest.len() >= length).then_some(4 + length)
 }
 
-/// The token for the next page, whatever the list is in: it is near the start, and JSON in base64.
+/// The token for the next page in any encoding: it is near the start, and in JSON it is base64.
 fn continue_token(list: &[u8]) -> Option<&str> {
     let head = &list[..list.len().min(400)];
     let start = find(head, b"eyJ")?;

@@ -33,7 +33,7 @@ fn found(plan: &Plan, node: impl Fn(usize) -> usize) -> Vec<String> {
 }
 
 #[test]
-fn pods_spread_over_the_nodes_are_where_they_may_be() {
+fn valid_placement_has_no_violation() {
     for name in ["SchedulingBasic", "TopologySpreading", "SchedulingPodAffinity", "SchedulingCSIPVs"] {
         assert_eq!(found(&plan(name), |i| i), Vec::<String>::new(), "{name}");
     }
@@ -42,19 +42,19 @@ fn pods_spread_over_the_nodes_are_where_they_may_be() {
 }
 
 #[test]
-fn a_node_that_holds_more_than_it_offers_is_found() {
+fn overcommitted_node_is_found() {
     let found = found(&plan("SchedulingBasic"), |_| 7);
     assert!(found.len() == 1 && found[0].starts_with("scheduler-perf-7 holds"), "{found:?}");
 }
 
 #[test]
-fn too_many_volumes_are_found() {
+fn exceeded_volume_limit_is_found() {
     let found = found(&plan("SchedulingCSIPVs"), |i| i / 39);
     assert!(found.len() == 1 && found[0].contains("volumes: 40"), "{found:?}");
 }
 
 #[test]
-fn a_pod_beside_one_that_excludes_it_is_found() {
+fn violated_anti_affinity_is_found() {
     let plan = plan("SchedulingPodMatchingAntiAffinity");
     assert_eq!(found(&plan, |i| 119 - i), Vec::<String>::new());
     // The first nodes have the pods that want to be without these.
@@ -66,7 +66,7 @@ fn a_pod_beside_one_that_excludes_it_is_found() {
 }
 
 #[test]
-fn a_pod_without_those_it_wants_to_be_with_is_found() {
+fn violated_affinity_is_found() {
     let plan = changed_plan("SchedulingPodAffinity", |workload, params| {
         params.insert("initPods".to_owned(), 0);
         for op in &mut workload.ops {
@@ -84,14 +84,14 @@ fn a_pod_without_those_it_wants_to_be_with_is_found() {
 }
 
 #[test]
-fn a_zone_with_too_many_is_found() {
+fn exceeded_skew_is_found() {
     let found = found(&plan("TopologySpreading"), |i| i * 3 % 120);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].starts_with("the skew over topology.kubernetes.io/zone is 48"), "{found:?}");
 }
 
 #[test]
-fn a_node_that_is_not_the_pods_is_found() {
+fn node_affinity_violation_is_found() {
     assert_eq!(found(&plan("SchedulingDaemonset"), |_| 0), Vec::<String>::new());
     assert!(!found(&plan("SchedulingDaemonset"), |_| 1).is_empty());
     // The tainted nodes are the last.

@@ -1,4 +1,4 @@
-//! What it costs to look a text up in an interner.
+//! The time to look up a text in an interner.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -10,15 +10,15 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use supercargo_codec::Interner;
 
-/// Nanoseconds per text, the best of some passes.
+/// Nanoseconds per text, the best of several passes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Lookups {
     texts: usize,
-    /// A text that is there, with the seeded hash that production uses.
+    /// A known text, with the seeded hash of production.
     known: f64,
-    /// A text that is not, and is let go at once: sweeps included.
+    /// A new text that is dropped at once, with sweeps.
     passing: f64,
-    /// A text that is there, with the unseeded hash.
+    /// A known text, with the unseeded hash.
     known_unseeded: f64,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Lookups {
     }
 }
 
-/// Measures with so many texts, each of which is held by somebody.
+/// Measures with this many texts in use.
 pub(crate) fn lookups(texts: usize) -> Lookups {
     let words: Vec<_> = (0..texts).map(|i| format!("web-5d9f7c8b6d-{i:06}")).collect();
     let passing: Vec<_> = (0..texts).map(|i| format!("job-5d9f7c8b6d-{i:06}")).collect();

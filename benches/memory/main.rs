@@ -1,14 +1,15 @@
-//! How much memory a pod takes: in the records that the informer decodes, in its store, and in the scheduler's cache; beside
-//! it the same pods as k8s-openapi's types.
+//! The memory of a pod: in the informer's records, in its store and in the scheduler's cache,
+//! beside the same pods as k8s-openapi's types.
 //!
-//! `cargo bench -p supercargo-benches --bench memory`, with `-- --help` for what can be chosen. Pods take the way that they take
-//! in production: the server's protobuf, the pod kind, an informer with its store, a handler, the scheduler. What is
-//! counted is what the program asks its allocator for; beside it stands by how much the process grew, which has in it what
-//! the allocator rounds up and the tables keep in reserve. Each case has a process of its own.
+//! `cargo bench -p supercargo-benches --bench memory`; `-- --help` lists the options. Pods take
+//! their production path: protobuf, the pod kind, an informer with its store, a handler, the
+//! scheduler. The table shows what the program requests from its allocator, and the growth of the
+//! process, which includes rounding by the allocator and reserve of tables. Each case has its own
+//! process.
 
 mod interner;
+mod path;
 mod pods;
-mod way;
 
 use std::alloc::System;
 use std::process::Command;
@@ -25,19 +26,19 @@ use pods::Shape;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// How much memory pods take
+/// Measure the memory of pods
 #[derive(Debug, Parser)]
 struct Args {
     /// Pods
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
-    /// Nodes that they are on
+    /// Nodes with these pods
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
     nodes: u32,
     /// Fail if a pod in the scheduler takes more bytes than this
     #[arg(long)]
     at_most: Option<f64>,
-    /// Measure one case in this process, and write it as JSON
+    /// Measure one case in this process and print it as JSON
     #[arg(long, hide = true)]
     case: Option<String>,
     #[command(flatten)]
@@ -46,22 +47,22 @@ struct Args {
     filter: FilterArgs,
 }
 
-/// What a case came to, in bytes per pod; each number has those before it in it.
+/// The result of a case in bytes per pod. Each number includes those before it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Measure {
-    /// The pod in the encoding that it was read from.
+    /// The encoded pod.
     encoded: usize,
-    /// The records alone, with what they share.
+    /// The records, with their shared parts.
     records: f64,
     /// With the informer's store.
     store: f64,
     /// With the scheduler's cache.
     scheduler: f64,
-    /// By how much the process grew.
+    /// The growth of the process.
     resident: f64,
 }
 
-/// A case: what pods are like, and who keeps them.
+/// A case: the pods, and their representation.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     shape: Shape,
@@ -95,7 +96,10 @@ fn main() -> Result<()> {
     if let Some(name) = &args.case {
         let case =
             Case::all().find(|case| case.name() == *name).with_context(|| format!("no case {name:?}"))?;
-        println!("{}", serde_json::to_string(&way::measure(case, args.pods as usize, args.nodes as usize)?)?);
+        println!(
+            "{}",
+            serde_json::to_string(&path::measure(case, args.pods as usize, args.nodes as usize)?)?
+        );
         return Ok(());
     }
     let mut measures = Vec::new();
@@ -131,7 +135,7 @@ fn main() -> Result<()> {
 fn in_process_of_its_own(args: &Args, case: Case) -> Result<Measure> {
     let mut command = Command::new(std::env::current_exe().context("this program")?);
     command.arg("--case").arg(case.name());
-    // Typed ones take a hundred times as much, and each as much as the next.
+    // Typed pods take a hundred times as much, all alike.
     let pods = if case.typed { args.pods.div_ceil(10) } else { args.pods };
     command.args(["--pods", &pods.to_string(), "--nodes", &args.nodes.to_string()]);
     let output = command.output().context("start this program again")?;

@@ -3,24 +3,24 @@
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-/// Stands for a pod's number, which has as many digits.
+/// The placeholder of a pod's number, with the same length.
 const NUMBER: &str = "@@@@@@";
 
-/// What pods are like.
+/// The kind of pods.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) large: bool,
     pub(crate) unique_labels: bool,
 }
 
-/// Pods that differ in a number alone: where it is written in the encoded pod.
+/// Pods that differ only in a number: where it is in the encoded pod.
 pub(crate) struct Template {
     bytes: Vec<u8>,
     places: Vec<usize>,
     node_places: Vec<usize>,
 }
 
-/// Stands for the number of the pod's node.
+/// The placeholder of the node's number.
 const NODE: &str = "######";
 
 impl Template {
@@ -48,7 +48,7 @@ impl Template {
         self.bytes.len()
     }
 
-    /// The object with this number, on the node with that.
+    /// The object with this number on the node with that number.
     pub(crate) fn numbered(&mut self, number: usize, node: usize) -> &[u8] {
         for (places, number) in [(&self.places, number), (&self.node_places, node)] {
             let digits = format!("{number:06}");
@@ -77,7 +77,7 @@ pub(crate) fn node() -> Value {
 }
 
 impl Shape {
-    /// scheduler_perf's default pod on a node as the server returns it, or one of an application.
+    /// scheduler_perf's default pod on a node, or an application's pod, as the server returns it.
     pub(crate) fn pod(self) -> Value {
         let mut labels = json!({"app": "web", "pod-template-hash": "5d9f7c8b6d"});
         if self.unique_labels {
@@ -135,7 +135,7 @@ impl Shape {
     }
 }
 
-/// What pods of applications carry along: variables, probes, volumes, what they are made of, and who set each of it.
+/// Typical fields of applications: variables, probes, volumes, managedFields.
 fn enlarge(pod: &mut Value) {
     let names: Vec<_> = (0..40).map(|i| format!("SETTING_{i:02}")).collect();
     let variables: Vec<_> =

@@ -1,4 +1,4 @@
-//! The command line, and what is to be run by it.
+//! The command line, and the selected runs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,55 +9,55 @@ use supercargo_benches::RunArgs;
 use supercargo_benches::plan::Signatures;
 use supercargo_benches::workload::{Library, MEASURED, Params, Workload};
 
-/// The size that the goals are set for.
+/// The size of the goals.
 const GOAL: &str = "OneBoundPodPerNode";
-/// What is run to see that it works.
+/// The size of a smoke test.
 const TESTED: &[Signatures] = &[Signatures::Identical, Signatures::Many(100), Signatures::UniqueLabels];
-/// What is run on a million nodes.
+/// The workloads with a million nodes.
 const MILLION: [&str; 3] = ["SchedulingBasic", "SchedulingNodeAffinity", "TopologySpreading"];
 
-/// scheduler_perf's workloads in process
+/// Run scheduler_perf's workloads in process
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Names of workloads, or parts of names; all if there are none
+    /// Names of workloads or parts of names [default: all]
     #[arg(value_name = "WORKLOAD")]
     pub(crate) workloads: Vec<String>,
-    /// How many nodes there are; what is on them and how many pods are measured goes with that. As in the file if not
-    /// given
+    /// Nodes; existing objects and measured pods scale with them [default: as in the file]
     #[arg(long, value_delimiter = ',', value_name = "NUMBER,...")]
     pub(crate) nodes: Vec<usize>,
-    /// How many pods are measured, at most what would fill the nodes as the file does. As in the file, or fewer on fewer
-    /// nodes, if not given
+    /// Measured pods, limited to what fills the nodes as in the file [default: as in the file, or
+    /// fewer on fewer nodes]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) pods: Option<usize>,
-    /// How the pods that are measured differ: identical, so many different requests in random order, unique-labels
+    /// How the measured pods differ: identical, this many requests in random order, unique-labels
     #[arg(long, value_delimiter = ',', value_name = "KIND,...", default_value = "identical", value_parser = signatures)]
     pub(crate) signatures: Vec<Signatures>,
-    /// A size by its name in the file, instead of the first
+    /// The name of a size in the file [default: the first]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["goals", "million"])]
     pub(crate) size: Option<String>,
-    /// What goals are set for: workloads with one bound pod on each node
+    /// Run the workloads of the goals, with one bound pod on each node
     #[arg(long, conflicts_with = "million")]
     pub(crate) goals: bool,
-    /// A million nodes, and a million pods for them; Basic, NodeAffinity and TopologySpreading unless others are named
+    /// A million nodes and a million pods; Basic, NodeAffinity and TopologySpreading unless
+    /// workloads are named
     #[arg(long, conflicts_with_all = ["nodes", "go", "plain"])]
     pub(crate) million: bool,
-    /// Measure our scheduler without evaluation tables, too
+    /// Also measure supercargo without evaluation tables
     #[arg(long)]
     pub(crate) plain: bool,
-    /// Measure upstream's scheduler beside ours, with percentageOfNodesToScore at its default and at 100
+    /// Also measure kube-scheduler, with percentageOfNodesToScore at its default and at 100
     #[arg(long)]
     pub(crate) go: bool,
-    /// How often each is run, in turn; 3 with --go or --plain and else once if not given. Medians are shown
+    /// Rounds, whose medians are shown [default: 3 with --go or --plain, else 1]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
-    /// For how many seconds the plain path and upstream's scheduler are measured at most, each time
+    /// The time limit in seconds for the plain path and for kube-scheduler, per round
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub(crate) budget: u64,
-    /// Where the random order begins
+    /// The seed of the random order
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Write figures into this folder: cost against the size of the cluster and against signatures, where several are
+    /// Write figures into this folder: cost by cluster size and by signatures, where several are
     /// measured
     #[arg(long, value_name = "DIR")]
     pub(crate) figures: Option<PathBuf>,
@@ -65,11 +65,11 @@ pub(crate) struct Args {
     pub(crate) run: RunArgs,
 }
 
-/// A workload to be run in a size.
+/// A workload with its size.
 pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) size: String,
-    /// What it is called: the workload, and the size if one was asked for.
+    /// The name of the workload, and of the size if one was selected.
     pub(crate) title: String,
     pub(crate) params: Params,
     pub(crate) signatures: Signatures,
@@ -95,13 +95,12 @@ impl Args {
         Duration::from_secs(self.budget)
     }
 
-    /// How much time passes with each cycle, as the scheduler sees it. With few pods more has to pass for anything to happen
-    /// meanwhile.
+    /// The scheduler's time per cycle. With few pods, more time must pass for churn to happen.
     pub(crate) fn step(&self) -> Duration {
         Duration::from_millis(if self.run.test { 50 } else { 1 })
     }
 
-    /// What is to be run, in order.
+    /// The runs in order.
     pub(crate) fn tasks(&self, library: &Library) -> Result<Vec<Task>> {
         let mut tasks = Vec::new();
         for workload in library.workloads()?.iter().filter(|workload| self.wants(workload)) {
@@ -112,7 +111,7 @@ impl Args {
             }
         }
         if tasks.is_empty() {
-            // Perhaps it is another benchmark's name.
+            // It may be the name of another benchmark.
             eprintln!("perf: no workload is named {}", self.workloads.join(", "));
         }
         Ok(tasks)
@@ -130,7 +129,7 @@ impl Args {
         wanted && (!self.goals || workload.has_size(GOAL))
     }
 
-    /// `None` for as many as the file says.
+    /// `None` for the number of the file.
     fn node_counts(&self, workload: &Workload) -> Result<Vec<Option<usize>>> {
         let own = workload.size(self.size_name())?;
         let scales = workload.nodes(&own.params) > 0;
@@ -156,13 +155,13 @@ impl Args {
         };
         let mut params = workload.scaled(&size.params, nodes, pods);
         if self.run.test && workload.nodes(&size.params) == 0 {
-            // What does not go with the nodes is not much either.
+            // Objects that do not scale with the nodes are few, too.
             for count in params.values_mut() {
                 *count = (*count).min(100);
             }
         }
         if self.million {
-            // The pods are those that are measured.
+            // These pods are the measured ones.
             for (_, count) in
                 params.iter_mut().filter(|(name, _)| *name != MEASURED && name.ends_with("Pods"))
             {

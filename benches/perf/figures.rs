@@ -1,4 +1,4 @@
-//! What was measured as figures: cost against the size of the cluster, and against how much pods differ.
+//! Figures: cost by cluster size and by differences of pods.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +10,8 @@ use supercargo_benches::grouped;
 
 use crate::report::{Row, signatures_name};
 
-/// Writes a figure for each workload that was measured on clusters of several sizes or with several kinds of signatures;
-/// says which files were written.
+/// Writes a figure for each workload that was measured at several sizes or with several kinds of
+/// signatures. Returns the written files.
 pub(crate) fn write(rows: &[Row], dir: &Path) -> Result<Vec<String>> {
     fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
     let names: BTreeSet<&str> = rows.iter().map(|row| row.workload.as_str()).collect();
@@ -37,7 +37,7 @@ pub(crate) fn write(rows: &[Row], dir: &Path) -> Result<Vec<String>> {
     Ok(written)
 }
 
-/// Each once, in the order they come.
+/// Distinct values in their order.
 fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut seen = Vec::new();
     for value in values {
@@ -64,7 +64,7 @@ fn chart(title: String, across: &str, places: Vec<String>, rows: &[&Row]) -> Cha
     Chart { title, across: across.to_owned(), up, places, lines }
 }
 
-/// Saves a chart of more than one place.
+/// Saves a chart with more than one position.
 fn save(dir: &Path, name: &str, chart: &Chart, places: usize) -> Result<Option<String>> {
     let Some(svg) = chart.svg().filter(|_| places > 1) else { return Ok(None) };
     let path = dir.join(format!("{}.svg", name.to_lowercase()));

@@ -1,4 +1,4 @@
-//! Upstream's scheduler on the same objects (`testing/controlplane/schedbench`).
+//! kube-scheduler on the same objects (`testing/controlplane/schedbench`).
 
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) struct Upstream {
     program: PathBuf,
 }
 
-/// What it measured: nanoseconds of wall time.
+/// Its measurements in nanoseconds of wall time.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Measured {
@@ -33,13 +33,13 @@ pub(crate) struct Measured {
 }
 
 impl Upstream {
-    /// Builds it, unless that has been done before.
+    /// Builds it, if it is missing.
     pub(crate) fn locate() -> Result<Self> {
         Ok(Self { program: Assets::locate()?.path(Program::SchedBench)? })
     }
 
-    /// Runs a plan with this percentage of nodes to score, 0 for upstream's default, until the pods or the time are used
-    /// up.
+    /// Runs a plan with this percentage of nodes to score, 0 for the default, until the pods or the
+    /// time are used up.
     pub(crate) fn run(
         &self,
         plan: &Plan,
@@ -57,7 +57,7 @@ impl Upstream {
         let output = child.wait_with_output().context("hear schedbench")?;
         ensure!(output.status.success(), "schedbench failed");
         match written {
-            // It has had enough.
+            // It stops reading when the time is used up.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             other => other.context("tell schedbench")?,
         }

@@ -1,9 +1,10 @@
-//! scheduler_perf's workloads on the production scheduler, in process, and on upstream's.
+//! scheduler_perf's workloads on supercargo's scheduler in process, and on kube-scheduler's.
 //!
-//! `cargo bench -p supercargo-benches --bench perf -- [WORKLOAD]...`, with `-- --help` for what can be chosen. What is driven
-//! is `supercargo_scheduler::Scheduler` with the configuration that `supercargo run` has without a file: notifications of
-//! informers go in, cycles run, and each binding is confirmed as the API server and then the informer would. With `--go`
-//! upstream's scheduler is given the same objects in the same run. Machines are noisy: compare ratios of one run.
+//! `cargo bench -p supercargo-benches --bench perf -- [WORKLOAD]...`; `-- --help` lists the
+//! options. The benchmark drives `supercargo_scheduler::Scheduler` with the default configuration:
+//! it sends informer notifications, runs cycles, and confirms each binding as the API server and
+//! the informer would. With `--go`, kube-scheduler gets the same objects in the same run. Machines
+//! are noisy: compare ratios of one run.
 
 mod args;
 mod figures;
@@ -50,7 +51,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Runs a task as often as it is to be run, ours and upstream in turn.
+/// Runs a task for all rounds, supercargo and kube-scheduler alternating.
 fn row(
     args: &Args,
     library: &Library,
@@ -76,7 +77,7 @@ fn row(
     Ok(row)
 }
 
-/// Runs a plan on our scheduler. Says which pod is where, if this is a test.
+/// Runs a plan on supercargo. Returns the placements in a smoke test.
 fn ours(args: &Args, plan: &Plan, plain: bool, progress: Progress) -> Result<(Outcome, Placements)> {
     let budget = (plain && !args.run.test).then(|| args.budget());
     let (outcome, world) = run::run(plan, World::new(plain, args.step())?, budget, progress)?;
@@ -88,10 +89,10 @@ fn ours(args: &Args, plan: &Plan, plain: bool, progress: Progress) -> Result<(Ou
     Ok((outcome, placements))
 }
 
-/// Nodes by pod.
+/// The node of each pod.
 type Placements = BTreeMap<String, String>;
 
-/// Fails unless every pod is where it may be.
+/// Fails on invalid placements.
 fn check(plan: &Plan, outcome: &Outcome, world: &World, thoroughly: bool) -> Result<()> {
     let mut wrong = violations(plan, world.placed())?;
     let bound = world.placed().filter(|placed| plan.is_measured(placed.pod)).count();

@@ -1,13 +1,13 @@
-//! How much memory there is of.
+//! Memory of the process.
 
 use std::fs;
 
-/// What this process has in memory, in bytes, where Linux says so.
+/// The resident memory of this process in bytes, where Linux reports it.
 pub(crate) fn resident() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// The most that it has ever had.
+/// The peak.
 pub(crate) fn peak() -> Option<u64> {
     status("VmHWM:")
 }

@@ -1,4 +1,4 @@
-//! What is said: a table, and data.
+//! The report as a table and as JSON.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::args::Task;
 use crate::go;
 use crate::run::Outcome;
 
-/// What was measured of a workload in one size.
+/// The measurements of a workload in one size.
 pub(crate) struct Row {
     pub(crate) workload: String,
     size: String,
@@ -19,19 +19,19 @@ pub(crate) struct Row {
     pub(crate) nodes: usize,
     pods: usize,
     pub(crate) signatures: Signatures,
-    /// Ours, as it runs in production.
+    /// supercargo as in production.
     pub(crate) tables: Rounds,
-    /// Ours, evaluating every pod from scratch.
+    /// supercargo without evaluation tables.
     pub(crate) plain: Rounds,
     pub(crate) upstream_default: Vec<go::Measured>,
     pub(crate) upstream_all: Vec<go::Measured>,
 }
 
-/// One after the other.
+/// In order.
 #[derive(Default)]
 pub(crate) struct Rounds(Vec<Ours>);
 
-/// A round of ours. Times are nanoseconds.
+/// A round of supercargo. Times are in nanoseconds.
 pub(crate) struct Ours {
     decisions: usize,
     unscheduled: usize,
@@ -55,7 +55,7 @@ impl Ours {
         let in_cycles = spent.in_cycles();
         let mut cycles = spent.cycles;
         cycles.sort_unstable();
-        // The smallest that so many are not above.
+        // The nearest-rank percentile.
         let rank = |percent: usize| {
             let at = (cycles.len() * percent).div_ceil(100).max(1) - 1;
             cycles.get(at).copied().unwrap_or_default().into()
@@ -91,7 +91,7 @@ impl Ours {
         })
     }
 
-    /// What tables and memory came to.
+    /// Evaluation tables and memory.
     fn remark(&self) -> String {
         let stats = &self.stats;
         let mut parts = Vec::new();
@@ -124,7 +124,7 @@ impl Rounds {
         median(self.0.iter().map(of))
     }
 
-    /// The median over rounds of a cycle's mean time, in nanoseconds.
+    /// The median over rounds of the mean cycle time in nanoseconds.
     pub(crate) fn mean(&self) -> Option<f64> {
         self.median(|ours| ours.mean)
     }
@@ -157,12 +157,12 @@ impl Row {
         }
     }
 
-    /// The median over rounds of upstream's mean time, in nanoseconds, if it was measured.
+    /// The median over rounds of kube-scheduler's mean time in nanoseconds, if it was measured.
     pub(crate) fn upstream_default_mean(&self) -> Option<f64> {
         median(self.upstream_default.iter().map(|measured| measured.mean as f64))
     }
 
-    /// The same where it scores all nodes.
+    /// The same with all nodes scored.
     pub(crate) fn upstream_all_mean(&self) -> Option<f64> {
         median(self.upstream_all.iter().map(|measured| measured.mean as f64))
     }
@@ -203,7 +203,7 @@ impl Row {
     }
 }
 
-/// The middle of some numbers.
+/// The median.
 fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);
@@ -215,7 +215,7 @@ fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     numbers.get(middle).copied()
 }
 
-/// The name of a kind of signatures, as the command line has it.
+/// The name of a kind of signatures on the command line.
 pub(crate) fn signatures_name(signatures: Signatures) -> String {
     match signatures {
         Signatures::Identical => "identical".to_owned(),
@@ -224,14 +224,14 @@ pub(crate) fn signatures_name(signatures: Signatures) -> String {
     }
 }
 
-/// A line of the table. Times are nanoseconds.
+/// A line of the table. Times are in nanoseconds.
 struct Line {
     name: String,
     per_second: Option<f64>,
     mean: f64,
     p50: f64,
     p99: f64,
-    /// What the mean is compared with.
+    /// The baseline of the mean.
     than: Option<f64>,
 }
 
@@ -242,7 +242,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
     for row in rows {
         if row.title != heading {
             if heading.is_empty() {
-                // A String takes all that is written to it.
+                // Writing to a String cannot fail.
                 _ = writeln!(
                     out,
                     "{:>9}  {:<22}{:>10}{:>10}{:>10}{:>10}{:>7}",
@@ -287,7 +287,7 @@ fn size(bytes: usize) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// The same, and more, for programs.
+/// The report as JSON, with more details.
 pub(crate) fn to_json(rows: &[Row]) -> Value {
     rows.iter().map(Row::to_json).collect()
 }

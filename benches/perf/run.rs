@@ -1,4 +1,4 @@
-//! A run of a plan on our scheduler, and what came of it.
+//! A run of a plan on supercargo, and its result.
 
 use std::time::Duration;
 
@@ -12,25 +12,25 @@ use supercargo_scheduler::TableStats;
 use crate::memory::{peak, resident};
 use crate::world::{Spent, World};
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) struct Outcome {
-    /// How many of the measured pods found a node.
+    /// The number of measured pods that found a node.
     pub(crate) decisions: usize,
-    /// How many did not.
+    /// The number of those that did not.
     pub(crate) unscheduled: usize,
     pub(crate) spent: Spent,
-    /// How the tables did.
+    /// Statistics of the evaluation tables.
     pub(crate) stats: TableStats,
-    /// What the whole process had in the end, the objects included, in bytes.
+    /// The resident memory of the process at the end, with the objects, in bytes.
     pub(crate) resident: Option<u64>,
-    /// The most that it has had in all its runs.
+    /// The peak over all runs.
     pub(crate) peak: Option<u64>,
 }
 
-/// After so many steps in which no measured pod found a node the rest is given up: minutes of the world's time.
+/// After this many steps without a scheduled pod the run is given up: minutes of scheduler time.
 const PATIENCE: u64 = 5 * 60 * 1000;
 
-/// Runs a plan, at most for so long as far as it is measured. The world is given back to be looked at.
+/// Runs a plan within a time limit for the measured part. Returns the world for inspection.
 pub(crate) fn run(
     plan: &Plan,
     mut world: World,
@@ -92,7 +92,7 @@ fn set_up(plan: &Plan, world: &mut World, progress: Progress) -> Result<()> {
     Ok(())
 }
 
-/// What comes and goes while pods are measured, by the time of the world.
+/// Churn while pods are measured, by the scheduler's time.
 pub(crate) struct Meanwhile<'a> {
     plan: &'a Plan,
     churns: Vec<(&'a Churn, u64)>,
@@ -106,7 +106,7 @@ impl<'a> Meanwhile<'a> {
         Self { plan, churns, deletions: deletions.map(|(number, _)| (number, 0)).collect() }
     }
 
-    /// What has happened by now and not been given before; `true` with what is deleted.
+    /// The changes that are due now; `true` for deletions.
     pub(crate) fn until(&mut self, elapsed: Duration) -> Vec<(Value, bool)> {
         let elapsed = elapsed.as_millis() as u64;
         let mut changes = Vec::new();
@@ -126,7 +126,7 @@ impl<'a> Meanwhile<'a> {
     }
 }
 
-/// What happens the `turn`-th time.
+/// The changes of a turn.
 fn turn(churn: &Churn, turn: usize) -> Vec<(Value, bool)> {
     let (at, deleted, life) = match churn.mode {
         ChurnMode::Create => (turn, false, 0),
@@ -138,7 +138,7 @@ fn turn(churn: &Churn, turn: usize) -> Vec<(Value, bool)> {
     churn.templates.iter().map(|template| (churning(template, at, life), deleted)).collect()
 }
 
-/// An object of a template, of a name of its own; when it comes again it is another one.
+/// An object of a template with its own name and, when it is recreated, another UID.
 fn churning(template: &Value, at: usize, life: usize) -> Value {
     let mut object = template.clone();
     let name = format!("{CHURN}{at}");

@@ -1,4 +1,5 @@
-//! The production scheduler with the default configuration, told what informers would tell it, and how long it takes.
+//! The scheduler with the default configuration and the inputs that informers would send, with
+//! their times.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,35 +16,35 @@ use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{Now, PodInfo, Timestamp};
 use supercargo_scheduler::{Effect, Eviction, Input, NoCalls, Notification, Options, Scheduler, StatusPatch};
 
-/// How often the scheduler is told that time has passed, in steps.
+/// The number of steps between timer inputs.
 const STEPS_PER_TICK: u64 = 100;
-/// A scheduler and the time.
+/// A scheduler with a manual clock.
 pub(crate) struct World {
     pub(crate) scheduler: Scheduler,
     pods: PodKind,
     nodes: NodeKind,
     objects: Vec<ObjectKind>,
     now: Now,
-    /// How much time passes from one cycle to the next, as the scheduler sees it: what is created now and then, backoffs and
-    /// the like go by this, and so by how much has been scheduled and not by how fast.
+    /// The scheduler's time per cycle. Churn and backoffs follow this clock, so they depend on the
+    /// number of cycles and not on their speed.
     step: Duration,
     steps: u64,
     pub(crate) spent: Spent,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spent {
-    /// Telling of pods that wait.
+    /// Notifications of pending pods.
     pub(crate) adding: Duration,
-    /// The cycles of the pods that are measured, in nanoseconds, in their order.
+    /// The cycles of measured pods in order, in nanoseconds.
     pub(crate) cycles: Vec<u32>,
-    /// The other cycles: of pods that come and go meanwhile, and of pods that found no node.
+    /// The other cycles: of churn pods, and of pods that found no node.
     pub(crate) other_cycles: Duration,
     pub(crate) other_cycle_count: usize,
-    /// Telling that bindings were carried out, as the API server would and then the informer.
+    /// Confirmations of bindings by the API server and the informer.
     pub(crate) confirming: Duration,
-    /// Everything else that was told.
+    /// All other inputs.
     pub(crate) telling: Duration,
 }
 
@@ -56,14 +57,14 @@ impl Spent {
         Duration::from_nanos(self.cycles.last().copied().unwrap_or_default().into())
     }
 
-    /// All that the scheduler was busy with.
+    /// The total time of the scheduler.
     pub(crate) fn total(&self) -> Duration {
         self.adding + self.in_cycles() + self.other_cycles + self.confirming + self.telling
     }
 }
 
 impl World {
-    /// A scheduler as it runs in production, or one without tables.
+    /// A scheduler as in production, or one without tables.
     pub(crate) fn new(plain: bool, step: Duration) -> Result<Self> {
         let config = Config::default_with(&Catalog::in_tree())
             .map_err(|errors| anyhow!("the default configuration is wrong: {errors}"))?;
@@ -80,12 +81,12 @@ impl World {
         })
     }
 
-    /// How far the clock of this world has come.
+    /// The time of the clock.
     pub(crate) fn elapsed(&self) -> Duration {
         self.step * u32::try_from(self.steps).unwrap_or(u32::MAX)
     }
 
-    /// Where pods are, as it was told.
+    /// The nodes of pods, as reported by effects.
     pub(crate) fn placed(&self) -> impl Iterator<Item = Placed<'_>> {
         let nodes = self.scheduler.cache().nodes().iter();
         nodes.flat_map(|(_, node)| node.pods().iter().map(|pod| Placed { pod: &pod.name, node: node.name() }))
@@ -95,7 +96,7 @@ impl World {
         self.scheduler.handle(self.now, input);
     }
 
-    /// Adds or deletes an object of any kind, a pod with or without a node.
+    /// Adds or deletes an object of any kind.
     pub(crate) fn tell(&mut self, object: &Value, deleted: bool) -> Result<()> {
         let json = serde_json::to_vec(object)?;
         let input = match object["kind"].as_str().context("an object says its kind")? {
@@ -134,12 +135,12 @@ impl World {
         Ok(&self.objects[at])
     }
 
-    /// Reads a pod that is to be scheduled.
+    /// Decodes a pending pod.
     pub(crate) fn decode_pod(&self, object: &Value) -> Result<Arc<PodInfo>> {
         Ok(Arc::new(self.pods.decode(&serde_json::to_vec(object)?)?))
     }
 
-    /// Tells of pods that wait.
+    /// Notifies the scheduler of pending pods.
     pub(crate) fn enqueue(&mut self, pods: Vec<Arc<PodInfo>>) -> Result<()> {
         let started = Instant::now();
         for pod in pods {
@@ -149,13 +150,13 @@ impl World {
         self.carry_out()
     }
 
-    /// What has been measured so far does not count.
+    /// Resets the measurements.
     pub(crate) fn start_measuring(&mut self) {
         self.spent = Spent::default();
     }
 
-    /// Lets a step of time pass and runs a cycle if there is a pod to try; `true` if it found a node for one that is
-    /// measured.
+    /// Advances time by a step and runs a cycle, if a pod is ready. Returns `true` if a measured
+    /// pod found a node.
     pub(crate) fn step(&mut self, is_measured: impl Fn(&PodInfo) -> bool) -> Result<bool> {
         self.steps += 1;
         self.now = Now { wall: self.now.wall.plus(self.step), monotonic: self.now.monotonic + self.step };
@@ -187,7 +188,7 @@ impl World {
         Ok(bound == Some(true))
     }
 
-    /// Does what the scheduler wants done until it wants nothing more.
+    /// Carries out effects until none are left.
     fn carry_out(&mut self) -> Result<()> {
         loop {
             let effects = self.scheduler.take_effects();
@@ -200,7 +201,8 @@ impl World {
         }
     }
 
-    /// Does what the API server would, and tells of it as the informer would.
+    /// Carries out an effect as the API server would, and notifies the scheduler as the informer
+    /// would.
     fn carry_out_one(&mut self, effect: Effect) -> Result<()> {
         match effect {
             Effect::Bind { pod, node, .. } => self.bind(pod, node),
@@ -228,7 +230,7 @@ impl World {
         Ok(())
     }
 
-    /// A pod that waits has another status.
+    /// Updates the status of a pending pod.
     fn patch(&mut self, patch: StatusPatch) {
         let Some(old) = self.scheduler.queued(&patch.uid).map(|queued| Arc::clone(&queued.pod)) else {
             return;

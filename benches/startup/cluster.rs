@@ -1,4 +1,4 @@
-//! The cluster in which schedulers are started.
+//! The cluster for the schedulers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,26 +13,26 @@ use tokio::time::{Instant, timeout};
 use crate::client::{Call, Frames, Target};
 use crate::objects::{self, Pods, node_name};
 
-/// How many requests are under way at once while the cluster is filled.
+/// The number of concurrent requests that fill the cluster.
 const CONNECTIONS: usize = 32;
-/// No scheduler takes longer to begin.
+/// The time limit for the first binding.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Nodes, and pods on them.
+/// Nodes with pods.
 pub(crate) struct Cluster {
     target: Target,
     pods: Pods,
     waiting: AtomicUsize,
 }
 
-/// A pod that waits for a node, and somebody who watches it.
+/// A pending pod with its watch.
 pub(crate) struct Waiting {
     name: String,
     watcher: JoinHandle<Result<Instant>>,
 }
 
 impl Cluster {
-    /// Creates nodes, and pods that are on them from the first, as many on each.
+    /// Creates nodes with the same number of bound pods on each.
     pub(crate) async fn load(target: &Target, nodes: usize, count: usize, pods: Pods) -> Result<Self> {
         eprintln!("startup: creating {nodes} nodes and {count} pods");
         send_all(target, nodes, objects::node).await.context("create nodes")?;
@@ -44,7 +44,7 @@ impl Cluster {
         Ok(Self { target: target.clone(), pods, waiting: AtomicUsize::new(0) })
     }
 
-    /// Adds a pod without a node.
+    /// Creates a pod without a node.
     pub(crate) async fn add_waiting(&self) -> Result<Waiting> {
         let name = format!("waiting-{}", self.waiting.fetch_add(1, Ordering::Relaxed));
         let mut connection = self.target.connect().await?;
@@ -58,7 +58,7 @@ impl Cluster {
         Ok(Waiting { name, watcher })
     }
 
-    /// When the pod got its node; it is deleted then.
+    /// The time when the pod got its node. Deletes the pod.
     pub(crate) async fn bound(&self, waiting: Waiting) -> Result<Instant> {
         let at = waiting.watcher.await.context("the watcher")??;
         self.target.connect().await?.send(objects::delete(&waiting.name)).await?;

@@ -1,10 +1,11 @@
-//! How long a scheduler takes from its start to the first binding in a cluster that has many pods, and how much memory it
-//! holds there: kube-scheduler and supercargo in turn, on the same real control plane, with the same configuration.
+//! The time from a scheduler's start to its first binding in a cluster with many pods, and its
+//! memory: kube-scheduler and supercargo in turn on one real control plane with the same
+//! configuration.
 //!
-//! `cargo bench -p supercargo-benches --bench startup`, with `-- --help` for what can be chosen. All but one of the pods are
-//! on nodes when a scheduler starts; time runs from the start of its process until a watcher hears that the last pod has a
-//! node, and control plane, watcher and scheduler share the machine. The measured supercargo is this very program, started
-//! with `run`.
+//! `cargo bench -p supercargo-benches --bench startup`; `-- --help` lists the options. All pods but
+//! one are bound when a scheduler starts. The time runs from the start of its process until a watch
+//! shows that the last pod has a node. Control plane, watch and scheduler share the machine. The
+//! measured supercargo is this program, started with `run`.
 
 #[path = "../apiserver_rates/client.rs"]
 #[allow(dead_code)] // what it can do beside is for the other benchmark
@@ -27,31 +28,31 @@ use client::Target;
 use cluster::Cluster;
 use scheduler::{Measure, Which};
 
-/// Time from a scheduler's start to its first binding, and its memory, in a cluster with many pods
+/// Measure the time to the first binding and the memory in a cluster with many pods
 #[derive(Debug, Parser)]
 struct Args {
     /// Nodes
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
     nodes: u32,
-    /// Pods that are on nodes when a scheduler starts
+    /// Pods that are bound when a scheduler starts
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
-    /// Give each pod labels that no other has
+    /// Give each pod unique labels
     #[arg(long)]
     unique_labels: bool,
-    /// Pods of 9.5 KB in JSON rather than 2 KB
+    /// Use pods of 9.5 KB in JSON instead of 2 KB
     #[arg(long)]
     large: bool,
-    /// How often each scheduler is started
+    /// Starts of each scheduler
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How many seconds a scheduler runs on, in the last round, before its memory is read
+    /// Seconds that a scheduler runs in the last round before its memory is read
     #[arg(long, default_value_t = 60)]
     settle: u64,
-    /// Only this scheduler
+    /// Measure only this scheduler
     #[arg(long, value_enum)]
     only: Option<Which>,
-    /// Say where the schedulers' logs are, and keep them
+    /// Keep the schedulers' logs and print their paths
     #[arg(long)]
     keep_logs: bool,
     #[command(flatten)]
@@ -61,7 +62,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    // The scheduler that is measured.
+    // The measured scheduler.
     if std::env::args().nth(1).as_deref() == Some("run") {
         return supercargo::SchedulerCommand::new().main();
     }
@@ -111,7 +112,7 @@ fn measured(mut args: Args) -> Result<()> {
     Ok(())
 }
 
-/// The measures of one scheduler, in the order of their rounds.
+/// The measurements of one scheduler in the order of rounds.
 fn of(which: Which, measures: &[Measure]) -> Vec<&Measure> {
     measures.iter().filter(|measure| measure.which == which).collect()
 }

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use crate::client::{Call, JSON};
 
-/// Where pods are.
+/// The namespace of the pods.
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
-/// The name that both schedulers go by.
+/// The name of both schedulers.
 pub(crate) const SCHEDULER: &str = "default-scheduler";
 
-/// What pods are like.
+/// The kind of pods.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pods {
     pub(crate) unique_labels: bool,
@@ -20,7 +20,7 @@ pub(crate) fn node_name(index: usize) -> String {
     format!("node-{index:05}")
 }
 
-/// A node with room for what the benchmark puts on it.
+/// A node with room for its pods.
 pub(crate) fn node(index: usize) -> Call {
     let size = json!({"cpu": "32", "memory": "256Gi", "pods": "1000", "ephemeral-storage": "500Gi"});
     let node = json!({
@@ -39,7 +39,8 @@ pub(crate) fn node(index: usize) -> Call {
 }
 
 impl Pods {
-    /// scheduler_perf's default pod, or one as a deployment of some size has it; on a node if one is named.
+    /// scheduler_perf's default pod, or a larger one like those of an application; bound if a node
+    /// is given.
     pub(crate) fn pod(self, name: &str, node: Option<&str>) -> Call {
         let mut labels = json!({"app": "web", "pod-template-hash": "5d9f7c8b6d"});
         if self.unique_labels {
@@ -68,7 +69,7 @@ impl Pods {
     }
 }
 
-/// What pods of applications carry along: variables, probes, volumes, tolerations.
+/// Typical fields of applications: variables, probes, volumes, tolerations.
 fn enlarge(pod: &mut Value) {
     let variables: Vec<_> = (0..80)
         .map(|i| json!({"name": format!("SETTING_{i:02}"), "value": format!("value-of-setting-{i:02}")}))
@@ -86,7 +87,7 @@ fn enlarge(pod: &mut Value) {
     ]);
 }
 
-/// Takes a pod away.
+/// Deletes a pod.
 pub(crate) fn delete(name: &str) -> Call {
     Call { method: http::Method::DELETE, ..Call::get(format!("{PODS}/{name}"), JSON) }
 }

@@ -1,20 +1,20 @@
-//! A scheduler as a process: how it is started, and what it costs.
+//! A scheduler as a process, with its cost.
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use serde_json::json;
-use supercargo_controlplane::{Assets, ControlPlane, Program};
+use supercargo_controlplane::{Assets, ControlPlane, Leashed, Program};
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::objects::SCHEDULER;
 
-/// The kernel counts a process's time in hundredths of a second.
+/// The kernel counts CPU time in hundredths of a second.
 const TICK: Duration = Duration::from_millis(10);
 
 /// A scheduler.
@@ -24,29 +24,18 @@ pub(crate) enum Which {
     Supercargo,
 }
 
-/// What one start cost.
+/// The cost of one start.
 #[derive(Debug)]
 pub(crate) struct Measure {
     pub(crate) which: Which,
-    /// From the start of the process until its first binding was heard of.
+    /// From the start of the process until its first binding was seen.
     pub(crate) first_binding: Duration,
-    /// The processor time that it had taken by then, on all cores.
+    /// The CPU time until then, on all cores.
     pub(crate) cpu: Duration,
     /// Resident memory after it has settled, in bytes.
     pub(crate) resident: u64,
-    /// The most it ever was.
+    /// The peak.
     pub(crate) peak: u64,
-}
-
-/// A process that ends with this.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Which {
@@ -84,17 +73,17 @@ impl Which {
         Ok(command)
     }
 
-    fn start(self, plane: &ControlPlane) -> Result<Running> {
+    fn start(self, plane: &ControlPlane) -> Result<Leashed> {
         let path = plane.dir().join(format!("startup-{}.log", self.name()));
         let log = File::options().create(true).append(true).open(&path);
         let log = log.with_context(|| format!("open {}", path.display()))?;
         let mut command = self.command(plane)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        Ok(Running(command.spawn().with_context(|| format!("start {}", self.name()))?))
+        Leashed::spawn(&mut command, None)
     }
 }
 
-/// Starts a scheduler where one pod waits, and ends it once its memory has been read.
+/// Starts a scheduler while one pod is pending, and ends it after reading its memory.
 pub(crate) async fn measure(
     plane: &ControlPlane,
     cluster: &Cluster,
@@ -105,17 +94,17 @@ pub(crate) async fn measure(
     let started = Instant::now();
     let mut process = which.start(plane)?;
     let bound = cluster.bound(waiting).await.with_context(|| which.name())?;
-    let pid = process.0.id();
+    let pid = process.id();
     let cpu = cpu(pid)?;
     tokio::time::sleep(settle).await;
-    if let Some(status) = process.0.try_wait()? {
+    if let Some(status) = process.exited()? {
         bail!("{} ended by itself: {status}", which.name());
     }
     let [resident, peak] = ["VmRSS:", "VmHWM:"].map(|field| memory(pid, field));
     Ok(Measure { which, first_binding: bound - started, cpu, resident: resident?, peak: peak? })
 }
 
-/// The schedulers' logs, kept when the control plane is not.
+/// Keeps the schedulers' logs, which the control plane would remove.
 pub(crate) fn keep_logs(plane: &ControlPlane, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     for which in [Which::KubeScheduler, Which::Supercargo] {
@@ -127,17 +116,17 @@ pub(crate) fn keep_logs(plane: &ControlPlane, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The processor time of a process so far.
+/// The CPU time of a process.
 fn cpu(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("read what a process costs")?;
-    // The name, in parentheses, may have anything in it.
+    // The name in parentheses may contain anything.
     let (_, fields) = stat.rsplit_once(')').context("a process's state")?;
     let mut ticks = fields.split_ascii_whitespace().skip(11).map(str::parse::<u32>);
     let (user, system) = (ticks.next().context("user time")??, ticks.next().context("system time")??);
     Ok(TICK * (user + system))
 }
 
-/// A field of a process's state that is in KiB, in bytes.
+/// A field in KiB of a process's status, in bytes.
 fn memory(pid: u32, field: &str) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).context("read a process's memory")?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)).with_context(|| field.to_owned())?;

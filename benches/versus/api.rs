@@ -1,5 +1,5 @@
-//! A client of the API server that can be as fast as one can be: over HTTP/1.1, where a connection carries one request at a
-//! time, or over HTTP/2, where it carries many.
+//! A fast client of the API server over HTTP/1.1, where a connection carries one request at a time,
+//! or HTTP/2, where it carries many.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,22 +25,22 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
-/// How a status is patched.
+/// The patch type for a status.
 pub(crate) const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
-/// So many requests the API server lets one connection carry at once.
+/// The concurrent requests that the API server allows on one connection.
 const STREAMS: usize = 100;
-/// A server that has too much to do is asked again after this.
+/// The delay before a retry on a busy server.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The protocol below the requests.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     Http1,
     Http2,
 }
 
-/// The API server as one user reaches it.
+/// The API server with the credentials of one user.
 #[derive(Clone)]
 pub(crate) struct Server {
     address: SocketAddr,
@@ -58,7 +58,7 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
 }
 
-/// What carries requests. A clone of one of HTTP/2 shares it.
+/// A connection. Clones of an HTTP/2 connection share it.
 pub(crate) enum Connection {
     Http1(http1::SendRequest<Full<Bytes>>, HeaderValue),
     Http2(http2::SendRequest<Full<Bytes>>, HeaderValue),
@@ -69,7 +69,7 @@ impl Call {
         Self { method: Method::GET, path: path.into(), content_type: JSON, accept, body: Bytes::new() }
     }
 
-    /// A creation whose answer nobody reads.
+    /// A creation whose response is not read.
     pub(crate) fn post(path: impl Into<String>, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         Self { method: Method::POST, path: path.into(), content_type, accept: PROTOBUF, body: body.into() }
     }
@@ -78,7 +78,7 @@ impl Call {
         Self { method: Method::PATCH, path: path.into(), content_type, accept: PROTOBUF, body: body.into() }
     }
 
-    /// A deletion that waits for no kubelet; the answer says little whatever it is in.
+    /// A deletion without a grace period. The response is not read.
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         let body = Bytes::from_static(br#"{"gracePeriodSeconds":0}"#);
         Self { method: Method::DELETE, path: path.into(), content_type: JSON, accept: PROTOBUF, body }
@@ -110,7 +110,7 @@ impl Server {
         stream.set_nodelay(true)?;
         let name = ServerName::from(self.address.ip());
         let stream = TokioIo::new(TlsConnector::from(Arc::new(config)).connect(name, stream).await?);
-        // A connection ends with its sender; what fails fails there too.
+        // A connection's task ends with its sender, which also sees its errors.
         Ok(match wire {
             Wire::Http1 => {
                 let (sender, connection) = http1::handshake(stream).await?;
@@ -125,14 +125,14 @@ impl Server {
         })
     }
 
-    /// Reads something as JSON.
+    /// Reads an object as JSON.
     pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let mut connection = self.connect(Wire::Http1).await?;
         connection.read(path).await
     }
 
-    /// Sends calls as fast as can be with so many on their way at once, all of which must succeed. `done` hears how many
-    /// were taken up.
+    /// Sends calls as fast as possible with a limit of concurrent requests. All must succeed.
+    /// `done` gets the number of started calls.
     pub(crate) async fn send_all(
         &self,
         wire: Wire,
@@ -171,7 +171,7 @@ impl Server {
 }
 
 impl Connection {
-    /// The same connection once more, if it can carry more than one request.
+    /// Another sender of the same connection, if it can carry several requests.
     fn share(&self) -> Option<Self> {
         match self {
             Self::Http1(..) => None,
@@ -179,7 +179,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request and reads the whole answer, which must be a success. A server that is too busy is asked again.
+    /// Sends a request and reads the whole response, which must be successful. A busy server is
+    /// retried.
     pub(crate) async fn send(&mut self, call: &Call) -> Result<Bytes> {
         loop {
             let answer = self.open(call).await?;
@@ -195,13 +196,13 @@ impl Connection {
         }
     }
 
-    /// Reads something as JSON.
+    /// Reads an object as JSON.
     pub(crate) async fn read<T: DeserializeOwned>(&mut self, path: &str) -> Result<T> {
         let body = self.send(&Call::get(path, JSON)).await?;
         serde_json::from_slice(&body).with_context(|| format!("read the answer to GET {path}"))
     }
 
-    /// Sends a request; the answer, whatever it is, is read as it comes.
+    /// Sends a request and returns any response as a stream.
     pub(crate) async fn open(&mut self, call: &Call) -> Result<http::Response<Incoming>> {
         let authority = "localhost";
         let mut request = Request::new(Full::new(call.body.clone()));

@@ -1,5 +1,5 @@
-//! Whether what was scheduled keeps to what was asked for, from a fresh list of everything. Nothing of supercargo's is used
-//! here, so that an error of its cannot hide.
+//! Checks all placements against their constraints, from a fresh list of all objects. It shares no
+//! code with supercargo, so that errors cannot hide.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::api::{Connection, Server, Wire};
 
-/// Objects of a page.
+/// The page size of lists.
 const PAGE: usize = 1000;
-/// So many violations are told.
+/// The maximum of reported violations.
 const TOLD: usize = 5;
 
-/// What a list says of pods and nodes.
+/// The fields of pods and nodes that lists provide.
 pub(crate) struct World {
     nodes: HashMap<String, Node>,
     pods: Vec<Pod>,
@@ -125,7 +125,7 @@ struct Selector {
     match_expressions: Vec<Value>,
 }
 
-/// How many objects of a path there are, without reading them.
+/// The number of objects at a path, from a list of one object.
 pub(crate) async fn count(connection: &mut Connection, path: &str) -> Result<usize> {
     let list: List<Value> = connection.read(&format!("{path}?limit=1")).await?;
     Ok(list.items.len() + list.metadata.remaining_item_count)
@@ -152,7 +152,7 @@ impl World {
         Ok(Self { nodes, pods: list(server, "/api/v1/pods").await? })
     }
 
-    /// What is wrong: pods that are on no node, nodes with more than they hold, and constraints that do not hold.
+    /// The violations: pods without a node, overcommitted nodes, and broken constraints.
     pub(crate) fn violations(&self) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         for pod in self.pods.iter().filter(|pod| !self.nodes.contains_key(&pod.spec.node_name)) {
@@ -188,7 +188,8 @@ impl World {
         Ok(())
     }
 
-    /// Constraints that must hold did so for each pod when it came; as no pod left, they do for all.
+    /// Required constraints held for each pod when it was bound. Because no pod has left, they must
+    /// hold for all.
     fn skew(&self, wrong: &mut Vec<String>) -> Result<()> {
         let mut seen = HashSet::new();
         for pod in &self.pods {
@@ -226,9 +227,9 @@ impl World {
         Ok(())
     }
 
-    /// Whoever must be beside others is, and whoever must not is not.
+    /// Required affinity and anti-affinity hold.
     fn affinity(&self, wrong: &mut Vec<String>) -> Result<()> {
-        // By what a term says: how many match in each domain.
+        // For each term, the number of matching pods in each domain.
         let mut matching: HashMap<String, HashMap<&str, usize>> = HashMap::new();
         for pod in &self.pods {
             let affinity = &pod.spec.affinity;
@@ -257,7 +258,7 @@ impl World {
                 let domain = self.domain(pod, &term.topology_key);
                 let here = domain.and_then(|domain| counts.get(domain.as_str())).copied().unwrap_or(0);
                 let others = here.saturating_sub(itself);
-                // The first of its kind needs no other.
+                // The first pod of its group needs no match.
                 let alone = itself == 1 && counts.values().sum::<usize>() <= 1;
                 if attracts && (domain.is_none() || others == 0 && !alone) {
                     wrong.push(format!("{} has none beside it that it must have", pod.metadata.name));
@@ -275,7 +276,7 @@ impl World {
 }
 
 impl Term {
-    /// The namespaces it is about.
+    /// The namespaces of a term.
     fn of<'a>(&'a self, pod: &'a Pod) -> &'a [String] {
         if self.namespaces.is_empty() {
             std::slice::from_ref(&pod.metadata.namespace)

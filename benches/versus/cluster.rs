@@ -9,23 +9,22 @@ use supercargo_benches::Progress;
 use supercargo_controlplane::{ControlPlane, Options};
 
 use crate::api::{Call, JSON, Server, Wire};
+use crate::names::{Names, PodName};
 use crate::process;
-use crate::turn::Names;
-use crate::watch::PodName;
 use crate::workload::{Size, Workload};
 
-/// Whom both schedulers act as, and whoever writes what they wrote.
+/// The user of both schedulers and of the bare client.
 pub(crate) const USER: &str = "system:kube-scheduler";
-/// So many requests at once prepare a turn.
+/// The number of concurrent requests that prepare a turn.
 const IN_FLIGHT: usize = 32;
 
-/// A control plane that runs.
+/// A running control plane.
 pub(crate) struct Cluster {
     pub(crate) plane: ControlPlane,
     pub(crate) admin: Server,
-    /// The same server as a scheduler reaches it.
+    /// The same server with the schedulers' credentials.
     pub(crate) scheduler: Server,
-    /// kube-apiserver's process.
+    /// The process ID of kube-apiserver.
     pub(crate) server: u32,
     pub(crate) progress: Progress,
     workload: Workload,
@@ -33,10 +32,10 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one with everything that is there before pods are scheduled.
+    /// Starts a control plane with all objects that exist before the measurement.
     pub(crate) async fn start(workload: &Workload, size: Size, progress: Progress) -> Result<Self> {
         progress.at(&workload.name, "start the control plane", 0, 1);
-        // Deletions of many objects are no part of what is measured.
+        // Faster deletion of many objects, which is not measured.
         let apiserver_args = vec!["--delete-collection-workers=16".to_owned()];
         let options = Options { apiserver_args, ..Options::default() };
         let plane = tokio::task::block_in_place(|| ControlPlane::start(options))?;
@@ -81,7 +80,7 @@ impl Cluster {
         self.create("create pods", pods.map(|pod| (collection(&pod), pod))).await
     }
 
-    /// Deletes the pods of a turn, and what was said of them.
+    /// Deletes the pods of a turn with their events.
     pub(crate) async fn delete_pods(&self, names: &Names) -> Result<()> {
         let namespace = format!("/api/v1/namespaces/{}", names.namespace);
         let pods = (0..names.count).map(|index| format!("{namespace}/pods/{}", names.pod(index).name));
@@ -89,7 +88,7 @@ impl Cluster {
         self.send("delete events", vec![Call::delete(format!("{namespace}/events"))]).await
     }
 
-    /// Creates pods again that were bound from the beginning, and are gone.
+    /// Creates bound pods again that were deleted.
     pub(crate) async fn restore(&self, gone: &HashSet<PodName>) -> Result<()> {
         if gone.is_empty() {
             return Ok(());
@@ -102,7 +101,7 @@ impl Cluster {
         self.create("bound pods", pods.map(|pod| (collection(&pod), pod))).await
     }
 
-    /// How large a pod of a turn is as the API server keeps it, in JSON.
+    /// The size of a pod of a turn in JSON, as the API server stores it.
     pub(crate) async fn pod_bytes(&self, names: &Names) -> Result<usize> {
         let pod = names.pod(0);
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
@@ -110,7 +109,7 @@ impl Cluster {
         Ok(self.admin.connect(Wire::Http1).await?.send(&call).await?.len())
     }
 
-    /// Waits until the API server has little left to do.
+    /// Waits until the API server is nearly idle.
     pub(crate) async fn rest(&self) -> Result<()> {
         const LOOK: Duration = Duration::from_millis(250);
         const PATIENCE: Duration = Duration::from_secs(15);
@@ -127,7 +126,7 @@ impl Cluster {
     }
 }
 
-/// Where a pod is created.
+/// The path of a pod's collection.
 fn collection(pod: &Value) -> String {
     format!("/api/v1/namespaces/{}/pods", pod["metadata"]["namespace"].as_str().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Who is measured: the two schedulers, and a client that only writes.
+//! The contenders: the two schedulers, and a client that only writes.
 
 use std::fmt;
 use std::fs;
@@ -20,20 +20,20 @@ pub(crate) enum Contender {
     Bare(Bare),
 }
 
-/// A scheduler that is started.
+/// A scheduler to start.
 pub(crate) enum Scheduler {
     Upstream(PathBuf),
     Supercargo(PathBuf),
 }
 
-/// A client that writes what supercargo wrote, as fast as it can.
+/// A client that repeats supercargo's writes as fast as possible.
 pub(crate) struct Bare {
     pub(crate) script: Script,
     pub(crate) way: Way,
     pub(crate) encoding: Encoding,
 }
 
-/// How it writes.
+/// Its protocol and concurrency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) wire: Wire,
@@ -51,7 +51,8 @@ impl Contender {
 }
 
 impl Scheduler {
-    /// Starts it with a configuration that is the same for both: the defaults, but for the limit on requests.
+    /// Starts it with a configuration that is equal for both: the defaults, except for the request
+    /// limits.
     pub(crate) fn start(&self, cluster: &Cluster) -> Result<Process> {
         let kubeconfig = cluster.plane.kubeconfig(USER)?.display().to_string();
         let config = json!({
@@ -66,7 +67,7 @@ impl Scheduler {
         let config = format!("--config={}", path.display());
         let log = |name| cluster.plane.dir().join(name);
         match self {
-            // Nobody asks it for anything, and its port may be taken.
+            // Its endpoints are not needed, and its default port may be in use.
             Self::Upstream(program) => {
                 Process::start(program, &[config, "--secure-port=0".to_owned()], &log("upstream.log"))
             }
@@ -78,7 +79,7 @@ impl Scheduler {
     }
 }
 
-/// Builds supercargo, in the profile that this program was built in.
+/// Builds supercargo in the profile of this program.
 pub(crate) fn build_supercargo() -> Result<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -1,4 +1,4 @@
-//! The contenders beside each other as figures, a workload after the other.
+//! Figures that compare the contenders by workload.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use supercargo_benches::figure::Chart;
 use crate::report::{self, Measure, SCHEDULING, STEADY, THROUGHPUT};
 use crate::stats::median;
 
-/// Writes them into a folder; where only one workload was run there are none.
+/// Writes figures into a folder. A single workload has none.
 pub(crate) fn write(results: &[report::Result], dir: &Path) -> Result<Vec<PathBuf>> {
     let mut written = Vec::new();
     if results.len() < 2 {
@@ -36,7 +36,7 @@ fn chart(results: &[report::Result], measure: &Measure) -> Chart {
     };
     let mut lines: Vec<_> = names.into_iter().flatten().enumerate().map(line).collect();
     lines.retain(|(_, line)| line.iter().any(Option::is_some));
-    // Every place has the same beginning, and little room.
+    // Drops the common prefix of the names to save space.
     let short = |result: &report::Result| result.workload.trim_start_matches("Scheduling").to_owned();
     Chart {
         title: "On a real control plane".to_owned(),

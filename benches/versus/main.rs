@@ -1,13 +1,14 @@
-//! supercargo beside kube-scheduler on a real control plane, and beside a client that only writes.
+//! supercargo, kube-scheduler and a client that only writes, on a real control plane.
 //!
-//! `cargo bench -p supercargo-benches --bench versus`, with `-- --help` for what can be chosen. `README.md` beside this folder
-//! says what is measured and how to read it.
+//! `cargo bench -p supercargo-benches --bench versus`; `-- --help` lists the options. `README.md`
+//! in the parent folder describes the measurements and how to read them.
 
 mod api;
 mod checks;
 mod cluster;
 mod contender;
 mod figures;
+mod names;
 mod process;
 mod proto;
 mod report;
@@ -31,11 +32,12 @@ use tokio::runtime::Runtime;
 use api::Wire;
 use cluster::Cluster;
 use contender::{Bare, Contender, Scheduler, Way};
+use names::Names;
 use script::{Encoding, Script};
-use turn::{Names, Outcome, Waits};
+use turn::{Outcome, Waits};
 use workload::{Scale, Size, Workload};
 
-/// Those that goals are set for.
+/// The workloads of the goals.
 const WORKLOADS: [&str; 5] = [
     "SchedulingBasic",
     "TopologySpreading",
@@ -44,40 +46,40 @@ const WORKLOADS: [&str; 5] = [
     "SchedulingPreferredPodAffinity",
 ];
 
-/// supercargo beside kube-scheduler and a bare client, on a real control plane
+/// Compare supercargo with kube-scheduler and a bare client on a real control plane
 #[derive(Debug, Parser)]
 struct Args {
-    /// A workload of benches/workloads; may be given more than once
+    /// A workload of benches/workloads; may be repeated
     #[arg(long = "workload", value_name = "NAME", default_values_t = WORKLOADS.map(String::from))]
     workloads: Vec<String>,
-    /// Nodes, with everything else in proportion [default: as the workload says, 5,000]
+    /// Nodes; everything else scales with them [default: as in the workload, 5,000]
     #[arg(long, value_name = "NUMBER")]
     nodes: Option<usize>,
-    /// Pods that are bound from the beginning [default: one a node]
+    /// Pods that are bound before the measurement [default: one per node]
     #[arg(long, value_name = "NUMBER")]
     bound: Option<usize>,
-    /// Pods that are scheduled in each turn [default: as the workload says]
+    /// Pods that are scheduled in each turn [default: as in the workload]
     #[arg(long, value_name = "NUMBER")]
     pods: Option<usize>,
-    /// How large pods are
+    /// The size of pods
     #[arg(long, value_enum, default_value_t = Size::Small)]
     size: Size,
-    /// How often each contender has its turn
+    /// Rounds, with one turn per contender
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seconds after the last binding until memory is read
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     settle: u64,
-    /// Seconds after the last binding until events and constraints are looked at
+    /// Seconds after the last binding until events and constraints are checked
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     events_after: u64,
-    /// Requests on their way at once that the bare client tries
+    /// Numbers of concurrent requests that the bare client tries
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_values_t = [32, 64, 128])]
     in_flight: Vec<usize>,
-    /// A supercargo that is there already [default: built from here]
+    /// An existing supercargo program [default: built from this repository]
     #[arg(long, value_name = "FILE")]
     supercargo: Option<PathBuf>,
-    /// Write figures into this folder, where more than one workload is run
+    /// Write figures into this folder, if several workloads run
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
     #[command(flatten)]
@@ -107,15 +109,14 @@ fn main() -> Result<ExitCode> {
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The reference scheduler, or nothing after saying why there is no control plane.
+/// The path of kube-scheduler, or `None` after printing why no control plane is available.
 fn upstream() -> Result<Option<PathBuf>> {
     const WANTED: [Program; 3] = [
         Program::Etcd,
         Program::KubeApiserver(supercargo_controlplane::Release::Baseline),
         Program::KubeScheduler,
     ];
-    let found = Assets::locate_or_build(&WANTED, &|line| eprintln!("controlplane: {line}"))
-        .and_then(|assets| assets.path(Program::KubeScheduler));
+    let found = Assets::locate_or_build(&WANTED).and_then(|assets| assets.path(Program::KubeScheduler));
     match found {
         Ok(path) => Ok(Some(path)),
         Err(why) if required() => Err(why),
@@ -127,7 +128,7 @@ fn upstream() -> Result<Option<PathBuf>> {
 }
 
 impl Args {
-    /// So much that it can be seen to work.
+    /// A small size for a smoke test.
     fn shrink(&mut self) {
         self.workloads.retain(|name| name == "SchedulingPodAntiAffinity");
         (self.nodes, self.pods) = (Some(self.nodes.unwrap_or(60)), Some(self.pods.unwrap_or(30)));
@@ -157,7 +158,7 @@ struct Versus {
 }
 
 impl Versus {
-    /// Runs every workload, and gives what was wrong.
+    /// Runs every workload and returns the failures.
     async fn run(&self) -> Result<Vec<String>> {
         let workloads = self.args.workloads.iter().map(|name| Workload::named(name, self.args.scale()));
         let workloads = workloads.collect::<Result<Vec<_>>>()?;
@@ -195,7 +196,7 @@ impl Versus {
             turns += 1;
             Names { namespace: workload.measured_namespace().to_owned(), turn: turns, count }
         };
-        // A turn that does not count: caches are warm then, and it is known what is to be written.
+        // A warm-up turn that is not counted. It fills caches and records the writes.
         let supercargo = Contender::Scheduler(Scheduler::Supercargo(self.supercargo.clone()));
         let first = names(workload.measured_count());
         let hasty = Waits { settle: Duration::ZERO, ..waits };
@@ -216,7 +217,7 @@ impl Versus {
         let contenders = [upstream, supercargo, Contender::Bare(bare)];
         let mut outcomes: [Vec<Outcome>; 3] = Default::default();
         for round in 0..rounds {
-            // Whoever is first is another each time.
+            // The order of contenders rotates.
             for place in 0..contenders.len() {
                 let who = (round + place) % contenders.len();
                 let names = names(workload.measured_count());
@@ -241,7 +242,8 @@ impl Versus {
         })
     }
 
-    /// How the bare client is fastest: over which protocol, with how many requests at once, in which encoding.
+    /// Finds the fastest settings of the bare client: protocol, number of concurrent requests, and
+    /// encoding.
     async fn fastest(
         &self,
         cluster: &Cluster,
@@ -249,16 +251,16 @@ impl Versus {
         names: &mut impl FnMut(usize) -> Names,
         pods: usize,
     ) -> Result<(Way, Encoding)> {
-        /// So many pods are enough to tell.
+        /// Enough pods for the comparison.
         const ENOUGH: usize = 1000;
         let mut best: Option<(Duration, (Way, Encoding))> = None;
         let numbers = self.args.in_flight.iter();
         let mut ways: Vec<_> =
             numbers.map(|n| (Way { wire: Wire::Http1, in_flight: *n }, Encoding::Protobuf)).collect();
-        // The best number first, and then the other ways with that one.
+        // First the best number of requests, then the other settings with that number.
         for others in [true, false] {
             let tried = std::mem::take(&mut ways);
-            // Twice, because once may have been disturbed.
+            // Twice, because one run may be disturbed.
             for (way, encoding) in tried.repeat(2) {
                 let bare = Bare { script: script.clone(), way, encoding };
                 let said = bare.to_string();

@@ -1,6 +1,7 @@
-//! Just enough of protobuf: the fields of a message that is read, and a message that is written.
+//! A minimal protobuf reader and writer.
 
-/// The fields of a message that have bytes, with their numbers. What cannot be read ends them.
+/// The length-delimited fields of a message with their numbers. An invalid field ends the
+/// iteration.
 pub(crate) fn fields(mut message: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     std::iter::from_fn(move || {
         loop {
@@ -23,12 +24,12 @@ pub(crate) fn fields(mut message: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     })
 }
 
-/// The first field of a number.
+/// The first field with a number.
 pub(crate) fn field(message: &[u8], number: u64) -> Option<&[u8]> {
     fields(message).find(|(found, _)| *found == number).map(|(_, field)| field)
 }
 
-/// The same as text; nothing where it is not there.
+/// The first field with a number as text; empty if it is missing.
 pub(crate) fn text(message: &[u8], number: u64) -> &str {
     field(message, number).and_then(|field| std::str::from_utf8(field).ok()).unwrap_or_default()
 }
@@ -46,7 +47,7 @@ fn varint(message: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// A message that is written.
+/// A message to write.
 #[derive(Default)]
 pub(crate) struct Message(Vec<u8>);
 
@@ -58,7 +59,7 @@ impl Message {
         self
     }
 
-    /// A text; one that is empty is left out.
+    /// Appends a text unless it is empty.
     pub(crate) fn text(self, number: u64, text: &str) -> Self {
         if text.is_empty() { self } else { self.bytes(number, text.as_bytes()) }
     }
@@ -73,7 +74,7 @@ impl Message {
         self
     }
 
-    /// The message as the API server takes it: behind its magic, with what it is.
+    /// The message with the Kubernetes prefix and type, as the API server reads it.
     pub(crate) fn into_body(self, version: &str, kind: &str) -> Vec<u8> {
         let what = Self::default().text(1, version).text(2, kind);
         let unknown = Self::default().message(1, &what).message(2, &self);
@@ -89,10 +90,10 @@ impl Message {
     }
 }
 
-/// What every object on the wire begins with.
+/// The prefix of every object on the wire.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// The object behind the magic.
+/// The object after the prefix.
 pub(crate) fn object(body: &[u8]) -> Option<&[u8]> {
     field(body.strip_prefix(MAGIC)?, 2)
 }

@@ -1,4 +1,4 @@
-//! The result, as a table or as JSON.
+//! The report as a table or as JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use supercargo_benches::grouped;
 use crate::stats::{Ratio, median, range, ratio};
 use crate::turn::{Cost, Outcome};
 
-/// What came of a workload.
+/// The results of a workload.
 pub(crate) struct Result {
     pub(crate) workload: String,
     pub(crate) nodes: usize,
     pub(crate) bound: usize,
     pub(crate) pods: usize,
-    /// Of a pod as the API server keeps it.
+    /// The size of a pod as the API server stores it.
     pub(crate) pod_bytes: usize,
     pub(crate) rounds: usize,
-    /// How long after the last binding memory was read.
+    /// The time after the last binding when memory is read.
     pub(crate) settle: Duration,
-    /// How the bare client writes.
+    /// The settings of the bare client.
     pub(crate) bare: String,
-    /// What it writes.
+    /// Its writes.
     pub(crate) writes: String,
-    /// Every contender's outcomes, a round after the other: kube-scheduler, supercargo, the bare client.
+    /// The outcomes of kube-scheduler, supercargo and the bare client, round by round.
     pub(crate) contenders: [(&'static str, Vec<Outcome>); 3],
 }
 
-/// Something measured, in the unit that is shown.
+/// A measurement in the unit of the table.
 pub(crate) struct Measure {
     pub(crate) name: &'static str,
     key: &'static str,
@@ -80,7 +80,7 @@ const PEAK: Measure = Measure {
 const ALL: [Measure; 8] = [THROUGHPUT, WRITTEN, FIRST, STARTING, SCHEDULING, SERVER, STEADY, PEAK];
 
 fn rate(outcome: &Outcome, took: Duration) -> f64 {
-    // The first of them is where the time begins.
+    // The first binding starts the clock.
     outcome.pods.saturating_sub(1) as f64 / took.as_secs_f64()
 }
 
@@ -99,14 +99,14 @@ impl Measure {
 }
 
 impl Result {
-    /// How one contender is to another.
+    /// The ratio of two contenders.
     fn ratio(&self, measure: &Measure, over: usize, under: usize) -> Option<Ratio> {
         let (over, under) =
             (measure.values(&self.contenders[over].1), measure.values(&self.contenders[under].1));
         (!over.is_empty() && over.len() == under.len()).then(|| ratio(&over, &under))
     }
 
-    /// What must not be: constraints that do not hold, and events of supercargo's that are not there.
+    /// Failures: broken constraints, and missing events of supercargo.
     pub(crate) fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for (name, outcomes) in &self.contenders {
@@ -172,7 +172,7 @@ impl Result {
         out
     }
 
-    /// The same for programs, with every round.
+    /// The report as JSON with every round.
     pub(crate) fn to_json(&self) -> Value {
         let contender = |(name, outcomes): &(&'static str, Vec<Outcome>)| {
             let measures = ALL.iter().map(|measure| {
@@ -207,13 +207,13 @@ impl Result {
     }
 }
 
-/// Whose events do not have to be there all: it drops some when there are too many.
+/// kube-scheduler may lose events, because it drops some under load.
 pub(crate) const UPSTREAM: &str = "kube-scheduler";
-/// Which contender the bare client is.
+/// The index of the bare client.
 const BARE: usize = 2;
 
 fn row(out: &mut String, name: &str, cells: impl IntoIterator<Item = String>) {
-    // A String takes all that is written to it.
+    // Writing to a String cannot fail.
     _ = write!(out, "{name:<26}");
     for cell in cells {
         _ = write!(out, "{cell:>18}");
@@ -233,7 +233,7 @@ fn shown(values: &[f64]) -> String {
     }
 }
 
-/// Three digits that count.
+/// Three significant digits.
 fn number(value: f64) -> String {
     match value {
         value if value >= 100.0 => grouped(value.round() as u64),

@@ -1,4 +1,4 @@
-//! What a scheduler wrote in a run, to be written again about other pods.
+//! The writes of a scheduler in a run, to repeat them for other pods.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::api::{Call, JSON, PROTOBUF, STRATEGIC_MERGE};
+use crate::names::{Names, PodName};
 use crate::proto::Message;
-use crate::turn::Names;
-use crate::watch::{Change, PodName};
+use crate::watch::Change;
 
 /// The writes of a run, in order.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Script {
     writes: Vec<Write>,
 }
 
-/// How many writes of each kind there are.
+/// The number of writes of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) bindings: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Counts {
     pub(crate) deletes: usize,
 }
 
-/// What bodies are written in. Patches have no protobuf.
+/// The encoding of bodies. Patches have no protobuf form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
@@ -41,7 +41,7 @@ enum Write {
     Delete { pod: Pod },
 }
 
-/// A pod of the run by its index, or one that was there before and has the same name in every run.
+/// A pod of the turn by its index, or an existing pod with the same name in every run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Pod {
     Measured(usize),
@@ -49,8 +49,8 @@ enum Pod {
 }
 
 impl Script {
-    /// What was written, from what became of the pods and the events that are there afterwards. An event follows the change it
-    /// is about.
+    /// Derives the writes from the changes of pods and the events after the run. An event follows
+    /// the change that it reports.
     pub(crate) fn record(changes: &[(PodName, Change)], events: Vec<Value>, names: &Names) -> Self {
         let mut about: HashMap<Pod, Vec<Value>> = HashMap::new();
         for event in events {
@@ -67,7 +67,7 @@ impl Script {
                 Change::Deleted => Write::Delete { pod: pod.clone() },
             });
             let events = about.get_mut(&pod);
-            // The last change takes all that are left; a pod is bound but once.
+            // The last change takes the remaining events; a pod is bound only once.
             let taken = match (events, change) {
                 (Some(events), Change::Status(_)) if events.len() > 1 => vec![events.remove(0)],
                 (Some(events), Change::Bound { .. } | Change::Deleted) => std::mem::take(events),
@@ -91,7 +91,7 @@ impl Script {
         counts
     }
 
-    /// The same writes about the pods of another run, of which there may be fewer.
+    /// The same writes for the pods of another run, which may have fewer.
     pub(crate) fn calls(&self, names: &Names, encoding: Encoding) -> Result<Vec<Call>> {
         let of = |write: &Write| {
             let pod = match write {
@@ -152,14 +152,14 @@ fn call(write: &Write, pod: &PodName, encoding: Encoding) -> Result<Call> {
     }
 }
 
-/// An event as it was written, about another pod.
+/// A recorded event for another pod.
 fn renamed(event: &Value, pod: &PodName) -> Value {
     let mut event = event.clone();
-    // What tells events about one pod apart stands after the last dot.
+    // The suffix after the last dot distinguishes the events of a pod.
     let unique = event["metadata"]["name"].as_str().and_then(|name| name.rsplit('.').next()).unwrap_or("0");
     event["metadata"] = json!({"name": format!("{}.{unique}", pod.name), "namespace": pod.namespace});
     event["regarding"]["name"] = json!(pod.name);
-    // Those of older clients are made from the others.
+    // The server derives the deprecated fields.
     if let Some(fields) = event.as_object_mut() {
         fields.retain(|key, _| !key.starts_with("deprecated"));
     }

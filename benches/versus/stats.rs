@@ -1,6 +1,8 @@
-//! What many rounds say together.
+//! Statistics over rounds.
 
-/// The middle of some values.
+use supercargo_benches::random::Random;
+
+/// The median.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -11,21 +13,22 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The least and the most of them.
+/// The minimum and the maximum.
 pub(crate) fn range(values: &[f64]) -> (f64, f64) {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     (least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// The median of what is in each round the one divided by the other, and what it is at least with a confidence of 90 %: rounds
-/// are drawn again and again, with replacement, and a tenth of their medians is below that.
+/// The median of the ratios of all rounds, and its lower bound with a confidence of 90 %. The bound
+/// comes from a bootstrap: rounds are drawn with replacement, and a tenth of the medians is below
+/// the bound.
 pub(crate) fn ratio(over: &[f64], under: &[f64]) -> Ratio {
     const DRAWS: usize = 10_000;
     let ratios: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
     if ratios.is_empty() {
         return Ratio { median: f64::NAN, at_least: f64::NAN };
     }
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut drawn = vec![0.0; ratios.len()];
     let mut medians: Vec<f64> = (0..DRAWS)
         .map(|_| {
@@ -37,23 +40,10 @@ pub(crate) fn ratio(over: &[f64], under: &[f64]) -> Ratio {
     Ratio { median: median(&ratios), at_least: medians[DRAWS / 10] }
 }
 
-/// How two are to each other.
+/// A ratio of two contenders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ratio {
     pub(crate) median: f64,
     /// With a confidence of 90 %.
     pub(crate) at_least: f64,
-}
-
-/// Numbers that look like chance, the same every time (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
 }

@@ -1,4 +1,4 @@
-//! One contender's turn: fresh pods, a start, and what came of it.
+//! One contender's turn: new pods, a start, and the result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,67 +12,60 @@ use crate::api::Wire;
 use crate::checks::{self, World};
 use crate::cluster::Cluster;
 use crate::contender::{Bare, Contender};
+use crate::names::{Names, PodName};
 use crate::process::{self, Memory, Process};
-use crate::watch::{Change, PodName, Watch};
+use crate::watch::{Change, Watch};
 
-/// The pods of a turn.
-#[derive(Clone, Debug)]
-pub(crate) struct Names {
-    pub(crate) namespace: String,
-    pub(crate) turn: usize,
-    pub(crate) count: usize,
-}
-
-/// How long is waited for what.
+/// The time limits of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
-    /// After the last binding, until events and constraints are looked at.
+    /// From the last binding until events and constraints are checked.
     pub(crate) events: Duration,
-    /// After the last binding, until memory is looked at.
+    /// From the last binding until memory is read.
     pub(crate) settle: Duration,
-    /// Without a binding, until the turn is given up.
+    /// Without a binding until the turn fails.
     pub(crate) patience: Duration,
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) pods: usize,
-    /// Of one of them, in the end, as the API server keeps it.
+    /// The size of a pod at the end, as the API server stores it.
     pub(crate) pod_bytes: usize,
     /// From the start to the first binding.
     pub(crate) until_first: Duration,
     /// From the first binding to the last.
     pub(crate) bound: Duration,
-    /// From the first binding until the last event was there.
+    /// From the first binding until the last event exists.
     pub(crate) written: Duration,
-    /// Of the API server, as long as it was written to.
+    /// The CPU time of the API server while it is written to.
     pub(crate) server_cpu: Duration,
-    /// Of the scheduler, if the contender is one.
+    /// The cost of the scheduler, if the contender is one.
     pub(crate) scheduler: Option<Cost>,
-    /// How many pods have their event Scheduled.
+    /// The number of pods with an event Scheduled.
     pub(crate) events: usize,
     pub(crate) violations: Vec<String>,
 }
 
-/// What a scheduler took.
+/// The cost of a scheduler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Until the first binding.
+    /// The CPU time until the first binding.
     pub(crate) starting: Duration,
-    /// From then until all was written.
+    /// The CPU time from then until everything is written.
     pub(crate) scheduling: Duration,
-    /// When it had had time to settle.
+    /// The memory after it has settled.
     pub(crate) memory: Memory,
 }
 
-/// What was seen of a turn beside its outcome, to do it again.
+/// The recorded changes and events of a turn, to repeat it.
 pub(crate) struct Seen {
     pub(crate) changes: Vec<(PodName, Change)>,
     pub(crate) events: Vec<Value>,
 }
 
-/// Whose processor time is read.
+/// The processes whose CPU time is read.
 #[derive(Clone, Copy)]
 struct Meter {
     server: u32,
@@ -93,22 +86,6 @@ struct Bindings {
     changes: Vec<(PodName, Change)>,
 }
 
-impl Names {
-    pub(crate) fn pod(&self, index: usize) -> PodName {
-        PodName { namespace: self.namespace.clone(), name: format!("{}{index:06}", self.prefix()) }
-    }
-
-    /// Which of them a pod is, if it is one.
-    pub(crate) fn index(&self, pod: &PodName) -> Option<usize> {
-        let index = pod.name.strip_prefix(&self.prefix())?.parse().ok()?;
-        (pod.namespace == self.namespace && index < self.count).then_some(index)
-    }
-
-    fn prefix(&self) -> String {
-        format!("pod-{:03}-", self.turn)
-    }
-}
-
 impl Meter {
     fn sample(self) -> Result<Sample> {
         let at = Instant::now();
@@ -117,7 +94,7 @@ impl Meter {
     }
 }
 
-/// Has a contender do its turn, and leaves nothing behind.
+/// Runs a contender's turn and cleans up.
 pub(crate) async fn take(
     cluster: &Cluster,
     contender: &Contender,
@@ -159,7 +136,7 @@ impl<P: Fn(usize)> Turn<'_, P> {
     ) -> Result<(Outcome, Seen)> {
         let meter = Meter { server: self.cluster.server, scheduler: Some(scheduler.id()) };
         let bindings = self.bindings(meter, &mut || scheduler.check_alive()).await;
-        let bindings = bindings.with_context(|| format!("its last words:\n{}", scheduler.last_words()))?;
+        let bindings = bindings.with_context(|| format!("its last log lines:\n{}", scheduler.log_tail()))?;
         let last = bindings.last.at;
         let end = self.written(meter, path, before, last + self.waits.events).await?;
         until(last + self.waits.events).await;
@@ -201,7 +178,7 @@ impl<P: Fn(usize)> Turn<'_, P> {
 
     /// Waits until all pods are bound.
     async fn bindings(&mut self, meter: Meter, check: &mut dyn FnMut() -> Result<()>) -> Result<Bindings> {
-        /// How often is looked whether anybody is still there.
+        /// The interval of checks whether the contender still runs.
         const LOOK: Duration = Duration::from_millis(500);
         let (mut changes, mut bound, mut first) = (Vec::new(), 0, None);
         let mut heard = Instant::now();
@@ -232,7 +209,8 @@ impl<P: Fn(usize)> Turn<'_, P> {
         }
     }
 
-    /// Waits until every pod has an event, and says when that was; or when the last came, if some do not.
+    /// Waits until every pod has an event, or until the deadline. Returns the time of the last
+    /// event.
     async fn written(&self, meter: Meter, path: &str, before: usize, deadline: Instant) -> Result<Sample> {
         const LOOK: Duration = Duration::from_millis(25);
         let mut connection = self.cluster.admin.connect(Wire::Http1).await?;

@@ -1,4 +1,4 @@
-//! A watch of all pods, which says when which pod was bound, and what else changed.
+//! A watch of all pods that reports bindings and other changes.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,23 +10,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api::{Call, Connection, PROTOBUF_WATCH, Server, Wire};
+use crate::names::{Names, PodName};
 use crate::proto;
-use crate::turn::Names;
 
-/// A pod's namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PodName {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-/// What became of a pod.
+/// A change of a pod.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Bound {
         node: String,
     },
-    /// Its status is another; as one would patch it.
+    /// A status change, as a patch.
     Status(Value),
     Deleted,
 }
@@ -37,9 +30,9 @@ pub(crate) struct Watch {
     _connection: Connection,
     frames: Incoming,
     unread: Vec<u8>,
-    /// The pods that are to be bound.
+    /// The pods to be bound.
     names: Names,
-    /// Those of them that are.
+    /// The pods that are bound already.
     bound: HashSet<usize>,
 }
 
@@ -55,7 +48,7 @@ struct ListMeta {
 }
 
 impl Watch {
-    /// Watches what happens from now on, while these pods are bound.
+    /// Watches from now on, while these pods are bound.
     pub(crate) async fn begin(server: &Server, names: Names) -> Result<Self> {
         let list: List = server.read("/api/v1/pods?limit=1").await?;
         let version = list.metadata.resource_version;
@@ -67,7 +60,7 @@ impl Watch {
         Ok(Self { _connection: connection, frames, unread: Vec::new(), names, bound: HashSet::new() })
     }
 
-    /// The next changes, unless none come for so long.
+    /// The next changes; `None` after this time without any.
     pub(crate) async fn next(&mut self, patience: Duration) -> Result<Option<Vec<(PodName, Change)>>> {
         let Ok(frame) = tokio::time::timeout(patience, self.frames.frame()).await else { return Ok(None) };
         let frame = frame.context("the API server has ended the watch")??;
@@ -83,7 +76,7 @@ impl Watch {
     }
 }
 
-/// What an event says. Additions say nothing: who creates a pod knows it.
+/// The change of an event. Additions are ignored, because the benchmark creates the pods.
 fn change(event: &[u8], names: &Names, bound: &mut HashSet<usize>) -> Result<Option<(PodName, Change)>> {
     let kind = proto::text(event, 1);
     let object = proto::field(event, 2).and_then(|object| proto::field(object, 1)).and_then(proto::object);
@@ -107,7 +100,7 @@ fn change(event: &[u8], names: &Names, bound: &mut HashSet<usize>) -> Result<Opt
     })
 }
 
-/// The part of a status that schedulers write.
+/// The fields of a status that schedulers write.
 fn status(status: &[u8]) -> Value {
     let conditions = proto::fields(status).filter(|(number, _)| *number == 2).map(|(_, condition)| {
         json!({

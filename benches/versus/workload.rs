@@ -1,4 +1,4 @@
-//! What is in the cluster, and what is to be scheduled: the workloads beside the benchmarks, as objects.
+//! The objects of a workload: those that exist before, and the pods to be scheduled.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use supercargo_benches::workload::{Library, Op, Params};
 
-/// A workload that is run: nodes, pods that are bound from the beginning, and pods that are to be scheduled.
+/// A workload to run: nodes, bound pods, and pods to be scheduled.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) name: String,
@@ -18,7 +18,7 @@ pub(crate) struct Workload {
     measured: Pods,
 }
 
-/// How many of everything, where it is not what the workload says.
+/// Numbers that override those of the workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     pub(crate) nodes: Option<usize>,
@@ -26,7 +26,7 @@ pub(crate) struct Scale {
     pub(crate) pods: Option<usize>,
 }
 
-/// Nodes that are alike but for a label whose values they have in turn.
+/// Nodes that differ only in a label with alternating values.
 #[derive(Clone, Debug)]
 struct Nodes {
     count: usize,
@@ -34,7 +34,7 @@ struct Nodes {
     label: Option<(String, Vec<String>)>,
 }
 
-/// Pods that are alike.
+/// Identical pods.
 #[derive(Clone, Debug)]
 struct Pods {
     count: usize,
@@ -42,22 +42,22 @@ struct Pods {
     template: Value,
 }
 
-/// How large pods are as the API server keeps them, managedFields included.
+/// The size of pods as the API server stores them, with managedFields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Size {
-    /// 2 KB: as the workload has them
+    /// 2 KB: as in the workload
     Small,
     /// 9.5 KB: with a second container, variables, probes and volumes
     Large,
 }
 
-/// Whom the pods are for.
+/// The scheduler name of the pods.
 pub(crate) const SCHEDULER: &str = "versus";
-/// The size of a workload in which each node has a pod.
+/// The name of the size with one pod per node.
 const PREFERRED: &str = "OneBoundPodPerNode";
 
 impl Workload {
-    /// The workload of a name. It is taken in the size in which each node has one pod, if it has that one.
+    /// The workload of this name, in the size with one pod per node if it has one.
     pub(crate) fn named(name: &str, scale: Scale) -> Result<Self> {
         let library = Library::here();
         let all = library.workloads()?;
@@ -138,7 +138,7 @@ impl Workload {
         self.measured.count
     }
 
-    /// Where the pods are that are scheduled.
+    /// The namespace of the scheduled pods.
     pub(crate) fn measured_namespace(&self) -> &str {
         &self.measured.namespace
     }
@@ -155,7 +155,7 @@ impl Workload {
         all.enumerate().map(|(index, (nodes, of_kind))| nodes.node(&node_name(index), of_kind))
     }
 
-    /// The pods that are bound from the beginning, spread evenly over the nodes.
+    /// The bound pods, spread evenly over the nodes.
     pub(crate) fn bound_pods(&self, size: Size) -> impl Iterator<Item = Value> {
         let nodes = self.node_count().max(1);
         let all = self.bound.iter().flat_map(|pods| (0..pods.count).map(move |_| pods));
@@ -166,7 +166,7 @@ impl Workload {
         })
     }
 
-    /// A pod that is to be scheduled.
+    /// A pod to be scheduled.
     pub(crate) fn measured_pod(&self, name: &str, size: Size) -> Value {
         self.measured.pod(name, size)
     }
@@ -204,7 +204,7 @@ impl Pods {
     }
 }
 
-/// Adds what makes a pod large and does not matter to a scheduler.
+/// Makes a pod large with fields that schedulers ignore.
 fn enlarge(pod: &mut Value) {
     let probe = |path: &str| json!({"httpGet": {"path": path, "port": 8080}, "periodSeconds": 5});
     let variable =

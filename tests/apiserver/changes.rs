@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::support::Random;
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
@@ -20,7 +21,7 @@ const NAMESPACES: [&str; 2] = ["default", "kube-public"];
 /// Changes the objects of a server, in process.
 pub(super) struct Changes {
     service: Service,
-    random: u64,
+    random: Random,
     /// The paths of the existing objects.
     live: BTreeSet<String>,
     /// The pods that are bound to a node.
@@ -31,13 +32,13 @@ pub(super) struct Changes {
 impl Changes {
     pub(super) fn new(server: &ApiServer, seed: u64) -> Self {
         let (live, bound) = (BTreeSet::new(), BTreeSet::new());
-        Self { service: server.service(), random: seed, live, bound, made: 0 }
+        Self { service: server.service(), random: Random::new(seed), live, bound, made: 0 }
     }
 
     /// Makes a number of changes.
     pub(super) async fn make(&mut self, count: usize) {
         for _ in 0..count {
-            match self.below(10) {
+            match self.random.below(10) {
                 0..6 => self.change_pod().await,
                 6..8 => self.change_node().await,
                 _ => self.change_config_map().await,
@@ -47,19 +48,20 @@ impl Changes {
     }
 
     async fn change_pod(&mut self) {
-        let (namespace, name) = (NAMESPACES[self.below(2)], format!("pod-{}", self.below(NAMES)));
+        let (namespace, name) =
+            (NAMESPACES[self.random.below(2)], format!("pod-{}", self.random.below(NAMES)));
         let collection = format!("/api/v1/namespaces/{namespace}/pods");
         let path = format!("{collection}/{name}");
         if !self.live.contains(&path) {
-            let number = self.below(5).to_string();
+            let number = self.random.below(5).to_string();
             let pod = json!({
                 "metadata": { "name": name, "labels": { "number": number } },
                 "spec": { "containers": [{ "name": "main", "image": "none" }] },
             });
             return self.create(&collection, path, &pod).await;
         }
-        let number = self.below(1000);
-        match self.below(6) {
+        let number = self.random.below(1000);
+        match self.random.below(6) {
             0 => {
                 self.bound.remove(&path);
                 self.delete(path).await;
@@ -84,9 +86,9 @@ impl Changes {
     }
 
     async fn change_node(&mut self) {
-        let name = format!("node-{}", self.below(NAMES));
+        let name = format!("node-{}", self.random.below(NAMES));
         let path = format!("/api/v1/nodes/{name}");
-        let number = self.below(1000);
+        let number = self.random.below(1000);
         if !self.live.contains(&path) {
             let node = json!({
                 "metadata": { "name": name },
@@ -94,7 +96,7 @@ impl Changes {
             });
             return self.create("/api/v1/nodes", path, &node).await;
         }
-        match self.below(6) {
+        match self.random.below(6) {
             0 => self.delete(path).await,
             1 => self.patch(&path, &json!({ "spec": { "unschedulable": number.is_multiple_of(2) } })).await,
             _ => {
@@ -105,15 +107,15 @@ impl Changes {
     }
 
     async fn change_config_map(&mut self) {
-        let (namespace, name) = (NAMESPACES[self.below(2)], format!("map-{}", self.below(NAMES)));
+        let (namespace, name) =
+            (NAMESPACES[self.random.below(2)], format!("map-{}", self.random.below(NAMES)));
         let collection = format!("/api/v1/namespaces/{namespace}/configmaps");
         let path = format!("{collection}/{name}");
-        let data =
-            json!({ "metadata": { "name": name }, "data": { "number": self.below(1000).to_string() } });
+        let data = json!({ "metadata": { "name": name }, "data": { "number": self.random.below(1000).to_string() } });
         if !self.live.contains(&path) {
             return self.create(&collection, path, &data).await;
         }
-        match self.below(4) {
+        match self.random.below(4) {
             0 => self.delete(path).await,
             1 => self.patch(&path, &data).await,
             _ => self.send(Method::PUT, &path, "application/json", &data).await,
@@ -143,14 +145,5 @@ impl Changes {
             let body = answer.into_body().collect().await.unwrap().to_bytes();
             panic!("{method} {path}: {}", String::from_utf8_lossy(&body));
         }
-    }
-
-    /// SplitMix64.
-    fn below(&mut self, bound: usize) -> usize {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.random;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ (bits >> 31)) % bound as u64) as usize
     }
 }

@@ -1,5 +1,5 @@
-//! What kube-scheduler writes for a file, and what supercargo writes for it: the same but for what is in
-//! `docs/deviations.md`. And what kube-scheduler wrote can be read here.
+//! Compares the configurations that kube-scheduler and supercargo write for the same file, except
+//! for the differences in `docs/deviations.md`. supercargo must read kube-scheduler's output, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use supercargo_controlplane::{Assets, Program, assets_or_skip};
 
 use super::HEAD;
 
-/// Files and what is special about them.
+/// Files, each with its special feature.
 const FILES: &[(&str, &str)] = &[
     ("nothing", ""),
     (
@@ -88,11 +88,11 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What kube-scheduler writes for this file.
+/// The configuration that kube-scheduler writes for this file.
 fn written_by_upstream(program: &Path, folder: &Path, text: &str) -> String {
     let at = |name: &str| folder.join(name);
     fs::write(at("config.yaml"), format!("{HEAD}{text}")).unwrap();
-    // Nobody is asked: it ends before it would.
+    // It exits before it sends a request.
     let output = Command::new(program)
         .arg(format!("--config={}", at("config.yaml").display()))
         .arg(format!("--write-config-to={}", at("written.yaml").display()))
@@ -111,7 +111,8 @@ fn parsed(text: &str) -> Config {
     config.unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
-/// Takes from upstream's what is different here on purpose (`docs/deviations.md`), and from both what says nothing.
+/// Removes the differences of `docs/deviations.md` from upstream's output, and empty fields from
+/// both.
 fn without_deviations(mut upstream: Value, here: &mut Value, text: &str) -> Value {
     let is_set = |field: &str| text.contains(field);
     if !is_set("resourceName") {
@@ -121,7 +122,7 @@ fn without_deviations(mut upstream: Value, here: &mut Value, text: &str) -> Valu
         upstream["clientConnection"]["qps"] = 0.into();
         upstream["clientConnection"]["burst"] = 0.into();
     }
-    // What is false it does not write.
+    // supercargo omits fields that are false.
     if !is_set("delayCacheUntilActive") {
         upstream["delayCacheUntilActive"] = false.into();
     }
@@ -146,7 +147,7 @@ fn without(list: &mut Value, name: &str) {
     }
 }
 
-/// Sets without a plugin, and the weights of plugins that are disabled.
+/// Removes empty plugin sets, and the weights of disabled plugins.
 fn drop_what_says_nothing(profile: &mut Value) {
     let Some(sets) = profile["plugins"].as_object_mut() else { return };
     sets.retain(|_, set| set.as_object().is_none_or(|set| !set.is_empty()));
@@ -156,7 +157,7 @@ fn drop_what_says_nothing(profile: &mut Value) {
     }
 }
 
-/// Numbers are compared by what they are: 12.5 is 12.5, and 1 is 1.0.
+/// Compares numbers by value: 1 equals 1.0.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64()),
@@ -176,7 +177,7 @@ fn kube_scheduler() -> Option<PathBuf> {
 }
 
 #[test]
-fn what_is_written_differs_from_kube_schedulers_only_on_purpose() {
+fn written_config_equals_kube_scheduler_except_on_purpose() {
     let Some(program) = kube_scheduler() else { return };
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in FILES {

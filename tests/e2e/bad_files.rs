@@ -1,15 +1,14 @@
-//! Files that are not there or not what they should be: an error that says which and where, and exit code 1.
+//! Missing and invalid files: an error that names the file and the place, and exit code 1.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{FakeApi, Supercargo, config, node, output};
+use crate::support::{FakeApi, Supercargo, config, free_port, node, output};
 
-/// What it says on standard error when it fails.
+/// The error output of a failed start.
 fn error_of(args: &[&str]) -> String {
     let output = output(args);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -25,7 +24,7 @@ fn file(folder: &Path, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn a_malformed_configuration_names_file_line_column_and_field() {
+fn invalid_config_names_file_line_column_and_field() {
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
     let cases = [
         ("profiles: [", ":3:11:", "unclosed bracket"),
@@ -52,7 +51,7 @@ fn a_malformed_configuration_names_file_line_column_and_field() {
 }
 
 #[test]
-fn a_log_in_json_ends_with_the_error_in_json() {
+fn json_log_ends_with_a_json_error() {
     let output = output(&["run", "--logging-format=json", "--config", "nowhere.yaml"]);
     let log = String::from_utf8(output.stderr).unwrap();
     let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
@@ -64,7 +63,7 @@ fn a_log_in_json_ends_with_the_error_in_json() {
 }
 
 #[test]
-fn files_that_are_missing_or_no_kubeconfig_are_named() {
+fn missing_files_and_invalid_kubeconfigs_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing").display().to_string();
     for args in [["run", "--config", &missing], ["run", "--kubeconfig", &missing]] {
@@ -84,7 +83,7 @@ fn files_that_are_missing_or_no_kubeconfig_are_named() {
     let error = error_of(&["run", "--kubeconfig", &dangling]);
     assert!(error.contains(&dangling) && error.contains("gone"), "{error}");
 
-    // The configuration may name the kubeconfig, too.
+    // The configuration may also name the kubeconfig.
     let mut named = serde_json::from_str::<serde_json::Value>(&config(&["x"])).unwrap();
     named["clientConnection"] = json!({ "kubeconfig": missing });
     let named = file(folder.path(), "named.yaml", &named.to_string());
@@ -92,7 +91,7 @@ fn files_that_are_missing_or_no_kubeconfig_are_named() {
 }
 
 #[test]
-fn a_record_that_cannot_be_written_is_an_error_at_once() {
+fn unwritable_record_fails_at_once() {
     let api = FakeApi::start();
     let kubeconfig = api.kubeconfig().display().to_string();
     let folder = tempfile::tempdir().unwrap();
@@ -105,14 +104,14 @@ fn a_record_that_cannot_be_written_is_an_error_at_once() {
     fs::write(&earlier, "{}\n").unwrap();
     let error = record(&earlier.display().to_string());
     assert!(error.contains("already exists"), "{error}");
-    // A disk that is full: a record with holes would be worth nothing.
+    // A full disk: a record with gaps would be useless.
     api.set_node(node("n1", &[], &[]));
     let error = record("/dev/full");
     assert!(error.contains("cannot write the record") && error.contains("No space left"), "{error}");
 }
 
 #[test]
-fn without_a_kubeconfig_and_outside_a_cluster_it_says_what_to_give() {
+fn missing_kubeconfig_outside_a_cluster_names_the_options() {
     let error = error_of(&["run"]);
     assert!(error.contains("not running in a cluster"), "{error}");
     assert!(error.contains("--kubeconfig FILE"), "{error}");
@@ -120,9 +119,8 @@ fn without_a_kubeconfig_and_outside_a_cluster_it_says_what_to_give() {
 }
 
 #[test]
-fn a_server_that_nobody_reaches_is_complained_about_and_waited_for() {
-    // A port of which nobody else knows, and on which nobody listens.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+fn unreachable_server_is_logged_and_retried() {
+    let port = free_port();
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = json!({
         "apiVersion": "v1",
@@ -134,7 +132,7 @@ fn a_server_that_nobody_reaches_is_complained_about_and_waited_for() {
     });
     let kubeconfig = file(folder.path(), "kubeconfig", &kubeconfig.to_string());
     let mut supercargo = Supercargo::start(Path::new(&kubeconfig), None, &[]);
-    // Once for each informer: what it wants, and why it does not get it.
+    // Once per informer, with the resource and the reason.
     supercargo.wait_for_line(&["WARN", "pods", "refused"]);
     supercargo.wait_for_line(&["WARN", "nodes", "refused"]);
     assert!(supercargo.is_running());

@@ -1,4 +1,4 @@
-//! Nodes that no real API server would accept, from one that accepts everything.
+//! Nodes that a real API server would reject, from a server that accepts everything.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::support::{FakeApi, Supercargo, config, node, pod};
 
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// The nodes that pods were bound to, in order of the requests: (pod, node).
+/// Bindings in the order of the requests: (pod, node).
 fn bound(api: &FakeApi) -> Vec<(String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let bindings = api.received("/binding");
@@ -17,7 +17,7 @@ fn bound(api: &FakeApi) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_node_with_nonsense_quantities_is_named_and_the_others_are_used() {
+fn node_with_invalid_quantities_is_named_and_skipped() {
     let api = FakeApi::start();
     api.set_node(node("nonsense", &[], &[("cpu", "lots"), ("memory", "8Gi")]));
     api.set_node(node("good", &[], &[("cpu", "1"), ("memory", "8Gi")]));
@@ -29,7 +29,7 @@ fn a_node_with_nonsense_quantities_is_named_and_the_others_are_used() {
     supercargo
         .eventually("the first pod is bound", WITHIN, || (bound(&api) == [to_good("first")]).then_some(()));
 
-    // A node that turns to nonsense stays what it was, and what fits it goes there.
+    // A node that becomes invalid keeps its last valid state, and pods still fit there.
     api.set_node(node("good", &[], &[("cpu", "-"), ("memory", "8Gi")]));
     supercargo.wait_for_line(&["ERROR", "node good", "status.allocatable[cpu]"]);
     api.set_pod(pod("second").by("fake").asking("cpu", "600m").build());
@@ -38,7 +38,7 @@ fn a_node_with_nonsense_quantities_is_named_and_the_others_are_used() {
         (bound(&api) == [to_good("first"), to_good("third")]).then_some(())
     });
 
-    // A node that comes to its senses counts.
+    // A node that becomes valid is used.
     api.set_node(node("nonsense", &[], &[("cpu", "1"), ("memory", "8Gi")]));
     supercargo.eventually("the second pod is bound", WITHIN, || {
         let last = bound(&api).pop();
@@ -53,7 +53,7 @@ fn a_node_with_nonsense_quantities_is_named_and_the_others_are_used() {
 }
 
 #[test]
-fn pods_that_cannot_be_read_are_named_and_the_others_are_scheduled() {
+fn undecodable_pods_are_named_and_others_scheduled() {
     let api = FakeApi::start();
     api.set_node(node("good", &[], &[("cpu", "1")]));
     api.set_pod(pod("nonsense").by("fake").asking("cpu", "1 core").build());

@@ -1,4 +1,5 @@
-//! Pods that a real API server accepts and that are hard on a scheduler: it says what is wrong, and goes on.
+//! Pods that a real API server accepts and that are expensive or invalid for a scheduler. It
+//! reports the problem and continues.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +8,11 @@ use supercargo_controlplane::shared_or_skip;
 
 use crate::support::{Cluster, Supercargo, config, node, pod};
 
-/// How long a small pod may take that comes right after a monster. Debug builds and busy machines included.
+/// The time limit for a small pod right after an expensive one, on busy machines and in debug
+/// builds.
 const STALL: Duration = Duration::from_secs(10);
 
-/// Creates a small pod and returns how long it takes until it is bound.
+/// Creates a small pod and returns the time until it is bound.
 fn time_to_bind(cluster: &Cluster, ns: &str, name: &str, label: (&str, &str)) -> Duration {
     let created = Instant::now();
     cluster.create(&pod(name).within(ns).by(ns).on(label).build());
@@ -18,7 +20,7 @@ fn time_to_bind(cluster: &Cluster, ns: &str, name: &str, label: (&str, &str)) ->
     created.elapsed()
 }
 
-/// Creates a monster and asserts that others hardly notice.
+/// Creates an expensive pod and asserts that it hardly delays another.
 fn create_and_time(cluster: &Cluster, monster: &Value, label: (&str, &str)) {
     let (ns, name) =
         (monster["metadata"]["namespace"].as_str().unwrap(), monster["metadata"]["name"].as_str().unwrap());
@@ -38,12 +40,12 @@ fn expression(key: &str, operator: &str, value: &str) -> Value {
 }
 
 #[test]
-fn an_unparsable_selector_is_a_condition_and_others_are_scheduled() {
+fn unparsable_selector_sets_condition_and_blocks_no_other() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-selectors", ("e2e", "selectors"));
     cluster.namespace(ns);
-    // Preferences matter only where there is a choice.
+    // Preferences matter only with several feasible nodes.
     for name in ["selectors-1", "selectors-2"] {
         cluster.create(&node(name, &[label, ("size", "7")], &[("cpu", "1")]));
     }
@@ -60,7 +62,7 @@ fn an_unparsable_selector_is_a_condition_and_others_are_scheduled() {
     let message = condition["message"].as_str().unwrap();
     assert!(message.contains("node(s) didn't match Pod's node affinity/selector"), "{message}");
 
-    // Of alternatives those that can be read count.
+    // Valid terms count beside an invalid one.
     cluster.create(&mine("alternative", required(json!([nonsense(), expression("size", "Gt", "5")]))));
     cluster.bound_node(ns, "alternative");
 
@@ -83,7 +85,7 @@ fn an_unparsable_selector_is_a_condition_and_others_are_scheduled() {
 }
 
 #[test]
-fn a_pod_of_one_and_a_half_megabytes_is_bound_and_holds_up_nobody() {
+fn pod_of_1_5_mb_is_bound_and_delays_no_other() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-large", ("e2e", "large"));
@@ -91,7 +93,7 @@ fn a_pod_of_one_and_a_half_megabytes_is_bound_and_holds_up_nobody() {
     cluster.create(&node("large-1", &[label], &[("cpu", "1")]));
     let supercargo = Supercargo::on(plane, Some(&config(&[ns])));
     time_to_bind(&cluster, ns, "before", label);
-    // etcd takes 1.5 MiB in a request.
+    // etcd accepts requests up to 1.5 MiB.
     let text = "x".repeat(1000);
     let environment = (0..1450).map(|index| json!({ "name": format!("VARIABLE_{index}"), "value": text }));
     let environment: Value = environment.collect();
@@ -104,7 +106,7 @@ fn a_pod_of_one_and_a_half_megabytes_is_bound_and_holds_up_nobody() {
 }
 
 #[test]
-fn pods_with_ten_thousand_affinity_terms_are_decided_on_and_hold_up_nobody() {
+fn pods_with_10_000_affinity_terms_delay_no_other() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-terms", ("e2e", "terms"));
@@ -140,7 +142,7 @@ fn pods_with_ten_thousand_affinity_terms_are_decided_on_and_hold_up_nobody() {
     create_and_time(&cluster, &mine("preferring", preferred), label);
     cluster.bound_node(ns, "preferring");
 
-    // Every term fails to be read, and the text that says so is bounded where the API bounds it.
+    // Every term is invalid, and the API limits the length of the message.
     let unreadable = terms(
         10_000,
         |index| json!({ "weight": 1, "preference": expression("a", "Gt", &format!("x{index}")) }),

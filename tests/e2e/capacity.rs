@@ -1,11 +1,11 @@
-//! A cluster filled to the brim by two schedulers at once.
+//! Two schedulers fill a cluster at the same time.
 //!
-//! Two schedulers that place pods at the same moment on the same node cannot know of each other's choice: each counts
-//! the other's pods only once the API server has told of them, and nothing short of a check at the bind prevents that
-//! together they promise more than there is. Here a race must not decide the outcome, so each node gives either
-//! scheduler a share: an extended resource of which its pods ask for as much as of CPU and memory. No interleaving
-//! overcommits a node then, and whatever does is a scheduler's own mistake. That each scheduler also counts what the
-//! other has placed is what the pair of nodes at the end shows, where there is no share.
+//! Two schedulers that choose the same node at the same time do not know each other's choice: each
+//! counts the other's pods only after the API server has published them, and only a check at the
+//! bind could prevent overcommit. Here a race must not decide the result, so each node gives each
+//! scheduler a share: an extended resource that its pods request in the same amount as CPU and
+//! memory. No interleaving overcommits a node then, so any overcommit is a scheduler's mistake. The
+//! pair of nodes at the end has no shares and shows that each scheduler counts the other's pods.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,11 +19,11 @@ const TEST: &str = "capacity";
 const NODES: usize = 500;
 const OURS: &str = "example.com/supercargo-share";
 const THEIRS: &str = "example.com/kube-scheduler-share";
-/// How much of each share the pods fill, in percent.
+/// The part of each share that the pods fill, in percent.
 const FILL: u64 = 97;
 
-/// A scheduler's part: its share of a node in thousandths of a CPU, and how many large and middle-sized pods it gets.
-/// Small ones fill the rest.
+/// A scheduler's share of a node in thousandths of a CPU, and its numbers of large and medium pods.
+/// Small pods fill the rest.
 struct Part {
     scheduler_name: &'static str,
     resource: &'static str,
@@ -32,15 +32,15 @@ struct Part {
     middle: u64,
 }
 
-/// A pod of 300 finds a node as long as one has less than 300 below its share, and so on: these many always do,
-/// wherever those before them went.
+/// A pod of 300 finds a node as long as one has less than 300 of its share left, and so on. These
+/// numbers always fit, wherever earlier pods went.
 const PARTS: [Part; 2] = [
     Part { scheduler_name: "supercargo", resource: OURS, share: 600, large: 250, middle: 500 },
     Part { scheduler_name: "default-scheduler", resource: THEIRS, share: 400, large: 100, middle: 250 },
 ];
 
 impl Part {
-    /// Its pods, the large ones first: (name, size).
+    /// The pods, large ones first: (name, size).
     fn sizes(&self) -> Vec<(String, u64)> {
         let total = self.share * NODES as u64 * FILL / 100;
         let small = (total - 300 * self.large - 200 * self.middle) / 100;
@@ -61,7 +61,7 @@ fn nodes() -> Vec<Value> {
     (0..NODES).map(|index| node(&format!("node-{index}"), &[], &allocatable)).collect()
 }
 
-/// Large ones of both before middle-sized ones of both, and so on.
+/// Large pods of both schedulers, then medium ones, then small ones.
 fn pods() -> Vec<Value> {
     let mut pods: Vec<_> = PARTS
         .iter()
@@ -71,7 +71,7 @@ fn pods() -> Vec<Value> {
     pods.iter().map(|(part, _, sized)| part.pod(sized)).collect()
 }
 
-/// What the pods on each node ask for of a resource, in thousandths.
+/// The requests of a resource on each node, in thousandths.
 fn asked<'a>(pods: &'a [Value], resource: &str) -> BTreeMap<&'a str, u64> {
     let mut asked = BTreeMap::new();
     for pod in pods {
@@ -83,7 +83,7 @@ fn asked<'a>(pods: &'a [Value], resource: &str) -> BTreeMap<&'a str, u64> {
     asked
 }
 
-/// Asserts that no node is over its allocatable; returns how much of a resource is filled in all, in percent.
+/// Asserts that no node is overcommitted. Returns the used part of a resource in percent.
 fn check_resource(nodes: &[Value], pods: &[Value], resource: &str) -> f64 {
     let asked = asked(pods, resource);
     let mut total = 0;
@@ -97,7 +97,7 @@ fn check_resource(nodes: &[Value], pods: &[Value], resource: &str) -> f64 {
 }
 
 #[test]
-fn five_hundred_nodes_fill_up_beside_kube_scheduler_and_none_is_overcommitted() {
+fn two_schedulers_fill_500_nodes_without_overcommit() {
     let started = Instant::now();
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);
@@ -155,7 +155,7 @@ fn each_pod_was_bound_once(plane: &ControlPlane, pods: &[Value]) {
     assert!(bindings.failures().is_empty(), "{:?}", bindings.failures());
 }
 
-/// Of two nodes kube-scheduler takes one; the other is all that is left, and then nothing is.
+/// kube-scheduler takes one of two nodes; supercargo must take the other, and then none is left.
 fn what_the_other_placed_counts(cluster: &Cluster) {
     let label = ("pair", "yes");
     for name in ["pair-a", "pair-b"] {
@@ -174,7 +174,7 @@ fn what_the_other_placed_counts(cluster: &Cluster) {
                     affinity/selector. preemption: 0/502 nodes are available: 2 No preemption victims found for \
                     incoming pod, 500 Preemption is not helpful for scheduling.";
     assert_eq!(message, expected);
-    // What the other gives back counts as well.
+    // Resources that the other scheduler frees count as well.
     cluster.delete_pod("default", "theirs");
     assert_eq!(cluster.bound_node("default", "one-too-many"), theirs);
 }

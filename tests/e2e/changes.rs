@@ -1,5 +1,5 @@
-//! Pods that end and nodes that change while others wait. All share one control plane: each test has nodes, a namespace
-//! and a scheduler name of its own.
+//! Deleted pods and changed nodes while other pods wait. The tests share a control plane, with
+//! their own nodes, namespaces and scheduler names.
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use supercargo_controlplane::shared_or_skip;
 use crate::support::{Cluster, Supercargo, config, node, node_of, pod};
 
 #[test]
-fn pods_deleted_while_they_wait_are_forgotten_and_their_names_can_come_again() {
+fn deleted_pending_pods_are_forgotten_and_names_reused() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-deleted", ("e2e", "deleted"));
@@ -26,12 +26,12 @@ fn pods_deleted_while_they_wait_are_forgotten_and_their_names_can_come_again() {
     cluster.delete_pod(ns, "comes-again");
     cluster.create(&mine("comes-again", "500m"));
     assert_eq!(cluster.bound_node(ns, "comes-again"), "deleted-1");
-    // A bound pod that is deleted makes room.
+    // Deleting a bound pod frees its resources.
     cluster.create(&mine("next", "600m"));
     cluster.condition(ns, "next", "Unschedulable");
     cluster.delete_pod(ns, "comes-again");
     assert_eq!(cluster.bound_node(ns, "next"), "deleted-1");
-    // A node for the one that is gone comes too late: nobody looks for it.
+    // A node that fits the deleted pod does not bring it back.
     cluster.create(&node("deleted-2", &[label], &[("cpu", "8")]));
     cluster.create(&mine("last", "6"));
     assert_eq!(cluster.bound_node(ns, "last"), "deleted-2");
@@ -42,7 +42,7 @@ fn pods_deleted_while_they_wait_are_forgotten_and_their_names_can_come_again() {
 }
 
 #[test]
-fn a_pod_that_is_ending_keeps_its_place_until_it_is_gone_and_needs_none_while_it_waits() {
+fn terminating_pod_keeps_its_resources_until_deleted() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-ending", ("e2e", "ending"));
@@ -62,7 +62,7 @@ fn a_pod_that_is_ending_keeps_its_place_until_it_is_gone_and_needs_none_while_it
     cluster.condition(ns, "next", "Unschedulable");
     cluster.condition(ns, "held", "Unschedulable");
 
-    // No kubelet here lets go of it, so it goes on ending; a small one comes by meanwhile.
+    // No kubelet terminates it, so it stays; meanwhile a small pod is scheduled.
     cluster.ask_to_end(ns, "ends");
     cluster.create(&mine("small", "100m"));
     cluster.bound_node(ns, "small");
@@ -70,7 +70,7 @@ fn a_pod_that_is_ending_keeps_its_place_until_it_is_gone_and_needs_none_while_it
     cluster.delete_pod(ns, "ends");
     assert_eq!(cluster.bound_node(ns, "next"), "ending-1");
 
-    // A node for the one that waits and ends: it is taken, and skipped.
+    // A node for the terminating pod: it is popped and skipped.
     cluster.ask_to_end(ns, "held");
     cluster.create(&node("ending-2", &[label], &[("cpu", "8")]));
     let skipped = format!("skip schedule deleting pod: {ns}/held");
@@ -83,7 +83,7 @@ fn a_pod_that_is_ending_keeps_its_place_until_it_is_gone_and_needs_none_while_it
     assert_eq!(node_of(&cluster.pod(ns, "held")), None);
     cluster.patch_pod(ns, "held", &json!({ "metadata": { "finalizers": null } }));
 
-    // One that has ended by itself gives back what it had, though it is still there.
+    // A succeeded pod frees its resources, although it still exists.
     cluster.create(&mine("more", "300m"));
     cluster.create(&mine("after", "7800m"));
     cluster.condition(ns, "after", "Unschedulable");
@@ -99,7 +99,7 @@ fn a_pod_that_is_ending_keeps_its_place_until_it_is_gone_and_needs_none_while_it
 }
 
 #[test]
-fn a_node_that_changes_lets_in_the_pods_that_waited_for_that() {
+fn node_changes_admit_waiting_pods() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-changes", ("e2e", "changes"));

@@ -1,4 +1,4 @@
-//! `supercargo demo` as its users see it: on a terminal, in a pipe, with their own manifests.
+//! `supercargo demo` on a terminal, in a pipe, and with given manifests.
 
 mod terminal;
 
@@ -11,10 +11,10 @@ use std::time::Duration;
 use crate::support::{command, eventually, output};
 use terminal::Terminal;
 
-/// How long a demo may take on a busy machine.
+/// The time limit for a demo on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// What it prints on a pipe, and whether it succeeds.
+/// Its output in a pipe, and whether it succeeds.
 fn printed(args: &[&str]) -> (Option<i32>, String, String) {
     let args: Vec<&str> = ["demo"].iter().chain(args).copied().collect();
     let output = output(&args);
@@ -38,7 +38,7 @@ fn terminate(child: &Child) {
 }
 
 #[test]
-fn in_a_pipe_it_prints_lines_and_a_summary_and_ends() {
+fn demo_in_a_pipe_prints_lines_and_summary() {
     let (code, out, err) = printed(&["--speed", "8"]);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.starts_with("supercargo demo: seed 1, 30 nodes, 200 pods\n"), "{out}");
@@ -60,7 +60,7 @@ fn in_a_pipe_it_prints_lines_and_a_summary_and_ends() {
 }
 
 #[test]
-fn own_manifests_are_scheduled() {
+fn demo_schedules_given_manifests() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write(
@@ -88,7 +88,7 @@ fn own_manifests_are_scheduled() {
 }
 
 #[test]
-fn a_manifest_that_the_server_refuses_is_named_with_its_place_and_the_others_are_scheduled() {
+fn demo_names_rejected_manifest_and_schedules_others() {
     let folder = tempfile::tempdir().unwrap();
     let pod = |name: &str| {
         format!(
@@ -106,7 +106,7 @@ fn a_manifest_that_the_server_refuses_is_named_with_its_place_and_the_others_are
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_starts() {
+fn demo_rejects_invalid_arguments_before_start() {
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.yaml");
     fs::write(&bad, "kind: Pod\nmetadata: {name: [x\n").unwrap();
@@ -134,9 +134,9 @@ fn what_cannot_be_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
-    let mut command = command();
-    command.args(["demo", "--speed", "20"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+fn demo_survives_a_closed_pipe() {
+    let mut command = command(["demo", "--speed", "20"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process(command.spawn().unwrap());
     let mut first = String::new();
     BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
@@ -147,10 +147,9 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn with_keep_it_stays_up_and_says_how_to_look_at_it() {
-    let mut command = command();
-    let args = ["demo", "--keep", "--nodes", "3", "--pods", "5", "--speed", "100"];
-    command.args(args).stdout(Stdio::piped());
+fn demo_with_keep_stays_up_and_prints_kubeconfig() {
+    let mut command = command(["demo", "--keep", "--nodes", "3", "--pods", "5", "--speed", "100"]);
+    command.stdout(Stdio::piped());
     let mut process = Process(command.spawn().unwrap());
     let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
     let mut said = Vec::new();
@@ -170,7 +169,7 @@ fn with_keep_it_stays_up_and_says_how_to_look_at_it() {
 }
 
 #[test]
-fn on_a_terminal_there_is_a_picture_and_ctrl_c_leaves_it_clean() {
+fn demo_draws_on_a_terminal_and_ctrl_c_restores_it() {
     let mut terminal = Terminal::start(80, 24, &["demo"]);
     terminal.wait_for("bound pods are shown", |screen| {
         screen.row(0).starts_with("supercargo demo")
@@ -178,7 +177,7 @@ fn on_a_terminal_there_is_a_picture_and_ctrl_c_leaves_it_clean() {
             && screen.text().contains("zone a")
     });
     assert!(terminal.is_alternate() && !terminal.shows_cursor() && !terminal.is_as_found());
-    // What is typed does not show.
+    // Typed keys are not echoed.
     terminal.type_keys("x\r");
     terminal.resize(120, 40);
     terminal.wait_for("the picture is as large as the terminal", |screen| {
@@ -199,7 +198,7 @@ fn on_a_terminal_there_is_a_picture_and_ctrl_c_leaves_it_clean() {
 }
 
 #[test]
-fn sigterm_and_q_leave_the_terminal_clean_too() {
+fn demo_restores_the_terminal_on_sigterm_and_q() {
     for key in [None, Some("q")] {
         let mut terminal = Terminal::start(40, 10, &["demo", "--pods", "50"]);
         terminal.wait_for("there is a picture", |screen| screen.row(0).starts_with("supercargo demo"));
@@ -213,7 +212,7 @@ fn sigterm_and_q_leave_the_terminal_clean_too() {
 }
 
 #[test]
-fn without_colour_there_is_none() {
+fn demo_respects_no_color() {
     let mut terminal = small_demo(("NO_COLOR", "1"));
     assert_eq!(terminal.wait().code(), Some(0), "{}", terminal.sent());
     let sent = terminal.sent();
@@ -221,7 +220,7 @@ fn without_colour_there_is_none() {
 }
 
 #[test]
-fn on_a_dumb_terminal_there_is_no_picture() {
+fn demo_prints_lines_on_a_dumb_terminal() {
     let mut terminal = small_demo(("TERM", "dumb"));
     assert_eq!(terminal.wait().code(), Some(0), "{}", terminal.sent());
     assert!(

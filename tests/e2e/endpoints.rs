@@ -1,4 +1,5 @@
-//! Who may ask the endpoints for what, on a real API server; and that kube-scheduler's answers are the same.
+//! Authentication and authorization of the endpoints on a real API server, and comparison with
+//! kube-scheduler.
 
 mod bed;
 mod upstream;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use self::bed::bed_or_skip;
 use crate::support::{eventually, pod};
 
-/// Everything that is served but health.
+/// Every path except health checks.
 const GUARDED: &[&str] = &[
     "/",
     "/metrics",
@@ -32,11 +33,11 @@ const GUARDED: &[&str] = &[
     "/nothing",
 ];
 const OPEN: &[&str] = &["/healthz", "/livez", "/readyz"];
-/// Longer than anything here takes on a busy machine.
+/// Longer than any condition here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[test]
-fn tokens_pass_where_a_role_says_so_and_nowhere_else() {
+fn tokens_are_authorized_by_role() {
     let Some(bed) = bed_or_skip() else { return };
     let (reader, stranger) = (bed.account("token-reader"), bed.account("token-stranger"));
     bed.allow("token-reader", &json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
@@ -69,7 +70,7 @@ fn tokens_pass_where_a_role_says_so_and_nowhere_else() {
 }
 
 #[test]
-fn client_certificates_of_the_clusters_authority_are_believed_once_it_is_looked_up() {
+fn client_certificates_are_accepted_after_ca_lookup() {
     let Some(bed) = bed_or_skip() else { return };
     bed.allow_user("certificate-reader", &json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
     let server = bed.serve("supercargo", &bed.options());
@@ -88,7 +89,7 @@ fn client_certificates_of_the_clusters_authority_are_believed_once_it_is_looked_
 }
 
 #[test]
-fn without_what_the_role_allows_nobody_is_known_or_allowed() {
+fn without_review_permissions_every_caller_is_rejected() {
     let Some(bed) = bed_or_skip() else { return };
     let reader = bed.account("needs-reader");
     bed.allow("needs-reader", &json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
@@ -103,7 +104,8 @@ fn without_what_the_role_allows_nobody_is_known_or_allowed() {
     assert_eq!(get(&server, &reader), 500, "whether it may is not known");
     let server = bed.serve("only-access", &bed.options());
     assert_eq!(get(&server, &reader), 401, "who it is is not known");
-    // Neither may look up the cluster's authorities, and that is a reason not to start if one says so.
+    // Neither user may read the cluster's client CA. With an explicit flag, that prevents the
+    // start.
     let jane = bed.authority.client("jane", Some("system:masters"));
     assert_eq!(server.client(Some(&jane)).get("/metrics", None).status, 401);
     let mut intolerant = bed.options();
@@ -114,7 +116,7 @@ fn without_what_the_role_allows_nobody_is_known_or_allowed() {
 }
 
 #[test]
-fn files_for_authorities_take_the_clusters_place_and_are_followed() {
+fn ca_files_replace_cluster_ca_and_are_reloaded() {
     let Some(bed) = bed_or_skip() else { return };
     let (first, second) = (bed::Authority::new(), bed::Authority::new());
     let file = bed.folder.path().join("followed-ca.crt");
@@ -139,7 +141,7 @@ fn files_for_authorities_take_the_clusters_place_and_are_followed() {
 }
 
 #[test]
-fn a_scheduler_serves_all_of_it_and_logs_nothing_secret() {
+fn scheduler_serves_every_endpoint_and_logs_no_secrets() {
     let Some(bed) = bed_or_skip() else { return };
     let (token, admin) = (bed.account("logged"), bed.plane.token("admin").unwrap());
     let (supercargo, client) = bed.process("supercargo");
@@ -156,7 +158,7 @@ fn a_scheduler_serves_all_of_it_and_logs_nothing_secret() {
         let is_there = !["/", "/nothing", "/debug/pprof/heap"].contains(path);
         assert_eq!(client.get(path, Some(admin)).status, if is_there { 200 } else { 404 }, "{path}");
     }
-    // From here on everything that can be is logged.
+    // From here on, the log level is the highest.
     let set = client.try_send(Method::PUT, "/debug/flags/v", Some(admin), "10").unwrap();
     assert_eq!((set.status, set.body.as_str()), (200, "logging trace from now on\n"));
     assert_eq!(client.get("/metrics?password=hunter2", Some(&token)).status, 403);
@@ -177,8 +179,8 @@ fn a_scheduler_serves_all_of_it_and_logs_nothing_secret() {
 }
 
 #[test]
-fn when_the_api_server_is_away_nobody_passes_and_health_is_well() {
-    // Nobody listens there.
+fn without_api_server_callers_are_rejected_and_health_is_ok() {
+    // Nothing listens on this port.
     let server = bed::serve_nowhere();
     let client = server.client(None);
     assert_eq!(client.get("/metrics", Some("any")).status, 401);

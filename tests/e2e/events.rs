@@ -1,4 +1,4 @@
-//! What a scheduler says of pods: events and conditions, field by field. The cluster is quiet, so that numbers are known.
+//! Events and conditions of pods, field by field. The cluster is idle, so that counts are known.
 
 use std::fs;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn hostname() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
 }
 
-/// The one event with this reason about a pod, once it is there.
+/// Waits for the only event with this reason of a pod.
 fn event(cluster: &Cluster, supercargo: &Supercargo, ns: &str, pod: &str, reason: &str) -> Value {
     supercargo.eventually(&format!("the event {reason} about {pod}"), WITHIN, || {
         let events = cluster.events(ns, pod);
@@ -24,7 +24,7 @@ fn event(cluster: &Cluster, supercargo: &Supercargo, ns: &str, pod: &str, reason
     })
 }
 
-/// Asserts every field that is the same for both events.
+/// Asserts the fields that both events have in common.
 fn check_event(event: &Value, pod: &Value, kind: &str, action: &str, note: &str) {
     let metadata = &pod["metadata"];
     let expected = json!({
@@ -60,7 +60,7 @@ fn check_event(event: &Value, pod: &Value, kind: &str, action: &str, note: &str)
 }
 
 #[test]
-fn events_conditions_and_json_logs_have_upstreams_fields() {
+fn events_conditions_and_json_logs_have_upstream_fields() {
     if assets_or_skip().is_none() {
         return;
     }
@@ -113,7 +113,7 @@ fn events_conditions_and_json_logs_have_upstreams_fields() {
     });
     assert_eq!(condition, expected);
 
-    // Room appears: the same pod is bound, and the API server turns the condition.
+    // A node fits: the same pod is bound, and its condition changes.
     let late = format!("{}.example.com", "late".repeat(60));
     cluster.create(&node(&late, &[], &[("cpu", "4"), ("memory", "1Gi")]));
     assert_eq!(cluster.bound_node("e2e-events", "large"), late);
@@ -121,7 +121,7 @@ fn events_conditions_and_json_logs_have_upstreams_fields() {
     let note = format!("Successfully assigned e2e-events/large to {late}");
     check_event(&scheduled, &large, "Normal", "Binding", &note);
 
-    // The longest name there can be leaves no room for the time in the event's.
+    // The longest pod name leaves no room for the time in the event's name.
     let longest = "x".repeat(253);
     cluster.create(&mine(&longest).build());
     let scheduled = event(&cluster, &supercargo, "e2e-events", &longest, "Scheduled");

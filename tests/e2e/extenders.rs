@@ -1,4 +1,4 @@
-//! HTTP extenders: the same extender is asked by supercargo and by kube-scheduler, and the same comes of it.
+//! HTTP extenders: supercargo and kube-scheduler send the same requests and reach the same results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::support::{
 
 const NAMESPACE: &str = "e2e-extenders";
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
-/// Resources that no node has and only extenders know of.
+/// Extended resources that no node has and only extenders manage.
 const GPU: &str = "example.com/gpu";
 const NAMED: &str = "example.com/named";
-/// How long a call may take.
+/// The timeout of a call.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// An extender that does what the pod's name asks for. It binds as a cluster's admin.
+/// An extender whose answer depends on the pod's name. It binds as admin.
 fn extender(plane: &ControlPlane) -> Extender {
     let cluster = Arc::new(Cluster::of(plane));
     Extender::start(move |verb, body| {
@@ -32,7 +32,7 @@ fn extender(plane: &ControlPlane) -> Extender {
                     nodes.iter().filter(|node| names.contains(&node["metadata"]["name"].as_str().unwrap()));
                 json!({ "Nodes": { "items": kept.collect::<Vec<_>>() } })
             }
-            // In another case than Go's names have: Go's decoder does not mind.
+            // Field names in another case than Go's, which its decoder accepts.
             None => json!({ "nodenames": names }),
         };
         let answer = match (verb, wish) {
@@ -48,7 +48,7 @@ fn extender(plane: &ControlPlane) -> Extender {
             ("filter", "angry") => json!({ "Error": "no pods today" }),
             ("filter", "broken") => return (500, json!({})),
             ("filter", "slow") => {
-                // So long that nobody who looks at his clock a little late hears the answer after all.
+                // Longer than the timeout with a margin for a busy machine.
                 thread::sleep(TIMEOUT + Duration::from_secs(10));
                 keep(&NODES)
             }
@@ -82,7 +82,8 @@ fn extender(plane: &ControlPlane) -> Extender {
     })
 }
 
-/// No preemption, and four extenders: a dead one that may be ignored, one that is sent nodes whole, one by name, and one that binds.
+/// Four extenders without preemption: an unreachable one that is ignorable, one with whole nodes,
+/// one with node names, and one that binds.
 fn config(scheduler_name: &str, url: &str) -> Value {
     let ignored = |name: &str| json!([{ "name": name, "ignoredByScheduler": true }]);
     json!({
@@ -112,7 +113,7 @@ fn config(scheduler_name: &str, url: &str) -> Value {
     })
 }
 
-/// What pods ask for by name, beside the extended resource that they ask for.
+/// The pods, by the behaviour that their names request and by their extended resource.
 const WISHES: [(&str, Option<&str>); 11] = [
     ("picky", None),
     ("nowhere", None),
@@ -127,7 +128,7 @@ const WISHES: [(&str, Option<&str>); 11] = [
     ("unbindable", Some(GPU)),
 ];
 
-/// The node of a pod or what its condition says, once there is one of the two.
+/// The node of a pod, or its failure message, once either exists.
 fn outcome(cluster: &Cluster, name: &str) -> String {
     let probe = || {
         let pod = cluster.pod(NAMESPACE, name);
@@ -142,7 +143,7 @@ fn outcome(cluster: &Cluster, name: &str) -> String {
     eventually(&format!("{name} has a node or none"), Duration::from_secs(30), probe, state)
 }
 
-/// What comes of every wish, one after the other, each with the pod's name left out.
+/// The result of every pod in order, without the pod's name.
 fn outcomes(cluster: &Cluster, scheduler_name: &str) -> Vec<String> {
     let one = |(wish, resource): &(&str, Option<&str>)| {
         let name = format!("{scheduler_name}-{wish}");
@@ -153,7 +154,7 @@ fn outcomes(cluster: &Cluster, scheduler_name: &str) -> Vec<String> {
         cluster.create(&pod.build());
         let outcome = outcome(cluster, &name);
         cluster.delete_pod(NAMESPACE, &name);
-        // Which of equal nodes it is, is a matter of chance.
+        // The choice among equal nodes is random.
         let outcome = if ["unrated", "bindable"].contains(wish) { &outcome[..4] } else { &outcome };
         format!("{wish}: {outcome}")
     };
@@ -164,7 +165,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().unwrap_or_else(|| panic!("{value}")).keys().map(String::as_str).collect()
 }
 
-/// What is the same for both schedulers of what one was sent for a wish.
+/// The parts of a request that are equal for both schedulers.
 fn sent(extender: &Extender, verb: &str, scheduler_name: &str, wish: &str) -> String {
     let name = format!("{scheduler_name}-{wish}");
     let is_about = |body: &Value| body["Pod"]["metadata"]["name"] == *name || body["PodName"] == *name;
@@ -186,7 +187,7 @@ fn sent(extender: &Extender, verb: &str, scheduler_name: &str, wish: &str) -> St
     }
     let mut spec = body["Pod"]["spec"].take();
     spec["schedulerName"] = json!(null);
-    // The service account's token has a random name.
+    // The service account's token volume has a random name.
     spec["volumes"] = json!(null);
     spec["containers"][0]["volumeMounts"] = json!(null);
     format!(
@@ -201,7 +202,7 @@ fn sent(extender: &Extender, verb: &str, scheduler_name: &str, wish: &str) -> St
 }
 
 #[test]
-fn extenders_are_asked_and_heard_as_kube_scheduler_does() {
+fn extenders_are_called_as_by_kube_scheduler() {
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);
     cluster.namespace(NAMESPACE);
@@ -239,14 +240,14 @@ fn extenders_are_asked_and_heard_as_kube_scheduler_does() {
     {
         assert_eq!(sent(&extender, verb, ours, wish), sent(&extender, verb, theirs, wish), "{verb} {wish}");
     }
-    // One that is kept is used again, save after a call that took too long.
+    // A connection is reused, except after a timeout.
     assert!(
         extender.connections() - connections <= 8,
         "{} connections",
         extender.connections() - connections
     );
 
-    // What extenders answered is in the record, so that a replay asks none.
+    // The record has the extenders' answers, so a replay calls none.
     drop(extender);
     let path = |path: &std::path::Path| path.display().to_string();
     let replayed = output(&["replay", &path(&record), "--config", &path(&file)]);
@@ -254,10 +255,10 @@ fn extenders_are_asked_and_heard_as_kube_scheduler_does() {
 }
 
 const PREEMPTION: &str = "e2e-extended-preemption";
-/// The important, and those who give way to them: the first of them first.
+/// The preemptors, and their victims in order.
 const CLASSES: [(&str, i32); 4] = [("important", 1000), ("least", 1), ("less", 2), ("little", 3)];
 
-/// Whom an extender is asked about, by node: their UIDs.
+/// The UIDs of the victims in a request, by node.
 fn victims(body: &Value) -> BTreeMap<&str, Vec<Value>> {
     let uid = |victim: &Value| match &victim["metadata"]["uid"] {
         Value::Null => victim["UID"].clone(),
@@ -269,13 +270,13 @@ fn victims(body: &Value) -> BTreeMap<&str, Vec<Value>> {
     asked.iter().map(|(node, victims)| (node.as_str(), uids(victims))).collect()
 }
 
-/// The UID of a victim that is sent whole.
+/// The UID of a whole victim.
 fn uid_of(body: &Value, node: &str, pod: &str) -> Value {
     let pods = body["NodeNameToVictims"][node]["Pods"].as_array().unwrap();
     pods.iter().find(|victim| name_of(victim) == pod).unwrap()["metadata"]["uid"].clone()
 }
 
-/// An extender that has the say in preemption that the pod's name asks for.
+/// An extender whose preemption answer depends on the pod's name.
 fn preemption_extender() -> Extender {
     Extender::start(|verb, body| {
         let name = body["Pod"]["metadata"]["name"].as_str().unwrap();
@@ -296,7 +297,7 @@ fn preemption_extender() -> Extender {
             ("preempt", "stranger") => kept = [("n2".to_owned(), of(&[json!("nobody")], 0))].into(),
             ("preempt", "elsewhere") => kept = [("n9".to_owned(), of(&asked["n2"], 0))].into(),
             ("preempt", "broken") => return (500, json!({})),
-            // What the one before has left.
+            // The victims that the extender before has left.
             ("preempt-names", "chained") => kept.retain(|node, _| node == "n2"),
             ("preempt", "chained") => kept.retain(|node, _| node != "n1"),
             ("preempt" | "preempt-names", _) => {}
@@ -306,8 +307,8 @@ fn preemption_extender() -> Extender {
     })
 }
 
-/// Three extenders: one that is sent pods whole, one that knows them by their UIDs and cares for some pods only, and a dead one
-/// that may be ignored.
+/// Three extenders: one with whole pods, one with UIDs that is interested in some pods only, and an
+/// unreachable one that is ignorable.
 fn preemption_config(scheduler_name: &str, url: &str) -> Value {
     json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -322,7 +323,7 @@ fn preemption_config(scheduler_name: &str, url: &str) -> Value {
                 "managedResources": [{ "name": NAMED, "ignoredByScheduler": true }],
             },
         ],
-        // Beside the others it has a word in what the pod is told.
+        // Its reason appears in the pod's message beside the others.
         "profiles": [{
             "schedulerName": scheduler_name,
             "plugins": { "multiPoint": { "disabled": [{ "name": "DynamicResources" }] } },
@@ -330,7 +331,7 @@ fn preemption_config(scheduler_name: &str, url: &str) -> Value {
     })
 }
 
-/// What pods ask for by name, whether of the extender that is told UIDs, too, and how many have to go.
+/// The preemptors by name, whether the extender with UIDs is called, and the number of victims.
 const PREEMPTIONS: [(&str, bool, usize); 11] = [
     ("agreed", false, 2),
     ("last", false, 2),
@@ -345,8 +346,8 @@ const PREEMPTIONS: [(&str, bool, usize); 11] = [
     ("chained", true, 2),
 ];
 
-/// Fills the nodes with pods that give way and has the scheduler make room for one that is important. Says where, and who goes, or
-/// what is the matter.
+/// Fills the nodes with victims and lets the scheduler preempt for a pod. Returns its node and
+/// victims, or the failure message.
 fn preempted(cluster: &Cluster, scheduler_name: &str, (wish, named, go): (&str, bool, usize)) -> String {
     for (on, (class, _)) in NODES.iter().zip(&CLASSES[1..]) {
         for number in 1..=2 {
@@ -376,7 +377,7 @@ fn preempted(cluster: &Cluster, scheduler_name: &str, (wish, named, go): (&str, 
         let condition = conditions.iter().find(|condition| condition["type"] == "PodScheduled")?;
         let going = going();
         match pod["status"]["nominatedNodeName"].as_str() {
-            // It is tried again while they go: what it is told then is another matter.
+            // A retry while they terminate has another message.
             Some(node) => (going.len() >= go).then(|| format!("to {node}")),
             None => Some(format!("{}: {}", condition["reason"].as_str()?, condition["message"].as_str()?)),
         }
@@ -391,7 +392,7 @@ fn preempted(cluster: &Cluster, scheduler_name: &str, (wish, named, go): (&str, 
     format!("{wish}: {outcome}, and {gone:?} go")
 }
 
-/// What an extender was asked first for a wish, so far as it is the same for both schedulers.
+/// The first preemption request for a pod, with only the parts that are equal for both schedulers.
 fn asked(extender: &Extender, verb: &str, scheduler_name: &str, wish: &str) -> String {
     let name = format!("{scheduler_name}-{wish}");
     let calls = extender.calls(verb);
@@ -410,7 +411,7 @@ fn asked(extender: &Extender, verb: &str, scheduler_name: &str, wish: &str) -> S
 }
 
 #[test]
-fn extenders_have_their_say_in_preemption_as_with_kube_scheduler() {
+fn extenders_in_preemption_match_kube_scheduler() {
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);
     cluster.namespace(PREEMPTION);

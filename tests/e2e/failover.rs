@@ -1,4 +1,4 @@
-//! A leader that is killed, stopped or asleep in the middle of the work, and the one that stood by.
+//! A leader that is killed, terminated or suspended while it binds pods, and its standby.
 
 use std::time::{Duration, Instant};
 
@@ -10,28 +10,28 @@ use crate::support::{
 };
 
 const PODS: usize = 2_000;
-/// Room for all and a little more: a pod that is counted twice would show.
+/// Room for all pods and a few more: a pod that is counted twice would show.
 const NODES: usize = 52;
 const ON_A_NODE: usize = 40;
-/// How many bindings may be under way when a scheduler is killed.
+/// The maximum of bindings in flight when a scheduler is killed.
 const IN_FLIGHT: usize = 128;
 
-/// The defaults.
+/// The default values.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
-/// The users of the first scheduler and of the second, so that the audit log tells them apart.
+/// The users of the two schedulers, so that the audit log distinguishes them.
 const USERS: [&str; 2] = ["supercargo", "powerless"];
 const WITHIN: Duration = Duration::from_mins(2);
 
-/// One of several, which takes some twenty seconds for all pods.
+/// A configuration with leader election that takes some twenty seconds for all pods.
 fn candidate_config() -> String {
     let mut config: Value = serde_json::from_str(&config(&["supercargo"])).unwrap();
     config["clientConnection"] = json!({"qps": 100, "burst": 50});
     config.to_string()
 }
 
-/// Two schedulers, the first of which leads and is in the middle of the work.
+/// Two schedulers; the first leads and is binding pods.
 struct Scene {
     test: &'static str,
     started: Instant,
@@ -39,7 +39,7 @@ struct Scene {
     sightings: Sightings,
     first: Supercargo,
     second: Supercargo,
-    // It goes last.
+    // Last: it ends after the schedulers.
     plane: ControlPlane,
 }
 
@@ -80,7 +80,7 @@ impl Scene {
         PODS - self.sightings.bound()
     }
 
-    /// Waits until every pod is bound, each once, where there is room for it.
+    /// Waits until every pod is bound exactly once and no node is overcommitted.
     fn await_all(&self) {
         self.second.eventually("every pod is bound", WITHIN, || (self.left() == 0).then_some(()));
         self.sightings.assert_none_moved();
@@ -100,7 +100,7 @@ impl Scene {
         assert!(by.iter().all(|count| *count > 0), "{by:?}");
     }
 
-    /// The holder that the lease names, and how often it has changed hands.
+    /// The lease's holder and number of transitions.
     fn lease(&self) -> (String, i64) {
         let lease = self.cluster.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo");
         let spec = &lease["spec"];
@@ -108,7 +108,7 @@ impl Scene {
         (holder, spec["leaseTransitions"].as_i64().unwrap())
     }
 
-    /// What the events about the lease say of each candidate.
+    /// The notes of the events about the lease.
     fn notes(&self) -> Vec<String> {
         let events = self.cluster.list("/apis/events.k8s.io/v1/namespaces/kube-system/events");
         let about = |event: &&Value| event["regarding"]["kind"] == "Lease";
@@ -119,7 +119,7 @@ impl Scene {
 }
 
 #[test]
-fn a_leader_that_is_killed_is_followed_within_a_lease_duration_and_a_retry_period() {
+fn killed_leader_is_replaced_within_lease_and_retry_period() {
     let Some(mut scene) = Scene::set("failover") else { return };
     let killed = Instant::now();
     scene.first.kill();
@@ -140,7 +140,7 @@ fn a_leader_that_is_killed_is_followed_within_a_lease_duration_and_a_retry_perio
 }
 
 #[test]
-fn an_upgrade_is_over_long_before_a_lease_would_be() {
+fn graceful_leader_change_is_faster_than_the_lease() {
     let Some(mut scene) = Scene::set("upgrade") else { return };
     let signalled = Instant::now();
     scene.first.terminate();
@@ -167,7 +167,7 @@ fn an_upgrade_is_over_long_before_a_lease_would_be() {
 }
 
 #[test]
-fn a_leader_that_was_asleep_for_too_long_binds_nothing_more_and_ends() {
+fn suspended_leader_binds_nothing_after_its_lease_and_exits() {
     let Some(mut scene) = Scene::set("asleep") else { return };
     scene.first.signal("STOP");
     let stopped_with = scene.sightings.bound();
@@ -187,7 +187,7 @@ fn a_leader_that_was_asleep_for_too_long_binds_nothing_more_and_ends() {
     scene.await_all();
     let sent = bindings_of_first() - before;
     scene.say(&format!("the old leader has sent {sent} more bindings"));
-    // One that had passed the fence when it fell asleep may still leave.
+    // A request that had passed the fence before the suspension may still be sent.
     assert!(sent <= 1, "{sent}");
     scene.second.stop();
 }

@@ -1,4 +1,4 @@
-//! What operators do to a scheduler at work: change its configuration, and look into it.
+//! Operations on a running scheduler: reload its configuration and inspect it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::{Cluster, Extender, Supercargo, config, eventually, node, node_of, pod};
 
-/// An API server in memory, with a node, and a folder for files.
+/// An API server in memory with a node, and a folder for files.
 struct Bed {
     _endpoint: Endpoint,
     _runtime: tokio::runtime::Runtime,
@@ -36,7 +36,7 @@ impl Bed {
         self.folder.path().join("kubeconfig")
     }
 
-    /// Starts a scheduler that follows this file.
+    /// Starts a scheduler that watches this configuration file.
     fn start(&self, file: &Path) -> Supercargo {
         let args = ["--config", file.to_str().unwrap(), "--config-reload-period=100ms"];
         let supercargo = Supercargo::start(&self.kubeconfig(), None, &args);
@@ -50,7 +50,7 @@ impl Bed {
     }
 }
 
-/// Puts a file in another's place, as the kubelet does it: never half of it.
+/// Replaces a file atomically, as the kubelet does.
 fn replace(file: &Path, text: &str) {
     let next = file.with_extension("next");
     fs::write(&next, text).unwrap();
@@ -58,7 +58,7 @@ fn replace(file: &Path, text: &str) {
 }
 
 #[test]
-fn a_changed_configuration_is_taken_over_while_pods_wait_and_a_bad_one_is_not() {
+fn reload_applies_valid_config_and_ignores_invalid() {
     let bed = Bed::new();
     let file = bed.folder.path().join("config.yaml");
     replace(&file, &config(&["first"]));
@@ -84,7 +84,7 @@ fn a_changed_configuration_is_taken_over_while_pods_wait_and_a_bad_one_is_not() 
 }
 
 #[test]
-fn sigusr2_compares_the_cache_with_the_informers_and_dumps_it() {
+fn sigusr2_compares_and_dumps_the_cache() {
     let bed = Bed::new();
     let file = bed.folder.path().join("config.yaml");
     replace(&file, &config(&["first"]));
@@ -103,30 +103,30 @@ fn sigusr2_compares_the_cache_with_the_informers_and_dumps_it() {
     supercargo.stop();
 }
 
-/// What is said of a span, as text.
+/// The attributes of a span as text.
 fn said<'a>(span: &'a Value, key: &str) -> &'a str {
     let mut attributes = span["attributes"].as_array().unwrap().iter();
     let attribute = attributes.find(|attribute| attribute["key"] == key);
     attribute.and_then(|attribute| attribute["value"]["stringValue"].as_str()).unwrap_or_default()
 }
 
-/// When a span began and ended, in nanoseconds.
+/// The start and end of a span in nanoseconds.
 fn times(span: &Value) -> (u64, u64) {
     let [from, to] = ["startTimeUnixNano", "endTimeUnixNano"].map(|field| span[field].as_str().unwrap());
     (from.parse().unwrap(), to.parse().unwrap())
 }
 
 #[test]
-fn a_collector_gets_the_attempt_that_bound_a_pod_with_its_extension_points() {
+fn collector_receives_spans_of_a_successful_attempt() {
     let bed = Bed::new();
-    // It answers as a collector that takes everything.
+    // It answers like a collector that accepts everything.
     let collector = Extender::start(|_, _| (200, json!({})));
     let endpoint = format!("--tracing-endpoint={}", collector.url());
     let supercargo = Supercargo::start(&bed.kubeconfig(), Some(&config(&["first"])), &[&endpoint]);
     supercargo.wait_until_scheduling();
     bed.cluster.create(&pod("small").by("first").build());
     bed.wait_until_bound(&supercargo, "small");
-    // What is left is sent before it ends.
+    // Remaining spans are sent before the end.
     supercargo.stop();
 
     let requests = collector.calls("traces");

@@ -1,4 +1,4 @@
-//! The API server goes away in the middle of the work.
+//! An outage of the API server while pods are being bound.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ const TEST: &str = "outage";
 const OUTAGE: Duration = Duration::from_secs(20);
 const BEFORE: usize = 1_000;
 const AFTER: usize = 50;
-/// How many bindings may be under way at the moment of the crash.
+/// The maximum of bindings in flight at the crash.
 const IN_FLIGHT: usize = 128;
 
 #[test]
-fn after_an_outage_of_20_s_everything_pending_is_bound_and_nothing_twice() {
+fn after_a_20_s_outage_every_pod_is_bound_once() {
     let started = Instant::now();
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);
-    // Room for all and a little more.
+    // Room for all pods and a few more.
     let nodes: Vec<_> = (0..27).map(|index| node(&format!("node-{index}"), &[], &[("cpu", "4")])).collect();
     cluster.create_all(&nodes);
     cluster.create_all(&pods("before", BEFORE));
@@ -59,7 +59,7 @@ fn after_an_outage_of_20_s_everything_pending_is_bound_and_nothing_twice() {
     );
     supercargo.stop();
 
-    // Nor does the hardest run there is depend on anything that is not in its record.
+    // Even this run depends only on its record.
     let replayed = output(&["replay", &record]);
     let text = String::from_utf8_lossy(&replayed.stdout);
     assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));

@@ -1,11 +1,11 @@
-//! What it may do, and what it says when it may not.
+//! Missing permissions and the messages about them.
 
 use serde_json::json;
 
 use crate::support::{Cluster, Supercargo, node, own_plane, pod};
 
 #[test]
-fn without_permission_it_says_what_is_forbidden_and_goes_on_once_it_may() {
+fn missing_permission_is_reported_and_recovered() {
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);
     cluster.create(&node("n1", &[], &[("cpu", "1")]));
@@ -19,7 +19,7 @@ fn without_permission_it_says_what_is_forbidden_and_goes_on_once_it_may() {
             &format!("cannot list resource \"{resource}\""),
         ]);
     }
-    // Only reading: now what it cannot do is bind.
+    // It may read now, but not bind.
     let verbs = json!(["get", "list", "watch"]);
     let rules = json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": verbs }]);
     cluster.allow("powerless", "reader", &rules);
@@ -29,7 +29,7 @@ fn without_permission_it_says_what_is_forbidden_and_goes_on_once_it_may() {
     supercargo.wait_for_line(&["WARN", "cannot patch resource \"pods/status\""]);
     supercargo.wait_for_line(&["WARN", "cannot create resource \"events\""]);
 
-    // The rest of what the table of accesses says.
+    // The remaining permissions of the access table.
     cluster.allow_supercargo("powerless");
     assert_eq!(cluster.bound_node("default", "first"), "n1");
     supercargo.stop();

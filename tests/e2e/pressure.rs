@@ -1,4 +1,4 @@
-//! API servers that are busy, that send their clients away, or that lose answers, while bindings are under way.
+//! API servers that are busy, close connections or lose answers while pods are being bound.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn nodes() -> Vec<Value> {
     (0..NODES).map(|index| node(&format!("node-{index}"), &[], &[("cpu", "4")])).collect()
 }
 
-/// A server in memory on loopback, reached over HTTP/2 as any other, and supercargo at work on it.
+/// An API server in memory on loopback, reached over HTTP/2 like any other, with supercargo.
 struct Memory {
     runtime: Runtime,
     server: ApiServer,
@@ -38,7 +38,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// With these pods, and a server about which everything is known that goes wrong.
+    /// Starts with these pods and with faults that the closure adds.
     fn start(count: usize, faults: impl FnOnce(&ApiServer)) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -84,7 +84,7 @@ impl Memory {
         self.ask(Method::GET, path, None)["items"].as_array().unwrap().clone()
     }
 
-    /// Waits until every pod has a node, and an event that says so, and only one.
+    /// Waits until every pod has a node and exactly one event Scheduled.
     fn await_all(&self, count: usize) {
         let bound = || {
             let pods = self.items("/api/v1/namespaces/default/pods");
@@ -138,7 +138,7 @@ fn events() -> Matcher {
 }
 
 #[test]
-fn a_storm_of_429_is_waited_out_without_hammering_and_then_everything_is_bound() {
+fn storm_of_429_is_backed_off_and_every_pod_is_bound() {
     const STORM: Duration = Duration::from_secs(5);
     let started = Instant::now();
     let mut rule = None;
@@ -153,14 +153,15 @@ fn a_storm_of_429_is_waited_out_without_hammering_and_then_everything_is_bound()
     let refused = hits();
     world.server.faults().remove(rule);
     say(TEST, started, &format!("{refused} bindings were refused in {} s", STORM.as_secs()));
-    // Each waits a second before it comes again: the first windows, halved each time, and then one by one.
+    // Each retry waits a second: first whole windows, halved each time, and then one request at a
+    // time.
     assert!(refused < PODS as u64 / 2, "{refused}");
     world.await_all(PODS);
     say(TEST, started, "every pod is bound");
 }
 
 #[test]
-fn bindings_whose_answers_are_lost_or_late_are_settled_and_none_is_lost() {
+fn bindings_with_lost_or_late_answers_are_resolved() {
     let started = Instant::now();
     let world = Memory::start(300, |server| {
         let faults = server.faults();
@@ -175,7 +176,7 @@ fn bindings_whose_answers_are_lost_or_late_are_settled_and_none_is_lost() {
 }
 
 #[test]
-fn a_server_that_reads_no_protobuf_gets_json() {
+fn server_without_protobuf_gets_json() {
     let world = Memory::start(100, |server| {
         let json_only = || Fault::Answer(Status::unsupported_media_type(&["application/json"]));
         server.faults().add(Rule::new(bindings(), json_only()).times(1));
@@ -185,7 +186,7 @@ fn a_server_that_reads_no_protobuf_gets_json() {
 }
 
 #[test]
-fn what_is_sent_as_protobuf_and_as_json_is_the_same() {
+fn protobuf_and_json_requests_are_equal() {
     let one = |is_json: bool| {
         let world = Memory::start(1, |server| {
             if is_json {
@@ -198,7 +199,7 @@ fn what_is_sent_as_protobuf_and_as_json_is_the_same() {
         let mut event = world.items("/apis/events.k8s.io/v1/namespaces/default/events").remove(0);
         let time = event["eventTime"].take();
         assert_eq!(time.as_str().unwrap().len(), "2026-01-01T00:00:00.000000Z".len(), "{time}");
-        // What is the server's, or another each time.
+        // Fields that the server sets or that differ between runs.
         for field in ["name", "uid", "resourceVersion", "creationTimestamp"] {
             event["metadata"].as_object_mut().unwrap().remove(field);
         }
@@ -213,7 +214,7 @@ fn what_is_sent_as_protobuf_and_as_json_is_the_same() {
     assert_eq!(one(false), one(true));
 }
 
-/// A real control plane of one's own.
+/// Starts a real control plane for one test.
 fn plane(args: &[&str]) -> Option<ControlPlane> {
     assets_or_skip()?;
     let apiserver_args = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -224,7 +225,7 @@ fn plane(args: &[&str]) -> Option<ControlPlane> {
     Some(plane)
 }
 
-/// Binds all pods, each once, and returns what the log says.
+/// Binds every pod exactly once and returns the log.
 fn bind_all(plane: &ControlPlane, started: Instant) -> String {
     let cluster = Cluster::of(plane);
     cluster.create_all(&nodes());
@@ -252,9 +253,9 @@ fn bind_all(plane: &ControlPlane, started: Instant) -> String {
 }
 
 #[test]
-fn a_server_that_closes_connections_now_and_then_takes_no_binding_with_them() {
+fn closed_connections_lose_no_binding() {
     let started = Instant::now();
-    // The highest chance there is: every fiftieth request is the last of its connection.
+    // The highest probability: every fiftieth request is the last of its connection.
     let Some(plane) = plane(&["--goaway-chance=0.02"]) else { return };
     let log = bind_all(&plane, started);
     for trouble in ["running Bind plugin", "cannot read the pod", "cannot write event"] {
@@ -263,7 +264,7 @@ fn a_server_that_closes_connections_now_and_then_takes_no_binding_with_them() {
 }
 
 #[test]
-fn a_server_that_takes_two_changes_at_a_time_gets_no_more_than_it_takes() {
+fn server_with_two_slots_gets_two_requests_at_a_time() {
     let started = Instant::now();
     let args = ["--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=2"];
     let Some(plane) = plane(&args) else { return };

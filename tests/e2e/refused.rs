@@ -1,6 +1,6 @@
-//! One place that two schedulers give away at the same moment: the kubelet turns down the pod that comes second.
+//! Two schedulers bind to the same place at the same time: the kubelet rejects the second pod.
 //!
-//! The moment is as long as it has to be here: for a while the scheduler hears nothing of pods.
+//! Here the race lasts as long as needed, because the scheduler receives no pod events for a while.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl Bed {
         }
     }
 
-    /// From now on the scheduler hears nothing of pods.
+    /// Stops pod events for the scheduler.
     fn deafen(&self) {
         let of_pods =
             |verb: &str| Matcher { verb: verb.into(), resource: "pods".into(), ..Matcher::default() };
@@ -58,12 +58,12 @@ impl Bed {
             self.server.faults().add(Rule::new(of_pods(verb), Fault::Answer(Status::internal("not now"))))
         });
         self.server.cut_watches(of_pods("watch"), false);
-        // Then the watch that it had is over for it, too.
+        // The current watch ends then, too.
         let is_refused = || rules.iter().any(|rule| self.server.faults().remaining(*rule) < u64::MAX);
         self.eventually("what it asks for again is refused", || is_refused().then_some(()));
     }
 
-    /// Labels the node, which opens it for pods that want the label.
+    /// Labels the node, so that pods that require the label fit.
     fn label(&self, label: &str) {
         self.cluster.patch("/api/v1/nodes/n", &json!({ "metadata": { "labels": { label: "yes" } } }));
     }
@@ -80,7 +80,7 @@ impl Bed {
         self.cluster.request("POST", &path, Some(&binding)).unwrap();
     }
 
-    /// The pod, once it is in this phase.
+    /// Waits until the pod is in this phase.
     fn await_phase(&self, pod: &str, phase: &str) -> Value {
         let found = || Some(self.cluster.pod("default", pod)).filter(|pod| pod["status"]["phase"] == phase);
         self.eventually(&format!("{pod} is {phase}"), found)
@@ -92,7 +92,7 @@ impl Bed {
 }
 
 #[test]
-fn a_pod_that_the_kubelet_turns_down_takes_no_room_and_one_that_waits_for_it_gets_it() {
+fn pod_rejected_by_kubelet_frees_its_resources() {
     let bed = Bed::new();
     let cluster = &bed.cluster;
     cluster.create(&node("n", &[], &[("cpu", "1")]));
@@ -108,7 +108,7 @@ fn a_pod_that_the_kubelet_turns_down_takes_no_room_and_one_that_waits_for_it_get
     bed.label("ours");
     let ours = bed.await_phase("ours", "Failed");
     assert_eq!((node_of(&ours), &ours["status"]["reason"]), (Some("n"), &json!("OutOfcpu")));
-    // It does not know that either, so the next one waits for room.
+    // The scheduler does not know about that pod either, so the next one waits.
     bed.label("next");
     bed.eventually("next waits for room", || {
         let conditions = &cluster.pod("default", "next")["status"]["conditions"];
@@ -118,7 +118,7 @@ fn a_pod_that_the_kubelet_turns_down_takes_no_room_and_one_that_waits_for_it_get
     bed.server.faults().clear();
     let next = bed.await_phase("next", "Running");
     assert_eq!(node_of(&next), Some("n"));
-    // Whoever controls a pod that was turned down makes another one; it is not tried again itself.
+    // A controller replaces a rejected pod; the pod itself is not retried.
     assert_eq!(bed.supercargo.log().matches("Successfully assigned default/ours").count(), 1);
     bed.supercargo.stop();
 }

@@ -1,4 +1,4 @@
-//! A run that was recorded, made again.
+//! Replays a recorded run.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::support::{Cluster, Supercargo, config, node, output, pod};
 
 const LABEL: (&str, &str) = ("e2e", "replay");
 
-/// Records a run in which pods are bound, wait, are deleted, are let go of by a gate, and find a node that comes late.
+/// Records a run in which pods are bound, wait, are deleted, are gated, and find a late node.
 fn record(cluster: &Cluster, supercargo: &Supercargo) {
     let ns = "e2e-replay";
     let mine = |name: &str| pod(name).within(ns).by("e2e-replay").on(LABEL);
@@ -42,7 +42,7 @@ fn replay(record: &Path, config: &Path) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_recorded_run_replays_to_identical_decisions_and_an_altered_record_does_not() {
+fn recorded_run_replays_and_altered_record_differs() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     cluster.namespace("e2e-replay");
@@ -81,7 +81,7 @@ fn a_recorded_run_replays_to_identical_decisions_and_an_altered_record_does_not(
     assert_eq!(code, Some(1));
     assert!(error.contains(&format!("line {}: ", bind + 1)) && error.contains("replay-late"), "{error}");
 
-    // A record that a crash cut off.
+    // A record that a crash has truncated.
     let cut = folder.path().join("cut");
     fs::write(&cut, &text[..text.len() - 20]).unwrap();
     let (code, _, error) = replay(&cut, &config_path);

@@ -1,4 +1,4 @@
-//! Schedulers that end in the middle of the work, and the next one.
+//! Schedulers that end while pods are being bound, and their successors.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use crate::support::{Bindings, Cluster, Supercargo, name_of, node, node_of, own_
 const TEST: &str = "restart";
 const EARLY: usize = 1_000;
 const LATE: usize = 80;
-/// How many bindings may be under way when a scheduler is killed.
+/// The maximum of bindings in flight when a scheduler is killed.
 const IN_FLIGHT: usize = 128;
 
-/// Starts a scheduler and waits until it has bound so many pods.
+/// Starts a scheduler and waits until it has bound this many pods.
 fn start_and_bind(plane: &ControlPlane, count: usize) -> Supercargo {
     let supercargo = Supercargo::start(&plane.kubeconfig("supercargo").unwrap(), None, &[]);
     supercargo.eventually("some pods are bound", Duration::from_secs(90), || {
@@ -22,11 +22,11 @@ fn start_and_bind(plane: &ControlPlane, count: usize) -> Supercargo {
 }
 
 #[test]
-fn what_a_killed_or_stopped_scheduler_leaves_the_next_one_binds_and_nothing_twice() {
+fn next_scheduler_binds_remaining_pods_exactly_once() {
     let started = Instant::now();
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);
-    // Room for exactly all: a pod that is counted twice, or not at all, would show.
+    // Room for exactly all pods: a pod that is counted twice or not at all would show.
     let nodes: Vec<_> = (0..27).map(|index| node(&format!("node-{index}"), &[], &[("cpu", "4")])).collect();
     cluster.create_all(&nodes);
     cluster.create_all(&pods("early", EARLY));
@@ -50,7 +50,7 @@ fn what_a_killed_or_stopped_scheduler_leaves_the_next_one_binds_and_nothing_twic
     say(TEST, started, &format!("stopped within {took:.1} s, with {} pods left", left.len()));
     let late = left.iter().filter(|pod| name_of(pod).starts_with("late-")).count();
     assert_eq!(late, LATE, "it took pods after the signal");
-    // It ended because it had nothing left to do, and has said so of each pod.
+    // It ended because no work was left, and has written every event.
     assert!(!stopped.log().contains("bindings still in flight"), "{}", stopped.log());
     let events = cluster.list("/apis/events.k8s.io/v1/namespaces/default/events");
     let unsaid = stopped.log().matches("Successfully assigned").count().saturating_sub(events.len());

@@ -1,5 +1,5 @@
-//! Which pods a scheduler takes, and when. All share one control plane: each test has nodes, namespaces and scheduler
-//! names of its own.
+//! Which pods a scheduler handles, and when. The tests share a control plane, with their own nodes,
+//! namespaces and scheduler names.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use supercargo_controlplane::shared_or_skip;
 use crate::support::{Cluster, Supercargo, config, node, node_of, pod, priority_class};
 
 #[test]
-fn several_profiles_schedule_in_every_namespace_and_leave_foreign_pods_alone_but_count_them() {
+fn profiles_ignore_but_count_pods_of_other_schedulers() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let label = ("e2e", "profiles");
@@ -19,12 +19,12 @@ fn several_profiles_schedule_in_every_namespace_and_leave_foreign_pods_alone_but
         cluster.namespace(name);
     }
     let mine = |name: &str, ns: &str, by: &str| pod(name).within(ns).by(by).on(label);
-    // Nobody's: no scheduler of this name runs.
+    // No scheduler of this name runs.
     cluster.create(&mine("foreign", namespaces[0], "e2e-nobody").asking("cpu", "100m").build());
-    // Somebody else's, on its node already.
+    // A pod of another scheduler that is already bound.
     let placed = mine("placed", namespaces[0], "e2e-nobody").asking("cpu", "600m");
     cluster.create(&placed.spec("nodeName", json!("profiles-1")).build());
-    // There before the scheduler is.
+    // A pod that exists before the scheduler starts.
     cluster.create(&mine("early", namespaces[0], "e2e-profile-1").asking("cpu", "100m").build());
 
     let supercargo = Supercargo::on(plane, Some(&config(&["e2e-profile-1", "e2e-profile-2"])));
@@ -44,7 +44,7 @@ fn several_profiles_schedule_in_every_namespace_and_leave_foreign_pods_alone_but
             assert_eq!(reporter, by);
         }
     }
-    // 600m + 100m + 4 × 50m are taken.
+    // 600m + 100m + 4 × 50m are in use.
     cluster.create(&mine("too-large", namespaces[0], "e2e-profile-1").asking("cpu", "200m").build());
     let condition = cluster.condition(namespaces[0], "too-large", "Unschedulable");
     let message = condition["message"].as_str().unwrap();
@@ -53,14 +53,14 @@ fn several_profiles_schedule_in_every_namespace_and_leave_foreign_pods_alone_but
     assert_eq!(node_of(&foreign), None);
     assert!(foreign["status"]["conditions"].is_null(), "{}", foreign["status"]);
     assert!(cluster.events(namespaces[0], "foreign").is_empty());
-    // What a foreign pod gives back is there for others.
+    // Resources that a foreign pod frees are available.
     cluster.delete_pod(namespaces[0], "placed");
     assert_eq!(cluster.bound_node(namespaces[0], "too-large"), "profiles-1");
     supercargo.stop();
 }
 
 #[test]
-fn a_gated_pod_waits_unseen_until_its_gates_are_lifted() {
+fn gated_pod_is_not_tried_until_its_gates_are_removed() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-gates", ("e2e", "gates"));
@@ -88,7 +88,7 @@ fn a_gated_pod_waits_unseen_until_its_gates_are_lifted() {
 }
 
 #[test]
-fn of_pods_that_wait_the_most_important_goes_first() {
+fn waiting_pod_with_highest_priority_goes_first() {
     let Some(plane) = shared_or_skip() else { return };
     let cluster = Cluster::of(plane);
     let (ns, label) = ("e2e-priority", ("e2e", "priority"));
@@ -104,7 +104,7 @@ fn of_pods_that_wait_the_most_important_goes_first() {
     for name in ["low", "none", "high"] {
         cluster.condition(ns, name, "Unschedulable");
     }
-    // One node at a time, and room for one pod on each.
+    // One node at a time with room for one pod.
     for (node_name, expected) in [("priority-1", "high"), ("priority-2", "none"), ("priority-3", "low")] {
         cluster.create(&node(node_name, &[label], &[("cpu", "1")]));
         assert_eq!(cluster.bound_node(ns, expected), node_name);

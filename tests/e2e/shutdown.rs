@@ -1,14 +1,14 @@
-//! What a signal does to bindings under way. The API server is one that takes its time as told.
+//! Signals while bindings are in flight. The API server holds its answers as scripted.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{FakeApi, Supercargo, config, node, pod};
+use crate::support::{FakeApi, Supercargo, command, config, node, pod};
 
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// A scheduler with the binding of the pod `first` under way, unanswered.
+/// A scheduler with an unanswered binding of the pod `first`.
 fn binding_under_way(api: &FakeApi) -> Supercargo {
     api.hold_bindings(true);
     api.set_node(node("n1", &[], &[("cpu", "1")]));
@@ -21,13 +21,13 @@ fn binding_under_way(api: &FakeApi) -> Supercargo {
 }
 
 #[test]
-fn after_sigterm_no_pod_is_taken_and_a_binding_under_way_ends_well() {
+fn after_sigterm_no_pod_is_popped_and_bindings_complete() {
     let api = FakeApi::start();
     let mut supercargo = binding_under_way(&api);
     supercargo.terminate();
     supercargo.wait_for_log("shutting down: waiting for bindings in flight");
     api.set_pod(pod("second").by("fake").build());
-    // Longer than what a pod takes to be bound, far shorter than the patience with the first one.
+    // Longer than a binding takes, and far shorter than the time limit for the first one.
     let held = Instant::now();
     supercargo
         .eventually("some time passes", WITHIN, || (held.elapsed() > Duration::from_secs(1)).then_some(()));
@@ -46,7 +46,7 @@ fn after_sigterm_no_pod_is_taken_and_a_binding_under_way_ends_well() {
 }
 
 #[test]
-fn a_binding_that_never_ends_keeps_it_for_a_bounded_time_only() {
+fn stuck_binding_delays_shutdown_for_a_bounded_time() {
     let api = FakeApi::start();
     let mut supercargo = binding_under_way(&api);
     supercargo.terminate();
@@ -57,37 +57,36 @@ fn a_binding_that_never_ends_keeps_it_for_a_bounded_time_only() {
 }
 
 #[test]
-fn who_asks_twice_does_not_wait_for_bindings() {
+fn second_signal_skips_waiting_for_bindings() {
     for second in ["TERM", "INT"] {
         let api = FakeApi::start();
         let mut supercargo = binding_under_way(&api);
         supercargo.terminate();
         supercargo.wait_for_log("shutting down: waiting for bindings in flight");
         let first = Instant::now();
-        // Whoever signals a group signals the process twice.
+        // A signal to a process group may reach the process twice.
         supercargo.signal(second);
         supercargo.eventually("some time passes", WITHIN, || {
             (first.elapsed() > Duration::from_millis(1500)).then_some(())
         });
         assert!(supercargo.is_running(), "it waits for the binding\n{}", supercargo.log());
         supercargo.signal(second);
-        // Shorter than the patience with bindings.
+        // Shorter than the time limit for bindings.
         let status = supercargo.wait(Duration::from_secs(10));
         assert_eq!(status.code(), Some(1), "{}", supercargo.log());
     }
 }
 
 #[test]
-fn a_log_that_nobody_reads_any_more_does_not_keep_it() {
+fn closed_log_pipe_does_not_block_shutdown() {
     let api = FakeApi::start();
     api.set_node(node("n1", &[], &[("cpu", "1")]));
-    let mut scheduler = Command::new(env!("CARGO_BIN_EXE_supercargo"))
-        .args(["run", "--leader-elect=false", "--secure-port=0", "--log-level", "debug", "--kubeconfig"])
+    let mut scheduler = command(["run", "--leader-elect=false", "--log-level", "debug", "--kubeconfig"])
         .arg(api.kubeconfig())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Reads the first line, and goes away.
+    // Reads the first line, then closes the pipe.
     let mut line = String::new();
     BufReader::new(scheduler.stderr.take().unwrap()).read_line(&mut line).unwrap();
     api.set_pod(pod("first").by("supercargo").build());

@@ -1,18 +1,19 @@
-//! Whether what comes and goes leaves something behind: a scheduler lives through pods, nodes and other objects that come and go, with
-//! an API server that refuses, cuts and forgets, and must hold as much in the end as it held in the beginning.
+//! A soak test for leaks. A scheduler runs while pods, nodes and other objects are created and
+//! deleted, with an API server that rejects requests, cuts watches and loses history. At the end it
+//! must hold as much as at the beginning.
 //!
-//! `SUPERCARGO_SOAK` says for how long, as in `10m` or `1h`; without it there is no soak. In the end the cluster is what it was, and
-//! is left alone until the last warning is old enough to be forgotten: some seven minutes.
+//! `SUPERCARGO_SOAK` sets the duration, such as `10m` or `1h`; without it the test does nothing. At
+//! the end, the cluster is restored and left alone until the last warning expires, which takes
+//! about seven minutes.
 //!
-//! The API server is the one in memory, which can fail by order, in this process; the scheduler is a process of its own, whose
-//! memory is nobody else's.
+//! The API server runs in memory in this process, with injected faults. The scheduler is another
+//! process, so that its memory can be measured.
 
 mod churn;
 mod footprint;
 mod trouble;
 
 use std::env;
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
@@ -22,20 +23,20 @@ use supercargo_client::api::connect;
 use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::support::{Supercargo, say};
+use crate::support::{Supercargo, free_port, say};
 use churn::{Churn, Furniture};
 use footprint::{Footprint, Gauges, surplus};
 use trouble::Trouble;
 
 const TEST: &str = "soak";
-/// How long the cluster may take to be what it was: pods of a node that is gone are collected after 40 s.
+/// The time limit to restore the cluster: pods of a deleted node are collected after 40 s.
 const TIDYING: Duration = Duration::from_mins(3);
-/// When the last warning is forgotten.
+/// The time until the last warning has expired.
 const FORGETTING: Duration = Duration::from_mins(8);
-/// How often everything is touched before it is looked at again how much is held.
+/// How often everything is updated before the footprint is read again.
 const TOUCHES: usize = 20;
 
-/// How long, if at all: only those who ask for it have so much time.
+/// The duration, or `None` to skip the test.
 fn duration() -> Option<Duration> {
     let text = env::var("SUPERCARGO_SOAK").ok()?;
     let duration: SignedDuration = text.parse().unwrap_or_else(|error| {
@@ -44,7 +45,7 @@ fn duration() -> Option<Duration> {
     Some(Duration::try_from(duration).expect("time goes forward"))
 }
 
-/// The scheduler, and what it says of itself.
+/// The scheduler and its footprint endpoint.
 struct Subject {
     supercargo: Supercargo,
     gauges: Gauges,
@@ -52,12 +53,12 @@ struct Subject {
 
 impl Subject {
     fn start(kubeconfig: &std::path::Path) -> Self {
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let args = [
             "--leader-elect=false".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={port}"),
-            // Nobody but this test can reach it.
+            // Only this test can reach it.
             "--authorization-always-allow-paths=/debug/footprint".to_owned(),
         ];
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -67,8 +68,8 @@ impl Subject {
         Self { supercargo, gauges }
     }
 
-    /// What it holds once everything in the cluster has been read anew some times, as it is for interners to notice what nobody
-    /// uses.
+    /// Its footprint after every object has been updated several times, which interners need to
+    /// notice unused values.
     async fn at_rest(&self, churn: &Churn) -> Footprint {
         for _ in 0..TOUCHES {
             churn.touch().await;
@@ -87,19 +88,19 @@ impl Subject {
         }
     }
 
-    /// How many pods it has bound.
+    /// The number of pods it has bound.
     fn bound(&self) -> usize {
         self.supercargo.log().matches("Successfully assigned").count()
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_and_goes_leaves_nothing_behind() {
+async fn churn_leaves_nothing_behind() {
     let began = Instant::now();
     let Some(duration) = duration() else {
         return say(TEST, began, "skipped: SUPERCARGO_SOAK says for how long, as in 10m");
     };
-    // Its own memory is bounded, too.
+    // The server's own memory is bounded, too.
     let server = ApiServer::new(Settings { history: 20_000, ..Settings::default() });
     let _simulation = server.simulate(&sim::Options::default());
     let endpoint = server.listen(Listen::default()).await.unwrap();
@@ -107,7 +108,7 @@ async fn what_comes_and_goes_leaves_nothing_behind() {
     let kubeconfig = folder.path().join("kubeconfig");
     endpoint.write_kubeconfig(&kubeconfig).unwrap();
     let mut connection = connect(Some(&kubeconfig)).await.unwrap();
-    // What goes wrong by order is tried again here, and counted.
+    // Injected faults are retried and counted here.
     connection.default_retry = false;
     let client = Client::try_from(connection).unwrap();
     let furniture = Furniture::create(&client).await;
@@ -116,7 +117,7 @@ async fn what_comes_and_goes_leaves_nothing_behind() {
     let mut trouble = Trouble::new(server);
     churn.tidy(TIDYING).await;
 
-    // What it keeps for good, such as an answer for each kind of pod, it has after the first fifth.
+    // After a fifth of the time, caches such as those for each kind of pod are filled.
     live(&subject, &mut churn, &mut trouble, duration / 5, began).await;
     churn.tidy(TIDYING).await;
     let base = subject.at_rest(&churn).await;
@@ -132,7 +133,7 @@ async fn what_comes_and_goes_leaves_nothing_behind() {
         if found.is_empty() || quiet.elapsed() > FORGETTING {
             break;
         }
-        // Against warnings nothing helps but time.
+        // Warnings expire only with time.
         if found.iter().all(|what| what.starts_with("eventSeries")) {
             sleep(Duration::from_secs(5)).await;
             end = subject.gauges.read().await;
@@ -143,23 +144,23 @@ async fn what_comes_and_goes_leaves_nothing_behind() {
     say(TEST, began, &format!("in the end: {end}"));
     assert_eq!(surplus(&base, &end), Vec::<String>::new(), "{}", subject.supercargo.log_tail());
     assert!(subject.supercargo.is_running());
-    // It compares what it knows with what its informers hold, and says what differs before it dumps.
+    // The scheduler compares its cache with its informers and logs differences before the dump.
     subject.supercargo.signal("USR2");
     block_in_place(|| subject.supercargo.wait_for_log("Dump of scheduling queue"));
     let log = subject.supercargo.log();
-    // That a list failed is what the trouble was for.
+    // Failed lists are expected.
     let mut lines = log.lines().filter(|line| !line.contains("failed to list or watch"));
     let is_bad =
         |line: &&str| ["panicked", "Cache mismatch", " ERROR "].iter().any(|word| line.contains(word));
     assert_eq!(lines.find(is_bad), None);
-    // Bouts of trouble, and the waits that follow them, take a third of the time; a slow machine takes more.
+    // Faults and the backoffs after them take a third of the time, and more on a slow machine.
     assert!(subject.bound() > churn.pods_that_fit() / 4, "{churn}: only {} were bound", subject.bound());
     churn.see_one_more_bound(TIDYING).await;
     assert!(churn.has_had_all() && trouble.has_been_had(), "{churn}; {trouble}: too little came and went");
     block_in_place(|| subject.supercargo.stop());
 }
 
-/// Lets pods, nodes and others come and go for a while, with trouble, and says every minute how it goes.
+/// Runs churn with faults for a while and prints the state every minute.
 async fn live(
     subject: &Subject,
     churn: &mut Churn,
@@ -169,7 +170,7 @@ async fn live(
 ) {
     let end = Instant::now() + duration;
     let mut beat = interval(churn::BEAT);
-    // What comes late is not made up for.
+    // A late tick is not made up for.
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut told = Instant::now();
     while Instant::now() < end {

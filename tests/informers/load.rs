@@ -10,7 +10,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::trouble::Random;
+use crate::support::Random;
 use crate::support::namespace;
 
 /// The namespaces of the pods.

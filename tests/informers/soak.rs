@@ -20,8 +20,8 @@ use super::load::{Load, NAMESPACES, Progress};
 use super::model::{Content, Model, Told};
 use super::proxy::Proxy;
 use super::subject::{Setup, Subject};
-use super::trouble::{Random, Trouble};
-use crate::support::{name_of, node_of, say};
+use super::trouble::Trouble;
+use crate::support::{Random, name_of, node_of, say};
 
 const TEST: &str = "soak";
 /// The number of pods, each of which exists for a while.

@@ -1,4 +1,4 @@
-//! Dashboards and rules read series that there are: ours, and those of kubernetes-mixin.
+//! Dashboards and rules, ours and those of kubernetes-mixin, read existing series.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,11 +10,12 @@ use supercargo_telemetry::metrics::spec::{ALL, Kind};
 
 use super::promql::{Selector, read};
 
-/// Labels that Prometheus adds to whatever it scrapes, by the way it finds it.
+/// Labels that Prometheus adds to every target.
 const OF_THE_TARGET: &[&str] =
     &["job", "instance", "namespace", "pod", "cluster", "service", "container", "endpoint", "node"];
 
-/// What the scheduler dashboard and rules of kubernetes-mixin read: the series, and labels of its own that are selected or grouped by.
+/// The series of the scheduler dashboard and rules of kubernetes-mixin, with the labels that they
+/// select or group by.
 const MIXIN: &[(&str, &[&str])] = &[
     ("scheduler_scheduling_attempt_duration_seconds_bucket", &["le"]),
     ("scheduler_scheduling_algorithm_duration_seconds_count", &[]),
@@ -26,7 +27,8 @@ const MIXIN: &[(&str, &[&str])] = &[
     ("go_goroutines", &[]),
 ];
 
-/// What it reads besides, and kube-scheduler of today does not have either: these lines are empty for both.
+/// More series of kubernetes-mixin, which current kube-schedulers lack, too. Their panels are empty
+/// for both.
 const GONE: &[(&str, &str)] = &[
     (
         "scheduler_e2e_scheduling_duration_seconds",
@@ -36,7 +38,7 @@ const GONE: &[(&str, &str)] = &[
     ("scheduler_volume_scheduling_duration_seconds", "removed from kube-scheduler"),
 ];
 
-/// The names of all series, each with its labels.
+/// The names of all series with their labels.
 fn series() -> BTreeMap<String, BTreeSet<&'static str>> {
     let mut series = BTreeMap::new();
     for spec in ALL {
@@ -55,7 +57,7 @@ fn series() -> BTreeMap<String, BTreeSet<&'static str>> {
 }
 
 #[test]
-fn what_kubernetes_mixin_reads_is_there() {
+fn kubernetes_mixin_series_exist() {
     let series = series();
     for (name, labels) in MIXIN {
         let known = series.get(*name).unwrap_or_else(|| panic!("there is no {name}"));
@@ -71,7 +73,7 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every text under a key of this name, however deep.
+/// All texts under a key of this name, at any depth.
 fn texts<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a str>) {
     match value {
         Value::Object(fields) => {
@@ -87,7 +89,7 @@ fn texts<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a str>) {
     }
 }
 
-/// Whatever an expression reads that there is not.
+/// The series of an expression that do not exist.
 fn unknown(expression: &str, recorded: &BTreeSet<&str>) -> Vec<String> {
     let series = series();
     let (selectors, grouped) = read(expression);
@@ -95,7 +97,7 @@ fn unknown(expression: &str, recorded: &BTreeSet<&str>) -> Vec<String> {
     let mut found = Vec::new();
     let mut labels = BTreeSet::new();
     for Selector { name, labels: selected } in &selectors {
-        // Whether a target answers Prometheus knows by itself.
+        // Prometheus provides `up`.
         if name == "up" || recorded.contains(name.as_str()) {
             labels.extend(selected.iter().map(String::as_str));
             continue;
@@ -134,7 +136,7 @@ fn rules() -> Value {
 }
 
 #[test]
-fn the_dashboard_reads_series_that_there_are() {
+fn dashboard_series_exist() {
     let dashboard = dashboard();
     let expressions = all(&dashboard, "expr");
     assert!(expressions.len() > 20, "{}", expressions.len());
@@ -145,7 +147,7 @@ fn the_dashboard_reads_series_that_there_are() {
 }
 
 #[test]
-fn rules_read_series_that_there_are() {
+fn alert_rule_series_exist() {
     let rules = rules();
     let (expressions, recorded, alerts) = (all(&rules, "expr"), all(&rules, "record"), all(&rules, "alert"));
     assert!(recorded.len() + alerts.len() == expressions.len() && alerts.len() >= 5);
@@ -154,12 +156,12 @@ fn rules_read_series_that_there_are() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// What a replica that stands by has as well as the one that leads: every pod that waits is in its queue.
+/// Series that standbys have, too: their queue has every waiting pod.
 const OF_EACH_REPLICA: &[&str] =
     &["scheduler_pending_pods", "scheduler_queue_incoming_pods_total", "scheduler_unschedulable_pods"];
 
 #[test]
-fn queues_of_replicas_that_stand_by_do_not_count() {
+fn queues_of_standbys_do_not_count() {
     let (dashboard, rules) = (dashboard(), rules());
     let expressions = [all(&dashboard, "expr"), all(&rules, "expr")].concat();
     for family in OF_EACH_REPLICA {
@@ -174,7 +176,7 @@ fn queues_of_replicas_that_stand_by_do_not_count() {
 }
 
 #[tokio::test]
-async fn what_alerts_watch_for_an_increase_is_there_before_there_is_one() {
+async fn counters_in_alerts_exist_from_the_start() {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();
     let text = Metrics::new(&config.features).encode().await;
     let rules = rules();

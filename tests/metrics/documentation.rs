@@ -1,15 +1,15 @@
-//! `docs/metrics.md` lists what there is.
+//! `docs/metrics.md` lists every family.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use supercargo_telemetry::metrics::spec::{ALL, Buckets, Kind, Spec};
 
-/// Where the table is in the document.
+/// The table in the document.
 const BEGIN: &str = "<!-- families: begin -->\n";
 const END: &str = "<!-- families: end -->\n";
 
-/// Set to write the table anew.
+/// Updates the table if set.
 const UPDATE: &str = "UPDATE_METRICS";
 
 fn row(spec: &Spec) -> String {
@@ -40,7 +40,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_document_lists_every_family() {
+fn metrics_docs_list_every_family() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();

@@ -1,4 +1,4 @@
-//! Prometheus' text format, read.
+//! Reads the Prometheus text format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,35 +13,36 @@ pub(super) struct Sample {
 /// All series of one name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Family {
-    /// What the TYPE line says.
+    /// The type in the TYPE line.
     pub(super) kind: String,
     pub(super) samples: Vec<Sample>,
 }
 
-/// What was scraped, by name of the family.
+/// The scraped families by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exposition(pub(super) BTreeMap<String, Family>);
 
 impl Family {
-    /// The names of its labels, without a bucket's bound.
+    /// The names of its labels, without `le`.
     pub(super) fn label_names(&self) -> BTreeSet<&str> {
         let names = self.samples.iter().flat_map(|sample| sample.labels.keys());
         names.map(String::as_str).filter(|name| *name != "le").collect()
     }
 
-    /// The bounds of its buckets, as they are written.
+    /// The bucket bounds as text.
     pub(super) fn bounds(&self) -> BTreeSet<&str> {
         self.values_of("le")
     }
 
-    /// What a label is anywhere.
+    /// The values of a label in all samples.
     pub(super) fn values_of(&self, label: &str) -> BTreeSet<&str> {
         self.samples.iter().filter_map(|sample| sample.labels.get(label)).map(String::as_str).collect()
     }
 }
 
 impl Exposition {
-    /// Reads a text. Every line must be understood, and every sample must belong to a family that was announced.
+    /// Parses a text. Every line must be valid, and every sample must belong to an announced
+    /// family.
     pub(super) fn parse(text: &str) -> Self {
         let mut families = BTreeMap::<String, Family>::new();
         for line in text.lines().filter(|line| !line.is_empty()) {
@@ -71,7 +72,7 @@ impl Exposition {
         Self(families)
     }
 
-    /// The sum of the series of this name that have all these labels; `None` when there is none.
+    /// The sum of the series of this name with all these labels; `None` if none exists.
     pub(super) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
         let family = self.0.get(name).or_else(|| self.0.get(base?))?;
@@ -84,7 +85,7 @@ impl Exposition {
         Some(found.sum())
     }
 
-    /// The same by what one label is.
+    /// The sums by the values of one label.
     pub(super) fn by(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
         let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
         let family = self.0.get(name).or_else(|| self.0.get(base?));
@@ -137,7 +138,7 @@ fn labels_of(mut text: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn exposition_round_trips() {
     let text = "# HELP h Some.\n# TYPE h histogram\nh_bucket{a=\"x,\\\"y\\\"\",le=\"+Inf\"} 2\nh_sum{a=\"x,\\\"y\\\"\"} 1.5\n\
                 h_count{a=\"x,\\\"y\\\"\"} 2\n# HELP c_total Other.\n# TYPE c_total counter\nc_total 3\n";
     let read = Exposition::parse(text);

@@ -1,15 +1,15 @@
-//! Which series an expression of PromQL reads, as far as names and labels go.
+//! The series names and labels of a PromQL expression.
 
 use std::collections::BTreeSet;
 
-/// A series that an expression reads: its name, and the labels that it selects by.
+/// A series of an expression: its name, and the labels that it selects by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Selector {
     pub(super) name: String,
     pub(super) labels: BTreeSet<String>,
 }
 
-/// Words that are no series: functions, operators, and what follows them in brackets is labels.
+/// Words that are not series: functions, operators and label lists.
 const WORDS: &[&str] = &[
     "sum",
     "rate",
@@ -38,10 +38,10 @@ const WORDS: &[&str] = &[
     "time",
 ];
 
-/// Words after which labels come in brackets.
+/// Keywords before a label list.
 const GROUPING: &[&str] = &["by", "without", "on", "ignoring", "group_left", "group_right"];
 
-/// The series that an expression reads, and the labels that it groups by.
+/// The series of an expression, and the labels that it groups by.
 pub(super) fn read(expression: &str) -> (Vec<Selector>, BTreeSet<String>) {
     let (mut selectors, mut grouped) = (Vec::new(), BTreeSet::new());
     let mut rest = expression;
@@ -84,7 +84,7 @@ pub(super) fn read(expression: &str) -> (Vec<Selector>, BTreeSet<String>) {
 }
 
 #[test]
-fn names_and_labels_are_told_apart() {
+fn promql_names_and_labels_are_distinguished() {
     let (selectors, grouped) = read(
         "histogram_quantile(0.99, sum by (le, result) (rate(a_bucket{job=\"x\", verb!=\"GET\"}[5m]))) > 0.5 \
          and on (instance) b:c_total offset 5m",

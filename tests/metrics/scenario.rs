@@ -1,4 +1,4 @@
-//! What happens to both schedulers.
+//! The scenario that both schedulers run.
 
 use std::thread;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use super::exposition::Exposition;
 use super::upstream::POINTS;
 use crate::support::{Cluster, eventually, node, pod};
 
-/// How long the scheduler may take to come to rest on a busy machine.
+/// The time limit for the scheduler to become idle on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// For so long nothing more is counted when it is at rest.
+/// An idle scheduler counts nothing more for this long.
 const SETTLING: Duration = Duration::from_millis(300);
 
-/// A scheduler whose metrics can be read.
+/// A scheduler with readable metrics.
 pub(super) trait Scraped {
-    /// Reads them now.
+    /// Reads the metrics.
     fn scrape(&self) -> Exposition;
 }
 
-/// What was read at three moments of rest.
+/// The metrics at three idle moments.
 pub(super) struct Readings {
-    /// After pods were bound, found no node, were held, and a node came that helped one.
+    /// After pods were bound, rejected and gated, and a new node has helped one.
     pub(super) calm: Exposition,
-    /// After a pod has taken the place of another.
+    /// After a preemption.
     pub(super) preempted: Exposition,
-    /// After every pod that waited is gone.
+    /// After every waiting pod is deleted.
     pub(super) empty: Exposition,
 }
 
-/// Plays the scenario for the pods of this scheduler.
+/// Runs the scenario for the pods of this scheduler.
 pub(super) fn play(cluster: &Cluster, scheduler: &str, scraped: &dyn Scraped) -> Readings {
     let pod = |name: &str| pod(name).by(scheduler).spec("terminationGracePeriodSeconds", json!(0));
     for name in ["n1", "n2"] {
@@ -45,14 +45,14 @@ pub(super) fn play(cluster: &Cluster, scheduler: &str, scraped: &dyn Scraped) ->
     cluster.create(&pod("elsewhere").on(("place", "elsewhere")).build());
     cluster.condition("default", "elsewhere", "Unschedulable");
     cluster.create(&pod("held").spec("schedulingGates", json!([{ "name": "example.com/hold" }])).build());
-    // Its taint keeps everything else away.
+    // Its taint repels every other pod.
     let mut helpful = node("n3", &[("place", "elsewhere")], &[("cpu", "1"), ("memory", "4Gi")]);
     helpful["spec"] = json!({ "taints": [{ "key": "lonely", "effect": "NoSchedule" }] });
     cluster.create(&pod("tolerant").on(("place", "elsewhere")).spec("tolerations", tolerations()).build());
     cluster.condition("default", "tolerant", "Unschedulable");
     cluster.create(&helpful);
     cluster.bound_node("default", "tolerant");
-    // kube-scheduler tells of some things up to a second later.
+    // kube-scheduler updates some metrics up to a second later.
     let signs = [("extension_point", "Sign")];
     let has_signed = |it: &Exposition| it.sum(&format!("{POINTS}_count"), &signs).is_some();
     let calm = at_rest(scraped, |it| {
@@ -104,7 +104,7 @@ pub(super) fn cached(it: &Exposition) -> [f64; 3] {
         .map(|kind| it.sum("scheduler_cache_size", &[("type", kind)]).unwrap_or(f64::NAN))
 }
 
-/// Bindings and the like: what has its effect may not have been counted yet.
+/// Metrics of actions, such as bindings: their effects may be visible before they are counted.
 fn under_way(it: &Exposition) -> f64 {
     it.sum("scheduler_goroutines", &[]).unwrap_or_default()
 }
@@ -113,7 +113,7 @@ fn in_flight(it: &Exposition) -> f64 {
     it.sum("scheduler_inflight_events", &[]).unwrap_or_default()
 }
 
-/// Everything that schedulers count.
+/// All counters.
 fn counts(it: &Exposition) -> Vec<(&str, f64)> {
     let families = it.0.iter().filter(|(name, _)| name.starts_with("scheduler_"));
     let samples = families.flat_map(|(_, family)| &family.samples);
@@ -124,7 +124,7 @@ fn at_rest(scraped: &dyn Scraped, is: impl Fn(&Exposition) -> bool) -> Expositio
     let is_at_rest = |it: &Exposition| under_way(it) == 0.0 && is(it);
     let read = || {
         let first = Some(scraped.scrape()).filter(is_at_rest)?;
-        // Some things are counted after what they count can be seen.
+        // Some counters change after the effect is visible.
         thread::sleep(SETTLING);
         Some(scraped.scrape()).filter(|it| is_at_rest(it) && counts(it) == counts(&first))
     };

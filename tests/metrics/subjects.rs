@@ -1,6 +1,5 @@
-//! The two schedulers whose metrics are read.
+//! The two schedulers with their metrics.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 
@@ -17,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::exposition::Exposition;
 use super::scenario::Scraped;
-use crate::support::eventually;
+use crate::support::{eventually, free_port};
 
-/// kube-scheduler, as a process.
+/// kube-scheduler as a process.
 pub(super) struct Reference {
     scheduler: Handle,
     runtime: Runtime,
@@ -27,10 +26,10 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// Starts it for pods of this scheduler name, and waits until it serves.
+    /// Starts it for pods of this scheduler name and waits until it serves.
     pub(super) fn start(plane: &ControlPlane, scheduler_name: &str) -> Self {
         let port = free_port();
-        // Whoever asks for metrics need not say who he is: the port is on loopback, and open for this test only.
+        // The metrics need no authorization: the port is on loopback and open only for this test.
         let extra_args = ["--bind-address=127.0.0.1", "--authorization-always-allow-paths=/metrics"];
         let options = SchedulerOptions {
             scheduler_name: scheduler_name.to_owned(),
@@ -44,7 +43,7 @@ impl Reference {
         let scheduler = plane.start_kube_scheduler(&options).unwrap();
         let runtime = Runtime::new().unwrap();
         let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
-        // It makes its own certificate.
+        // It creates a self-signed certificate.
         config.accept_invalid_certs = true;
         let client = runtime.block_on(async { Client::try_from(config).unwrap() });
         let reference = Self { scheduler, runtime, client };
@@ -64,11 +63,6 @@ impl Scraped for Reference {
     fn scrape(&self) -> Exposition {
         Exposition::parse(&self.read().unwrap_or_else(|| panic!("no metrics\n{}", self.scheduler.log())))
     }
-}
-
-/// A port that nobody listens on at the moment.
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
 /// supercargo, in this process.
@@ -102,7 +96,7 @@ impl Ours {
         Self { runtime, metrics, stop, thread: Some(thread) }
     }
 
-    /// What each pod asks for.
+    /// The resource metrics of pods.
     pub(super) fn resources(&self) -> Exposition {
         Exposition::parse(&self.runtime.block_on(self.metrics.resources()))
     }
@@ -118,7 +112,7 @@ impl Drop for Ours {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A test that fails has said why already.
+            // A failing test has reported the reason already.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! kube-scheduler and supercargo play the same scenario; what they count is compared.
+//! Compares the metrics of kube-scheduler and supercargo after the same scenario.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -10,10 +10,10 @@ use super::scenario::{Readings, play};
 use super::subjects::{Ours, Reference};
 use crate::support::Cluster;
 
-/// The name of both schedulers: it is a label.
+/// The name of both schedulers, because it is a label.
 const SCHEDULER: &str = "measured";
 
-/// Families of kube-scheduler's that supercargo has not, by name or by how the name begins, each with the reason.
+/// Families that supercargo lacks, by name or prefix, with the reason.
 const ABSENT: &[(&str, &str)] = &[
     ("aggregator_*", "of Go's libraries for serving"),
     ("apiserver_*", "of Go's libraries for serving"),
@@ -38,7 +38,7 @@ const ABSENT: &[(&str, &str)] = &[
     ("workqueue_*", "of libraries that are not used"),
 ];
 
-/// Families whose labels depend on chance or on time, each with the reason: their values are not compared.
+/// Families whose labels depend on chance or time, with the reason. Their values are not compared.
 const BY_CHANCE: &[(&str, &str)] = &[
     ("scheduler_goroutines", "what runs at the same time is another thing"),
     ("scheduler_inflight_events", "events are kept while pods are in flight"),
@@ -46,7 +46,7 @@ const BY_CHANCE: &[(&str, &str)] = &[
     ("scheduler_queueing_hint_execution_duration_seconds", "which events come while a pod waits"),
 ];
 
-/// Values of labels that one has and the other has not: family, label, value, reason.
+/// Label values that only one side has: family, label, value, reason.
 const VALUES: &[(&str, &str, &str, &str)] = &[
     (
         POINTS,
@@ -68,7 +68,7 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
 pub(super) const POINTS: &str = "scheduler_framework_extension_point_duration_seconds";
 const EVALUATIONS: &str = "scheduler_plugin_evaluation_total";
 
-/// Counts that must agree after the calm part: a series and some of its labels.
+/// Counts that must be equal after the phase without preemption: a series and some of its labels.
 const CALM: &[(&str, &[(&str, &str)])] = &[
     ("scheduler_schedule_attempts_total", &[("result", "scheduled"), ("profile", SCHEDULER)]),
     ("scheduler_schedule_attempts_total", &[("result", "unschedulable"), ("profile", SCHEDULER)]),
@@ -118,7 +118,7 @@ const CALM: &[(&str, &[(&str, &str)])] = &[
     ("kubernetes_feature_enabled", &[("name", "SchedulerPopFromBackoffQ")]),
 ];
 
-/// Counts that must agree after a preemption, however it was timed.
+/// Counts that must be equal after a preemption, whatever its timing.
 const PREEMPTED: &[(&str, &[(&str, &str)])] = &[
     ("scheduler_schedule_attempts_total", &[("result", "scheduled")]),
     ("scheduler_preemption_victims_count", &[]),
@@ -129,7 +129,7 @@ const PREEMPTED: &[(&str, &[(&str, &str)])] = &[
     ("rest_client_requests_total", &[("code", "200"), ("method", "DELETE")]),
 ];
 
-/// And after nothing waits any more.
+/// Counts that must be equal once no pod waits.
 const EMPTY: &[(&str, &[(&str, &str)])] = &[
     ("scheduler_pending_pods", &[]),
     ("scheduler_inflight_events", &[("event", "PodPopped")]),
@@ -143,7 +143,7 @@ fn readings(play_on: impl FnOnce(&ControlPlane, &Cluster) -> Readings) -> Readin
 }
 
 #[test]
-fn metrics_say_of_a_scenario_what_kube_schedulers_say() {
+fn metrics_of_a_scenario_match_kube_scheduler() {
     if assets_or_skip().is_none() {
         return;
     }
@@ -170,7 +170,7 @@ fn metrics_say_of_a_scenario_what_kube_schedulers_say() {
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }
 
-/// Where two counts differ, or one is not there.
+/// Counts that differ or are missing on one side.
 fn counts(
     wanted: &[(&str, &[(&str, &str)])],
     when: &str,
@@ -185,7 +185,7 @@ fn counts(
     differing.collect()
 }
 
-/// Where families differ in type, labels or buckets, or one is missing without a reason.
+/// Families that differ in type, labels or buckets, or are missing without a reason.
 fn families(theirs: &Exposition, ours: &Exposition) -> Vec<String> {
     let mut found = Vec::new();
     let mut used = BTreeSet::new();
@@ -195,7 +195,7 @@ fn families(theirs: &Exposition, ours: &Exposition) -> Vec<String> {
             None => name == absent,
         });
         match (ours.0.get(name), reason) {
-            // A pattern may cover one that is there.
+            // A pattern may match an existing family.
             (Some(_), Some((absent, _))) if !absent.ends_with('*') => {
                 found.push(format!("{name} is said to be absent and is not"));
             }
@@ -210,7 +210,7 @@ fn families(theirs: &Exposition, ours: &Exposition) -> Vec<String> {
     }
     let unused = ABSENT.iter().filter(|(absent, _)| !used.contains(absent));
     found.extend(unused.map(|(absent, _)| format!("kube-scheduler has no {absent} either")));
-    // What is named as upstream's is there, too.
+    // Every listed family of upstream must exist there.
     for name in ours.0.keys().filter(|name| name.starts_with("scheduler_")) {
         if !theirs.0.contains_key(name) {
             found.push(format!("kube-scheduler has no {name}"));
@@ -237,7 +237,7 @@ fn family_differences(name: &str, theirs: &Family, ours: &Family) -> Vec<String>
     found
 }
 
-/// Values of labels that only one of the two has, without a reason.
+/// Label values that only one side has, without a reason.
 fn label_values(theirs: &Exposition, ours: &Exposition) -> Vec<String> {
     let mut found = Vec::new();
     let mut used = BTreeSet::new();
@@ -270,7 +270,7 @@ fn label_values(theirs: &Exposition, ours: &Exposition) -> Vec<String> {
     found
 }
 
-/// What the pods of the scenario ask for, once all but the bound ones are gone.
+/// The resource metrics of the scenario's pods once only the bound ones are left.
 fn check_resources(resources: &Exposition) {
     let cpu = |pod: &str| {
         resources.sum("kube_pod_resource_request", &[("pod", pod), ("resource", "cpu"), ("unit", "cores")])

@@ -1,11 +1,11 @@
-//! What a side says after each step.
+//! The output of a side after each step.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The state after a step, and what happened in it.
+/// The state after a step, and its changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
@@ -17,9 +17,9 @@ pub(super) struct Answer {
     pub(super) events: Vec<Event>,
     /// Pods that the scheduler has deleted.
     pub(super) deleted: Vec<String>,
-    /// What else it has written.
+    /// The other writes.
     pub(super) writes: Vec<Write>,
-    /// The cycle of a schedule step, when a pod was taken.
+    /// The cycle of a schedule step, if a pod was popped.
     pub(super) cycle: Option<Cycle>,
 }
 
@@ -65,38 +65,38 @@ pub(super) struct Write {
     pub(super) body: Value,
 }
 
-/// A scheduling cycle, looked at before it changes anything.
+/// A scheduling cycle, observed before it changes anything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Cycle {
     pub(super) pod: String,
-    /// By plugin; plain successes left out.
+    /// By plugin; successes without nodes are omitted.
     pub(super) pre_filter: BTreeMap<String, PreFilter>,
-    /// By node and plugin, every plugin asked on every node; successes left out.
+    /// By node and plugin. Every plugin runs on every node; successes are omitted.
     pub(super) filters: BTreeMap<String, BTreeMap<String, Status>>,
     /// The nodes that pass everything, in order.
     pub(super) feasible: Vec<String>,
     /// Normalised and weighted, by node and plugin.
     pub(super) scores: BTreeMap<String, BTreeMap<String, i64>>,
-    /// What DefaultPreemption found out.
+    /// The result of DefaultPreemption.
     #[serde(default)]
     pub(super) preemption: Option<Preemption>,
-    /// How the algorithm ended; `None` when the pod was put aside at once.
+    /// The result of the algorithm; `None` if the pod was skipped.
     pub(super) result: Option<Outcome>,
 }
 
-/// What DefaultPreemption found out.
+/// The result of DefaultPreemption.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Preemption {
-    /// The nodes on which it tried.
+    /// The nodes of the dry runs.
     pub(super) nodes: BTreeMap<String, Trial>,
-    /// Those among which upstream would throw dice.
+    /// The nodes among which upstream chooses at random.
     #[serde(default)]
     pub(super) tied: Vec<String>,
 }
 
-/// Whom preemption would remove from a node.
+/// The victims on a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Trial {
@@ -106,7 +106,7 @@ pub(super) struct Trial {
     pub(super) violations: usize,
 }
 
-/// What PreFilter said, and the nodes it left, if it left not all.
+/// The result of PreFilter, and its nodes, if it does not return all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PreFilter {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Cycle, Outcome};
 use super::subject::pruned;
 
-/// Where the two sides say different things.
+/// A field in which the two sides differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     /// The step, from 0.
@@ -30,7 +30,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How many things of each kind have been compared.
+/// The number of comparisons by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts(BTreeMap<&'static str, u64>);
 
@@ -45,7 +45,7 @@ impl Counts {
         }
     }
 
-    /// Writes them down, with the seeds that they come from.
+    /// Writes the counts with their seeds.
     pub(super) fn write(&self, file: &Path, first: u64, last: u64) -> Result<()> {
         let recorded = json!({"firstSeed": first, "lastSeed": last, "counts": self.0});
         let text = serde_saphyr::to_string(&recorded).context("write YAML")?;
@@ -56,7 +56,7 @@ impl Counts {
         self.0.get(kind).copied().unwrap_or(0)
     }
 
-    /// Counts what an answer has to compare.
+    /// Counts the fields of an answer.
     fn note(&mut self, answer: &Answer) {
         self.add("steps", 1);
         self.add("places", answer.pods.len());
@@ -74,7 +74,7 @@ impl Counts {
         self.add("reasons", verdicts.map(|status| status.reasons.len()).sum());
         self.add("score vectors", cycle.scores.len());
         self.add("scores", cycle.scores.values().map(BTreeMap::len).sum());
-        self.add("trials of preemption", cycle.preemption.as_ref().map_or(0, |found| found.nodes.len()));
+        self.add("preemption dry runs", cycle.preemption.as_ref().map_or(0, |found| found.nodes.len()));
         match cycle.result {
             Some(Outcome::Node(_)) => self.add("choices", 1),
             Some(Outcome::Error(_)) => self.add("failures", 1),
@@ -92,17 +92,18 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What two sides' answers to a history come to.
+/// The comparison of both sides' answers to a history.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
-    /// What differs in the first step in which anything does that is not meant.
+    /// The differences of the first step that has differences not on purpose.
     pub(super) found: Vec<Difference>,
     pub(super) counts: Counts,
-    /// Which excuses were used.
+    /// The indexes of the used excuses.
     pub(super) used: BTreeSet<usize>,
 }
 
-/// Compares up to the first step in which anything differs that is not meant, or after which nothing is the same.
+/// Compares up to the first step with a difference that is not on purpose, or up to a difference
+/// after which nothing is comparable.
 pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>) -> Comparison {
     let mut comparison = Comparison::default();
     for (step, (theirs, ours)) in upstream.iter().zip(ours).enumerate() {
@@ -137,7 +138,7 @@ pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>
     comparison
 }
 
-/// Both answers without what only looks different.
+/// Both answers without insignificant differences.
 fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
     let (mut theirs, mut ours) = (upstream.clone(), ours.clone());
     for answer in [&mut theirs, &mut ours] {
@@ -149,7 +150,8 @@ fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
         }
     }
     if let (Some(theirs), Some(cycle)) = (&upstream.cycle, &mut ours.cycle) {
-        // Upstream's text is what it was before PostFilter had its say; the whole is in the event and the condition.
+        // Upstream's text lacks the message of PostFilter; the event and the condition have all of
+        // it.
         if let (Some(Outcome::Error(before)), Some(Outcome::Error(after))) =
             (&theirs.result, &mut cycle.result)
             && after.starts_with(before.as_str())
@@ -161,13 +163,13 @@ fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
 }
 
 fn align(cycle: &mut Cycle) {
-    // Upstream looks at the resources of a pod in the order of a map.
+    // Upstream iterates over a map of the pod's resources.
     for verdicts in cycle.filters.values_mut() {
         if let Some(status) = verdicts.get_mut("NodeResourcesFit") {
             status.reasons.sort();
         }
     }
-    // Only upstream tells of nodes where preemption does not help.
+    // Only upstream reports nodes where preemption does not help.
     if let Some(preemption) = &mut cycle.preemption {
         preemption.tied.clear();
         preemption.nodes.retain(|_, trial| trial.code == "Success");
@@ -175,7 +177,7 @@ fn align(cycle: &mut Cycle) {
     cycle.preemption = cycle.preemption.take().filter(|preemption| !preemption.nodes.is_empty());
 }
 
-/// An answer in JSON, a pod's events by number.
+/// An answer in JSON, with the events of each pod by number.
 fn shown(answer: &Answer) -> Value {
     let mut shown = serde_json::to_value(answer).expect("an answer has nothing that JSON has not");
     let mut events: BTreeMap<&str, BTreeMap<String, Value>> = BTreeMap::new();
@@ -189,7 +191,7 @@ fn shown(answer: &Answer) -> Value {
 
 fn compare(step: usize, path: &str, upstream: &Value, ours: &Value, found: &mut Vec<Difference>) {
     let nothing = json!({});
-    // What one side says of a pod and the other does not is still compared one by one.
+    // Fields of a pod that only one side has are still compared one by one.
     let (upstream, ours) = match (upstream, ours) {
         (Value::Object(_), Value::Null) if path.starts_with("events") => (upstream, &nothing),
         (Value::Null, Value::Object(_)) if path.starts_with("events") => (&nothing, ours),
@@ -214,7 +216,7 @@ fn compare(step: usize, path: &str, upstream: &Value, ours: &Value, found: &mut 
     }
 }
 
-/// Where supercargo differs on purpose.
+/// The differences on purpose.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Meant {
@@ -226,7 +228,7 @@ pub(super) struct Meant {
 struct Entry {
     /// The file in `scenarios/` that shows it.
     scenario: String,
-    /// The field, with `*` for any part of it between two dots.
+    /// The field, with `*` for any part between two dots.
     path: String,
     /// What upstream's value contains.
     #[serde(default)]
@@ -234,13 +236,13 @@ struct Entry {
     /// What ours contains.
     #[serde(default)]
     ours: String,
-    /// Whether made-up histories may show it, too.
+    /// Whether random histories may show it, too.
     #[serde(default)]
     everywhere: bool,
-    /// Whether everything that follows is different, so that there is nothing more to compare.
+    /// Whether everything after it differs, so that the comparison ends.
     #[serde(default)]
     ends: bool,
-    /// Whether whatever else differs in that step comes of it.
+    /// Whether it causes all other differences of the step.
     #[serde(default)]
     covers_step: bool,
     reason: String,
@@ -258,23 +260,23 @@ impl Meant {
         Ok(meant)
     }
 
-    /// What is meant in a scenario.
+    /// The differences on purpose of a scenario.
     pub(super) fn in_scenario<'a>(&'a self, scenario: &'a str) -> Excuses<'a> {
         Excuses(self.differences.iter().filter(|entry| entry.scenario == scenario).collect())
     }
 
-    /// What is meant in any history.
+    /// The differences on purpose of all histories.
     pub(super) fn anywhere(&self) -> Excuses<'_> {
         Excuses(self.differences.iter().filter(|entry| entry.everywhere).collect())
     }
 
-    /// The scenarios in which something is meant.
+    /// The scenarios with differences on purpose.
     pub(super) fn scenarios(&self) -> BTreeSet<&str> {
         self.differences.iter().map(|entry| entry.scenario.as_str()).collect()
     }
 }
 
-/// The differences that are meant in a history.
+/// The differences on purpose that apply to a history.
 pub(super) struct Excuses<'a>(Vec<&'a Entry>);
 
 impl Excuses<'_> {
@@ -286,7 +288,7 @@ impl Excuses<'_> {
         })
     }
 
-    /// The fields of those that nothing has used.
+    /// The fields of unused entries.
     pub(super) fn unused(&self, used: &BTreeSet<usize>) -> Vec<&str> {
         let entries = self.0.iter().enumerate().filter(|(i, _)| !used.contains(i));
         entries.map(|(_, entry)| entry.path.as_str()).collect()
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_step_that_differs_is_told_of_with_every_field() {
+    fn only_the_first_differing_step_is_reported() {
         let mut other = answer();
         other.pods.get_mut("a/b").unwrap().place = "backoff".to_owned();
         other.moves.insert("active/NodeAdd".to_owned(), 1);
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_is_excused_and_what_excuses_nothing_is_told_of() {
+    fn listed_differences_are_excused_and_unused_ones_reported() {
         let mut other = answer();
         other.pods.get_mut("a/b").unwrap().place = "backoff".to_owned();
         let upstream = [answer(), answer()];
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_post_filter_adds_to_a_failure_is_no_difference() {
+    fn post_filter_message_is_not_compared() {
         let mut other = answer();
         other.cycle.as_mut().unwrap().result = Some(Outcome::Error("no node. preemption: none".to_owned()));
         assert!(found(&[answer()], &[other.clone()], "").is_empty());

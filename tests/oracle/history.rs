@@ -1,4 +1,4 @@
-//! Histories: what happens to a cluster, step by step, as both sides are told it.
+//! Histories: the input of both sides, step by step.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use supercargo_framework::{Feature, Features};
 
-/// A sequence of steps and the configuration under which it happens.
+/// A sequence of steps and its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct History {
-    /// What it shows; for scenario files.
+    /// The purpose of a scenario file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) about: String,
     /// A KubeSchedulerConfiguration.
     pub(super) config: Value,
-    /// Feature gates that are not as they are by default.
+    /// Feature gates with other values than the default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) feature_gates: BTreeMap<String, bool>,
     pub(super) steps: Vec<Step>,
 }
 
-/// A feature, and one that cannot be on without it.
+/// A feature and its prerequisite.
 const DEPENDENTS: [(&str, &str); 6] = [
     ("MatchLabelKeysInPodTopologySpread", "MatchLabelKeysInPodTopologySpreadSelectorMerge"),
     ("PodLevelResources", "PodLevelResourceManagers"),
@@ -42,13 +42,13 @@ pub(super) enum Step {
     Apply(Value),
     /// Deletes one.
     Delete(Reference),
-    /// Lets so many seconds pass.
+    /// Advances time by this many seconds.
     Advance(u64),
-    /// Tries the next pod, if there is one to try.
+    /// Schedules the next pod, if there is one.
     Schedule(bool),
 }
 
-/// Names an object.
+/// Identifies an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Reference {
@@ -80,7 +80,7 @@ impl Reference {
         }
     }
 
-    /// `namespace/name`, or the name where there is no namespace.
+    /// `namespace/name`, or the name without a namespace.
     pub(super) fn key(&self) -> String {
         if self.namespace.is_empty() {
             self.name.clone()
@@ -96,7 +96,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// One line that says what the step does.
+/// A one-line description of the step.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -109,12 +109,12 @@ impl fmt::Display for Step {
 }
 
 impl History {
-    /// The line that the program which runs upstream reads.
+    /// The input line for upstream's program.
     pub(super) fn line(&self) -> String {
-        // Upstream's batches of pods may find other nodes than one after the other would; here there are none.
+        // Upstream's opportunistic batching may choose other nodes, so it is off.
         let mut gates = BTreeMap::from([("OpportunisticBatching".to_owned(), false)]);
         gates.extend(self.feature_gates.clone());
-        // Features of upstream's alone that cannot be on without another.
+        // Features of upstream with prerequisites.
         for (of, depends) in DEPENDENTS {
             if gates.get(of) == Some(&false) {
                 gates.insert(depends.to_owned(), false);
@@ -123,7 +123,7 @@ impl History {
         json!({ "config": self.config, "featureGates": gates, "steps": self.steps }).to_string()
     }
 
-    /// The features that are on.
+    /// The enabled features.
     pub(super) fn features(&self) -> Result<Features> {
         let mut features = Features::default();
         for (name, on) in &self.feature_gates {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_history_is_the_same_after_it_was_written_and_read() {
+    fn history_round_trips_through_yaml() {
         let history = History {
             about: "A pod: with a colon, \"quotes\" and 1e3.".to_owned(),
             config: json!({"kind": "KubeSchedulerConfiguration"}),

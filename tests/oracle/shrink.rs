@@ -1,4 +1,4 @@
-//! Makes a history that shows a difference as small as it can: fewer steps, then less in the objects.
+//! Shrinks a history that shows a difference: fewer steps, then smaller objects.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::history::{History, Step};
 
-/// So long it goes on at most.
+/// The time limit.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The smallest history found that still `fails`.
@@ -45,7 +45,7 @@ impl Shrinker<'_> {
         fails
     }
 
-    /// Leaves out runs of steps, long ones first.
+    /// Removes runs of steps, long ones first.
     fn drop_steps(&mut self) {
         let mut length = self.best.steps.len().div_ceil(2);
         while length > 0 {
@@ -61,7 +61,7 @@ impl Shrinker<'_> {
         }
     }
 
-    /// Leaves out fields of objects and of the configuration, outer ones first.
+    /// Removes fields of objects and of the configuration, outer ones first.
     fn drop_fields(&mut self) {
         for step in 0..self.best.steps.len() {
             self.drop_in(|history| match &mut history.steps[step] {
@@ -75,7 +75,7 @@ impl Shrinker<'_> {
     fn drop_in(&mut self, part: impl Fn(&mut History) -> Option<&mut Value>) {
         let mut copy = self.best.clone();
         let Some(object) = part(&mut copy) else { return };
-        // An inner field of what has been left out is no longer there.
+        // An inner field of a removed field no longer exists.
         for pointer in pointers(object) {
             let mut smaller = self.best.clone();
             if part(&mut smaller).is_some_and(|object| remove(object, &pointer)) {
@@ -85,10 +85,10 @@ impl Shrinker<'_> {
     }
 }
 
-/// A way to a field: keys of objects, and indices of lists as text.
+/// A path to a field: keys of objects, and indices of lists as text.
 type Pointer = Vec<String>;
 
-/// Every field that can be left out, outer ones first, and within a list the last first.
+/// Every removable field, outer ones first, and within a list the last first.
 fn pointers(object: &Value) -> Vec<Pointer> {
     let mut found = Vec::new();
     collect(object, &mut Vec::new(), &mut found);
@@ -114,7 +114,7 @@ fn collect(value: &Value, at: &mut Pointer, found: &mut Vec<Pointer>) {
     }
 }
 
-/// Fields without which what they are part of would be refused by an API server.
+/// Fields that an API server requires in their parent.
 const NEEDED: [&str; 16] = [
     "name",
     "key",
@@ -134,7 +134,7 @@ const NEEDED: [&str; 16] = [
     "storage",
 ];
 
-/// What an object cannot be without.
+/// Fields that an object requires.
 fn is_needed(pointer: &Pointer) -> bool {
     let path: Vec<&str> = pointer.iter().map(String::as_str).collect();
     matches!(
@@ -151,7 +151,7 @@ fn is_needed(pointer: &Pointer) -> bool {
     ) || path.last().is_some_and(|last| NEEDED.contains(last))
 }
 
-/// Removes a field; `false` when it is not there.
+/// Removes a field. Returns `false` if it does not exist.
 fn remove(object: &mut Value, pointer: &[String]) -> bool {
     let Some((last, outer)) = pointer.split_last() else { return false };
     let mut at = object;
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_history_shrinks_to_what_makes_it_fail() {
+    fn history_shrinks_to_a_minimal_failure() {
         let pod = |name: &str| {
             json!({ "kind": "Pod", "metadata": { "name": name, "labels": { "a": "b", "c": "d" } },
                 "spec": { "containers": [{ "name": "x", "image": "y" }, { "name": "z" }] } })
@@ -192,7 +192,7 @@ mod tests {
         let mut steps: Vec<Step> = (0..20).map(|i| Step::Apply(pod(&format!("p{i}")))).collect();
         steps.insert(7, Step::Schedule(true));
         let history = History { steps, ..History::default() };
-        // It takes p3 with its label c, and a cycle after it.
+        // It needs p3 with its label c, and a cycle after it.
         let mut fails = |history: &History| {
             let p3 = history.steps.iter().position(|step| match step {
                 Step::Apply(object) => {

@@ -1,4 +1,4 @@
-//! Upstream's side: the program that plays histories on kube-scheduler's own package, beside ours.
+//! Upstream's side: a program that plays histories with kube-scheduler's package.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -10,13 +10,13 @@ use supercargo_controlplane::Oracle;
 use super::answer::Answer;
 use super::history::History;
 
-/// The program, running, and who talks to it.
+/// The running program and the thread that talks to it.
 pub(super) struct Upstream {
     questions: Sender<String>,
     answers: Receiver<Result<String>>,
 }
 
-/// What it says of a history.
+/// Its answer to a history.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answers {
@@ -27,12 +27,12 @@ struct Answers {
 }
 
 impl Upstream {
-    /// Starts it; `None` after saying why the test is skipped.
+    /// Starts it, or returns `None` after printing why the test is skipped.
     pub(super) fn start_or_skip() -> Option<Self> {
         let mut oracle = Oracle::start_or_skip()?;
         let (questions, asked) = channel::<String>();
         let (answered, answers) = channel();
-        // It ends when nobody asks or listens any more.
+        // The thread ends when its channels close.
         thread::spawn(move || {
             for question in asked {
                 if answered.send(oracle.ask(&question)).is_err() {
@@ -43,7 +43,7 @@ impl Upstream {
         Some(Self { questions, answers })
     }
 
-    /// Asks for the answers to a history; [`answers`](Self::answers) takes them, in the order of asking.
+    /// Sends a history; [`answers`](Self::answers) returns the answers in the same order.
     pub(super) fn ask(&self, history: &History) -> Result<()> {
         self.questions.send(history.line()).context("ask upstream's side, which has ended")
     }

@@ -1,4 +1,4 @@
-//! The chart makes what the manifests are, and takes no value that it does not know.
+//! The chart renders the manifests and rejects unknown values.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,8 +13,8 @@ fn chart() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/charts/supercargo"))
 }
 
-/// What Helm makes of the chart for a release in the usual namespace, or why it does not; `None` where Helm's packages cannot
-/// be had.
+/// Renders the chart for a release in the usual namespace, or returns Helm's error; `None` if
+/// Helm's packages are not available.
 fn render(release: &str, values: &Value) -> Option<Result<Objects, String>> {
     render_in("supercargo-system", release, values)
 }
@@ -52,13 +52,13 @@ fn render_in(namespace: &str, release: &str, values: &Value) -> Option<Result<Ob
     Some(Ok(by_name(objects)))
 }
 
-/// The values of a file beside the chart's own.
+/// The values of a file besides the chart's defaults.
 fn values(file: &str) -> Value {
     manifests::parse(&chart().join(file))
 }
 
-/// Objects as they mean: a configuration, a dashboard as what it says, not how it is written. Without the Namespace,
-/// which is Helm's to make.
+/// Objects with embedded YAML and JSON parsed, so that layout does not matter. The Namespace is
+/// omitted, because Helm creates it.
 fn meant(mut objects: Objects) -> Objects {
     objects.retain(|_, object| object["kind"] != "Namespace");
     for map in objects.values_mut().filter(|object| object["kind"] == "ConfigMap") {
@@ -82,25 +82,25 @@ fn assert_same(values: &Value, folder: &str) {
 }
 
 #[test]
-fn the_default_release_is_the_base_object_by_object() {
+fn default_chart_equals_base() {
     assert_same(&json!({}), "base");
 }
 
 #[test]
-fn the_files_of_values_make_the_overlays_of_their_names() {
+fn chart_values_render_the_overlays() {
     for name in ["ha", "monitoring", "only-scheduler"] {
         assert_same(&values(&format!("values-{name}.yaml")), &format!("overlays/{name}"));
     }
 }
 
-/// Everything in an object by which it finds others.
+/// The fields of an object that select or name other objects.
 fn selectors(value: &Value) -> Vec<&Value> {
     match value {
         Value::Object(fields) => fields
             .iter()
             .flat_map(|(name, field)| match name.as_str() {
                 "matchLabels" => vec![field],
-                // A Service's has no more to it.
+                // A Service's selector is a plain map.
                 "selector" if field["matchLabels"].is_null() => vec![field],
                 _ => selectors(field),
             })
@@ -110,7 +110,8 @@ fn selectors(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// Whether the object of a kind among `own` finds what it looks for among `other`: pods, and a ServiceMonitor Services.
+/// Whether the selector of an object among `own` matches an object among `other`: pods, or Services
+/// for a ServiceMonitor.
 fn finds(own: &Objects, kind: &str, other: &Objects) -> Vec<bool> {
     let labels = match kind {
         "ServiceMonitor" => &only(other, "Service")["metadata"]["labels"],
@@ -125,7 +126,7 @@ fn finds(own: &Objects, kind: &str, other: &Objects) -> Vec<bool> {
 }
 
 #[test]
-fn two_releases_share_neither_names_nor_pods_nor_the_lead() {
+fn two_chart_releases_do_not_collide() {
     let mut all = values("values-ha.yaml");
     all["serviceMonitor"] = json!({"enabled": true});
     let Some(first) = render("supercargo", &all) else { return };
@@ -138,7 +139,7 @@ fn two_releases_share_neither_names_nor_pods_nor_the_lead() {
     assert_eq!(config["leaderElection"]["resourceName"], "batch-supercargo");
     let role = object("Role kube-system/batch-supercargo");
     assert_eq!(role["rules"][1]["resourceNames"], json!(["batch-supercargo"]));
-    // The Deployment's own selector, and what keeps replicas apart in two ways.
+    // The Deployment's selector, and the two rules that spread replicas.
     for (kind, count) in
         [("Deployment", 3), ("PodDisruptionBudget", 1), ("Service", 1), ("ServiceMonitor", 1)]
     {
@@ -150,7 +151,7 @@ fn two_releases_share_neither_names_nor_pods_nor_the_lead() {
 }
 
 #[test]
-fn among_the_clusters_own_pods_nothing_bounds_how_many_are_critical() {
+fn kube_system_release_has_no_resource_quota() {
     let quota = |namespace: &str| {
         let objects = render_in(namespace, "supercargo", &json!({}))?.unwrap();
         Some(objects.values().any(|object| object["kind"] == "ResourceQuota"))
@@ -160,7 +161,7 @@ fn among_the_clusters_own_pods_nothing_bounds_how_many_are_critical() {
 }
 
 #[test]
-fn every_value_of_the_pod_reaches_it() {
+fn chart_pod_values_reach_the_pod() {
     let values = json!({
         "replicaCount": 3,
         "image": {"repository": "example.com/it", "digest": format!("sha256:{}", "0".repeat(64)), "pullPolicy": "Always"},
@@ -210,7 +211,7 @@ fn every_value_of_the_pod_reaches_it() {
     for field in ["nodeSelector", "tolerations"] {
         assert_eq!(pod[field], values[field], "{field}");
     }
-    // What is asked for comes beside what keeps replicas apart.
+    // Values are added to the rules that spread replicas.
     assert_eq!(pod["affinity"]["nodeAffinity"], values["affinity"]["nodeAffinity"]);
     assert!(pod["affinity"]["podAntiAffinity"].is_object());
     assert_eq!(pod["topologySpreadConstraints"].as_array().map(Vec::len), Some(2));
@@ -219,7 +220,7 @@ fn every_value_of_the_pod_reaches_it() {
 }
 
 #[test]
-fn without_an_election_there_is_no_role_for_a_lease() {
+fn chart_without_leader_election_has_no_lease_role() {
     let values = json!({"leaderElection": {"leaderElect": false}, "flowSchema": {"enabled": true}});
     let Some(objects) = render("supercargo", &values) else { return };
     let objects = objects.unwrap();
@@ -231,7 +232,7 @@ fn without_an_election_there_is_no_role_for_a_lease() {
 }
 
 #[test]
-fn a_value_that_the_chart_does_not_know_is_refused_by_name() {
+fn unknown_chart_value_is_rejected_by_name() {
     for (values, name) in [
         (json!({"replicas": 2}), "replicas"),
         (json!({"image": {"tagg": "1"}}), "tagg"),
@@ -247,7 +248,7 @@ fn a_value_that_the_chart_does_not_know_is_refused_by_name() {
 }
 
 #[test]
-fn the_chart_is_of_this_version_and_says_so_everywhere() {
+fn chart_version_matches_the_workspace() {
     let chart = manifests::parse(&chart().join("Chart.yaml"));
     assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));

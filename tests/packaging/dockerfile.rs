@@ -1,16 +1,16 @@
-//! A Dockerfile, as far as its instructions and stages.
+//! Parses the instructions and stages of a Dockerfile.
 
-/// One instruction, its lines joined.
+/// An instruction with its lines joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
-    /// In capitals.
+    /// In upper case.
     pub(super) name: String,
-    /// What follows, each run of blanks as one.
+    /// The rest, with runs of blanks as one.
     pub(super) rest: String,
 }
 
 impl Instruction {
-    /// What a `COPY` from the context copies, and where to.
+    /// The sources and the destination of a `COPY` from the context.
     pub(super) fn copies(&self) -> Option<(Vec<&str>, &str)> {
         if self.name != "COPY" || self.rest.starts_with("--from=") {
             return None;
@@ -21,13 +21,13 @@ impl Instruction {
         Some((words, target))
     }
 
-    /// The command of a `RUN` that compiles, without what stands before and after it.
+    /// The build command of a `RUN`, without the commands around it.
     pub(super) fn cargo_build(&self) -> Option<&str> {
         let commands = (self.name == "RUN").then(|| self.rest.split(" && "))?;
         commands.map(str::trim).find(|command| command.starts_with("cargo build"))
     }
 
-    /// The list that an instruction in exec form has.
+    /// The list of an instruction in exec form.
     pub(super) fn exec(&self) -> Vec<String> {
         serde_json::from_str(&self.rest).unwrap_or_else(|_| panic!("{} {} has a shell", self.name, self.rest))
     }
@@ -36,7 +36,7 @@ impl Instruction {
 /// A stage: from one `FROM` to the next.
 #[derive(Debug)]
 pub(super) struct Stage {
-    /// The stage or the image that it begins with.
+    /// The stage or image that it starts from.
     pub(super) base: String,
     /// Empty for the last one.
     pub(super) name: String,
@@ -44,7 +44,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// What one instruction says that is there once at most.
+    /// The words of an instruction that occurs at most once.
     pub(super) fn only(&self, name: &str) -> Option<&Instruction> {
         let mut all = self.instructions.iter().filter(|instruction| instruction.name == name);
         let first = all.next();
@@ -62,7 +62,7 @@ impl Stage {
 /// The whole file.
 #[derive(Debug)]
 pub(super) struct Dockerfile {
-    /// What comes before the first stage.
+    /// The instructions before the first stage.
     pub(super) arguments: Vec<Instruction>,
     pub(super) stages: Vec<Stage>,
 }
@@ -95,7 +95,7 @@ impl Dockerfile {
         found.unwrap_or_else(|| panic!("no stage {name}"))
     }
 
-    /// What becomes the image.
+    /// The final stage.
     pub(super) fn last(&self) -> &Stage {
         self.stages.last().expect("a stage")
     }

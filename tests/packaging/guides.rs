@@ -1,4 +1,4 @@
-//! The guides point to what is there: links, files, and flags of the program.
+//! Links, files and program flags in the documentation exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every Markdown file of the repository, from its root.
+/// Every Markdown file of the repository, relative to its root.
 fn guides() -> Vec<PathBuf> {
     let (mut files, mut folders) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(folder) = folders.pop() {
@@ -20,7 +20,7 @@ fn guides() -> Vec<PathBuf> {
             let path = folder.join(entry.file_name());
             if entry.file_type().unwrap().is_dir() {
                 let name = entry.file_name();
-                // Not what Cargo or an editor keeps here.
+                // Ignores build output and editor files.
                 let is_ours = name != "target" && !name.to_string_lossy().starts_with('.');
                 folders.extend(is_ours.then_some(path));
             } else if path.extension().is_some_and(|end| end == "md") {
@@ -36,7 +36,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A text's lines outside blocks of code, and those inside, in their order.
+/// The lines of a text outside and inside code blocks, in order.
 fn parts(text: &str) -> (Vec<&str>, Vec<&str>) {
     let (mut prose, mut code, mut fenced) = (Vec::new(), Vec::new(), false);
     let mut after_blank = true;
@@ -54,14 +54,14 @@ fn parts(text: &str) -> (Vec<&str>, Vec<&str>) {
     (prose, code)
 }
 
-/// Where the links of prose go, but for those that leave the repository and those into the code, which rustdoc follows.
+/// The link targets of prose, without external links and links into the code, which rustdoc checks.
 fn links(prose: &[&str]) -> Vec<String> {
     let text = prose.join("\n");
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("::") && !target.contains("://")).map(str::to_owned).collect()
 }
 
-/// What a heading is called in a link: lower case, blanks as dashes, without punctuation.
+/// The anchor of a heading: lower case, blanks as dashes, without punctuation.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
     kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
@@ -75,7 +75,7 @@ fn anchors(path: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_link_goes_somewhere() {
+fn links_in_docs_resolve() {
     let mut broken = Vec::new();
     let guides = guides();
     assert!(guides.len() > 20, "{guides:?}");
@@ -96,7 +96,7 @@ fn every_link_goes_somewhere() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// The words of code that name a file of the repository from its root.
+/// The words of code that name a file relative to the root.
 fn files<'a>(code: &[&'a str]) -> BTreeSet<&'a str> {
     let folders = [".ci/", "charts/", "docs/", "examples/", "manifests/", "tests/"];
     let words = code
@@ -104,7 +104,7 @@ fn files<'a>(code: &[&'a str]) -> BTreeSet<&'a str> {
         .flat_map(|line| line.split(|letter: char| letter.is_whitespace() || "`(),;'\"=".contains(letter)));
     words
         .filter(|word| folders.iter().any(|folder| word.starts_with(folder)))
-        // A word in capitals is the reader's to fill in.
+        // A word in upper case is a placeholder.
         .filter(|word| {
             !word
                 .split('/')
@@ -114,7 +114,7 @@ fn files<'a>(code: &[&'a str]) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn every_file_that_a_command_names_is_there() {
+fn files_in_documented_commands_exist() {
     let mut missing = Vec::new();
     for guide in guides().into_iter().filter(|guide| {
         guide.parent().is_some_and(|folder| {
@@ -131,7 +131,7 @@ fn every_file_that_a_command_names_is_there() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// The long flags of a command line of ours: which subcommand, and which flags.
+/// The subcommand and long flags of a supercargo command line.
 fn flags(line: &str) -> Option<(&str, Vec<&str>)> {
     let mut words = line.split_whitespace().skip_while(|word| word.contains('=') && !word.starts_with('-'));
     let program = words.next()?;
@@ -143,7 +143,7 @@ fn flags(line: &str) -> Option<(&str, Vec<&str>)> {
 }
 
 #[test]
-fn every_command_of_ours_is_one_with_flags_that_it_has() {
+fn documented_commands_use_existing_flags() {
     let program = Cli::command();
     let mut unknown = Vec::new();
     for guide in guides() {
@@ -166,7 +166,7 @@ fn every_command_of_ours_is_one_with_flags_that_it_has() {
     assert!(unknown.is_empty(), "{unknown:#?}");
 }
 
-/// The words of code in the first column of the table below a heading.
+/// The code words in the first column of the table below a heading.
 fn first_column<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
     let (_, part) = text.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
     let rows =
@@ -176,20 +176,20 @@ fn first_column<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_reasons_in_the_guide_to_troubles_are_those_that_the_plugins_give() {
+fn troubleshooting_guide_lists_plugin_reasons() {
     let code: String = xtask::source::sources("plugins/src").iter().map(|path| read(path)).collect();
     let guide = read(Path::new("docs/troubleshooting.md"));
     let reasons = first_column(&guide, "### FailedScheduling messages");
     assert!(reasons.len() > 20, "{reasons:?}");
     for reason in reasons {
-        // What changes is a parameter in the code.
+        // Variable parts are parameters in the code.
         let said = format!("\"{}", reason.split('…').next().unwrap_or_default());
         assert!(code.contains(&said), "no plugin says {reason}");
     }
 }
 
 #[test]
-fn the_reader_sees_links_code_and_headings() {
+fn markdown_reader_finds_links_code_and_headings() {
     let text = "# A: *b* and `c-d`\n\nSee [x](y.md#z)\nand [u](https://v/)\n\n    supercargo run --config=FILE --no-such | cat\n    kubectl apply -f manifests/base/NAME manifests/ha\n\n* a\n    [l](m)\n\n```sh\n[n](o) tests/kind/run.sh\n```\n[p](q)";
     let (prose, code) = parts(text);
     assert_eq!(links(&prose), ["y.md#z", "m", "q"]);

@@ -1,4 +1,5 @@
-//! kube-scheduler and supercargo in one election: what `manifests/static-pod` and the overlay `only-scheduler` stand on.
+//! kube-scheduler and supercargo in one leader election, as in `manifests/static-pod` and the
+//! overlay `only-scheduler`.
 
 use std::time::Duration;
 
@@ -11,15 +12,16 @@ use crate::support::{Bindings, Cluster, Supercargo, eventually, node, own_plane,
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The static pod's configuration, which is for both, with a kubeconfig of this machine's. Its times are the usual ones: a busy
-/// machine costs nobody the lead, and one that is given back is taken at once.
+/// The configuration of the static pod, which both use, with a kubeconfig of this machine. Its
+/// times are the defaults: a busy machine does not lose the lease, and a released lease is acquired
+/// at once.
 fn config(kubeconfig: &str) -> String {
     let mut config = manifests::read("static-pod/config.yaml");
     config["clientConnection"]["kubeconfig"] = kubeconfig.into();
     config.to_string()
 }
 
-/// Waits until somebody leads, and says who.
+/// Waits for a leader and returns its identity.
 fn leader(cluster: &Cluster, is_it: impl Fn(&str) -> bool) -> String {
     let lease = || cluster.find(LEASE).unwrap_or_default();
     let holder =
@@ -27,7 +29,7 @@ fn leader(cluster: &Cluster, is_it: impl Fn(&str) -> bool) -> String {
     eventually("another leads", PATIENCE, holder, || format!("{:#}", lease()))
 }
 
-/// Creates a pod for whoever is the default scheduler, and waits until it has a node.
+/// Creates a pod for the default scheduler and waits until it is bound.
 fn placed(cluster: &Cluster, name: &str) -> Value {
     let pod = pod(name).by("default-scheduler").build();
     cluster.create(&pod);
@@ -36,7 +38,7 @@ fn placed(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[test]
-fn the_lead_goes_from_kube_scheduler_to_supercargo_and_back_and_each_places_the_pods_meanwhile() {
+fn leadership_moves_between_kube_scheduler_and_supercargo() {
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);
     cluster.create(&node("a", &[], &[("cpu", "8")]));

@@ -1,4 +1,4 @@
-//! The Dockerfile agrees with the workspace that it compiles and with the manifests that run it.
+//! The Dockerfile matches the workspace and the manifests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,12 +22,13 @@ fn dockerfile() -> Dockerfile {
     Dockerfile::parse(&fs::read_to_string(root().join("Dockerfile")).unwrap())
 }
 
-/// A path of the workspace, from its root; of a file in the root itself, only its name.
+/// A path relative to the workspace root.
 fn inside(path: &Value) -> String {
     Path::new(text(path)).strip_prefix(root()).expect("inside the workspace").display().to_string()
 }
 
-/// What the build stage copies before its first compilation, and what between that and the second.
+/// The files that the build stage copies before its first compilation, and those between the first
+/// and the second.
 fn copied(file: &Dockerfile) -> [BTreeSet<String>; 2] {
     let parts: Vec<&[Instruction]> =
         file.stage("build").instructions.split(|instruction| instruction.cargo_build().is_some()).collect();
@@ -37,7 +38,7 @@ fn copied(file: &Dockerfile) -> [BTreeSet<String>; 2] {
         let mut paths = BTreeSet::new();
         for (sources, target) in part.iter().filter_map(Instruction::copies) {
             for source in sources {
-                // Where it is from there it is to be.
+                // Sources and destinations are at the same path.
                 let (folder, name) = source.rsplit_once('/').unwrap_or((".", source));
                 let is_file = target.trim_end_matches('/') == folder && target.ends_with('/');
                 assert!(is_file || target == source, "{source} goes to {target}, not {folder}/{name}");
@@ -50,7 +51,7 @@ fn copied(file: &Dockerfile) -> [BTreeSet<String>; 2] {
 }
 
 #[test]
-fn every_manifest_is_there_before_the_dependencies_are_compiled_and_nothing_that_changes_more_often() {
+fn dependency_layer_copies_only_manifests() {
     let workspace = Workspace::without_default_features();
     let mut needed: BTreeSet<String> =
         workspace.members().iter().map(|member| inside(&member["manifest_path"])).collect();
@@ -64,7 +65,7 @@ fn every_manifest_is_there_before_the_dependencies_are_compiled_and_nothing_that
 }
 
 #[test]
-fn the_sources_of_every_crate_that_the_program_is_made_of_are_there_when_it_is_compiled() {
+fn build_stage_copies_sources_of_every_crate() {
     let workspace = Workspace::without_default_features();
     let reached = workspace.reach("supercargo");
     let [_, sources] = copied(&dockerfile());
@@ -88,7 +89,7 @@ fn the_sources_of_every_crate_that_the_program_is_made_of_are_there_when_it_is_c
 }
 
 #[test]
-fn files_that_are_compiled_in_are_among_what_is_copied() {
+fn included_files_are_copied() {
     let [_, sources] = copied(&dockerfile());
     for path in sources.iter().flat_map(|folder| source::sources(folder)) {
         if source::is_test(&path) {
@@ -103,7 +104,7 @@ fn files_that_are_compiled_in_are_among_what_is_copied() {
     }
 }
 
-/// The files that a source includes outside its tests, as it names them.
+/// The files that a source includes outside its tests.
 fn included(source: &str) -> Vec<&str> {
     let mut files = Vec::new();
     for (_, line) in source::code(source) {
@@ -114,7 +115,7 @@ fn included(source: &str) -> Vec<&str> {
     files
 }
 
-/// A path without `..`.
+/// Resolves `..` in a path.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -128,7 +129,7 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn included_files_are_found_and_those_of_tests_are_not() {
+fn included_files_of_tests_are_ignored() {
     let source = "const A: &str = include_str!(\"a/b.txt\");\nconst B: &[u8] = include_bytes!(\"../c\");\n\
         #[cfg(test)]\nconst C: &str = include_str!(\"d\");\n";
     assert_eq!(included(source), ["a/b.txt", "../c"]);
@@ -136,7 +137,7 @@ fn included_files_are_found_and_those_of_tests_are_not() {
 }
 
 #[test]
-fn the_context_is_what_is_copied_and_nothing_else() {
+fn build_context_has_only_copied_files() {
     let file = dockerfile();
     let instructions = file.stages.iter().flat_map(|stage| &stage.instructions);
     let copied: BTreeSet<String> = instructions
@@ -156,7 +157,7 @@ fn the_context_is_what_is_copied_and_nothing_else() {
 }
 
 #[test]
-fn both_compilations_are_the_same_command_or_the_first_would_be_for_nothing() {
+fn dependency_and_program_builds_use_one_command() {
     let file = dockerfile();
     let commands: Vec<&str> =
         file.stage("build").instructions.iter().filter_map(Instruction::cargo_build).collect();
@@ -168,7 +169,7 @@ fn both_compilations_are_the_same_command_or_the_first_would_be_for_nothing() {
 }
 
 #[test]
-fn the_compiler_is_new_enough() {
+fn image_compiler_satisfies_rust_version() {
     let file = dockerfile();
     let argument =
         file.arguments.iter().find_map(|instruction| instruction.rest.strip_prefix("RUST_VERSION="));
@@ -185,7 +186,7 @@ fn version(text: &str) -> Vec<u64> {
 }
 
 #[test]
-fn every_architecture_is_compiled_to_a_static_program_by_its_own_linker() {
+fn every_architecture_links_a_static_program() {
     let file = dockerfile();
     assert!(file.stage("tools").has("ENV", "-C target-feature=+crt-static"));
     assert_eq!(file.stage("build").base, "for-$TARGETARCH");
@@ -195,7 +196,7 @@ fn every_architecture_is_compiled_to_a_static_program_by_its_own_linker() {
     for (architecture, cpu) in [("amd64", "x86_64"), ("arm64", "aarch64")] {
         let stage = file.stage(&format!("for-{architecture}"));
         assert_eq!(stage.base, "tools");
-        // Named, because without it the flags would be for build scripts, too.
+        // With an explicit target, the flags do not apply to build scripts.
         assert!(stage.has("ENV", &format!("CARGO_BUILD_TARGET={cpu}-unknown-linux-gnu ")));
         let variable = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_LINKER", cpu.to_uppercase());
         assert!(stage.has("ENV", &format!("{variable}={cpu}-linux-gnu-gcc ")), "{variable}");
@@ -205,17 +206,17 @@ fn every_architecture_is_compiled_to_a_static_program_by_its_own_linker() {
 }
 
 #[test]
-fn the_image_is_nothing_but_the_program_as_the_user_that_the_deployment_names() {
+fn image_has_only_the_program_and_its_user() {
     let file = dockerfile();
     let image = file.last();
     assert_eq!(image.base, "scratch");
     assert!(image.has("COPY", "--from=build /build/supercargo /supercargo"));
-    // Where rustls looks for whom to trust.
+    // The CA certificates that rustls reads.
     let authorities = "/etc/ssl/certs/ca-certificates.crt";
     assert!(image.has("COPY", &format!("--from=build {authorities} {authorities}")));
     assert!(!image.instructions.iter().any(|instruction| instruction.name == "RUN"));
 
-    let pod = manifests::scheduler_pod();
+    let pod = manifests::pod_of(&manifests::object("Deployment"));
     let security = &pod["spec"]["securityContext"];
     let user = format!("{}:{}", security["runAsUser"], security["runAsGroup"]);
     assert_eq!(image.only("USER").unwrap().rest, user);
@@ -223,16 +224,16 @@ fn the_image_is_nothing_but_the_program_as_the_user_that_the_deployment_names() 
 }
 
 #[test]
-fn the_list_of_what_the_image_is_made_of_has_the_crates_of_the_program() {
+fn sbom_scans_the_build_context() {
     let file = dockerfile();
-    // Scanned is the context, if the stage that becomes the image says so.
+    // The scan covers the context only if the last stage sets this argument.
     assert!(file.last().has("ARG", "BUILDKIT_SBOM_SCAN_CONTEXT=true"));
     let [before, _] = copied(&file);
     assert!(before.contains("Cargo.lock"), "{before:?}");
 }
 
 #[test]
-fn the_image_runs_what_the_deployment_gives_arguments_to() {
+fn image_entrypoint_takes_deployment_arguments() {
     let file = dockerfile();
     let image = file.last();
     let entrypoint = image.only("ENTRYPOINT").unwrap().exec();
@@ -240,7 +241,7 @@ fn the_image_runs_what_the_deployment_gives_arguments_to() {
     let command = image.only("CMD").unwrap().exec();
     Cli::try_parse_from(entrypoint.iter().chain(&command)).unwrap();
 
-    let container = &manifests::scheduler_pod()["spec"]["containers"][0];
+    let container = &manifests::pod_of(&manifests::object("Deployment"))["spec"]["containers"][0];
     assert!(container["command"].is_null(), "the entry point is the image's");
     assert_eq!(command, manifests::args()[..1]);
 
@@ -253,7 +254,7 @@ fn the_image_runs_what_the_deployment_gives_arguments_to() {
 }
 
 #[test]
-fn the_labels_say_what_cargo_says() {
+fn image_labels_match_cargo_metadata() {
     let file = dockerfile();
     let image = file.last();
     let version = env!("CARGO_PKG_VERSION");

@@ -1,4 +1,5 @@
-//! `manifests/install.yaml` is what `kubectl apply -k manifests/base` would apply, and a server takes it.
+//! `manifests/install.yaml` equals the output of `kubectl kustomize manifests/base`, and an API
+//! server accepts it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 use super::render::Kustomization;
 use crate::rbac::manifests::{self, collection, text};
 
-/// What the file begins with.
+/// The header of the file.
 const HEAD: &str = "\
 # supercargo as a second scheduler, all in one file:
 #
@@ -21,7 +22,7 @@ const HEAD: &str = "\
 # Rendered from base/ by a test; edit that, and see README.md for how to render anew.
 ";
 
-/// Writes the file anew instead of comparing it.
+/// Updates the file instead of comparing it.
 const RECORD: &str = "SUPERCARGO_INSTALL_RECORD";
 
 fn file() -> PathBuf {
@@ -38,7 +39,7 @@ fn rendered() -> String {
 }
 
 #[test]
-fn the_rendered_file_is_current() {
+fn install_yaml_is_current() {
     let rendered = rendered();
     if std::env::var_os(RECORD).is_some_and(|value| value == "1") {
         fs::write(file(), &rendered).unwrap();
@@ -49,7 +50,7 @@ fn the_rendered_file_is_current() {
 }
 
 #[test]
-fn the_rendered_file_has_the_objects_of_the_base_with_their_images_named() {
+fn install_yaml_has_base_objects_with_image_names() {
     let kustomization = kustomization();
     let mut objects = manifests::base();
     for object in &mut objects {
@@ -63,7 +64,7 @@ fn the_rendered_file_has_the_objects_of_the_base_with_their_images_named() {
     assert!(image.ends_with(&format!(":{version}")), "{image} should be tagged {version}");
 }
 
-/// The image that the Deployment runs.
+/// The image of the Deployment.
 pub(super) fn image() -> String {
     let objects = manifests::documents(&file());
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
@@ -71,7 +72,7 @@ pub(super) fn image() -> String {
 }
 
 #[test]
-fn what_the_renderer_does_not_know_is_refused_by_name() {
+fn renderer_rejects_unknown_fields_by_name() {
     let parse = |object: Value| Kustomization::parse(&object).map(|_| ()).unwrap_err();
     let label = json!({"resources": [], "labels": [{"pairs": {"a": "b"}}]});
     assert_eq!(parse(label), "kustomization.yaml: the renderer does not know labels");
@@ -86,7 +87,7 @@ fn what_the_renderer_does_not_know_is_refused_by_name() {
 }
 
 #[test]
-fn images_are_renamed_by_their_whole_name() {
+fn images_are_renamed_by_full_name() {
     let images = json!({"resources": ["pod.yaml"], "images": [
         {"name": "here:5000/a/b", "newTag": "2"},
         {"name": "c", "newName": "there/c"},
@@ -114,7 +115,8 @@ fn images_are_renamed_by_their_whole_name() {
     }
 }
 
-/// Has the server apply an object, as `kubectl apply --server-side` would: the status and the object or the error.
+/// Applies an object like `kubectl apply --server-side`. Returns the status and the object or the
+/// error.
 async fn apply(client: &Client, object: &Value) -> (u16, Value) {
     let path = format!("{}/{}", collection(object), text(&object["metadata"]["name"]));
     let request = Request::patch(format!("{path}?fieldManager=kubectl&fieldValidation=Strict"))
@@ -131,7 +133,7 @@ async fn apply(client: &Client, object: &Value) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn a_server_takes_the_file_from_top_to_bottom_and_a_second_time_changes_nothing() {
+async fn install_yaml_applies_in_order_and_is_idempotent() {
     if assets_or_skip().is_none() {
         return;
     }
@@ -151,6 +153,6 @@ async fn a_server_takes_the_file_from_top_to_bottom_and_a_second_time_changes_no
         assert_eq!(status, 200, "{applied:#}");
         assert_eq!(applied["metadata"]["resourceVersion"], version, "{applied:#}");
     }
-    // Ending it takes a moment in which nothing else would run here.
+    // Its end takes a moment in which other tests can run.
     tokio::task::spawn_blocking(move || drop(plane)).await.unwrap();
 }

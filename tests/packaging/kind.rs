@@ -1,4 +1,4 @@
-//! The steps to try it on kind name what is there.
+//! The steps of the kind guide name existing files.
 
 use std::fs;
 use std::path::Path;
@@ -8,21 +8,21 @@ use super::install;
 use super::render::is_yaml;
 use crate::rbac::manifests;
 
-/// The files that are there to be followed.
+/// The files with steps for readers.
 const STEPS: &[&str] = &["docs/kind.md", "tests/kind/run.sh"];
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// The words of a text that name a file below `manifests/`.
+/// The words of a text that name a file in `manifests/`.
 fn files(text: &str) -> Vec<&str> {
     let words = text.split(|letter: char| letter.is_whitespace() || "`(),;".contains(letter));
     words.filter(|word| word.starts_with("manifests/") && is_yaml(word)).collect()
 }
 
 #[test]
-fn the_steps_name_files_that_are_there() {
+fn kind_guide_names_existing_files() {
     for path in STEPS {
         let text = read(path);
         let files = files(&text);
@@ -36,14 +36,14 @@ fn the_steps_name_files_that_are_there() {
 }
 
 #[test]
-fn the_image_that_is_built_and_loaded_is_the_one_that_is_installed() {
+fn kind_guide_installs_the_loaded_image() {
     let (text, image) = (read("docs/kind.md"), install::image());
     assert!(text.contains(&format!("docker build -t {image} .")), "{image}");
     assert!(text.contains(&format!("kind load docker-image {image} ")), "{image}");
 }
 
 #[test]
-fn the_cluster_has_as_many_nodes_as_the_steps_say() {
+fn kind_cluster_has_the_documented_nodes() {
     let cluster = manifests::read("kind/cluster.yaml");
     assert_eq!(cluster["apiVersion"], "kind.x-k8s.io/v1alpha4");
     assert_eq!(cluster["kind"], "Cluster");
@@ -60,7 +60,7 @@ fn the_cluster_has_as_many_nodes_as_the_steps_say() {
 }
 
 #[test]
-fn the_examples_differ_in_name_and_size_only() {
+fn example_clusters_differ_in_name_and_size_only() {
     let (fits, mut large) =
         (manifests::read("examples/pod.yaml"), manifests::read("examples/too-large.yaml"));
     let place = "/spec/containers/0/resources";
@@ -71,7 +71,7 @@ fn the_examples_differ_in_name_and_size_only() {
 }
 
 #[test]
-fn the_script_is_bash() {
+fn kind_script_is_valid_bash() {
     let check = |script: &str| {
         let output = Command::new("bash").args(["-n", "-c", script]).output().unwrap();
         output.status.success()

@@ -1,4 +1,4 @@
-//! The overlays, as kubectl makes them: a server takes each, and its pod may run where it says.
+//! The overlays as kubectl renders them: an API server accepts each with its pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ use supercargo_controlplane::{
 use crate::rbac::manifests::{self, collection, text};
 use xtask::workspace::items;
 
-/// The folders below `manifests/overlays`.
+/// The folders in `manifests/overlays`.
 pub(super) const OVERLAYS: &[&str] = &["ha", "kind", "monitoring", "only-scheduler"];
 
 /// Objects by kind, namespace and name.
@@ -31,7 +31,7 @@ pub(super) fn by_name(objects: impl IntoIterator<Item = Value>) -> Objects {
     all
 }
 
-/// The object of a kind among these, which have one of each.
+/// The only object of a kind among these.
 pub(super) fn only<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
     let mut found = objects.values().filter(|object| object["kind"] == kind);
     let object = found.next().unwrap_or_else(|| panic!("no {kind}"));
@@ -39,7 +39,7 @@ pub(super) fn only<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
     object
 }
 
-/// kubectl, with nothing of whoever runs the tests.
+/// kubectl with a clean environment.
 fn kubectl() -> Option<Command> {
     let program = assets_or_skip()?.path(Program::Kubectl).unwrap();
     let mut command = Command::new(program);
@@ -55,14 +55,15 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(stdout).unwrap()
 }
 
-/// What `kubectl kustomize` makes of a folder of `manifests/`, or nothing where kubectl cannot be had.
+/// The output of `kubectl kustomize` for a folder of `manifests/`, or `None` if kubectl is not
+/// available.
 pub(super) fn kustomize(folder: &str) -> Option<Objects> {
     let rendered = output(kubectl()?.arg("kustomize").arg(manifests::root().join(folder)));
     Some(by_name(manifests::documents_of(&rendered)))
 }
 
 #[test]
-fn every_overlay_is_looked_at() {
+fn overlay_list_is_complete() {
     let folder = std::fs::read_dir(manifests::root().join("overlays")).unwrap();
     let found: BTreeSet<String> =
         folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -70,13 +71,13 @@ fn every_overlay_is_looked_at() {
 }
 
 #[test]
-fn install_yaml_is_what_kubectl_makes_of_the_base() {
+fn install_yaml_equals_kustomized_base() {
     let Some(base) = kustomize("base") else { return };
     assert_eq!(by_name(manifests::documents(&manifests::root().join("install.yaml"))), base);
 }
 
 #[test]
-fn every_overlay_elects_by_a_lease_that_its_role_is_for() {
+fn overlay_role_covers_its_lease() {
     for overlay in OVERLAYS {
         let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };
         let maps = objects.values().filter(|object| object["kind"] == "ConfigMap");
@@ -94,7 +95,7 @@ fn every_overlay_elects_by_a_lease_that_its_role_is_for() {
 }
 
 #[test]
-fn where_there_are_two_replicas_one_can_go_and_updates_go_through() {
+fn replicated_overlays_allow_disruption_and_rollout() {
     for overlay in ["ha", "kind", "only-scheduler"] {
         let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };
         let (deployment, budget) = (only(&objects, "Deployment"), only(&objects, "PodDisruptionBudget"));
@@ -106,8 +107,8 @@ fn where_there_are_two_replicas_one_can_go_and_updates_go_through() {
         let apart = &pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
         assert_eq!(apart["topologyKey"], "kubernetes.io/hostname", "{overlay}");
         assert_eq!(apart["labelSelector"]["matchLabels"], spec["selector"]["matchLabels"], "{overlay}");
-        // Pods on the host's network that listen on one port are never on one node, of whatever revision they are; others
-        // are kept apart within a revision only, so that a new one finds room beside an old one.
+        // Pods on the host network with one port never share a node, whatever their revision.
+        // Others are spread within a revision only, so that a new pod finds room beside an old one.
         let surge = &spec["strategy"]["rollingUpdate"]["maxSurge"];
         assert_eq!(apart["matchLabelKeys"], json!(["pod-template-hash"]), "{overlay}");
         assert_eq!(*surge, i32::from(pod["hostNetwork"] != true), "{overlay}");
@@ -115,11 +116,11 @@ fn where_there_are_two_replicas_one_can_go_and_updates_go_through() {
 }
 
 #[test]
-fn where_replicas_elect_a_busy_server_serves_their_requests_for_the_lease_first() {
+fn replicated_overlays_have_a_flow_schema_for_the_lease() {
     for overlay in ["ha", "kind", "only-scheduler"] {
         let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };
         let flow = &only(&objects, "FlowSchema")["spec"];
-        // Before that of all service accounts, which the server has by itself.
+        // It precedes the FlowSchema of all service accounts, which every server has.
         assert!(flow["matchingPrecedence"].as_u64().is_some_and(|it| it < 9000), "{overlay}");
         let (rule, role) = (&flow["rules"][0], only(&objects, "Role"));
         let (account, bound) =
@@ -139,11 +140,11 @@ fn where_replicas_elect_a_busy_server_serves_their_requests_for_the_lease_first(
 }
 
 #[test]
-fn no_overlay_tolerates_what_it_does_not_name() {
+fn overlay_tolerations_name_keys_and_only_no_schedule() {
     for overlay in OVERLAYS {
         let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };
         let pod = &only(&objects, "Deployment")["spec"]["template"]["spec"];
-        // NoExecute is to drive it away: a node that is lost must not keep it.
+        // NoExecute must evict it: a lost node must not keep it.
         for toleration in pod["tolerations"].as_array().into_iter().flatten() {
             assert!(toleration["key"].is_string(), "{overlay}: {toleration}");
             assert_eq!(toleration["effect"], "NoSchedule", "{overlay}: {toleration}");
@@ -151,10 +152,10 @@ fn no_overlay_tolerates_what_it_does_not_name() {
     }
 }
 
-/// A server that knows the Prometheus operator's kinds.
+/// An API server with the kinds of the Prometheus operator.
 struct Server {
     plane: ControlPlane,
-    /// Where kubectl keeps what it has learnt of it.
+    /// The discovery cache of kubectl.
     cache: tempfile::TempDir,
 }
 
@@ -188,14 +189,15 @@ impl Server {
         )
     }
 
-    /// Does the part of the controller that is not here: no pod passes a quota without a status.
+    /// Sets the status of the quota in place of its controller. A quota without a status admits no
+    /// pod.
     fn open_quota(&self, quota: &Value) {
         let path = format!("{}/{}/status", collection(quota), text(&quota["metadata"]["name"]));
         let status = json!({"status": {"hard": quota["spec"]["hard"], "used": {"pods": "0"}}});
         self.plane.request(Method::Patch, &path, Some(&status)).unwrap().json().unwrap();
     }
 
-    /// Has the server say what it would make of a pod.
+    /// Validates a pod in a dry run.
     fn try_pod(&self, pod: &Value) -> (u16, String) {
         let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(pod));
         let answer = self.plane.request(Method::Post, &path, Some(pod)).unwrap();
@@ -203,22 +205,8 @@ impl Server {
     }
 }
 
-fn pod_of(deployment: &Value) -> Value {
-    let template = &deployment["spec"]["template"];
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": "supercargo-0",
-            "namespace": deployment["metadata"]["namespace"],
-            "labels": template["metadata"]["labels"],
-        },
-        "spec": template["spec"],
-    })
-}
-
 #[test]
-fn a_server_takes_every_overlay_and_its_pod_by_kubectl_apply() {
+fn overlays_and_their_pods_apply_with_kubectl() {
     if assets_or_skip().is_none() {
         return;
     }
@@ -229,12 +217,12 @@ fn a_server_takes_every_overlay_and_its_pod_by_kubectl_apply() {
         server.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", folder]);
         let objects = kustomize(&format!("overlays/{overlay}")).unwrap();
         server.open_quota(only(&objects, "ResourceQuota"));
-        let (status, body) = server.try_pod(&pod_of(only(&objects, "Deployment")));
+        let (status, body) = server.try_pod(&manifests::pod_of(only(&objects, "Deployment")));
         assert_eq!(status, 201, "{overlay}: {body}");
         let again = server.kubectl(&["diff", "--server-side", "--force-conflicts", "-k", folder]);
         assert_eq!(again, "", "{overlay}");
     }
-    // The namespace is privileged now, and would not be without the last overlay's patch.
+    // The namespace is privileged now, which needs the last overlay's patch.
     let objects = kustomize("overlays/only-scheduler").unwrap();
     server.kubectl(&[
         "apply",
@@ -243,23 +231,23 @@ fn a_server_takes_every_overlay_and_its_pod_by_kubectl_apply() {
         "-k",
         manifests::root().join("base").to_str().unwrap(),
     ]);
-    let (status, body) = server.try_pod(&pod_of(only(&objects, "Deployment")));
+    let (status, body) = server.try_pod(&manifests::pod_of(only(&objects, "Deployment")));
     assert_eq!((status, body.contains("host namespaces")), (403, true), "{body}");
 }
 
-/// The static pod, and its configuration.
+/// The static pod and its configuration.
 fn static_pod() -> (Value, Value) {
     (manifests::read("static-pod/supercargo.yaml"), manifests::read("static-pod/config.yaml"))
 }
 
 #[test]
-fn the_static_pod_is_the_only_schedulers_but_for_what_a_host_has() {
+fn static_pod_differs_from_base_in_host_settings_only() {
     let (pod, config) = static_pod();
     let Some(objects) = kustomize("overlays/only-scheduler") else { return };
     let maps = by_name(objects.values().filter(|object| object["kind"] == "ConfigMap").cloned());
     let mut of_overlay: Value =
         serde_saphyr::from_str(text(&only(&maps, "ConfigMap")["data"]["config.yaml"])).unwrap();
-    // Who it is it has from a file there, and from its account here.
+    // Its identity comes from a file there, and from a service account here.
     of_overlay["clientConnection"] = config["clientConnection"].clone();
     assert_eq!(config, of_overlay);
 
@@ -269,7 +257,7 @@ fn the_static_pod_is_the_only_schedulers_but_for_what_a_host_has() {
     assert_eq!(mine["image"], there["image"]);
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
         let mut probed = mine[probe].clone();
-        // It listens for its own host only.
+        // It listens on localhost only.
         assert_eq!(probed["httpGet"].as_object_mut().unwrap().remove("host"), Some(json!("127.0.0.1")));
         assert_eq!(probed, there[probe], "{probe}");
     }
@@ -286,7 +274,7 @@ fn the_static_pod_is_the_only_schedulers_but_for_what_a_host_has() {
 }
 
 #[test]
-fn as_a_static_pod_it_may_do_what_kube_scheduler_may_and_that_is_enough() {
+fn static_pod_runs_with_kube_scheduler_permissions() {
     if assets_or_skip().is_none() {
         return;
     }
@@ -320,7 +308,7 @@ fn as_a_static_pod_it_may_do_what_kube_scheduler_may_and_that_is_enough() {
             attributes["namespace"] = "kube-system".into();
             attributes["name"] = lease.clone().into();
         }
-        // Its own ConfigMap is a role of that namespace.
+        // The ConfigMap with the client CA needs a role in that namespace.
         if resource == "configmaps" {
             attributes["namespace"] = "kube-system".into();
             attributes["name"] = "extension-apiserver-authentication".into();

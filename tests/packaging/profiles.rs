@@ -1,4 +1,4 @@
-//! The configurations that are handed out are valid, and do what they say.
+//! The published configurations are valid and have their documented effect.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn profile(name: &str) -> Config {
 }
 
 #[test]
-fn every_profile_that_is_handed_out_is_valid() {
+fn published_profiles_are_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/profiles");
     for entry in std::fs::read_dir(folder).unwrap() {
         let name = entry.unwrap().file_name();
@@ -23,7 +23,7 @@ fn every_profile_that_is_handed_out_is_valid() {
     }
 }
 
-/// On how many nodes six pods of this scheduler's come to be, where one would do.
+/// The number of nodes that six pods of this scheduler use, where one would suffice.
 fn nodes_used(scheduler_name: &str) -> usize {
     let mut scheduler = Scheduler::new(scheduler_options(&profile("bin-packing.yaml"))).unwrap();
     let now = Now::default();
@@ -47,6 +47,6 @@ fn nodes_used(scheduler_name: &str) -> usize {
 }
 
 #[test]
-fn the_bin_packing_profile_fills_one_node_after_the_other() {
+fn bin_packing_profile_fills_node_by_node() {
     assert_eq!((nodes_used("supercargo-bin-packing"), nodes_used("supercargo")), (1, 3));
 }

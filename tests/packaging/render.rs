@@ -1,20 +1,20 @@
-//! What `kubectl kustomize` makes of `manifests/base`, with the comments left in: the part of kustomize that the base uses.
-//! Whatever else a kustomization asks for is an error, not left out.
+//! Renders `manifests/base` like `kubectl kustomize`, with comments kept. It supports the part of
+//! kustomize that the base uses; other fields are errors.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// The fields of a kustomization that are understood here.
+/// The supported fields of a kustomization.
 const FIELDS: &[&str] = &["apiVersion", "images", "kind", "resources"];
 
-/// The fields of an entry of `images` that are understood here.
+/// The supported fields of an entry of `images`.
 const IMAGE_FIELDS: &[&str] = &["digest", "name", "newName", "newTag"];
 
-/// Where objects have containers.
+/// The paths of containers in objects.
 const CONTAINERS: &[&str] = &["containers", "ephemeralContainers", "initContainers"];
 
-/// A kustomization: what goes in, and which images it renames.
+/// A kustomization: its resources and renamed images.
 #[derive(Debug)]
 pub(super) struct Kustomization {
     resources: Vec<String>,
@@ -31,7 +31,7 @@ struct Image {
 }
 
 impl Kustomization {
-    /// Reads one. What it has and this module does not know is an error that names it.
+    /// Reads a kustomization. An unknown field is an error that names it.
     pub(super) fn parse(object: &Value) -> Result<Self, String> {
         only(object, FIELDS, "kustomization.yaml")?;
         let list = |field: &str| object[field].as_array().cloned().unwrap_or_default();
@@ -45,7 +45,7 @@ impl Kustomization {
         })
     }
 
-    /// All the resources in one text, in their order, each read by `read`.
+    /// All resources in one text, in order, each read by `read`.
     pub(super) fn render(&self, read: impl Fn(&str) -> String) -> Result<String, String> {
         let mut rendered = String::new();
         for file in &self.resources {
@@ -62,7 +62,7 @@ impl Kustomization {
         Ok(rendered)
     }
 
-    /// A line, with its image renamed if it has one.
+    /// A line with its image renamed, if it has one.
     fn line(&self, line: &str) -> String {
         let field = line.trim_start().trim_start_matches("- ");
         match field.strip_prefix("image: ") {
@@ -74,7 +74,7 @@ impl Kustomization {
         }
     }
 
-    /// What an image is called in the end.
+    /// The new name of an image.
     fn image(&self, image: &str) -> String {
         let (name, rest) = image.split_at(name_length(image));
         let Some(rule) = self.images.iter().find(|rule| rule.name == name) else {
@@ -88,7 +88,7 @@ impl Kustomization {
         }
     }
 
-    /// Renames the images of an object where it has containers. The other way to the same end, to hold the text against.
+    /// Renames the images of an object. A second implementation to compare the text with.
     pub(super) fn rename(&self, object: &mut Value) {
         match object {
             Value::Array(items) => items.iter_mut().for_each(|item| self.rename(item)),
@@ -121,19 +121,19 @@ impl Image {
     }
 }
 
-/// Whether a file is one by its name.
+/// Whether a file is a kustomization.
 pub(super) fn is_yaml(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|end| end == "yaml")
 }
 
-/// How long an image's name is without its tag and digest. A colon before a slash belongs to a port.
+/// The length of an image's name without tag and digest. A colon before a slash belongs to a port.
 fn name_length(image: &str) -> usize {
     let end = image.find('@').unwrap_or(image.len());
     let path = image[..end].rfind('/').map_or(0, |slash| slash + 1);
     image[path..end].find(':').map_or(end, |colon| path + colon)
 }
 
-/// That an object has no field but these.
+/// Asserts that an object has only these fields.
 fn only(object: &Value, known: &[&str], what: &str) -> Result<(), String> {
     let fields = object.as_object().ok_or_else(|| format!("{what} is no object"))?;
     match fields.keys().find(|field| !known.contains(&field.as_str())) {

@@ -1,4 +1,4 @@
-//! The workflows are what a runner can follow: every action by its commit, every script bash, every file there.
+//! The workflows are valid: pinned actions, valid scripts, existing files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use xtask::workspace::items;
 
 const WORKFLOWS: &[&str] = &["ci.yml", "e2e-kind.yml", "release.yml"];
 
-/// The scripts that workflows call.
+/// The scripts that workflows run.
 const SCRIPTS: &[&str] = &[".ci/archives", ".ci/notes", ".ci/run", ".ci/version", "tests/kind/run.sh"];
 
 fn root() -> &'static Path {
@@ -28,12 +28,12 @@ fn workflow(name: &str) -> Value {
     manifests::parse(&folder().join(name))
 }
 
-/// The jobs of a workflow, each with its name.
+/// The jobs of a workflow with their names.
 fn jobs(workflow: &Value) -> impl Iterator<Item = (&String, &Value)> {
     workflow["jobs"].as_object().expect("jobs by name").iter()
 }
 
-/// The workflow of this repository that a job is, instead of steps of its own.
+/// The workflow of this repository that a job calls instead of having steps.
 fn called(job: &Value) -> Option<&str> {
     job["uses"].as_str().map(|path| path.strip_prefix("./.github/workflows/").expect("a workflow of ours"))
 }
@@ -42,13 +42,13 @@ fn steps(workflow: &Value) -> impl Iterator<Item = &Value> {
     jobs(workflow).flat_map(|(_, job)| job["steps"].as_array().into_iter().flatten())
 }
 
-/// Whether bash would read this.
+/// Whether bash accepts this.
 fn is_bash(script: &str) -> bool {
     Command::new("bash").args(["-n", "-c", script]).output().unwrap().status.success()
 }
 
 #[test]
-fn every_workflow_is_looked_at() {
+fn workflow_list_is_complete() {
     let found: BTreeSet<String> = fs::read_dir(folder())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -57,7 +57,7 @@ fn every_workflow_is_looked_at() {
 }
 
 #[test]
-fn every_job_ends_in_time_on_a_named_runner_with_permissions_of_its_own() {
+fn jobs_have_timeout_runner_and_permissions() {
     for name in WORKFLOWS {
         let workflow = workflow(name);
         let top = workflow["permissions"].as_object().unwrap_or_else(|| panic!("{name} has no permissions"));
@@ -77,7 +77,7 @@ fn every_job_ends_in_time_on_a_named_runner_with_permissions_of_its_own() {
 }
 
 #[test]
-fn every_action_is_named_by_its_commit_with_its_version_beside_it() {
+fn actions_are_pinned_by_commit_with_version() {
     for name in WORKFLOWS {
         let source = fs::read_to_string(folder().join(name)).unwrap();
         let mut used = 0;
@@ -103,7 +103,7 @@ fn every_action_is_named_by_its_commit_with_its_version_beside_it() {
 }
 
 #[test]
-fn every_script_is_bash_and_names_files_that_are_there() {
+fn scripts_are_valid_bash_and_name_existing_files() {
     let mut called = BTreeSet::new();
     for name in WORKFLOWS {
         for step in steps(&workflow(name)) {
@@ -112,7 +112,7 @@ fn every_script_is_bash_and_names_files_that_are_there() {
                 continue;
             };
             assert!(is_bash(script), "{name}: no bash: {script}");
-            // What the runner puts into a script before bash reads it could be anything.
+            // The runner inserts expressions into a script before bash reads it.
             assert!(!script.contains("${{"), "{name}: an expression in a script: {script}");
             for word in script.split(|letter: char| letter.is_whitespace() || "\"'()$;".contains(letter)) {
                 let is_ours =
@@ -143,7 +143,7 @@ fn ci_runs_every_stage() {
 }
 
 #[test]
-fn what_is_published_is_what_the_manifests_name() {
+fn published_images_match_the_manifests() {
     let release = workflow("release.yml");
     let image = install::image();
     let (name, _) = image.rsplit_once(':').unwrap();
@@ -159,7 +159,7 @@ fn what_is_published_is_what_the_manifests_name() {
 }
 
 #[test]
-fn a_workflow_that_another_calls_is_there_to_be_called_and_gets_no_more_than_it_asks_for() {
+fn called_workflows_exist_and_get_requested_permissions_only() {
     let mut count = 0;
     for name in WORKFLOWS {
         for (job, what) in jobs(&workflow(name)) {
@@ -173,7 +173,7 @@ fn a_workflow_that_another_calls_is_there_to_be_called_and_gets_no_more_than_it_
     assert_eq!(count, 1);
 }
 
-/// The jobs that have to have ended well before one begins.
+/// The jobs that must succeed before a job starts.
 fn needs<'a>(workflow: &'a Value, job: &str) -> BTreeSet<&'a str> {
     let needed = &workflow["jobs"][job]["needs"];
     let several = needed.as_array().into_iter().flatten().map(text);
@@ -182,7 +182,7 @@ fn needs<'a>(workflow: &'a Value, job: &str) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn nothing_is_published_that_ci_has_not_passed_and_only_from_where_the_manifests_say() {
+fn releases_need_ci_and_the_named_repository() {
     let release = workflow("release.yml");
     assert_eq!(called(&release["jobs"]["ci"]), Some("ci.yml"));
     let writes = |job: &Value| job["permissions"].as_object().unwrap().values().any(|right| right == "write");
@@ -196,7 +196,7 @@ fn nothing_is_published_that_ci_has_not_passed_and_only_from_where_the_manifests
     assert_eq!(release["jobs"]["check"]["if"], format!("github.repository == '{repository}'"));
 }
 
-/// What a script says, or what it complains of.
+/// The output of a script, or its error.
 fn run(script: &str, argument: &str) -> Result<String, String> {
     let output = Command::new(root().join(script)).arg(argument).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -204,7 +204,7 @@ fn run(script: &str, argument: &str) -> Result<String, String> {
 }
 
 #[test]
-fn only_the_tag_of_this_version_is_released() {
+fn release_tag_must_match_the_version() {
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(run(".ci/version", &format!("v{version}")), Ok(version.to_owned()));
     for tag in ["v99.0.0", version, ""] {
@@ -214,9 +214,9 @@ fn only_the_tag_of_this_version_is_released() {
 }
 
 #[test]
-fn the_notes_of_a_release_are_its_part_of_the_changelog() {
+fn release_notes_are_the_changelog_section() {
     let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
-    // What is not released yet, or what was released last.
+    // The unreleased version, or the last released one.
     let newest = changelog.lines().find_map(|line| line.strip_prefix("## ")).unwrap();
     let notes = run(".ci/notes", newest).unwrap();
     assert!(notes.starts_with("### "), "{notes}");
@@ -226,7 +226,7 @@ fn the_notes_of_a_release_are_its_part_of_the_changelog() {
 }
 
 #[test]
-fn clusters_in_docker_are_of_every_version_that_is_supported() {
+fn kind_clusters_cover_every_supported_version() {
     let workflow = workflow("e2e-kind.yml");
     let rows: Vec<&Value> = items(&workflow["jobs"]["kind"]["strategy"]["matrix"]["include"]).collect();
     let versions: Vec<&str> = rows.iter().map(|row| text(&row["kubernetes"])).collect();

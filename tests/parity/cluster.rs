@@ -1,4 +1,4 @@
-//! What a scenario runs on: a real control plane, or the API server in memory.
+//! The cluster of a scenario: a real control plane, or the API server in memory.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,28 +7,28 @@ use anyhow::Result;
 use serde_json::Value;
 use supercargo_controlplane::{ControlPlane, Method, Response};
 
-/// How long between two looks at a control plane, whose other processes say nothing of when they are done.
+/// The polling interval on a real control plane, whose processes do not report when they are idle.
 const PAUSE: Duration = Duration::from_millis(15);
 
-/// An API server with a scheduler at work.
+/// An API server with a running scheduler.
 pub(super) trait Cluster {
     /// Sends a request. Patches are merge patches.
     fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response>;
 
-    /// The scheduler's time, since no matter when.
+    /// The scheduler's time since any fixed point.
     fn now(&self) -> Duration;
 
-    /// Waits until the scheduler has done what there is to do now, if that can be known.
+    /// Waits until the scheduler is idle, if that can be known.
     fn settle(&self) -> Result<()>;
 
-    /// Waits a little, after a look that did not show what is wanted.
+    /// Waits a little before the next look.
     fn pause(&self) -> Result<()>;
 
-    /// Lets so much of the scheduler's time pass.
+    /// Lets this much of the scheduler's time pass.
     fn elapse(&self, time: Duration) -> Result<()>;
 }
 
-/// A control plane, whose scheduler lives in real time.
+/// A control plane whose scheduler runs in real time.
 pub(super) struct Real {
     pub(super) plane: ControlPlane,
     began: Instant,

@@ -1,4 +1,4 @@
-//! Upstream's outcome beside ours: what differs, and which of it is meant.
+//! Compares kube-scheduler's outcome with supercargo's.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,14 +8,14 @@ use serde::Deserialize;
 
 use super::observe::{Condition, PodSeen, Seen};
 
-/// The closed list of what differs on purpose.
+/// The closed list of differences on purpose.
 const DIFFERENCES: &str = include_str!("differences.yaml");
 
-/// One thing that is not as upstream has it.
+/// A difference from kube-scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) scenario: String,
-    /// Empty when it is the scenario that did not run to its end.
+    /// Empty if the scenario did not complete.
     pub(super) pod: String,
     pub(super) field: &'static str,
     pub(super) upstream: String,
@@ -90,8 +90,8 @@ pub(super) fn differences(scenario: &str, upstream: &Seen, ours: &Seen) -> Vec<D
     differences
 }
 
-/// Whether `node` is one that upstream might have taken: any of those with the highest final score, or, where it
-/// scored none, the one it took.
+/// Whether kube-scheduler might have chosen `node`: any with the highest final score, or, without
+/// scores, the one it chose.
 fn is_top(upstream: &PodSeen, node: Option<&str>) -> bool {
     let top = upstream.scores.values().max();
     match (node, top) {
@@ -171,7 +171,7 @@ pub(super) struct MeantDifference {
 }
 
 impl MeantDifference {
-    /// Of a field of all pods of a scenario.
+    /// An entry for a field of all pods of a scenario.
     pub(super) fn new(scenario: &str, field: &str, reason: &str) -> Self {
         Self { scenario: scenario.into(), pod: None, field: field.into(), reason: reason.into() }
     }
@@ -182,15 +182,15 @@ impl Meant {
         serde_saphyr::from_str(DIFFERENCES).context("read differences.yaml")
     }
 
-    /// This list and others' entries.
+    /// This list with more entries.
     pub(super) fn and(mut self, others: Vec<MeantDifference>) -> Self {
         self.differences.extend(others);
         self
     }
 
-    /// Takes out of `found` what is meant. What remains is a fault, and so is the second part of the answer:
-    /// entries that nothing used although their scenario, one of `ran`, was there to use them; and entries
-    /// without a scenario (of `known`) or a reason.
+    /// Removes the listed differences from `found`. The rest is the first part of the result. The
+    /// second part has faults of the list: unused entries of scenarios in `ran`, and entries
+    /// without a scenario in `known` or without a reason.
     pub(super) fn excuse(
         &self,
         found: Vec<Difference>,
@@ -226,7 +226,7 @@ impl Meant {
     }
 }
 
-/// Whether a recorded outcome is still what upstream does. Of equal nodes it may take another one.
+/// Whether kube-scheduler still does what is recorded. It may choose another node of equal score.
 pub(super) fn is_current(recorded: &Seen, upstream: &Seen) -> bool {
     let scores = |seen: &Seen| -> BTreeMap<String, BTreeMap<String, i64>> {
         let pods = seen.iter();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn any_of_the_top_scores_will_do() {
+    fn any_node_with_the_top_score_matches() {
         let upstream = pod("a", &[("a", 300), ("b", 300), ("c", 299)]);
         assert!(fields(upstream.clone(), pod("b", &[])).is_empty());
         assert_eq!(fields(upstream.clone(), pod("c", &[])), ["node"]);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn without_scores_it_is_the_node_itself() {
+    fn without_scores_the_node_must_match() {
         assert!(fields(pod("a", &[]), pod("a", &[])).is_empty());
         assert_eq!(fields(pod("a", &[]), pod("b", &[])), ["node"]);
         assert_eq!(fields(PodSeen::default(), pod("b", &[])), ["node"]);
@@ -285,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_one_side_lacks_differs() {
+    fn pod_missing_on_one_side_differs() {
         let ours = Seen::from([("p".to_owned(), pod("a", &[]))]);
         assert_eq!(differences("s", &Seen::new(), &ours).len(), 1);
         assert_eq!(differences("s", &ours, &Seen::new()).len(), 1);
     }
 
     #[test]
-    fn what_is_meant_is_excused_and_must_be_used() {
+    fn listed_differences_are_excused_and_must_be_used() {
         let meant: Meant = serde_saphyr::from_str(
             "differences:\n- {scenario: s, field: node, reason: because}\n- {scenario: s, field: events, reason: because}\n\
              - {scenario: other, field: node, reason: because}\n- {scenario: gone, field: node, reason: because}\n",
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_meant_remains() {
+    fn unlisted_differences_remain() {
         let meant: Meant =
             serde_saphyr::from_str("differences: [{scenario: s, pod: q, field: node, reason: because}]")
                 .unwrap();

@@ -1,8 +1,6 @@
-//! The scenarios on the API server in memory, with supercargo in this process: no other program is needed.
+//! Runs the scenarios on the API server in memory, with supercargo in this process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -12,50 +10,37 @@ use super::compare::{Difference, Meant};
 use super::memory::{self, Memory};
 use super::scenario::Scenario;
 use super::side::Scheduler;
-use super::{Expected, Results, asked_for, hold, is_recording, judge, run};
+use super::{Results, is_recording, judge, print_failure, requested, run, workers};
 
-/// So many servers at a time.
+/// The number of servers at a time.
 const SERVERS: usize = 2;
-/// They take half a minute, and longer where many others share the machine.
+/// Far more than the half a minute that a quiet machine takes.
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// How a scenario went.
+/// The result of a scenario.
 pub(super) struct Report {
     name: String,
     pub(super) found: Vec<Difference>,
     took: Duration,
-    /// How much of the scheduler's time was skipped: that is what it would have waited for a backoff.
+    /// The time that the scheduler's clock has skipped instead of waiting for a backoff.
     skipped: Duration,
 }
 
 #[test]
-fn scenarios_match_their_recorded_expectations_on_the_server_in_memory() {
+fn scenarios_match_their_recorded_expectations() {
     if is_recording() {
-        eprintln!("SKIPPED: the expectations are being recorded");
+        eprintln!("SKIPPED: recording");
         return;
     }
-    hold(all());
+    print_failure(all());
 }
 
-/// Runs each scenario on a server of its own.
+/// Runs each scenario on its own server.
 fn all() -> Result<()> {
-    let (scenarios, config) = (asked_for()?, memory::config()?);
-    let (began, next) = (Instant::now(), AtomicUsize::new(0));
-    let work = || -> Result<Vec<Report>> {
-        let mut reports = Vec::new();
-        while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-            reports.push(one(scenario, &config)?);
-        }
-        Ok(reports)
-    };
-    let reports: Vec<Result<Vec<Report>>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..SERVERS).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect()
-    });
-    let reports: Vec<Vec<Report>> = reports.into_iter().collect::<Result<_>>()?;
-    let mut reports: Vec<Report> = reports.into_iter().flatten().collect();
+    let (scenarios, config, began) = (requested()?, memory::config()?, Instant::now());
+    let reports = workers::on_threads(SERVERS, &scenarios, || Ok(()), |(), scenario| one(scenario, &config))?;
     let total = began.elapsed();
-    tell(&mut reports, total);
+    print(&reports, total);
     ensure!(total < LONGEST, "{} scenarios took {total:?}", reports.len());
 
     let mut results = Results::new(Meant::read()?);
@@ -67,7 +52,7 @@ fn all() -> Result<()> {
 
 pub(super) fn one(scenario: &Scenario, config: &Arc<Config>) -> Result<Report> {
     let began = Instant::now();
-    let expected = Expected::read(&scenario.name)?.pods;
+    let expected = scenario.expected()?.pods.clone();
     let (memory, embedded) = Memory::start(config)?;
     run::prepare(&memory)?;
     let outcome = run::scenario(&memory, &mut Scheduler::Embedded(embedded), scenario)?;
@@ -79,10 +64,9 @@ pub(super) fn one(scenario: &Scenario, config: &Arc<Config>) -> Result<Report> {
     })
 }
 
-/// Prints how long each took, the median and the whole.
-fn tell(reports: &mut [Report], total: Duration) {
-    reports.sort_by(|one, other| one.name.cmp(&other.name));
-    for Report { name, took, skipped, .. } in &*reports {
+/// Prints the time of each scenario, the median and the total.
+fn print(reports: &[Report], total: Duration) {
+    for Report { name, took, skipped, .. } in reports {
         let waited = if skipped.is_zero() { String::new() } else { format!(", skipped {skipped:.1?}") };
         println!("{name}: {took:.1?}{waited}");
     }

@@ -1,5 +1,5 @@
-//! The API server in memory, and supercargo beside it in this process. Nothing here waits for time to pass: once
-//! everything has come to rest, the scheduler's clock is put forward to when it wants to go on.
+//! The API server in memory with supercargo in this process. Nothing waits for time to pass: once
+//! everything is idle, the scheduler's clock advances to its next deadline.
 
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -21,17 +21,17 @@ use super::cluster::Cluster;
 use super::side::Side;
 use super::skipping::SkippingClock;
 
-/// How long anything may take to come to rest, however busy the machine is.
+/// The time limit to become idle on a busy machine.
 const UNREST: Duration = Duration::from_secs(15);
-/// What is due later than this is not waited for: no backoff is longer.
+/// Later deadlines are not awaited: no backoff is longer.
 const LONGEST_SKIP: Duration = Duration::from_secs(12);
-/// How much time passes when nothing is due, and how long that takes.
+/// The step of the clock without a deadline, and the real time that it takes.
 const STEP: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(5));
-/// So often every task of the runtime gets its turn before they count as done: more often than a change of an
-/// object is handed on from task to task between the server and the scheduler.
+/// How often every task of the runtime runs before the runtime counts as idle: more than the number
+/// of tasks between the server and the scheduler.
 const TURNS: usize = 40;
 
-/// An API server in memory that supercargo schedules on.
+/// An API server in memory with supercargo.
 pub(super) struct Memory {
     server: ApiServer,
     tasks: Handle,
@@ -56,7 +56,7 @@ impl Memory {
         };
         let stop = CancellationToken::new();
         let (mut config, service, stopped) = (Config::clone(config), memory.server.service(), stop.clone());
-        // There is no other.
+        // No other scheduler runs.
         config.leader_election.leader_elect = false;
         let clock = Box::new(memory.clock.clone());
         let thread = thread::Builder::new().name("supercargo".to_owned()).spawn(move || {
@@ -73,19 +73,19 @@ impl Memory {
         self.clock.skipped()
     }
 
-    /// What changes whenever anybody does anything.
+    /// Numbers that change with every write and every action of the scheduler.
     fn activity(&self) -> (u64, u64) {
         (self.server.resource_version(), self.clock.activity())
     }
 
-    /// Waits until every task has had its turns. They hand on what they are given without waiting for time.
+    /// Waits until every task has run. Tasks pass on their input without waiting for time.
     fn let_tasks_run(&self) -> Result<()> {
         let (sender, done) = mpsc::channel();
         self.tasks.spawn(async move {
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
             }
-            // Who asked is waiting.
+            // The receiver waits for this.
             let _ = sender.send(());
         });
         done.recv_timeout(UNREST).context("supercargo's runtime has ended or hangs")
@@ -117,8 +117,8 @@ impl Cluster for Memory {
         self.clock.time()
     }
 
-    /// Nothing has changed, the scheduler has looked twice whether there is anything for it, and the tasks between
-    /// it and the server have had their turns before and after.
+    /// Waits until nothing has changed, the scheduler has found nothing to do twice, and the tasks
+    /// between it and the server have run before and after.
     fn settle(&self) -> Result<()> {
         let deadline = Instant::now() + UNREST;
         loop {
@@ -159,7 +159,7 @@ impl Cluster for Memory {
 }
 
 impl Embedded {
-    /// An error with its own, if it has ended.
+    /// Fails with its error if it has ended.
     pub(super) fn check_alive(&mut self) -> Result<()> {
         let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) else { return Ok(()) };
         match thread.join() {
@@ -174,13 +174,14 @@ impl Drop for Embedded {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // What became of it was checked while it mattered.
+            // Its result was checked while it mattered.
             let _ = thread.join();
         }
     }
 }
 
-/// The configuration of the parity profiles, for as many schedulers as one likes: plugins keep no state.
+/// The configuration of the parity profiles. Plugins keep no state, so that any number of
+/// schedulers can share it.
 pub(super) fn config() -> Result<Arc<Config>> {
     let config = Config::parse("config.yaml", &Side::Supercargo.config(), &Catalog::in_tree())?;
     Ok(Arc::new(config))

@@ -1,4 +1,4 @@
-//! What a scheduler did, as it shows in the API: one [`PodSeen`] per pod.
+//! The effects of a scheduler in the API: one [`PodSeen`] per pod.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,28 +12,28 @@ use super::cluster::Cluster;
 use super::scenario::{NAMESPACE, pod_path};
 use super::side::Side;
 
-/// What a scenario came to on one side, by pod.
+/// The result of a scenario on one side, by pod.
 pub(super) type Seen = BTreeMap<String, PodSeen>;
 
-/// What happened to one pod.
+/// The state of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct PodSeen {
     pub(super) node: Option<String>,
-    /// Upstream's final scores, where more than one node was feasible.
+    /// The final scores of kube-scheduler, if several nodes were feasible.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) scores: BTreeMap<String, i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) nominated_node_name: Option<String>,
     pub(super) generation: i64,
     pub(super) condition: Option<Condition>,
-    /// The condition DisruptionTarget, its message beginning as upstream's profile is called.
+    /// The condition DisruptionTarget, with upstream's profile name in its message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) disruption: Option<Condition>,
-    /// Whether it has been deleted and is still there.
+    /// Whether it is terminating.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) terminating: bool,
-    /// By time.
+    /// In the order of time.
     pub(super) events: Vec<Event>,
 }
 
@@ -58,17 +58,17 @@ pub(super) struct Event {
     pub(super) kind: String,
     pub(super) reason: String,
     pub(super) action: String,
-    /// With `{node}` for the pod's node in the note of an event that tells of its binding, and `{uid of p}` for UIDs.
+    /// `{node}` stands for the pod's node in the note of its binding, and `{uid of p}` for UIDs.
     pub(super) note: String,
-    /// The other pod that it names.
+    /// The related pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) related: Option<String>,
-    /// As upstream's profile is called.
+    /// Upstream's profile name.
     pub(super) controller: String,
-    /// How often it happened, as its series says.
+    /// The count of its series.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub(super) times: u64,
-    /// What is not as upstream's events are: their name, what they regard, the instance, the time.
+    /// Deviations from the form of upstream's events: name, regarding, instance, time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) oddities: Vec<String>,
 }
@@ -87,17 +87,17 @@ fn is_once(times: &u64) -> bool {
 }
 
 impl PodSeen {
-    /// How often it could not be scheduled.
+    /// The number of failed attempts.
     pub(super) fn failures(&self) -> u64 {
         self.count(|event| event.reason == "FailedScheduling")
     }
 
-    /// How many events it has had.
+    /// The number of events, with their counts.
     pub(super) fn occurrences(&self) -> u64 {
         self.count(|_| true)
     }
 
-    /// Whether its event and its condition say that it has a node.
+    /// Whether its node, event and condition all report a binding.
     pub(super) fn is_bound(&self) -> bool {
         let condition = self.condition.as_ref();
         self.node.is_some()
@@ -105,7 +105,8 @@ impl PodSeen {
             && self.events.iter().any(|event| event.reason == "Scheduled")
     }
 
-    /// Whether the condition says what the last event says, which is a failure. (A note is cut at 1024 bytes.)
+    /// Whether the condition matches the last event, which is a failure. (Notes are truncated at
+    /// 1024 bytes.)
     pub(super) fn is_told_of_its_failure(&self) -> bool {
         let (Some(condition), Some(event)) = (&self.condition, self.events.last()) else {
             return false;
@@ -116,7 +117,7 @@ impl PodSeen {
             && message.starts_with(event.note.strip_suffix(" ...").unwrap_or(&event.note))
     }
 
-    /// Puts names in the place of UIDs, which are never the same twice.
+    /// Replaces UIDs, which are random, by names.
     pub(super) fn name_pods(&mut self, uids: &BTreeMap<String, String>) {
         for event in &mut self.events {
             for (name, uid) in uids {
@@ -131,7 +132,7 @@ impl PodSeen {
     }
 }
 
-/// Looks at one pod, which had that UID. It may be gone; its events stay.
+/// The state of the pod with this UID. The pod may be deleted; its events stay.
 pub(super) fn pod(cluster: &dyn Cluster, side: Side, name: &str, uid: &str) -> Result<PodSeen> {
     let events = cluster.request(
         Method::Get,
@@ -166,7 +167,7 @@ pub(super) fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.get("items").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The condition as it would be on upstream's side.
+/// The condition with upstream's profile name.
 fn by_profile(mut condition: Condition, side: Side) -> Condition {
     let message = condition.message.as_deref().and_then(|message| message.split_once(": "));
     if let Some((scheduler, rest)) = message {
@@ -206,7 +207,7 @@ fn event(event: &Value, side: Side, pod: &str, node: Option<&str>) -> Result<Eve
     })
 }
 
-/// What upstream's events all have in common, where this one lacks it.
+/// The form of upstream's events, where this one deviates from it.
 fn oddities(event: &Value, pod: &str, controller: &str) -> Result<Vec<String>> {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").context("read the host's name")?;
     let name = text(event, "/metadata/name");
@@ -237,7 +238,7 @@ fn oddities(event: &Value, pod: &str, controller: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Whether a reference is to a pod and leaves nothing out.
+/// Whether a reference names a pod completely.
 fn is_whole_pod(reference: &Value) -> bool {
     let fields = ["/name", "/uid", "/resourceVersion"];
     text(reference, "/kind") == "Pod"

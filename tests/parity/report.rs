@@ -1,5 +1,6 @@
-//! `docs/parity.md`: feature by feature what is equal to upstream and what differs on purpose, as the scenarios, their
-//! recorded results and the lists of differences have it.
+//! Writes `docs/parity.md`: for each feature, what equals kube-scheduler and what differs on
+//! purpose. Sources are the scenarios, their recorded results, the lists of differences and
+//! `docs/deviations.md`.
 
 mod deviations;
 mod feature;
@@ -15,20 +16,20 @@ use supercargo_controlplane::Release;
 use supercargo_plugins::DEFAULT_PLUGINS;
 
 use super::compare::Meant;
+use super::is_recording;
 use super::scenario::{Scenario, yaml_files};
 use super::versions::{Exceptions, OTHERS};
-use super::{Expected, folder, is_recording};
 use deviations::Deviations;
 use feature::{FEATURES, Feature, MISSING, UPSTREAM_DEFAULTS};
 
-/// Writes the file anew instead of comparing it.
+/// Updates the file instead of comparing it.
 const RECORD: &str = "SUPERCARGO_PARITY_REPORT";
 
-/// How to do so.
+/// The command that updates the file.
 const HOW: &str = "SUPERCARGO_PARITY_REPORT=1 cargo test --test integration parity::report";
 
 #[test]
-fn the_report_is_current() {
+fn parity_report_is_current() {
     if is_recording() {
         eprintln!("SKIPPED: the expectations are being recorded");
         return;
@@ -38,18 +39,18 @@ fn the_report_is_current() {
         fs::write(file(), &report).unwrap();
     }
     let found = fs::read_to_string(file()).unwrap_or_default();
-    assert!(found == report, "docs/parity.md is not what the scenarios say; write it anew: {HOW}");
+    assert!(found == report, "docs/parity.md is not current; update it with: {HOW}");
 }
 
 #[test]
-fn each_group_of_scenarios_and_each_section_of_deviations_has_one_feature() {
+fn every_scenario_folder_and_deviations_section_has_one_feature() {
     let sources = Sources::read().unwrap();
     let groups: Vec<&str> = FEATURES.iter().flat_map(|feature| feature.groups).copied().collect();
     let sections: Vec<&str> = FEATURES.iter().flat_map(|feature| feature.sections).copied().collect();
     for names in [&groups, &sections] {
         assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len(), "twice: {names:?}");
     }
-    for scenario in &sources.scenarios {
+    for scenario in sources.scenarios {
         let group = group_of(scenario);
         assert!(groups.contains(&group), "{group} is in no feature of tests/parity/report/feature.rs");
     }
@@ -59,7 +60,7 @@ fn each_group_of_scenarios_and_each_section_of_deviations_has_one_feature() {
 }
 
 #[test]
-fn the_plugins_that_are_missing_are_those_that_the_report_names() {
+fn missing_plugins_are_listed_in_the_report() {
     let is_here = |name: &str| DEFAULT_PLUGINS.iter().any(|plugin| plugin.name == name);
     let absent = UPSTREAM_DEFAULTS.iter().map(|(name, _)| *name).filter(|name| !is_here(name));
     assert_eq!(absent.collect::<Vec<_>>(), MISSING.map(|(name, _)| name));
@@ -72,13 +73,13 @@ fn the_plugins_that_are_missing_are_those_that_the_report_names() {
         let theirs = UPSTREAM_DEFAULTS.iter().find(|(name, _)| *name == plugin.name);
         assert!(
             theirs.is_none_or(|(_, weight)| *weight == plugin.weight),
-            "{} weighs otherwise",
+            "{} has another weight",
             plugin.name
         );
     }
 }
 
-/// The list of what the made-up histories answer differently on purpose, of `tests/oracle`.
+/// The differences on purpose of `tests/oracle`.
 #[derive(Debug, Deserialize)]
 struct Histories {
     differences: Vec<HistoryDifference>,
@@ -90,7 +91,7 @@ struct HistoryDifference {
     reason: String,
 }
 
-/// What the recorded run of made-up histories has compared.
+/// What the recorded run of random histories has compared.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Compared {
@@ -99,30 +100,30 @@ struct Compared {
     counts: BTreeMap<String, u64>,
 }
 
-/// What the report is made of.
+/// The sources of the report.
 struct Sources {
-    scenarios: Vec<Scenario>,
-    /// The version of upstream that the results were recorded from.
+    scenarios: &'static [Scenario],
+    /// The version of kube-scheduler that the results were recorded from.
     upstream: String,
     meant: Meant,
     exceptions: Vec<(Release, Exceptions)>,
     histories: Histories,
     compared: Option<Compared>,
-    /// Histories that are played in every run.
-    kept: usize,
+    /// The number of recorded histories.
+    recorded: usize,
     deviations: Deviations,
 }
 
 impl Sources {
     fn read() -> Result<Self> {
-        let scenarios = Scenario::all(&folder("scenarios"), None)?;
-        let upstream = scenarios.iter().map(|scenario| Ok(Expected::read(&scenario.name)?.upstream));
+        let scenarios = Scenario::all()?;
+        let upstream = scenarios.iter().map(|scenario| Ok(scenario.expected()?.upstream.clone()));
         let upstream: BTreeSet<String> = upstream.collect::<Result<_>>()?;
         ensure!(upstream.len() == 1, "recorded from several versions of upstream: {upstream:?}");
         let exceptions = OTHERS.into_iter().map(|release| Ok((release, Exceptions::of(release)?)));
         let oracle = root().join("tests").join("oracle");
         let text = fs::read_to_string(oracle.join("differences.yaml")).context("read the oracle's list")?;
-        let kept = oracle.join("scenarios");
+        let recorded = oracle.join("scenarios");
         let compared = fs::read_to_string(oracle.join("counts.yaml")).ok();
         let compared = compared.map(|text| serde_saphyr::from_str(&text).context("read the oracle's counts"));
         Ok(Self {
@@ -132,7 +133,7 @@ impl Sources {
             exceptions: exceptions.collect::<Result<_>>()?,
             histories: serde_saphyr::from_str(&text).context("read the oracle's list")?,
             compared: compared.transpose()?,
-            kept: if kept.is_dir() { yaml_files(&kept)?.len() } else { 0 },
+            recorded: yaml_files(&recorded)?.len(),
             deviations: Deviations::read(&root().join("docs").join("deviations.md"))?,
         })
     }
@@ -155,23 +156,31 @@ impl Sources {
         writeln!(
             text,
             "# Parity with kube-scheduler\n\n\
-             Written by a test from `tests/parity` and `tests/oracle`; write it anew with `{HOW}`.\n\n\
-             Baseline: {}. {all} scenarios run through the real kube-scheduler and through supercargo, on one control\n\
-             plane; nodes, events, conditions, nominations and victims are equal in {}, and differ on purpose in {differ}.\n",
+             A test writes this file from `tests/parity`, `tests/oracle` and `docs/deviations.md`. To update it, run\n\
+             `{HOW}`.\n\n\
+             Baseline: {}. {all} scenarios run through kube-scheduler and through supercargo on one control plane. Nodes,\n\
+             events, conditions, nominations and victims are equal in {} scenarios and differ on purpose in {differ}.\n\n\
+             The last column counts [deviations](deviations.md): decisions with a reason that no scenario shows, most of\n\
+             them about errors, configuration and operation.\n",
             self.upstream,
             all - differ,
         )?;
-        writeln!(text, "| feature | scenarios | equal | differences on purpose |\n|---|---|---|---|")?;
+        writeln!(
+            text,
+            "| feature | scenarios | equal | different on purpose | deviations |\n|---|---|---|---|---|"
+        )?;
         let mut rows = self.deviations.clone();
         for (number, feature) in FEATURES.iter().enumerate() {
             let scenarios: Vec<&Scenario> = self.of(feature).collect();
             let equal = scenarios.iter().filter(|scenario| self.reasons(scenario).is_empty()).count();
-            let decisions = rows.take(feature, number + 1 == FEATURES.len()).len();
+            let deviations = rows.take(feature, number + 1 == FEATURES.len()).len();
             let anchor = anchor(feature.title);
             let (title, count) = (feature.title, scenarios.len());
-            let differences = count - equal + decisions;
-            writeln!(text, "| [{title}](#{anchor}) | {count} | {equal} | {differences} |")?;
+            let differ = count - equal;
+            writeln!(text, "| [{title}](#{anchor}) | {count} | {equal} | {differ} | {deviations} |")?;
         }
+        let deviations = self.deviations.sections().count();
+        writeln!(text, "| total | {all} | {} | {differ} | {deviations} |", all - differ)?;
         Ok(())
     }
 
@@ -179,8 +188,8 @@ impl Sources {
         writeln!(
             text,
             "\n## API servers\n\n\
-             On the servers of other releases supercargo must come to what upstream's scheduler did on its own.\n\n\
-             | API server | scenarios | equal to the baseline | not carried by the server | other differences |\n\
+             On API servers of other releases, supercargo must reach the recorded results of the baseline.\n\n\
+             | API server | scenarios | equal to the baseline | not supported by the server | other differences |\n\
              |---|---|---|---|---|"
         )?;
         let (all, none) = (self.scenarios.len(), Exceptions::default());
@@ -188,19 +197,19 @@ impl Sources {
         let mut servers: Vec<(Release, &Exceptions)> = others.chain([(Release::Baseline, &none)]).collect();
         servers.sort_by_key(|(release, _)| Release::ALL.iter().position(|known| known == release));
         for (release, exceptions) in &servers {
-            let (carried, differ) = (exceptions.not_carried().len(), exceptions.differing().len());
-            let equal = all - carried - differ;
-            writeln!(text, "| {release} | {all} | {equal} | {carried} | {differ} |")?;
+            let (unsupported, differ) = (exceptions.unsupported().len(), exceptions.differing().len());
+            let equal = all - unsupported - differ;
+            writeln!(text, "| {release} | {all} | {equal} | {unsupported} | {differ} |")?;
         }
         for (release, exceptions) in servers {
-            for entry in &exceptions.not_carried {
+            for entry in &exceptions.unsupported {
                 let (scenarios, reason) = (list(&entry.scenarios), sentence(&entry.reason));
-                writeln!(text, "\nNot carried by {release}: {reason} {scenarios}")?;
+                writeln!(text, "\nNot supported by {release}: {reason} {scenarios}")?;
             }
             for entry in &exceptions.differences {
                 let (field, reason) = (&entry.field, sentence(&entry.reason));
                 let scenarios = list(&entry.scenarios);
-                writeln!(text, "\nOtherwise on {release}, {field}: {reason} {scenarios}")?;
+                writeln!(text, "\nDifferent on {release}, {field}: {reason} {scenarios}")?;
             }
         }
         Ok(())
@@ -209,23 +218,18 @@ impl Sources {
     fn histories(&self, text: &mut String) -> Result<()> {
         writeln!(
             text,
-            "\n## Made-up histories\n\n\
-             Upstream's scheduler package, in process, and supercargo play the same histories: nodes, pods, volumes, budgets,\n\
-             namespaces and time that change at random from a seed. After every step they must agree on every plugin's verdict\n\
-             and score on every node, the reasons, the choice, the victims, which event woke which pod and into which queue, the\n\
-             events, conditions and writes.{}\n",
-            match self.kept {
-                0 => String::new(),
-                kept => format!(
-                    " Kept and played in every run, because they have shown a difference once: {kept}."
-                ),
-            }
+            "\n## Random histories\n\n\
+             Upstream's scheduler package and supercargo play the same histories: nodes, pods, volumes, budgets, namespaces\n\
+             and time change at random from a seed. After every step, both must agree on every plugin's verdict and score on\n\
+             every node, the reasons, the choice, the victims, the requeued pods with their events and queues, the events,\n\
+             conditions and writes. {} recorded histories, which have shown a difference once, run every time.\n",
+            self.recorded
         )?;
         if let Some(Compared { first_seed, last_seed, counts }) = &self.compared {
             writeln!(
                 text,
-                "Compared in a recorded run (seeds {first_seed} to {last_seed}), without an unexplained difference:\n\n\
-                 | what | how many |\n|---|---|"
+                "A recorded run (seeds {first_seed} to {last_seed}) has compared, without an unexplained difference:\n\n\
+                 | compared | count |\n|---|---|"
             )?;
             for (kind, number) in counts {
                 writeln!(text, "| {kind} | {number} |")?;
@@ -235,7 +239,7 @@ impl Sources {
         if self.histories.differences.is_empty() {
             writeln!(text, "Nothing differs on purpose.")?;
         } else {
-            writeln!(text, "On purpose differ:\n")?;
+            writeln!(text, "Different on purpose:\n")?;
         }
         for HistoryDifference { path, reason } in &self.histories.differences {
             writeln!(text, "* `{path}`: {}", sentence(reason))?;
@@ -249,7 +253,7 @@ impl Sources {
         let (equal, differ): (Vec<&Scenario>, Vec<&Scenario>) =
             scenarios.iter().partition(|scenario| self.reasons(scenario).is_empty());
         if !equal.is_empty() {
-            writeln!(text, "\nEqual, shown by {}:\n", count(equal.len(), "scenario"))?;
+            writeln!(text, "\nEqual in {}:\n", count(equal.len(), "scenario"))?;
         }
         for scenario in equal {
             writeln!(text, "* {} (`{}`)", scenario.about.trim(), scenario.name)?;
@@ -257,41 +261,38 @@ impl Sources {
         for file in feature.tests {
             let tests =
                 tests_of(&fs::read_to_string(root().join(file)).with_context(|| format!("read {file}"))?);
-            writeln!(text, "\nHeld by {} of `{file}`:\n", count(tests.len(), "test"))?;
+            writeln!(text, "\nTested by {} in `{file}`:\n", count(tests.len(), "test"))?;
             for test in tests {
                 writeln!(text, "* {test}")?;
             }
         }
-        let decisions = rows.take(feature, last);
-        if differ.is_empty() && decisions.is_empty() {
-            return Ok(());
+        if !differ.is_empty() {
+            writeln!(text, "\nDifferent on purpose in {}:\n", count(differ.len(), "scenario"))?;
         }
-        writeln!(text, "\nDifferent on purpose:")?;
-        for (number, scenario) in differ.into_iter().enumerate() {
-            if number == 0 {
-                writeln!(text)?;
-            }
+        for scenario in differ {
             writeln!(text, "* {} (`{}`)", scenario.about.trim(), scenario.name)?;
             for (field, reason) in self.reasons(scenario) {
                 writeln!(text, "  * {field}: {}", sentence(reason))?;
             }
         }
-        if !decisions.is_empty() {
-            writeln!(text, "\n| what | {} | ours | why |\n|---|---|---|---|", Deviations::other(feature))?;
+        let deviations = rows.take(feature, last);
+        if !deviations.is_empty() {
+            let other = Deviations::other(feature);
+            writeln!(text, "\nDeviations:\n\n| what | {other} | supercargo | why |\n|---|---|---|---|")?;
         }
-        for row in decisions {
+        for row in deviations {
             writeln!(text, "{row}")?;
         }
         Ok(())
     }
 
-    /// The scenarios of a feature, group by group.
+    /// The scenarios of a feature, in the order of its folders.
     fn of<'a>(&'a self, feature: &'a Feature) -> impl Iterator<Item = &'a Scenario> {
         let groups = feature.groups.iter();
         groups.flat_map(|group| self.scenarios.iter().filter(move |scenario| group_of(scenario) == *group))
     }
 
-    /// In which fields a scenario differs on purpose, and why.
+    /// The fields in which a scenario differs on purpose, with reasons.
     fn reasons(&self, scenario: &Scenario) -> Vec<(&str, &str)> {
         let entries = self.meant.differences.iter().filter(|entry| entry.scenario == scenario.name);
         entries.map(|entry| (entry.field.as_str(), entry.reason.as_str())).collect()
@@ -303,13 +304,13 @@ impl Sources {
 }
 
 #[test]
-fn names_of_tests_are_sentences() {
+fn test_names_become_sentences() {
     let source =
         "#[test]\nfn a_pod_waits() {\n}\n\nfn helper() {}\n\n#[test]\n#[ignore]\n    fn it_goes() {}\n";
     assert_eq!(tests_of(source), ["A pod waits.", "It goes."]);
 }
 
-/// Which of upstream's default plugins are here.
+/// The default plugins of kube-scheduler that supercargo has, and those that it lacks.
 fn plugins(text: &mut String) -> Result<()> {
     let here: Vec<String> = UPSTREAM_DEFAULTS
         .iter()
@@ -319,10 +320,10 @@ fn plugins(text: &mut String) -> Result<()> {
     writeln!(
         text,
         "\n## Plugins\n\n\
-         Upstream enables these by default, with every feature gate on; {} of {} are here, in upstream's order and with\n\
-         its weights: {}.\n\nMissing:\n",
-        here.len(),
+         kube-scheduler enables {} plugins by default with every feature gate on. supercargo has {} of them, in the same\n\
+         order and with the same weights: {}.\n\nMissing:\n",
         UPSTREAM_DEFAULTS.len(),
+        here.len(),
         here.join(", "),
     )?;
     for (name, what) in MISSING {
@@ -339,7 +340,7 @@ fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("one {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// The names of a file's tests, as the sentences that they are.
+/// The names of a file's tests, as sentences.
 fn tests_of(source: &str) -> Vec<String> {
     let parts = source.split("#[test]\n").skip(1);
     let names = parts.filter_map(|part| {
@@ -359,13 +360,13 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// A reason as one line that ends in a full stop.
+/// A reason on one line with a full stop at its end.
 fn sentence(reason: &str) -> String {
     let words: Vec<&str> = reason.split_whitespace().collect();
     format!("{}.", words.join(" ").trim_end_matches('.'))
 }
 
-/// Where a heading is within its page.
+/// The anchor of a heading.
 fn anchor(title: &str) -> String {
     let kept = title.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-'));
     kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()

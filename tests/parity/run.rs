@@ -1,4 +1,4 @@
-//! Takes one scenario through one scheduler.
+//! Runs a scenario through a scheduler.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::observe::{self, PodSeen, Seen, items};
 use super::scenario::{Expect, NAMESPACE, Scenario, Step, Target, pod_path};
 use super::side::{Scheduler, Side};
 
-/// How long anything may take that is waited for, by the scheduler's clock.
+/// The time limit for a condition, by the scheduler's clock.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Makes the namespace that the scenarios' pods are in, and those of the other objects. They stay: without a
-/// controller that empties it a namespace does not go away.
+/// Creates the namespaces of the scenarios' pods and other objects. They stay: without a
+/// controller, a namespace cannot be deleted.
 pub(super) fn prepare(cluster: &dyn Cluster) -> Result<()> {
     for (name, labels) in [
         (NAMESPACE, json!({})),
@@ -31,10 +31,10 @@ pub(super) fn prepare(cluster: &dyn Cluster) -> Result<()> {
     Ok(())
 }
 
-/// How far a scenario came, and what was to be seen then.
+/// The result of a run.
 pub(super) struct Outcome {
     pub(super) seen: Seen,
-    /// Why it did not run to its end.
+    /// The reason why the scenario did not complete.
     pub(super) stopped: Option<anyhow::Error>,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn scenario(
     run.clean_up()?;
     for (pod, scores) in scheduler.scores_since(mark)? {
         if let Some(pod) = seen.get_mut(&pod) {
-            // A pod that is pending in the end was not scored, whatever came before.
+            // A pending pod has no scores, even if an earlier cycle scored it.
             if pod.node.is_some() {
                 pod.scores = scores;
             }
@@ -65,14 +65,15 @@ struct Run<'a> {
     cluster: &'a dyn Cluster,
     side: Side,
     scenario: &'a Scenario,
-    /// Of the pods created so far.
+    /// The UIDs of the pods created so far.
     uids: BTreeMap<String, String>,
     barriers: usize,
 }
 
 impl Run<'_> {
     fn perform(&mut self) -> Result<()> {
-        // The other scenario's nodes must be out of sight, and this one's in sight, before the first pod.
+        // The scheduler must have forgotten the nodes of the last scenario, and know this one's,
+        // before the first pod.
         self.wait_until_nodes_are_known(0)?;
         for object in &self.scenario.objects {
             let target = object.target();
@@ -100,7 +101,7 @@ impl Run<'_> {
         for (number, step) in self.scenario.steps.iter().enumerate() {
             self.step(step).with_context(|| format!("step {}", number + 1))?;
         }
-        // What is still under way, a patch of a condition perhaps, is to be seen, too.
+        // Waits for writes in flight, such as a patch of a condition.
         self.barrier()?;
         self.cluster.settle()
     }
@@ -173,7 +174,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The same with each `{uid of p}` replaced by the UID of that pod.
+    /// Replaces each `{uid of p}` by the UID of that pod.
     fn filled_in(&self, object: &Value) -> Value {
         match object {
             Value::String(text) => {
@@ -192,7 +193,7 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until the object at the path has all this.
+    /// Waits until the object at the path has these fields.
     fn see(&self, path: &str, has: &Value) -> Result<()> {
         let deadline = self.cluster.now() + PATIENCE;
         loop {
@@ -208,7 +209,7 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until the pod is as expected, and checks what a scenario says of it itself.
+    /// Waits until the pod is as expected, and checks the expected node or note.
     fn expect(&self, name: &str, expect: &Expect) -> Result<()> {
         let uid = self.uids.get(name).with_context(|| format!("{name} is not created yet"))?;
         let deadline = self.cluster.now() + PATIENCE;
@@ -218,7 +219,7 @@ impl Run<'_> {
             if is_as_expected(&seen, expect) {
                 return check(name, &seen, expect);
             }
-            // Nothing more comes of a pod that has its node.
+            // A bound pod does not change any more.
             let is_settled = match expect {
                 Expect::Failed { .. } => seen.is_bound(),
                 Expect::Quiet => true,
@@ -231,7 +232,7 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until the scheduler knows so many nodes: it says so in the note of a failure.
+    /// Waits until the scheduler reports this many nodes in the note of a failure.
     fn wait_until_nodes_are_known(&mut self, count: usize) -> Result<()> {
         let wanted = match count {
             0 => "no nodes available".to_owned(),
@@ -249,8 +250,8 @@ impl Run<'_> {
         }
     }
 
-    /// Creates a pod that no node takes, waits until it is told so, and deletes it. What the scheduler had to do
-    /// before is done then.
+    /// Creates a pod that fits no node, waits for its failure, and deletes it. The scheduler has
+    /// then completed its earlier work.
     fn barrier(&mut self) -> Result<String> {
         self.barriers += 1;
         let name = format!("barrier-{}", self.barriers);
@@ -270,7 +271,8 @@ impl Run<'_> {
         loop {
             self.cluster.settle()?;
             let seen = observe::pod(self.cluster, self.side, &name, &uid)?;
-            // Tried twice in a moment, because another node came, it has one event with a count: the first note stays.
+            // Two failures in quick succession are one event with a count, which keeps the first
+            // note, so read the condition.
             let message = seen.condition.as_ref().and_then(|condition| condition.message.as_deref());
             if let Some(message) = message.filter(|_| seen.failures() > 0) {
                 let path = format!("{}?gracePeriodSeconds=0", pod_path(&name));
@@ -284,7 +286,7 @@ impl Run<'_> {
         }
     }
 
-    /// Deletes what is there, whoever made it, and waits until it is gone.
+    /// Deletes all objects and waits until they are gone.
     fn clean_up(&self) -> Result<()> {
         let pods = format!("/api/v1/namespaces/{NAMESPACE}/pods");
         let events = format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events");
@@ -298,7 +300,7 @@ impl Run<'_> {
                 let name = pod.pointer("/metadata/name").and_then(Value::as_str);
                 let path = pod_path(name.unwrap_or_default());
                 let none = json!({"metadata": {"finalizers": null}});
-                // It may be gone already.
+                // It may be deleted already.
                 self.cluster.request(Method::Patch, &path, Some(&none))?;
             }
             self.send(Method::Delete, &format!("{pods}?gracePeriodSeconds=0"), None)?;
@@ -310,18 +312,20 @@ impl Run<'_> {
         self.send(Method::Delete, &events, None)?;
         for object in &self.scenario.objects {
             let path = object.own_path();
-            // The API server itself gives claims and volumes finalizers. Neither is there when the scenario failed
-            // before it.
+            // The API server adds finalizers to claims and volumes. They may not exist if the
+            // scenario failed earlier.
             let none = json!({"metadata": {"finalizers": null}});
             self.cluster.request(Method::Patch, &path, Some(&none))?;
-            // Without a garbage collector nobody would orphan what a ReplicationController leaves behind.
+            // Without a garbage collector, orphaning the pods of a ReplicationController would
+            // never complete.
             let at_once = "gracePeriodSeconds=0&propagationPolicy=Background";
             self.cluster.request(Method::Delete, &format!("{path}?{at_once}"), None)?;
         }
         Ok(())
     }
 
-    /// Creates an object. The API server knows a fresh PriorityClass only after a moment, and refuses until then.
+    /// Creates an object. The API server rejects pods with a new PriorityClass until it knows the
+    /// class.
     fn post(&self, path: &str, object: &Value) -> Result<Value> {
         let deadline = self.cluster.now() + PATIENCE;
         loop {
@@ -362,7 +366,8 @@ fn check(name: &str, seen: &PodSeen, expect: &Expect) -> Result<()> {
     }
 }
 
-/// Whether the object has every field that `wanted` has, with that value; `null` is for a field that is not there.
+/// Whether the object has every field of `wanted` with its value. `null` stands for an absent
+/// field.
 fn contains(object: &Value, wanted: &Value) -> bool {
     match wanted {
         Value::Object(fields) => {

@@ -1,13 +1,16 @@
-//! What a scenario file says, and the API objects that stand for it. `README.md` has the format.
+//! Scenario files and their API objects. `README.md` describes the format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::expected::{self, Expected};
+use super::folder;
 use super::side::Side;
 
 /// The namespace of every pod.
@@ -30,9 +33,12 @@ pub(super) struct Scenario {
     pub(super) pods: Vec<Pod>,
     #[serde(default)]
     pub(super) steps: Vec<Step>,
+    /// The file's second document, if it is recorded already.
+    #[serde(skip)]
+    expected: Option<Expected>,
 }
 
-/// A node, or several that differ in name only.
+/// A node, or several that differ only in their names.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Node {
@@ -52,7 +58,7 @@ pub(super) struct Node {
     conditions: Vec<Value>,
 }
 
-/// Any other object, and where it is created.
+/// Any other object, and the path of its collection.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_field_names, reason = "the format's words")]
@@ -94,7 +100,7 @@ pub(super) struct Pod {
     pub(super) expect: Option<Expect>,
 }
 
-/// One change, and what to wait for after it.
+/// An action, and the conditions to wait for after it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Step {
@@ -103,10 +109,10 @@ pub(super) struct Step {
     pub(super) with: Option<Value>,
     pub(super) subresource: Option<String>,
     pub(super) delete: Option<Target>,
-    /// Waited for until it is as `has` says.
+    /// The object to wait for until it has the fields of `has`.
     pub(super) see: Option<Target>,
     pub(super) has: Option<Value>,
-    /// Milliseconds: only to let a backoff pass.
+    /// Milliseconds. Only for backoffs.
     pub(super) elapse: Option<u64>,
     #[serde(default)]
     pub(super) expect: BTreeMap<String, Expect>,
@@ -140,29 +146,29 @@ impl Object {
         self.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What the steps call it.
+    /// Its name in steps.
     pub(super) fn target(&self) -> Target {
         let (_, plural) = self.path.rsplit_once('/').unwrap_or_default();
         Target::Other { plural: plural.to_owned(), name: self.name().to_owned() }
     }
 
-    /// Where the API has it, once it is there.
+    /// Its path in the API.
     pub(super) fn own_path(&self) -> String {
         format!("{}/{}", self.path, self.name())
     }
 }
 
-/// What a pod is waited for to be.
+/// A condition of a pod to wait for.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "Value")]
 pub(super) enum Expect {
-    /// It has a node, perhaps a certain one, and its event and condition say so.
+    /// It has a node, or this node, with its event and condition.
     Bound(Option<String>),
-    /// It has failed so often, and its condition says what its last event says.
+    /// It has failed this often, and its condition matches its last event.
     Failed { times: u64, note: Option<String> },
-    /// It has had so many events.
+    /// It has this many events.
     Events(u64),
-    /// It has no node and no event: not waited for, but checked.
+    /// It has no node and no event. Checked at once.
     Quiet,
 }
 
@@ -197,16 +203,17 @@ impl TryFrom<Value> for Expect {
 }
 
 impl Scenario {
-    /// Every scenario under `folder`, by name; only those whose name contains `filter`.
-    pub(super) fn all(folder: &Path, filter: Option<&str>) -> Result<Vec<Self>> {
-        let mut scenarios = Vec::new();
-        for file in yaml_files(folder)? {
-            let name = name_of(folder, &file)?;
-            if filter.is_none_or(|filter| name.contains(filter)) {
-                scenarios.push(Self::read(&file, &name)?);
-            }
-        }
-        Ok(scenarios)
+    /// Every scenario in the order of names. The files are read once per process.
+    pub(super) fn all() -> Result<&'static [Self]> {
+        static ALL: OnceLock<Result<Vec<Scenario>, String>> = OnceLock::new();
+        let all = ALL.get_or_init(|| Self::read_all().map_err(|error| format!("{error:#}")));
+        all.as_deref().map_err(|error| anyhow!("{error}"))
+    }
+
+    fn read_all() -> Result<Vec<Self>> {
+        let folder = folder("scenarios");
+        let files = yaml_files(&folder)?;
+        files.iter().map(|file| Self::read(file, &name_of(&folder, file)?)).collect()
     }
 
     fn read(file: &Path, name: &str) -> Result<Self> {
@@ -214,13 +221,21 @@ impl Scenario {
         Self::parse(name, &text)
     }
 
-    /// The scenario of that name that a text tells.
+    /// Parses the text of a scenario file.
     pub(super) fn parse(name: &str, text: &str) -> Result<Self> {
+        let (text, recorded) = expected::split(text);
         let mut scenario: Self = serde_saphyr::from_str(text).with_context(|| format!("read {name}"))?;
+        scenario.expected = recorded.map(|text| Expected::parse(name, text)).transpose()?;
         name.clone_into(&mut scenario.name);
         scenario.nodes = scenario.nodes.iter().flat_map(Node::each).collect();
         scenario.check().with_context(|| format!("check {}", scenario.name))?;
         Ok(scenario)
+    }
+
+    /// What kube-scheduler did.
+    pub(super) fn expected(&self) -> Result<&Expected> {
+        let expected = self.expected.as_ref();
+        expected.with_context(|| format!("{} is not recorded: see README.md", self.name))
     }
 
     fn check(&self) -> Result<()> {
@@ -249,12 +264,12 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether a step creates this, and not the start.
+    /// Whether a step creates this object.
     pub(super) fn comes_later(&self, target: &Target) -> bool {
         self.steps.iter().any(|step| step.create.as_ref() == Some(target))
     }
 
-    /// Where the API has it.
+    /// The path of the target in the API.
     pub(super) fn path(&self, target: &Target) -> Result<String> {
         match target {
             Target::Pod(name) => Ok(pod_path(name)),
@@ -291,7 +306,7 @@ impl Node {
         (1..=count).map(|number| Self { name: name(number), count: None, ..self.clone() }).collect()
     }
 
-    /// The API object, status included: a node may be created with it.
+    /// The API object with its status: a node may be created with it.
     pub(super) fn object(&self) -> Result<Value> {
         let taints: Vec<Value> = self.taints.iter().map(|text| taint(text)).collect::<Result<_>>()?;
         let mut allocatable = quantities(&json!({
@@ -368,12 +383,12 @@ impl Pod {
     }
 }
 
-/// Where the API has a pod.
+/// The path of a pod in the API.
 pub(super) fn pod_path(name: &str) -> String {
     format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}")
 }
 
-/// The `.yaml` files below a folder, sorted.
+/// The `.yaml` files in a folder and its subfolders, sorted.
 pub(super) fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
@@ -388,8 +403,8 @@ pub(super) fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A file's path below `folder`, without its extension.
-pub(super) fn name_of(folder: &Path, file: &Path) -> Result<String> {
+/// A file's path relative to `folder`, without its extension.
+fn name_of(folder: &Path, file: &Path) -> Result<String> {
     let name = file.strip_prefix(folder)?.with_extension("");
     Ok(name.to_str().context("a file name is not text")?.to_owned())
 }
@@ -401,7 +416,7 @@ fn taint(text: &str) -> Result<Value> {
     Ok(json!({ "key": key, "value": value, "effect": effect }))
 }
 
-/// Quantities as the API takes them: numbers become text.
+/// Quantities for the API: numbers become text.
 fn quantities(amounts: &Value) -> Map<String, Value> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     amounts.as_object().map_or_else(Map::new, |amounts| {

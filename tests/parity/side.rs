@@ -1,42 +1,27 @@
-//! The two schedulers, each as it is started, named and read.
+//! The two schedulers: how each is started, named and read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use supercargo_controlplane::{Assets, ControlPlane, Handle, Program, SchedulerOptions};
+use supercargo_controlplane::{Assets, ControlPlane, Handle, Leashed, Program, SchedulerOptions};
 
 use super::memory::Embedded;
 use super::scenario::NAMESPACE;
+use crate::support;
 
 /// Both schedulers' configuration.
 const CONFIG: &str = include_str!("config.yaml");
 
-/// Whom both act as.
+/// The user of both.
 const USER: &str = "system:kube-scheduler";
 
-/// What tells supercargo's profiles from upstream's.
+/// The prefix of supercargo's profile names.
 const PREFIX: &str = "supercargo-";
-
-/// Runs `$2…` with its words going to `$1`, until it ends or our end of stdin closes, however that comes about.
-const LEASH: &str = r#"
-log=$1
-shift
-exec 3<&0
-"$@" </dev/null >>"$log" 2>&1 3<&- &
-program=$!
-( read -r _ <&3; kill -KILL "$program" ) 2>/dev/null &
-watcher=$!
-wait "$program"
-status=$?
-kill "$watcher" 2>/dev/null
-exit "$status"
-"#;
 
 /// Which scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +31,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// What a profile is called on this side.
+    /// The scheduler name of a profile on this side.
     pub(super) fn scheduler_name(self, profile: &str) -> String {
         match self {
             Self::Upstream => profile.to_owned(),
@@ -54,7 +39,7 @@ impl Side {
         }
     }
 
-    /// What a scheduler's name would be on upstream's side.
+    /// The profile of a scheduler name.
     pub(super) fn profile(self, scheduler_name: &str) -> String {
         match self {
             Self::Upstream => scheduler_name.to_owned(),
@@ -77,7 +62,7 @@ impl Side {
 #[derive(Debug)]
 pub(super) enum Scheduler {
     Upstream(Handle),
-    Supercargo(Leashed),
+    Supercargo(Supercargo),
     Embedded(Embedded),
 }
 
@@ -88,14 +73,14 @@ impl Scheduler {
                 let options = SchedulerOptions {
                     config_yaml: Some(side.config()),
                     user: USER.to_owned(),
-                    // The final scores are logged from 10 on.
+                    // kube-scheduler logs final scores from 10 on.
                     verbosity: 10,
                     json_log: true,
                     ..Default::default()
                 };
                 Ok(Self::Upstream(plane.start_kube_scheduler(&options)?))
             }
-            Side::Supercargo => Ok(Self::Supercargo(Leashed::start(plane, &side.config())?)),
+            Side::Supercargo => Ok(Self::Supercargo(Supercargo::start(plane, &side.config())?)),
         }
     }
 
@@ -106,24 +91,24 @@ impl Scheduler {
         }
     }
 
-    /// An error with its last words, if it has ended.
+    /// Fails with the end of its log if it has ended.
     pub(super) fn check_alive(&mut self) -> Result<()> {
         let (alive, log) = match self {
             Self::Upstream(handle) => (handle.is_running(), handle.log_path().to_owned()),
-            Self::Supercargo(child) => (child.shell.try_wait()?.is_none(), child.log.clone()),
+            Self::Supercargo(child) => (child.process.exited()?.is_none(), child.log.clone()),
             Self::Embedded(embedded) => return embedded.check_alive(),
         };
         if !alive {
-            let words = fs::read(&log).unwrap_or_default();
-            let words = String::from_utf8_lossy(&words).into_owned();
-            let lines: Vec<&str> = words.lines().collect();
+            let log = fs::read(&log).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            let lines: Vec<&str> = log.lines().collect();
             let last = lines[lines.len().saturating_sub(15)..].join("\n");
-            anyhow::bail!("{:?} has ended; its last words:\n{last}", self.side());
+            anyhow::bail!("{:?} has ended; its last log lines:\n{last}", self.side());
         }
         Ok(())
     }
 
-    /// Where its log ends now.
+    /// The current end of its log.
     pub(super) fn mark(&self) -> Result<u64> {
         match self {
             Self::Upstream(handle) => Ok(fs::metadata(handle.log_path())?.len()),
@@ -131,8 +116,8 @@ impl Scheduler {
         }
     }
 
-    /// The final scores by pod and node that were logged since `mark`, of each pod's last scored cycle. A cycle
-    /// with one feasible node has none. Only upstream tells.
+    /// The final scores by pod and node that were logged since `mark`, of each pod's last scored
+    /// cycle. A cycle with one feasible node has none. Only kube-scheduler logs them.
     pub(super) fn scores_since(&self, mark: u64) -> Result<Scores> {
         match self {
             Self::Upstream(handle) => read_scores(handle.log_path(), mark),
@@ -171,51 +156,28 @@ fn read_scores(log: &Path, mark: u64) -> Result<Scores> {
     Ok(scores)
 }
 
-/// supercargo, as a process that cannot outlive us.
+/// supercargo as a process, with its log in the folder of the control plane.
 #[derive(Debug)]
-pub(super) struct Leashed {
-    shell: Child,
-    leash: Option<ChildStdin>,
+pub(super) struct Supercargo {
+    process: Leashed,
     log: PathBuf,
 }
 
-impl Leashed {
+impl Supercargo {
     fn start(plane: &ControlPlane, config: &str) -> Result<Self> {
         let kubeconfig = plane.kubeconfig(USER)?;
         let (file, log) = (plane.dir().join("supercargo.yaml"), plane.dir().join("supercargo.log"));
         fs::write(&file, config.replace("{kubeconfig}", &kubeconfig.display().to_string()))
             .with_context(|| format!("write {}", file.display()))?;
-        // Another program with the same command line may stand in, to try the runner itself.
-        let program = std::env::var_os("SUPERCARGO_PARITY_BINARY")
-            .unwrap_or_else(|| env!("CARGO_BIN_EXE_supercargo").into());
-        let mut shell = Command::new("sh")
-            .args(["-c", LEASH, "leash"])
-            .arg(&log)
-            .arg(&program)
-            .args(["run", "--leader-elect=false", "--secure-port=0", "--kubeconfig"])
-            .arg(&kubeconfig)
-            .arg("--config")
-            .arg(&file)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .context("start a shell to run supercargo")?;
-        let leash = shell.stdin.take();
-        Ok(Self { shell, leash, log })
+        let output = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let mut command = support::command(["run", "--leader-elect=false", "--kubeconfig"]);
+        command.arg(&kubeconfig).arg("--config").arg(&file);
+        command.stdout(output.try_clone()?).stderr(output);
+        Ok(Self { process: Leashed::spawn(&mut command, None)?, log })
     }
 }
 
-impl Drop for Leashed {
-    fn drop(&mut self) {
-        self.leash = None;
-        // It is reaped or gone already.
-        let _ = self.shell.wait();
-    }
-}
-
-/// The version of the kube-scheduler that is run.
+/// The version of kube-scheduler.
 pub(super) fn upstream_version() -> Result<String> {
     let program = Assets::locate()?.path(Program::KubeScheduler)?;
     let output = Command::new(&program)
@@ -223,6 +185,6 @@ pub(super) fn upstream_version() -> Result<String> {
         .output()
         .with_context(|| format!("run {}", program.display()))?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    ensure!(!text.is_empty(), "kube-scheduler does not say its version");
+    ensure!(!text.is_empty(), "kube-scheduler --version prints nothing");
     Ok(text)
 }

@@ -1,4 +1,4 @@
-//! A clock that can be put forward while the scheduler has nothing to do.
+//! A clock that can skip time while the scheduler is idle.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use anyhow::{Result, ensure};
 use supercargo::clock::{Clock, SystemClock};
 use supercargo_framework::Now;
 
-/// How long the scheduler sleeps before it looks at the clock again.
+/// The scheduler's longest sleep before it reads the clock again.
 const SLICE: Duration = Duration::from_micros(200);
 
-/// The machine's time, and what has been skipped. Clones show the same time.
+/// The machine's time plus the skipped time. Clones share the time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SkippingClock(Arc<Shared>);
 
@@ -24,13 +24,14 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     skipped: Duration,
-    /// How often the scheduler's thread asked for the time: once per look at its mailbox, and once per thing to do.
+    /// How often the scheduler's thread has read the clock: once per look at its mailbox, and once
+    /// per action.
     asked: u64,
     /// How often it had nothing to do.
     waited: u64,
-    /// How often it had something to do, as of when it last had nothing.
+    /// The number of actions when it last had nothing to do.
     acted: u64,
-    /// How long it had nothing to do, the last time.
+    /// Its last idle time.
     idle: Duration,
 }
 
@@ -44,28 +45,28 @@ impl SkippingClock {
         self.0.machine.now().monotonic + self.skipped()
     }
 
-    /// How much has been skipped.
+    /// The skipped time.
     pub(super) fn skipped(&self) -> Duration {
         self.state(|state| state.skipped)
     }
 
-    /// Lets this time pass at once.
+    /// Skips this time.
     pub(super) fn skip(&self, time: Duration) {
         self.state(|state| state.skipped += time);
     }
 
-    /// How long the scheduler has nothing to do, as it said last.
+    /// The time until the scheduler's next deadline, as last reported.
     pub(super) fn idle(&self) -> Duration {
         self.state(|state| state.idle)
     }
 
-    /// How much the scheduler has done: stays the same while it looks in vain for something to do.
+    /// The number of the scheduler's actions. Idle turns do not change it.
     pub(super) fn activity(&self) -> u64 {
         self.state(|state| state.acted)
     }
 
-    /// Waits until the scheduler has found twice that there is nothing to do. Once is not enough: what came after
-    /// it looked into its mailbox, and before it said so, is found the second time.
+    /// Waits until the scheduler has had nothing to do twice. The second time covers input that
+    /// arrived between its look at the mailbox and its report.
     pub(super) fn await_idleness(&self, deadline: Instant) -> Result<()> {
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         let enough = state.waited + 2;

@@ -1,5 +1,5 @@
-//! The scenarios on the API servers of other releases of Kubernetes, with supercargo only: it must come to what
-//! upstream's scheduler of the baseline did on a server of its own release.
+//! Runs the scenarios through supercargo on API servers of other Kubernetes releases. It must reach
+//! the recorded results of the baseline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -13,54 +13,55 @@ use super::cluster::{Cluster as _, Real};
 use super::compare::{Meant, MeantDifference};
 use super::scenario::Scenario;
 use super::side::{Scheduler, Side};
-use super::{Expected, Results, asked_for, hold, is_recording, judge, run, turn};
+use super::{Results, is_recording, judge, print_failure, requested, run, turn};
 
-/// What comes from the server: a closed list.
+/// The closed list of exceptions.
 const VERSIONS: &str = include_str!("versions.yaml");
 
-/// The releases whose servers were not there when the results were recorded.
+/// The releases besides the baseline, which the results are recorded on.
 pub(super) const OTHERS: [Release; 2] = [Release::Oldest, Release::Newest];
 
-/// What comes from the API server of one release.
+/// The exceptions for the API server of one release.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Exceptions {
-    /// Scenarios that the server does not carry: they are run, and must not come to the recorded results.
-    pub(super) not_carried: Vec<NotCarried>,
-    /// What else differs.
-    pub(super) differences: Vec<Otherwise>,
+    /// Scenarios that the server does not support. They run, and must not reach the recorded
+    /// results.
+    pub(super) unsupported: Vec<Unsupported>,
+    /// Other differences.
+    pub(super) differences: Vec<FieldDifference>,
 }
 
-/// Scenarios that a server does not carry, and why.
+/// Scenarios that a server does not support, with the reason.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NotCarried {
+pub(super) struct Unsupported {
     pub(super) scenarios: BTreeSet<String>,
     pub(super) reason: String,
 }
 
-/// A field that a server makes otherwise in some scenarios, and why.
+/// A field that differs in some scenarios, with the reason.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Otherwise {
+pub(super) struct FieldDifference {
     pub(super) scenarios: BTreeSet<String>,
     pub(super) field: String,
     pub(super) reason: String,
 }
 
 impl Exceptions {
-    /// Those of a release.
+    /// The exceptions of a release.
     pub(super) fn of(release: Release) -> Result<Self> {
         let mut all = Self::read()?;
-        all.remove(release.minor()).with_context(|| format!("versions.yaml does not have {release}"))
+        all.remove(release.minor()).with_context(|| format!("versions.yaml lacks {release}"))
     }
 
-    /// The scenarios that the server does not carry.
-    pub(super) fn not_carried(&self) -> BTreeSet<&str> {
-        self.not_carried.iter().flat_map(|entry| &entry.scenarios).map(String::as_str).collect()
+    /// The scenarios that the server does not support.
+    pub(super) fn unsupported(&self) -> BTreeSet<&str> {
+        self.unsupported.iter().flat_map(|entry| &entry.scenarios).map(String::as_str).collect()
     }
 
-    /// The scenarios in which something else differs.
+    /// The scenarios with other differences.
     pub(super) fn differing(&self) -> BTreeSet<&str> {
         self.differences.iter().flat_map(|entry| &entry.scenarios).map(String::as_str).collect()
     }
@@ -77,18 +78,18 @@ impl Exceptions {
 }
 
 #[test]
-fn exceptions_are_of_releases_and_scenarios_that_are_there_and_have_a_reason() {
+fn exceptions_name_known_releases_and_scenarios_with_a_reason() {
     let all = Exceptions::read().unwrap();
     let releases: Vec<&str> = all.keys().map(String::as_str).collect();
     assert_eq!(releases, OTHERS.map(Release::minor));
-    let known = Scenario::all(&super::folder("scenarios"), None).unwrap();
+    let known = Scenario::all().unwrap();
     for exceptions in all.values() {
-        let (carried, differing) = (exceptions.not_carried(), exceptions.differing());
-        for scenario in carried.union(&differing) {
+        let (unsupported, differing) = (exceptions.unsupported(), exceptions.differing());
+        for scenario in unsupported.union(&differing) {
             assert!(known.iter().any(|known| known.name == *scenario), "there is no {scenario}");
         }
-        assert!(carried.is_disjoint(&differing));
-        let reasons = exceptions.not_carried.iter().map(|entry| &entry.reason);
+        assert!(unsupported.is_disjoint(&differing));
+        let reasons = exceptions.unsupported.iter().map(|entry| &entry.reason);
         let mut reasons = reasons.chain(exceptions.differences.iter().map(|entry| &entry.reason));
         assert!(reasons.all(|reason| reason.len() > 10));
     }
@@ -97,17 +98,17 @@ fn exceptions_are_of_releases_and_scenarios_that_are_there_and_have_a_reason() {
 #[test]
 fn scenarios_match_their_recorded_expectations_on_other_releases() {
     if is_recording() {
-        eprintln!("SKIPPED: the expectations are being recorded");
+        eprintln!("SKIPPED: recording");
         return;
     }
-    hold(all());
+    print_failure(all());
 }
 
-/// Runs the scenarios on all servers at once: most of the time goes by waiting.
+/// Runs the scenarios on all servers at once, because they mostly wait.
 fn all() -> Result<()> {
     let releases: Vec<Release> = OTHERS.into_iter().filter(|release| is_there(*release)).collect();
     let _turn = turn();
-    let scenarios = asked_for()?;
+    let scenarios = requested()?;
     let outcomes: Vec<Result<()>> = thread::scope(|scope| {
         let runs: Vec<_> = releases
             .iter()
@@ -124,11 +125,11 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// Whether the server of a release is there or can be built; says on stderr why not.
+/// Whether the server of a release is available or can be built; if not, stderr says why.
 ///
 /// # Panics
 ///
-/// When it is not and [`required`].
+/// If it is not available and [`required`].
 fn is_there(release: Release) -> bool {
     let program = Program::KubeApiserver(release);
     let path = Assets::locate().and_then(|assets| assets.path(Program::Etcd).and(assets.path(program)));
@@ -142,9 +143,9 @@ fn is_there(release: Release) -> bool {
     }
 }
 
-fn on(release: Release, scenarios: &[Scenario]) -> Result<()> {
+fn on(release: Release, scenarios: &[&Scenario]) -> Result<()> {
     let exceptions = Exceptions::of(release)?;
-    let not_carried = exceptions.not_carried();
+    let unsupported = exceptions.unsupported();
     let began = Instant::now();
     let cluster = Real::new(ControlPlane::start(Options { release, ..Options::default() })?);
     check_version(&cluster, release)?;
@@ -155,22 +156,23 @@ fn on(release: Release, scenarios: &[Scenario]) -> Result<()> {
     let mut results = Results::new(Meant::read()?.and(exceptions.meant()));
     for scenario in scenarios {
         let name = &scenario.name;
-        let found = judge(name, Expected::read(name)?.pods, run::scenario(&cluster, &mut ours, scenario)?);
-        if !not_carried.contains(name.as_str()) {
+        let found =
+            judge(name, scenario.expected()?.pods.clone(), run::scenario(&cluster, &mut ours, scenario)?);
+        if !unsupported.contains(name.as_str()) {
             results.add(name, found);
         } else if found.is_empty() {
-            results.complain(format!("versions.yaml: {name} is carried by {release}, so delete it"));
+            results.complain(format!("versions.yaml: {release} supports {name}, so delete it"));
         }
     }
     println!(
-        "{release}: {} scenarios in {:.1?}, {started:.1?} of it to start",
+        "{release}: {} scenarios in {:.1?}, of which {started:.1?} for the start",
         scenarios.len(),
         began.elapsed()
     );
     results.verdict()
 }
 
-/// Fails when the server is not of the release that it is meant to be of.
+/// Fails if the server is of another release.
 fn check_version(cluster: &Real, release: Release) -> Result<()> {
     let version = cluster.request(Method::Get, "/version", None)?.json()?;
     let found = version["gitVersion"].as_str().unwrap_or_default();
@@ -178,7 +180,7 @@ fn check_version(cluster: &Real, release: Release) -> Result<()> {
     let minor = format!("v{}.", release.minor());
     ensure!(
         found == release.version() || is_given && found.starts_with(&minor),
-        "the API server says that it is {found}"
+        "the API server reports version {found}"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the API server says of the objects themselves.
+//! The API server validates the manifests.
 
 use http::Request;
 use kube::Client;
@@ -17,7 +17,7 @@ struct Answer {
     body: String,
 }
 
-/// Has the server check an object to the letter, without keeping it.
+/// Has the server validate an object strictly in a dry run.
 async fn check(client: &Client, object: &Value) -> Answer {
     let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(object));
     let request = Request::post(path)
@@ -43,12 +43,12 @@ fn assert_welcome(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn the_server_takes_every_object_without_a_warning() {
+async fn manifests_apply_without_warnings() {
     let Some(plane) = tokio::task::spawn_blocking(cluster_or_skip).await.unwrap() else {
         return;
     };
     let client = admin(plane).await;
-    // The originals are there already, except for the example.
+    // The originals exist already, except for the example.
     for mut object in manifests::base() {
         object["metadata"]["name"] = json!("another");
         assert_welcome(&check(&client, &object).await);
@@ -62,18 +62,18 @@ async fn the_server_takes_every_object_without_a_warning() {
 }
 
 #[tokio::test]
-async fn the_scheduler_and_the_example_pass_the_restricted_standard() {
+async fn scheduler_and_example_pass_restricted_pod_security() {
     let Some(plane) = tokio::task::spawn_blocking(cluster_or_skip).await.unwrap() else {
         return;
     };
     let client = admin(plane).await;
-    let pod = manifests::scheduler_pod();
+    let pod = manifests::pod_of(&manifests::object("Deployment"));
     assert_welcome(&check(&client, &pod).await);
     let mut example = manifests::read("examples/pod.yaml");
     example["metadata"]["namespace"] = pod["metadata"]["namespace"].clone();
     assert_welcome(&check(&client, &example).await);
 
-    // Of what the standard wants nothing may be missing, and nothing that it forbids may be there.
+    // The restricted standard requires and forbids fields; every rule must be checked.
     let pod_security = "/spec/securityContext";
     let security = "/spec/containers/0/securityContext";
     let changes = [

@@ -1,4 +1,4 @@
-//! What a user asked of the API server, by its audit log.
+//! The requests of a user in the audit log.
 
 use serde_json::Value;
 use supercargo_controlplane::ControlPlane;
@@ -6,10 +6,10 @@ use supercargo_controlplane::ControlPlane;
 use super::manifests::text;
 use super::rules::Access;
 
-/// A request that has been answered.
+/// An answered request.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    /// What it did to what; the resource is empty when it was no resource.
+    /// Verb and resource; the resource is empty for other paths.
     pub(super) access: Access,
     /// The path.
     pub(super) uri: String,
@@ -22,25 +22,25 @@ impl Request {
         (200..300).contains(&self.code)
     }
 
-    /// Whether it asked what the server serves, which every authenticated user may know.
+    /// Whether it is a discovery request, which every authenticated user may send.
     pub(super) fn is_discovery(&self) -> bool {
         let path = self.uri.split('?').next().unwrap_or_default();
         self.access.1.is_empty() && (path.starts_with("/api/") || path.starts_with("/apis/"))
     }
 
-    /// Whether it looked up whose certificates the endpoints believe. That takes a role of the cluster's own, and scheduling goes
-    /// on without; see tests/e2e/endpoints.rs.
+    /// Whether it reads the ConfigMap with the cluster's client CA. That needs another role, and
+    /// scheduling works without it; see tests/e2e/endpoints.rs.
     pub(super) fn is_lookup(&self) -> bool {
         self.uri.ends_with("/configmaps/extension-apiserver-authentication")
     }
 
-    /// Whether the user may not do this, or is none.
+    /// Whether it was rejected as unauthenticated or forbidden.
     pub(super) fn is_denied(&self) -> bool {
         [401, 403].contains(&self.code)
     }
 }
 
-/// What a user has asked for so far. A watch counts when it has ended.
+/// The requests of a user so far. A watch is logged when it ends.
 pub(super) fn requests_of(plane: &ControlPlane, user: &str) -> Vec<Request> {
     let log = plane.audit_log().unwrap();
     log.iter().filter(|event| event["user"]["username"] == user).map(request).collect()

@@ -9,11 +9,11 @@ use supercargo_controlplane::{ControlPlane, Method, Options, assets_or_skip};
 
 use super::manifests::{self, collection, text};
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any condition here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// The control plane of this module's tests, or `None` where there can be none. It is not the shared one, because its API
-/// server does not stream lists: that is where the permission to list is needed.
+/// The control plane of this suite, or `None` if none is available. It is not the shared one,
+/// because its API server does not stream lists, so that the permission to list is needed.
 pub(super) fn cluster_or_skip() -> Option<&'static ControlPlane> {
     static CLUSTER: OnceLock<Result<ControlPlane, String>> = OnceLock::new();
     assets_or_skip()?;
@@ -23,7 +23,7 @@ pub(super) fn cluster_or_skip() -> Option<&'static ControlPlane> {
     }
 }
 
-/// A control plane with the base applied, for one alone.
+/// Starts another control plane with the base applied.
 pub(super) fn start() -> Result<ControlPlane, String> {
     let options =
         Options { audit: true, feature_gates: vec!["WatchList=false".to_owned()], ..Options::default() };
@@ -35,13 +35,13 @@ pub(super) fn start() -> Result<ControlPlane, String> {
     Ok(plane)
 }
 
-/// Creates an object; a field that the API does not know is an error.
+/// Creates an object. Fields that the API does not know are errors.
 pub(super) fn apply(plane: &ControlPlane, object: &Value) {
     let path = format!("{}?fieldValidation=Strict", collection(object));
     post(plane, &path, object);
 }
 
-/// Does the part of the controller that is not here: no pod passes a quota without a status.
+/// Sets the status of the quota in place of its controller. A quota without a status admits no pod.
 fn open_quota(plane: &ControlPlane) {
     let quota = manifests::object("ResourceQuota");
     let path = format!("{}/{}/status", collection(&quota), text(&quota["metadata"]["name"]));
@@ -49,7 +49,7 @@ fn open_quota(plane: &ControlPlane) {
     send(plane, Method::Patch, &path, Some(&status));
 }
 
-/// Sends a request as `admin` that has to succeed.
+/// Sends a request as `admin` that must succeed.
 pub(super) fn send(plane: &ControlPlane, method: Method, path: &str, body: Option<&Value>) -> Value {
     let response = plane.request(method, path, body).unwrap();
     response.json().unwrap_or_else(|error| panic!("{method} {path}: {error}"))
@@ -76,7 +76,7 @@ pub(super) fn create_namespace(plane: &ControlPlane, name: &str) {
     post(plane, "/api/v1/namespaces", &namespace);
 }
 
-/// A kubeconfig with a token of the service account, as a pod of that account would get one.
+/// A kubeconfig with a token of the service account.
 pub(super) fn kubeconfig_of(plane: &ControlPlane, account: &Value) -> Value {
     let name = text(&account["metadata"]["name"]);
     let path = format!("{}/{name}/token", collection(account));
@@ -92,13 +92,13 @@ pub(super) fn kubeconfig_of(plane: &ControlPlane, account: &Value) -> Value {
     kubeconfig
 }
 
-/// The name by which the API server knows the service account.
+/// The user name of the service account.
 pub(super) fn user_name(account: &Value) -> String {
     let (namespace, name) = (&account["metadata"]["namespace"], &account["metadata"]["name"]);
     format!("system:serviceaccount:{}:{}", text(namespace), text(name))
 }
 
-/// Looks again and again until there is what was waited for.
+/// Waits until `look` returns a value.
 pub(super) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let mut found = None;
     within_patience(|| {
@@ -108,7 +108,7 @@ pub(super) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
     found.unwrap_or_else(|| panic!("not within {} s: {what}", PATIENCE.as_secs()))
 }
 
-/// Checks again and again until it is so, or patience ends. For where the caller has more to say about that.
+/// Waits until `check` succeeds or the time limit passes. The caller reports the failure.
 pub(super) fn within_patience(mut check: impl FnMut() -> bool) {
     let started = Instant::now();
     while !check() && started.elapsed() < PATIENCE {

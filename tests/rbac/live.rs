@@ -1,4 +1,4 @@
-//! The binary on a real API server, under its own service account and nothing more.
+//! The program on a real API server with only the permissions of its service account.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use super::work::{claim_with, complete_claim, create_class, create_priority, cre
 pub(super) const NODES: &str = "/api/v1/nodes";
 pub(super) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-/// A node with 4 CPUs, and a label to choose it by or not.
+/// A node with 4 CPUs and the label `chosen`.
 pub(super) fn node(name: &str, is_chosen: bool) -> Value {
     json!({
         "apiVersion": "v1",
@@ -28,7 +28,7 @@ pub(super) fn node(name: &str, is_chosen: bool) -> Value {
     })
 }
 
-/// A pod for our scheduler.
+/// A pod for supercargo.
 pub(super) fn pod(name: &str, cpu: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -52,7 +52,7 @@ fn wait_until_bound(plane: &ControlPlane, namespace: &str, name: &str) {
     });
 }
 
-/// The events about a pod with a reason.
+/// The events of a pod with a reason.
 fn events(plane: &ControlPlane, namespace: &str, pod: &str, reason: &str) -> Vec<Value> {
     let list = get(plane, &format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"));
     let items = list["items"].as_array().expect("a list has items");
@@ -60,7 +60,7 @@ fn events(plane: &ControlPlane, namespace: &str, pod: &str, reason: &str) -> Vec
     items.iter().filter(matches).cloned().collect()
 }
 
-/// A lease with a holder, who does not renew it.
+/// A lease with a holder that does not renew it.
 pub(super) fn lease(name: &str, holder: &str, seconds: u32) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1",
@@ -70,7 +70,7 @@ pub(super) fn lease(name: &str, holder: &str, seconds: u32) -> Value {
     })
 }
 
-/// Has it wait for a lease to end, take it, renew it, and make it anew.
+/// Makes the scheduler wait for a lease to expire, acquire it, renew it, and create it again.
 fn have_it_elected(plane: &ControlPlane, scheduler: &Scheduler) {
     let path = format!("{LEASES}/supercargo");
     eventually("it leads", || (scheduler.count("scheduling begins") > 0).then_some(()));
@@ -81,7 +81,7 @@ fn have_it_elected(plane: &ControlPlane, scheduler: &Scheduler) {
     eventually("the lease is there again", || made_anew().then_some(()));
 }
 
-/// Binds a pod: creating a binding and an event.
+/// Binds a pod, which creates a binding and an event.
 fn have_a_pod_bound(plane: &ControlPlane, namespace: &str) {
     post(plane, &pods(namespace), &pod("fits", "1"));
     wait_until_bound(plane, namespace, "fits");
@@ -90,7 +90,8 @@ fn have_a_pod_bound(plane: &ControlPlane, namespace: &str) {
     assert!(note.starts_with(&format!("Successfully assigned {namespace}/fits to ")), "{note}");
 }
 
-/// Has a pod fail until its event repeats: patching its status, creating an event and patching it.
+/// Makes a pod fail until its event repeats, which patches its status, creates an event and patches
+/// it.
 fn have_a_pod_fail_again_and_again(plane: &ControlPlane, scheduler: &Scheduler, namespace: &str) {
     const FAILED: &str = "unable to schedule: 0/2 nodes are available";
     let mut big = pod("too-big", "100");
@@ -106,8 +107,9 @@ fn have_a_pod_fail_again_and_again(plane: &ControlPlane, scheduler: &Scheduler, 
             .cloned()
     });
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("Unschedulable")));
-    // A new node that the pod chooses is worth a try. The message stays the same, so that from the second try on neither the
-    // condition nor the pod's version changes: the third try's event is the second's again.
+    // A new matching node requeues the pod. The message stays the same, so from the second attempt
+    // on, neither the condition nor the pod's version changes, and the third failure repeats the
+    // second event.
     for failures in 2..=3 {
         delete(plane, &format!("{NODES}/chosen"));
         post(plane, NODES, &node("chosen", true));
@@ -120,10 +122,11 @@ fn have_a_pod_fail_again_and_again(plane: &ControlPlane, scheduler: &Scheduler, 
     delete(plane, &format!("{}/too-big", pods(namespace)));
 }
 
-/// Makes the API server answer 500 to every binding in a namespace. Deleting what is at the returned path ends that.
+/// Makes the API server answer 500 to every binding in a namespace. Deleting the object at the
+/// returned path ends this.
 pub(super) fn break_bindings(plane: &ControlPlane, namespace: &str) -> String {
     const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    // Nobody listens on port 1, and the API server answers 500 when it cannot ask.
+    // The webhook cannot be reached on port 1, so the API server answers 500.
     let webhook = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
@@ -158,7 +161,7 @@ pub(super) fn break_bindings(plane: &ControlPlane, namespace: &str) -> String {
     format!("{WEBHOOKS}/{namespace}")
 }
 
-/// Has a binding fail in a way that says nothing of its fate: getting the pod.
+/// Makes the result of a binding unknown, so that the scheduler reads the pod.
 fn have_a_binding_of_unknown_fate(plane: &ControlPlane, user: &str, namespace: &str) {
     let webhook = break_bindings(plane, namespace);
     post(plane, &pods(namespace), &pod("doubtful", "1"));
@@ -170,7 +173,7 @@ fn have_a_binding_of_unknown_fate(plane: &ControlPlane, user: &str, namespace: &
     wait_until_bound(plane, namespace, "doubtful");
 }
 
-/// Has volumes bound: one that is there, and one that is made for a claim.
+/// Binds an existing volume, and one that is provisioned for a claim.
 fn have_volumes_bound(plane: &ControlPlane, namespace: &str) {
     create_class(plane, "there", "kubernetes.io/no-provisioner");
     create_volume(plane, "ready", "there");
@@ -183,7 +186,7 @@ fn have_volumes_bound(plane: &ControlPlane, namespace: &str) {
     wait_until_bound(plane, namespace, "dynamic");
 }
 
-/// Has a pod make room for a more important one.
+/// Makes a pod preempt another.
 fn have_a_pod_preempted(plane: &ControlPlane, namespace: &str) {
     create_priority(plane, "important");
     let mut small = node("small", false);
@@ -203,14 +206,14 @@ fn have_a_pod_preempted(plane: &ControlPlane, namespace: &str) {
     eventually("the victim is deleted", || {
         get(plane, &victim)["metadata"]["deletionTimestamp"].is_string().then_some(())
     });
-    // No kubelet is there to say that it has ended.
+    // No kubelet terminates it.
     let now = json!({"gracePeriodSeconds": 0});
     send(plane, Method::Delete, &victim, Some(&now));
     wait_until_bound(plane, namespace, "important");
 }
 
 #[test]
-fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
+fn service_account_suffices_and_every_rule_is_used() {
     let Some(plane) = cluster_or_skip() else { return };
     let account = manifests::object("ServiceAccount");
     let user = user_name(&account);
@@ -241,13 +244,13 @@ fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
     let done = || -> BTreeSet<Access> {
         requests().filter(Request::is_success).map(|request| request.access).collect()
     };
-    // A watch is in the log when it has ended, which is just after the scheduler has.
+    // A watch is logged when it ends, which is just after the scheduler has ended.
     within_patience(|| done().is_superset(&may));
     assert_eq!(done(), may, "left: done by the audit log, right: allowed by the role");
     let denied: Vec<Request> =
         requests().filter(|request| request.is_denied() || !may.contains(&request.access)).collect();
     assert!(denied.is_empty(), "{denied:#?}");
-    // The client itself calls it an error that the binding was answered with 500.
+    // The client logs the 500 of the binding as an error.
     let is_ours = |entry: &Value| !text(&entry["target"]).starts_with("kube_client");
     let complaints: Vec<Value> =
         scheduler.entries().into_iter().filter(|entry| entry["level"] == "ERROR" && is_ours(entry)).collect();
@@ -255,7 +258,7 @@ fn the_service_account_may_do_what_scheduling_takes_and_each_rule_is_used() {
 }
 
 #[test]
-fn without_its_rules_the_scheduler_says_what_it_may_not_do_and_does_not_start() {
+fn without_rules_scheduler_reports_missing_permissions() {
     let Some(plane) = cluster_or_skip() else { return };
     let mut account = manifests::object("ServiceAccount");
     let mut role = manifests::object("ClusterRole");
@@ -270,7 +273,7 @@ fn without_its_rules_the_scheduler_says_what_it_may_not_do_and_does_not_start() 
     for object in [&account, &role, &binding] {
         apply(plane, object);
     }
-    // Once it may, it must not take the other test's pods.
+    // The scheduler must not take pods of other tests after it gets the permission.
     let config = manifests::config_of_one("powerless");
     let scheduler = Scheduler::start(plane, &config, &kubeconfig_of(plane, &account));
 

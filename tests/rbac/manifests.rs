@@ -1,4 +1,4 @@
-//! The files under `manifests/`, as the API's objects.
+//! The files in `manifests/` as API objects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests")
 }
 
-/// A file of the folder, which has one document.
+/// Reads a file of the folder with one document.
 pub(crate) fn read(path: &str) -> Value {
     parse(&root().join(path))
 }
 
-/// A YAML file with one document.
+/// Reads a YAML file with one document.
 pub(crate) fn parse(path: &Path) -> Value {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -52,7 +52,7 @@ pub(crate) fn yaml_files() -> Vec<PathBuf> {
     files
 }
 
-/// What `kubectl apply -k manifests/base` applies, in the order of the kustomization.
+/// The objects of `kubectl apply -k manifests/base`, in the order of the kustomization.
 pub(crate) fn base() -> Vec<Value> {
     let kustomization = read("base/kustomization.yaml");
     let resources = kustomization["resources"].as_array().expect("a list of resources");
@@ -60,7 +60,7 @@ pub(crate) fn base() -> Vec<Value> {
     resources.iter().map(object).collect()
 }
 
-/// The object of a kind among those of the base, which has one of each.
+/// The only object of a kind in the base.
 pub(crate) fn object(kind: &str) -> Value {
     let mut found = base().into_iter().filter(|object| object["kind"] == kind);
     let object = found.next().unwrap_or_else(|| panic!("no {kind} in the base"));
@@ -68,12 +68,12 @@ pub(crate) fn object(kind: &str) -> Value {
     object
 }
 
-/// The scheduler's configuration, as its ConfigMap has it.
+/// The scheduler's configuration in its ConfigMap.
 pub(crate) fn config() -> String {
     text(&object("ConfigMap")["data"]["config.yaml"]).to_owned()
 }
 
-/// The same for a scheduler of this name that is the only one, so that it asks for no Lease.
+/// The same configuration with another scheduler name and without leader election.
 pub(crate) fn config_of_one(scheduler_name: &str) -> String {
     let named = config().replace("schedulerName: supercargo", &format!("schedulerName: {scheduler_name}"));
     format!("{named}leaderElection: {{leaderElect: false}}\n")
@@ -86,9 +86,8 @@ pub(crate) fn args() -> Vec<String> {
     serde_json::from_value(args).expect("a list of arguments")
 }
 
-/// The pod that the Deployment makes.
-pub(crate) fn scheduler_pod() -> Value {
-    let deployment = object("Deployment");
+/// The pod that a Deployment creates.
+pub(crate) fn pod_of(deployment: &Value) -> Value {
     let template = &deployment["spec"]["template"];
     serde_json::json!({
         "apiVersion": "v1",
@@ -102,7 +101,7 @@ pub(crate) fn scheduler_pod() -> Value {
     })
 }
 
-/// Where objects like this one are created.
+/// The path of the collection of an object.
 pub(crate) fn collection(object: &Value) -> String {
     let resource = match text(&object["kind"]) {
         "Namespace" => "namespaces",

@@ -1,4 +1,4 @@
-//! Without any one of its rules the scheduler is refused something that it has to do.
+//! Every rule is needed: without it, the API server rejects a request.
 
 use serde_json::{Value, json};
 use supercargo_controlplane::{ControlPlane, Method, assets_or_skip};
@@ -14,10 +14,10 @@ use super::process::Scheduler;
 use super::rules::{Access, allowed, allowed_for_scheduling};
 use super::work::{claim_with, create_class, create_priority, create_volume};
 
-/// The priority of pods that others make room for.
+/// The priority of preemption victims.
 const IMPORTANT: &str = "important";
 
-/// Creates an account that may do all that the role allows but one thing.
+/// Creates an account with all permissions of the role except one.
 fn account_without(plane: &ControlPlane, name: &str, missing: &Access) -> Value {
     let mut account = manifests::object("ServiceAccount");
     let mut role = manifests::object("ClusterRole");
@@ -35,7 +35,7 @@ fn account_without(plane: &ControlPlane, name: &str, missing: &Access) -> Value 
     account
 }
 
-/// Gives the scheduler a reason to do everything that it does.
+/// Makes the scheduler send every kind of request.
 fn give_it_work(plane: &ControlPlane, scheduler: &Scheduler, name: &str) {
     let ours = |pod_name: &str, cpu: &str| {
         let mut pod = pod(pod_name, cpu);
@@ -45,7 +45,7 @@ fn give_it_work(plane: &ControlPlane, scheduler: &Scheduler, name: &str) {
     let mut big = ours("too-big", "100");
     big["spec"]["nodeSelector"] = json!({"chosen": "true"});
     post(plane, &pods(name), &big);
-    // The third failure is the second's event again, as in the live test. One that has not started fails never.
+    // The third failure repeats the event of the second, as in the live test.
     for failures in 1..=3 {
         let failed = || scheduler.count("unable to schedule: 0/2 nodes are available") >= failures;
         eventually("it fails, or is not allowed to start", || {
@@ -62,14 +62,14 @@ fn give_it_work(plane: &ControlPlane, scheduler: &Scheduler, name: &str) {
     create_namespace(plane, &broken);
     break_bindings(plane, &broken);
     post(plane, &pods(&broken), &ours("doubtful", "10m"));
-    // No controller is there to complete these; that it is refused to begin is enough.
+    // No controller completes these, but it is enough that the first request is rejected.
     let (there, made) = (format!("{name}-there"), format!("{name}-made"));
     create_class(plane, &there, "kubernetes.io/no-provisioner");
     create_volume(plane, &there, &there);
     claim_with(plane, name, &there, ours("static", "10m"));
     create_class(plane, &made, "example.com/none");
     claim_with(plane, name, &made, ours("dynamic", "10m"));
-    // A node of its own, so that the pods that stay count nowhere else.
+    // A separate node, so that leftover pods do not count elsewhere.
     let mut small = node(name, false);
     small["metadata"]["labels"] = json!({"chosen": name});
     post(plane, NODES, &small);
@@ -83,7 +83,7 @@ fn give_it_work(plane: &ControlPlane, scheduler: &Scheduler, name: &str) {
 }
 
 #[test]
-fn without_any_one_of_its_rules_it_is_refused_something() {
+fn every_cluster_role_rule_is_needed() {
     if assets_or_skip().is_none() {
         return;
     }
@@ -109,12 +109,12 @@ fn without_any_one_of_its_rules_it_is_refused_something() {
             !refused.is_empty() && refused.iter().all(|access| access == missing),
             "{missing:?}: {refused:?}"
         );
-        // It is not there if the scheduler did not start.
+        // The pod may be missing if the scheduler did not start.
         let _ = plane.request(Method::Delete, &format!("{NODES}/{name}"), None).unwrap();
     }
 }
 
-/// Creates an account that may do all that electing takes, of the lease of its own name, but one thing.
+/// Creates an account with all permissions for the lease of its name except one.
 fn candidate_without(plane: &ControlPlane, name: &str, missing: &Access) -> Value {
     let account = account_without(plane, name, missing);
     let mut role = manifests::object("Role");
@@ -141,12 +141,12 @@ fn candidate_without(plane: &ControlPlane, name: &str, missing: &Access) -> Valu
 }
 
 #[test]
-fn without_any_one_of_the_rules_for_its_lease_it_is_refused_something() {
+fn every_lease_rule_is_needed() {
     let Some(plane) = cluster_or_skip() else { return };
     for (i, missing) in allowed(&manifests::object("Role")).iter().enumerate() {
         let name = format!("candidate-{i}");
         let account = candidate_without(plane, &name, missing);
-        // One who creates the lease needs to find none, and one who hears of changes to find somebody who has it.
+        // Creating needs an absent lease; getting and updating need an existing one.
         match &*missing.2 {
             "create" => {}
             "update" => drop(post(plane, LEASES, &lease(&name, "", 1))),

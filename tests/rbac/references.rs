@@ -1,4 +1,4 @@
-//! The manifests name each other, the configuration and the binary's arguments rightly.
+//! References between manifests, configuration and arguments resolve.
 
 use clap::Parser as _;
 use supercargo::cli::Cli;
@@ -11,7 +11,7 @@ fn parse(config: &str) -> Result<Config, String> {
 }
 
 #[test]
-fn the_configuration_is_accepted_and_has_the_profile_that_the_example_names() {
+fn manifest_config_has_the_profile_of_the_example() {
     let config = parse(&manifests::config()).unwrap();
     let names: Vec<&str> = config.profiles.iter().map(|profile| &*profile.scheduler_name).collect();
     assert_eq!(names, ["supercargo"]);
@@ -24,7 +24,7 @@ fn the_configuration_is_accepted_and_has_the_profile_that_the_example_names() {
 }
 
 #[test]
-fn the_binary_knows_the_arguments_of_the_deployment() {
+fn deployment_arguments_are_valid() {
     let args = manifests::args();
     let command = |args: &[String]| {
         let words = std::iter::once("supercargo").chain(args.iter().map(String::as_str));
@@ -34,7 +34,7 @@ fn the_binary_knows_the_arguments_of_the_deployment() {
     let more = [&args[..], &["--no-such-flag".to_owned()]].concat();
     assert!(command(&more).is_err());
 
-    let pod = manifests::scheduler_pod();
+    let pod = manifests::pod_of(&manifests::object("Deployment"));
     let (container, volume) = (&pod["spec"]["containers"][0], &pod["spec"]["volumes"][0]);
     let mount = &container["volumeMounts"][0];
     assert_eq!(mount["name"], volume["name"]);
@@ -44,7 +44,7 @@ fn the_binary_knows_the_arguments_of_the_deployment() {
 }
 
 #[test]
-fn the_manifests_name_each_other_rightly() {
+fn manifest_references_resolve() {
     let namespace = manifests::object("Namespace")["metadata"]["name"].clone();
     let account = manifests::object("ServiceAccount");
     let mut bindings = Vec::new();
@@ -52,7 +52,7 @@ fn the_manifests_name_each_other_rightly() {
         match text(&object["kind"]) {
             "Namespace" | "ClusterRole" => {}
             "ClusterRoleBinding" => bindings.push(object),
-            // Where the Lease is, and what the cluster publishes on clients.
+            // The namespace of the Lease, and that of the cluster's client CA.
             "Role" => assert_eq!(object["metadata"]["namespace"], "kube-system"),
             "RoleBinding" => {
                 assert_eq!(object["metadata"]["namespace"], "kube-system");
@@ -72,7 +72,7 @@ fn the_manifests_name_each_other_rightly() {
         .collect();
     let [cluster_role, role] =
         ["ClusterRole", "Role"].map(|kind| manifests::object(kind)["metadata"]["name"].clone());
-    // The last is the cluster's own.
+    // The last one belongs to the cluster.
     let expected = [
         ("ClusterRole", text(&cluster_role)),
         ("Role", text(&role)),
@@ -81,7 +81,7 @@ fn the_manifests_name_each_other_rightly() {
     assert_eq!(roles, expected);
 
     let deployment = manifests::object("Deployment");
-    let pod = manifests::scheduler_pod();
+    let pod = manifests::pod_of(&manifests::object("Deployment"));
     assert_eq!(pod["spec"]["serviceAccountName"], account["metadata"]["name"]);
     assert_eq!(deployment["spec"]["selector"]["matchLabels"], pod["metadata"]["labels"]);
     let service = manifests::object("Service");
@@ -97,7 +97,7 @@ fn the_manifests_name_each_other_rightly() {
 }
 
 #[test]
-fn the_kustomization_has_every_file_and_this_versions_image() {
+fn kustomization_lists_every_file_and_the_current_image() {
     let kustomization = manifests::read("base/kustomization.yaml");
     let mut listed: Vec<String> = serde_json::from_value(kustomization["resources"].clone()).unwrap();
     listed.push("kustomization.yaml".to_owned());
@@ -110,7 +110,7 @@ fn the_kustomization_has_every_file_and_this_versions_image() {
     files.sort();
     assert_eq!(listed, files);
 
-    let pod = manifests::scheduler_pod();
+    let pod = manifests::pod_of(&manifests::object("Deployment"));
     let image = &kustomization["images"][0];
     assert_eq!(image["name"], pod["spec"]["containers"][0]["image"]);
     assert_eq!(image["newTag"], env!("CARGO_PKG_VERSION"));

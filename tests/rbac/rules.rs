@@ -10,10 +10,10 @@ use supercargo_config::{Catalog, Config};
 
 use super::manifests::{self, text};
 
-/// What may be done to what: group, resource with subresource, verb.
+/// A permission: group, resource with subresource, verb.
 pub(super) type Access = (String, String, String);
 
-/// What a role's rules allow, of whatever names.
+/// The permissions of a role's rules, for all names.
 pub(super) fn allowed(role: &Value) -> Vec<Access> {
     let mut allowed = Vec::new();
     for rule in list(role, "rules") {
@@ -42,7 +42,8 @@ fn list<'a>(object: &'a Value, field: &str) -> &'a Vec<Value> {
     object[field].as_array().unwrap_or_else(|| panic!("{field} is no list in {object}"))
 }
 
-/// What a ClusterRole allows of what scheduling takes. The rest is for those who ask the endpoints: see tests/e2e/endpoints.rs.
+/// The permissions of a ClusterRole that scheduling needs. The others are for endpoint reviews: see
+/// tests/e2e/endpoints.rs.
 pub(super) fn allowed_for_scheduling(role: &Value) -> Vec<Access> {
     let reviews: Vec<Access> = REVIEWS.iter().map(in_words).collect();
     allowed(role).into_iter().filter(|access| !reviews.contains(access)).collect()
@@ -64,14 +65,14 @@ fn assert_same(allowed: &[Access], does: &[Access], file: &str) {
 }
 
 #[test]
-fn the_cluster_role_allows_what_the_code_does_and_nothing_else() {
+fn cluster_role_equals_access_table() {
     let allowed = allowed(&manifests::object("ClusterRole"));
     let does: Vec<Access> = ACCESS.iter().chain(REVIEWS).map(in_words).collect();
     assert_same(&allowed, &does, "manifests/base/clusterrole.yaml");
 }
 
 #[test]
-fn the_role_allows_what_an_election_takes_and_of_one_lease_only() {
+fn lease_role_covers_one_lease_only() {
     let role = manifests::object("Role");
     assert_same(
         &allowed(&role),
@@ -91,7 +92,7 @@ fn the_role_allows_what_an_election_takes_and_of_one_lease_only() {
     }
 }
 
-/// The rows of the table in docs/security.md: what is done to a resource for one reason is one row.
+/// The rows of the table in docs/security.md. One row has all verbs on a resource with one reason.
 fn rows() -> Vec<String> {
     let mut rows: Vec<(&access::Access, Vec<&str>)> = Vec::new();
     for access in ACCESS.iter().chain(ELECTION_ACCESS).chain(REVIEWS).chain([&LOOKUP]) {
@@ -111,7 +112,7 @@ fn rows() -> Vec<String> {
 }
 
 #[test]
-fn the_documentation_gives_the_reason_of_every_rule() {
+fn rbac_docs_explain_every_rule() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/security.md");
     let text = fs::read_to_string(path).unwrap();
     let table = text.lines().skip_while(|line| !line.starts_with("| group | resource |")).skip(2);

@@ -1,4 +1,4 @@
-//! Work that takes what scheduling seldom does: volumes, and preemption.
+//! Work that schedulers rarely have: volumes and preemption.
 
 use serde_json::{Value, json};
 use supercargo_controlplane::{ControlPlane, Method};
@@ -10,7 +10,7 @@ const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const PRIORITY_CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 
-/// Creates a class of this name whose volumes are bound when a pod needs them.
+/// Creates a StorageClass with the mode WaitForFirstConsumer.
 pub(super) fn create_class(plane: &ControlPlane, name: &str, provisioner: &str) {
     let class = json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -37,7 +37,7 @@ fn volume(name: &str, class: &str, claim: Option<&Value>) -> Value {
     })
 }
 
-/// Creates a volume that no claim has yet, as an administrator would.
+/// Creates an unclaimed volume, as an administrator would.
 pub(super) fn create_volume(plane: &ControlPlane, name: &str, class: &str) {
     post(plane, VOLUMES, &volume(name, class, None));
     let path = format!("{VOLUMES}/{name}/status");
@@ -48,7 +48,7 @@ fn claims(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims")
 }
 
-/// Creates a claim, and a pod of the same name with this manifest that needs it.
+/// Creates a claim and a pod of the same name that uses it.
 pub(super) fn claim_with(plane: &ControlPlane, namespace: &str, class: &str, mut pod: Value) {
     let name = pod["metadata"]["name"].clone();
     let claim = json!({
@@ -66,8 +66,8 @@ pub(super) fn claim_with(plane: &ControlPlane, namespace: &str, class: &str, mut
     post(plane, &pods(namespace), &pod);
 }
 
-/// Does the part of the controllers that are not here: has the volume that the scheduler chose, or a new one where it chose a
-/// node for it, be the claim's.
+/// Acts as volume controller and provisioner: binds the claim to the volume that the scheduler
+/// chose, or to a new one for the selected node.
 pub(super) fn complete_claim(
     plane: &ControlPlane,
     namespace: &str,
@@ -108,7 +108,7 @@ pub(super) fn complete_claim(
     send(plane, Method::Patch, &format!("{path}/status"), Some(&json!({"status": {"phase": "Bound"}})));
 }
 
-/// Creates a class of pods that others make room for.
+/// Creates a priority class for preemption victims.
 pub(super) fn create_priority(plane: &ControlPlane, name: &str) {
     let class = json!({
         "apiVersion": "scheduling.k8s.io/v1",

@@ -1,4 +1,4 @@
-//! What the API server's audit log says about bindings.
+//! Bindings in the audit log of the API server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,15 +8,16 @@ use supercargo_controlplane::ControlPlane;
 
 use super::{eventually, name_of};
 
-/// The binding requests that were answered, by pod (`namespace/name`), each with its HTTP status and who sent it.
+/// The answered binding requests by pod (`namespace/name`), each with its HTTP status and user.
 pub(crate) struct Bindings(BTreeMap<String, Vec<(u64, String)>>);
 
 impl Bindings {
-    /// The bindings of these pods, each bound once. When a server is killed, or a client in the middle of a request,
-    /// what was carried out may be in no log, or be there as a failure: of so many pods at most nothing need be seen.
+    /// The bindings of these pods, each of which must be bound once. If a server is killed, or a
+    /// client in the middle of a request, up to `unseen` successful requests may be missing in the
+    /// log or logged as failures.
     pub(crate) fn of_each_once(plane: &ControlPlane, pods: &[Value], unseen: usize) -> Self {
         let complete = || Some(Self::of(plane)).filter(|bindings| bindings.unseen(pods) <= unseen);
-        // An event is written just after the answer.
+        // The server logs an event just after the response.
         let bindings = eventually("the audit log is complete", Duration::from_mins(1), complete, || {
             format!("it lacks {} bindings", Self::of(plane).unseen(pods))
         });
@@ -26,7 +27,7 @@ impl Bindings {
         bindings
     }
 
-    /// Those that have been answered so far.
+    /// The requests that have been answered so far.
     pub(crate) fn of(plane: &ControlPlane) -> Self {
         let mut bindings: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for event in plane.audit_log().unwrap() {
@@ -43,7 +44,7 @@ impl Bindings {
         Self(bindings)
     }
 
-    /// How many of these pods have no successful binding.
+    /// The number of these pods without a successful binding.
     pub(crate) fn unseen(&self, pods: &[Value]) -> usize {
         pods.iter().filter(|pod| self.successes(pod) == 0).count()
     }
@@ -53,18 +54,18 @@ impl Bindings {
         self.0.get(&key).map_or(0, |all| all.iter().filter(|(status, _)| *status == 201).count())
     }
 
-    /// How many pods a user bound with success.
+    /// The number of pods that a user has bound.
     pub(crate) fn successes_by(&self, user: &str) -> usize {
         let all = self.0.values().flatten();
         all.filter(|(status, by)| *status == 201 && by == user).count()
     }
 
-    /// How many bindings a user asked for, with or without success.
+    /// The number of binding requests of a user, successful or not.
     pub(crate) fn requests_by(&self, user: &str) -> usize {
         self.0.values().flatten().filter(|(_, by)| by == user).count()
     }
 
-    /// How many requests did not bind, by HTTP status.
+    /// The number of failed requests by HTTP status.
     pub(crate) fn failures(&self) -> BTreeMap<u64, usize> {
         let mut failures = BTreeMap::new();
         for (status, _) in self.0.values().flatten().filter(|(status, _)| *status != 201) {

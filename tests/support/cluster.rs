@@ -14,11 +14,12 @@ use tokio::runtime::Runtime;
 
 use super::{Sightings, eventually, name_of, namespace, node_of};
 
-/// So many requests at most are under way when many objects are created.
+/// The maximum of concurrent requests that create objects.
 const CONCURRENCY: usize = 24;
 
-/// A control plane of the test's own, with an audit log, or `None` where there is none. It has two more users:
-/// `supercargo`, who may do what `ACCESS` and `ELECTION_ACCESS` say and nothing else, and `powerless`, who may do nothing.
+/// A control plane for one test, with an audit log, or `None` if none is available. It has two more
+/// users: `supercargo` with the permissions of `ACCESS` and `ELECTION_ACCESS`, and `powerless`
+/// without any.
 pub(crate) fn own_plane() -> Option<ControlPlane> {
     assets_or_skip()?;
     let users = vec![User::new("supercargo"), User::new("powerless")];
@@ -33,7 +34,7 @@ pub(crate) struct Cluster {
     client: Client,
 }
 
-/// What the server refused, and with which code.
+/// The status code and message of a rejected request.
 pub(crate) type Refusal = (u16, String);
 
 impl Cluster {
@@ -41,7 +42,7 @@ impl Cluster {
         Self::at(&plane.kubeconfig("admin").unwrap())
     }
 
-    /// The cluster of a kubeconfig, as whoever that is.
+    /// The cluster of a kubeconfig, with its user.
     pub(crate) fn at(kubeconfig: &Path) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -60,7 +61,7 @@ impl Cluster {
         &self.client
     }
 
-    /// Where its client's tasks run.
+    /// The runtime of its client's tasks.
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -69,7 +70,7 @@ impl Cluster {
         self.request("POST", &collection(object), Some(object))
     }
 
-    /// Any request; a change (`PATCH`) is merged.
+    /// Sends any request. A `PATCH` is a merge patch.
     pub(crate) fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Refusal> {
         self.runtime.block_on(self.send(method, path, body))
     }
@@ -78,7 +79,7 @@ impl Cluster {
         self.try_create(object).unwrap()
     }
 
-    /// Creates many objects, several at once.
+    /// Creates many objects concurrently.
     pub(crate) fn create_all(&self, objects: &[Value]) {
         let creations = objects.iter().map(|object| async move {
             self.send("POST", &collection(object), Some(object)).await.unwrap();
@@ -87,7 +88,7 @@ impl Cluster {
         self.runtime.block_on(creations.collect::<Vec<()>>());
     }
 
-    /// Lets a user do what these rules say.
+    /// Grants these rules to a user.
     pub(crate) fn allow(&self, user: &str, role: &str, rules: &Value) {
         const GROUP: &str = "rbac.authorization.k8s.io";
         let version = format!("{GROUP}/v1");
@@ -104,7 +105,7 @@ impl Cluster {
         }));
     }
 
-    /// Lets a user do what `ACCESS`, `ELECTION_ACCESS` and `REVIEWS` say.
+    /// Grants `ACCESS`, `ELECTION_ACCESS` and `REVIEWS` to a user.
     pub(crate) fn allow_supercargo(&self, user: &str) {
         let rule = |access: &Access| json!({ "apiGroups": [access.group], "resources": [access.resource], "verbs": [access.verb] });
         self.allow(
@@ -114,17 +115,17 @@ impl Cluster {
         );
     }
 
-    /// Sees pods being bound, from now on.
+    /// Watches pods being bound from now on.
     pub(crate) fn watch_pods(&self) -> Sightings {
         Sightings::begin(&self.runtime, self.client.clone())
     }
 
-    /// Makes a namespace.
+    /// Creates a namespace.
     pub(crate) fn namespace(&self, name: &str) {
         self.create(&namespace(name));
     }
 
-    /// What is at a path, if anything.
+    /// The object at a path, if it exists.
     pub(crate) fn find(&self, path: &str) -> Option<Value> {
         match self.runtime.block_on(self.send("GET", path, None)) {
             Ok(object) => Some(object),
@@ -160,37 +161,37 @@ impl Cluster {
         events.into_iter().filter(about).collect()
     }
 
-    /// Merges a change into the object at a path.
+    /// Merges a patch into the object at a path.
     pub(crate) fn patch(&self, path: &str, change: &Value) {
         self.runtime.block_on(self.send("PATCH", path, Some(change))).unwrap();
     }
 
-    /// Merges a change into a pod.
+    /// Merges a patch into a pod.
     pub(crate) fn patch_pod(&self, namespace: &str, name: &str, change: &Value) {
         self.patch(&pod_path(namespace, name), change);
     }
 
-    /// Asks for a pod's end; until a kubelet agrees or a finalizer is gone, it stays.
+    /// Deletes a pod gracefully. It stays until a kubelet or its finalizer releases it.
     pub(crate) fn ask_to_end(&self, namespace: &str, name: &str) {
         let path = pod_path(namespace, name);
         self.runtime.block_on(self.send("DELETE", &path, None)).unwrap();
     }
 
-    /// Deletes a pod that no kubelet has to let go.
+    /// Deletes a pod without a grace period.
     pub(crate) fn delete_pod(&self, namespace: &str, name: &str) {
         let now = json!({ "gracePeriodSeconds": 0 });
         let path = pod_path(namespace, name);
         self.runtime.block_on(self.send("DELETE", &path, Some(&now))).unwrap();
     }
 
-    /// The node that the pod is bound to, once it is.
+    /// Waits until the pod is bound and returns its node.
     pub(crate) fn bound_node(&self, namespace: &str, name: &str) -> String {
         let probe = || node_of(&self.pod(namespace, name)).map(str::to_owned);
         let state = || self.pod(namespace, name).to_string();
         eventually(&format!("pod {namespace}/{name} is bound"), PATIENCE, probe, state)
     }
 
-    /// The pod's PodScheduled condition, once its reason is this one.
+    /// Waits for this reason of the pod's PodScheduled condition and returns the condition.
     pub(crate) fn condition(&self, namespace: &str, name: &str, reason: &str) -> Value {
         let probe = || {
             let mut pod = self.pod(namespace, name);
@@ -229,14 +230,14 @@ pub(crate) async fn send(
     })
 }
 
-/// How long a test waits for one thing on a busy machine.
+/// The time limit for one condition on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn pod_path(namespace: &str, name: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods/{name}")
 }
 
-/// Where objects of a kind are created.
+/// The path of the collection of an object.
 fn collection(object: &Value) -> String {
     let kind = object["kind"].as_str().unwrap_or_default();
     let resource = match kind {

@@ -1,15 +1,15 @@
-//! Waiting for something that other processes do.
+//! Waiting for conditions in other processes.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the probe gives as soon as it gives something.
+/// Waits until the probe returns a value.
 ///
 /// # Panics
 ///
-/// When it gives nothing in time, with what `state` says.
+/// If it returns none in time. The message includes `state`.
 pub(crate) fn eventually<T>(
     what: &str,
     within: Duration,
@@ -27,7 +27,7 @@ pub(crate) fn eventually<T>(
     }
 }
 
-/// Tells whoever watches (`--nocapture`) how far a long test is.
+/// Prints the progress of a long test (`--nocapture`).
 pub(crate) fn say(test: &str, started: Instant, text: &str) {
     eprintln!("{test} {:6.1} s: {text}", started.elapsed().as_secs_f32());
 }

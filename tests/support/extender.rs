@@ -1,4 +1,4 @@
-//! An extender on loopback that answers as told.
+//! A scripted extender on loopback.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,10 +7,10 @@ use std::thread;
 
 use serde_json::Value;
 
-/// What it does with the body of a call: a status and an answer.
+/// Maps the verb and body of a call to a status and an answer.
 type Answer = dyn Fn(&str, &Value) -> (u16, Value) + Send + Sync;
 
-/// A call: the path's last part, and the body.
+/// A call: the last part of its path, and the body.
 pub(crate) type ExtenderCall = (String, Value);
 
 /// An extender. It ends with this value.
@@ -22,7 +22,7 @@ pub(crate) struct Extender {
 }
 
 impl Extender {
-    /// Starts one. The closure is given the verb and the body.
+    /// Starts an extender. The closure gets the verb and the body.
     pub(crate) fn start(answer: impl Fn(&str, &Value) -> (u16, Value) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -39,25 +39,25 @@ impl Extender {
                 let stream = stream.unwrap();
                 connections.lock().unwrap().push(stream.try_clone().unwrap());
                 let (calls, answer) = (Arc::clone(&calls), Arc::clone(&answer));
-                // A connection that breaks is the client's business.
+                // A broken connection is the client's concern.
                 thread::spawn(move || drop(serve(&stream, &calls, &*answer)));
             }
         });
         extender
     }
 
-    /// What goes into `urlPrefix`.
+    /// The value of `urlPrefix`.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/scheduler", self.port)
     }
 
-    /// The calls so far that have this verb.
+    /// The calls so far with this verb.
     pub(crate) fn calls(&self, verb: &str) -> Vec<Value> {
         let calls = self.calls.lock().unwrap();
         calls.iter().filter(|(of, _)| of == verb).map(|(_, body)| body.clone()).collect()
     }
 
-    /// How many connections there have been.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.lock().unwrap().len()
     }

@@ -1,5 +1,5 @@
-//! An API server that says what a test wants, also what a real one never would: over plain HTTP, with no more than
-//! a scheduler asks for.
+//! A scripted API server over plain HTTP with the endpoints that a scheduler uses. It can give
+//! answers that a real server never gives.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::name_of;
 
-/// How long a waiting thread sleeps at most before it looks whether there is still somebody to answer.
+/// The longest sleep of a waiting thread before it checks whether a client is still connected.
 const BREATH: Duration = Duration::from_millis(200);
 
 /// A request with its body.
@@ -28,9 +28,9 @@ pub(crate) struct Received {
 #[derive(Default)]
 struct State {
     version: u64,
-    /// Every object as it is now, by `nodes` or `pods` and name.
+    /// The current objects by `nodes` or `pods` and name.
     objects: Vec<(&'static str, Value)>,
-    /// What watches are told.
+    /// The events for watches.
     changes: Vec<(&'static str, u64, Value)>,
     received: Vec<Received>,
     holds_bindings: bool,
@@ -104,7 +104,7 @@ impl FakeApi {
                     return;
                 }
                 let (server, Ok(stream)) = (Arc::clone(&server), stream) else { return };
-                // An error is the client's going away.
+                // An error means that the client has disconnected.
                 thread::spawn(move || drop(serve(&server, &stream)));
             }
         });
@@ -118,23 +118,23 @@ impl FakeApi {
         self.folder.path().join("kubeconfig")
     }
 
-    /// Creates or changes a node.
+    /// Creates or updates a node.
     pub(crate) fn set_node(&self, node: Value) {
         self.shared.change(|state| state.set("nodes", node));
     }
 
-    /// Creates or changes a pod. Names are unique here.
+    /// Creates or updates a pod. Names are unique here.
     pub(crate) fn set_pod(&self, mut pod: Value) {
         pod["metadata"]["uid"] = json!(format!("uid-{}", name_of(&pod)));
         self.shared.change(|state| state.set("pods", pod));
     }
 
-    /// Whether binding requests have to wait for their answer.
+    /// Whether binding requests are held without an answer.
     pub(crate) fn hold_bindings(&self, hold: bool) {
         self.shared.change(|state| state.holds_bindings = hold);
     }
 
-    /// Requests that change something, in order, by the end of their path.
+    /// Write requests in order, by the end of their path.
     pub(crate) fn received(&self, path_end: &str) -> Vec<Received> {
         let received = &self.shared.lock().received;
         received.iter().filter(|one| one.path.ends_with(path_end)).cloned().collect()
@@ -144,7 +144,7 @@ impl FakeApi {
 impl Drop for FakeApi {
     fn drop(&mut self) {
         self.shared.change(|state| state.stopped = true);
-        // Whatever happens, the listener looks up.
+        // Wakes the listening thread.
         drop(TcpStream::connect(&self.address));
     }
 }
@@ -161,7 +161,7 @@ fn kubeconfig(address: &str) -> String {
     .to_string()
 }
 
-/// Answers one request after the other.
+/// Answers requests one after the other.
 fn serve(shared: &Shared, stream: &TcpStream) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     while let Some((request, query, is_json)) = read_request(&mut reader)? {
@@ -170,7 +170,7 @@ fn serve(shared: &Shared, stream: &TcpStream) -> io::Result<()> {
             watch(shared, stream, resource, &query)?;
             return stream.shutdown(Shutdown::Both);
         }
-        // It reads nothing else, and says so.
+        // The server reads only JSON and answers 415 otherwise.
         let unread = || (415, json!({ "kind": "Status", "status": "Failure", "code": 415 }));
         let (status, body) = if is_json { answer(shared, request, resource) } else { unread() };
         let body = body.to_string();
@@ -251,7 +251,7 @@ fn bind(shared: &Shared, name: &str, node: &Value) {
     }
 }
 
-/// Tells of changes until one of the two is gone.
+/// Sends events until client or server is gone.
 fn watch(shared: &Shared, mut stream: &TcpStream, resource: &str, query: &str) -> io::Result<()> {
     stream.write_all(
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",

@@ -1,4 +1,4 @@
-//! A client of endpoints over HTTPS, with a certificate of its own or without.
+//! An HTTPS client with or without a client certificate.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
@@ -12,13 +12,13 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-/// What a client shows: certificate and key, as PEM.
+/// A client certificate and its key, as PEM.
 pub(crate) struct Identity {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
@@ -32,7 +32,7 @@ impl Answered {
     }
 }
 
-/// Asks one server, whose certificate is one of these or signed by one.
+/// Sends requests to one server, whose certificate must be one of these or signed by one of them.
 pub(crate) struct Https {
     runtime: Runtime,
     client: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -71,7 +71,7 @@ impl Https {
         self.try_send(Method::GET, path, token, "").unwrap()
     }
 
-    /// Sends a request; the error is that there is no server, or not the right one.
+    /// Sends a request. The error is a failed connection.
     pub(crate) fn try_send(
         &self,
         method: Method,

@@ -1,4 +1,4 @@
-//! Objects to create, and what tests read from objects.
+//! Objects to create, and accessors for objects.
 
 use serde_json::{Map, Value, json};
 
@@ -41,7 +41,7 @@ pub(crate) fn config(scheduler_names: &[&str]) -> String {
     config.to_string()
 }
 
-/// A pod of one container that asks for nothing, in the namespace `default`.
+/// A pod with one container and no requests, in the namespace `default`.
 pub(crate) fn pod(name: &str) -> PodBuilder {
     PodBuilder(json!({
         "apiVersion": "v1",
@@ -51,13 +51,13 @@ pub(crate) fn pod(name: &str) -> PodBuilder {
     }))
 }
 
-/// Small pods for supercargo, numbered.
+/// Small numbered pods for supercargo.
 pub(crate) fn pods(prefix: &str, count: usize) -> Vec<Value> {
     let pod = |index| pod(&format!("{prefix}-{index}")).by("supercargo").asking("cpu", "100m").build();
     (0..count).map(pod).collect()
 }
 
-/// A pod in the making.
+/// A pod under construction.
 #[derive(Clone)]
 pub(crate) struct PodBuilder(Value);
 
@@ -71,7 +71,7 @@ impl PodBuilder {
         self.spec("schedulerName", json!(scheduler_name))
     }
 
-    /// Lets the pod on nodes with this label only.
+    /// Restricts the pod to nodes with this label.
     pub(crate) fn on(mut self, label: (&str, &str)) -> Self {
         self.0["spec"]["nodeSelector"][label.0] = json!(label.1);
         self
@@ -80,7 +80,7 @@ impl PodBuilder {
     pub(crate) fn asking(mut self, resource: &str, amount: &str) -> Self {
         let resources = &mut self.0["spec"]["containers"][0]["resources"];
         resources["requests"][resource] = json!(amount);
-        // Extended resources cannot be overcommitted, so that the API wants a limit.
+        // The API requires a limit for extended resources, because they cannot be overcommitted.
         if resource.contains('/') {
             resources["limits"][resource] = json!(amount);
         }
@@ -111,7 +111,7 @@ pub(crate) fn node_of(pod: &Value) -> Option<&str> {
     pod["spec"]["nodeName"].as_str()
 }
 
-/// An amount in the few forms that tests write: plain, thousandths (`m`) and `Mi`. In thousandths.
+/// A quantity in thousandths. It reads only plain numbers, `m`, `Mi` and `Gi`.
 pub(crate) fn amount_of(amounts: &Value, resource: &str) -> u64 {
     let Some(text) = amounts[resource].as_str() else {
         return 0;

@@ -1,35 +1,49 @@
 //! `supercargo` as a process.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-use supercargo_controlplane::ControlPlane;
+use supercargo_controlplane::{ControlPlane, Leashed};
 use tempfile::TempDir;
 
 use super::eventually;
 
-/// Ends the process `$1` and removes the folder `$2` when whoever holds our standard input is gone, in whatever way.
-const LEASH: &str = r#"read -r _; kill -KILL "$1"; rm -rf "$2""#;
-
-/// What it says once it schedules.
+/// The log line that reports the start of scheduling.
 const SCHEDULING: &str = "scheduling begins";
 
-/// The binary, with nothing in its environment that would tell it where a cluster is.
-pub(crate) fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
+/// `supercargo` with these arguments. Every start in tests goes through here.
+///
+/// `SUPERCARGO_TEST_BINARY` names another program, such as a release build. The environment does
+/// not point to a cluster. A scheduler gets `--secure-port=0`, so that it serves nothing, unless
+/// the arguments name a port: the default port may be in use.
+pub(crate) fn command<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
+    let mut args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
+    let names_port = args.iter().any(|arg| arg.to_string_lossy().starts_with("--secure-port"));
+    if let Some(run) = args.iter().position(|arg| arg == "run").filter(|_| !names_port) {
+        args.insert(run + 1, "--secure-port=0".into());
+    }
+    let program = std::env::var_os("SUPERCARGO_TEST_BINARY");
+    let mut command = Command::new(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_supercargo").into()));
     for name in ["SUPERCARGO_LOG", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"] {
         command.env_remove(name);
     }
-    command.stdin(Stdio::null());
+    command.args(args).stdin(Stdio::null());
     command
 }
 
-/// Runs it to its end, which must come by itself.
+/// A port on loopback that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// Runs it until it ends by itself.
 pub(crate) fn output(args: &[&str]) -> Output {
-    let mut command = command();
-    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = command(args);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut ended = || child.try_wait().unwrap();
     let within = Duration::from_mins(1);
@@ -39,24 +53,19 @@ pub(crate) fn output(args: &[&str]) -> Output {
 
 /// A running scheduler. It ends with this value, and with this process.
 pub(crate) struct Supercargo {
-    child: Child,
-    leash: Child,
+    process: Leashed,
     folder: TempDir,
 }
 
 impl Supercargo {
-    /// Starts `supercargo run` with this configuration (else the default one) and these further arguments. It is the only
-    /// scheduler, unless the arguments say something of leader election, and serves nothing, unless they say where.
+    /// Starts `supercargo run` with this configuration, or the default one, and these further
+    /// arguments. Without `--leader-elect` among them, leader election is off.
     pub(crate) fn start(kubeconfig: &Path, config: Option<&str>, args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = command();
-        command.arg("run").arg("--kubeconfig").arg(kubeconfig).args(args);
+        let mut command = command(["run"].iter().chain(args));
+        command.arg("--kubeconfig").arg(kubeconfig);
         if !args.iter().any(|arg| arg.starts_with("--leader-elect")) {
             command.arg("--leader-elect=false");
-        }
-        // Several of them would want the same port.
-        if !args.iter().any(|arg| arg.starts_with("--secure-port")) {
-            command.arg("--secure-port=0");
         }
         if let Some(config) = config {
             let path = folder.path().join("config.yaml");
@@ -64,24 +73,17 @@ impl Supercargo {
             command.arg("--config").arg(path);
         }
         let log = File::create(folder.path().join("log")).unwrap();
-        let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-        let leash = Command::new("sh")
-            .args(["-c", LEASH, "leash", &child.id().to_string()])
-            .arg(folder.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { child, leash, folder }
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let process = Leashed::spawn(&mut command, Some(folder.path())).unwrap();
+        Self { process, folder }
     }
 
-    /// Starts it as the user that kube-scheduler is, so with that one's permissions, and waits until it schedules.
+    /// Starts it with kube-scheduler's user and permissions, and waits until it schedules.
     pub(crate) fn on(plane: &ControlPlane, config: Option<&str>) -> Self {
         Self::on_as(plane, "system:kube-scheduler", config)
     }
 
-    /// The same as any user.
+    /// [`Self::on`] with any user.
     pub(crate) fn on_as(plane: &ControlPlane, user: &str, config: Option<&str>) -> Self {
         let supercargo = Self::start(&plane.kubeconfig(user).unwrap(), config, &[]);
         supercargo.wait_until_scheduling();
@@ -92,7 +94,7 @@ impl Supercargo {
         self.wait_for_log(SCHEDULING);
     }
 
-    /// Waits until it knows the cluster, whether it leads or not.
+    /// Waits until its informers have synced, whether it leads or not.
     pub(crate) fn wait_until_synced(&self) {
         self.wait_for_log("informers and handlers have synced");
     }
@@ -105,7 +107,7 @@ impl Supercargo {
         String::from_utf8_lossy(&fs::read(self.log_path()).unwrap()).into_owned()
     }
 
-    /// The end of its log, for a test that fails.
+    /// The end of its log, for a failing test.
     pub(crate) fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
@@ -113,7 +115,7 @@ impl Supercargo {
         format!("the last lines of supercargo's log:\n{}", tail.join("\n"))
     }
 
-    /// Waits until a line of the log has all of the words, and returns it.
+    /// Waits for a log line with all of the words and returns it.
     pub(crate) fn wait_for_line(&self, words: &[&str]) -> String {
         let find = || {
             let log = self.log();
@@ -128,18 +130,18 @@ impl Supercargo {
         self.wait_for_line(&[text]);
     }
 
-    /// Waits for what the probe gives; a failure shows the log's end.
+    /// Waits until the probe returns a value. A failure shows the end of the log.
     pub(crate) fn eventually<T>(&self, what: &str, within: Duration, probe: impl FnMut() -> Option<T>) -> T {
         eventually(what, within, probe, || self.log_tail())
     }
 
-    /// The process's number.
+    /// The process ID.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
+        self.process.exited().unwrap().is_none()
     }
 
     /// Sends SIGTERM.
@@ -147,41 +149,27 @@ impl Supercargo {
         self.signal("TERM");
     }
 
-    /// Sends a signal, by its name.
+    /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let script = r#"kill -s "$1" "$2""#;
-        let killed = Command::new("sh").args(["-c", script, "kill", name, &pid]).status().unwrap();
-        assert!(killed.success());
+        self.process.signal(name).unwrap();
     }
 
     /// Sends SIGKILL, as the system does when memory runs out.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
     }
 
     /// Waits for its end.
     pub(crate) fn wait(&mut self, within: Duration) -> ExitStatus {
-        let (child, log) = (&mut self.child, self.folder.path().join("log"));
+        let (process, log) = (&mut self.process, self.folder.path().join("log"));
         let state = || fs::read_to_string(&log).unwrap();
-        eventually("supercargo ends", within, || child.try_wait().unwrap(), state)
+        eventually("supercargo ends", within, || process.exited().unwrap(), state)
     }
 
-    /// Ends it in order.
+    /// Ends it by SIGTERM and waits for a successful exit.
     pub(crate) fn stop(mut self) {
         self.terminate();
         let status = self.wait(Duration::from_secs(30));
         assert_eq!(status.code(), Some(0), "{}", self.log_tail());
-    }
-}
-
-impl Drop for Supercargo {
-    fn drop(&mut self) {
-        // The leash first: once the process is reaped its number may be somebody else's.
-        let _ = self.leash.kill();
-        let _ = self.leash.wait();
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

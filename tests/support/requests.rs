@@ -1,4 +1,4 @@
-//! How often informers list and watch.
+//! Counts the lists and watches of informers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,12 +28,12 @@ impl Requests {
         self.0.lists.fetch_add(usize::from(!resumes && !goes_on), Ordering::Relaxed);
     }
 
-    /// Lists, and watches that begin with what exists.
+    /// Lists, and watches that start with existing objects.
     pub(crate) fn lists(&self) -> usize {
         self.0.lists.load(Ordering::Relaxed)
     }
 
-    /// Watches that begin where another ended.
+    /// Watches that resume where another ended.
     pub(crate) fn watches(&self) -> usize {
         self.0.watches.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! When pods were seen to be bound.
+//! Observes bindings of pods.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use kube_informers::{HandlerFuncs, HandlerOptions, InformerOptions, KubeListWatc
 use tokio::runtime::Runtime;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Sees all pods of a cluster, and each of their nodes.
+/// Watches all pods of a cluster and their nodes.
 pub(crate) struct Sightings {
     seen: Arc<Mutex<Seen>>,
     _watching: DropGuard,
@@ -18,9 +18,9 @@ pub(crate) struct Sightings {
 
 #[derive(Default)]
 struct Seen {
-    /// Where each pod was bound, and when that was seen.
+    /// The node of each pod, and the time when the binding was seen.
     bound: BTreeMap<String, (String, Instant)>,
-    /// Pods that were seen on a second node, or off the first.
+    /// Pods that were seen on a second node, or unbound again.
     moved: Vec<String>,
 }
 
@@ -58,12 +58,12 @@ impl Sightings {
         Self { seen, _watching: stop.drop_guard() }
     }
 
-    /// How many pods are bound.
+    /// The number of bound pods.
     pub(crate) fn bound(&self) -> usize {
         self.seen.lock().unwrap().bound.len()
     }
 
-    /// The longest time from this moment on in which no pod was bound.
+    /// The longest time without a binding since this moment.
     pub(crate) fn longest_gap_since(&self, since: Instant) -> Duration {
         let seen = self.seen.lock().unwrap();
         let mut times: Vec<Instant> =
@@ -73,7 +73,7 @@ impl Sightings {
         times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
     }
 
-    /// That no pod was ever seen to change its node.
+    /// Asserts that no pod has changed its node.
     pub(crate) fn assert_none_moved(&self) {
         let moved = &self.seen.lock().unwrap().moved;
         assert!(moved.is_empty(), "{moved:?}");

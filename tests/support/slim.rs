@@ -1,4 +1,4 @@
-//! Objects of which no more is read than tests look at, in either encoding.
+//! Objects with only the fields that tests read, in both encodings.
 
 use kube_informers::{Identified, ObjectKey};
 use prost::Message;
@@ -31,7 +31,7 @@ pub(crate) struct Metadata {
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Spec {
-    /// Empty for a pod without one.
+    /// Empty for an unbound pod.
     #[prost(string, tag = "10")]
     pub(crate) node_name: String,
 }

@@ -12,11 +12,11 @@ use xtask::workspace::{Workspace, items, text};
 
 /// The direct dependencies of the pure crates, tests excluded. A new line here is a decision.
 const PURE: &[(&str, &[&str])] = &[
-    ("supercargo-framework", &["bitflags", "rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "thiserror"]),
     (
-        "supercargo-plugins",
-        &["rustc-hash", "serde", "serde_json", "smallvec", "supercargo-framework"],
+        "supercargo-framework",
+        &["bitflags", "rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "thiserror"],
     ),
+    ("supercargo-plugins", &["rustc-hash", "serde", "serde_json", "smallvec", "supercargo-framework"]),
     (
         "supercargo-scheduler",
         &[

@@ -1,4 +1,4 @@
-// Command clientgo keeps client-go's shared informers on a server and says, when asked, what they hold.
+// Command clientgo runs client-go's shared informers on a server and prints their state on request.
 //
 // Each line on stdin is a command, each answer one line of JSON on stdout:
 //
@@ -31,7 +31,7 @@ import (
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// watched is one informer and what its handler was told.
+// watched is one informer and the notifications of its handler.
 type watched struct {
 	informer cache.SharedIndexInformer
 
@@ -40,20 +40,20 @@ type watched struct {
 	strange []string
 }
 
-// failures counts requests that were refused or not answered.
+// failures counts requests that were rejected or not answered.
 type failures struct {
 	next  http.RoundTripper
 	count *atomic.Int64
 }
 
-// state is what the command of that name answers for one resource.
+// state is the answer of the command state for one resource.
 type state struct {
 	Synced bool `json:"synced"`
 	// Key to resource version.
 	Store map[string]string `json:"store"`
-	// The same, added up from notifications.
+	// The same, derived from notifications.
 	Told map[string]string `json:"told"`
-	// Notifications that do not follow from those before.
+	// Notifications that do not follow from earlier ones.
 	Strange []string `json:"strange"`
 }
 
@@ -186,7 +186,7 @@ func (one *watched) objects() map[string]any {
 	return objects
 }
 
-// identify gives an object's namespace/name and resource version.
+// identify returns an object's namespace/name and resource version.
 func identify(object any) (key, version string) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command helm renders a chart with Helm's own packages, and lints it, without the rest of Helm, which takes minutes to
-// build.
+// Command helm renders and lints a chart with Helm's packages. The whole of Helm would take minutes
+// to build.
 //
 //	helm CHART RELEASE NAMESPACE KUBERNETES < values.json
 //

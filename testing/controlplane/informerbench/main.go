@@ -1,7 +1,9 @@
-// Command informerbench is client-go's side of the informers' benchmark (crates/informer/benches): it does one task with
-// client-go's shared informer, step by step, so that whoever started it can measure this process between the steps.
+// Command informerbench is client-go's side of the informers' benchmark (crates/informer/benches).
+// It runs one task with client-go's shared informer, step by step, so that the benchmark can
+// measure this process between the steps.
 //
-// The first line on stdin is the task, in JSON. Then each line is a step, and each answer one line of JSON on stdout:
+// The first line on stdin is the task, in JSON. Then each line is a step, and each answer one line
+// of JSON on stdout:
 //
 //	start    the informer runs, until every listener has been shown all pods
 //	events   the changes come, until every listener has been shown the last one
@@ -25,21 +27,21 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// task says what to do.
+// task is the input.
 type task struct {
 	// "pipeline" is in memory after decoding, "wire" is from a server.
 	Mode      string `json:"mode"`
 	Pods      int    `json:"pods"`
 	Events    int    `json:"events"`
 	Listeners int    `json:"listeners"`
-	// A pod in JSON, with marks where pods differ.
+	// A pod in JSON with placeholders where pods differ.
 	Template string `json:"template"`
 	URL      string `json:"url"`
 	// "json" or "protobuf".
 	Content string `json:"content"`
 }
 
-// answer is what a step came to.
+// answer is the result of a step.
 type answer struct {
 	Nanos   int64 `json:"nanos"`
 	Stored  int   `json:"stored"`
@@ -48,17 +50,17 @@ type answer struct {
 	Deletes int64 `json:"deletes"`
 }
 
-// bench is an informer that was prepared and waits for its steps.
+// bench is a prepared informer.
 type bench struct {
 	informer cache.SharedIndexInformer
 	tallies  []*tally
-	// Lets the changes come; does nothing where the server is told to send them.
+	// Sends the changes; does nothing where the server sends them.
 	release func()
-	// What the store must hold before a phase is over, for those without listeners.
+	// The content of the store that ends a phase without listeners.
 	last func(phase int) (key, version string)
 }
 
-// tally is a listener that counts. All its calls come from one goroutine.
+// tally is a counting listener. All its calls come from one goroutine.
 type tally struct {
 	seen, adds, updates, deletes int64
 	goal                         atomic.Int64
@@ -101,7 +103,7 @@ func run() error {
 			return err
 		}
 	}
-	// What the preparation left behind is not to be cleared away on the informer's time.
+	// Garbage of the preparation must not be collected during the measurement.
 	runtime.GC()
 	return ready.steps(todo, lines)
 }
@@ -147,7 +149,7 @@ func (bench *bench) steps(todo task, lines *bufio.Reader) error {
 	}
 }
 
-// wait returns when everybody has seen everything of a phase.
+// wait returns when every listener has seen the whole phase.
 func (bench *bench) wait(phase, count int) {
 	for !bench.informer.HasSynced() {
 		time.Sleep(200 * time.Microsecond)

@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// prepared lists and watches what was decoded before.
+// prepared lists and watches decoded objects.
 type prepared struct {
 	list *corev1.PodList
-	// Filled before the first step, so that no time is lost handing events over one by one.
+	// Filled before the first step, so that handing over events takes no time.
 	events   []watch.Event
 	released chan watch.Event
 }
@@ -26,7 +26,7 @@ func (*prepared) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (source *prepared) ListWithContext(context.Context, metav1.ListOptions) (runtime.Object, error) {
 	list := source.list
-	// Nobody but the informer is to hold on to the pods.
+	// Only the informer may keep the pods.
 	source.list = nil
 	if list == nil {
 		return nil, fmt.Errorf("listed twice")
@@ -85,8 +85,8 @@ func pipeline(todo task) (*bench, error) {
 	}, nil
 }
 
-// Resource versions of the pods as listed, and as changed. The numbers are those of crates/informer/benches/informers/pods.rs,
-// and so are the marks and the changes.
+// Resource versions of the pods as listed and as changed. Numbers, placeholders and changes are
+// those of crates/informer/benches/informers/pods.rs.
 const (
 	firstVersion   = 10_000_000
 	changedVersion = 20_000_000
@@ -108,13 +108,13 @@ func decode(template string, number, version int) (*corev1.Pod, error) {
 	if err := json.Unmarshal([]byte(text), pod); err != nil {
 		return nil, fmt.Errorf("decode a pod: %w", err)
 	}
-	// As kube-scheduler and most controllers do before they keep a pod.
+	// Like kube-scheduler and most controllers, which drop managed fields.
 	pod.ManagedFields = nil
 	return pod, nil
 }
 
-// change gives a change and the number of its pod. In twenty changes one pod of the first twentieth goes and one that went
-// comes back; the others are updated, evenly.
+// change returns a change and the number of its pod. Of twenty changes, one deletes a pod of the
+// first twentieth and one creates a deleted one again; the others are updates, evenly distributed.
 func change(index, pods int) (watch.EventType, int) {
 	reserve := pods / 20
 	cycle, step := index/20, index%20

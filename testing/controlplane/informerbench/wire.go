@@ -10,7 +10,7 @@ import (
 // wire prepares a factory's informer of pods, which drops managed fields as kube-scheduler's does.
 func wire(todo task) (*bench, error) {
 	config := &rest.Config{Host: todo.URL, QPS: -1}
-	// Typed clients ask for protobuf unless told otherwise.
+	// Typed clients request protobuf by default.
 	config.AcceptContentTypes = "application/json"
 	if todo.Content == "protobuf" {
 		config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"

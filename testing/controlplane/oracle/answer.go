@@ -8,14 +8,15 @@ import (
 
 // History is one line of input.
 type History struct {
-	// Config is a KubeSchedulerConfiguration, or null for the default with one profile named "supercargo".
+	// Config is a KubeSchedulerConfiguration, or null for the default with one profile named
+	// "supercargo".
 	Config json.RawMessage `json:"config"`
 	// FeatureGates are set for this history only.
 	FeatureGates map[string]bool `json:"featureGates"`
 	Steps        []Step          `json:"steps"`
 }
 
-// Step is one thing that happens. Exactly one of its fields is given.
+// Step is one change. Exactly one of its fields is set.
 type Step struct {
 	Apply    json.RawMessage `json:"apply"`
 	Delete   *Reference      `json:"delete"`
@@ -23,7 +24,7 @@ type Step struct {
 	Schedule bool            `json:"schedule"`
 }
 
-// Reference names an object.
+// Reference identifies an object.
 type Reference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -37,7 +38,7 @@ type Answers struct {
 	Error string    `json:"error,omitempty"`
 }
 
-// Answer is how things are after a step, and what happened since the step before.
+// Answer is the state after a step, and the changes since the step before.
 type Answer struct {
 	Pods    map[string]Pod `json:"pods"`
 	Moves   map[string]int `json:"moves"`
@@ -47,7 +48,7 @@ type Answer struct {
 	Cycle   *Cycle         `json:"cycle"`
 }
 
-// Pod is where a pod is.
+// Pod is the state of a pod.
 type Pod struct {
 	Place                string     `json:"place"`
 	Node                 string     `json:"node"`
@@ -58,13 +59,13 @@ type Pod struct {
 	Condition            *Condition `json:"condition"`
 }
 
-// Condition is a pod's PodScheduled condition as long as it is not True.
+// Condition is a pod's PodScheduled condition unless it is True.
 type Condition struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// Event is one that the scheduler recorded.
+// Event is a recorded event.
 type Event struct {
 	Pod    string `json:"pod"`
 	Type   string `json:"type"`
@@ -73,7 +74,7 @@ type Event struct {
 	Note   string `json:"note"`
 }
 
-// Write is one that the scheduler sent, other than to pods.
+// Write is a write of the scheduler, other than to pods.
 type Write struct {
 	Verb     string `json:"verb"`
 	Resource string `json:"resource"`
@@ -92,23 +93,24 @@ type Cycle struct {
 	Result     *Result                      `json:"result"`
 }
 
-// Status is what a plugin said.
+// Status is the result of a plugin.
 type Status struct {
 	Code    string   `json:"code"`
 	Reasons []string `json:"reasons"`
 }
 
-// PreFilter is what a plugin's PreFilter said; Nodes are those it left, if it left not all.
+// PreFilter is the result of a plugin's PreFilter. Nodes are set unless it returned all.
 type PreFilter struct {
 	Status
 	Nodes []string `json:"nodes,omitempty"`
 }
 
-// Preemption is what DefaultPreemption found out.
+// Preemption is the result of DefaultPreemption.
 type Preemption struct {
-	// Nodes are those that it dry-ran.
+	// Nodes are the nodes of its dry runs.
 	Nodes map[string]DryRun `json:"nodes"`
-	// Tied are the best candidates among which upstream picks at random, in snapshot order; the first is taken.
+	// Tied are the best candidates among which upstream picks at random, in snapshot order; the
+	// first is taken.
 	Tied []string `json:"tied"`
 }
 
@@ -119,7 +121,7 @@ type DryRun struct {
 	Violations int      `json:"violations"`
 }
 
-// Result is how the algorithm ended.
+// Result is the result of the algorithm.
 type Result struct {
 	Node  string `json:"node,omitempty"`
 	Error string `json:"error,omitempty"`
@@ -132,7 +134,7 @@ func statusOf(status *fwk.Status) Status {
 	return Status{Code: status.Code().String(), Reasons: listed(status.Reasons())}
 }
 
-// listed makes a missing list an empty one, so that it is printed as such.
+// listed turns nil into an empty list, so that it is printed.
 func listed(list []string) []string {
 	if list == nil {
 		return []string{}

@@ -10,14 +10,15 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// client is the scheduler's: it reads and watches as the fake clientset does, and writes into the cluster. The fake's own
-// writes hold a lock, under which nobody could wait.
+// client is the scheduler's client. It reads and watches like the fake clientset, and writes into
+// the cluster, because the fake's writes hold a lock that forbids waiting.
 type client struct {
 	kubernetes.Interface
 	cluster *cluster
 }
 
-// IsWatchListSemanticsUnSupported makes informers list and then watch: the fake does not send the list as events.
+// IsWatchListSemanticsUnSupported makes informers list and then watch: the fake cannot send a list
+// as events.
 func (c *client) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (c *client) CoreV1() corev1.CoreV1Interface {

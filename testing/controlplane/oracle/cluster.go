@@ -53,8 +53,8 @@ func init() {
 
 var pods = v1.SchemeGroupVersion.WithResource("pods")
 
-// cluster is the API server's part: a store that tells its watchers. The scheduler's writes wait in it until the
-// history's goroutine lets them through one by one, so that their order is always the same.
+// cluster acts as the API server: a store with watches. The scheduler's writes wait in it until the
+// history's goroutine admits them one by one, so that their order is deterministic.
 type cluster struct {
 	clientset *fake.Clientset
 	tracker   clienttesting.ObjectTracker
@@ -67,7 +67,7 @@ type cluster struct {
 	writes  []Write
 }
 
-// request is a write of the scheduler that waits.
+// request is a waiting write of the scheduler.
 type request struct {
 	verb     string
 	resource string
@@ -82,7 +82,7 @@ func newCluster() *cluster {
 	return &cluster{clientset: clientset, tracker: clientset.Tracker(), version: firstOwnVersion}
 }
 
-// await gives a write to the history's goroutine and waits until everybody has seen what it did.
+// await hands a write to the history's goroutine and waits until every watch has seen its effect.
 func (c *cluster) await(verb, resource, namespace, name string, run func() error) error {
 	r := &request{verb: verb, resource: resource, key: namespace + "/" + name, run: run, done: make(chan struct{})}
 	c.mutex.Lock()
@@ -92,7 +92,7 @@ func (c *cluster) await(verb, resource, namespace, name string, run func() error
 	return r.err
 }
 
-// take removes the first of the waiting writes: those to the pod in its cycle come first.
+// take removes the first waiting write. Writes to the pod in its cycle come first.
 func (c *cluster) take(inCycle string) *request {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -119,7 +119,7 @@ func (c *cluster) take(inCycle string) *request {
 	return r
 }
 
-// apply stores an object of the history. settle lets everybody see what has changed so far.
+// apply stores an object of the history. settle delivers earlier changes to every watch.
 func (c *cluster) apply(raw []byte, settle func()) error {
 	object, gvk, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *cluster) apply(raw []byte, settle func()) error {
 	return c.tracker.Update(gvr, object, namespace)
 }
 
-// keep carries over to a new version of a pod what nobody can take back: its node and its deletion.
+// keep copies immutable fields to a new version of a pod: its node and its deletion.
 func keep(old, pod *v1.Pod) {
 	if old.Spec.NodeName != "" {
 		pod.Spec.NodeName = old.Spec.NodeName
@@ -175,7 +175,7 @@ func keep(old, pod *v1.Pod) {
 	}
 }
 
-// finished says whether the scheduler's pod informer leaves a pod out.
+// finished reports whether the scheduler's pod informer filters out a pod.
 func finished(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
@@ -196,7 +196,7 @@ func (c *cluster) get(gvr schema.GroupVersionResource, namespace, name string) (
 	return c.tracker.Get(gvr, namespace, name)
 }
 
-// pods gives all pods.
+// pods returns all pods.
 func (c *cluster) pods() ([]v1.Pod, error) {
 	list, err := c.tracker.List(pods, v1.SchemeGroupVersion.WithKind("Pod"), metav1.NamespaceAll)
 	if err != nil {
@@ -205,7 +205,7 @@ func (c *cluster) pods() ([]v1.Pod, error) {
 	return list.(*v1.PodList).Items, nil
 }
 
-// store writes an object that the scheduler changed.
+// store writes an object that the scheduler has changed.
 func (c *cluster) store(gvr schema.GroupVersionResource, object runtime.Object) error {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -216,7 +216,7 @@ func (c *cluster) store(gvr schema.GroupVersionResource, object runtime.Object) 
 	return c.tracker.Update(gvr, object, accessor.GetNamespace())
 }
 
-// bind is what the server does with a Binding.
+// bind acts like the server for a Binding.
 func (c *cluster) bind(binding *v1.Binding) error {
 	object, err := c.get(pods, binding.Namespace, binding.Name)
 	if err != nil {
@@ -242,7 +242,8 @@ func (c *cluster) bind(binding *v1.Binding) error {
 	return c.store(pods, pod)
 }
 
-// deletePod is what the server does: a pod on a node whose grace period is not zero stays until the history deletes it.
+// deletePod acts like the server: a pod on a node with a grace period stays until the history
+// deletes it.
 func (c *cluster) deletePod(namespace, name string) error {
 	object, err := c.get(pods, namespace, name)
 	if err != nil {
@@ -262,7 +263,7 @@ func (c *cluster) deletePod(namespace, name string) error {
 	return c.store(pods, pod)
 }
 
-// update replaces an object if the writer knew the stored one.
+// update replaces an object unless it conflicts.
 func (c *cluster) update(gvr schema.GroupVersionResource, object runtime.Object) (runtime.Object, error) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -292,7 +293,7 @@ func (c *cluster) update(gvr schema.GroupVersionResource, object runtime.Object)
 	return c.get(gvr, namespace, name)
 }
 
-// patchPod merges a strategic patch into a pod.
+// patchPod applies a strategic merge patch to a pod.
 func (c *cluster) patchPod(namespace, name string, kind types.PatchType, patch []byte) (*v1.Pod, error) {
 	if kind != types.StrategicMergePatchType {
 		return nil, fmt.Errorf("patch type %s is not one of the oracle's", kind)

@@ -14,22 +14,22 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// watcher looks on as the scheduler runs a cycle.
+// watcher observes scheduling cycles.
 type watcher struct {
 	mutex sync.Mutex
 	cycle *Cycle
-	// attempts says how often pods have been popped.
+	// attempts counts how often pods have been popped.
 	attempts map[string]int
 }
 
-// field gives access to an unexported field of what an interface holds, so that the very instances of the plugins can be
-// asked one by one.
+// field gives access to an unexported field of an interface's value, so that the real instances of
+// plugins can be called one by one.
 func field[T any](holder any, name string) *T {
 	value := reflect.ValueOf(holder).Elem().FieldByName(name)
 	return (*T)(unsafe.Pointer(value.UnsafeAddr()))
 }
 
-// attach puts the watcher in the scheduler's way.
+// attach inserts the watcher into the scheduler.
 func (w *watcher) attach(sched *scheduler.Scheduler) {
 	nextPod := sched.NextPod
 	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
@@ -64,7 +64,7 @@ func (w *watcher) attach(sched *scheduler.Scheduler) {
 	}
 }
 
-// begin starts the account of a pod's cycle, unless it has begun.
+// begin starts the record of a pod's cycle, unless it has begun.
 func (w *watcher) begin(pod string) *Cycle {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -80,7 +80,7 @@ func (w *watcher) begin(pod string) *Cycle {
 	return w.cycle
 }
 
-// end gives the account.
+// end returns the record.
 func (w *watcher) end() *Cycle {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -99,7 +99,7 @@ func (w *watcher) running() string {
 	return w.cycle.Pod
 }
 
-// examine asks every plugin about every node, each as if it were the only one.
+// examine runs every plugin on every node separately.
 func examine(ctx context.Context, fw framework.Framework, pod *v1.Pod, cycle *Cycle) error {
 	nodes, err := fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -127,7 +127,7 @@ func examine(ctx context.Context, fw framework.Framework, pod *v1.Pod, cycle *Cy
 	return nil
 }
 
-// examinePreFilters fills the state and gives the plugins whose Filter has nothing to go by.
+// examinePreFilters fills the state and returns the plugins whose Filter must be skipped.
 func examinePreFilters(
 	ctx context.Context, fw framework.Framework, state fwk.CycleState, pod *v1.Pod, cycle *Cycle,
 ) sets.Set[string] {
@@ -155,7 +155,7 @@ func examinePreFilters(
 	return without
 }
 
-// recorder is a framework that remembers what it was asked and what it answered.
+// recorder is a framework that records its calls and results.
 type recorder struct {
 	framework.Framework
 	cycle  *Cycle
@@ -173,8 +173,8 @@ func (r *recorder) RunFilterPluginsWithNominatedPods(
 	return status
 }
 
-// RunScorePlugins also breaks ties: where upstream's heap happens to prefer one of the best, the first in snapshot order is
-// preferred.
+// RunScorePlugins also breaks ties: it prefers the first in snapshot order, where upstream's heap
+// prefers any of the best.
 func (r *recorder) RunScorePlugins(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
 ) ([]fwk.NodePluginScores, *fwk.Status) {
@@ -197,7 +197,7 @@ func (r *recorder) RunScorePlugins(
 	return scores, status
 }
 
-// feasible gives the feasible nodes.
+// feasible returns the feasible nodes.
 func (r *recorder) feasible(count int) []string {
 	if r.scored != nil {
 		return r.inOrder(r.scored)
@@ -205,7 +205,7 @@ func (r *recorder) feasible(count int) []string {
 	return r.inOrder(r.passed[:min(count, len(r.passed))])
 }
 
-// inOrder gives nodes in snapshot order.
+// inOrder returns nodes in snapshot order.
 func (r *recorder) inOrder(names []string) []string {
 	wanted := sets.New(names...)
 	ordered := make([]string, 0, len(names))

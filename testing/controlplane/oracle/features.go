@@ -7,7 +7,7 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// setFeatures switches feature gates and gives what switches them back.
+// setFeatures sets feature gates and returns a function that restores them.
 func setFeatures(wanted map[string]bool) (restore func(), err error) {
 	gates := utilfeature.DefaultMutableFeatureGate
 	known := gates.GetAll()

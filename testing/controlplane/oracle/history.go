@@ -29,16 +29,17 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
-// tick is how long every step takes. Pods that came to the queue at the same instant would leave it in no certain order.
+// tick is the duration of every step. Pods that enter the queue at the same time would leave it in
+// any order.
 const tick = time.Millisecond
 
-// farewell is longer than anybody sleeps before looking whether everything has been stopped.
+// farewell is longer than the longest sleep before a check for the stop.
 const farewell = time.Minute
 
 const defaultConfig = `{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration",
 "profiles":[{"schedulerName":"supercargo"}]}`
 
-// player plays one history, inside a bubble.
+// player plays one history in a synctest bubble.
 type player struct {
 	cluster *cluster
 	sched   *scheduler.Scheduler
@@ -46,7 +47,7 @@ type player struct {
 	events  *eventLog
 }
 
-// play plays a history. It must run in a bubble of synctest, whose clock it moves.
+// play plays a history. It must run in a synctest bubble, whose clock it advances.
 func play(history *History) ([]*Answer, error) {
 	restore, err := setFeatures(history.FeatureGates)
 	if err != nil {
@@ -92,7 +93,7 @@ func decodeConfig(raw []byte) (*config.KubeSchedulerConfiguration, error) {
 	return configuration, nil
 }
 
-// start runs a scheduler, all but its loop.
+// start starts a scheduler without its loop.
 func (p *player) start(
 	ctx context.Context, configuration *config.KubeSchedulerConfiguration,
 ) (informers.SharedInformerFactory, error) {
@@ -163,7 +164,8 @@ func (p *player) step(ctx context.Context, step *Step) (*Answer, error) {
 	return p.answer(cycle)
 }
 
-// settle waits until nobody has anything left to do at this instant. It lets one write through at a time.
+// settle waits until no goroutine has anything left to do at this time. It admits one write at a
+// time.
 func (p *player) settle() {
 	for {
 		synctest.Wait()
@@ -177,7 +179,7 @@ func (p *player) settle() {
 	}
 }
 
-// advance moves the clock second by second, so that whoever wakes up in between may write.
+// advance moves the clock second by second, so that goroutines that wake up in between can write.
 func (p *player) advance(seconds int64) error {
 	if seconds < 0 {
 		return errors.New("the clock does not go backwards")
@@ -189,7 +191,7 @@ func (p *player) advance(seconds int64) error {
 	return nil
 }
 
-// schedule runs one cycle, if there is a pod to take.
+// schedule runs one cycle, if a pod is ready.
 func (p *player) schedule(ctx context.Context) (*Cycle, error) {
 	if !p.poppable() {
 		return nil, nil
@@ -214,8 +216,8 @@ func (p *player) schedule(ctx context.Context) (*Cycle, error) {
 	return p.watcher.end(), failure
 }
 
-// poppable says whether the queue would give a pod at once: those that failed with an error are not popped from the backoff
-// queue before their time.
+// poppable reports whether the queue would return a pod at once. Pods that failed with an error are
+// not popped early from the backoff queue.
 func (p *player) poppable() bool {
 	queue := p.sched.SchedulingQueue
 	if len(queue.PodsInActiveQ()) != 0 {
@@ -229,7 +231,7 @@ func (p *player) poppable() bool {
 	return (*heap.Heap[*framework.QueuedPodInfo])(backoff.UnsafePointer()).Len() != 0
 }
 
-// answer says how things are, and begins a new account of what happens.
+// answer returns the state and starts a new record of changes.
 func (p *player) answer(cycle *Cycle) (*Answer, error) {
 	moves, err := takeMoves()
 	if err != nil {
@@ -258,7 +260,7 @@ func (p *player) answer(cycle *Cycle) (*Answer, error) {
 	return answer, nil
 }
 
-// places says in which part of the queue pods are.
+// places returns the queue of each pod.
 func (p *player) places() map[string]string {
 	places := map[string]string{}
 	queue := p.sched.SchedulingQueue
@@ -290,7 +292,7 @@ func (p *player) pod(pod *v1.Pod, places map[string]string) Pod {
 	} else if pod.Spec.NodeName != "" {
 		answer.Place = "bound"
 	} else if assumed, err := p.sched.Cache.IsAssumedPod(pod); err == nil && assumed {
-		// The queue is done with a pod once Permit is, but the binding cycle is not.
+		// The queue is done with a pod after Permit, but the binding cycle is not.
 		answer.Place = "inflight"
 	}
 	if answer.Place == "inflight" {
@@ -318,7 +320,7 @@ func key(pod *v1.Pod) string {
 	return pod.Namespace + "/" + pod.Name
 }
 
-// takeMoves gives how many pods came into which part of the queue by which event, and begins to count anew.
+// takeMoves returns how many pods entered which queue by which event, and resets the counts.
 func takeMoves() (map[string]int, error) {
 	counters := make(chan prometheus.Metric, 4096)
 	metrics.SchedulerQueueIncomingPods.Collect(counters)
@@ -341,7 +343,7 @@ func takeMoves() (map[string]int, error) {
 	return moves, nil
 }
 
-// eventLog is a recorder that keeps what it is given.
+// eventLog is a recorder that keeps events.
 type eventLog struct {
 	mutex  sync.Mutex
 	events []Event
@@ -361,7 +363,8 @@ func (l *eventLog) Eventf(
 
 func (l *eventLog) WithLogger(klog.Logger) events.EventRecorderLogger { return l }
 
-// take gives the events by pod, and a pod's in their order: those of different pods may come from different goroutines.
+// take returns the events by pod, in order for each pod: events of different pods may come from
+// different goroutines.
 func (l *eventLog) take() []Event {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -8,10 +8,11 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// lastError is a log of which only the last error is kept, for when the scheduler ends the process after it.
+// lastError is a log that keeps only the last error, for when the scheduler ends the process after
+// it.
 type lastError struct{ text *string }
 
-// handle is what the log does as utilruntime's error handler. Upstream's own handlers also sleep.
+// handle acts as utilruntime's error handler. Upstream's own handlers also sleep.
 func (l lastError) handle(_ context.Context, err error, message string, values ...any) {
 	l.Error(err, message, values...)
 }

@@ -1,4 +1,5 @@
-// Command oracle asks upstream's own scheduler what it does with a history. README.md says what it reads and prints.
+// Command oracle plays histories with upstream's scheduler package. README.md describes its input
+// and output.
 package main
 
 import (
@@ -35,8 +36,8 @@ func main() {
 	}
 }
 
-// serve answers the histories of the input in this process. It is a test's, for a bubble needs a test around it; what the
-// test prints about itself is nobody's business.
+// serve answers the histories of the input in this process. It runs as a test, because a synctest
+// bubble needs one; the output of the test itself is discarded.
 func serve() error {
 	prepare()
 	output := os.Stdout
@@ -57,7 +58,8 @@ func serve() error {
 	return nil
 }
 
-// prepare starts now what would otherwise start inside the first history's bubble, and silences what waits or writes.
+// prepare starts what would otherwise start inside the first history's bubble, and silences what
+// waits or writes.
 func prepare() {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)

@@ -9,8 +9,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// order makes the lists of all informers of the oracle's kinds come in order of namespace and name. Upstream's come out of
-// maps, and where plugins take the first that will do, chance would choose. It must be called before anybody has a lister.
+// order sorts the lists of all informers by namespace and name. Upstream's order is that of maps,
+// so plugins that take the first match would choose at random. It must be called before anything
+// gets a lister.
 func order(factory informers.SharedInformerFactory) {
 	core, apps, storage := factory.Core().V1(), factory.Apps().V1(), factory.Storage().V1()
 	for _, informer := range []cache.SharedIndexInformer{

@@ -18,11 +18,12 @@ import (
 //go:linkname pickOneNodeForPreemption k8s.io/kubernetes/pkg/scheduler/framework/preemption.pickOneNodeForPreemption
 func pickOneNodeForPreemption(klog.Logger, map[string]*extenderv1.Victims, []func(node string) int64) string
 
-// attempts is how often a pair of nodes is shown to upstream to learn whether it holds them for equal. Of equals it takes
-// the one that a map happens to give first, which is each of the two at least one time in eight.
+// attempts is how often a pair of nodes is passed to upstream to learn whether it treats them as
+// equal. Of equal nodes, it takes the first of a map, which is each of the two at least one time in
+// eight.
 const attempts = 100
 
-// onlooker sees what DefaultPreemption finds, and takes chance out of it.
+// onlooker records the candidates of DefaultPreemption and makes its choice deterministic.
 type onlooker struct {
 	preemption.Interface
 	watcher *watcher
@@ -37,7 +38,7 @@ func (w *watcher) attachPreemption(fw framework.Framework) {
 	}
 }
 
-// GetOffsetAndNumCandidates begins at the first node, not at a random one.
+// GetOffsetAndNumCandidates starts at the first node instead of a random one.
 func (o *onlooker) GetOffsetAndNumCandidates(nodes int32) (int32, int32) {
 	_, candidates := o.Interface.GetOffsetAndNumCandidates(nodes)
 	return 0, candidates
@@ -69,7 +70,7 @@ func (o *onlooker) SelectVictimsOnNode(
 	return victims, violations, status
 }
 
-// OrderedScoreFuncs asks upstream itself which candidates are the best, and prefers the first of them.
+// OrderedScoreFuncs asks upstream which candidates are the best, and prefers the first of them.
 func (o *onlooker) OrderedScoreFuncs(
 	ctx context.Context, victims map[string]*extenderv1.Victims,
 ) []func(node string) int64 {
@@ -96,7 +97,7 @@ func (o *onlooker) OrderedScoreFuncs(
 	}}
 }
 
-// equal says whether upstream would sometimes take the other node instead of the best.
+// equal reports whether upstream would sometimes take the other node instead of the best.
 func equal(
 	logger klog.Logger, victims map[string]*extenderv1.Victims, scores []func(string) int64, best, other string,
 ) bool {

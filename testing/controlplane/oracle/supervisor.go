@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// patience is how long one history may take.
+// patience is the time limit for one history.
 const patience = 2 * time.Minute
 
-// supervise answers every line of the input with a player's answer. A history that crashes its player, or on which it
-// hangs, is answered with an error, and the next one is for another player.
+// supervise answers every line of the input with a player's answer. A history that crashes its
+// player or hangs is answered with an error, and another player takes the next one.
 func supervise(input io.Reader, output io.Writer) error {
 	reader := bufio.NewReaderSize(input, 1<<20)
 	var worker *worker
@@ -84,14 +84,14 @@ func startWorker() (*worker, error) {
 	return &worker{command, input, bufio.NewReaderSize(output, 1<<20), errors}, nil
 }
 
-// ask gives the answer to a history, and whether the worker is fit for another one.
+// ask returns the answer to a history, and whether the worker can take another one.
 func (w *worker) ask(line []byte) ([]byte, bool) {
 	hung := false
 	timer := time.AfterFunc(patience, func() {
 		hung = true
 		_ = w.command.Process.Kill()
 	})
-	// A worker that has died is noticed when it does not answer.
+	// A dead worker is noticed when it does not answer.
 	_, _ = w.input.Write(append(line, '\n'))
 	answer, err := w.output.ReadBytes('\n')
 	inTime := timer.Stop()

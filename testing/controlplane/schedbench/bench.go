@@ -24,7 +24,7 @@ import (
 const configuration = `{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration",
 "profiles":[{"schedulerName":"supercargo"}]}`
 
-// bench is a scheduler, and what has been measured of it. It is made when the first node comes.
+// bench is a scheduler with its measurements. It is created with the first node.
 type bench struct {
 	ctx        context.Context
 	cancel     context.CancelFunc
@@ -35,7 +35,8 @@ type bench struct {
 	sched    *scheduler.Scheduler
 	snapshot *cache.Snapshot
 	factory  informers.SharedInformerFactory
-	// others are objects of other kinds than pods and nodes. Informers list them when the first pod is scheduled.
+	// others are objects of other kinds than pods and nodes. Informers list them when the first pod
+	// is scheduled.
 	others []runtime.Object
 	nodes  []*v1.Node
 	bound  []*v1.Pod
@@ -83,7 +84,7 @@ func (b *bench) add(raw []byte) error {
 		}
 		return b.sched.Cache.AddPod(b.logger, object)
 	}
-	// A churning Service and the like: no workload's pods depend on it.
+	// Churn, such as a Service: no workload's pods depend on it.
 	return nil
 }
 
@@ -103,7 +104,7 @@ func (b *bench) remove(raw []byte) error {
 	return nil
 }
 
-// start makes the scheduler and lets it know what there is.
+// start creates the scheduler and gives it the existing objects.
 func (b *bench) start() error {
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(configuration), nil, nil)
 	if err != nil {
@@ -143,7 +144,7 @@ func (b *bench) start() error {
 		return errors.New("the snapshot is something else")
 	}
 	b.snapshot = snapshot
-	// The first one copies every node; a scheduler that runs has done that.
+	// The first call copies every node; a running scheduler has done that.
 	return sched.Cache.UpdateSnapshot(b.logger, snapshot)
 }
 
@@ -158,7 +159,7 @@ func (b *bench) stop() {
 	}
 }
 
-// schedule takes a pod through the queue and the scheduling cycle. What is timed is the cycle.
+// schedule takes a pod through the queue and the scheduling cycle. Only the cycle is measured.
 func (b *bench) schedule(raw []byte) (took time.Duration, found bool, err error) {
 	if b.sched == nil {
 		if err := b.start(); err != nil {

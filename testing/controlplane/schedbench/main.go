@@ -1,5 +1,6 @@
-// Command schedbench measures upstream's scheduling cycle in process: how long UpdateSnapshot, SchedulePod and AssumePod
-// take together, pod by pod. It reads objects, one JSON value per line of stdin, and prints what it measured as JSON:
+// Command schedbench measures upstream's scheduling cycle in process: the time of UpdateSnapshot,
+// SchedulePod and AssumePod together, pod by pod. It reads objects, one JSON value per line of
+// stdin, and prints its measurements as JSON:
 //
 //	{"settings": {"percentageOfNodesToScore": 100, "budgetMilliseconds": 10000}}   first; 0 percent is upstream's default
 //	{"add": OBJECT}       is there: a node, a pod on a node, any other kind
@@ -7,10 +8,11 @@
 //	{"try": POD}          is scheduled, and not measured
 //	{"schedule": POD}     is scheduled and measured
 //
-// The scheduler is upstream's own with its default configuration, but for the percentage; the client is a fake. Nodes and pods
-// go straight into its cache, as its event handlers would put them there; the other kinds are seen by informers, so they
-// have to come before the first pod that is scheduled. A pod that finds a node counts as bound before the next is
-// scheduled; none of that is measured. When the budget has been used up the rest of the input is left unread.
+// The scheduler is upstream's with its default configuration, except for the percentage; the client
+// is a fake. Nodes and pods go straight into its cache, as its event handlers would put them there.
+// Informers see the other kinds, so these must come before the first scheduled pod. A pod that
+// finds a node counts as bound before the next one is scheduled; none of that is measured. When the
+// budget is used up, the rest of the input is not read.
 package main
 
 import (
@@ -29,7 +31,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// Line is what a line of the input says.
+// Line is a line of the input.
 type Line struct {
 	Settings *Settings       `json:"settings"`
 	Add      json.RawMessage `json:"add"`
@@ -38,13 +40,13 @@ type Line struct {
 	Schedule json.RawMessage `json:"schedule"`
 }
 
-// Settings say how the scheduler is set up and for how long it is measured.
+// Settings configure the scheduler and the time limit.
 type Settings struct {
 	PercentageOfNodesToScore int32 `json:"percentageOfNodesToScore"`
 	BudgetMilliseconds       int64 `json:"budgetMilliseconds"`
 }
 
-// Result is what was measured. Times are nanoseconds of wall time.
+// Result is the measurement. Times are nanoseconds of wall time.
 type Result struct {
 	Decisions   int    `json:"decisions"`
 	Unscheduled int    `json:"unscheduled"`
@@ -94,7 +96,7 @@ func run(input *bufio.Reader) (*Result, error) {
 	return bench.result(spent), nil
 }
 
-// line does what a line says, and says how long that took if it is to be measured.
+// line handles a line and returns its time, if it is measured.
 func (b *bench) line(text []byte) (time.Duration, error) {
 	var line Line
 	if err := json.Unmarshal(text, &line); err != nil {
@@ -129,7 +131,7 @@ func (b *bench) line(text []byte) (time.Duration, error) {
 
 func (b *bench) result(spent time.Duration) *Result {
 	slices.Sort(b.times)
-	// As the other side does it: the smallest that so many are not above.
+	// The nearest-rank percentile, as on the other side.
 	rank := func(percent int) int64 {
 		return b.times[(len(b.times)*percent+99)/100-1].Nanoseconds()
 	}

@@ -40,7 +40,7 @@ func object(apiVersion, kind string) message {
 	panic("no type for " + apiVersion + " " + kind)
 }
 
-// decode is what Go makes of protobuf.
+// decode is Go's result for protobuf.
 func decode(line string) any {
 	body, err := base64.StdEncoding.DecodeString(line)
 	check(err)
@@ -56,7 +56,7 @@ func decode(line string) any {
 	return made
 }
 
-// read is what Go makes of JSON, and what storage in protobuf leaves of that.
+// read is Go's result for JSON, and the object after storage in protobuf.
 func read(line string) any {
 	var kind struct{ APIVersion, Kind string }
 	check(json.Unmarshal([]byte(line), &kind))

@@ -1,8 +1,8 @@
-// Command schema prints the table of API types that testing/apiserver/src/schema.json holds: from the Go types their
-// fields with JSON names, protobuf numbers and patch strategies, from the generated OpenAPI definitions what is
-// required, the defaults, and how server-side apply merges.
+// Command schema prints the table of API types in testing/apiserver/src/schema.json. The Go types
+// provide fields with JSON names, protobuf numbers and patch strategies. The generated OpenAPI
+// definitions provide required fields, defaults, and the merge rules of server-side apply.
 //
-// With an argument it answers each line of its input with a line:
+// With an argument, it answers each line of its input with a line:
 //
 //	decode    an object in protobuf and base64: as JSON
 //	read      an object in JSON: what the API server's decoder says of it, and as it is after storage
@@ -51,7 +51,7 @@ type Type struct {
 
 type modelNamer interface{ OpenAPIModelName() string }
 
-// Types with a JSON form of their own.
+// Types with their own JSON form.
 var special = map[string]string{
 	"io.k8s.apimachinery.pkg.apis.meta.v1.Time":                                             "time",
 	"io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime":                                        "microtime",
@@ -65,7 +65,7 @@ var special = map[string]string{
 	"io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray": "any",
 }
 
-// Those of them whose message in protobuf is not one field of bytes.
+// Those whose protobuf message is not one field of bytes.
 func hasNoMessage(name string) bool { return strings.Contains(name, "JSONSchemaPropsOr") }
 
 type generator struct {
@@ -88,7 +88,7 @@ func main() {
 	print(kinds, g.types)
 }
 
-// print writes one kind or type a line.
+// print writes one kind or type per line.
 func print(kinds map[string]string, types map[string]*Type) {
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
@@ -129,7 +129,7 @@ func check(err error) {
 	}
 }
 
-// object adds a struct and all that it reaches, and gives its name.
+// object adds a struct with everything it reaches, and returns its name.
 func (g *generator) object(t reflect.Type) string {
 	name := modelName(t)
 	if g.types[name] != nil {
@@ -152,7 +152,8 @@ func modelName(t reflect.Type) string {
 	return strings.ReplaceAll(t.PkgPath(), "/", ".") + "." + t.Name()
 }
 
-// fields lists those of a struct; those of inlined structs too, which in protobuf are messages inside.
+// fields lists the fields of a struct with those of inlined structs, which are nested messages in
+// protobuf.
 func (g *generator) fields(t reflect.Type, schema spec.Schema, known bool, inside int) []Field {
 	fields := []Field{}
 	for i := range t.NumField() {
@@ -225,7 +226,7 @@ func (g *generator) field(field reflect.StructField, name, options string, schem
 	return made
 }
 
-// named is the Go type that messages about wrong JSON name, unless the shape tells it.
+// named is the Go type in messages about wrong JSON, unless the shape implies it.
 func (g *generator) named(t reflect.Type, shape string) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -266,7 +267,7 @@ func modelNameOfItem(t reflect.Type) string {
 	return ""
 }
 
-// shape is what a field holds: lists as `[]x`, maps as `{}x`.
+// shape is the type of a field: lists as `[]x`, maps as `{}x`.
 func (g *generator) shape(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:

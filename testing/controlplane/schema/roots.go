@@ -29,7 +29,8 @@ type root struct {
 	object     reflect.Type
 }
 
-// roots are the kinds that the server in memory serves, and those that requests and answers have beside them.
+// roots are the kinds that the server in memory serves, and the kinds of their requests and
+// answers.
 func roots() []root {
 	groups := []struct {
 		apiVersion string

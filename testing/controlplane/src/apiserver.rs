@@ -12,7 +12,7 @@ use crate::controlplane::Options;
 use crate::http::{Client, Method};
 use crate::process::{Process, Workspace, wait_until};
 
-/// What it takes to start kube-apiserver again on the same port.
+/// Starts kube-apiserver, also again on the same port.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     program: PathBuf,
@@ -37,7 +37,7 @@ impl Launcher {
         &self.client
     }
 
-    /// Starts it and waits until it is ready and has made the namespace `default`.
+    /// Starts it and waits until it is ready and has created the namespace `default`.
     pub(crate) fn start(&self, workspace: &Workspace) -> Result<Process> {
         let log = workspace.path().join("kube-apiserver.log");
         let mut process = Process::start(&self.program, &self.args, &log, workspace)?;
@@ -53,18 +53,18 @@ impl Launcher {
     }
 }
 
-/// Where the audit log is, when it is on.
+/// The path of the audit log.
 pub(crate) fn audit_log(dir: &Path) -> PathBuf {
     dir.join("audit.log")
 }
 
-/// Every flag but the port.
+/// Every flag except the port.
 pub(crate) fn args(dir: &Path, etcd_port: u16, certs: &Certs, options: &Options) -> Result<Vec<String>> {
     let show = |path: &Path| path.display().to_string();
     let mut args = vec![
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
         "--bind-address=127.0.0.1".to_owned(),
-        // Else it looks for an interface with a route, and there may be none.
+        // By default it looks for an interface with a route, and none may exist.
         "--advertise-address=127.0.0.1".to_owned(),
         "--endpoint-reconciler-type=none".to_owned(),
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
@@ -76,10 +76,10 @@ pub(crate) fn args(dir: &Path, etcd_port: u16, certs: &Certs, options: &Options)
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         format!("--service-account-key-file={}", show(&certs.service_account_public_key)),
         format!("--service-account-signing-key-file={}", show(&certs.service_account_key)),
-        // A test may be many clients at once.
+        // A test may have many clients.
         "--max-requests-inflight=1200".to_owned(),
         "--max-mutating-requests-inflight=600".to_owned(),
-        // Work that no test looks at.
+        // Work that no test needs.
         "--etcd-count-metric-poll-period=0".to_owned(),
         "--etcd-db-metric-poll-interval=0".to_owned(),
         "--event-ttl=30m".to_owned(),
@@ -99,7 +99,7 @@ pub(crate) fn args(dir: &Path, etcd_port: u16, certs: &Certs, options: &Options)
     Ok(args)
 }
 
-/// One event per request, when it is complete: with bodies for writes to pods, else what was asked of what.
+/// One event per completed request: with bodies for writes to pods, otherwise metadata only.
 fn write_audit_policy(dir: &Path) -> Result<PathBuf> {
     let policy = json!({
         "apiVersion": "audit.k8s.io/v1",

@@ -13,11 +13,11 @@ use crate::release::Release;
 /// A program of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// The store.
+    /// The store of the API server.
     Etcd,
     /// The API server of a release.
     KubeApiserver(Release),
-    /// The reference scheduler.
+    /// Upstream's scheduler.
     KubeScheduler,
     /// The controllers.
     KubeControllerManager,
@@ -25,20 +25,20 @@ pub enum Program {
     Kwok,
     /// The command line.
     Kubectl,
-    /// Helm's own packages, which render and lint a chart (`helm/`).
+    /// Helm's packages; renders and lints a chart (`helm/`).
     Helm,
-    /// client-go's shared informers, which say what they hold (`clientgo/`).
+    /// client-go's shared informers; prints their content (`clientgo/`).
     ClientGo,
-    /// client-go's shared informers, to be measured (`informerbench/`).
+    /// client-go's shared informers, for benchmarks (`informerbench/`).
     InformerBench,
-    /// Upstream's scheduler package, which says what it does with a history (`oracle/`).
+    /// Upstream's scheduler package; plays histories and prints its decisions (`oracle/`).
     Oracle,
-    /// The same, to be measured (`schedbench/`).
+    /// Upstream's scheduler package, for benchmarks (`schedbench/`).
     SchedBench,
 }
 
 impl Program {
-    /// All of them but [`Program::SchedBench`], which nothing needs that is not asked for it.
+    /// All programs except [`Program::SchedBench`], which only one benchmark needs.
     pub const ALL: [Self; 12] = [
         Self::Etcd,
         Self::KubeApiserver(Release::Baseline),
@@ -51,11 +51,11 @@ impl Program {
         Self::Oracle,
         Self::KubeApiserver(Release::Oldest),
         Self::KubeApiserver(Release::Newest),
-        // After what it shares its packages with.
+        // After the programs that share packages with it.
         Self::Helm,
     ];
 
-    /// What a control plane needs at least.
+    /// The minimum for a control plane.
     const LEAST: [Self; 2] = [Self::Etcd, Self::KubeApiserver(Release::Baseline)];
 
     /// Its file name.
@@ -103,7 +103,7 @@ impl Program {
         })
     }
 
-    /// The release of Kubernetes that it is of, or says it is.
+    /// The Kubernetes release that it belongs to, or reports.
     pub(crate) const fn release(self) -> Release {
         match self {
             Self::KubeApiserver(release) => release,
@@ -111,7 +111,7 @@ impl Program {
         }
     }
 
-    /// What it is built from that is here and not in another module.
+    /// Its source files in this crate.
     pub(crate) const fn sources(self) -> &'static [&'static str] {
         match self {
             Self::ClientGo => &["clientgo/main.go"],
@@ -139,7 +139,7 @@ impl Program {
     }
 }
 
-/// Why there is no control plane here, and what to do about it.
+/// The reason why no control plane is available, with advice.
 #[derive(Debug)]
 pub struct Unavailable(anyhow::Error);
 
@@ -151,14 +151,14 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// The source of the programs: `KUBEBUILDER_ASSETS` first, then the cache, which builds what it lacks.
+/// Finds programs: in `KUBEBUILDER_ASSETS` first, then in the cache, which builds missing ones.
 #[derive(Clone, Debug)]
 pub struct Assets {
     given: Option<PathBuf>,
 }
 
 impl Assets {
-    /// What the environment says, checked, with nothing built yet.
+    /// Reads and checks the environment. Builds nothing.
     pub fn locate() -> Result<Self> {
         let given = env::var_os("KUBEBUILDER_ASSETS").filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(dir) = &given {
@@ -175,56 +175,57 @@ impl Assets {
         Ok(Self { given })
     }
 
-    /// Finds every program of `wanted`, building what is in neither place. `progress` gets readable lines.
-    pub fn locate_or_build(wanted: &[Program], progress: &dyn Fn(&str)) -> Result<Self> {
+    /// Finds every program of `wanted`, and builds those that are missing, with progress on stderr.
+    pub fn locate_or_build(wanted: &[Program]) -> Result<Self> {
         let assets = Self::locate()?;
         for program in wanted {
-            assets.path_with(*program, progress)?;
+            assets.path(*program)?;
         }
         Ok(assets)
     }
 
-    /// What a control plane needs at least (etcd and kube-apiserver), with progress on stderr.
+    /// The minimum for a control plane: etcd and kube-apiserver.
     pub fn available() -> Result<Self, Unavailable> {
-        Self::locate_or_build(&Program::LEAST, &to_stderr).map_err(Unavailable)
+        Self::locate_or_build(&Program::LEAST).map_err(Unavailable)
     }
 
-    /// The path of one program, built now if need be, with progress on stderr.
+    /// The path of one program. Builds the program if it is missing.
     pub fn path(&self, program: Program) -> Result<PathBuf> {
-        self.path_with(program, &to_stderr)
-    }
-
-    /// Whether `KUBEBUILDER_ASSETS` gives this program, so that its version is not ours to know.
-    pub fn is_given(&self, program: Program) -> bool {
-        self.given_path(program).is_some()
-    }
-
-    fn path_with(&self, program: Program, progress: &dyn Fn(&str)) -> Result<PathBuf> {
         match self.given_path(program) {
             Some(path) => Ok(path),
-            None => build::find_or_build(program, progress),
+            None => build::find_or_build(program),
         }
+    }
+
+    /// The programs of [`Program::ALL`] that are not built yet.
+    pub(crate) fn missing(&self) -> Vec<Program> {
+        let is_built = |program: Program| {
+            self.is_given(program)
+                || Cache::of(program).is_ok_and(|cache| cache.dir.join(program.name()).is_file())
+        };
+        Program::ALL.into_iter().filter(|program| !is_built(*program)).collect()
+    }
+
+    /// Whether `KUBEBUILDER_ASSETS` has this program; its version is unknown then.
+    pub fn is_given(&self, program: Program) -> bool {
+        self.given_path(program).is_some()
     }
 
     fn given_path(&self, program: Program) -> Option<PathBuf> {
         self.given.as_ref().map(|dir| dir.join(program.name())).filter(|path| path.is_file())
     }
 
-    /// The folder where built programs of `program`'s Go module are kept.
+    /// The cache folder of `program`'s Go module.
     pub fn cache_dir(program: Program) -> Result<PathBuf> {
         Ok(Cache::of(program)?.dir)
     }
 }
 
-/// The folder under which all caches of this project are.
+/// The folder for all caches of this project.
 pub(crate) fn cache_root() -> Result<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
     set("SUPERCARGO_CACHE_DIR")
         .or_else(|| Some(set("XDG_CACHE_HOME")?.join("supercargo")))
         .or_else(|| Some(set("HOME")?.join(".cache").join("supercargo")))
         .context("no place for built programs: set SUPERCARGO_CACHE_DIR")
-}
-
-fn to_stderr(line: &str) {
-    eprintln!("controlplane: {line}");
 }

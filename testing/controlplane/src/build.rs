@@ -12,27 +12,29 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::assets::{Program, cache_root};
+use crate::progress::{self, Build};
 use crate::release::Release;
 
-/// What else the programs say of themselves than their version. The commit is that of no repository: we build
-/// from modules.
+/// Build information besides the version. No commit applies, because the programs are built from
+/// modules.
 const ORIGIN: [(&str, &str); 3] = [
     ("gitCommit", "0000000000000000000000000000000000000000"),
     ("gitTreeState", "clean"),
     ("buildDate", "2026-01-01T00:00:00Z"),
 ];
 
-/// How often a build says that it still runs.
-const REPORT: Duration = Duration::from_secs(10);
+/// The interval of progress lines during a build.
+const REPORT: Duration = Duration::from_secs(30);
 
-/// The folder for what one Go module, and perhaps sources beside it, builds with one toolchain.
+/// The folder for the programs that one Go module builds with one toolchain.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     pub(crate) dir: PathBuf,
 }
 
 impl Cache {
-    /// The cache that holds `program`. Asking the toolchain costs time, so each module is asked about once.
+    /// The cache that holds `program`. The key of each module is computed once, because that runs
+    /// `go`.
     pub(crate) fn of(program: Program) -> Result<Self> {
         type Sources = (PathBuf, &'static [&'static str]);
         static KNOWN: Mutex<Option<HashMap<Sources, Cache>>> = Mutex::new(None);
@@ -48,8 +50,8 @@ impl Cache {
     }
 }
 
-/// The program's path in the cache, after building it there if it is missing.
-pub(crate) fn find_or_build(program: Program, progress: &dyn Fn(&str)) -> Result<PathBuf> {
+/// The program's path in the cache. Builds the program if it is missing.
+pub(crate) fn find_or_build(program: Program) -> Result<PathBuf> {
     let cache = Cache::of(program)?;
     let path = cache.dir.join(program.name());
     if path.is_file() {
@@ -58,19 +60,19 @@ pub(crate) fn find_or_build(program: Program, progress: &dyn Fn(&str)) -> Result
     fs::create_dir_all(&cache.dir).with_context(|| {
         format!("make {} (set SUPERCARGO_CACHE_DIR to a writable folder)", cache.dir.display())
     })?;
-    let _lock = lock(&cache.dir.join(format!("{}.lock", program.name())), program, progress)?;
+    let _lock = lock(&cache.dir.join(format!("{}.lock", program.name())), program)?;
     if !path.is_file() {
-        build(program, &path, progress)?;
+        build(program, &path)?;
     }
     Ok(path)
 }
 
-/// Runs `go` in a module folder and gives what it prints.
+/// Runs `go` in a module folder and returns its output.
 pub(crate) fn go(module: &Path, args: &[&str]) -> Result<String> {
     go_with_input(module, args, Stdio::null())
 }
 
-/// The same, with something to read.
+/// [`go`] with an input.
 pub(crate) fn go_with_input(module: &Path, args: &[&str], input: Stdio) -> Result<String> {
     let output = go_command(module, args).stdin(input).output().map_err(explain_start)?;
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -80,7 +82,7 @@ pub(crate) fn go_with_input(module: &Path, args: &[&str], input: Stdio) -> Resul
 
 fn go_command(module: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("go");
-    // A workspace or vendored tree around us has no say.
+    // Ignores a workspace or vendored tree around this one.
     command.args(args).current_dir(module).env("GOWORK", "off").env("CGO_ENABLED", "0").stdin(Stdio::null());
     command
 }
@@ -105,8 +107,8 @@ fn fnv1a(parts: &[String]) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The linker's flags: no debug information, and a version, for clients refuse a server whose version they cannot
-/// read.
+/// The linker's flags: no debug information, and a version, because clients reject a server without
+/// a valid version.
 fn ldflags(release: Release) -> String {
     let (major, minor) = release.minor().split_once('.').unwrap_or((release.minor(), ""));
     let version = [("gitVersion", release.version()), ("gitMajor", major), ("gitMinor", minor)];
@@ -115,35 +117,32 @@ fn ldflags(release: Release) -> String {
     })
 }
 
-/// The system lets the lock go with the file, so also when the holder is killed.
-fn lock(path: &Path, program: Program, progress: &dyn Fn(&str)) -> Result<File> {
+/// Locks a file. The system releases the lock with the file, so also when its holder is killed.
+fn lock(path: &Path, program: Program) -> Result<File> {
     let file = File::create(path).with_context(|| format!("make {}", path.display()))?;
     if file.try_lock().is_err() {
-        progress(&format!("{}: waiting for another process that builds it", program.name()));
+        progress::say(&format!("waiting for another process that builds {}", program.name()));
         file.lock().with_context(|| format!("lock {}", path.display()))?;
     }
     Ok(file)
 }
 
-fn build(program: Program, path: &Path, progress: &dyn Fn(&str)) -> Result<()> {
+fn build(program: Program, path: &Path) -> Result<()> {
     let name = program.name();
     let scratch = tempfile::Builder::new()
         .prefix(".building-")
         .tempdir_in(path.parent().context("a cached program has a folder")?)
         .context("make a folder to build in")?;
     let (built, log) = (scratch.path().join(name), scratch.path().join("log"));
-    progress(&format!("{name}: building (minutes the first time, seconds when Go's own cache is warm)"));
-    let started = Instant::now();
-    compile(program, &built, &log, &|| {
-        progress(&format!("{name}: still building after {} s", started.elapsed().as_secs()));
-    })
-    .with_context(|| format!("build {name} in {}", program.module().display()))?;
+    let running = Build::begin(program);
+    compile(program, &built, &log, &|| running.still_running())
+        .with_context(|| format!("build {name} in {}", program.module().display()))?;
     fs::rename(&built, path).with_context(|| format!("move {name} to {}", path.display()))?;
-    progress(&format!("{name}: built in {} s", started.elapsed().as_secs()));
+    running.finish();
     Ok(())
 }
 
-fn compile(program: Program, built: &Path, log: &Path, still: &dyn Fn()) -> Result<()> {
+fn compile(program: Program, built: &Path, log: &Path, report: &dyn Fn()) -> Result<()> {
     let output = built.to_str().context("the cache folder's path is not UTF-8: set SUPERCARGO_CACHE_DIR")?;
     let ldflags = ldflags(program.release());
     let args = ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", &ldflags, "-o", output];
@@ -161,7 +160,7 @@ fn compile(program: Program, built: &Path, log: &Path, still: &dyn Fn()) -> Resu
         }
         if reported.elapsed() >= REPORT {
             reported = Instant::now();
-            still();
+            report();
         }
         thread::sleep(Duration::from_millis(100));
     };
@@ -203,13 +202,13 @@ mod tests {
     use crate::release::Release;
 
     #[test]
-    fn failures_say_what_to_do() {
+    fn build_failures_give_advice() {
         assert!(explain_failure("dial tcp: lookup: no such host").contains("GOPROXY"));
         assert!(explain_failure("x.go:1: syntax error").contains("syntax error"));
     }
 
     #[test]
-    fn the_version_is_linked_in() {
+    fn version_is_linked_in() {
         let flags = ldflags(Release::Baseline);
         assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.36.3"), "{flags}");
         let flags = ldflags(Release::Oldest);

@@ -7,12 +7,12 @@ use anyhow::{Context as _, Result};
 use rcgen::KeyUsagePurpose;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
-/// Files written for one control plane.
+/// The certificate files of one control plane.
 #[derive(Debug)]
 pub(crate) struct Certs {
-    /// The authority that signed the serving certificate.
+    /// The authority of the serving certificate.
     pub(crate) ca: PathBuf,
-    /// The same, as PEM text.
+    /// The authority as PEM text.
     pub(crate) ca_pem: String,
     /// kube-apiserver's serving certificate.
     pub(crate) serving: PathBuf,
@@ -20,12 +20,12 @@ pub(crate) struct Certs {
     pub(crate) serving_key: PathBuf,
     /// Signs service account tokens.
     pub(crate) service_account_key: PathBuf,
-    /// Verifies them. (kube-apiserver derives no public key from a PKCS #8 file.)
+    /// Verifies service account tokens. (kube-apiserver derives no public key from a PKCS #8 file.)
     pub(crate) service_account_public_key: PathBuf,
 }
 
 impl Certs {
-    /// Makes everything anew in `dir`.
+    /// Creates all files in `dir`.
     pub(crate) fn create(dir: &Path) -> Result<Self> {
         let ca_key = KeyPair::generate()?;
         let ca_params = authority()?;

@@ -1,4 +1,4 @@
-//! A program beside the API server, and the handle a test holds to it.
+//! A program beside the API server, and its handle for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use anyhow::{Result, bail};
 use crate::assets::Program;
 use crate::process::{self, Process};
 
-/// How long a program is watched, once it says that it starts, for a refusal of its configuration.
+/// How long a started program is observed for a rejected configuration.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// How long it may take to say so; a program that is not upstream's says something else, or nothing.
+/// The time limit for the first log line. A program that is not upstream's may log something else.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// The same for kwok, which never says so.
+/// The time limit for kwok, which logs no such line.
 const SILENCE_OF_KWOK: Duration = Duration::from_secs(5);
 
-/// What Kubernetes' own programs say when they have understood their configuration.
+/// The log message of Kubernetes programs after reading their configuration.
 const STARTS: &str = "Starting";
 
-/// What a handle and its control plane share.
+/// The state that a handle shares with its control plane.
 #[derive(Debug)]
 pub(crate) struct Component {
     pub(crate) program: Program,
@@ -37,8 +37,8 @@ impl Component {
         Arc::new(Self { program, name, log, process: Mutex::new(process) })
     }
 
-    /// Gives the program time to refuse what it was given, and says so if it did. The time counts from when it
-    /// says that it starts, because a busy machine may take long to load it.
+    /// Waits a moment for the program to reject its configuration, and fails if it does. The time
+    /// runs from its first log line, because a busy machine may take long to load it.
     pub(crate) fn settle(&self) -> Result<()> {
         let started = Instant::now();
         let silence = if self.program == Program::Kwok { SILENCE_OF_KWOK } else { SILENCE };
@@ -63,24 +63,24 @@ impl Component {
     }
 }
 
-/// A running kube-scheduler, kube-controller-manager or kwok. Dropping it stops the program; so does dropping
-/// its control plane.
+/// A running kube-scheduler, kube-controller-manager or kwok. Dropping the handle or its control
+/// plane stops the program.
 #[derive(Debug)]
 #[must_use = "dropping the handle stops the program"]
 pub struct Handle(pub(crate) Arc<Component>);
 
 impl Handle {
-    /// The program's name, with a number from the second of its kind on (`kube-scheduler-2`).
+    /// The program's name, with a number for further instances (`kube-scheduler-2`).
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Where its log is written.
+    /// The path of its log.
     pub fn log_path(&self) -> &Path {
         &self.0.log
     }
 
-    /// Everything it has logged so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         process::read_log(&self.0.log)
     }
@@ -90,12 +90,12 @@ impl Handle {
         matches!(self.0.process().exited(), Ok(None))
     }
 
-    /// Ends it in order (SIGTERM, then SIGKILL after 5 s) and waits for that. The log stays.
+    /// Ends it gracefully (SIGTERM, then SIGKILL after 5 s) and waits for its end. The log stays.
     pub fn stop(&self) {
         self.0.process().stop();
     }
 
-    /// Ends it at once (SIGKILL), as a crash would.
+    /// Kills it (SIGKILL), like a crash.
     pub fn kill(&self) {
         self.0.process().kill();
     }

@@ -1,4 +1,4 @@
-//! A connection to a server, which outlives a request.
+//! A persistent connection to a server.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
-/// An open connection, plain or of TLS.
+/// An open connection with or without TLS.
 pub(crate) struct Connection(Box<dyn Stream>);
 
 impl fmt::Debug for Connection {
@@ -23,7 +23,7 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects. Nothing that is read may take longer than `patience`.
+    /// Connects. No read may take longer than `patience`.
     pub(crate) fn open(
         address: SocketAddr,
         patience: Duration,
@@ -38,8 +38,8 @@ impl Connection {
         Ok(Self(Box::new(StreamOwned::new(session, tcp))))
     }
 
-    /// Sends a request and reads until `is_whole` says that what came is the whole answer, or the server hangs up.
-    /// `None` when nothing came, because the connection is no more.
+    /// Sends a request and reads until `is_whole` returns true or the server closes the connection.
+    /// Returns `None` if the connection was closed before any byte arrived.
     pub(crate) fn exchange(
         &mut self,
         request: &[u8],
@@ -66,7 +66,7 @@ impl Connection {
     }
 }
 
-/// Whether the other side is gone; one that drops TLS without saying goodbye is, too.
+/// Whether the other side has closed the connection, also without the TLS close message.
 fn is_end(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -77,7 +77,7 @@ fn is_end(error: &io::Error) -> bool {
     )
 }
 
-/// Connections that wait for their next request. Clones share them.
+/// Idle connections. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Idle(Arc<Mutex<Vec<Connection>>>);
 
@@ -90,7 +90,7 @@ impl Idle {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 
-    /// Closes all of them.
+    /// Closes all idle connections.
     pub(crate) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

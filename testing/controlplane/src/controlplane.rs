@@ -19,20 +19,20 @@ use crate::{etcd, ports};
 /// How to start a control plane.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The release that kube-apiserver is of: the baseline.
+    /// The release of kube-apiserver; the baseline by default.
     pub release: Release,
-    /// Users beyond `admin`, `system:kube-scheduler` and `system:kube-controller-manager`.
+    /// Users besides `admin`, `system:kube-scheduler` and `system:kube-controller-manager`.
     pub users: Vec<User>,
-    /// Whether kube-apiserver keeps an audit log. Off.
+    /// Whether kube-apiserver writes an audit log; off by default.
     pub audit: bool,
-    /// Admission plugins to turn off. `ServiceAccount`, because pods here have no account, and
-    /// `TaintNodesByCondition`, which would taint each new node as not ready.
+    /// Disabled admission plugins. By default `ServiceAccount`, because no service accounts exist,
+    /// and `TaintNodesByCondition`, which would taint each new node as not ready.
     pub disabled_admission_plugins: Vec<String>,
     /// Feature gates of kube-apiserver, as `Name=true`.
     pub feature_gates: Vec<String>,
-    /// More flags for kube-apiserver; they win over ours, except for the port.
+    /// Further flags of kube-apiserver. They override ours, except for the port.
     pub apiserver_args: Vec<String>,
-    /// More flags for etcd; they win over ours.
+    /// Further flags of etcd. They override ours.
     pub etcd_args: Vec<String>,
 }
 
@@ -52,8 +52,8 @@ impl Default for Options {
     }
 }
 
-/// etcd and kube-apiserver, and whatever was started beside them. Dropping it ends them all and removes their
-/// files. So does the end of this process, in any way.
+/// etcd and kube-apiserver with further programs. Dropping it ends all of them and removes their
+/// files, and so does the end of this process.
 #[derive(Debug)]
 pub struct ControlPlane {
     pub(crate) assets: Assets,
@@ -66,12 +66,13 @@ pub struct ControlPlane {
     apiserver: Mutex<Option<Process>>,
     etcd: Mutex<Process>,
     etcd_port: u16,
-    // Last: it goes when nothing runs in it any more.
+    // Last: it is removed when no program runs any more.
     workspace: Workspace,
 }
 
 impl ControlPlane {
-    /// Starts etcd and kube-apiserver, building them first if need be, and waits until they are ready.
+    /// Starts etcd and kube-apiserver, builds them first if they are missing, and waits until they
+    /// are ready.
     pub fn start(options: Options) -> Result<Self> {
         let assets = Assets::locate()?;
         let etcd = assets.path(Program::Etcd)?;
@@ -108,12 +109,12 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// The API server's address, as in `https://127.0.0.1:6443`.
+    /// The API server's URL, such as `https://127.0.0.1:6443`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The certificate authority that signed the API server's certificate, as PEM.
+    /// The authority of the API server's certificate, as PEM.
     pub fn ca_pem(&self) -> &str {
         &self.certs.ca_pem
     }
@@ -125,7 +126,7 @@ impl ControlPlane {
         Ok(&account.token)
     }
 
-    /// The kubeconfig file of a user. `admin` may do everything.
+    /// The kubeconfig file of a user. `admin` has all permissions.
     pub fn kubeconfig(&self, user: &str) -> Result<PathBuf> {
         self.token(user)?;
         let file = user.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
@@ -148,8 +149,8 @@ impl ControlPlane {
         self.launcher.client().send(method, path, Some(self.token(user)?), body)
     }
 
-    /// Ends kube-apiserver in order; etcd keeps its data. It waits for open connections, so with clients that
-    /// watch this takes the 5 s until SIGKILL. Nothing happens when it is stopped already.
+    /// Ends kube-apiserver gracefully; etcd keeps its data. It waits for open connections, so with
+    /// watches this takes the 5 s until SIGKILL. A stopped kube-apiserver is left alone.
     pub fn stop_apiserver(&self) {
         if let Some(mut process) = self.apiserver().take() {
             self.launcher.client().hang_up();
@@ -157,14 +158,14 @@ impl ControlPlane {
         }
     }
 
-    /// Ends kube-apiserver at once, as a crash would.
+    /// Kills kube-apiserver, like a crash.
     pub fn kill_apiserver(&self) {
         // Dropping a process kills it.
         drop(self.apiserver().take());
     }
 
-    /// Starts kube-apiserver again, on the same port and data, and waits until it is ready. Nothing happens
-    /// when it runs.
+    /// Starts kube-apiserver again on the same port and data, and waits until it is ready. A
+    /// running kube-apiserver is left alone.
     pub fn start_apiserver(&self) -> Result<()> {
         let mut apiserver = self.apiserver();
         let runs = match apiserver.as_mut() {
@@ -177,28 +178,28 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Makes etcd forget every state but the newest, and returns the revision of that. Who asks etcd for what came after an
-    /// older one is told that it is gone; kube-apiserver's watch cache may still know.
+    /// Compacts etcd to its newest revision, which is returned. Watches from older revisions fail
+    /// in etcd, but kube-apiserver's watch cache may still serve them.
     pub fn compact_etcd(&self) -> Result<u64> {
         etcd::compact(self.etcd_port)
     }
 
-    /// The audit events so far. An event is written just after its request is answered, so a test that looks
-    /// for one looks more than once.
+    /// The audit events so far. The server logs an event just after its response, so tests must
+    /// poll.
     pub fn audit_log(&self) -> Result<Vec<Value>> {
         ensure!(self.audit, "there is no audit log: set Options::audit");
         let log = process::read_log(&self.audit_log_path());
-        // A last line without its end is still being written.
+        // A last line without a newline is still being written.
         let whole = log.rfind('\n').map_or("", |end| &log[..end]);
         whole.lines().map(|line| serde_json::from_str(line).context("read an audit event")).collect()
     }
 
-    /// Where the audit log is written.
+    /// The path of the audit log.
     pub fn audit_log_path(&self) -> PathBuf {
         apiserver::audit_log(self.dir())
     }
 
-    /// What a program has logged so far: `etcd`, `kube-apiserver` or the name of a [`Handle`].
+    /// The log of a program so far: `etcd`, `kube-apiserver` or the name of a [`Handle`].
     pub fn log_of(&self, name: &str) -> String {
         process::read_log(&self.log_path(name))
     }
@@ -208,7 +209,7 @@ impl ControlPlane {
         self.workspace.path()
     }
 
-    /// Starts a program beside the API server. `args` gets the name it goes by, which no other has.
+    /// Starts a program beside the API server. `args` gets its unique name.
     pub(crate) fn start_component(
         &self,
         program: Program,
@@ -248,7 +249,7 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        // Nobody reads the data again: no need for an orderly end.
+        // The data is not needed any more, so no graceful end.
         for component in self.components.get_mut().unwrap_or_else(PoisonError::into_inner) {
             component.process().kill();
         }

@@ -1,4 +1,4 @@
-//! Definitions of kinds that clusters have from elsewhere.
+//! CustomResourceDefinitions of other projects.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 
 use crate::build;
 
-/// The module that has them, which is required by the Go module in `prometheus/`.
+/// The module of the definitions, which the Go module in `prometheus/` requires.
 const PROMETHEUS_OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator";
 
-/// The files of the Prometheus operator's module that define ServiceMonitor and PrometheusRule: a
-/// CustomResourceDefinition each.
+/// The CustomResourceDefinitions of ServiceMonitor and PrometheusRule in the Prometheus operator's
+/// module.
 pub fn prometheus_operator_crds() -> Result<[PathBuf; 2]> {
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("prometheus");
     build::go(&module, &["mod", "download", PROMETHEUS_OPERATOR])?;

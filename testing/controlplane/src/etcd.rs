@@ -10,7 +10,7 @@ use crate::http::{Client, Method};
 use crate::ports;
 use crate::process::{Process, Workspace, wait_until};
 
-/// Starts etcd on ports of the system's choice; gives its client port.
+/// Starts etcd on free ports. Returns its client port.
 pub(crate) fn start(program: &Path, workspace: &Workspace, extra: &[String]) -> Result<(Process, u16)> {
     ports::retry_while_taken(|| {
         let (client, peer) = (ports::free()?, ports::free()?);
@@ -45,7 +45,7 @@ fn launch(
     Process::start(program, args.iter().chain(extra), &log, workspace)
 }
 
-/// Another etcd may hold the port we were given, so readiness means that ours answers, by its name.
+/// Another etcd may listen on this port, so readiness checks the name.
 fn await_ready(process: &mut Process, workspace: &Workspace, port: u16) -> Result<()> {
     let client = Client::plain(port).probe();
     let ours = format!("\"name\":\"{}\"", member_name(workspace));
@@ -55,7 +55,7 @@ fn await_ready(process: &mut Process, workspace: &Workspace, port: u16) -> Resul
     })
 }
 
-/// Forgets what was before the newest revision, and returns that.
+/// Compacts to the newest revision, and returns that revision.
 pub(crate) fn compact(port: u16) -> Result<u64> {
     let client = Client::plain(port);
     let ask = |path: &str, question| client.send(Method::Post, path, None, Some(&question))?.json();

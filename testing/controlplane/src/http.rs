@@ -1,4 +1,4 @@
-//! Just enough of an HTTP client, over TLS that trusts one authority only. Connections are kept: a handshake costs
+//! A minimal HTTP client with or without TLS. Connections are reused, because a handshake costs
 //! more than a request.
 
 use std::fmt;
@@ -14,13 +14,14 @@ use serde_json::Value;
 
 use crate::connection::{Connection, Idle};
 
-/// How long a server may stay silent within one request; kube-apiserver gives up after a minute itself.
+/// The longest silence of a server during one request. kube-apiserver itself gives up after a
+/// minute.
 const PATIENCE: Duration = Duration::from_secs(70);
 
-/// The same for a probe of a server that may not be ours: another process may hold the port and say nothing.
+/// The time limit for a probe: another process may listen on the port and never answer.
 const PROBE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a request does.
+/// A request method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Reads.
@@ -29,7 +30,7 @@ pub enum Method {
     Post,
     /// Replaces.
     Put,
-    /// Changes: an array is sent as a JSON patch, an object as a merge patch.
+    /// Patches: an array is sent as a JSON patch, an object as a merge patch.
     Patch,
     /// Deletes.
     Delete,
@@ -47,7 +48,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// What the server answered.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The HTTP status code.
@@ -57,7 +58,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// The body as JSON, or an error with the status and body when the status is no success.
+    /// The body as JSON, or an error with the status and body if the status is not a success.
     pub fn json(&self) -> Result<Value> {
         ensure!((200..300).contains(&self.status), "the server answered {}: {}", self.status, self.body);
         serde_json::from_str(&self.body).context("the server's answer is not JSON")
@@ -74,7 +75,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client that speaks plain text.
+    /// A client without TLS.
     pub(crate) fn plain(port: u16) -> Self {
         Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
@@ -84,12 +85,12 @@ impl Client {
         }
     }
 
-    /// The same client, for asking whether the server is there.
+    /// The same client with the time limit of probes.
     pub(crate) fn probe(&self) -> Self {
         Self { patience: PROBE_PATIENCE, idle: Idle::default(), ..self.clone() }
     }
 
-    /// A client that speaks TLS to a server whose certificate the given authority signed.
+    /// A client with TLS that trusts one authority.
     pub(crate) fn tls(port: u16, ca_pem: &str) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).context("read the authority's PEM")?)?;
@@ -101,7 +102,7 @@ impl Client {
         Ok(Self { tls: Some(Arc::new(config)), ..Self::plain(port) })
     }
 
-    /// Sends one request and reads the whole answer.
+    /// Sends one request and reads the whole response.
     pub(crate) fn send(
         &self,
         method: Method,
@@ -114,13 +115,14 @@ impl Client {
         decode(&answer).with_context(|| format!("read the answer to {method} {path}"))
     }
 
-    /// Closes the connections that are kept. Those that are lost need no such call.
+    /// Closes idle connections.
     pub(crate) fn hang_up(&self) {
         self.idle.clear();
     }
 
     fn exchange(&self, request: &[u8]) -> Result<Vec<u8>> {
-        // One that was kept may be lost by now. A server that answers nothing at all has not heard the request.
+        // A reused connection may be closed. A server that answers nothing has not processed the
+        // request.
         while let Some(connection) = self.idle.take() {
             if let Some(answer) = self.exchange_over(connection, request)? {
                 return Ok(answer);
@@ -168,23 +170,23 @@ fn content_type(method: Method, body: &Value) -> &'static str {
     }
 }
 
-/// Whether so much of an answer is all of it. One that does not say how long it is ends with the connection.
+/// Whether the response is complete. Without a length, it ends with the connection.
 fn is_whole(answer: &[u8]) -> bool {
     let Some((head, body)) = split(answer) else { return false };
     if is_chunked(head) {
-        // The last chunk is empty; that these bytes are it and no data is for the decoder to say.
+        // The last chunk is empty. The decoder checks that these bytes are not data.
         return body.ends_with(b"0\r\n\r\n") && unchunk(body).is_ok();
     }
     let length = header(head, "content-length").and_then(|length| length.parse::<usize>().ok());
     length.is_some_and(|length| body.len() >= length)
 }
 
-/// Whether the server hangs up after this answer.
+/// Whether the server closes the connection after this response.
 fn says_goodbye(answer: &[u8]) -> bool {
     split(answer).and_then(|(head, _)| header(head, "connection")).is_some_and(|word| word == "close")
 }
 
-/// The head and the body of an answer.
+/// The head and the body of a response.
 fn split(answer: &[u8]) -> Option<(&str, &[u8])> {
     let end = find(answer, b"\r\n\r\n")?;
     Some((std::str::from_utf8(&answer[..end]).ok()?, &answer[end + 4..]))
@@ -245,7 +247,7 @@ mod tests {
     use super::{Client, Method, decode, is_whole};
 
     #[test]
-    fn an_answer_is_whole_when_all_of_it_is_there() {
+    fn response_is_complete_with_its_last_byte() {
         for whole in [
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n0\r\n\r\n\r\n0\r\n\r\n",
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_kept_until_the_server_lets_go_of_it() {
+    fn connection_is_reused_until_the_server_closes_it() {
         fn answer(stream: &mut TcpStream, body: &str) {
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_of_each_kind() {
+    fn bodies_of_every_encoding_are_decoded() {
         let sized = decode(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokEXTRA").unwrap();
         assert_eq!((sized.status, sized.body.as_str()), (200, "ok"));
         let chunked = decode(
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_bodies_are_errors() {
+    fn truncated_bodies_are_errors() {
         assert!(decode(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab").is_err());
         assert!(decode(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab").is_err());
         assert!(decode(b"HTTP/1.1 200").is_err());

@@ -1,4 +1,4 @@
-//! Users, their tokens, and the kubeconfig files that carry them.
+//! Users, their tokens, and their kubeconfig files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-/// Someone kube-apiserver knows by a static token.
+/// A user that authenticates with a static token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// The user name RBAC sees.
+    /// The user name.
     pub name: String,
     /// Its groups; `system:authenticated` is added by kube-apiserver.
     pub groups: Vec<String>,
@@ -23,14 +23,14 @@ impl User {
         Self { name: name.into(), groups: Vec::new() }
     }
 
-    /// The same user, in one group more.
+    /// Adds a group.
     #[must_use]
     pub fn in_group(mut self, group: impl Into<String>) -> Self {
         self.groups.push(group.into());
         self
     }
 
-    /// Those that every control plane knows: `admin`, `system:kube-scheduler` and
+    /// The users of every control plane: `admin`, `system:kube-scheduler` and
     /// `system:kube-controller-manager`.
     pub(crate) fn defaults() -> Vec<Self> {
         vec![
@@ -41,7 +41,7 @@ impl User {
     }
 }
 
-/// A user and the token that proves it.
+/// A user and the user's token.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) user: User,
@@ -49,7 +49,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Gives `user` a fresh token.
+    /// Creates a token for `user`.
     pub(crate) fn new(user: User) -> Self {
         let token = (0..2).fold(String::new(), |mut token, part| {
             let random = RandomState::new().hash_one(part);
@@ -69,7 +69,7 @@ pub(crate) fn write_tokens(path: &Path, accounts: &[Account]) -> Result<()> {
     fs::write(path, lines.join("\n")).with_context(|| format!("write {}", path.display()))
 }
 
-/// Writes a kubeconfig for one account. JSON is YAML, so every client reads it.
+/// Writes the kubeconfig of an account. JSON is YAML, so every client reads it.
 pub(crate) fn write(path: &Path, server: &str, ca_pem: &str, account: &Account) -> Result<()> {
     let name = &account.user.name;
     let config = json!({

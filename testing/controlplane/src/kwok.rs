@@ -13,23 +13,23 @@ use crate::controlplane::ControlPlane;
 /// How to start kwok.
 #[derive(Clone, Debug, Default)]
 pub struct KwokOptions {
-    /// Whether nodes renew their leases, as the node lifecycle controller wants. Off: it is a write per node
-    /// every few seconds.
+    /// Whether nodes renew their leases, which the node lifecycle controller needs. Off by default,
+    /// because it is a write per node every few seconds.
     pub node_leases: bool,
-    /// More files with stages or other configuration.
+    /// Further files with stages or other configuration.
     pub configs: Vec<PathBuf>,
-    /// More flags; they win over ours.
+    /// Further flags. They override ours.
     pub extra_args: Vec<String>,
 }
 
 impl ControlPlane {
-    /// Starts kwok for all nodes with the annotation `kwok.x-k8s.io/node: fake`: the node becomes ready, a pod
-    /// bound to it runs, a deleted pod goes.
+    /// Starts kwok for all nodes with the annotation `kwok.x-k8s.io/node: fake`: the nodes become
+    /// ready, their pods run, and deleted pods are removed.
     pub fn start_kwok(&self) -> Result<Handle> {
         self.start_kwok_with(&KwokOptions::default())
     }
 
-    /// Starts kwok, with options.
+    /// Starts kwok with options.
     pub fn start_kwok_with(&self, options: &KwokOptions) -> Result<Handle> {
         let kubeconfig = self.kubeconfig("admin")?;
         let stages = stages(options.node_leases)?;
@@ -50,7 +50,7 @@ impl ControlPlane {
     }
 }
 
-/// The stage files that come with kwok's module.
+/// The stage files of kwok's module.
 fn stages(node_leases: bool) -> Result<Vec<PathBuf>> {
     let module = Program::Kwok.module();
     build::go(&module, &["mod", "download", "sigs.k8s.io/kwok"])?;

@@ -1,12 +1,13 @@
-//! A real Kubernetes control plane for tests: etcd, kube-apiserver and, when a test asks for them,
-//! kube-scheduler, kube-controller-manager and kwok (simulated kubelets). The clients that tests run against it, or against
-//! any other server, are built in the same way: kubectl, and client-go's informers in a small program (`clientgo/`), and upstream's scheduler
-//! package, which says what it does with a history (`oracle/`). Helm's packages render a chart (`helm/`), and the Prometheus operator's
-//! module has the definitions of its kinds (`prometheus/`).
+//! A real Kubernetes control plane for tests: etcd, kube-apiserver and, on request, kube-scheduler,
+//! kube-controller-manager and kwok (simulated kubelets). Clients and tools are built in the same
+//! way: kubectl, client-go's informers in a small program (`clientgo/`), upstream's scheduler
+//! package, which plays histories (`oracle/`), and Helm's packages, which render a chart (`helm/`).
+//! The Prometheus operator's module has the definitions of its kinds (`prometheus/`).
 //!
-//! The programs are built once from the Go modules beside this crate (`go.mod`, `kwok/go.mod`, and for the API servers
-//! of other releases `apiserver-*/go.mod`) into a cache outside the source tree, or taken from `KUBEBUILDER_ASSETS`. Everything listens on loopback, on ports the
-//! system gives, and ends with the process that started it, however that process ends.
+//! The programs are built once from the Go modules in this crate (`go.mod`, `kwok/go.mod`, and for
+//! the API servers of other releases `apiserver-*/go.mod`) into a cache outside the source tree, or
+//! taken from `KUBEBUILDER_ASSETS`. Builds report their progress on stderr. Everything listens on
+//! free ports on loopback and ends with the process that started it, however that process ends.
 //!
 //! ```no_run
 //! use supercargo_controlplane::{ControlPlane, Method, Options};
@@ -47,10 +48,12 @@ mod etcd;
 mod http;
 mod kubeconfig;
 mod kwok;
+mod leash;
 mod manager;
 mod oracle;
 mod ports;
 mod process;
+mod progress;
 mod release;
 mod scheduler;
 mod shared;
@@ -65,6 +68,7 @@ pub use crds::prometheus_operator_crds;
 pub use http::{Method, Response};
 pub use kubeconfig::User;
 pub use kwok::KwokOptions;
+pub use leash::Leashed;
 pub use manager::ManagerOptions;
 pub use oracle::Oracle;
 pub use release::Release;

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<()> {
-    let assets = Assets::locate_or_build(&Program::ALL, &|line| eprintln!("controlplane: {line}"))?;
+    let assets = Assets::locate_or_build(&Program::ALL)?;
     for program in Program::ALL {
         println!("{}", assets.path(program)?.display());
     }

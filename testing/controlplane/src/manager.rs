@@ -1,4 +1,4 @@
-//! The controllers.
+//! kube-controller-manager.
 
 use anyhow::Result;
 
@@ -9,21 +9,21 @@ use crate::controlplane::ControlPlane;
 /// How to start kube-controller-manager.
 #[derive(Clone, Debug, Default)]
 pub struct ManagerOptions {
-    /// These controllers only (`replicaset-controller`, …); `*` for those that are on by default.
+    /// The enabled controllers (`replicaset-controller`, …); `*` for the default ones.
     pub controllers: Vec<String>,
-    /// More flags; they win over ours.
+    /// Further flags. They override ours.
     pub extra_args: Vec<String>,
 }
 
 impl ControlPlane {
-    /// Starts kube-controller-manager as `admin`, with these controllers only (`replicaset-controller`, …; `*`
-    /// for those that are on by default).
+    /// Starts kube-controller-manager as `admin` with these controllers (`replicaset-controller`,
+    /// …; `*` for the default ones).
     pub fn start_controller_manager(&self, controllers: &[&str]) -> Result<Handle> {
         let controllers = controllers.iter().map(|name| (*name).to_owned()).collect();
         self.start_controller_manager_with(&ManagerOptions { controllers, ..ManagerOptions::default() })
     }
 
-    /// Starts kube-controller-manager as `admin`, with options.
+    /// Starts kube-controller-manager as `admin` with options.
     pub fn start_controller_manager_with(&self, options: &ManagerOptions) -> Result<Handle> {
         let kubeconfig = self.kubeconfig("admin")?;
         self.start_component(Program::KubeControllerManager, |_| {

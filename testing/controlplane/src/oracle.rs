@@ -1,4 +1,4 @@
-//! Upstream's scheduler package as a program that answers histories (`oracle/`).
+//! Upstream's scheduler package as a program that plays histories (`oracle/`).
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,17 +8,17 @@ use anyhow::{Context as _, Result, ensure};
 use crate::assets::{Assets, Program};
 use crate::shared::required;
 
-/// The running program. `oracle/README.md` says what it is asked and what it answers.
+/// The running program. `oracle/README.md` describes its input and output.
 #[derive(Debug)]
 pub struct Oracle {
     child: Child,
-    /// Given up to end the program.
+    /// Closed to end the program.
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
 impl Oracle {
-    /// Starts it, after building it if need be.
+    /// Starts the program, and builds it first if it is missing.
     pub fn start() -> Result<Self> {
         let program = Assets::locate()?.path(Program::Oracle)?;
         let mut child = Command::new(&program)
@@ -30,11 +30,11 @@ impl Oracle {
         Ok(Self { input: child.stdin.take(), child, output: BufReader::new(output) })
     }
 
-    /// [`Oracle::start`], or `None` after saying on stderr why the test is skipped.
+    /// [`Oracle::start`], or `None` after printing to stderr why the test is skipped.
     ///
     /// # Panics
     ///
-    /// When it cannot be had and programs are [`required`].
+    /// If the program is not available and [`required`].
     pub fn start_or_skip() -> Option<Self> {
         match Self::start() {
             Ok(oracle) => Some(oracle),
@@ -46,7 +46,7 @@ impl Oracle {
         }
     }
 
-    /// Plays a history, one line of JSON, and gives the line that answers it.
+    /// Plays a history, one line of JSON, and returns the answer, another line.
     pub fn ask(&mut self, history: &str) -> Result<String> {
         ensure!(!history.contains('\n'), "a history is one line");
         let input = self.input.as_mut().context("the oracle listens as long as it runs")?;
@@ -59,7 +59,7 @@ impl Oracle {
     }
 }
 
-/// It ends when it hears nothing any more, so also when this process dies.
+/// The program ends with its input, so also when this process dies.
 impl Drop for Oracle {
     fn drop(&mut self) {
         drop(self.input.take());
@@ -124,7 +124,7 @@ mod tests {
         json!({ "schedule": true })
     }
 
-    /// Pods that could go to any node, and one that names its nodes.
+    /// Pods that fit every node, and one that names its nodes.
     fn equal_nodes() -> String {
         let mut steps = nodes();
         let names: Vec<Value> = (2..12)
@@ -142,7 +142,7 @@ mod tests {
         history(&steps)
     }
 
-    /// A pod for which any of equal pods could go.
+    /// A preemptor with equal victims.
     fn equal_victims() -> String {
         let mut steps = nodes();
         for i in 0..12 {
@@ -161,7 +161,7 @@ mod tests {
         history(&steps)
     }
 
-    /// A claim for which any of equal volumes would do.
+    /// A claim with equal volumes.
     fn equal_volumes() -> String {
         let mut steps = nodes();
         let class = json!({ "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer" });
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn where_upstream_leaves_it_to_chance_the_oracle_does_not() {
+    fn oracle_is_deterministic_where_upstream_is_random() {
         let Some(mut oracle) = Oracle::start_or_skip() else { return };
         let last_cycle = |answer: &str| {
             let answer: Value = serde_json::from_str(answer).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_history_gives_the_same_bytes() {
+    fn same_history_gives_the_same_bytes() {
         let histories = [equal_nodes(), equal_victims(), equal_volumes()];
         let Some(mut oracle) = Oracle::start_or_skip() else { return };
         let first: Vec<String> = histories.iter().map(|history| oracle.ask(history).unwrap()).collect();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_cannot_be_played_is_answered_and_the_next_one_played() {
+    fn invalid_history_is_answered_and_the_next_one_played() {
         let Some(mut oracle) = Oracle::start_or_skip() else { return };
         let wrong = [
             ("junk", "decode the history"),

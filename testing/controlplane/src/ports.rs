@@ -1,16 +1,16 @@
-//! Ports the system gives.
+//! Free ports.
 
 use std::net::{Ipv4Addr, TcpListener};
 
 use anyhow::{Context as _, Result};
 
-/// A TCP port on loopback that was free a moment ago. Whoever binds it must be ready to ask for another.
+/// A TCP port on loopback that was free a moment ago. The caller must retry if it is taken.
 pub(crate) fn free() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("bind a loopback port")?;
     Ok(listener.local_addr().context("read the port the system gave")?.port())
 }
 
-/// Runs `start` again, a few times, while it fails because another process took its port in between.
+/// Retries `start` a few times while another process has taken its port.
 pub(crate) fn retry_while_taken<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
     const ATTEMPTS: usize = 5;
     let mut attempt = 1;
@@ -31,7 +31,7 @@ mod tests {
     use super::retry_while_taken;
 
     #[test]
-    fn only_a_taken_port_is_tried_again() {
+    fn only_a_taken_port_is_retried() {
         let mut calls = 0;
         let port = retry_while_taken(|| {
             calls += 1;

@@ -1,9 +1,10 @@
-//! Child processes that never outlive us.
+//! Child processes that never outlive this one.
 //!
-//! Each program runs under a small shell that holds the read end of a pipe. A line on the pipe ends the program
-//! in order: SIGTERM, and SIGKILL after a bound. When the pipe closes, because we dropped it or because we died
-//! in any way, the program ends at once: what it worked on goes too. When it ends by itself, the shell ends with
-//! its status. Each shell is its own process group, so a Ctrl-C at the terminal reaches us alone.
+//! Each program runs under a small shell that holds the read end of a pipe. A line on the pipe ends
+//! the program gracefully: SIGTERM, and SIGKILL after a grace period. If the pipe closes, because
+//! it is dropped or because this process dies, the program is killed: its data is removed, too. If
+//! it ends by itself, the shell ends with its status. Each shell has its own process group, so that
+//! Ctrl-C reaches only this process.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-/// How long a program has between SIGTERM and SIGKILL.
+/// The grace period between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// `$1` is the log, `$2` the grace in tenths of a second, the rest the program.
+/// `$1` is the log, `$2` the grace period in tenths of a second, the rest is the program.
 const SUPERVISE: &str = r#"
 log=$1 grace=$2
 shift 2
@@ -43,7 +44,7 @@ kill "$watcher" 2>/dev/null
 exit "$status"
 "#;
 
-/// Waits until every holder of the pipe is gone, then removes the folder `$1`.
+/// Waits until no process holds the pipe, then removes the folder `$1`.
 const CLEAN: &str = r#"read -r _; rm -rf "$1""#;
 
 /// One running program.
@@ -55,7 +56,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program`, appending what it says to `log`, in the care of `workspace`.
+    /// Starts `program` with its output appended to `log`. `workspace` stays until it ends.
     pub(crate) fn start<A: AsRef<OsStr>>(
         program: &Path,
         args: impl IntoIterator<Item = A>,
@@ -84,23 +85,23 @@ impl Process {
         self.shell.try_wait().with_context(|| format!("ask after the program of {}", self.log.display()))
     }
 
-    /// Ends the program in order and waits until it has ended.
+    /// Ends the program gracefully and waits for its end.
     pub(crate) fn stop(&mut self) {
         if let Some(leash) = &mut self.leash {
-            // A broken pipe means the program has ended already.
+            // A broken pipe means that the program has ended already.
             let _ = leash.write_all(b"stop\n");
         }
-        // Nothing to do about a failure: the shell is reaped already. The leash must not go before this.
+        // A failure means that the shell is reaped already. The leash must live until here.
         let _ = self.shell.wait();
     }
 
-    /// Ends the program at once, by SIGKILL, and waits until it has ended.
+    /// Kills the program and waits for its end.
     pub(crate) fn kill(&mut self) {
         self.leash = None;
         let _ = self.shell.wait();
     }
 
-    /// The last lines of the log, for an error message.
+    /// The end of the log, for an error message.
     pub(crate) fn log_tail(&self) -> String {
         let log = read_log(&self.log);
         let lines: Vec<&str> = log.lines().collect();
@@ -114,12 +115,12 @@ impl Drop for Process {
     }
 }
 
-/// A log's text; empty when it is not there.
+/// The text of a log; empty if the file does not exist.
 pub(crate) fn read_log(path: &Path) -> String {
     fs::read(path).map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Polls until `ready` gives something, `give_up` has passed, or the process ends.
+/// Polls until `ready` returns a value. Fails after `give_up`, or if the process ends.
 pub(crate) fn wait_until<T>(
     what: &str,
     give_up: Duration,
@@ -142,7 +143,8 @@ pub(crate) fn wait_until<T>(
     }
 }
 
-/// A working folder that is removed when we and every process started in it are gone, even if we are killed.
+/// A working folder. It is removed when this process and every process started in it have ended,
+/// even if they are killed.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     path: PathBuf,
@@ -151,7 +153,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Makes a fresh folder. With `SUPERCARGO_KEEP_CONTROLPLANE=1` it stays, and its path is printed.
+    /// Creates a folder. With `SUPERCARGO_KEEP_CONTROLPLANE=1`, it stays, and its path is printed.
     pub(crate) fn create() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("supercargo-controlplane-").tempdir();
         let path = folder.context("make a working folder (is TMPDIR writable?)")?.keep();
@@ -181,7 +183,7 @@ impl Drop for Workspace {
     fn drop(&mut self) {
         self.hold = None;
         if let Some(cleaner) = &mut self.cleaner {
-            // The folder stays behind at worst.
+            // At worst, the folder stays.
             let _ = cleaner.wait();
         }
     }

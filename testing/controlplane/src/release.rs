@@ -1,24 +1,24 @@
-//! The releases of Kubernetes whose API servers can be run.
+//! The Kubernetes releases of API servers.
 
 use std::fmt;
 
-/// A release. Everything beside the API server is always of the [`Baseline`](Self::Baseline).
+/// A release. Everything except the API server is always of the [`Baseline`](Self::Baseline).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Release {
-    /// The oldest that is supported.
+    /// The oldest supported release.
     Oldest,
-    /// The one that everything is held against.
+    /// The release that supercargo is compared with.
     #[default]
     Baseline,
-    /// The newest whose modules can be had.
+    /// The newest available release.
     Newest,
 }
 
 impl Release {
-    /// All of them, from old to new.
+    /// All releases from old to new.
     pub const ALL: [Self; 3] = [Self::Oldest, Self::Baseline, Self::Newest];
 
-    /// Its version, as its API server says it: that of `k8s.io/kubernetes` in the Go module.
+    /// Its version, as its API server reports it: that of `k8s.io/kubernetes` in the Go module.
     pub const fn version(self) -> &'static str {
         match self {
             Self::Oldest => "v1.34.10",
@@ -45,7 +45,7 @@ impl Release {
         }
     }
 
-    /// Where its API server's Go module is, below this crate; the baseline's is the crate's own.
+    /// The folder of its API server's Go module in this crate; empty for the baseline.
     pub(crate) const fn module(self) -> &'static str {
         match self {
             Self::Oldest => "apiserver-1.34",
@@ -69,7 +69,7 @@ mod tests {
     use super::Release;
 
     #[test]
-    fn versions_are_those_of_the_go_modules() {
+    fn release_versions_match_go_modules() {
         for release in Release::ALL {
             let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(release.module()).join("go.mod");
             let module = fs::read_to_string(module).unwrap();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn api_servers_of_two_releases_have_two_names() {
+    fn api_servers_of_releases_have_distinct_names() {
         for release in [Release::Oldest, Release::Newest] {
             assert!(release.apiserver().ends_with(release.minor()));
             assert!(release.module().ends_with(release.minor()));

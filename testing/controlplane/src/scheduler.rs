@@ -1,4 +1,4 @@
-//! The reference scheduler, beside ours or in its place.
+//! kube-scheduler.
 
 use std::fs;
 use std::path::Path;
@@ -10,25 +10,26 @@ use crate::assets::Program;
 use crate::component::Handle;
 use crate::controlplane::ControlPlane;
 
-/// Stands for the path of the kubeconfig in [`SchedulerOptions::config_yaml`].
+/// The placeholder of the kubeconfig's path in [`SchedulerOptions::config_yaml`].
 const KUBECONFIG: &str = "{kubeconfig}";
 
 /// How to start kube-scheduler.
 #[derive(Clone, Debug)]
 pub struct SchedulerOptions {
-    /// A whole `KubeSchedulerConfiguration`. It must say `clientConnection: {kubeconfig: "{kubeconfig}"}`; the
-    /// part in braces becomes the path of [`user`](Self::user)'s kubeconfig. Leader election is off whatever it
-    /// says. Without it, the defaults with one profile named [`scheduler_name`](Self::scheduler_name).
+    /// A whole `KubeSchedulerConfiguration`. It must contain `clientConnection: {kubeconfig:
+    /// "{kubeconfig}"}`; the part in braces is replaced by the path of [`user`](Self::user)'s
+    /// kubeconfig. Leader election is always off. By default, a configuration with one profile
+    /// named [`scheduler_name`](Self::scheduler_name).
     pub config_yaml: Option<String>,
-    /// The one profile's name when there is no `config_yaml`: `default-scheduler`.
+    /// The name of the only profile without `config_yaml`; `default-scheduler` by default.
     pub scheduler_name: String,
-    /// Whom it acts as: `system:kube-scheduler`.
+    /// The user; `system:kube-scheduler` by default.
     pub user: String,
-    /// The `-v` flag: 2.
+    /// The `-v` flag; 2 by default.
     pub verbosity: u8,
-    /// Whether it logs JSON instead of text.
+    /// Whether it logs JSON.
     pub json_log: bool,
-    /// More flags; they win over ours.
+    /// Further flags. They override ours.
     pub extra_args: Vec<String>,
 }
 
@@ -66,7 +67,7 @@ impl SchedulerOptions {
 }
 
 impl ControlPlane {
-    /// Starts kube-scheduler. It serves nothing itself: no metrics, no health.
+    /// Starts kube-scheduler without endpoints.
     pub fn start_kube_scheduler(&self, options: &SchedulerOptions) -> Result<Handle> {
         let config = options.config(&self.kubeconfig(&options.user)?)?;
         self.start_component(Program::KubeScheduler, |name| {
@@ -94,7 +95,7 @@ mod tests {
     use super::SchedulerOptions;
 
     #[test]
-    fn a_given_config_names_the_kubeconfig() {
+    fn given_config_must_name_the_kubeconfig() {
         let with =
             |config: &str| SchedulerOptions { config_yaml: Some(config.to_owned()), ..Default::default() };
         let config =

@@ -5,16 +5,18 @@ use std::sync::OnceLock;
 use crate::assets::Assets;
 use crate::controlplane::{ControlPlane, Options};
 
-/// Whether a test must fail, not skip, where there is no control plane: `SUPERCARGO_REQUIRE_CONTROLPLANE=1`.
+/// Whether tests must fail instead of being skipped without a control plane:
+/// `SUPERCARGO_REQUIRE_CONTROLPLANE=1`.
 pub fn required() -> bool {
     std::env::var_os("SUPERCARGO_REQUIRE_CONTROLPLANE").is_some_and(|value| value == "1")
 }
 
-/// The programs for a control plane of a test's own, or `None` after saying on stderr why the test is skipped.
+/// The programs for a test's own control plane, or `None` after printing to stderr why the test is
+/// skipped.
 ///
 /// # Panics
 ///
-/// When there are none and they are [`required`].
+/// If they are not available and [`required`].
 pub fn assets_or_skip() -> Option<Assets> {
     match Assets::available() {
         Ok(assets) => Some(assets),
@@ -26,12 +28,12 @@ pub fn assets_or_skip() -> Option<Assets> {
     }
 }
 
-/// The control plane that all tests of this process share, with the audit log on; started on first use. Nobody
-/// drops a static, so it is the end of the process that ends it.
+/// The control plane that all tests of this process share, with the audit log on. It starts on
+/// first use. A static is never dropped, so it ends with the process.
 ///
 /// # Panics
 ///
-/// When it does not start.
+/// If it does not start.
 pub fn shared() -> &'static ControlPlane {
     static SHARED: OnceLock<Result<ControlPlane, String>> = OnceLock::new();
     let start = || {
@@ -44,11 +46,11 @@ pub fn shared() -> &'static ControlPlane {
     }
 }
 
-/// [`shared`], or `None` after saying on stderr why the test is skipped.
+/// [`shared`], or `None` after printing to stderr why the test is skipped.
 ///
 /// # Panics
 ///
-/// When there are no programs and they are [`required`], or the control plane does not start with them.
+/// If the programs are not available and [`required`], or if the control plane does not start.
 pub fn shared_or_skip() -> Option<&'static ControlPlane> {
     assets_or_skip().map(|_| shared())
 }

@@ -1,4 +1,4 @@
-//! The control plane itself, tested: each test starts its own, because that is what is under test.
+//! Tests of the control plane. Each starts its own.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     }
 }
 
-/// Processes that name `dir` in their command line; zombies have none.
+/// Processes whose command line contains `dir`; zombies have none.
 fn processes_of(dir: &Path) -> Vec<String> {
     let dir = dir.to_str().unwrap();
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
@@ -61,7 +61,7 @@ fn processes_of(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn serves_restarts_and_leaves_nothing() {
+fn control_plane_serves_restarts_and_leaves_nothing() {
     let Some(assets) = assets_or_skip() else { return };
     let users = vec![User::new("viewer").in_group("viewers")];
     let plane = ControlPlane::start(Options { users, ..Options::default() }).unwrap();
@@ -153,7 +153,7 @@ fn replica_set(name: &str, replicas: u32) -> Value {
 }
 
 #[test]
-fn a_refused_configuration_is_an_error() {
+fn rejected_scheduler_config_is_an_error() {
     let Some(plane) = shared_or_skip() else { return };
     let config_yaml = Some("clientConnection: {kubeconfig: \"{kubeconfig}\"}".to_owned());
     let error = plane.start_kube_scheduler(&SchedulerOptions { config_yaml, ..Default::default() });
@@ -162,7 +162,7 @@ fn a_refused_configuration_is_an_error() {
 }
 
 #[test]
-fn a_taken_port_is_recognized() {
+fn taken_port_is_recognized() {
     if assets_or_skip().is_none() {
         return;
     }
@@ -183,8 +183,9 @@ fn a_taken_port_is_recognized() {
 }
 
 #[test]
-fn a_killed_process_leaves_nothing() {
-    // The second process is this very test, told to report where its control plane is and to wait for its end.
+fn killed_process_leaves_nothing() {
+    // The second process runs this test with a variable that makes it report its control plane and
+    // wait.
     if let Ok(report) = env::var("CONTROLPLANE_TEST_REPORT") {
         return start_and_wait_to_be_killed(&report);
     }
@@ -194,7 +195,7 @@ fn a_killed_process_leaves_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let report = scratch.path().join("dir");
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "tests::a_killed_process_leaves_nothing"])
+        .args(["--exact", "tests::killed_process_leaves_nothing"])
         .env("CONTROLPLANE_TEST_REPORT", &report)
         .stdout(Stdio::null())
         .spawn()

@@ -1,4 +1,4 @@
-//! A terminal for the demo to run on: a pseudo-terminal, and as much of an emulator as shows what would be seen.
+//! A pseudo-terminal for the demo, with enough of an emulator to read the screen.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -16,15 +16,15 @@ use crate::support::eventually;
 
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// A process on a terminal of its own. Ends with the value.
+/// A process on its own terminal. It ends with this value.
 pub(super) struct Terminal {
     master: File,
     child: Child,
     sent: Arc<Mutex<Vec<u8>>>,
     size: (usize, usize),
-    /// How input was treated in the beginning.
+    /// The initial input modes.
     found: LocalModes,
-    /// How much had been sent when the terminal got its size.
+    /// The length of the output when the terminal got its size.
     since: usize,
 }
 
@@ -33,7 +33,7 @@ impl Terminal {
         Self::start_with(columns, rows, args, &[])
     }
 
-    /// With these environment variables.
+    /// Starts it with these environment variables.
     pub(super) fn start_with(columns: u16, rows: u16, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -44,7 +44,8 @@ impl Terminal {
         tcsetwinsize(&master, winsize(columns, rows)).unwrap();
         let found = tcgetattr(&master).unwrap().local_modes;
         let another = || slave.try_clone().unwrap();
-        // Makes the terminal the one whose Ctrl-C means the process. It becomes the program; it does not start it.
+        // `setsid --ctty` makes the terminal the controlling one, so that Ctrl-C reaches the
+        // program, and then becomes the program.
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg(env!("CARGO_BIN_EXE_supercargo")).args(args);
         for name in ["SUPERCARGO_LOG", "NO_COLOR", "LC_ALL", "LC_CTYPE"] {
@@ -54,7 +55,7 @@ impl Terminal {
         let child = command.stdin(another()).stdout(another()).stderr(another()).spawn().unwrap();
         let (master, sent) = (File::from(master), Arc::new(Mutex::new(Vec::new())));
         let (mut reader, received) = (master.try_clone().unwrap(), Arc::clone(&sent));
-        // Ends with an error when the last one on the other side is gone.
+        // Ends with an error when the other side is closed.
         thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = reader.read(&mut buffer) {
@@ -78,17 +79,17 @@ impl Terminal {
         tcsetwinsize(&self.master, winsize(columns, rows)).unwrap();
     }
 
-    /// Whether input is treated as it was in the beginning.
+    /// Whether the input modes are the initial ones.
     pub(super) fn is_as_found(&self) -> bool {
         tcgetattr(&self.master).unwrap().local_modes == self.found
     }
 
-    /// Everything that was sent to it.
+    /// All output so far.
     pub(super) fn sent(&self) -> String {
         String::from_utf8_lossy(&self.sent.lock().unwrap()).into_owned()
     }
 
-    /// Whether the program is on the other screen.
+    /// Whether the program uses the alternate screen.
     pub(super) fn is_alternate(&self) -> bool {
         self.last_of("\x1b[?1049h") > self.last_of("\x1b[?1049l")
     }
@@ -101,7 +102,7 @@ impl Terminal {
         self.sent().rfind(sequence)
     }
 
-    /// What is seen.
+    /// The current screen.
     pub(super) fn screen(&self) -> Screen {
         let sent = self.sent.lock().unwrap();
         let mut screen = Screen::new(self.size);
@@ -114,7 +115,7 @@ impl Terminal {
         eventually(what, PATIENCE, probe, || self.screen().text());
     }
 
-    /// Waits for the end of the program, and until all is here that it has sent.
+    /// Waits for the end of the program and for all of its output.
     pub(super) fn wait(&mut self) -> ExitStatus {
         let child = &mut self.child;
         let status = eventually(
@@ -123,7 +124,7 @@ impl Terminal {
             || child.try_wait().unwrap(),
             || String::from_utf8_lossy(&self.sent.lock().unwrap()).into_owned(),
         );
-        // Its thread keeps the other half as long as it reads.
+        // The reader thread keeps the other half open.
         eventually(
             "all is read",
             PATIENCE,
@@ -145,7 +146,7 @@ fn winsize(columns: u16, rows: u16) -> Winsize {
     Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// The cells of a terminal that knows what the demo sends.
+/// The cells of a terminal that supports the sequences that the demo uses.
 pub(super) struct Screen {
     rows: Vec<Vec<char>>,
 }
@@ -175,7 +176,7 @@ impl Screen {
                 x += 1;
                 continue;
             };
-            // The last one may not be here in full.
+            // The last sequence may be incomplete.
             let Some(end) = sequence.find(|c: char| c.is_ascii_alphabetic()) else { return };
             let numbers = || sequence[..end].split(';').map(|number| number.parse::<usize>().unwrap());
             match &sequence[end..=end] {

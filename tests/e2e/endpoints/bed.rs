@@ -1,4 +1,4 @@
-//! A control plane whose API server knows an authority for client certificates, and servers of ours beside it.
+//! A control plane whose API server has a client CA, with servers of supercargo beside it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,23 +20,23 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Cluster, Https, Identity, Supercargo, eventually};
+use crate::support::{Cluster, Https, Identity, Supercargo, eventually, free_port};
 
 use super::PATIENCE;
 
-/// The role of every cluster that lets its authorities be looked up.
+/// The role in every cluster that allows reading the client CA.
 const READER: &str = "extension-apiserver-authentication-reader";
 
 /// The control plane that the tests of this module share.
 pub(super) struct Bed {
     pub(super) plane: ControlPlane,
     cluster: Mutex<Cluster>,
-    /// Signs certificates that the API server believes.
+    /// Signs client certificates that the API server accepts.
     pub(super) authority: Authority,
     pub(super) folder: TempDir,
 }
 
-/// The control plane, or `None` where there can be none. It ends with the last test that has it.
+/// The control plane, or `None` if none is available. It ends with the last test that uses it.
 pub(super) fn bed_or_skip() -> Option<Arc<Bed>> {
     static BED: Mutex<Weak<Bed>> = Mutex::new(Weak::new());
     assets_or_skip()?;
@@ -69,7 +69,7 @@ impl Bed {
         Self { plane, cluster: Mutex::new(cluster), authority, folder }
     }
 
-    /// Makes a service account and gives its token.
+    /// Creates a service account and returns its token.
     pub(super) fn account(&self, name: &str) -> String {
         let metadata = json!({"name": name, "namespace": "default"});
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
@@ -80,22 +80,22 @@ impl Bed {
         answer["status"]["token"].as_str().unwrap().to_owned()
     }
 
-    /// Lets a service account do what these rules say.
+    /// Grants these rules to a service account.
     pub(super) fn allow(&self, account: &str, rules: &Value) {
         self.allow_user(&format!("system:serviceaccount:default:{account}"), rules);
     }
 
-    /// Lets a user do what these rules say.
+    /// Grants these rules to a user.
     pub(super) fn allow_user(&self, user: &str, rules: &Value) {
         self.cluster.lock().unwrap().allow(user, "endpoints", rules);
     }
 
-    /// Loopback, a folder of its own for the certificate, and else the defaults.
+    /// Options for loopback with a temporary certificate folder; the others are defaults.
     pub(super) fn options(&self) -> ServeOptions {
         ServeOptions::in_folder(self.folder.path())
     }
 
-    /// Serves as this user.
+    /// Serves with this user's permissions.
     pub(super) fn serve(&self, user: &str, options: &ServeOptions) -> Served {
         self.try_serve(user, options).unwrap()
     }
@@ -104,7 +104,7 @@ impl Bed {
         Served::start(Some(&self.plane.kubeconfig(user).unwrap()), options)
     }
 
-    /// Starts a whole scheduler as this user, on a port that was free a moment ago, and waits until it is ready.
+    /// Starts a scheduler with this user on a free port and waits until it is ready.
     pub(super) fn process(&self, user: &str) -> (Supercargo, Https) {
         let folder = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
         let port = free_port();
@@ -121,13 +121,8 @@ impl Bed {
     }
 }
 
-/// A port that nobody listens on now.
-pub(super) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}
-
-/// A client of a process that makes its certificate in this folder, once it is ready.
+/// Waits until a process that creates its certificate in this folder is ready, and returns a
+/// client.
 pub(super) fn ready(port: u16, folder: &Path, state: impl Fn() -> String) -> Https {
     let certificate = || fs::read_to_string(folder.join("kube-scheduler.crt")).ok();
     let certificate = eventually("it has made a certificate", PATIENCE, certificate, &state);
@@ -138,7 +133,8 @@ pub(super) fn ready(port: u16, folder: &Path, state: impl Fn() -> String) -> Htt
     client
 }
 
-/// Serves beside an API server that is not there. The certificate is read once, and then its folder goes.
+/// Serves without a reachable API server. The certificate is read once, and then its folder is
+/// removed.
 pub(super) fn serve_nowhere() -> Served {
     let folder = tempfile::tempdir().unwrap();
     let mut options = ServeOptions::in_folder(folder.path());
@@ -146,7 +142,7 @@ pub(super) fn serve_nowhere() -> Served {
     Served::start(None, &options).unwrap()
 }
 
-/// How to serve.
+/// The options of a server.
 #[derive(Clone, Default)]
 pub(super) struct ServeOptions {
     pub(super) serving: ServingOptions,
@@ -208,7 +204,7 @@ impl Served {
         Ok(Self { port, certificate, stop, thread: Some(thread) })
     }
 
-    /// A client of this server, which shows this.
+    /// A client of this server with this identity.
     pub(super) fn client(&self, identity: Option<&Identity>) -> Https {
         Https::to(self.port, &self.certificate, identity)
     }
@@ -224,7 +220,7 @@ impl Drop for Served {
     }
 }
 
-/// What a scheduler would give that has synced and is not elected.
+/// The endpoints of a scheduler that has synced and does not lead.
 fn endpoints() -> Endpoints {
     let text = |text: &'static str| -> TextPage { Arc::new(move || async move { text.to_owned() }.boxed()) };
     let mut checks = Checks::default();
@@ -242,7 +238,7 @@ fn endpoints() -> Endpoints {
     }
 }
 
-/// Signs certificates of clients.
+/// Signs client certificates.
 pub(super) struct Authority {
     pub(super) pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -257,7 +253,7 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate for a user of this name, in this group.
+    /// A certificate for a user of this name in this group.
     pub(super) fn client(&self, name: &str, group: Option<&str>) -> Identity {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();

@@ -1,10 +1,10 @@
-//! kube-scheduler answers alike.
+//! kube-scheduler gives the same answers.
 
 use serde_json::{Value, json};
 use supercargo_controlplane::{Handle, SchedulerOptions};
 
-use super::bed::{Bed, bed_or_skip, free_port, ready};
-use crate::support::{Answered, Https};
+use super::bed::{Bed, bed_or_skip, ready};
+use crate::support::{Answered, Https, free_port};
 
 /// Starts kube-scheduler with its endpoints on a port that was free a moment ago.
 fn kube_scheduler(bed: &Bed) -> (Https, Handle) {
@@ -28,13 +28,13 @@ fn kube_scheduler(bed: &Bed) -> (Https, Handle) {
     (client, handle)
 }
 
-/// What of an answer must be the same.
+/// The parts of an answer that must be equal.
 fn told(answered: &Answered) -> (u16, &str, &str, Value) {
     let body = serde_json::from_str(&answered.body).unwrap_or_else(|_| json!(answered.body));
     (answered.status, answered.header("content-type"), answered.header("cache-control"), body)
 }
 
-/// What the health checks said last, but for the one that only ours has.
+/// The results of the health checks, without the one that only supercargo has.
 fn health_checks(of: &Https, token: &str) -> Vec<String> {
     let text = of.get("/metrics/slis", Some(token)).body;
     let lines = text.lines().filter(|line| line.starts_with("kubernetes_healthcheck{"));
@@ -45,7 +45,7 @@ fn health_checks(of: &Https, token: &str) -> Vec<String> {
 }
 
 #[test]
-fn kube_scheduler_gives_the_same_answers() {
+fn endpoint_answers_match_kube_scheduler() {
     let Some(bed) = bed_or_skip() else { return };
     let (theirs, _running) = kube_scheduler(&bed);
     let (_supercargo, ours) = bed.process("supercargo");
@@ -61,7 +61,7 @@ fn kube_scheduler_gives_the_same_answers() {
     ];
     for path in health {
         let (mut ours, theirs) = (ours.get(path, None), theirs.get(path, None));
-        // The one check that only ours has: see docs/endpoints.md.
+        // The only additional check of supercargo: see docs/endpoints.md.
         ours.body = ours.body.replace("[+]scheduler ok\n", "");
         assert_eq!(told(&ours), told(&theirs), "{path}");
     }
@@ -95,7 +95,7 @@ fn kube_scheduler_gives_the_same_answers() {
         assert_eq!(configuration.as_object().unwrap().keys().collect::<Vec<_>>(), ["componentconfig"]);
         assert_eq!(configuration["componentconfig"]["kind"], "KubeSchedulerConfiguration");
     }
-    // The one difference: see docs/deviations.md.
+    // The only difference: see docs/deviations.md.
     assert_eq!((ours.get("/metrics", None).status, theirs.get("/metrics", None).status), (401, 403));
     let (ours, theirs) = (ours.get("/livez", Some("made-up")), theirs.get("/livez", Some("made-up")));
     assert_eq!((ours.status, theirs.status), (200, 401));

@@ -1,4 +1,4 @@
-//! What comes and goes: pods, each with labels and annotations that no other has, nodes, and what else plugins read.
+//! Churn: pods with unique labels and annotations, nodes, and the other objects that plugins read.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,16 +12,16 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{name_of, node, node_of, priority_class, send};
 
-/// How often something comes and something goes.
+/// The interval of creations and deletions.
 pub(super) const BEAT: Duration = Duration::from_millis(250);
-/// Pods that come with each beat: not so many that other tests would have no processor to run on.
+/// Pods per tick: few enough to leave CPU time for other tests.
 const PODS: u64 = 2;
-/// How many nodes there are, and how many of them are never touched: the furniture is not to be without a place.
+/// The number of nodes, and how many of them never change, so that lasting pods keep their place.
 const NODES: u64 = 30;
 const SPARED: u64 = 10;
-/// How many Deployments stay, and of how many pods each.
+/// The number of lasting Deployments, and their replicas.
 const STAYING: (u64, u64) = (4, 25);
-/// How long one request may take, and how often it is tried: trouble is no exception here.
+/// The timeout of a request, and the number of attempts, because faults hit these requests, too.
 const PATIENCE: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 60;
 
@@ -32,7 +32,7 @@ const PODS_PATH: &str = "/api/v1/namespaces/default/pods";
 const NODES_PATH: &str = "/api/v1/nodes";
 const MERGE: &str = "application/merge-patch+json";
 
-/// What is there from the beginning to the end.
+/// The objects that exist throughout.
 pub(super) struct Furniture {
     pods: usize,
 }
@@ -79,13 +79,13 @@ fn node_of_number(index: u64, incarnation: u64) -> Value {
     node(&name, &labels, &[("cpu", "8"), ("memory", "32Gi")])
 }
 
-/// What is there for a while.
+/// The objects that exist for a while.
 pub(super) struct Churn {
     client: Client,
     furniture: Furniture,
-    /// What is to be deleted, and when, the soonest first.
+    /// The objects to delete, with their times, the next first.
     leaving: VecDeque<(Instant, String)>,
-    /// Nodes that are not well or gone, and since when.
+    /// The nodes that are unhealthy or deleted, and since when.
     ill: VecDeque<(Instant, u64)>,
     gone: VecDeque<(Instant, u64)>,
     beats: u64,
@@ -101,7 +101,7 @@ impl Churn {
         Self { client, furniture, leaving, ill, gone, beats: 0, pods: 0, objects: 0, flaps: 0, removals: 0 }
     }
 
-    /// Some come, some go.
+    /// Creates some objects and deletes some.
     pub(super) async fn go_on(&mut self) {
         self.beats += 1;
         let now = Instant::now();
@@ -136,7 +136,7 @@ impl Churn {
         self.leaving.drain(..count).map(|(_, path)| path).collect()
     }
 
-    /// Nodes fall ill and get well, go and come back as others.
+    /// Makes nodes unhealthy and healthy again, deletes and replaces them.
     async fn trouble_nodes(&mut self, now: Instant) {
         if self.beats.is_multiple_of(8) {
             self.flaps += 1;
@@ -168,7 +168,7 @@ impl Churn {
         insist(&self.client, "PATCH", &format!("{NODES_PATH}/node-{index}"), Some(&change)).await;
     }
 
-    /// Makes the cluster what it was, and waits until it is.
+    /// Restores the cluster and waits for that.
     pub(super) async fn tidy(&mut self, within: Duration) {
         let paths: Vec<String> = self.leaving.drain(..).map(|(_, path)| path).collect();
         for path in paths {
@@ -192,7 +192,7 @@ impl Churn {
         }
     }
 
-    /// Changes everything that stays in a way that nobody minds, so that it is read anew.
+    /// Updates every lasting object without effect, so that it is decoded again.
     pub(super) async fn touch(&self) {
         let touched =
             json!({ "metadata": { "annotations": { "touched": format!("{:?}", Instant::now()) } } });
@@ -212,7 +212,7 @@ impl Churn {
         }
     }
 
-    /// Whether another pod finds its place: nothing has come to a standstill.
+    /// Waits until another pod is scheduled, to show that nothing is stuck.
     pub(super) async fn see_one_more_bound(&mut self, within: Duration) {
         self.pods = self.pods.next_multiple_of(KINDS_OF_PODS) + KINDS_OF_PODS - 1;
         let pod = pod(self.pods);
@@ -225,12 +225,12 @@ impl Churn {
         }
     }
 
-    /// How many of the pods a scheduler could place, had each the cluster to itself.
+    /// The number of the pods that would fit an empty cluster.
     pub(super) fn pods_that_fit(&self) -> usize {
         usize::try_from(self.pods / KINDS_OF_PODS * (KINDS_OF_PODS - KINDS_WITHOUT_PLACE)).unwrap()
     }
 
-    /// Whether there was some of everything.
+    /// Whether every kind of object has occurred.
     pub(super) fn has_had_all(&self) -> bool {
         self.pods > 2 * KINDS_OF_PODS && self.objects > 0 && self.flaps > 0 && self.removals > 0
     }
@@ -243,9 +243,9 @@ impl fmt::Display for Churn {
     }
 }
 
-/// In how many ways pods differ beside their names, labels and annotations.
+/// The number of pod variants besides names, labels and annotations.
 const KINDS_OF_PODS: u64 = 10;
-/// And of how many ways no node is right, or none is looked for.
+/// The number of variants that no node fits, or that are gated.
 const KINDS_WITHOUT_PLACE: u64 = 3;
 
 /// The pod of a number.
@@ -264,7 +264,7 @@ fn pod(number: u64) -> Value {
     });
     let affinity = |name: &str, rule: &str, value: Value| json!({ name: { rule: [value] } });
     match kind {
-        // Fits nowhere: warnings.
+        // Fits nowhere, which causes warnings.
         0 => spec["containers"][0]["resources"]["requests"]["cpu"] = json!("100"),
         1 => spec["nodeSelector"] = json!({ "nowhere": "at-all" }),
         2 => spec["schedulingGates"] = json!([{ "name": "example.com/never" }]),
@@ -303,7 +303,7 @@ fn pod(number: u64) -> Value {
     })
 }
 
-/// An object of a number that is neither pod nor node, and where it is created.
+/// An object of a number that is neither pod nor node, and its collection.
 fn object(number: u64) -> (String, Value) {
     let name = format!("passing-{number}");
     let labels = json!({ "number": format!("object-{number}") });
@@ -327,7 +327,7 @@ fn object(number: u64) -> (String, Value) {
     (path.to_owned(), json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec }))
 }
 
-/// Sends a request until it is done, or there is nothing to do: trouble is what the server is in.
+/// Sends a request until it succeeds or is obsolete, because the server has faults.
 async fn insist(client: &Client, method: &str, path: &str, body: Option<&Value>) -> Value {
     let content_type = if method == "PATCH" { MERGE } else { "application/json" };
     for _ in 0..ATTEMPTS {

@@ -1,4 +1,4 @@
-//! How much a scheduler holds, by its own account and by the system's.
+//! The footprint of a scheduler, by its own report and by the operating system.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,27 +8,27 @@ use std::time::Duration;
 use http::Request;
 use kube::{Client, Config};
 
-/// How much memory may have been added that nothing holds any more: allocators keep some of what they have had.
+/// The allowed growth of memory that nothing uses: allocators keep some freed memory.
 const MEMORY: (u64, u64) = (4, 16 << 20);
 
-/// Numbers of things by what they are, and the process's memory in bytes.
+/// Counts by kind, and the memory of the process in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Footprint {
     pub(super) counts: BTreeMap<String, u64>,
     pub(super) memory: u64,
 }
 
-/// Where they are read.
+/// Reads footprints.
 pub(super) struct Gauges {
     pid: u32,
     client: Client,
 }
 
 impl Gauges {
-    /// Of this process, which serves on this port.
+    /// Reads the footprint of this process, which serves on this port.
     pub(super) fn new(pid: u32, port: u16) -> Self {
         let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
-        // It makes its certificate itself.
+        // It creates a self-signed certificate.
         config.accept_invalid_certs = true;
         config.read_timeout = Some(Duration::from_secs(30));
         Self { pid, client: Client::try_from(config).unwrap() }
@@ -42,7 +42,7 @@ impl Gauges {
 }
 
 impl Footprint {
-    /// Whether anything is to be written yet.
+    /// Whether writes are pending.
     pub(super) fn is_at_work(&self) -> bool {
         ["bindings", "statusWrites", "eventWrites"].iter().any(|name| self.counts[*name] > 0)
     }
@@ -63,17 +63,18 @@ fn memory(pid: u32) -> u64 {
     kib << 10
 }
 
-/// So many of the latest changes are kept, however small the cluster, and so many distinct values may each of them hold.
+/// The number of latest changes that are kept in any cluster, each with up to this many distinct
+/// values.
 const CHANGES: u64 = 1024;
 const VALUES: u64 = 2;
 
-/// How many of a thing there may be in the end, when there were so many in the beginning.
+/// The allowed number at the end, given the number at the beginning.
 fn allowed(name: &str, base: u64) -> u64 {
     match name {
-        // The beginning comes too soon after the first warnings.
+        // At the beginning, the first warnings may be missing.
         "eventSeries" => 0,
         "changes" => CHANGES,
-        // Values are dropped when their number has doubled, or after so many questions.
+        // Interned values are dropped when their number has doubled, or after this many lookups.
         "internedOfPods" | "internedOfNodes" => base + base / 5 + 64 + VALUES * CHANGES,
         // Nodes come back in another order.
         "tableBytes" => base + base / 4,
@@ -81,7 +82,7 @@ fn allowed(name: &str, base: u64) -> u64 {
     }
 }
 
-/// What there is more of in the end than in the beginning, beyond what is allowed.
+/// The counts at the end that exceed those at the beginning by more than is allowed.
 pub(super) fn surplus(base: &Footprint, end: &Footprint) -> Vec<String> {
     let counts = base.counts.keys().filter_map(|name| {
         let (before, after) = (base.counts[name], end.counts.get(name).copied());
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_too_many_is_found_whatever_it_is() {
+    fn any_surplus_is_found() {
         let base = [
             ("cachedPods", 100),
             ("changes", 300),
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_a_process_is_seen_to_grow() {
+    fn growing_process_memory_is_found() {
         let pid = std::process::id();
         let before = memory(pid);
         let ballast = vec![1_u8; 200 << 20];

@@ -1,4 +1,4 @@
-//! What goes wrong with the API server meanwhile: it refuses, answers badly, cuts watches, forgets, and is started anew.
+//! Faults of the API server: rejected requests, bad answers, cut watches, lost history, restarts.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -8,18 +8,19 @@ use supercargo_apiserver::ApiServer;
 use supercargo_apiserver::faults::{Fault, Matcher, Rule};
 use supercargo_apiserver::status::Status;
 
-/// So many requests at a time go wrong.
+/// The number of requests per fault.
 const AT_A_TIME: u64 = 20;
-/// How long each kind of trouble has.
+/// The duration of each kind of fault.
 const TURN: Duration = Duration::from_secs(2);
-/// So many turns of so many have trouble: half a minute of three. An informer's waits grow with each failure, as client-go's do, and
-/// start over only after two minutes without one: were there no peace, nobody would see what comes.
+/// Faults occur in some rounds out of several: half a minute of three. The backoff of an informer
+/// grows with each failure, as in client-go, and resets only after two minutes without one. Without
+/// quiet time, nothing would be seen.
 const BOUT: (u64, u64) = (15, 90);
 
-/// Makes trouble of one kind after the other.
+/// Injects one kind of fault after the other.
 pub(super) struct Trouble {
     server: ApiServer,
-    /// How often there was some of each kind.
+    /// How often each kind has occurred.
     had: [u64; KINDS.len()],
     next: usize,
     turns: u64,
@@ -29,7 +30,7 @@ pub(super) struct Trouble {
 const KINDS: [&str; 7] =
     ["refusals", "refused bindings", "lost answers", "resets", "cuts", "relists", "restarts"];
 
-/// What is watched, and so can be cut off.
+/// The watched resources, whose watches can be cut.
 const WATCHED: [&str; 4] = ["pods", "nodes", "namespaces", "poddisruptionbudgets"];
 
 impl Trouble {
@@ -37,7 +38,7 @@ impl Trouble {
         Self { server, had: [0; KINDS.len()], next: 0, turns: 0, turn_began: None }
     }
 
-    /// Makes some, or none, as it is time for.
+    /// Injects the fault that is due, if any.
     pub(super) fn go_on(&mut self) {
         if self.turn_began.is_some_and(|began| began.elapsed() < TURN) {
             return;
@@ -51,7 +52,7 @@ impl Trouble {
         self.turns += 1;
     }
 
-    /// Makes the next kind of trouble.
+    /// Injects the next kind of fault.
     fn make(&mut self) {
         let kind = self.next % KINDS.len();
         let round = self.next / KINDS.len();
@@ -62,8 +63,8 @@ impl Trouble {
             || Matcher { verb: "create".into(), subresource: "binding".into(), ..Matcher::default() };
         let too_many = || Fault::Answer(Status::too_many_requests("the soak wants it so", 1));
         let faults = self.server.faults();
-        // One after the other: of what nobody has met by now there would only be more and more. A scheduler that is refused sends one
-        // request a second, and would do nothing else than be refused.
+        // Removes the last fault first, because requests that nothing has hit would pile up. A
+        // scheduler whose requests are rejected sends one per second and would do nothing else.
         faults.clear();
         match kind {
             0 => drop(faults.add(Rule::new(Matcher::default(), too_many()).times(AT_A_TIME))),
@@ -76,7 +77,7 @@ impl Trouble {
             3 => drop(faults.add(Rule::new(Matcher::default(), Fault::Reset).times(AT_A_TIME))),
             4 => self.server.cut_watches(Matcher { resource, ..Matcher::default() }, round.is_multiple_of(2)),
             5 => {
-                // What was missed is forgotten, so everything has to be listed again.
+                // Lost history forces a new list.
                 self.server.compact();
                 self.server.cut_watches(Matcher::default(), false);
             }
@@ -84,12 +85,12 @@ impl Trouble {
         }
     }
 
-    /// No more for now.
+    /// Ends the faults for now.
     pub(super) fn end(&self) {
         self.server.faults().clear();
     }
 
-    /// Whether there was some of each kind.
+    /// Whether every kind has occurred.
     pub(super) fn has_been_had(&self) -> bool {
         self.had.iter().all(|times| *times > 0)
     }

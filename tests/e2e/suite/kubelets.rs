@@ -1,8 +1,8 @@
-//! Kubelets, simulated, for nodes that the suite makes: pods run, complete and end, nodes say that they live. Each does so
-//! until it is told to stop, as a machine does that has lost its power.
+//! Simulated kubelets for nodes of the suite: pods run, complete and terminate, and nodes renew
+//! their leases, until a kubelet is stopped like a machine without power.
 //!
-//! They admit pods as kubelets do, by CPU: what does not fit any more fails with `OutOfcpu`, and whoever controls the pod
-//! makes another one.
+//! They admit pods by CPU like real kubelets: a pod that does not fit fails with `OutOfcpu`, and
+//! its controller replaces it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -20,19 +20,19 @@ use tokio::time::{interval, sleep};
 
 use crate::support::{Cluster, amount_of, send};
 
-/// How long a pod takes to end, so that what happens meanwhile can be seen.
+/// The termination time of a pod, so that tests can observe it.
 const STOPPING: Duration = Duration::from_secs(1);
-/// How long the pods of jobs run.
+/// The run time of job pods.
 const RUNNING: Duration = Duration::from_secs(1);
-/// How often nodes say that they live. The node lifecycle controller gives them some ten times as long.
+/// The interval of lease renewals. The node lifecycle controller waits about ten times as long.
 const HEARTBEAT: Duration = Duration::from_secs(4);
-/// How often a request is tried that something else than the server's word has failed.
+/// The number of attempts of a request that fails for another reason than a server's answer.
 const ATTEMPTS: u32 = 10;
 
 type NodeName = String;
 type Uid = String;
 
-/// All of them.
+/// All simulated kubelets.
 #[derive(Clone)]
 pub(super) struct Kubelets(Arc<Shared>);
 
@@ -53,15 +53,15 @@ struct Node {
     runs: bool,
 }
 
-/// A pod on a node of ours.
+/// A pod on a simulated node.
 struct OnNode {
     pod: Value,
-    /// How far it has been brought, or is being brought.
+    /// The phase that it has reached or is about to reach.
     begun: Stage,
     refused: bool,
 }
 
-/// What becomes of a pod on its node, in this order.
+/// The phases of a pod on its node, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Bound,
@@ -70,7 +70,7 @@ enum Stage {
     Gone,
 }
 
-/// What is to be done with a pod.
+/// The next action for a pod.
 #[derive(Debug, PartialEq)]
 struct Work {
     pod: Value,
@@ -86,7 +86,7 @@ enum Deed {
 }
 
 impl Kubelets {
-    /// Begins to follow the cluster's pods.
+    /// Starts to watch the cluster's pods.
     pub(super) fn start(cluster: &Cluster) -> Self {
         let kubelets =
             Self(Arc::new(Shared { client: cluster.client().clone(), machines: Mutex::default() }));
@@ -95,26 +95,26 @@ impl Kubelets {
         kubelets
     }
 
-    /// A kubelet for a node that is about to be created.
+    /// Adds a kubelet for a node that is about to be created.
     pub(super) fn add(&self, name: &str, cpu: u64) {
         self.0.machines.lock().nodes.insert(name.to_owned(), Node { cpu, runs: true });
     }
 
-    /// The node is no more.
+    /// Removes the kubelet of a deleted node.
     pub(super) fn remove(&self, name: &str) {
         let mut machines = self.0.machines.lock();
         machines.nodes.remove(name);
         machines.pods.retain(|_, on| on.node() != name);
     }
 
-    /// The machine loses its power.
+    /// Stops a kubelet, as if its machine lost power.
     pub(super) fn stop(&self, name: &str) {
         if let Some(node) = self.0.machines.lock().nodes.get_mut(name) {
             node.runs = false;
         }
     }
 
-    /// How many pods these kubelets have refused for want of room.
+    /// The number of pods that these kubelets have rejected because they did not fit.
     pub(super) fn refusals(&self, nodes: &[String]) -> usize {
         let machines = self.0.machines.lock();
         machines.pods.values().filter(|on| on.refused && nodes.iter().any(|name| name == on.node())).count()
@@ -139,7 +139,7 @@ impl Kubelets {
                     let uid = pod.metadata.uid.unwrap_or_default();
                     self.0.machines.lock().pods.remove(&uid);
                 }
-                // It tries again after a while.
+                // The watch is retried after a while.
                 Err(error) => eprintln!("kubelets: {error}"),
             }
         }
@@ -154,7 +154,7 @@ impl Kubelets {
         }
     }
 
-    /// Renews the leases of nodes whose kubelets run.
+    /// Renews the leases of nodes with running kubelets.
     async fn live(self) {
         let mut beat = interval(HEARTBEAT);
         loop {
@@ -173,7 +173,7 @@ impl Kubelets {
 }
 
 impl Machines {
-    /// Takes news of a pod, and says what they ask for.
+    /// Processes a pod event and returns the next actions.
     fn learn(&mut self, pod: Value) -> Option<Work> {
         let uid = pod["metadata"]["uid"].as_str()?.to_owned();
         let runs = self.nodes.get(pod["spec"]["nodeName"].as_str()?)?.runs;
@@ -203,7 +203,7 @@ impl Machines {
         Some(Work { pod: on.pod.clone(), deed })
     }
 
-    /// Whether the pod fits beside those that its node has admitted.
+    /// Whether the pod fits beside the admitted pods of its node.
     fn has_room(&self, new: &OnNode) -> bool {
         let holds = |on: &&OnNode| on.node() == new.node() && on.begun != Stage::Bound && !on.is_over();
         let taken: u64 = self.pods.values().filter(holds).map(OnNode::cpu).sum();
@@ -230,7 +230,7 @@ impl OnNode {
         owners.into_iter().flatten().any(|owner| owner["kind"] == "Job")
     }
 
-    /// Where it is to be brought.
+    /// The target phase of a pod.
     fn wanted(&self) -> Stage {
         match self.pod["status"]["phase"].as_str() {
             _ if !self.pod["metadata"]["deletionTimestamp"].is_null() => Stage::Gone,
@@ -268,7 +268,7 @@ impl Work {
         }
     }
 
-    /// A change of the pod's status to this phase, in which its containers run or have ended.
+    /// A status patch for this phase, with running or terminated containers.
     fn status(&self, phase: &str, ready: bool) -> Value {
         let now = Timestamp::now().to_string();
         let state = if ready {
@@ -303,13 +303,13 @@ impl Work {
     }
 }
 
-/// Changes a pod's status; what is merged by a key there is merged.
+/// Patches a pod's status with a strategic merge.
 async fn patch(client: &Client, path: &str, change: Value) {
     let path = format!("{path}/status");
     insist(client, "PATCH", &path, "application/strategic-merge-patch+json", &change).await;
 }
 
-/// Sends a request until the server has done it or says that there is nothing to do any more.
+/// Sends a request until the server has accepted it or it is obsolete.
 async fn insist(client: &Client, method: &str, path: &str, content_type: &str, body: &Value) {
     for attempt in 1..=ATTEMPTS {
         match send(client, method, path, content_type, Some(body)).await {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_runs_what_fits_and_refuses_the_rest_until_there_is_room() {
+    fn simulated_node_runs_what_fits_and_rejects_the_rest() {
         let mut machines = machines(true);
         assert_eq!(deed(&mut machines, bound("a", "600m", "Pending")), Some(Deed::Run));
         assert_eq!(deed(&mut machines, bound("a", "600m", "Pending")), None, "it is about to run");
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_of_jobs_complete_and_deleted_ones_end_whatever_they_are() {
+    fn simulated_job_pods_complete_and_deleted_pods_end() {
         let mut machines = machines(true);
         let mut pod = bound("a", "1", "Running");
         assert_eq!(deed(&mut machines, pod.clone()), None);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_that_has_stopped_does_nothing() {
+    fn stopped_kubelet_does_nothing() {
         let mut machines = machines(false);
         assert_eq!(deed(&mut machines, bound("a", "1", "Pending")), None);
     }

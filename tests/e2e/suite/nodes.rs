@@ -1,4 +1,4 @@
-//! Nodes that are not well, are to be emptied, or go.
+//! Nodes that are unhealthy, drained or deleted.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::scenario::{PATIENCE, Scenario, phase};
 use crate::support::{eventually, name_of, node_of};
 
-/// A pod that leaves a node as soon as that is not well.
+/// A pod that is evicted as soon as its node is unhealthy.
 fn impatient(mut template: Value) -> Value {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let toleration =
@@ -20,7 +20,7 @@ fn impatient(mut template: Value) -> Value {
 }
 
 #[test]
-fn what_a_node_reports_keeps_pods_away_and_drives_them_out_until_it_is_well_again() {
+fn node_conditions_repel_and_evict_pods_until_recovery() {
     let Some(scenario) = Scenario::begin("conditions") else { return };
     let nodes = scenario.nodes(2, 1000);
     let (ill, well) = (&nodes[0], &nodes[1]);
@@ -30,7 +30,7 @@ fn what_a_node_reports_keeps_pods_away_and_drives_them_out_until_it_is_well_agai
             (taints == expected.iter().map(|taint| (*taint).to_owned()).collect()).then_some(())
         });
     };
-    // A pod that fits nowhere else.
+    // A pod that fits no other node.
     let mut only_there = scenario.template("only-there", 100);
     only_there["spec"]["nodeSelector"]["kubernetes.io/hostname"] = json!(ill);
     scenario.report(ill, "DiskPressure", true);
@@ -51,7 +51,7 @@ fn what_a_node_reports_keeps_pods_away_and_drives_them_out_until_it_is_well_agai
         let is_there = |pod: &Value| node_of(pod) == Some(well.as_str()) && phase(pod) == "Running";
         (pods.len() == 4 && pods.iter().all(is_there)).then_some(())
     });
-    // This one tolerates it for a while, as pods do that say nothing.
+    // This pod tolerates the taint for a while, as pods do by default.
     assert_eq!(scenario.await_running("only-there", 1).len(), 1);
 
     scenario.report(ill, "Ready", true);
@@ -62,7 +62,7 @@ fn what_a_node_reports_keeps_pods_away_and_drives_them_out_until_it_is_well_agai
 }
 
 #[test]
-fn a_node_is_drained_no_faster_than_the_disruption_budget_allows_and_what_it_had_runs_elsewhere() {
+fn drain_respects_pdb_and_pods_run_elsewhere() {
     let Some(scenario) = Scenario::begin("drain") else { return };
     let nodes = scenario.nodes(3, 1000);
     scenario.workload("Deployment", "web", &scenario.template("web", 200), &json!({ "replicas": 6 }));
@@ -115,14 +115,14 @@ fn a_node_is_drained_no_faster_than_the_disruption_budget_allows_and_what_it_had
     assert!(pods.iter().any(|pod| node_of(pod) == Some(drained.as_str())), "nothing comes back");
 }
 
-/// Asks for an eviction; whether it was granted.
+/// Requests an eviction. Returns whether it was granted.
 fn evict(scenario: &Scenario, pod: &str) -> bool {
     let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod, "namespace": scenario.namespace } });
     let path = format!("/api/v1/namespaces/{}/pods/{pod}/eviction", scenario.namespace);
     match scenario.cluster().request("POST", &path, Some(&eviction)) {
         Ok(_) | Err((404, _)) => true,
         Err((429, _)) => {
-            // The budget is worked out anew when the next pod runs.
+            // The budget is updated when the next pod runs.
             thread::sleep(Duration::from_millis(100));
             false
         }
@@ -131,7 +131,7 @@ fn evict(scenario: &Scenario, pod: &str) -> bool {
 }
 
 #[test]
-fn what_was_on_a_machine_that_has_stopped_runs_elsewhere_and_its_pods_go_with_its_node() {
+fn pods_of_a_stopped_node_run_elsewhere() {
     let Some(scenario) = Scenario::begin("node-loss") else { return };
     scenario.nodes(3, 1000);
     let template = impatient(scenario.template("web", 150));
@@ -150,7 +150,7 @@ fn what_was_on_a_machine_that_has_stopped_runs_elsewhere_and_its_pods_go_with_it
         let is_elsewhere = |pod: &Value| node_of(pod) != Some(lost) && phase(pod) == "Running";
         (pods.len() == 6 && pods.iter().all(is_elsewhere)).then_some(())
     });
-    // Nobody can say that they have ended, and nobody takes their place on that node.
+    // Their termination cannot be confirmed, and no pod replaces them on that node.
     let left = |what: &str, count: usize| {
         let there = || {
             let pods = scenario.pods();

@@ -1,4 +1,4 @@
-//! Pods that make room for more important ones.
+//! Preemption.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::scenario::Scenario;
 use crate::support::{name_of, node_of};
 
-/// A priority class of the scenario's own.
+/// Creates a priority class for this scenario.
 fn class(scenario: &Scenario, name: &str, value: i32, policy: &str) -> String {
     let name = format!("{}-{name}", scenario.namespace);
     scenario.create_global(
@@ -24,7 +24,7 @@ fn class(scenario: &Scenario, name: &str, value: i32, policy: &str) -> String {
 }
 
 #[test]
-fn the_least_important_make_room_and_the_important_one_lands_where_it_was_nominated() {
+fn lowest_priority_pods_are_preempted_for_nominated_pod() {
     let Some(scenario) = Scenario::begin("preemption") else { return };
     scenario.nodes(2, 2000);
     let low = class(&scenario, "low", 10, "PreemptLowerPriority");
@@ -36,7 +36,7 @@ fn the_least_important_make_room_and_the_important_one_lands_where_it_was_nomina
         template["spec"]["priorityClassName"] = json!(class);
         template
     };
-    // Two of either on each node: what matters most must not be where the victims are looked for.
+    // The pods of middle and low priority fill different nodes, so that the right node is known.
     scenario.pod("middle-0", &of("middle", &middle, 2000));
     let full = scenario.await_bound("middle-0");
     scenario.workload("ReplicaSet", "low", &of("low", &low, 1000), &json!({ "replicas": 2 }));
@@ -62,7 +62,7 @@ fn the_least_important_make_room_and_the_important_one_lands_where_it_was_nomina
     });
     assert_eq!(scenario.await_bound("high"), nominated);
     assert!(theirs.contains(nominated.as_str()), "{nominated} is not where the least important are");
-    // A victim that could still be seen on its way out says why.
+    // A victim that is still visible has the condition with the reason.
     let conditions = told["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let says = |condition: &Value| condition["reason"] == "PreemptionByScheduler";
     assert!(told.is_null() || conditions.iter().any(says), "{conditions:?}");
@@ -72,7 +72,7 @@ fn the_least_important_make_room_and_the_important_one_lands_where_it_was_nomina
     });
     assert_eq!(scenario.await_bound("middle-0"), full, "it was no victim");
     scenario.fill(2000);
-    // The controller has made others, which wait now.
+    // Their controller has created replacements, which wait now.
     for pod in scenario.eventually("the victims' successors", || {
         let pods = scenario.pods_of("low");
         (pods.len() == 2).then_some(pods)

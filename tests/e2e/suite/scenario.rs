@@ -1,4 +1,4 @@
-//! What every test of the suite begins with: a namespace and nodes of its own.
+//! The namespace and nodes of a test.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -12,30 +12,31 @@ use super::kubelets::lease;
 use super::site::Site;
 use crate::support::{Cluster, amount_of, eventually, name_of, node_of, say};
 
-/// How long a test waits for one thing. On a cluster with the usual settings a machine that stops is noticed after a minute, and
-/// what is bound to a node that is gone is collected after another.
+/// The time limit for one condition. In a cluster with default settings, a stopped machine is
+/// noticed after a minute, and pods of a deleted node are collected after another.
 pub(super) const PATIENCE: Duration = Duration::from_mins(3);
-/// How long the end of a namespace may take, with all that is in it.
+/// The time limit for the deletion of a namespace with its content.
 const TIDYING: Duration = Duration::from_mins(1);
-/// The label of a scenario's nodes, and the taint that keeps others away: its value is the namespace.
+/// The label and taint key of a scenario's nodes; the value is the namespace. The taint repels
+/// other pods.
 pub(super) const LABEL: &str = "supercargo.dev/e2e";
 
-/// A test's part of the cluster. It goes with this value.
+/// A test's part of the cluster. It is deleted with this value.
 pub(super) struct Scenario {
     pub(super) site: &'static Site,
     pub(super) namespace: String,
     name: &'static str,
     began: Instant,
     nodes: Mutex<Vec<String>>,
-    /// The paths of what belongs to no namespace.
+    /// The paths of cluster-scoped objects.
     globals: Mutex<Vec<String>>,
 }
 
 impl Scenario {
-    /// Begins, or not where there is no cluster.
+    /// Starts a scenario, or returns `None` if no cluster is available.
     pub(super) fn begin(name: &'static str) -> Option<Self> {
         let site = Site::shared_or_skip()?;
-        // What an earlier run has left behind, if it was killed, is in nobody's way.
+        // Leftovers of an earlier run that was killed do not interfere.
         let namespace = format!("e2e-{name}-{:x}", Timestamp::now().as_millisecond() & 0xff_ffff);
         site.cluster.namespace(&namespace);
         let account = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");
@@ -53,12 +54,12 @@ impl Scenario {
         say(&format!("suite, {}", self.name), self.began, text);
     }
 
-    /// Waits for what the probe gives; a failure shows the pods.
+    /// Waits until the probe returns a value. A failure shows the pods.
     pub(super) fn eventually<T>(&self, what: &str, probe: impl FnMut() -> Option<T>) -> T {
         eventually(what, PATIENCE, probe, || self.state())
     }
 
-    /// So many nodes more, ready, each with so many thousandths of a CPU.
+    /// Adds ready nodes with this CPU in thousandths.
     pub(super) fn nodes(&self, count: usize, cpu: u64) -> Vec<String> {
         let first = self.nodes.lock().len();
         let names: Vec<_> =
@@ -68,7 +69,7 @@ impl Scenario {
             self.nodes.lock().push(name.clone());
             self.cluster().create(&self.node(name, cpu));
         }
-        // A new node is tainted until the node lifecycle controller has seen that it is ready.
+        // The node lifecycle controller removes the not-ready taint of a new node.
         let path = format!("/api/v1/nodes?labelSelector={LABEL}%3D{}", self.namespace);
         self.eventually("the nodes have no taint but their own", || {
             let nodes = self.cluster().list(&path);
@@ -97,7 +98,7 @@ impl Scenario {
         })
     }
 
-    /// Has a node's kubelet report a condition.
+    /// Makes a node's kubelet report a condition.
     pub(super) fn report(&self, node: &str, condition: &str, status: bool) {
         let status = if status { "True" } else { "False" };
         let mut conditions = vec![json!({ "type": condition, "status": status, "reason": "Reported" })];
@@ -108,7 +109,7 @@ impl Scenario {
         self.cluster().patch(&format!("/api/v1/nodes/{node}/status"), &change);
     }
 
-    /// The keys of a node's taints, but for the scenario's own.
+    /// The keys of a node's taints, without the scenario's own.
     pub(super) fn taints(&self, node: &str) -> Vec<String> {
         let node = self.cluster().get(&format!("/api/v1/nodes/{node}"));
         let taints = node["spec"]["taints"].as_array().into_iter().flatten();
@@ -117,19 +118,19 @@ impl Scenario {
         keys.filter(|key| !key.starts_with(LABEL)).collect()
     }
 
-    /// A node is no more.
+    /// Deletes a node.
     pub(super) fn delete_node(&self, node: &str) {
         self.delete(&format!("/api/v1/nodes/{node}"));
         self.site.kubelets.remove(node);
     }
 
-    /// Creates what belongs to no namespace; it goes with the scenario.
+    /// Creates a cluster-scoped object, which is deleted with the scenario.
     pub(super) fn create_global(&self, collection: &str, object: &Value) {
         self.globals.lock().push(format!("{collection}/{}", name_of(object)));
         self.cluster().create(object);
     }
 
-    /// A pod template for the scheduler under test, on the scenario's nodes.
+    /// A pod template for the tested scheduler on the scenario's nodes.
     pub(super) fn template(&self, app: &str, cpu: u64) -> Value {
         json!({
             "metadata": { "labels": { "app": app } },
@@ -146,7 +147,8 @@ impl Scenario {
         })
     }
 
-    /// Creates a workload: a Deployment, a StatefulSet, a DaemonSet or a ReplicaSet, with further fields of its spec.
+    /// Creates a workload: a Deployment, StatefulSet, DaemonSet or ReplicaSet, with further fields
+    /// of its spec.
     pub(super) fn workload(&self, kind: &str, name: &str, template: &Value, more: &Value) -> String {
         let mut spec = json!({ "selector": { "matchLabels": { "app": name } }, "template": template });
         for (field, value) in more.as_object().into_iter().flatten() {
@@ -158,7 +160,7 @@ impl Scenario {
         format!("/apis/apps/v1/namespaces/{}/{}s/{name}", self.namespace, kind.to_lowercase())
     }
 
-    /// Creates a pod of a template.
+    /// Creates a pod from a template.
     pub(super) fn pod(&self, name: &str, template: &Value) {
         let mut pod = template.clone();
         pod["apiVersion"] = json!("v1");
@@ -178,7 +180,7 @@ impl Scenario {
         self.cluster().patch(workload, &json!({ "spec": { "replicas": replicas } }));
     }
 
-    /// What there is at a path, deleted; nothing happens when there is nothing.
+    /// Deletes the object at a path, if it exists.
     pub(super) fn delete(&self, path: &str) {
         match self.cluster().request("DELETE", path, None) {
             Ok(_) | Err((404, _)) => {}
@@ -190,14 +192,14 @@ impl Scenario {
         self.cluster().pods(&self.namespace)
     }
 
-    /// The pods of a workload that are not about to go.
+    /// The pods of a workload that are not terminating.
     pub(super) fn pods_of(&self, app: &str) -> Vec<Value> {
         let stays = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_null();
         let pods = self.pods().into_iter();
         pods.filter(|pod| pod["metadata"]["labels"]["app"] == app && stays(pod)).collect()
     }
 
-    /// Waits until a workload has exactly so many pods, and all run.
+    /// Waits until a workload has exactly this many pods and all run.
     pub(super) fn await_running(&self, app: &str, count: usize) -> Vec<Value> {
         self.eventually(&format!("{count} pods of {app} run"), || {
             let pods: Vec<_> = self.pods_of(app).into_iter().filter(|pod| phase(pod) != "Failed").collect();
@@ -205,7 +207,7 @@ impl Scenario {
         })
     }
 
-    /// Waits until a pod is bound, and says where.
+    /// Waits until a pod is bound and returns its node.
     pub(super) fn await_bound(&self, pod: &str) -> String {
         self.eventually(&format!("pod {pod} is bound"), || {
             let path = format!("/api/v1/namespaces/{}/pods/{pod}", self.namespace);
@@ -213,7 +215,7 @@ impl Scenario {
         })
     }
 
-    /// Waits until the API says why a pod has no node.
+    /// Waits for the message that a pod is unschedulable.
     pub(super) fn await_unschedulable(&self, pod: &str) -> String {
         let path = format!("/api/v1/namespaces/{}/pods/{pod}", self.namespace);
         self.eventually(&format!("pod {pod} is unschedulable"), || {
@@ -224,7 +226,7 @@ impl Scenario {
         })
     }
 
-    /// Which scheduler says that it has placed a pod.
+    /// The scheduler that reports the binding of a pod.
     pub(super) fn scheduled_by(&self, pod: &str) -> String {
         self.eventually(&format!("somebody says that pod {pod} is scheduled"), || {
             let events = self.cluster().events(&self.namespace, pod);
@@ -233,7 +235,7 @@ impl Scenario {
         })
     }
 
-    /// How many pods are on each node, and that no node has more CPU taken than it has.
+    /// The number of pods on each node. Asserts that no node's CPU is overcommitted.
     pub(super) fn fill(&self, cpu: u64) -> BTreeMap<String, usize> {
         let (mut counts, mut taken) = (BTreeMap::new(), BTreeMap::<String, u64>::new());
         for pod in self.pods().iter().filter(|pod| !["Succeeded", "Failed"].contains(&phase(pod))) {
@@ -267,11 +269,11 @@ impl Scenario {
 }
 
 impl Drop for Scenario {
-    /// Leaves a cluster as it was, also when the test has failed.
+    /// Cleans up, also after a failed test.
     fn drop(&mut self) {
         let cluster = self.cluster();
         let _ = cluster.request("DELETE", &format!("/api/v1/namespaces/{}", self.namespace), None);
-        // The kubelets have to let the pods go before their nodes do.
+        // The kubelets must release the pods before their nodes are deleted.
         let began = Instant::now();
         while began.elapsed() < TIDYING && !thread::panicking() && !self.pods().is_empty() {
             thread::sleep(Duration::from_millis(100));

@@ -1,4 +1,4 @@
-//! The schedulers under test, wherever they run: how they are replaced by others and how they die.
+//! The tested schedulers, as a Deployment or as processes: how they are replaced and killed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,29 +9,29 @@ use serde_json::{Value, json};
 
 use crate::support::{Cluster, Supercargo, eventually, name_of};
 
-/// Where the manifests put it.
+/// The namespace and name of the manifests.
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/supercargo-system/deployments/supercargo";
 const PODS: &str =
     "/api/v1/namespaces/supercargo-system/pods?labelSelector=app.kubernetes.io%2Fname%3Dsupercargo";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo";
 
-/// Within this time a Deployment's pods are other ones, and a process has ended.
+/// The time limit for a rollout of the Deployment, or the end of a process.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 pub(super) enum Schedulers {
     /// A Deployment in the cluster.
     Installed(Mutex<()>),
-    /// Processes of the suite's own, the one that leads first.
+    /// Processes of the suite; the first one leads.
     Started { kubeconfig: PathBuf, running: Mutex<Vec<Supercargo>> },
 }
 
 impl Schedulers {
-    /// Those of the Deployment, if there is one.
+    /// Uses the Deployment, if it exists.
     pub(super) fn installed(cluster: &Cluster) -> Option<Self> {
         cluster.find(DEPLOYMENT).map(|_| Self::Installed(Mutex::default()))
     }
 
-    /// Starts one that leads and one that stands by.
+    /// Starts a leader and a standby.
     pub(super) fn start(kubeconfig: &Path) -> Self {
         let leader = candidate(kubeconfig);
         await_lead(&leader);
@@ -39,7 +39,7 @@ impl Schedulers {
         Self::Started { kubeconfig: kubeconfig.to_owned(), running }
     }
 
-    /// Replaces each by another, as an upgrade does: in order, and the one that leads last.
+    /// Replaces each scheduler, as an upgrade does: gracefully, and the leader last.
     pub(super) fn upgrade(&self, cluster: &Cluster) {
         match self {
             Self::Installed(turn) => {
@@ -54,8 +54,8 @@ impl Schedulers {
             }
             Self::Started { kubeconfig, running } => {
                 let mut running = running.lock();
-                // As a Deployment does it: a new one is ready before an old one ends. The one that leads is the last, so
-                // that its successor is new.
+                // Like a Deployment: a new process is ready before an old one ends. The leader
+                // comes last, so that its successor is new.
                 for old in running.split_off(1) {
                     running.push(ready(kubeconfig));
                     old.stop();
@@ -68,7 +68,7 @@ impl Schedulers {
         }
     }
 
-    /// Ends the one that leads without a warning. Another takes its place in the end.
+    /// Kills the leader. Another one takes over.
     pub(super) fn kill_leader(&self, cluster: &Cluster) {
         match self {
             Self::Installed(turn) => {
@@ -85,7 +85,7 @@ impl Schedulers {
         }
     }
 
-    /// What processes of the suite's own have logged last.
+    /// The last log lines of the suite's processes.
     pub(super) fn log(&self) -> String {
         match self {
             Self::Installed(_) => String::new(),
@@ -96,25 +96,25 @@ impl Schedulers {
     }
 }
 
-/// One of several.
+/// Starts a process with leader election.
 fn candidate(kubeconfig: &Path) -> Supercargo {
     Supercargo::start(kubeconfig, None, &["--leader-elect=true"])
 }
 
-/// One of several that knows the cluster.
+/// Starts a process and waits until its informers have synced.
 fn ready(kubeconfig: &Path) -> Supercargo {
     let candidate = candidate(kubeconfig);
     candidate.wait_until_synced();
     candidate
 }
 
-/// Waits until it leads: the lease of one that was killed has to end first.
+/// Waits until it leads. The lease of a killed leader must expire first.
 fn await_lead(candidate: &Supercargo) {
     candidate
         .eventually("it leads", PATIENCE, || candidate.log().contains("scheduling begins").then_some(()));
 }
 
-/// The pod that holds the lease, or any one where there is no lease.
+/// The pod that holds the lease, or any pod without a lease.
 fn leader(cluster: &Cluster) -> String {
     let pods: Vec<String> = cluster.list(PODS).iter().map(|pod| name_of(pod).to_owned()).collect();
     let lease = cluster.find(LEASE).unwrap_or_default();
@@ -123,7 +123,7 @@ fn leader(cluster: &Cluster) -> String {
     pods.iter().find(leads).or(pods.first()).cloned().expect("the Deployment has pods")
 }
 
-/// Waits until the Deployment has all its pods, made of its newest template.
+/// Waits until the Deployment has all of its pods from its newest template.
 fn await_rollout(cluster: &Cluster) {
     let deployment = || cluster.get(DEPLOYMENT);
     eventually(

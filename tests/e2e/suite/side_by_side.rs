@@ -7,13 +7,13 @@ use serde_json::json;
 use super::scenario::{Scenario, phase};
 use crate::support::{name_of, node_of};
 
-/// How much of either scheduler's pods are made.
+/// The number of pods for each scheduler.
 const EACH: usize = 30;
 
 #[test]
-fn beside_kube_scheduler_both_place_their_pods_on_the_same_nodes_and_at_rest_no_node_is_overfilled() {
+fn two_schedulers_share_nodes_without_overcommit() {
     let Some(scenario) = Scenario::begin("side-by-side") else { return };
-    // 64 places for 60 pods: towards the end both look at the same few nodes.
+    // 64 places for 60 pods: at the end, both schedulers choose among the same few nodes.
     let nodes = scenario.nodes(8, 800);
     let ours = scenario.template("ours", 100);
     let mut theirs = scenario.template("theirs", 100);
@@ -32,13 +32,14 @@ fn beside_kube_scheduler_both_place_their_pods_on_the_same_nodes_and_at_rest_no_
         let used = nodes.iter().filter(|node| pods.iter().any(|pod| node_of(pod) == Some(node.as_str())));
         assert!(used.count() > 4, "{scheduler} used few nodes: {counts:?}");
     }
-    // Two that chose one place at one moment are told apart by the kubelet; whoever lost was made again.
+    // If both choose one place at the same time, the kubelet rejects one pod, and its controller
+    // replaces it.
     let failed = scenario.pods().iter().filter(|pod| phase(pod) == "Failed").count();
     let refused = scenario.site.kubelets.refusals(&nodes);
     assert_eq!(failed, refused, "pods have failed otherwise");
     scenario.say(&format!("{refused} of {} places were taken twice at one moment", 2 * EACH + refused));
 
-    // What one gives back the other takes.
+    // Resources that one scheduler frees are available to the other.
     let path = |name: &str| format!("/apis/apps/v1/namespaces/{}/replicasets/{name}", scenario.namespace);
     scenario.scale(&path("theirs"), 0);
     scenario.scale(&path("ours"), 64);

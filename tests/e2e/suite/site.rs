@@ -12,22 +12,23 @@ use super::kubelets::Kubelets;
 use super::schedulers::Schedulers;
 use crate::support::Cluster;
 
-/// Names the kubeconfig of a cluster that is there.
+/// The kubeconfig of an existing cluster.
 const KUBECONFIG: &str = "SUPERCARGO_E2E_KUBECONFIG";
 
-/// Who the schedulers are on a control plane of the suite's own: they may do what they say they need.
+/// The user of the schedulers on the suite's own control plane, with the permissions that they
+/// need.
 const USER: &str = "supercargo";
 
-/// A cluster with all that tests need: its API, schedulers, simulated kubelets.
+/// A cluster with everything that tests need: its API, schedulers, simulated kubelets.
 pub(super) struct Site {
     pub(super) cluster: Cluster,
     pub(super) kubelets: Kubelets,
     pub(super) schedulers: Schedulers,
-    /// Ends with the process, because nobody drops a static.
+    /// A static is never dropped, so it ends with the process.
     _plane: Option<Plane>,
 }
 
-/// A control plane of the suite's own, and what runs beside it.
+/// The suite's own control plane and its programs.
 struct Plane {
     _server: ControlPlane,
     _manager: Handle,
@@ -35,7 +36,7 @@ struct Plane {
 }
 
 impl Site {
-    /// The one that all tests share, or `None` after saying on stderr why there is none.
+    /// The site that all tests share, or `None` after printing to stderr why none is available.
     pub(super) fn shared_or_skip() -> Option<&'static Self> {
         static SITE: OnceLock<Result<Site, String>> = OnceLock::new();
         let given = env::var_os(KUBECONFIG).filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -52,7 +53,7 @@ impl Site {
         }
     }
 
-    /// A cluster that is there: with the scheduler that is installed, or else with one of ours for the time of the test.
+    /// An existing cluster, with its installed scheduler or with processes of the built program.
     fn given(kubeconfig: &Path) -> Result<Self, String> {
         if !kubeconfig.is_file() {
             return Err(format!("{KUBECONFIG} names {}, which is no file", kubeconfig.display()));
@@ -68,7 +69,7 @@ impl Site {
     fn own() -> anyhow::Result<Self> {
         let options = Options {
             users: vec![User::new(USER)],
-            // As in any cluster: pods have accounts, new nodes are not ready.
+            // As in any cluster, pods have service accounts and new nodes are not ready.
             disabled_admission_plugins: Vec::new(),
             ..Options::default()
         };
@@ -78,7 +79,8 @@ impl Site {
         let manager = plane.start_controller_manager_with(&ManagerOptions {
             controllers: vec!["*".to_owned()],
             extra_args: vec![
-                // Machines that stop are noticed sooner than after a minute, and later than a busy machine may take to renew leases.
+                // A stopped machine is noticed sooner than after a minute, but later than a busy
+                // machine takes to renew leases.
                 "--node-monitor-period=1s".to_owned(),
                 "--node-monitor-grace-period=20s".to_owned(),
                 "--pvclaimbinder-sync-period=2s".to_owned(),
@@ -95,7 +97,7 @@ impl Site {
         Self { cluster, kubelets, schedulers, _plane: plane }
     }
 
-    /// What the programs of the suite's own cluster have logged last, for a test that fails.
+    /// The last log lines of the programs, for a failing test.
     pub(super) fn logs(&self) -> String {
         self.schedulers.log()
     }

@@ -1,4 +1,4 @@
-//! Schedulers that are replaced, or die, while pods keep coming.
+//! Schedulers that are replaced or killed while pods are created.
 
 use std::thread;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use serde_json::json;
 use super::scenario::Scenario;
 use crate::support::{Cluster, name_of};
 
-/// So many Deployments of so many pods each come while the schedulers change.
+/// The number of Deployments and replicas that are created while the schedulers change.
 const DEPLOYMENTS: usize = 12;
 const REPLICAS: usize = 20;
 
-/// Has pods come all the while that `change` takes, and then some; all of them must run in the end, each bound once.
+/// Creates pods during and after `change`. All must run at the end, each bound once.
 fn under_load(name: &'static str, change: impl FnOnce(&Scenario, &Cluster) + Send) {
     let Some(scenario) = Scenario::begin(name) else { return };
     scenario.nodes(6, 10_000);
@@ -22,7 +22,7 @@ fn under_load(name: &'static str, change: impl FnOnce(&Scenario, &Cluster) + Sen
         for index in 0..DEPLOYMENTS {
             let template = scenario.template(&app(index), 100);
             scenario.workload("Deployment", &app(index), &template, &json!({ "replicas": REPLICAS }));
-            // At a rate at which some are bound before, some during and some after the change.
+            // Slow enough that some are bound before, some during and some after the change.
             thread::sleep(Duration::from_millis(500));
         }
         changing.join().unwrap();
@@ -40,11 +40,11 @@ fn under_load(name: &'static str, change: impl FnOnce(&Scenario, &Cluster) + Sen
 }
 
 #[test]
-fn an_upgrade_under_load_loses_no_pod() {
+fn upgrade_under_load_loses_no_pod() {
     under_load("upgrade", |scenario, cluster| scenario.site.schedulers.upgrade(cluster));
 }
 
 #[test]
-fn a_leader_that_dies_under_load_is_followed_by_another_and_no_pod_is_lost() {
+fn leader_failure_under_load_loses_no_pod() {
     under_load("failover", |scenario, cluster| scenario.site.schedulers.kill_leader(cluster));
 }

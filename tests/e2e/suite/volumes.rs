@@ -1,4 +1,4 @@
-//! Pods with volumes that are found, or made, once it is known where the pod goes.
+//! Volumes that are found or provisioned once the pod's node is chosen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::scenario::Scenario;
 use crate::support::{name_of, node_of};
 
-/// What a class says that makes its volumes when they are wanted; the test does.
+/// The provisioner of a class whose volumes the test provisions.
 const PROVISIONER: &str = "supercargo.dev/e2e";
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
@@ -71,7 +71,7 @@ fn claims(scenario: &Scenario) -> Vec<Value> {
     scenario.cluster().list(&format!("/api/v1/namespaces/{}/persistentvolumeclaims", scenario.namespace))
 }
 
-/// Makes the volumes of claims for which a node has been chosen: a provisioner's part.
+/// Provisions volumes for claims with a selected node.
 fn provision(scenario: &Scenario, class: &str, made: &mut BTreeSet<String>) {
     for claim in claims(scenario) {
         let name = format!("{}-{}", scenario.namespace, name_of(&claim));
@@ -83,12 +83,12 @@ fn provision(scenario: &Scenario, class: &str, made: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_pods_of_a_stateful_set_get_volumes_where_they_go_and_go_back_to_where_their_volumes_are() {
+fn stateful_set_pods_follow_their_volumes() {
     let Some(scenario) = Scenario::begin("statefulset") else { return };
     let nodes = scenario.nodes(4, 1000);
     let found = class(&scenario, "found", "kubernetes.io/no-provisioner");
     let made = class(&scenario, "made", PROVISIONER);
-    // Volumes that are there already, on three of the four nodes.
+    // Existing volumes on three of the four nodes.
     for node in &nodes[1..] {
         volume(&scenario, &format!("{node}-found"), &found, node, None);
     }

@@ -1,4 +1,4 @@
-//! Pods as controllers make them: Deployments, DaemonSets, Jobs.
+//! Pods of controllers: Deployments, DaemonSets, Jobs.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::scenario::{Scenario, phase};
 use crate::support::{name_of, node_of};
 
 #[test]
-fn a_deployment_is_scaled_up_beyond_its_room_and_down_and_what_waited_takes_the_room_of_what_went() {
+fn deployment_scales_beyond_capacity_and_back() {
     let Some(scenario) = Scenario::begin("deployment") else { return };
     // Room for four pods on each.
     let nodes = scenario.nodes(3, 1000);
@@ -38,9 +38,9 @@ fn a_deployment_is_scaled_up_beyond_its_room_and_down_and_what_waited_takes_the_
 }
 
 #[test]
-fn a_rolling_update_replaces_every_pod_where_there_is_room_for_no_more_than_the_surge() {
+fn rolling_update_completes_with_room_for_the_surge_only() {
     let Some(scenario) = Scenario::begin("rolling") else { return };
-    // Room for eight, six of which are taken.
+    // Room for eight pods, six of which exist.
     scenario.nodes(2, 1000);
     let template = scenario.template("web", 250);
     let strategy = json!({ "rollingUpdate": { "maxSurge": 2, "maxUnavailable": 1 } });
@@ -65,7 +65,7 @@ fn a_rolling_update_replaces_every_pod_where_there_is_room_for_no_more_than_the_
 }
 
 #[test]
-fn a_daemon_set_has_a_pod_on_each_node_new_and_cordoned_ones_and_none_that_are_gone() {
+fn daemon_set_covers_new_and_cordoned_nodes() {
     let Some(scenario) = Scenario::begin("daemonset") else { return };
     let mut nodes = scenario.nodes(3, 1000);
     let cordoned = json!({ "spec": { "unschedulable": true } });
@@ -78,7 +78,7 @@ fn a_daemon_set_has_a_pod_on_each_node_new_and_cordoned_ones_and_none_that_are_g
         pods
     };
     let pods = everywhere(&nodes);
-    // It is the scheduler that bound them, and the controller that said where.
+    // The scheduler has bound them to the nodes that the controller chose.
     assert!(pods.iter().all(|pod| pod["spec"]["schedulerName"] == "supercargo"));
     let term = &pods[0]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     assert_eq!(term["nodeSelectorTerms"][0]["matchFields"][0]["key"], "metadata.name", "{term}");
@@ -94,9 +94,9 @@ fn a_daemon_set_has_a_pod_on_each_node_new_and_cordoned_ones_and_none_that_are_g
 }
 
 #[test]
-fn the_pods_of_a_job_take_the_room_that_completed_ones_give_back() {
+fn job_pods_reuse_resources_of_completed_pods() {
     let Some(scenario) = Scenario::begin("job") else { return };
-    // Room for two at a time on each.
+    // Room for two pods at a time on each.
     scenario.nodes(2, 1000);
     let mut template = scenario.template("sums", 500);
     template["spec"]["restartPolicy"] = json!("Never");

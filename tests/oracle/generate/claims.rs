@@ -1,4 +1,4 @@
-//! Volumes of pods, and what the controllers of volumes do while a history goes on.
+//! Volumes of pods, and the work of volume controllers.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ impl Generator<'_> {
         }
     }
 
-    /// The name of a claim, most often of one that is there.
+    /// The name of a claim, in most cases of an existing one.
     fn some_claim(&mut self, namespace: &str) -> String {
         let mut claims = self.subject.objects("PersistentVolumeClaim");
         claims.retain(|claim| claim["metadata"]["namespace"] == *namespace);
@@ -65,7 +65,7 @@ impl Generator<'_> {
         }
     }
 
-    /// One of the things that happen to storage.
+    /// Changes storage.
     pub(super) fn change_storage(&mut self) -> Result<()> {
         if self.mix.of(Kind::Claims) + self.mix.of(Kind::VolumeLimits) == 0 {
             return Ok(());
@@ -116,7 +116,7 @@ impl Generator<'_> {
         self.apply(attachment)
     }
 
-    /// What the volume controller and provisioners have to do: claims that were given a node or a volume get one.
+    /// Acts as volume controller and provisioner for claims with a node or a volume.
     pub(super) fn control_claims(&mut self) -> Result<()> {
         let volumes = self.subject.objects("PersistentVolume");
         for claim in self.subject.objects("PersistentVolumeClaim") {
@@ -139,7 +139,7 @@ impl Generator<'_> {
                 bound["metadata"]["resourceVersion"] = json!(version);
                 self.apply(bound)?;
             } else if chosen {
-                // The provisioner gives up: another node is to be chosen.
+                // The provisioner gives up, so another node must be chosen.
                 self.change(&reference, |_, claim| {
                     if let Some(annotations) = claim["metadata"]["annotations"].as_object_mut() {
                         annotations.remove("volume.kubernetes.io/selected-node");
@@ -150,7 +150,7 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// The claims that ephemeral volumes of a pod stand for, as their controller makes them.
+    /// Creates the claims of ephemeral volumes, as their controller does.
     pub(super) fn add_ephemeral_claims(&mut self, pod: &Value) -> Result<()> {
         let volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
         for volume in volumes.iter().filter(|volume| volume["ephemeral"].is_object()) {

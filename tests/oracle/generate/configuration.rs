@@ -1,4 +1,4 @@
-//! Configurations: the default profile as far as supercargo has it, with arguments now and then.
+//! Configurations: the default profile with supercargo's plugins, sometimes with arguments.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use supercargo_framework::Feature;
 use supercargo_framework::features::{Stage, Version};
 use supercargo_plugins::DEFAULT_PLUGINS;
 
-use crate::oracle::random::Random;
+use crate::support::Random;
 
 /// Upstream's default plugins.
 const UPSTREAM: [&str; 20] = [
@@ -33,7 +33,7 @@ const UPSTREAM: [&str; 20] = [
     "NodeDeclaredFeatures",
 ];
 
-/// The configuration of a history. Upstream's plugins that supercargo does not have are off.
+/// The configuration of a history. Plugins that supercargo lacks are disabled.
 pub(super) fn random(random: &mut Random, arguments: u32) -> Value {
     let is_here = |name: &str| DEFAULT_PLUGINS.iter().any(|plugin| plugin.name == name);
     let disabled: Vec<Value> =
@@ -60,19 +60,19 @@ pub(super) fn random(random: &mut Random, arguments: u32) -> Value {
     })
 }
 
-/// The feature gates that differ from the defaults, each with this chance.
+/// The feature gates that differ from the defaults, each with this probability.
 pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<String, bool> {
     let mut gates = BTreeMap::new();
     for feature in Feature::ALL {
         let gate = feature.gate(Version::CURRENT);
-        // Without it upstream looks once a second for pods whose backoff has ended, which is one of the differences that
-        // are meant.
+        // Without it, upstream checks once a second for completed backoffs, which is one of the
+        // differences on purpose.
         let is_meant = *feature == Feature::SchedulerPopFromBackoffQ;
         if gate.stage != Stage::Absent && !gate.locked && !is_meant && random.chance(percent / 3) {
             gates.insert(feature.name().to_owned(), !gate.default);
         }
     }
-    // One cannot be on without the others.
+    // Each needs the others.
     let is_off = |feature: Feature| gates.get(feature.name()) == Some(&false);
     if is_off(Feature::PodLevelResources) || is_off(Feature::NodeDeclaredFeatures) {
         gates.insert(Feature::InPlacePodLevelResourcesVerticalScaling.name().to_owned(), false);

@@ -1,16 +1,16 @@
-//! Which kinds of constraint a history has, and how many of each.
+//! The kinds of constraint in a history, with their frequencies.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use supercargo_plugins::DEFAULT_PLUGINS;
 
-use crate::oracle::random::Random;
+use crate::support::Random;
 
-/// Declares the kinds with their names and the plugin that each needs, if it is not always there.
+/// Declares the kinds with their names and the plugin that each needs, if it is optional.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal $plugin:literal,)*) => {
-        /// Something that pods, nodes or other objects may have.
+        /// A feature of pods, nodes or other objects.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub(in crate::oracle) enum Kind {
             $($(#[$doc])* $kind,)*
@@ -25,7 +25,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The plugin without which the kind makes no sense.
+            /// The plugin that the kind needs.
             fn plugin(self) -> &'static str {
                 match self {
                     $(Self::$kind => $plugin,)*
@@ -42,7 +42,7 @@ kinds! {
     InitContainers "initContainers" "NodeResourcesFit",
     /// Resources of the pod as a whole.
     PodLevel "podLevel" "NodeResourcesFit",
-    /// What the runtime takes.
+    /// Pod overhead.
     Overhead "overhead" "NodeResourcesFit",
     /// In-place resizes.
     Resizes "resizes" "NodeResourcesFit",
@@ -66,19 +66,19 @@ kinds! {
     Gates "gates" "SchedulingGates",
     /// Priorities.
     Priorities "priorities" "PrioritySort",
-    /// Nominated nodes that somebody else sets.
+    /// Nominated nodes from other writers.
     Nominations "nominations" "PrioritySort",
-    /// Pods that are made on a node.
+    /// Pods that are created on a node.
     Placed "placed" "NodeResourcesFit",
     /// Arguments of plugins.
     Arguments "arguments" "NodeResourcesFit",
-    /// Feature gates that are not as by default.
+    /// Feature gates with other values than the default.
     FeatureGates "featureGates" "NodeResourcesFit",
     /// Hard topology spread constraints.
     HardSpread "hardSpread" "PodTopologySpread",
     /// Soft topology spread constraints.
     SoftSpread "softSpread" "PodTopologySpread",
-    /// Services, ReplicaSets and the like.
+    /// Services and workloads.
     Workloads "workloads" "PodTopologySpread",
     /// Required pod affinity.
     PodAffinity "podAffinity" "InterPodAffinity",
@@ -86,7 +86,7 @@ kinds! {
     PodAntiAffinity "podAntiAffinity" "InterPodAffinity",
     /// Preferred pod affinity and anti-affinity.
     PreferredPods "preferredPods" "InterPodAffinity",
-    /// Volumes that name their source themselves.
+    /// Inline volumes.
     InlineVolumes "inlineVolumes" "VolumeRestrictions",
     /// Claims and volumes.
     Claims "claims" "VolumeBinding",
@@ -98,18 +98,18 @@ kinds! {
     Features "features" "NodeDeclaredFeatures",
 }
 
-/// For each kind how many in a hundred have it.
+/// The percentage of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::oracle) struct Mix(BTreeMap<Kind, u32>);
 
 impl Mix {
-    /// How many in a hundred have this.
+    /// The percentage of one kind.
     pub(super) fn of(&self, kind: Kind) -> u32 {
         self.0.get(&kind).copied().unwrap_or(0)
     }
 
-    /// A mix of the kinds that supercargo evaluates: each history has some of them only, so that now one and now another
-    /// decides.
+    /// A random mix of the kinds that supercargo evaluates. Each history has only some, so that
+    /// different plugins decide.
     pub(in crate::oracle) fn random(random: &mut Random) -> Self {
         let available = |kind: &&Kind| DEFAULT_PLUGINS.iter().any(|plugin| plugin.name == kind.plugin());
         let kinds = Kind::ALL.iter().filter(available);
@@ -123,7 +123,8 @@ impl Mix {
         )
     }
 
-    /// Changes it as a text says: `hostPorts=50,taints=0` sets these, `only,hostPorts=50` all others to 0.
+    /// Adjusts the mix: `hostPorts=50,taints=0` sets these, `only,hostPorts=50` sets all others to
+    /// 0.
     pub(in crate::oracle) fn adjust(&mut self, text: &str) -> Result<()> {
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             if part == "only" {
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mix_is_adjusted_by_name() {
+    fn mix_is_adjusted_by_name() {
         let mut mix = Mix::random(&mut Random::new(1));
         mix.adjust("hostPorts=12, taints=0").unwrap();
         assert_eq!((mix.of(Kind::HostPorts), mix.of(Kind::Taints)), (12, 0));

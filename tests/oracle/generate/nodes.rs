@@ -119,7 +119,7 @@ impl Generator<'_> {
     pub(super) fn node_images(&mut self) -> Value {
         let images = self.random.some(50, &IMAGES);
         let sized = images.into_iter().map(|image| {
-            // Image names on nodes are complete.
+            // Image names on nodes are fully qualified.
             let name = if image.contains(":1") || image.contains(":2") {
                 image.to_owned()
             } else {

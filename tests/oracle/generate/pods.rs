@@ -13,7 +13,7 @@ pub(super) const TRACKS: [&str; 2] = ["stable", "canary"];
 pub(super) const GATES: [&str; 2] = ["example.com/quota", "example.com/audit"];
 
 impl Generator<'_> {
-    /// What pods of one kind have in common: namespace, labels and spec.
+    /// The common part of the pods of one template: namespace, labels and spec.
     pub(super) fn template(&mut self) -> Value {
         let namespace = *self
             .random
@@ -82,8 +82,8 @@ impl Generator<'_> {
             "kind": "Pod",
             "metadata": self.metadata(&namespace, name),
             "spec": template["spec"],
-            // Upstream takes the present for the start of a pod that has not started, and its present stands still here.
-            // Starts are in no order that follows from that of creation.
+            // Upstream uses the current time for a pod without a start time, and its clock stands
+            // still here. Start times do not follow the order of creation.
             "status": { "phase": "Pending", "startTime": moment("1999-12-30T", self.made.wrapping_mul(7919) % 86_399) },
         });
         pod["metadata"]["labels"] = template["labels"].clone();

@@ -1,4 +1,4 @@
-//! What happens: the first objects, and one thing after the other.
+//! The steps: first objects, and random changes.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::pods::{APPS, NAMESPACES, TRACKS};
 use super::{Generator, moment};
 use crate::oracle::history::{Reference, Step};
 
-/// Something that may happen.
+/// A change that may happen.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Schedule,
@@ -62,7 +62,7 @@ impl Generator<'_> {
                 self.apply(namespace)?;
             }
         }
-        // Large clusters are slow to look at, and mistakes show in small ones.
+        // Large clusters are slow, and small ones show mistakes as well.
         let nodes = match self.random.below(10) {
             0 => 0,
             1 => self.random.between(15, 60),
@@ -80,7 +80,7 @@ impl Generator<'_> {
         self.refresh_images()
     }
 
-    /// Lets one thing happen.
+    /// Makes one change.
     pub(super) fn act(&mut self) -> Result<()> {
         match self.random.weighted(&ACTS).unwrap_or(Act::Wait) {
             Act::Schedule if self.subject.has_work() => self.take(Step::Schedule(true)),
@@ -149,7 +149,8 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// Upstream's nodes keep what they knew of the spread of images until they change, so let them change.
+    /// Upstream updates a node's view of image spread only when the node changes, so change the
+    /// node.
     fn refresh_images(&mut self) -> Result<()> {
         if self.mix.of(Kind::Images) > 0 {
             for node in self.subject.objects("Node") {
@@ -168,7 +169,7 @@ impl Generator<'_> {
         let template = self.templates[self.random.below(self.templates.len())].clone();
         let name = format!("p{}", self.made);
         let mut pod = self.pod(&template, &name);
-        // Who frees a port that two pods on a node hold is one of the differences that are meant.
+        // Host ports that two pods use are one of the differences on purpose.
         let has_ports = pod["spec"].to_string().contains("hostPort\"");
         if !has_ports && self.has(Kind::Placed) {
             pod["spec"]["nodeName"] = json!(self.some_node_name());
@@ -179,7 +180,7 @@ impl Generator<'_> {
         self.add_ephemeral_claims(&pod)
     }
 
-    /// Lets a pod run that has been bound.
+    /// Marks a bound pod as running.
     fn run_pod(&mut self) -> Result<()> {
         let pods = self.subject.objects("Pod");
         let bound = pods
@@ -189,10 +190,10 @@ impl Generator<'_> {
         self.change(&pod, |_, pod| start(pod))
     }
 
-    /// Another pod of the same name, without a word of the end of the first.
+    /// Replaces a pod by another of the same name, without a deletion in between.
     fn replace_pod(&mut self) -> Result<()> {
         self.with_some("Pod", |this, pod| {
-            // Upstream takes a pod that is being bound and another of its name for the same.
+            // Upstream mixes up a pod that is being bound and another of its name.
             let answer = this.played.answers.last().and_then(|answer| answer.pods.get(&pod.key()));
             if answer.is_some_and(|pod| pod.place == "inflight") {
                 return Ok(());
@@ -205,7 +206,7 @@ impl Generator<'_> {
     }
 
     fn change_pod(&mut self, pod: Reference) -> Result<()> {
-        // What becomes of one that terminates while it is being bound is one of the differences that are meant.
+        // A pod that terminates during its binding is one of the differences on purpose.
         let terminates = |pod: &Value| {
             pod["metadata"]["deletionTimestamp"].is_string() && pod["spec"]["nodeName"].is_null()
         };
@@ -233,7 +234,7 @@ impl Generator<'_> {
         })
     }
 
-    /// A container asks for something else; the kubelet may have heard of it, or not.
+    /// Changes the requests of a container; the kubelet may or may not have acted on it.
     fn resize(&mut self, pod: &mut Value) {
         let old = pod["spec"]["containers"][0]["resources"]["requests"].clone();
         pod["spec"]["containers"][0]["resources"]["requests"] = self.amounts(&["cpu", "memory"]);
@@ -294,7 +295,7 @@ impl Generator<'_> {
     }
 }
 
-/// What a kubelet writes.
+/// The status that a kubelet writes.
 fn start(pod: &mut Value) {
     pod["status"]["phase"] = json!("Running");
 }

@@ -1,4 +1,4 @@
-//! Storage: classes, drivers and what nodes can attach, volumes and claims.
+//! Storage: classes, drivers with limits, volumes and claims.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -10,14 +10,14 @@ use super::nodes::{HOSTNAME, ZONE, ZONES};
 use super::pods::NAMESPACES;
 
 pub(super) const DRIVERS: [&str; 2] = ["disk.example", "file.example"];
-/// Classes by name, provisioner, and whether they wait for a pod.
+/// Classes by name, provisioner, and whether they wait for the first consumer.
 const CLASSES: [(&str, &str, bool); 4] = [
     ("now", "disk.example", false),
     ("later", "disk.example", true),
     ("zonal", "file.example", true),
     ("local", "kubernetes.io/no-provisioner", true),
 ];
-/// The names of claims: few, so that pods share them, and one that nobody makes.
+/// The names of claims: few, so that pods share them, and one that never exists.
 pub(super) const CLAIMS: [&str; 7] = ["c0", "c1", "c2", "c3", "c4", "c5", "missing"];
 
 impl Generator<'_> {
@@ -25,7 +25,7 @@ impl Generator<'_> {
         self.mix.of(Kind::Claims) + self.mix.of(Kind::VolumeLimits) > 0
     }
 
-    /// What there is before any pod.
+    /// The objects that exist before any pod.
     pub(super) fn prepare_storage(&mut self) -> Result<()> {
         if !self.has_storage() {
             return Ok(());
@@ -91,7 +91,7 @@ impl Generator<'_> {
         self.apply(capacity)
     }
 
-    /// What a node can attach.
+    /// The volume limits of a node.
     pub(super) fn csi_node(&mut self, name: &str) -> Value {
         let drivers = self.random.some(80, &DRIVERS).into_iter().map(|driver| {
             let mut driver = json!({ "name": driver, "nodeID": name, "topologyKeys": [ZONE] });
@@ -107,7 +107,7 @@ impl Generator<'_> {
         })
     }
 
-    /// A volume that nobody has claimed.
+    /// An unclaimed volume.
     pub(super) fn add_volume(&mut self) -> Result<()> {
         let name = format!("v{}", self.made);
         let class = *self.random.pick(&["local", "local", "now", "later"]);
@@ -115,7 +115,7 @@ impl Generator<'_> {
         self.apply(volume)
     }
 
-    /// A volume, somewhere.
+    /// A volume on some node.
     pub(super) fn volume(&mut self, name: &str, class: &str) -> Value {
         let mut spec = json!({
             "capacity": { "storage": *self.random.pick(&["1Gi", "2Gi", "5Gi", "10Gi"]) },
@@ -146,7 +146,7 @@ impl Generator<'_> {
         volume
     }
 
-    /// A claim of one of the known names: bound to a volume of its own, or waiting.
+    /// A claim of one of the known names: bound to its own volume, or unbound.
     pub(super) fn add_claim(&mut self) -> Result<()> {
         let namespace =
             *self.random.weighted(&[(4, &NAMESPACES[0]), (1, &NAMESPACES[1])]).unwrap_or(&NAMESPACES[0]);
@@ -179,7 +179,8 @@ impl Generator<'_> {
         })
     }
 
-    /// Makes a volume for a claim and binds them, as the volume controller and a provisioner do.
+    /// Provisions a volume for a claim and binds them, as the volume controller and a provisioner
+    /// do.
     pub(super) fn bind(&mut self, claim: &mut Value) -> Result<()> {
         let name = format!("pv-{}", self.made);
         let class = claim["spec"]["storageClassName"].as_str().unwrap_or_default().to_owned();
@@ -197,7 +198,7 @@ impl Generator<'_> {
     }
 }
 
-/// The claim has this volume.
+/// Binds the claim to this volume.
 pub(super) fn bound_to(claim: &mut Value, volume: &str) {
     claim["spec"]["volumeName"] = json!(volume);
     claim["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] = json!("yes");

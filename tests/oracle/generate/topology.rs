@@ -15,7 +15,7 @@ impl Generator<'_> {
                 constraints.extend((0..self.random.between(1, 2)).map(|_| self.spread_constraint(action)));
             }
         }
-        // A pair of key and action may come once only.
+        // A pair of topology key and action must be unique.
         let mut seen = Vec::new();
         constraints.retain(|constraint| {
             let pair = (constraint["topologyKey"].clone(), constraint["whenUnsatisfiable"].clone());

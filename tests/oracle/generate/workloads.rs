@@ -1,4 +1,4 @@
-//! What selects pods: Services, ReplicaSets and the like, and PodDisruptionBudgets.
+//! Objects that select pods: Services, workloads and PodDisruptionBudgets.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl Generator<'_> {
         self.apply(json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec }))
     }
 
-    /// Makes a pod the child of a workload that could have made it.
+    /// Makes a matching workload the owner of a pod.
     pub(super) fn adopt(&mut self, pod: &mut Value) {
         if !self.has(Kind::Workloads) {
             return;
@@ -81,7 +81,7 @@ impl Generator<'_> {
         }))
     }
 
-    /// One of the things that happen to what selects pods.
+    /// Changes one of the objects that select pods.
     pub(super) fn change_workloads(&mut self) -> Result<()> {
         match self.random.below(6) {
             0 if self.mix.of(Kind::Workloads) > 0 => self.add_workload(),

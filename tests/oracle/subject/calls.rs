@@ -1,4 +1,4 @@
-//! What plugins may do while they bind, carried out on the table of objects.
+//! The API calls of plugins during PreBind, on the table of objects.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,17 +12,17 @@ use supercargo_framework::binding::{
 
 use super::world::World;
 
-/// How a wait has ended, if it has.
+/// The result of a wait, once it has ended.
 type Ended = Arc<Mutex<Option<Result<(), WaitError>>>>;
 
-/// A plugin waits for objects to be in some state.
+/// A plugin's wait for a state of objects.
 struct Wait {
     predicate: Predicate,
     deadline: Duration,
     ended: Ended,
 }
 
-/// What all bindings share.
+/// The state that all bindings share.
 #[derive(Default)]
 struct Shared {
     now: Duration,
@@ -42,7 +42,7 @@ struct OfOne {
     cancelled: Arc<Mutex<bool>>,
 }
 
-/// A lock that a test which failed may have poisoned.
+/// Locks, even if a failing test has poisoned the lock.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -52,12 +52,13 @@ impl Calls {
         Self { world, shared: Arc::default() }
     }
 
-    /// What one binding works with; it is cancelled by setting `cancelled`.
+    /// The context of one binding. Setting `cancelled` cancels it.
     pub(super) fn context(&self, cancelled: Arc<Mutex<bool>>) -> BindingContext {
         BindingContext::new(Arc::new(OfOne { calls: self.clone(), cancelled }))
     }
 
-    /// A second has passed: ends the waits that it ends. Upstream looks once a second, too.
+    /// Advances by a second and ends the waits whose state is reached. Upstream polls once a
+    /// second, too.
     pub(super) fn tick(&self, now: Duration, cluster: &dyn Cluster) {
         let mut shared = lock(&self.shared);
         shared.now = now;

@@ -1,4 +1,4 @@
-//! The informers' part: from changes of objects to what the scheduler is told.
+//! Acts as the informers: turns changes of objects into the scheduler's inputs.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -14,7 +14,7 @@ use supercargo_scheduler::{Input, Notification};
 use super::world::Changed;
 use crate::oracle::history::Reference;
 
-/// What the informers have seen.
+/// The state of the informers.
 pub(super) struct Informers {
     scheduler_names: BTreeSet<String>,
     pod_kind: PodKind,
@@ -39,7 +39,7 @@ impl Informers {
         }
     }
 
-    /// What the handlers pass on of a change, in order.
+    /// The inputs of a change, in order.
     pub(super) fn tell(&mut self, change: Changed) -> Result<Vec<Input>> {
         match change.reference.kind.as_str() {
             "Pod" => self.pod(&change),
@@ -50,7 +50,7 @@ impl Informers {
 
     fn object(&mut self, change: &Changed) -> Result<Vec<Input>> {
         let Reference { api_version, kind, .. } = &change.reference;
-        // As upstream names kinds in events.
+        // Upstream's event names of kinds.
         let resource = match api_version.split_once('/') {
             Some((group, _)) => format!("{group}/{kind}"),
             None => kind.clone(),
@@ -71,7 +71,7 @@ impl Informers {
         Ok(filtered(old.as_ref(), new.as_ref(), |_| true).map(Input::Object).into_iter().collect())
     }
 
-    /// A pod by `namespace/name`, as it was seen last.
+    /// The last known state of a pod by `namespace/name`.
     pub(super) fn pod_named(&self, key: &str) -> Option<&Arc<PodInfo>> {
         self.pods.get(key)
     }
@@ -87,7 +87,7 @@ impl Informers {
 
     fn pod(&mut self, change: &Changed) -> Result<Vec<Input>> {
         let key = change.reference.key();
-        // Pods that have ended are not watched.
+        // Finished pods are not watched.
         let new = change.new.as_ref().filter(|pod| !has_ended(pod));
         let new = new.map(|pod| self.pod_kind.decode(pod.to_string().as_bytes()).map(Arc::new));
         let new = new.transpose().context("decode the pod")?;
@@ -115,12 +115,12 @@ impl Informers {
     }
 }
 
-/// Whether the pod informer leaves the pod out.
+/// Whether the pod informer filters out the pod.
 pub(super) fn has_ended(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// What a handler behind a filter sees.
+/// The notification behind a filter.
 fn filtered<T>(
     old: Option<&Arc<T>>,
     new: Option<&Arc<T>>,

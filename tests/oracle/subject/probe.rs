@@ -1,5 +1,5 @@
-//! A plugin that takes part in every cycle to look at it: before anything has changed it asks every other plugin for its
-//! verdict and score on every node.
+//! A plugin that observes every cycle. Before anything changes, it runs every other plugin on every
+//! node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,29 +14,29 @@ use supercargo_plugins::unsupported_constraints;
 use supercargo_scheduler::PluginLists;
 
 use super::calls::lock;
-use super::onlooker::Onlooker;
+use super::candidates::CandidateRecorder;
 use crate::oracle::answer::{self, Cycle};
 
 /// The probe's name.
 const NAME: &str = "Probe";
 
-/// What passes between the probe and who reads it.
+/// The state that the probe and its reader share.
 #[derive(Default)]
 pub(super) struct Seen {
     /// The last cycle.
     pub(super) cycle: Option<Cycle>,
-    /// The pods promised to each node before the cycle.
+    /// The pods nominated for each node before the cycle.
     pub(super) nominated: BTreeMap<String, Vec<Arc<PodInfo>>>,
 }
 
-/// Looks at cycles.
+/// Observes cycles.
 pub(super) struct Probe {
     plugins: PluginLists,
     seen: Arc<Mutex<Seen>>,
 }
 
 impl Probe {
-    /// Puts a probe in front of the plugins, and gives what it will have seen last.
+    /// Puts a probe before the plugins and returns its shared state.
     pub(super) fn install(plugins: &mut PluginLists) -> Arc<Self> {
         let probe = Arc::new(Self { plugins: plugins.clone(), seen: Arc::default() });
         plugins.pre_filter.insert(0, Arc::clone(&probe) as _);
@@ -44,28 +44,28 @@ impl Probe {
         for plugin in &mut plugins.post_filter {
             let (name, points) = (plugin.name(), Arc::clone(plugin).extension_points());
             if let Some(inner) = points.post_filter {
-                *plugin = Arc::new(Onlooker { name, inner, seen: Arc::clone(&probe.seen) });
+                *plugin = Arc::new(CandidateRecorder { name, inner, seen: Arc::clone(&probe.seen) });
             }
         }
         probe
     }
 
-    /// A cycle is about to begin.
+    /// Prepares for a cycle.
     pub(super) fn reset(&self, nominated: BTreeMap<String, Vec<Arc<PodInfo>>>) {
         *lock(&self.seen) = Seen { cycle: None, nominated };
     }
 
-    /// The pod of the cycle that has been.
+    /// The pod of the last cycle.
     pub(super) fn pod(&self) -> Option<String> {
         Some(lock(&self.seen).cycle.as_ref()?.pod.clone())
     }
 
-    /// The cycle that has been.
+    /// The last cycle.
     pub(super) fn take(&self) -> Option<Cycle> {
         lock(&self.seen).cycle.take()
     }
 
-    /// What the plugins say of a pod.
+    /// Runs the plugins for a pod.
     pub(super) fn look(&self, cx: &Context<'_>, pod: &PodInfo) -> Cycle {
         let mut cycle = Cycle { pod: pod.key().to_string(), ..Cycle::default() };
         self.judge(cx, pod, &mut cycle);
@@ -84,7 +84,7 @@ impl Plugin for Probe {
 }
 
 impl EnqueueExtensions for Probe {
-    /// It turns nobody down, so nothing can help.
+    /// It rejects no pod, so no event can help.
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         Vec::new()
     }
@@ -109,7 +109,7 @@ impl PreScorePlugin for Probe {
 }
 
 impl Probe {
-    /// Asks every filter on every node, each on its own.
+    /// Runs every filter on every node separately.
     fn judge(&self, cx: &Context<'_>, pod: &PodInfo, cycle: &mut Cycle) {
         let mut states: BTreeMap<&'static str, CycleState> = BTreeMap::new();
         let mut out = BTreeSet::new();
@@ -151,7 +151,7 @@ impl Probe {
         }
     }
 
-    /// Asks a filter about a node as it is and, where pods have been promised it that matter to this one, as it will be.
+    /// Runs a filter on a node as it is and, if nominated pods matter, with them.
     fn filter(
         &self,
         cx: &Context<'_>,
@@ -182,7 +182,7 @@ impl Probe {
         filter.filter(cx, state, pod, node)
     }
 
-    /// Lets every plugin score the feasible nodes.
+    /// Runs every score plugin on the feasible nodes.
     fn score(&self, cx: &Context<'_>, pod: &PodInfo, nodes: &[NodeIndex], cycle: &mut Cycle) {
         let mut state = CycleState::new();
         for plugin in &self.plugins.pre_filter {
@@ -227,7 +227,7 @@ fn in_proportion(scores: &mut [i64], reverse: bool) {
     }
 }
 
-/// An error with where it came from, which the scheduler adds.
+/// An error with the prefix that the scheduler adds.
 fn in_full(status: Status, origin: fmt::Arguments<'_>) -> Status {
     if status.code() == Code::Error { Status::error(format!("{origin}{}", status.message())) } else { status }
 }

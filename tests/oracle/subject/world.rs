@@ -1,4 +1,4 @@
-//! The API server's part: a table of objects, and a log of what changed in it.
+//! Acts as the API server: a table of objects and a log of changes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,14 +8,14 @@ use supercargo_framework::binding::{ApiCall, ApiError, Certainty};
 use crate::oracle::answer::Write;
 use crate::oracle::history::Reference;
 
-/// Writes of the scheduler's own get versions from here on; upstream's side does the same.
+/// The first version of the scheduler's writes; upstream's side uses the same.
 const FIRST_VERSION: u64 = 1_000_000;
 
-/// What of a pod stays whatever is applied.
+/// Fields of a pod that an apply step does not change.
 const LASTING: [(&str, &str); 3] =
     [("spec", "nodeName"), ("metadata", "deletionTimestamp"), ("metadata", "deletionGracePeriodSeconds")];
 
-/// A change of an object: as it is now, or gone.
+/// A change of an object: its new state, or its deletion.
 #[derive(Clone, Debug)]
 pub(super) struct Changed {
     pub(super) reference: Reference,
@@ -26,11 +26,11 @@ pub(super) struct Changed {
 #[derive(Debug)]
 pub(super) struct World {
     objects: BTreeMap<Reference, Value>,
-    /// What has changed and has not been told yet.
+    /// Changes that are not delivered yet.
     pub(super) changes: VecDeque<Changed>,
     /// Pods that the scheduler has deleted since the last step.
     pub(super) deleted: Vec<String>,
-    /// What else it has written since then.
+    /// The other writes since the last step.
     pub(super) writes: Vec<Write>,
     next_version: u64,
 }
@@ -50,7 +50,7 @@ impl World {
         self.objects.get(reference)
     }
 
-    /// The version that the scheduler's next write will get.
+    /// The version of the scheduler's next write.
     pub(super) fn next_version(&self) -> u64 {
         self.next_version
     }
@@ -60,7 +60,7 @@ impl World {
         self.objects.iter().filter(move |(reference, _)| reference.kind == kind)
     }
 
-    /// Creates or replaces an object. Some things nobody can take back.
+    /// Creates or replaces an object. Some fields are immutable.
     pub(super) fn apply(&mut self, mut object: Value) {
         let reference = Reference::of(&object);
         let known = self.objects.get(&reference);
@@ -83,7 +83,8 @@ impl World {
         }
     }
 
-    /// A write of the scheduler's: the object as `change` leaves it, with a new version. `false` when there is none.
+    /// A write of the scheduler: applies `change` with a new version. Returns `false` if the object
+    /// does not exist.
     pub(super) fn write(&mut self, reference: &Reference, change: impl FnOnce(&mut Value)) -> bool {
         let Some(mut object) = self.objects.get(reference).cloned() else {
             return false;
@@ -100,7 +101,7 @@ impl World {
         self.get(reference).filter(|pod| pod["metadata"]["uid"] == *uid)
     }
 
-    /// Deletes a pod that has to make room; one that wants time to end only begins to.
+    /// Evicts a pod. With a grace period, the pod only starts terminating.
     pub(super) fn evict(&mut self, pod: &Reference, now: jiff::Timestamp) {
         let Some(known) = self.get(pod).cloned() else { return };
         self.deleted.push(pod.key());
@@ -117,7 +118,7 @@ impl World {
         }
     }
 
-    /// A request of a plugin's while it binds.
+    /// A request of a plugin during PreBind.
     pub(super) fn call(&mut self, call: ApiCall) -> Result<Value, ApiError> {
         match call {
             ApiCall::Bind { pod, uid, node } => {
@@ -160,7 +161,7 @@ impl World {
         Ok(json!({}))
     }
 
-    /// Replaces a whole object, which is all that PreBind does.
+    /// Replaces a whole object, the only write of PreBind.
     fn request(&mut self, method: &str, path: &str, kind: &str, body: &Value) -> Result<Value, ApiError> {
         let refused = |message: String| ApiError { certainty: Certainty::Refused, message };
         if method != "PUT" {
@@ -186,7 +187,7 @@ impl World {
                 reference.name
             )));
         }
-        // An update that changes nothing is none.
+        // An update without a change has no effect.
         if pruned(current) != pruned(body) {
             self.write(&reference, |object| *object = body.clone());
         }
@@ -194,7 +195,7 @@ impl World {
     }
 }
 
-/// An object without what means nothing: nulls, and fields without content.
+/// An object without nulls and empty fields.
 pub(in crate::oracle) fn pruned(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -211,7 +212,7 @@ fn not_found(resource: &str, name: &str) -> ApiError {
     ApiError { certainty: Certainty::NotFound, message: format!("{resource} \"{name}\" not found") }
 }
 
-/// Removes a field of a field.
+/// Removes a nested field.
 pub(super) fn remove(object: &mut Value, outer: &str, inner: &str) {
     if let Some(fields) = object[outer].as_object_mut() {
         fields.remove(inner);

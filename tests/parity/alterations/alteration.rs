@@ -1,4 +1,4 @@
-//! One rule that is not kept.
+//! A scheduler that breaks one rule.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use supercargo_framework::Features;
 
 use super::twist::{self, Altered, Twist};
 
-/// A scheduler that does not keep one of the rules, and who must notice.
+/// A broken rule, and the scenarios that should detect it.
 pub(super) struct Alteration {
-    /// What is altered.
+    /// The change.
     pub(super) what: &'static str,
-    /// The rule, and where the specification has it.
+    /// The rule, with its section in the specification.
     pub(super) rule: &'static str,
     pub(super) change: Change,
-    /// The scenarios of which one at least must notice; the beginnings of their names.
-    pub(super) noticed_by: &'static [&'static str],
+    /// The scenarios, one of which at least must detect it.
+    pub(super) detected_by: &'static [&'static str],
 }
 
-/// How a configuration becomes one of a scheduler that does not keep the rule.
+/// How the configuration changes.
 pub(super) enum Change {
-    /// A plugin, in every profile, is not what it was.
+    /// Wraps a plugin in every profile.
     Plugin(&'static str, Twist),
-    /// A plugin is built anew, with other arguments or other features.
+    /// Rebuilds a plugin with other arguments or features.
     Built(&'static str, fn(&mut Map<String, Value>, &mut Features)),
-    /// The plugins of each profile are others.
+    /// Changes the plugins of each profile.
     Plugins(fn(&mut PluginSet)),
-    /// Something else.
+    /// Any other change.
     Config(fn(&mut Config)),
 }
 
 impl Alteration {
-    /// The configuration of a scheduler that does not keep the rule.
+    /// The changed configuration.
     pub(super) fn apply(&self, config: &Config) -> Result<Config> {
         let mut config = config.clone();
         self.change.apply(&mut config).with_context(|| format!("alter: {}", self.what))?;
@@ -77,7 +77,7 @@ impl Change {
     }
 }
 
-/// A scheduler whose plugins are wrapped, and do what they did.
+/// A configuration with every plugin wrapped and unaltered.
 pub(super) fn wrapped(config: &Config) -> Config {
     let mut config = config.clone();
     for profile in &mut config.profiles {

@@ -1,5 +1,5 @@
-//! What can be altered of one plugin: each twist wraps what the plugin does at one extension point, or at several,
-//! and leaves the rest to it.
+//! Alterations of one plugin. Each twist wraps what the plugin does at one or more extension points
+//! and leaves the rest unchanged.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use supercargo_framework::{
     Status, Text,
 };
 
-/// A change to what a plugin answers at a point.
+/// Changes the result of an extension point.
 type Altering<T> = Arc<dyn Fn(T) -> T + Send + Sync>;
 
 /// Alters the extension points of a plugin.
@@ -40,7 +40,7 @@ impl Plugin for Altered {
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
         let mut points = Arc::clone(&self.plugin).extension_points();
-        // What may be shared between pods, and between cycles, is not what the twist makes of it.
+        // Results that the plugin shares between pods or cycles do not apply with the twist.
         (points.sign, points.incremental, points.caching) = (None, None, None);
         (self.twist)(points)
     }
@@ -50,7 +50,7 @@ impl Plugin for Altered {
     }
 }
 
-/// Nothing is altered: to see that the wrapping alone changes nothing.
+/// Alters nothing, to show that the wrapping changes nothing.
 pub(super) fn nothing() -> Twist {
     let twists = [
         pre_enqueue(|status| status),
@@ -66,7 +66,7 @@ pub(super) fn nothing() -> Twist {
     Arc::new(move |points| twists.iter().fold(points, |points, twist| twist(points)))
 }
 
-/// Its answer to PreEnqueue.
+/// Changes the result of PreEnqueue.
 pub(super) fn pre_enqueue(change: fn(Status) -> Status) -> Twist {
     struct At(Arc<dyn PreEnqueuePlugin>, fn(Status) -> Status);
 
@@ -82,10 +82,10 @@ pub(super) fn pre_enqueue(change: fn(Status) -> Status) -> Twist {
     })
 }
 
-/// Which of two pods goes first.
+/// Compares two pods.
 pub(super) type Less = fn(&dyn QueueSortPlugin, Queued<'_>, Queued<'_>) -> bool;
 
-/// Its order of the queue.
+/// Changes the order of the queue.
 pub(super) fn less(change: Less) -> Twist {
     struct At(Arc<dyn QueueSortPlugin>, Less);
 
@@ -101,7 +101,7 @@ pub(super) fn less(change: Less) -> Twist {
     })
 }
 
-/// PreFilter, perhaps without word of pods that come or go in a trial.
+/// PreFilter, with or without its extensions AddPod and RemovePod.
 struct AtPreFilter {
     plugin: Arc<dyn PreFilterPlugin>,
     change: fn(PreFilter) -> PreFilter,
@@ -149,22 +149,22 @@ fn at_pre_filter(
     })
 }
 
-/// Its answer to PreFilter.
+/// Changes the result of PreFilter.
 pub(super) fn pre_filter(change: fn(PreFilter) -> PreFilter) -> Twist {
     at_pre_filter(change, (true, true))
 }
 
-/// It does not hear that a trial puts a pod on a node.
-pub(super) fn added_forgotten() -> Twist {
+/// Ignores AddPod in dry runs.
+pub(super) fn ignores_add_pod() -> Twist {
     at_pre_filter(|answer| answer, (false, true))
 }
 
-/// It does not hear that a trial takes a pod from a node.
-pub(super) fn removed_forgotten() -> Twist {
+/// Ignores RemovePod in dry runs.
+pub(super) fn ignores_remove_pod() -> Twist {
     at_pre_filter(|answer| answer, (true, false))
 }
 
-/// Its answer to Filter.
+/// Changes the result of Filter.
 pub(super) fn filter(change: impl Fn(Status) -> Status + Send + Sync + 'static) -> Twist {
     struct At(Arc<dyn FilterPlugin>, Altering<Status>);
 
@@ -181,7 +181,7 @@ pub(super) fn filter(change: impl Fn(Status) -> Status + Send + Sync + 'static) 
     })
 }
 
-/// Its answer to PostFilter.
+/// Changes the result of PostFilter.
 pub(super) fn post_filter(change: fn(Nomination, Status) -> (Nomination, Status)) -> Twist {
     struct At(Arc<dyn PostFilterPlugin>, fn(Nomination, Status) -> (Nomination, Status));
 
@@ -205,7 +205,7 @@ pub(super) fn post_filter(change: fn(Nomination, Status) -> (Nomination, Status)
     })
 }
 
-/// What PostFilter is told of the pod and of the nodes that turned it down.
+/// Changes the input of PostFilter: the pod and the rejected nodes.
 pub(super) fn post_filter_sees(change: fn(&mut PodInfo, &mut NodeStatuses)) -> Twist {
     struct At(Arc<dyn PostFilterPlugin>, fn(&mut PodInfo, &mut NodeStatuses));
 
@@ -230,7 +230,7 @@ pub(super) fn post_filter_sees(change: fn(&mut PodInfo, &mut NodeStatuses)) -> T
     })
 }
 
-/// Its answer to PreScore.
+/// Changes the result of PreScore.
 pub(super) fn pre_score(change: fn(Status) -> Status) -> Twist {
     struct At(Arc<dyn PreScorePlugin>, fn(Status) -> Status);
 
@@ -252,7 +252,7 @@ pub(super) fn pre_score(change: fn(Status) -> Status) -> Twist {
     })
 }
 
-/// Score, and how it is normalised.
+/// Score and its normalization.
 struct AtScore {
     plugin: Arc<dyn ScorePlugin>,
     change: fn(i64) -> i64,
@@ -286,17 +286,17 @@ fn at_score(change: fn(i64) -> i64, normalization: Option<Normalize>) -> Twist {
     })
 }
 
-/// Its raw scores.
+/// Changes the raw scores.
 pub(super) fn score(change: fn(i64) -> i64) -> Twist {
     at_score(change, None)
 }
 
-/// How its raw scores are normalised.
+/// Changes the normalization of scores.
 pub(super) fn normalized(normalization: Normalize) -> Twist {
     at_score(|score| score, Some(normalization))
 }
 
-/// It scores nodes like this instead.
+/// Replaces the scores.
 pub(super) fn scored(by: fn(&Context<'_>, &PodInfo, &NodeInfo) -> i64) -> Twist {
     struct At(fn(&Context<'_>, &PodInfo, &NodeInfo) -> i64);
 
@@ -318,7 +318,7 @@ pub(super) fn scored(by: fn(&Context<'_>, &PodInfo, &NodeInfo) -> i64) -> Twist 
     })
 }
 
-/// The events that it wants to hear of.
+/// The registered events.
 pub(super) fn events(
     change: impl Fn(Vec<EventRegistration>) -> Vec<EventRegistration> + Send + Sync + 'static,
 ) -> Twist {
@@ -338,8 +338,8 @@ pub(super) fn events(
     })
 }
 
-/// It does not hear of these events.
-pub(super) fn deaf_to(resource: EventResource, action: ActionType) -> Twist {
+/// Ignores these events.
+pub(super) fn ignores(resource: EventResource, action: ActionType) -> Twist {
     events(move |mut events| {
         for registration in events.iter_mut().filter(|given| given.event.resource == resource) {
             registration.event.action -= action;
@@ -349,7 +349,7 @@ pub(super) fn deaf_to(resource: EventResource, action: ActionType) -> Twist {
     })
 }
 
-/// It hears of these events, too, and always wants to try the pod.
+/// Registers these events and always requeues the pod.
 pub(super) fn wakes_on(resource: EventResource, action: ActionType) -> Twist {
     events(move |mut events| {
         events.push(EventRegistration::always(resource.clone(), action));
@@ -357,7 +357,7 @@ pub(super) fn wakes_on(resource: EventResource, action: ActionType) -> Twist {
     })
 }
 
-/// It hears of these events, too, and never wants to try the pod.
+/// Registers these events and never requeues the pod.
 pub(super) fn sleeps_on(resource: EventResource, action: ActionType) -> Twist {
     events(move |mut events| {
         let skip = |_: &PodInfo, _: &Change| Ok(QueueingHint::Skip);
@@ -366,16 +366,16 @@ pub(super) fn sleeps_on(resource: EventResource, action: ActionType) -> Twist {
     })
 }
 
-/// It does not hear of new nodes. Of their taints it does, as it would if it heard of new nodes.
+/// Ignores new nodes. Taint changes stay registered, as for plugins that register new nodes.
 pub(super) fn deaf_to_new_nodes() -> Twist {
     let twists = [
-        deaf_to(EventResource::Node, ActionType::ADD),
+        ignores(EventResource::Node, ActionType::ADD),
         wakes_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT),
     ];
     Arc::new(move |points| twists.iter().fold(points, |points, twist| twist(points)))
 }
 
-/// Its hints of events of this kind always say so.
+/// The hints for events of this kind always return this.
 pub(super) fn hints(resource: EventResource, hint: QueueingHint) -> Twist {
     events(move |mut events| {
         for registration in events.iter_mut().filter(|given| given.event.resource == resource) {
@@ -385,7 +385,7 @@ pub(super) fn hints(resource: EventResource, hint: QueueingHint) -> Twist {
     })
 }
 
-/// What it sees of the pod in a scheduling cycle.
+/// Changes the pod that the plugin sees in a scheduling cycle.
 pub(super) fn pod(change: fn(&mut PodInfo)) -> Twist {
     struct At<P: ?Sized>(Arc<P>, fn(&mut PodInfo));
 
@@ -472,7 +472,7 @@ pub(super) fn pod(change: fn(&mut PodInfo)) -> Twist {
     })
 }
 
-/// It sets nothing aside for the pod.
+/// Does nothing in Reserve.
 pub(super) fn reserves_nothing() -> Twist {
     struct Nothing;
 
@@ -490,7 +490,7 @@ pub(super) fn reserves_nothing() -> Twist {
     })
 }
 
-/// It prepares nothing before the pod is bound.
+/// Does nothing in PreBind.
 pub(super) fn prepares_nothing() -> Twist {
     struct Nothing;
 

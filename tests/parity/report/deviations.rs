@@ -1,4 +1,4 @@
-//! `docs/deviations.md`, read as what it is to people: tables under headings.
+//! Reads the tables of `docs/deviations.md`.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ struct Row {
 }
 
 impl Row {
-    /// What differs: the first cell.
+    /// The first cell: what differs.
     fn what(&self) -> &str {
         self.line.split('|').nth(1).unwrap_or_default()
     }
@@ -48,29 +48,30 @@ impl Deviations {
         Self(rows)
     }
 
-    /// The headings with rows below them.
+    /// The heading of each row.
     pub(super) fn sections(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|row| row.section.as_str())
     }
 
-    /// Takes out the rows of a feature; `rest` are those of the mixed section that no feature before took.
+    /// Removes and returns the rows of a feature. With `rest`, it takes all remaining rows of
+    /// [`MIXED`].
     pub(super) fn take(&mut self, feature: &Feature, rest: bool) -> Vec<String> {
         let is_of = |row: &mut Row| {
             let named = feature.sections.contains(&row.section.as_str());
-            let told = || feature.words.iter().any(|word| row.what().contains(word));
-            named || row.section == MIXED && (rest || told())
+            let matches = || feature.words.iter().any(|word| row.what().contains(word));
+            named || row.section == MIXED && (rest || matches())
         };
         self.0.extract_if(.., is_of).map(|row| row.line).collect()
     }
 
-    /// Whom a feature is held against.
+    /// The program that a feature is compared with.
     pub(super) fn other(feature: &Feature) -> &'static str {
         if feature.sections.contains(&"Informers") { "client-go" } else { "kube-scheduler" }
     }
 }
 
 #[test]
-fn rows_go_to_the_first_feature_that_asks_for_them() {
+fn rows_go_to_the_first_feature_with_a_matching_word() {
     let text = "# Title\n\n## Decisions\n\n| what | why |\n|---|---|\n| host ports | a |\n| other | b |\n\n\
                 ## Binding\n\n| what | why |\n|---|---|\n| bind | c |\n";
     let mut rows = Deviations::parse(text);

@@ -1,88 +1,128 @@
-//! What the report has a section for, and which scenarios and deviations belong there.
+//! The sections of the report, with the scenarios and deviations that belong to each.
 
 /// A part of the scheduler.
 pub(super) struct Feature {
     pub(super) title: &'static str,
-    /// Groups of scenarios: folders of `scenarios/`.
+    /// Folders of `scenarios/`.
     pub(super) groups: &'static [&'static str],
-    /// Files of tests, where scenarios cannot show it: no scenario has an extender, or a server that breaks.
+    /// Test files, for what scenarios cannot show: extenders, or a failing API server.
     pub(super) tests: &'static [&'static str],
     /// Sections of `docs/deviations.md`.
     pub(super) sections: &'static [&'static str],
-    /// Words by which rows of [`MIXED`] belong here: the first feature that has one takes the row.
+    /// Words that assign rows of [`MIXED`]: the first feature with a matching word takes the row.
     pub(super) words: &'static [&'static str],
 }
 
-/// The section of `docs/deviations.md` whose rows are about one feature each.
+/// The section of `docs/deviations.md` whose rows belong to different features.
 pub(super) const MIXED: &str = "Decisions";
 
-/// In the order of the report. What of [`MIXED`] no other takes is the last one's.
+/// In the order of the report. The last feature takes the rows of [`MIXED`] that no other takes.
 pub(super) const FEATURES: &[Feature] = &[
     Feature {
         title: "Queue: SchedulingGates, PrioritySort, backoff, queueing hints",
-        groups: &["gates", "queue", "wake", "waiting", "quiet"],
+        groups: &["scheduling-gates", "queue-order", "queueing-hints"],
         tests: &[],
         sections: &[],
         words: &["activeQ"],
     },
-    Feature { title: "NodeUnschedulable", groups: &["unschedulable"], tests: &[], sections: &[], words: &[] },
-    Feature { title: "TaintToleration", groups: &["taints"], tests: &[], sections: &[], words: &[] },
     Feature {
-        title: "NodeAffinity and NodeName",
-        groups: &["node-affinity", "nodeaffinity-hints"],
+        title: "NodeUnschedulable",
+        groups: &["node-unschedulable"],
         tests: &[],
         sections: &[],
         words: &[],
     },
-    Feature { title: "NodePorts", groups: &["ports"], tests: &[], sections: &[], words: &["host ports"] },
+    Feature {
+        title: "TaintToleration",
+        groups: &["taint-toleration"],
+        tests: &[],
+        sections: &[],
+        words: &[],
+    },
+    Feature {
+        title: "NodeAffinity and NodeName",
+        groups: &["node-affinity", "node-affinity-hints"],
+        tests: &[],
+        sections: &[],
+        words: &[],
+    },
+    Feature {
+        title: "NodePorts",
+        groups: &["node-ports"],
+        tests: &[],
+        sections: &[],
+        words: &["host ports"],
+    },
     Feature {
         title: "NodeResourcesFit",
-        groups: &["fit", "requests"],
+        groups: &["node-resources-fit", "pod-requests"],
         tests: &[],
         sections: &[],
         words: &["amounts above", "scalar resources", "extended resources"],
     },
     Feature {
         title: "Scores: NodeResourcesFit, NodeResourcesBalancedAllocation, ImageLocality, TaintToleration, NodeAffinity",
-        groups: &["score"],
+        groups: &["scores"],
         tests: &[],
         sections: &[],
         words: &["image spread"],
     },
     Feature {
         title: "PodTopologySpread",
-        groups: &["spread", "spread-score", "spread-defaults", "spread-hints"],
+        groups: &[
+            "topology-spread",
+            "topology-spread-score",
+            "topology-spread-defaults",
+            "topology-spread-hints",
+        ],
         tests: &[],
         sections: &[],
         words: &[],
     },
     Feature {
         title: "InterPodAffinity",
-        groups: &["affinity", "affinity-namespaces", "affinity-score", "affinity-hints"],
+        groups: &[
+            "inter-pod-affinity",
+            "inter-pod-affinity-namespaces",
+            "inter-pod-affinity-score",
+            "inter-pod-affinity-hints",
+        ],
         tests: &[],
         sections: &[],
         words: &[],
     },
     Feature {
         title: "VolumeBinding",
-        groups: &["volumes", "claims", "binding", "capacity"],
+        groups: &["volume-binding", "persistent-volume-claims", "volume-binding-hints", "storage-capacity"],
         tests: &[],
         sections: &[],
         words: &["volumes of"],
     },
     Feature {
         title: "VolumeRestrictions",
-        groups: &["disks", "rwop"],
+        groups: &["volume-restrictions", "read-write-once-pod"],
         tests: &[],
         sections: &[],
         words: &[],
     },
-    Feature { title: "NodeVolumeLimits", groups: &["limits"], tests: &[], sections: &[], words: &[] },
-    Feature { title: "VolumeZone", groups: &["zone"], tests: &[], sections: &[], words: &[] },
-    Feature { title: "NodeDeclaredFeatures", groups: &["features"], tests: &[], sections: &[], words: &[] },
+    Feature {
+        title: "NodeVolumeLimits",
+        groups: &["node-volume-limits"],
+        tests: &[],
+        sections: &[],
+        words: &[],
+    },
+    Feature { title: "VolumeZone", groups: &["volume-zone"], tests: &[], sections: &[], words: &[] },
+    Feature {
+        title: "NodeDeclaredFeatures",
+        groups: &["node-declared-features"],
+        tests: &[],
+        sections: &[],
+        words: &[],
+    },
     Feature {
         title: "DefaultPreemption and nominated nodes",
-        groups: &["preempt", "nominated"],
+        groups: &["preemption", "nominated-node"],
         tests: &[],
         sections: &["Preemption"],
         words: &[],
@@ -103,7 +143,7 @@ pub(super) const FEATURES: &[Feature] = &[
     },
     Feature {
         title: "Events and conditions",
-        groups: &["told", "reasons"],
+        groups: &["events-and-conditions", "failure-messages"],
         tests: &[],
         sections: &["Events and conditions"],
         words: &[],
@@ -132,14 +172,15 @@ pub(super) const FEATURES: &[Feature] = &[
     Feature { title: "Informers", groups: &[], tests: &[], sections: &["Informers"], words: &[] },
     Feature {
         title: "Framework and cache",
-        groups: &["counted"],
+        groups: &["assigned-pods"],
         tests: &["crates/scheduler/src/tests/cycle.rs", "crates/scheduler/src/tests/profiles.rs"],
         sections: &[],
         words: &[],
     },
 ];
 
-/// Upstream's default plugins (multiPoint) with every feature gate at its default or on, in its order, with weights.
+/// kube-scheduler's default plugins (multiPoint) with every feature gate on, in its order, with
+/// weights.
 pub(super) const UPSTREAM_DEFAULTS: &[(&str, i32)] = &[
     ("SchedulingGates", 0),
     ("PrioritySort", 0),
@@ -166,7 +207,7 @@ pub(super) const UPSTREAM_DEFAULTS: &[(&str, i32)] = &[
     ("PodGroupPodsCount", 1),
 ];
 
-/// Those that are not here yet, and what becomes of pods that need them.
+/// The plugins that are missing, and the effect on pods that need them.
 pub(super) const MISSING: [(&str, &str); 4] = [
     (
         "DynamicResources",
@@ -176,6 +217,6 @@ pub(super) const MISSING: [(&str, &str); 4] = [
         "GangScheduling",
         "off by default upstream; a pod of a group stays Pending: `supercargo does not evaluate spec.schedulingGroup yet`",
     ),
-    ("TopologyPlacementGenerator", "off by default upstream; belongs to groups of pods"),
-    ("PodGroupPodsCount", "off by default upstream; belongs to groups of pods"),
+    ("TopologyPlacementGenerator", "off by default upstream; part of pod groups"),
+    ("PodGroupPodsCount", "off by default upstream; part of pod groups"),
 ];

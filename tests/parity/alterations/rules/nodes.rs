@@ -1,11 +1,11 @@
-//! Which nodes may have a pod, in which words they are refused, and what is worth another look at them.
+//! Plugins that filter nodes: verdicts, messages and queueing hints.
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::ports::Protocol;
 use supercargo_framework::{ActionType, EventResource, Feature, Labels};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{deaf_to, deaf_to_new_nodes, filter, hints, pod, pre_filter, sleeps_on, wakes_on};
+use super::super::twist::{deaf_to_new_nodes, filter, hints, ignores, pod, pre_filter, sleeps_on, wakes_on};
 use super::{
     admits, alter, first_reason, opens_all_nodes, passes, plugin, resolvable, reworded, unresolvable,
     with_spec,
@@ -21,40 +21,40 @@ fn unschedulable() -> Vec<Alteration> {
     vec![
         alter(
             "NodeUnschedulable: Filter passes",
-            "a cordoned node takes no pod (5.3)",
+            "a cordoned node rejects pods (5.3)",
             plugin(NAME, filter(passes)),
-            &["unschedulable/cordoned"],
+            &["node-unschedulable/cordoned"],
         ),
         alter(
-            "NodeUnschedulable: another reason",
+            "NodeUnschedulable: another message",
             "the reason is \"node(s) were unschedulable\" (5.3)",
             plugin(NAME, filter(reworded)),
-            &["unschedulable/cordoned"],
+            &["node-unschedulable/cordoned"],
         ),
         alter(
             "NodeUnschedulable: tolerations ignored",
-            "a pod that tolerates the taint of a cordoned node may go there (5.3)",
+            "a pod that tolerates the unschedulable taint fits a cordoned node (5.3)",
             plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.tolerations = Box::default()))),
-            &["unschedulable/tolerated"],
+            &["node-unschedulable/tolerated"],
         ),
         alter(
-            "NodeUnschedulable: no change of a node helps",
-            "an uncordoned node is worth another try (5.2)",
+            "NodeUnschedulable: node updates never requeue",
+            "an uncordoned node requeues the pod (5.2)",
             plugin(NAME, hints(EventResource::Node, Skip)),
-            &["wake/uncordon"],
+            &["queueing-hints/unschedulable-uncordon-requeues"],
         ),
         alter(
-            "NodeUnschedulable: deaf to tolerations",
-            "a new toleration is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION)),
-            &["wake/cordon-tolerated"],
+            "NodeUnschedulable: ignores events of tolerations",
+            "a new toleration requeues the pod (5.2)",
+            plugin(NAME, ignores(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION)),
+            &["queueing-hints/unschedulable-toleration-added-requeues"],
         ),
     ]
 }
 
-/// A pod that names its node is no scheduler's business, so Filter never has anything to object to, and who never
-/// objects need not hear of new nodes: neither a Filter that passes nor one that is deaf can be noticed. That it is asked
-/// at all can be.
+/// A pod with a node name is never scheduled, so NodeName's Filter never rejects in practice. A
+/// Filter that passes, or one that ignores new nodes, cannot be detected; whether the plugin runs
+/// at all can.
 fn name() -> Vec<Alteration> {
     const NAME: &str = "NodeName";
     vec![
@@ -62,13 +62,13 @@ fn name() -> Vec<Alteration> {
             "NodeName: every pod names another node",
             "a pod that names a node fits no other (5.3)",
             plugin(NAME, pod(|pod| pod.node_name = Some("elsewhere".into()))),
-            &["fit/exactly"],
+            &["node-resources-fit/exact-fit"],
         ),
         alter(
             "NodeName: every pod names the node b",
             "a pod that names a node fits that one (5.3)",
             plugin(NAME, pod(|pod| pod.node_name = Some("b".into()))),
-            &["score/images-of-half-the-maximum"],
+            &["scores/image-locality-half-of-maximum"],
         ),
     ]
 }
@@ -78,21 +78,21 @@ fn taints() -> Vec<Alteration> {
     vec![
         alter(
             "TaintToleration: Filter passes",
-            "a taint that is not tolerated keeps pods off (5.4)",
+            "an untolerated taint rejects pods (5.4)",
             plugin(NAME, filter(passes)),
-            &["taints/no-schedule"],
+            &["taint-toleration/no-schedule"],
         ),
         alter(
-            "TaintToleration: another reason",
+            "TaintToleration: another message",
             "the reason is \"node(s) had untolerated taint(s)\" (5.4)",
             plugin(NAME, filter(reworded)),
-            &["taints/no-schedule"],
+            &["taint-toleration/no-schedule"],
         ),
         alter(
             "TaintToleration: tolerations ignored",
-            "who tolerates a taint may go there (5.4)",
+            "a toleration of the taint lets the pod fit (5.4)",
             plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.tolerations = Box::default()))),
-            &["taints/exists-takes-any-value"],
+            &["taint-toleration/exists-matches-any-value"],
         ),
         alter(
             "TaintToleration: the effect of a toleration ignored",
@@ -103,31 +103,31 @@ fn taints() -> Vec<Alteration> {
                     with_spec(pod, |spec| spec.tolerations.iter_mut().for_each(|it| it.effect = None));
                 }),
             ),
-            &["score/prefer-no-schedule-tolerated"],
+            &["scores/prefer-no-schedule-tolerated"],
         ),
         alter(
-            "TaintToleration: its objection may be resolved",
-            "no removal of pods takes a taint away (5.4)",
+            "TaintToleration: rejections marked resolvable",
+            "preemption does not remove a taint (5.4)",
             plugin(NAME, filter(resolvable)),
-            &["preempt/nodes-beyond-help-are-left-out"],
+            &["preemption/message-counts-unhelpful-nodes"],
         ),
         alter(
-            "TaintToleration: no change of a node helps",
-            "a taint that goes is worth another try (5.2)",
+            "TaintToleration: node updates never requeue",
+            "a removed taint requeues the pod (5.2)",
             plugin(NAME, hints(EventResource::Node, Skip)),
-            &["wake/taint-removed"],
+            &["queueing-hints/taint-removed-requeues"],
         ),
         alter(
-            "TaintToleration: deaf to tolerations",
-            "a new toleration is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION)),
-            &["wake/toleration-added"],
+            "TaintToleration: ignores events of tolerations",
+            "a new toleration requeues the pod (5.2)",
+            plugin(NAME, ignores(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION)),
+            &["queueing-hints/taint-toleration-added-requeues"],
         ),
         alter(
-            "TaintToleration: every change of a node helps",
-            "a taint that takes the place of another is not worth another try (5.2)",
+            "TaintToleration: every node update requeues",
+            "a replaced taint does not requeue the pod (5.2)",
             plugin(NAME, hints(EventResource::Node, Queue)),
-            &["quiet/another-taint"],
+            &["queueing-hints/taint-replaced-skips-untolerated"],
         ),
     ]
 }
@@ -137,12 +137,12 @@ fn affinity() -> Vec<Alteration> {
     vec![
         alter(
             "NodeAffinity: Filter passes",
-            "a pod goes where its required terms match (5.5)",
+            "required terms filter nodes (5.5)",
             plugin(NAME, filter(passes)),
             &["node-affinity/selector-unmatched"],
         ),
         alter(
-            "NodeAffinity: another reason",
+            "NodeAffinity: another message",
             "the reason is \"node(s) didn't match Pod's node affinity/selector\" (5.5)",
             plugin(NAME, filter(reworded)),
             &["node-affinity/selector-unmatched"],
@@ -161,45 +161,45 @@ fn affinity() -> Vec<Alteration> {
         ),
         alter(
             "NodeAffinity: addedAffinity ignored",
-            "a profile may add an affinity to all of its pods (5.5)",
+            "addedAffinity filters nodes for all pods (5.5)",
             Change::Built(NAME, |args, _| args.clear()),
-            &["node-affinity/added"],
+            &["node-affinity/added-affinity"],
         ),
         alter(
-            "NodeAffinity: its objection may be resolved",
-            "no removal of pods changes a node's labels (5.5)",
+            "NodeAffinity: rejections marked resolvable",
+            "preemption does not change a node's labels (5.5)",
             plugin(NAME, filter(resolvable)),
-            &["preempt/a-label-is-not-freed"],
+            &["preemption/node-selector-mismatch-unresolvable"],
         ),
         alter(
-            "NodeAffinity: PreFilter names no nodes",
-            "terms that name nodes leave all others out, with a reason of their own (5.5)",
+            "NodeAffinity: PreFilter returns all nodes",
+            "terms that name nodes exclude all others, with their own message (5.5)",
             plugin(NAME, pre_filter(opens_all_nodes)),
             &["node-affinity/field-names-a-full-node"],
         ),
         alter(
-            "NodeAffinity: contradictions admitted",
-            "terms that name no node at all are told so (5.5)",
+            "NodeAffinity: contradictions accepted",
+            "contradicting terms are rejected in PreFilter (5.5)",
             plugin(NAME, pre_filter(admits)),
             &["node-affinity/fields-contradict"],
         ),
         alter(
-            "NodeAffinity: deaf to labels",
-            "a label that makes a node match is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Node, ActionType::UPDATE_NODE_LABEL)),
-            &["wake/label-added"],
+            "NodeAffinity: ignores events of labels",
+            "a label that makes a node match requeues the pod (5.2)",
+            plugin(NAME, ignores(EventResource::Node, ActionType::UPDATE_NODE_LABEL)),
+            &["queueing-hints/node-affinity-label-added-requeues"],
         ),
         alter(
-            "NodeAffinity: every change of a node helps",
-            "a node that does not match is not worth another try (5.2)",
+            "NodeAffinity: every node update requeues",
+            "a node that does not match does not requeue the pod (5.2)",
             plugin(NAME, hints(EventResource::Node, Queue)),
-            &["quiet/another-label"],
+            &["queueing-hints/node-affinity-other-label-skips"],
         ),
         alter(
-            "NodeAffinity: a new node never helps",
-            "a node that matches is worth another try (5.2)",
+            "NodeAffinity: a new node never requeues",
+            "a node that matches requeues the pod (5.2)",
             plugin(NAME, hints(EventResource::Node, Skip)),
-            &["wake/node-added-with-the-label"],
+            &["queueing-hints/node-affinity-matching-node-add-requeues"],
         ),
     ]
 }
@@ -209,15 +209,15 @@ fn ports() -> Vec<Alteration> {
     vec![
         alter(
             "NodePorts: Filter passes",
-            "a host port is held by one pod of a node (5.6)",
+            "a host port is used once per node (5.6)",
             plugin(NAME, filter(passes)),
-            &["ports/conflict"],
+            &["node-ports/conflict"],
         ),
         alter(
-            "NodePorts: another reason",
+            "NodePorts: another message",
             "the reason is \"node(s) didn't have free ports for the requested pod ports\" (5.6)",
             plugin(NAME, filter(reworded)),
-            &["ports/conflict"],
+            &["node-ports/conflict"],
         ),
         alter(
             "NodePorts: every port on every address",
@@ -228,7 +228,7 @@ fn ports() -> Vec<Alteration> {
                     with_spec(pod, |spec| spec.host_ports.iter_mut().for_each(|port| port.ip = "".into()));
                 }),
             ),
-            &["ports/addresses-are-apart"],
+            &["node-ports/different-host-ips"],
         ),
         alter(
             "NodePorts: one protocol for all",
@@ -241,31 +241,31 @@ fn ports() -> Vec<Alteration> {
                     });
                 }),
             ),
-            &["ports/protocols-are-apart"],
+            &["node-ports/different-protocols"],
         ),
         alter(
-            "NodePorts: its objection cannot be resolved",
-            "who goes frees his ports (5.6)",
+            "NodePorts: rejections marked unresolvable",
+            "preemption frees host ports (5.6)",
             plugin(NAME, filter(unresolvable)),
-            &["preempt/a-port-is-freed"],
+            &["preemption/preempts-for-host-port"],
         ),
         alter(
-            "NodePorts: deaf to pods that go",
-            "a freed port is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Pod, ActionType::DELETE)),
-            &["wake/port-freed"],
+            "NodePorts: ignores events of deleted pods",
+            "a freed port requeues the pod (5.2)",
+            plugin(NAME, ignores(EventResource::Pod, ActionType::DELETE)),
+            &["queueing-hints/ports-released-requeues"],
         ),
         alter(
-            "NodePorts: every pod that goes helps",
-            "a pod without the port is not worth another try (5.2)",
+            "NodePorts: every deleted pod requeues",
+            "a pod without the port does not requeue the pod (5.2)",
             plugin(NAME, hints(EventResource::Pod, Queue)),
-            &["quiet/another-port"],
+            &["queueing-hints/ports-other-port-released-skips"],
         ),
         alter(
-            "NodePorts: deaf to new nodes",
-            "a new node is worth another try (5.2)",
+            "NodePorts: ignores events of new nodes",
+            "a new node requeues the pod (5.2)",
             plugin(NAME, deaf_to_new_nodes()),
-            &["wake/node-added-with-the-port-free"],
+            &["queueing-hints/ports-node-add-requeues"],
         ),
     ]
 }
@@ -277,95 +277,95 @@ fn resources() -> Vec<Alteration> {
             "NodeResourcesFit: Filter passes",
             "requests must fit into what is free (5.7)",
             plugin(NAME, filter(passes)),
-            &["fit/cpu"],
+            &["node-resources-fit/cpu"],
         ),
         alter(
-            "NodeResourcesFit: another reason",
+            "NodeResourcesFit: another message",
             "the reasons are \"Insufficient …\" and \"Too many pods\" (5.7)",
             plugin(NAME, filter(reworded)),
-            &["fit/too-many-pods"],
+            &["node-resources-fit/too-many-pods"],
         ),
         alter(
             "NodeResourcesFit: the first reason only",
-            "every resource that is missing is named (5.7)",
+            "every insufficient resource is reported (5.7)",
             plugin(NAME, filter(first_reason)),
-            &["fit/several-reasons-of-one-node"],
+            &["node-resources-fit/all-reasons-of-one-node"],
         ),
         alter(
             "NodeResourcesFit: ignoredResources not ignored",
-            "a profile may leave extended resources to somebody else (5.7)",
+            "ignoredResources are not checked (5.7)",
             Change::Built(NAME, |args, _| {
                 args.remove("ignoredResources");
             }),
-            &["fit/ignored-resources"],
+            &["node-resources-fit/ignored-resources"],
         ),
         alter(
             "NodeResourcesFit: ignoredResourceGroups not ignored",
-            "a profile may leave groups of extended resources to somebody else (5.7)",
+            "ignoredResourceGroups are not checked (5.7)",
             Change::Built(NAME, |args, _| {
                 args.remove("ignoredResourceGroups");
             }),
-            &["fit/ignored-resources"],
+            &["node-resources-fit/ignored-resources"],
         ),
         alter(
-            "NodeResourcesFit: its objection cannot be resolved",
-            "who goes frees his resources (5.7)",
+            "NodeResourcesFit: rejections marked unresolvable",
+            "preemption frees resources (5.7)",
             plugin(NAME, filter(unresolvable)),
-            &["preempt/a-victim-gives-way"],
+            &["preemption/victim-is-deleted"],
         ),
         alter(
-            "NodeResourcesFit: its objection may always be resolved",
-            "what the whole node does not have, nobody frees (5.7)",
+            "NodeResourcesFit: every rejection marked resolvable",
+            "preemption does not exceed the allocatable resources (5.7)",
             plugin(NAME, filter(resolvable)),
-            &["preempt/a-stale-nomination-is-cleared"],
+            &["preemption/failed-preemption-clears-nomination"],
         ),
         alter(
-            "NodeResourcesFit: every change of a pod helps",
-            "a pod that shrinks in another resource is not worth another try (5.2)",
+            "NodeResourcesFit: every pod update requeues",
+            "a pod that scales down another resource does not requeue the pod (5.2)",
             plugin(NAME, hints(EventResource::Pod, Queue)),
-            &["quiet/another-resource-shrinks"],
+            &["queueing-hints/fit-other-resource-scaled-down-skips"],
         ),
         alter(
-            "NodeResourcesFit: deaf to pods that go",
+            "NodeResourcesFit: ignores events of deleted pods",
             "freed resources are worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Pod, ActionType::DELETE)),
-            &["wake/pod-deleted"],
+            plugin(NAME, ignores(EventResource::Pod, ActionType::DELETE)),
+            &["queueing-hints/fit-pod-deleted-requeues"],
         ),
         alter(
-            "NodeResourcesFit: deaf to pods that shrink",
-            "a smaller pod is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Pod, ActionType::UPDATE_POD_SCALE_DOWN)),
-            &["wake/pod-scaled-down"],
+            "NodeResourcesFit: ignores events of scaled-down pods",
+            "a smaller pod requeues the pod (5.2)",
+            plugin(NAME, ignores(EventResource::Pod, ActionType::UPDATE_POD_SCALE_DOWN)),
+            &["queueing-hints/fit-pod-resized-down-requeues"],
         ),
         alter(
-            "NodeResourcesFit: deaf to nodes that grow",
-            "more of a resource is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Node, ActionType::UPDATE_NODE_ALLOCATABLE)),
-            &["wake/allocatable-raised"],
+            "NodeResourcesFit: ignores events of allocatable",
+            "more of a resource requeues the pod (5.2)",
+            plugin(NAME, ignores(EventResource::Node, ActionType::UPDATE_NODE_ALLOCATABLE)),
+            &["queueing-hints/fit-allocatable-raised-requeues"],
         ),
         alter(
-            "NodeResourcesFit: every change of a node helps",
-            "a node that is too small even when empty is not worth another try (5.2)",
+            "NodeResourcesFit: every node update requeues",
+            "a node that is too small even when empty does not requeue the pod (5.2)",
             plugin(NAME, hints(EventResource::Node, Queue)),
-            &["quiet/a-small-node-comes"],
+            &["queueing-hints/fit-small-node-add-skips"],
         ),
         alter(
-            "NodeResourcesFit: wakes on a label",
-            "a label is not worth another try (5.2)",
+            "NodeResourcesFit: requeues on a label",
+            "a label does not requeue the pod (5.2)",
             plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_LABEL)),
-            &["quiet/a-label-for-the-full"],
+            &["queueing-hints/fit-node-label-skips"],
         ),
         alter(
-            "NodeResourcesFit: deaf to new nodes",
-            "a new node is worth another try (5.2)",
+            "NodeResourcesFit: ignores events of new nodes",
+            "a new node requeues the pod (5.2)",
             plugin(NAME, deaf_to_new_nodes()),
-            &["wake/node-added-with-room"],
+            &["queueing-hints/fit-large-node-add-requeues"],
         ),
         alter(
-            "NodeResourcesFit: no change of a taint helps",
-            "whoever hears of new nodes is woken by every change of a taint, too (1.7)",
+            "NodeResourcesFit: taint updates never requeue",
+            "plugins that register new nodes also get taint updates (1.7)",
             plugin(NAME, sleeps_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
-            &["wake/taints-wake-the-full"],
+            &["queueing-hints/fit-taint-change-requeues"],
         ),
     ]
 }
@@ -375,53 +375,53 @@ fn features() -> Vec<Alteration> {
     vec![
         alter(
             "NodeDeclaredFeatures: Filter passes",
-            "a pod goes where what it needs is declared (5.19)",
+            "undeclared features reject pods (5.19)",
             plugin(NAME, filter(passes)),
-            &["features/not-declared"],
+            &["node-declared-features/not-declared-unresolvable"],
         ),
         alter(
-            "NodeDeclaredFeatures: another reason",
+            "NodeDeclaredFeatures: another message",
             "the reason is \"node(s) didn't match Pod's required features\" (5.19)",
             plugin(NAME, filter(reworded)),
-            &["features/not-declared"],
+            &["node-declared-features/not-declared-unresolvable"],
         ),
         alter(
-            "NodeDeclaredFeatures: its objection may be resolved",
-            "no removal of pods makes a node declare anything (5.19)",
+            "NodeDeclaredFeatures: rejections marked resolvable",
+            "preemption does not declare a feature (5.19)",
             plugin(NAME, filter(resolvable)),
-            &["features/not-declared"],
+            &["node-declared-features/not-declared-unresolvable"],
         ),
         alter(
-            "NodeDeclaredFeatures: every pod needs something",
-            "who needs no feature goes anywhere (5.19)",
+            "NodeDeclaredFeatures: every pod needs a feature",
+            "a pod without needed features fits every node (5.19)",
             plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.required_features = ["X".into()].into()))),
-            &["features/no-need-of-any"],
+            &["node-declared-features/container-restart-rule-needs-no-feature"],
         ),
         alter(
             "NodeDeclaredFeatures: the gate is off",
-            "the plugin does something where its gate is on (5.19)",
+            "the plugin works while its gate is on (5.19)",
             Change::Built(NAME, |_, features| {
                 *features = features.clone().with(Feature::NodeDeclaredFeatures, false);
             }),
-            &["features/not-declared"],
+            &["node-declared-features/not-declared-unresolvable"],
         ),
         alter(
-            "NodeDeclaredFeatures: no change of a node helps",
-            "what is declared now is worth another try (5.2)",
+            "NodeDeclaredFeatures: node updates never requeue",
+            "a declared feature requeues the pod (5.2)",
             plugin(NAME, hints(EventResource::Node, Skip)),
-            &["features/declared"],
+            &["node-declared-features/declared"],
         ),
         alter(
-            "NodeDeclaredFeatures: deaf to what is declared",
-            "any other declaration is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Node, ActionType::UPDATE_NODE_DECLARED_FEATURE)),
-            &["features/another-is-declared"],
+            "NodeDeclaredFeatures: ignores events of what is declared",
+            "any change of declared features requeues the pod (5.2)",
+            plugin(NAME, ignores(EventResource::Node, ActionType::UPDATE_NODE_DECLARED_FEATURE)),
+            &["node-declared-features/hint-declared-features-change-requeues"],
         ),
         alter(
-            "NodeDeclaredFeatures: wakes on a label",
-            "a label is not worth another try (5.2)",
+            "NodeDeclaredFeatures: requeues on a label",
+            "a label does not requeue the pod (5.2)",
             plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_LABEL)),
-            &["features/a-label-is-no-feature"],
+            &["node-declared-features/hint-label-skips-node-add-requeues"],
         ),
     ]
 }

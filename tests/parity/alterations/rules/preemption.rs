@@ -1,5 +1,6 @@
-//! Who makes room for whom. That the victims are deleted beside the next cycles, and that PreEnqueue holds the pod meanwhile, is
-//! left to `crates/scheduler/src/tests/preemption.rs`: here the deletions may be over before anybody could notice.
+//! Preemption. `crates/scheduler/src/tests/preemption.rs` tests that victims are deleted beside the
+//! next cycles and that PreEnqueue holds the preemptor meanwhile: here, the deletions may complete
+//! too early to be seen.
 
 use supercargo_framework::Status;
 use supercargo_framework::plugin::Nomination;
@@ -14,14 +15,14 @@ const NAME: &str = "DefaultPreemption";
 pub(super) fn all() -> Vec<Alteration> {
     vec![
         alter(
-            "DefaultPreemption: left out",
-            "a pod that fits nowhere may make room for itself (5.16)",
+            "DefaultPreemption: disabled",
+            "a pod that fits nowhere may preempt (5.16)",
             Change::Plugins(|plugins| plugins.post_filter.clear()),
-            &["preempt/a-victim-gives-way"],
+            &["preemption/victim-is-deleted"],
         ),
         alter(
-            "DefaultPreemption: says nothing",
-            "the event says why preemption does not help (5.16)",
+            "DefaultPreemption: no message",
+            "the event has the message of preemption (5.16)",
             plugin(
                 NAME,
                 post_filter(|nomination, status| {
@@ -30,17 +31,17 @@ pub(super) fn all() -> Vec<Alteration> {
                     (nomination, if status.is_success() { status } else { silent })
                 }),
             ),
-            &["preempt/equals-are-spared"],
+            &["preemption/equal-priority-is-not-preempted"],
         ),
         alter(
-            "DefaultPreemption: nominates nobody",
-            "the pod is nominated to the node where room is made (5.16)",
+            "DefaultPreemption: no nomination",
+            "the preemptor is nominated for the node of its victims (5.16)",
             plugin(NAME, post_filter(|_, status| (Nomination::Keep, status))),
-            &["preempt/a-victim-takes-its-time"],
+            &["preemption/preemptor-waits-for-terminating-victim"],
         ),
         alter(
             "DefaultPreemption: a stale nomination kept",
-            "who finds no way out loses his nomination (5.16)",
+            "a failed preemption clears the nomination (5.16)",
             plugin(
                 NAME,
                 post_filter(|nomination, status| match nomination {
@@ -48,29 +49,29 @@ pub(super) fn all() -> Vec<Alteration> {
                     other => (other, status),
                 }),
             ),
-            &["preempt/a-stale-nomination-is-cleared"],
+            &["preemption/failed-preemption-clears-nomination"],
         ),
         alter(
             "DefaultPreemption: preemptionPolicy ignored",
-            "a pod whose policy is Never preempts nobody (5.16)",
+            "a pod with preemptionPolicy Never preempts nothing (5.16)",
             plugin(NAME, post_filter_sees(|pod, _| with_spec(pod, |spec| spec.never_preempts = false))),
-            &["preempt/never"],
+            &["preemption/preemption-policy-never"],
         ),
         alter(
-            "DefaultPreemption: equals give way",
-            "only pods of lower priority give way (5.16)",
+            "DefaultPreemption: equal priority is preempted",
+            "only pods of lower priority are victims (5.16)",
             plugin(NAME, post_filter_sees(|pod, _| pod.priority = pod.priority.saturating_add(1))),
-            &["preempt/equals-are-spared"],
+            &["preemption/equal-priority-is-not-preempted"],
         ),
         alter(
-            "DefaultPreemption: nobody gives way",
-            "pods of lower priority give way (5.16)",
+            "DefaultPreemption: no victims",
+            "pods of lower priority are victims (5.16)",
             plugin(NAME, post_filter_sees(|pod, _| pod.priority = i32::MIN)),
-            &["preempt/a-victim-gives-way"],
+            &["preemption/victim-is-deleted"],
         ),
         alter(
-            "DefaultPreemption: no node is beyond help",
-            "nodes that no removal helps are left out (5.16)",
+            "DefaultPreemption: unresolvable rejections ignored",
+            "nodes with unresolvable rejections are excluded (5.16)",
             plugin(
                 NAME,
                 post_filter_sees(|_, statuses| {
@@ -80,7 +81,7 @@ pub(super) fn all() -> Vec<Alteration> {
                     statuses.absent = absent;
                 }),
             ),
-            &["preempt/nodes-beyond-help-are-left-out"],
+            &["preemption/message-counts-unhelpful-nodes"],
         ),
     ]
 }

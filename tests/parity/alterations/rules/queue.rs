@@ -1,4 +1,4 @@
-//! Who is tried, when, and what becomes of it.
+//! The scheduling queue.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use supercargo_framework::plugin::Queued;
 use supercargo_framework::{ActionType, EventResource};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{deaf_to, hints, less, pre_enqueue};
+use super::super::twist::{hints, ignores, less, pre_enqueue};
 use super::{alter, passes, plugin};
 
 pub(super) fn all() -> Vec<Alteration> {
@@ -21,19 +21,19 @@ fn gates() -> Vec<Alteration> {
             "SchedulingGates: PreEnqueue passes",
             "a pod with gates is not tried (5.3)",
             plugin(NAME, pre_enqueue(passes)),
-            &["gates/closed"],
+            &["scheduling-gates/gated-pod-is-not-tried"],
         ),
         alter(
-            "SchedulingGates: deaf to gates that go",
+            "SchedulingGates: ignores events of removed gates",
             "a pod without gates is tried (5.2)",
-            plugin(NAME, deaf_to(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),
-            &["gates/lifted"],
+            plugin(NAME, ignores(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),
+            &["scheduling-gates/last-gate-removed"],
         ),
         alter(
             "SchedulingGates: its hint skips",
-            "a pod's own last gate counts (5.2)",
+            "removing a pod's last gate requeues it (5.2)",
             plugin(NAME, hints(EventResource::Pod, Skip)),
-            &["gates/lifted"],
+            &["scheduling-gates/last-gate-removed"],
         ),
     ]
 }
@@ -48,17 +48,17 @@ fn order() -> Vec<Alteration> {
             "PrioritySort: priority ignored",
             "a higher priority goes first (5.3)",
             plugin(NAME, less(|_, a, b| by_age(a, b))),
-            &["queue/priority"],
+            &["queue-order/priority"],
         ),
         alter(
             "PrioritySort: the latest first",
-            "of equals who waits longest goes first (5.3)",
+            "of equal priorities, the pod that waits longest goes first (5.3)",
             plugin(NAME, less(|_, a, b| (a.pod.priority, a.timestamp) > (b.pod.priority, b.timestamp))),
-            &["queue/first-come"],
+            &["queue-order/equal-priority-oldest-first"],
         ),
         alter(
-            "PrioritySort: negative priorities are none",
-            "a negative priority is below none (5.3)",
+            "PrioritySort: negative priorities count as zero",
+            "a negative priority is below zero (5.3)",
             plugin(
                 NAME,
                 less(|_, a, b| {
@@ -66,7 +66,7 @@ fn order() -> Vec<Alteration> {
                     (order(a), a.timestamp) < (order(b), b.timestamp)
                 }),
             ),
-            &["queue/a-negative-priority-comes-last"],
+            &["queue-order/negative-priority-comes-last"],
         ),
     ]
 }
@@ -79,7 +79,7 @@ fn backoff() -> Vec<Alteration> {
             config.pod_initial_backoff = Duration::from_mins(5);
             config.pod_max_backoff = Duration::from_mins(5);
         }),
-        &["wake/first-node-comes"],
+        &["queueing-hints/first-node-add-requeues"],
     )]
 }
 
@@ -87,15 +87,15 @@ fn plugins() -> Vec<Alteration> {
     vec![
         alter(
             "the profile: Filter in another order",
-            "a node is refused by the first plugin that objects (5.1)",
+            "the first rejecting plugin reports its reason (5.1)",
             Change::Plugins(|plugins| plugins.filter.reverse()),
-            &["reasons/the-first-plugin-wins"],
+            &["failure-messages/first-plugin-only"],
         ),
         alter(
             "the profile: NodeResourcesFit disabled",
-            "what is enabled is asked (5.1)",
+            "enabled plugins run (5.1)",
             Change::Plugins(|plugins| plugins.filter.retain(|name| name != "NodeResourcesFit")),
-            &["requests/containers-add-up"],
+            &["pod-requests/containers-add-up"],
         ),
         alter(
             "the profile: another name",
@@ -107,7 +107,7 @@ fn plugins() -> Vec<Alteration> {
                     profile.scheduler_name = name;
                 }
             }),
-            &["counted/pods-of-other-profiles"],
+            &["assigned-pods/other-profiles-count"],
         ),
     ]
 }

@@ -1,4 +1,4 @@
-//! Which of the nodes that may have a pod is the best.
+//! Scores.
 
 use supercargo_framework::plugin::Normalize;
 use supercargo_framework::{Context, NodeInfo, PodInfo};
@@ -31,21 +31,21 @@ fn taints() -> Vec<Alteration> {
     vec![
         alter(
             "TaintToleration: scores nothing",
-            "nodes with fewer PreferNoSchedule taints are better (5.4)",
+            "nodes with fewer PreferNoSchedule taints score higher (5.4)",
             plugin(NAME, score(nothing)),
-            &["score/prefer-no-schedule"],
+            &["scores/prefer-no-schedule"],
         ),
         alter(
             "TaintToleration: not reversed",
-            "the most taints are worst, not best (5.4)",
+            "the most taints score lowest (5.4)",
             plugin(NAME, normalized(Normalize::ByMax { reverse: false })),
-            &["score/prefer-no-schedule"],
+            &["scores/prefer-no-schedule"],
         ),
         alter(
             "TaintToleration: weight 1",
             "its weight is 3 (5.1)",
             Change::Plugins(|plugins| weigh(plugins, NAME, 1)),
-            &["score/prefer-no-schedule-against-preference"],
+            &["scores/prefer-no-schedule-outweighs-preference"],
         ),
     ]
 }
@@ -55,31 +55,31 @@ fn affinity() -> Vec<Alteration> {
     vec![
         alter(
             "NodeAffinity: not scored",
-            "nodes that match preferred terms are better (5.5)",
+            "nodes that match preferred terms score higher (5.5)",
             Change::Plugins(|plugins| unscored(plugins, NAME)),
-            &["score/preferred-weight"],
+            &["scores/preferred-node-affinity-weight"],
         ),
         alter(
             "NodeAffinity: each term weighs the same",
             "the weights of the terms that match add up (5.5)",
             plugin(NAME, score(|score| score.min(1))),
-            &["score/preferred-add-up"],
+            &["scores/preferred-node-affinity-adds-up"],
         ),
         alter(
             "NodeAffinity: not normalised",
             "the best node gets 100 (5.5)",
             plugin(NAME, normalized(Normalize::None)),
-            &["score/preferred-against-emptiness"],
+            &["scores/preferred-node-affinity-against-empty-node"],
         ),
         alter(
             "NodeAffinity: weight 1",
             "its weight is 2 (5.1)",
             Change::Plugins(|plugins| weigh(plugins, NAME, 1)),
-            &["score/preferred-against-an-image"],
+            &["scores/preferred-node-affinity-against-image"],
         ),
         alter(
             "NodeAffinity: addedAffinity prefers nothing",
-            "a profile may add a preference to all of its pods (5.5)",
+            "addedAffinity adds preferences to all pods (5.5)",
             Change::Built(NAME, |args, _| args.clear()),
             &["node-affinity/added-preference"],
         ),
@@ -92,52 +92,52 @@ fn resources() -> Vec<Alteration> {
     vec![
         alter(
             "NodeResourcesFit: scores nothing",
-            "emptier nodes are better (5.9)",
+            "nodes with less allocated score higher (5.9)",
             plugin(NAME, score(nothing)),
-            &["score/least-allocated"],
+            &["scores/least-allocated"],
         ),
         alter(
             "NodeResourcesFit: reversed",
-            "emptier nodes are better, not worse (5.9)",
+            "nodes with less allocated score higher (5.9)",
             plugin(NAME, score(|score| 100 - score)),
-            &["score/least-allocated"],
+            &["scores/least-allocated"],
         ),
         alter(
             "NodeResourcesFit: LeastAllocated for all",
-            "with MostAllocated fuller nodes are better (5.9)",
+            "with MostAllocated nodes with more allocated score higher (5.9)",
             Change::Built(NAME, |args, _| {
                 args.remove("scoringStrategy");
             }),
-            &["score/most-allocated"],
+            &["scores/most-allocated"],
         ),
         alter(
             "NodeResourcesFit: not scored",
-            "emptier nodes are better, among many, too (5.9)",
+            "nodes with less allocated score higher, also among many (5.9)",
             Change::Plugins(|plugins| unscored(plugins, NAME)),
-            &["score/twelve-nodes"],
+            &["scores/twelve-nodes"],
         ),
         alter(
             "NodeResourcesBalancedAllocation: scores nothing",
-            "evenly used nodes are better (5.9)",
+            "balanced nodes score higher (5.9)",
             plugin(BALANCED, score(nothing)),
-            &["score/balance"],
+            &["scores/balanced-allocation"],
         ),
         alter(
             "NodeResourcesBalancedAllocation: reversed",
-            "evenly used nodes are better, not worse (5.9)",
+            "balanced nodes score higher (5.9)",
             plugin(BALANCED, score(|score| 100 - score)),
-            &["score/balance"],
+            &["scores/balanced-allocation"],
         ),
         alter(
             "NodeResourcesBalancedAllocation: cpu and memory for all",
-            "a profile names the resources that are to be balanced (5.9)",
+            "arguments select the balanced resources (5.9)",
             Change::Built(BALANCED, |args, _| args.clear()),
-            &["score/balance-of-three-against-two"],
+            &["scores/balanced-allocation-device-outweighs"],
         ),
     ]
 }
 
-/// How much a node's images are worth, from 0 at the minimum to 100 at the maximum for each container; both in MiB.
+/// The score of a node's images, from 0 at the minimum to 100 at the maximum per container, in MiB.
 fn images_between(cx: &Context<'_>, pod: &PodInfo, node: &NodeInfo, (min, max): (f64, f64)) -> i64 {
     const MIB: f64 = 1024.0 * 1024.0;
     let present = pod.spec.images.iter().filter(|image| node.node().has_image(image));
@@ -153,39 +153,39 @@ fn images() -> Vec<Alteration> {
     vec![
         alter(
             "ImageLocality: scores nothing",
-            "nodes that have the images are better (5.17)",
+            "nodes with the images score higher (5.17)",
             plugin(NAME, score(nothing)),
-            &["score/images"],
+            &["scores/image-locality"],
         ),
         alter(
             "ImageLocality: reversed",
-            "nodes that have the images are better, not worse (5.17)",
+            "nodes with the images score higher (5.17)",
             plugin(NAME, score(|score| 100 - score)),
-            &["score/images"],
+            &["scores/image-locality"],
         ),
         alter(
             "ImageLocality: no minimum",
-            "less than 23 MiB of images are worth nothing (5.17)",
+            "less than 23 MiB of images score nothing (5.17)",
             plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (0.0, 1000.0)))),
-            &["score/images-below-the-minimum"],
+            &["scores/image-locality-below-minimum"],
         ),
         alter(
             "ImageLocality: a lower maximum",
-            "more images are worth more, up to 1000 MiB (5.17)",
+            "larger images score higher, up to 1000 MiB (5.17)",
             plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (23.0, 500.0)))),
-            &["score/images-of-half-the-maximum"],
+            &["scores/image-locality-half-of-maximum"],
         ),
         alter(
             "ImageLocality: a higher maximum",
-            "1000 MiB of images are worth as much as there can be (5.17)",
+            "1000 MiB of images score the maximum (5.17)",
             plugin(NAME, scored(|cx, pod, node| images_between(cx, pod, node, (23.0, 2000.0)))),
-            &["score/images-above-the-maximum"],
+            &["scores/image-locality-maximum"],
         ),
         alter(
             "ImageLocality: one maximum for all",
             "the maximum is for each container (5.17)",
             plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.image_containers = 1))),
-            &["score/images-for-two-containers"],
+            &["scores/image-locality-divided-by-containers"],
         ),
     ]
 }

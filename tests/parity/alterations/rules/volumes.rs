@@ -1,4 +1,4 @@
-//! Which nodes reach a pod's volumes, and how these come to be its own.
+//! Volume plugins.
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::objects::resources;
@@ -6,7 +6,7 @@ use supercargo_framework::{ActionType, EventResource};
 
 use super::super::alteration::Alteration;
 use super::super::twist::{
-    deaf_to, filter, hints, pre_filter, prepares_nothing, removed_forgotten, reserves_nothing,
+    filter, hints, ignores, ignores_remove_pod, pre_filter, prepares_nothing, reserves_nothing,
 };
 use super::{admits, alter, first_reason, passes, plugin, reworded, unresolvable};
 
@@ -19,39 +19,39 @@ fn restrictions() -> Vec<Alteration> {
     vec![
         alter(
             "VolumeRestrictions: Filter passes",
-            "a disk has one user of a node (5.10)",
+            "a disk has one user per node (5.10)",
             plugin(NAME, filter(passes)),
-            &["disks/gce"],
+            &["volume-restrictions/gce-conflict"],
         ),
         alter(
-            "VolumeRestrictions: another reason",
-            "a claim for one pod has a reason of its own (5.10)",
+            "VolumeRestrictions: another message",
+            "a ReadWriteOncePod claim has its own message (5.10)",
             plugin(NAME, filter(reworded)),
-            &["rwop/in-use"],
+            &["read-write-once-pod/in-use"],
         ),
         alter(
-            "VolumeRestrictions: its objection cannot be resolved",
-            "who goes frees his claim (5.10)",
+            "VolumeRestrictions: rejections marked unresolvable",
+            "preemption frees a claim (5.10)",
             plugin(NAME, filter(unresolvable)),
-            &["rwop/the-important-take-the-claim"],
+            &["read-write-once-pod/preempts-user-of-claim"],
         ),
         alter(
-            "VolumeRestrictions: removed pods forgotten",
-            "a trial takes the claims of the victims out of use (5.10)",
-            plugin(NAME, removed_forgotten()),
-            &["rwop/the-important-take-the-claim"],
+            "VolumeRestrictions: RemovePod ignored",
+            "a dry run frees the claims of the victims (5.10)",
+            plugin(NAME, ignores_remove_pod()),
+            &["read-write-once-pod/preempts-user-of-claim"],
         ),
         alter(
-            "VolumeRestrictions: no change of a pod helps",
-            "a freed disk is worth another try (5.2)",
+            "VolumeRestrictions: pod updates never requeue",
+            "a freed disk requeues the pod (5.2)",
             plugin(NAME, hints(EventResource::Pod, Skip)),
-            &["disks/freed"],
+            &["volume-restrictions/hint-disk-released-requeues"],
         ),
         alter(
-            "VolumeRestrictions: every pod that goes helps",
-            "another disk is not worth another try (5.2)",
+            "VolumeRestrictions: every deleted pod requeues",
+            "another disk does not requeue the pod (5.2)",
             plugin(NAME, hints(EventResource::Pod, Queue)),
-            &["disks/another-is-freed"],
+            &["volume-restrictions/hint-other-disk-released-skips"],
         ),
     ]
 }
@@ -61,39 +61,39 @@ fn limits() -> Vec<Alteration> {
     vec![
         alter(
             "NodeVolumeLimits: Filter passes",
-            "a node has no more volumes than its driver attaches (5.11)",
+            "a driver attaches a limited number of volumes per node (5.11)",
             plugin(NAME, filter(passes)),
-            &["limits/reached"],
+            &["node-volume-limits/limit-reached"],
         ),
         alter(
-            "NodeVolumeLimits: another reason",
+            "NodeVolumeLimits: another message",
             "the reason is \"node(s) exceed max volume count\" (5.11)",
             plugin(NAME, filter(reworded)),
-            &["limits/reached"],
+            &["node-volume-limits/limit-reached"],
         ),
         alter(
-            "NodeVolumeLimits: its objection cannot be resolved",
-            "who goes makes room for a volume (5.11)",
+            "NodeVolumeLimits: rejections marked unresolvable",
+            "preemption frees an attachment (5.11)",
             plugin(NAME, filter(unresolvable)),
-            &["limits/the-important-get-the-place"],
+            &["node-volume-limits/preempts-for-volume-limit"],
         ),
         alter(
-            "NodeVolumeLimits: deaf to drivers",
-            "a higher limit is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Other(resources::CSI_NODE), ActionType::UPDATE)),
-            &["limits/raised"],
+            "NodeVolumeLimits: ignores events of drivers",
+            "a higher limit requeues the pod (5.2)",
+            plugin(NAME, ignores(EventResource::Other(resources::CSI_NODE), ActionType::UPDATE)),
+            &["node-volume-limits/hint-limit-raised-requeues"],
         ),
         alter(
-            "NodeVolumeLimits: deaf to volumes that are detached",
-            "a detached volume is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Other(resources::VOLUME_ATTACHMENT), ActionType::DELETE)),
-            &["limits/a-volume-is-detached"],
+            "NodeVolumeLimits: ignores events of detached volumes",
+            "a detached volume requeues the pod (5.2)",
+            plugin(NAME, ignores(EventResource::Other(resources::VOLUME_ATTACHMENT), ActionType::DELETE)),
+            &["node-volume-limits/hint-volume-detached-requeues"],
         ),
         alter(
-            "NodeVolumeLimits: every pod that goes helps",
-            "a pod without volumes is not worth another try (5.2)",
+            "NodeVolumeLimits: every deleted pod requeues",
+            "a pod without volumes does not requeue the pod (5.2)",
             plugin(NAME, hints(EventResource::Pod, Queue)),
-            &["limits/a-pod-without-volumes-leaves"],
+            &["node-volume-limits/hint-pod-without-volume-deleted-skips"],
         ),
     ]
 }
@@ -102,61 +102,61 @@ fn binding() -> Vec<Alteration> {
     const NAME: &str = "VolumeBinding";
     vec![
         alter(
-            "VolumeBinding: PreFilter admits",
-            "a claim that is to be bound at once is waited for (5.12)",
+            "VolumeBinding: PreFilter passes",
+            "an unbound claim of an Immediate class rejects its pod (5.12)",
             plugin(NAME, pre_filter(admits)),
-            &["claims/unbound-at-once"],
+            &["persistent-volume-claims/unbound-immediate-claim"],
         ),
         alter(
             "VolumeBinding: Filter passes",
-            "a pod goes where its volumes are (5.12)",
+            "inaccessible volumes reject nodes (5.12)",
             plugin(NAME, filter(passes)),
-            &["volumes/out-of-reach"],
+            &["volume-binding/bound-volume-out-of-reach"],
         ),
         alter(
-            "VolumeBinding: another reason",
-            "each obstacle has a reason of its own (5.12)",
+            "VolumeBinding: another message",
+            "each rejection has its own message (5.12)",
             plugin(NAME, filter(reworded)),
-            &["volumes/too-small"],
+            &["volume-binding/volume-too-small"],
         ),
         alter(
             "VolumeBinding: the first reason only",
-            "a node has all its reasons (5.12)",
+            "a node reports all reasons (5.12)",
             plugin(NAME, filter(first_reason)),
-            &["volumes/several-reasons-of-one-node"],
+            &["volume-binding/two-reasons-of-one-node"],
         ),
         alter(
-            "VolumeBinding: Reserve left out",
-            "a volume that was chosen for a pod is not given to the next (5.12)",
+            "VolumeBinding: Reserve skipped",
+            "a volume that is assumed for a pod is not used for the next (5.12)",
             plugin(NAME, reserves_nothing()),
-            &["volumes/promised-to-the-first"],
+            &["volume-binding/assumed-volume-is-taken"],
         ),
         alter(
-            "VolumeBinding: PreBind left out",
+            "VolumeBinding: PreBind skipped",
             "claims are bound before the pod is (5.12)",
             plugin(NAME, prepares_nothing()),
-            &["volumes/bound-on-demand"],
+            &["volume-binding/wait-for-first-consumer"],
         ),
         alter(
-            "VolumeBinding: every claim helps",
-            "another claim is not worth another try (5.2)",
+            "VolumeBinding: every claim requeues",
+            "another claim does not requeue the pod (5.2)",
             plugin(NAME, hints(EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM), Queue)),
-            &["claims/another-claim-is-bound"],
+            &["persistent-volume-claims/hint-other-claim-bound-skips"],
         ),
         alter(
-            "VolumeBinding: deaf to claims",
-            "a claim that is bound is worth another try (5.2)",
+            "VolumeBinding: ignores events of claims",
+            "a bound claim requeues the pod (5.2)",
             plugin(
                 NAME,
-                deaf_to(EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM), ActionType::UPDATE),
+                ignores(EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM), ActionType::UPDATE),
             ),
-            &["claims/the-claim-is-bound"],
+            &["persistent-volume-claims/hint-claim-bound-requeues"],
         ),
         alter(
-            "VolumeBinding: deaf to storage",
-            "more storage is worth another try (5.2)",
-            plugin(NAME, deaf_to(EventResource::Other(resources::CSI_STORAGE_CAPACITY), ActionType::UPDATE)),
-            &["capacity/more-storage-wakes"],
+            "VolumeBinding: ignores events of storage",
+            "more storage requeues the pod (5.2)",
+            plugin(NAME, ignores(EventResource::Other(resources::CSI_STORAGE_CAPACITY), ActionType::UPDATE)),
+            &["storage-capacity/hint-more-capacity-requeues"],
         ),
     ]
 }
@@ -166,39 +166,39 @@ fn zone() -> Vec<Alteration> {
     vec![
         alter(
             "VolumeZone: Filter passes",
-            "a pod goes to the zone of its volume (5.13)",
+            "nodes outside the zone of a volume reject its pod (5.13)",
             plugin(NAME, filter(passes)),
-            &["zone/no-node-there"],
+            &["volume-zone/no-node-in-zone"],
         ),
         alter(
-            "VolumeZone: another reason",
+            "VolumeZone: another message",
             "the reason is \"node(s) had no available volume zone\" (5.13)",
             plugin(NAME, filter(reworded)),
-            &["zone/no-node-there"],
+            &["volume-zone/no-node-in-zone"],
         ),
         alter(
-            "VolumeZone: PreFilter admits",
-            "a claim without a volume is told of (5.13)",
+            "VolumeZone: PreFilter passes",
+            "a claim without a volume rejects its pod (5.13)",
             plugin(NAME, pre_filter(admits)),
-            &["zone/no-volume-and-no-class"],
+            &["volume-zone/claim-without-volume-and-class"],
         ),
         alter(
-            "VolumeZone: no change of a volume helps",
-            "a volume that moves is worth another try (5.2)",
+            "VolumeZone: volume updates never requeue",
+            "a volume that changes zones requeues the pod (5.2)",
             plugin(NAME, hints(EventResource::Other(resources::PERSISTENT_VOLUME), Skip)),
-            &["zone/the-volume-moves"],
+            &["volume-zone/hint-volume-zone-change-requeues"],
         ),
         alter(
-            "VolumeZone: every change of a volume helps",
-            "another label of the volume is not worth another try (5.2)",
+            "VolumeZone: every volume update requeues",
+            "another label of the volume does not requeue the pod (5.2)",
             plugin(NAME, hints(EventResource::Other(resources::PERSISTENT_VOLUME), Queue)),
-            &["zone/another-label-of-the-volume"],
+            &["volume-zone/hint-unrelated-volume-label-skips"],
         ),
         alter(
-            "VolumeZone: every class helps",
-            "a class that binds at once is not worth another try (5.2)",
+            "VolumeZone: every class requeues",
+            "an Immediate class does not requeue the pod (5.2)",
             plugin(NAME, hints(EventResource::Other(resources::STORAGE_CLASS), Queue)),
-            &["zone/a-class-that-binds-at-once-comes"],
+            &["volume-zone/hint-immediate-class-add-skips"],
         ),
     ]
 }

@@ -1,0 +1,32 @@
+//! The names of pods.
+
+/// A pod's namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PodName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// The pods of a turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    pub(crate) namespace: String,
+    pub(crate) turn: usize,
+    pub(crate) count: usize,
+}
+
+impl Names {
+    pub(crate) fn pod(&self, index: usize) -> PodName {
+        PodName { namespace: self.namespace.clone(), name: format!("{}{index:06}", self.prefix()) }
+    }
+
+    /// The index of a pod, if it belongs to this turn.
+    pub(crate) fn index(&self, pod: &PodName) -> Option<usize> {
+        let index = pod.name.strip_prefix(&self.prefix())?.parse().ok()?;
+        (pod.namespace == self.namespace && index < self.count).then_some(index)
+    }
+
+    fn prefix(&self) -> String {
+        format!("pod-{:03}-", self.turn)
+    }
+}

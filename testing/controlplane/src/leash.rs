@@ -1,0 +1,77 @@
+//! A child process that never outlives this one.
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// Waits for the end of stdin, then kills the process `$1` and removes the folder `$2`, if there is
+/// one.
+const LEASH: &str = r#"read -r _; kill -KILL "$1"; [ -z "$2" ] || rm -rf "$2""#;
+
+/// A child process. It ends when this value is dropped, and when this process ends in any way.
+#[derive(Debug)]
+pub struct Leashed {
+    child: Child,
+    leash: Child,
+}
+
+impl Leashed {
+    /// Starts a command. If this process dies first, a shell kills the child and removes `folder`.
+    pub fn spawn(command: &mut Command, folder: Option<&Path>) -> Result<Self> {
+        let mut child = command.spawn().with_context(|| format!("start {}", program(command)))?;
+        let leash = Command::new("sh")
+            .args(["-c", LEASH, "leash", &child.id().to_string()])
+            .arg(folder.unwrap_or(Path::new("")))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match leash {
+            Ok(leash) => Ok(Self { child, leash }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error).context("start a shell that ends the child with this process")
+            }
+        }
+    }
+
+    /// The process ID.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How the process ended, if it did.
+    pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().context("wait for a child process")
+    }
+
+    /// Sends a signal by its name, such as `TERM`.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let script = r#"kill -s "$1" "$2""#;
+        let id = self.id().to_string();
+        let status = Command::new("sh").args(["-c", script, "kill", name, &id]).status()?;
+        ensure!(status.success(), "kill -s {name} {id} failed");
+        Ok(())
+    }
+
+    /// Ends the process by SIGKILL and waits until it has ended.
+    pub fn kill(&mut self) {
+        // The leash first: after the child is reaped, another process may get its ID.
+        let _ = self.leash.kill();
+        let _ = self.leash.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Leashed {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn program(command: &Command) -> String {
+    command.get_program().display().to_string()
+}

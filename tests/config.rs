@@ -1,0 +1,168 @@
+//! Configuration files and flags of the program: output, and errors.
+
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
+
+mod upstream;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use supercargo_config::{Catalog, Config};
+
+use crate::support::output;
+
+const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+
+fn file(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("config.yaml");
+    fs::write(&path, format!("{HEAD}{text}")).unwrap();
+    path
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Its output on success.
+fn printed(args: &[&str]) -> String {
+    let Output { status, stdout, stderr } = output(args);
+    assert_eq!(status.code(), Some(0), "{args:?}: {}", text(&stderr));
+    text(&stdout)
+}
+
+/// Its error output and exit code.
+fn refused(args: &[&str]) -> (i32, String) {
+    let Output { status, stdout, stderr } = output(args);
+    assert!(!status.success() && stdout.is_empty(), "{args:?}: {}", text(&stdout));
+    (status.code().unwrap(), text(&stderr))
+}
+
+#[test]
+fn default_configuration_is_printed() {
+    let default = Config::default_with(&Catalog::in_tree()).unwrap();
+    assert_eq!(printed(&["config", "default"]), default.to_yaml());
+    assert_eq!(printed(&["config", "show"]), default.to_yaml());
+    let json: serde_json::Value =
+        serde_json::from_str(&printed(&["config", "default", "-o", "json"])).unwrap();
+    assert_eq!(json, default.to_value());
+}
+
+#[test]
+fn config_file_is_printed_with_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "profiles: [{schedulerName: mine}]\nparallelism: 3\n");
+    let shown = printed(&["config", "show", path.to_str().unwrap()]);
+    let config = Config::parse("shown.yaml", &shown, &Catalog::in_tree()).unwrap();
+    assert_eq!((&*config.profiles[0].scheduler_name, config.parallelism), ("mine", 3));
+    assert_eq!(config.to_yaml(), shown);
+}
+
+#[test]
+fn feature_gates_affect_output_and_validation() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = "pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 0, score: 5}]}}]";
+    let path = file(folder.path(), &format!("profiles:\n- {args}\n"));
+    let path = path.to_str().unwrap();
+    let gate = "--feature-gates=StorageCapacityScoring=true";
+    assert_eq!(printed(&["config", "validate", path, gate]), format!("{path}: valid\n"));
+    assert!(refused(&["config", "validate", path]).1.contains("StorageCapacityScoring"));
+    assert!(printed(&["config", "default", gate]).contains("utilization: 100"));
+}
+
+#[test]
+fn every_config_error_is_reported_on_its_own_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "parallelism: 0\nprofiles:\n- plugins:\n    filtr: {}\n");
+    let path = path.to_str().unwrap();
+    let (code, said) = refused(&["config", "validate", path]);
+    assert_eq!(code, 1);
+    let expected = format!(
+        "{path}:3:14: parallelism: must be greater than 0, is 0\n\
+         {path}:6:5: profiles[0].plugins.filtr: unknown field; did you mean \"filter\"?\n"
+    );
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn unsupported_settings_produce_warnings() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugins = "plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}";
+    let path = file(folder.path(), &format!("profiles: [{{{plugins}}}]\n"));
+    let path = path.to_str().unwrap();
+    let Output { status, stdout, stderr } = output(&["config", "validate", path]);
+    assert_eq!((status.code(), text(&stdout)), (Some(0), format!("{path}: valid\n")));
+    let warning = text(&stderr);
+    assert!(
+        warning.starts_with(&format!("warning: {path}:3:")) && warning.contains("DynamicResources"),
+        "{warning}"
+    );
+}
+
+#[test]
+fn write_config_to_writes_and_exits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "leaderElection: {leaseDuration: 20s}\n");
+    let written = folder.path().join("written.yaml");
+    let config = format!("--config={}", path.display());
+    let to = format!("--write-config-to={}", written.display());
+    let said =
+        output(&["run", &config, &to, "--leader-elect-retry-period=3s", "--kube-api-qps=5", "--vmodule=a=3"]);
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let found = Config::load(&written, &Catalog::in_tree()).unwrap();
+    let election = &found.leader_election;
+    assert_eq!((election.lease_duration.as_secs(), election.retry_period.as_secs()), (20, 3));
+    assert_eq!(found.client_connection.qps, None, "a deprecated flag does not count beside a file");
+    let said = text(&said.stdout) + &text(&said.stderr);
+    for warning in ["--kube-api-qps has no effect", "--vmodule has no effect here"] {
+        assert!(said.contains(warning), "{warning} is not in\n{said}");
+    }
+}
+
+#[test]
+fn invalid_command_line_is_rejected_with_a_suggestion() {
+    for (args, message) in [
+        (&["run", "--secure-prt=1"][..], "--secure-port"),
+        (&["run", "now"], "unexpected argument 'now'"),
+        (&["run", "--feature-gates=AllBetas=true"], "unrecognized feature gate: AllBetas; did you mean"),
+        (
+            &["run", "--leader-elect-lease-duration=1s"],
+            "leaseDuration (1s) must be longer than renewDeadline (10s)",
+        ),
+        (&["config", "validate"], "<FILE>"),
+    ] {
+        let (_, said) = refused(args);
+        assert!(said.contains(message), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn version_and_shell_completion() {
+    let version = format!("supercargo {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(printed(&["--version"]), version);
+    assert!(printed(&["run", "--version"]).contains(env!("CARGO_PKG_VERSION")));
+    assert!(printed(&["completions", "bash"]).contains("--leader-elect-lease-duration"));
+}
+
+#[test]
+fn configuration_docs_name_every_flag_and_field() {
+    let document =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md")).unwrap();
+    let help = printed(&["run", "--help"]);
+    let flags = help.split_whitespace().filter_map(|word| {
+        let flag = word.strip_prefix("--")?;
+        Some(
+            flag.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-')
+                .next()
+                .unwrap_or_default(),
+        )
+    });
+    let missing: Vec<&str> =
+        flags.filter(|flag| !flag.is_empty() && !document.contains(&format!("`--{flag}`"))).collect();
+    assert!(missing.is_empty(), "docs/configuration.md does not name {missing:?}");
+    let default = Config::default_with(&Catalog::in_tree()).unwrap().to_value();
+    let fields =
+        default.as_object().unwrap().keys().filter(|field| !["apiVersion", "kind"].contains(&&***field));
+    let missing: Vec<_> = fields.filter(|field| !document.contains(&format!("`{field}"))).collect();
+    assert!(missing.is_empty(), "docs/configuration.md does not name {missing:?}");
+}

@@ -1,0 +1,25 @@
+//! The program as its users run it, on control planes.
+
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
+
+mod bad_files;
+mod bad_nodes;
+mod bad_pods;
+mod capacity;
+mod changes;
+mod demo;
+mod endpoints;
+mod events;
+mod extenders;
+mod failover;
+mod operations;
+mod outage;
+mod permissions;
+mod pressure;
+mod refused;
+mod replay;
+mod restart;
+mod scheduling;
+mod shutdown;
+mod soak;
+mod suite;

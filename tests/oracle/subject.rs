@@ -1,0 +1,298 @@
+//! supercargo's side: the pure scheduler with the inputs that informers would send, and its effects
+//! carried out at once on a table of objects.
+
+mod calls;
+mod candidates;
+mod effects;
+mod informers;
+mod observations;
+mod probe;
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use supercargo::options::scheduler_options;
+use supercargo_config::{Catalog, Config};
+use supercargo_framework::{Context, Now, Timestamp, Uid};
+use supercargo_scheduler::{Input, NoCalls, Place, Scheduler};
+
+use self::calls::lock;
+use self::effects::Effects;
+use self::informers::{Informers, has_ended};
+use self::observations::{Observations, Recorder};
+use self::probe::Probe;
+use self::world::World;
+pub(super) use self::world::pruned;
+use super::answer::{Answer, Condition, Cycle, Outcome, Pod};
+use super::history::{History, Reference, Step};
+
+/// The start of histories: the year 2000, as on upstream's fake clock.
+const START: Timestamp = Timestamp(946_684_800_000_000);
+
+/// The duration of a step. Upstream's side uses the same, so that no two pods fail or are created
+/// at one time.
+const TICK: Duration = Duration::from_millis(1);
+
+/// A scheduler with its own cluster.
+pub(super) struct Subject {
+    scheduler: Scheduler,
+    now: Now,
+    world: Arc<Mutex<World>>,
+    informers: Informers,
+    effects: Effects,
+    observations: Arc<Mutex<Observations>>,
+    probe: Arc<Probe>,
+    /// The attempts of each pod.
+    attempts: BTreeMap<Uid, u32>,
+}
+
+impl Subject {
+    /// A scheduler with the configuration of the history and an empty cluster.
+    pub(super) fn new(history: &History) -> Result<Self> {
+        let features = history.features()?;
+        let catalog = Catalog::in_tree().with_features(features.clone());
+        let config = Config::parse("history", &history.config.to_string(), &catalog)
+            .context("the history's configuration")?;
+        let mut options = scheduler_options(&config);
+        ensure!(options.profiles.len() == 1, "a history has one profile");
+        let names = options.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
+        let probe = Probe::install(&mut options.profiles[0].plugins);
+        let observations = Arc::<Mutex<Observations>>::default();
+        let observer = Box::new(Recorder(Arc::clone(&observations)));
+        let scheduler = Scheduler::new(options).context("make the scheduler")?.with_observer(observer);
+        let world = Arc::new(Mutex::new(World::new()));
+        let mut subject = Self {
+            scheduler,
+            now: Now { wall: START, monotonic: Duration::ZERO },
+            informers: Informers::new(names, features),
+            effects: Effects::new(Arc::clone(&world)),
+            world,
+            observations,
+            probe,
+            attempts: BTreeMap::new(),
+        };
+        subject.scheduler.handle(subject.now, Input::Tick);
+        Ok(subject)
+    }
+
+    /// Plays a step and returns the answer.
+    pub(super) fn step(&mut self, step: &Step) -> Result<Answer> {
+        let mut attempted = None;
+        self.pass(TICK)?;
+        match step {
+            Step::Apply(object) => lock(&self.world).apply(object.clone()),
+            Step::Delete(reference) => lock(&self.world).delete(reference),
+            Step::Advance(seconds) => self.pass(Duration::from_secs(*seconds))?,
+            Step::Schedule(_) => {
+                let names = self.informers.node_names();
+                let nominated = names.map(|name| (name.to_owned(), self.scheduler.nominated_on(name)));
+                self.probe.reset(nominated.collect());
+                let waiting = self.waiting();
+                lock(&self.observations).attempted = None;
+                if self.scheduler.schedule_one(self.now, &mut NoCalls) {
+                    self.note_attempts(&waiting);
+                    attempted = Some((self.chosen(), waiting));
+                }
+            }
+        }
+        self.settle()?;
+        let cycle = attempted.and_then(|(node, waiting)| self.cycle(node).or_else(|| self.skipped(waiting)));
+        Ok(self.answer(cycle))
+    }
+
+    /// The pods in queues by `namespace/name`, with their attempts.
+    fn waiting(&self) -> BTreeMap<String, (Uid, u32)> {
+        let pods = self.informers.pods();
+        pods.filter_map(|pod| {
+            let queued = self.scheduler.queued(&pod.uid)?;
+            Some((pod.key().to_string(), (pod.uid.clone(), queued.attempts)))
+        })
+        .collect()
+    }
+
+    /// Records the attempts of the pod that has left the queue.
+    fn note_attempts(&mut self, waiting: &BTreeMap<String, (Uid, u32)>) {
+        if let Some((uid, attempts)) = waiting.values().find(|(uid, _)| self.scheduler.queued(uid).is_none())
+        {
+            self.attempts.insert(uid.clone(), attempts + 1);
+        }
+    }
+
+    /// A skipped pod: the one that has left the queue.
+    fn skipped(&self, waiting: BTreeMap<String, (Uid, u32)>) -> Option<Cycle> {
+        let (pod, _) = waiting.into_iter().find(|(_, (uid, _))| self.scheduler.queued(uid).is_none())?;
+        Some(Cycle { pod, ..Cycle::default() })
+    }
+
+    /// Advances the clock. At whole seconds, deadlines are handled.
+    fn pass(&mut self, duration: Duration) -> Result<()> {
+        let end = self.now.monotonic + duration;
+        while self.now.monotonic < end {
+            let next_second = Duration::from_secs(self.now.monotonic.as_secs() + 1);
+            let next = next_second.min(end);
+            self.now = Now { wall: START.plus(next), monotonic: next };
+            if next == next_second {
+                self.scheduler.handle(self.now, Input::Tick);
+                self.effects.tick(next, &self.scheduler);
+                self.settle()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers changes and carries out effects until none are left. One effect is carried out at a
+    /// time, and its changes are delivered before the next.
+    fn settle(&mut self) -> Result<()> {
+        loop {
+            self.tell()?;
+            for effect in self.scheduler.take_effects() {
+                self.effects.take(effect);
+            }
+            if self.effects.carry_out_one(self.now.wall) {
+                continue;
+            }
+            let inputs = self.effects.poll();
+            if inputs.is_empty() && lock(&self.world).changes.is_empty() {
+                break;
+            }
+            for input in inputs {
+                // The informer sees a write before its writer gets the result.
+                self.tell()?;
+                self.scheduler.handle(self.now, input);
+            }
+        }
+        let inconsistencies = self.scheduler.inconsistencies();
+        ensure!(inconsistencies.is_empty(), "the scheduler contradicts itself: {inconsistencies:?}");
+        let anomalies = std::mem::take(&mut lock(&self.observations).anomalies);
+        ensure!(anomalies.is_empty(), "what should not happen did: {anomalies:?}");
+        Ok(())
+    }
+
+    /// Sends the scheduler what has changed.
+    fn tell(&mut self) -> Result<()> {
+        while let Some(change) = { lock(&self.world).changes.pop_front() } {
+            for input in self.informers.tell(change)? {
+                self.scheduler.handle(self.now, input);
+            }
+        }
+        Ok(())
+    }
+
+    /// The node that the pod of the last cycle is assumed on.
+    fn chosen(&self) -> Option<String> {
+        let pod = self.informers.pod_named(&self.probe.pod()?)?;
+        self.scheduler.cache().node_of(&pod.uid).map(ToString::to_string)
+    }
+
+    /// The last cycle: what the probe has seen, and the result.
+    fn cycle(&self, node: Option<String>) -> Option<Cycle> {
+        let mut cycle = self.probe.take().or_else(|| {
+            // Without nodes no plugin runs, but upstream's side calls them all.
+            let (nodes, objects) = (self.scheduler.cache().nodes(), self.scheduler.objects());
+            let pod = self.informers.pod_named(lock(&self.observations).attempted.as_ref()?)?;
+            Some(self.probe.look(&Context::new(nodes, objects, &[], self.now), pod))
+        })?;
+        cycle.result = Some(match node {
+            Some(node) => Outcome::Node(node),
+            None => Outcome::Error(self.effects.last_failure(&cycle.pod)),
+        });
+        match &cycle.result {
+            Some(Outcome::Node(node)) if cycle.feasible.is_empty() => cycle.feasible = vec![node.clone()],
+            Some(Outcome::Node(_)) | None => {}
+            // Upstream's side reports nodes only if one was chosen.
+            Some(Outcome::Error(_)) => {
+                cycle.feasible.clear();
+                cycle.scores.clear();
+            }
+        }
+        Some(cycle)
+    }
+
+    fn answer(&mut self, cycle: Option<Cycle>) -> Answer {
+        let mut world = lock(&self.world);
+        let pods = world
+            .list("Pod")
+            .filter(|(_, pod)| !has_ended(pod))
+            .map(|(reference, pod)| (reference.key(), self.pod(pod)));
+        let pods = pods.collect();
+        Answer {
+            pods,
+            moves: std::mem::take(&mut lock(&self.observations).moves),
+            events: self.effects.take_events(),
+            deleted: std::mem::take(&mut world.deleted),
+            writes: std::mem::take(&mut world.writes),
+            cycle,
+        }
+    }
+
+    fn pod(&self, pod: &Value) -> Pod {
+        let uid = text(&pod["metadata"]["uid"]).into();
+        let place = match self.scheduler.place(&uid) {
+            Some(Place::Active) => "active",
+            Some(Place::Backoff) => "backoff",
+            Some(Place::Unschedulable) => "unschedulable",
+            Some(Place::Gated) => "gated",
+            Some(Place::InFlight) => "inflight",
+            None if pod["spec"]["nodeName"].is_string() => "bound",
+            None if self.scheduler.cache().is_assumed(&uid) => "inflight",
+            None => "none",
+        };
+        let queued = self.scheduler.queued(&uid);
+        let names = |plugins: Option<&std::collections::BTreeSet<supercargo_framework::Text>>| {
+            plugins.into_iter().flatten().map(ToString::to_string).collect()
+        };
+        // A pod in flight counts on its assumed node.
+        let assumed = self.scheduler.cache().node_of(&uid).filter(|_| place == "inflight");
+        let node = assumed.map_or(text(&pod["spec"]["nodeName"]), |node| node);
+        let conditions = pod["status"]["conditions"].as_array();
+        let condition = conditions.and_then(|all| all.iter().find(|one| one["type"] == "PodScheduled"));
+        let condition = condition.filter(|condition| condition["status"] != "True");
+        Pod {
+            place: place.to_owned(),
+            node: node.to_owned(),
+            nominated: text(&pod["status"]["nominatedNodeName"]).to_owned(),
+            attempts: match queued {
+                Some(queued) => queued.attempts,
+                None if place == "inflight" => self.attempts.get(&uid).copied().unwrap_or(0),
+                None => 0,
+            },
+            unschedulable_plugins: names(queued.map(|queued| &queued.unschedulable_plugins)),
+            pending_plugins: names(queued.map(|queued| &queued.pending_plugins)),
+            condition: condition.map(|condition| Condition {
+                reason: text(&condition["reason"]).to_owned(),
+                message: text(&condition["message"]).to_owned(),
+            }),
+        }
+    }
+}
+
+/// The state that the generator reads.
+impl Subject {
+    /// The current state of an object.
+    pub(super) fn object(&self, reference: &Reference) -> Option<Value> {
+        lock(&self.world).get(reference).cloned()
+    }
+
+    /// Every object of a kind, by name.
+    pub(super) fn objects(&self, kind: &str) -> Vec<Value> {
+        lock(&self.world).list(kind).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// The version that the scheduler's next write will get.
+    pub(super) fn next_version(&self) -> u64 {
+        lock(&self.world).next_version()
+    }
+
+    /// Whether a pod is ready to be scheduled.
+    pub(super) fn has_work(&self) -> bool {
+        self.scheduler.has_work()
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

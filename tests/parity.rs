@@ -1,0 +1,215 @@
+//! Parity with kube-scheduler. The scenarios of `scenarios/` run through both schedulers on a real
+//! control plane, and through supercargo on the API server in memory. `README.md` describes the
+//! format and how to run, add and record scenarios.
+
+mod alterations;
+mod cluster;
+mod compare;
+mod expected;
+mod flush;
+mod in_memory;
+mod memory;
+mod observe;
+mod report;
+mod run;
+mod scenario;
+mod side;
+mod skipping;
+mod versions;
+mod workers;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Result, bail, ensure};
+use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
+
+use cluster::Real;
+use compare::{Difference, Meant};
+use expected::Expected;
+use observe::Seen;
+use run::Outcome;
+use scenario::Scenario;
+use side::{Scheduler, Side};
+
+/// The number of control planes at a time. A run mostly waits.
+const PLANES: usize = 2;
+
+#[test]
+fn every_scenario_is_valid_and_recorded() {
+    let scenarios = Scenario::all().unwrap();
+    assert!(scenarios.len() >= 500, "only {} scenarios", scenarios.len());
+    Meant::read().unwrap();
+    if is_recording() {
+        return;
+    }
+    for scenario in scenarios {
+        scenario.expected().unwrap();
+    }
+}
+
+#[test]
+fn scenarios_match_kube_scheduler() {
+    print_failure(parity());
+}
+
+/// Fails with the message as it is, without escapes.
+fn print_failure(result: Result<()>) {
+    if let Err(error) = result {
+        panic!("{error:#}");
+    }
+}
+
+/// Runs the scenarios through both schedulers and fails with every difference. The results of
+/// kube-scheduler must be those that are recorded; with [`is_recording`], they are recorded instead
+/// and supercargo does not run.
+fn parity() -> Result<()> {
+    if assets_or_skip().is_none() {
+        return Ok(());
+    }
+    let _turn = turn();
+    let scenarios = requested()?;
+    let version = side::upstream_version()?;
+    let outcomes =
+        workers::on_threads(PLANES, &scenarios, Pair::start, |pair, scenario| pair.run(scenario, &version))?;
+    let mut results = Results::new(Meant::read()?);
+    for (scenario, (found, complaint)) in scenarios.iter().zip(outcomes) {
+        results.add(&scenario.name, found);
+        if let Some(complaint) = complaint {
+            results.complain(complaint);
+        }
+    }
+    results.verdict()
+}
+
+/// Both schedulers on a control plane of their own: nodes belong to the whole cluster.
+struct Pair {
+    upstream: Scheduler,
+    ours: Option<Scheduler>,
+    // Last: the schedulers end before their control plane.
+    cluster: Real,
+}
+
+impl Pair {
+    fn start() -> Result<Self> {
+        let cluster = Real::new(ControlPlane::start(Options::default())?);
+        run::prepare(&cluster)?;
+        let start = |side| Scheduler::start(&cluster.plane, side);
+        let ours = (!is_recording()).then(|| start(Side::Supercargo)).transpose()?;
+        Ok(Self { upstream: start(Side::Upstream)?, ours, cluster })
+    }
+
+    /// The differences of one scenario, and a complaint about the record or the run of
+    /// kube-scheduler.
+    fn run(&mut self, scenario: &Scenario, version: &str) -> Result<(Vec<Difference>, Option<String>)> {
+        let (name, began) = (&scenario.name, Instant::now());
+        let Outcome { seen, stopped } = run::scenario(&self.cluster, &mut self.upstream, scenario)?;
+        if let Some(why) = stopped {
+            let complaint = format!("{name}: kube-scheduler did not complete the scenario: {why:#}");
+            return Ok((Vec::new(), Some(complaint)));
+        }
+        let half = began.elapsed();
+        let Some(ours) = &mut self.ours else {
+            Expected::write(name, version, &seen)?;
+            return Ok((Vec::new(), None));
+        };
+        let complaint = scenario.expected()?.complaint(name, version, &seen);
+        let found = judge(name, seen, run::scenario(&self.cluster, ours, scenario)?);
+        let (whole, half) = (began.elapsed().as_millis(), half.as_millis());
+        println!("{name}: kube-scheduler {half} ms, supercargo {} ms", whole - half);
+        Ok((found, complaint))
+    }
+}
+
+/// The scenarios to run: all, or those that `SUPERCARGO_PARITY` selects.
+fn requested() -> Result<Vec<&'static Scenario>> {
+    let filter = std::env::var("SUPERCARGO_PARITY").unwrap_or_default();
+    let all = Scenario::all()?.iter();
+    let scenarios: Vec<&Scenario> = all.filter(|scenario| scenario.name.contains(&filter)).collect();
+    ensure!(!scenarios.is_empty(), "no scenario matches {filter:?}");
+    Ok(scenarios)
+}
+
+/// The differences between the expected outcome and supercargo's.
+fn judge(name: &str, mut expected: Seen, outcome: Outcome) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    if let Some(why) = outcome.stopped {
+        // Pods that it did not come to say nothing more.
+        expected.retain(|pod, _| outcome.seen.contains_key(pod));
+        differences.push(Difference {
+            scenario: name.to_owned(),
+            pod: String::new(),
+            field: "steps",
+            upstream: "ran to the end".to_owned(),
+            ours: format!("{why:#}"),
+        });
+    }
+    differences.extend(compare::differences(name, &expected, &outcome.seen));
+    differences
+}
+
+/// The results of several scenarios.
+struct Results {
+    meant: Meant,
+    found: Vec<Difference>,
+    complaints: Vec<String>,
+    ran: Vec<String>,
+}
+
+impl Results {
+    fn new(meant: Meant) -> Self {
+        Self { meant, found: Vec::new(), complaints: Vec::new(), ran: Vec::new() }
+    }
+
+    /// Adds the differences of a scenario that has run.
+    fn add(&mut self, scenario: &str, found: Vec<Difference>) {
+        self.ran.push(scenario.to_owned());
+        self.found.extend(found);
+    }
+
+    /// Adds another fault.
+    fn complain(&mut self, complaint: String) {
+        self.complaints.push(complaint);
+    }
+
+    /// Fails on every difference that is not on purpose.
+    fn verdict(self) -> Result<()> {
+        let Self { meant, found, mut complaints, ran } = self;
+        let known: Vec<String> = Scenario::all()?.iter().map(|scenario| scenario.name.clone()).collect();
+        let (faults, unused) = meant.excuse(found, &ran, &known);
+        complaints.extend(unused);
+        if faults.is_empty() && complaints.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "{} differences from upstream, {} other faults\n{}{}",
+            faults.len(),
+            complaints.len(),
+            show(&faults),
+            complaints.join("\n")
+        )
+    }
+}
+
+fn show(differences: &[Difference]) -> String {
+    let mut text = String::new();
+    for difference in differences {
+        write!(text, "{difference}").expect("writing to a String cannot fail");
+    }
+    text
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("parity").join(name)
+}
+
+fn is_recording() -> bool {
+    std::env::var_os("SUPERCARGO_PARITY_RECORD").is_some_and(|value| value == "1")
+}
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
