@@ -51,6 +51,7 @@ COPY crates/codec/Cargo.toml crates/codec/
 COPY crates/config/Cargo.toml crates/config/
 COPY crates/framework/Cargo.toml crates/framework/
 COPY crates/informer/Cargo.toml crates/informer/
+COPY crates/runtime/Cargo.toml crates/runtime/
 COPY crates/scheduler/Cargo.toml crates/scheduler/
 COPY crates/serving/Cargo.toml crates/serving/
 COPY crates/telemetry/Cargo.toml crates/telemetry/
@@ -70,6 +71,7 @@ COPY crates/codec/src crates/codec/src
 COPY crates/config/src crates/config/src
 COPY crates/framework/src crates/framework/src
 COPY crates/informer/src crates/informer/src
+COPY crates/runtime/src crates/runtime/src
 COPY crates/scheduler/src crates/scheduler/src
 COPY crates/serving/src crates/serving/src
 COPY crates/telemetry/src crates/telemetry/src

@@ -17,6 +17,7 @@ const PURE: &[(&str, &[&str])] = &[
         &["bitflags", "rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "thiserror"],
     ),
     ("supercargo-plugins", &["rustc-hash", "serde", "serde_json", "smallvec", "supercargo-framework"]),
+    ("supercargo-runtime", &["supercargo-framework", "thiserror"]),
     (
         "supercargo-scheduler",
         &[
@@ -26,6 +27,7 @@ const PURE: &[(&str, &[&str])] = &[
             "serde_json",
             "smallvec",
             "supercargo-framework",
+            "supercargo-runtime",
             "thiserror",
         ],
     ),
@@ -82,9 +84,10 @@ const OURS: &[(&str, &[&str])] = &[
     ("supercargo-controlplane", &[]),
     ("supercargo-framework", &[]),
     ("supercargo-plugins", &["framework"]),
-    ("supercargo-scheduler", &["framework"]),
-    ("supercargo-serving", &["client", "codec", "config", "framework", "plugins", "scheduler", "telemetry"]),
-    ("supercargo-telemetry", &["framework", "scheduler"]),
+    ("supercargo-runtime", &["framework"]),
+    ("supercargo-scheduler", &["framework", "runtime"]),
+    ("supercargo-serving", &["client", "codec", "config", "framework", "plugins", "runtime", "telemetry"]),
+    ("supercargo-telemetry", &["framework", "runtime"]),
 ];
 
 /// The modules that change the cluster, and how; no other module outside tests has these words.

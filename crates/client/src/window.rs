@@ -17,7 +17,7 @@ const MOST: f64 = 100.0;
 
 /// The requests under way of one client, and those that wait.
 #[derive(Clone)]
-pub(crate) struct Window(Arc<Mutex<State>>);
+pub struct Window(Arc<Mutex<State>>);
 
 struct State {
     limit: f64,

@@ -11,21 +11,21 @@ use supercargo_framework::{Code, Context, CycleState, NodeInfo, Now, PodInfo, St
 
 use crate::bindings::{Binding, MAX_PERMIT_WAIT, Waits};
 use crate::cycle::Cycle;
-use crate::diagnosis::FitError;
 use crate::dry_run::DryRun;
 use crate::effect::{Effect, EventType, PodEvent, StatusPatch};
 use crate::extender::Calls;
 use crate::extender_calls::Extenders;
-use crate::failure::{Failure, FailureKind};
-use crate::observer::{Observation, Point, Timespan};
-use crate::panic_guard::panic_report;
-use crate::phase_timer::PhaseTimer;
-use crate::plugin_calls::PluginCalls;
-use crate::profile::{Named, Profile};
 use crate::queue::{QueuedPod, SchedulingQueue};
 use crate::sampling::Sampling;
 use crate::scheduler::{Scheduler, context};
 use crate::tables::{Answer, CycleInput};
+use supercargo_runtime::diagnosis::FitError;
+use supercargo_runtime::failure::{Failure, FailureKind};
+use supercargo_runtime::observer::{Observation, Point, Timespan};
+use supercargo_runtime::panic_guard::panic_report;
+use supercargo_runtime::phase_timer::PhaseTimer;
+use supercargo_runtime::plugin_calls::PluginCalls;
+use supercargo_runtime::profile::{Named, Profile};
 
 impl Scheduler {
     /// Takes the next pod from the queue and tries to find a node for it. `false` if the queue has

@@ -12,11 +12,11 @@ use crate::cache::on_node;
 use crate::drain::DRAINED;
 use crate::effect::{Effect, EventType, PreBindWork};
 use crate::extender::ExtenderSpec;
-use crate::failure::{Failure, FailureKind};
 use crate::go_duration::go_duration;
-use crate::observer::{AttemptResult, Observation, Observer, Point, Timespan};
-use crate::profile::Named;
 use crate::scheduler::Scheduler;
+use supercargo_runtime::failure::{Failure, FailureKind};
+use supercargo_runtime::observer::{AttemptResult, Observation, Observer, Point, Timespan};
+use supercargo_runtime::profile::Named;
 
 /// PreBind's work: groups run one after the other, the work of a group in parallel.
 type Work = Vec<Vec<PreBindWork>>;

@@ -9,8 +9,8 @@ use supercargo_framework::context::WaitingPod;
 use supercargo_framework::{CycleState, Now, PodInfo, Status, Text, Uid};
 
 use crate::effect::PreBindWork;
-use crate::observer::TimePoint;
 use crate::queue::QueuedPod;
+use supercargo_runtime::observer::TimePoint;
 
 /// The longest timeout of a Permit plugin.
 pub(crate) const MAX_PERMIT_WAIT: Duration = Duration::from_mins(15);

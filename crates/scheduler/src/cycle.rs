@@ -6,16 +6,16 @@ use std::sync::Arc;
 use supercargo_framework::plugin::{NodeNames, PreFilter};
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, PodInfo, Status};
 
-use crate::diagnosis::Diagnosis;
 use crate::extender::EXTENDER;
 use crate::extender_calls::Extenders;
-use crate::failure::FailureKind;
-use crate::observer::{Evaluated, PluginSet, Point};
-use crate::plugin_calls::PluginCalls;
-use crate::profile::{Named, Profile};
 use crate::queue::SchedulingQueue;
 use crate::sampling::Sampling;
 use crate::skipped_filters::SkippedFilters;
+use supercargo_runtime::diagnosis::Diagnosis;
+use supercargo_runtime::failure::FailureKind;
+use supercargo_runtime::observer::{Evaluated, PluginSet, Point};
+use supercargo_runtime::plugin_calls::PluginCalls;
+use supercargo_runtime::profile::{Named, Profile};
 
 /// Everything that a cycle reads.
 pub(crate) struct Cycle<'a> {

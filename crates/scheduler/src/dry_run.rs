@@ -9,9 +9,9 @@ use supercargo_framework::{CycleState, NodeInfo, PodInfo, PodTotals, Status};
 
 use crate::cycle::Cycle;
 use crate::filtering::{Filters, named_error};
-use crate::observer::Point;
-use crate::profile::Named;
 use crate::skipped_filters::SkippedFilters;
+use supercargo_runtime::observer::Point;
+use supercargo_runtime::profile::Named;
 
 /// The filters of one cycle, grouped by what they depend on.
 pub(crate) struct DryRun<'a, 'c> {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use supercargo_framework::plugin::{BindPlugin, Nomination, PreBindPlugin};
+use supercargo_framework::plugin::{Nomination, PreBindPlugin};
 use supercargo_framework::pod::{PodCondition, PodKey};
 use supercargo_framework::{PodInfo, ResourceVersion, Text, Uid};
 
@@ -19,15 +19,6 @@ pub struct PreBindWork {
     pub plugin: Arc<dyn PreBindPlugin>,
     /// What PreBindPreFlight prepared for PreBind.
     pub work: Box<dyn Any + Send>,
-}
-
-/// A plugin that binds, with its name.
-#[derive(Clone)]
-pub struct NamedBinder {
-    /// The plugin's name.
-    pub name: Text,
-    /// The plugin.
-    pub plugin: Arc<dyn BindPlugin>,
 }
 
 /// A change of a pod's status.
@@ -131,7 +122,7 @@ pub enum Effect {
         /// The extenders that bind such pods: at most one.
         extenders: Vec<ExtenderSpec>,
         /// The plugins.
-        binders: Arc<[NamedBinder]>,
+        binders: Arc<[supercargo_runtime::profile::NamedBinder]>,
     },
     /// Read the pod's node from the API server, with a quorum. Ends in `Input::PodRead`.
     ReadPod {

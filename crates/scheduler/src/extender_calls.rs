@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 use supercargo_framework::plugin::Candidate;
 use supercargo_framework::{Context, NodeIndex, NodeRecord, PodInfo, Status};
 
-use crate::diagnosis::Diagnosis;
 use crate::extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims};
-use crate::failure::FailureKind;
-use crate::plugin_calls::PluginCalls;
 use crate::tie_breakers::TieBreakers;
+use supercargo_runtime::diagnosis::Diagnosis;
+use supercargo_runtime::failure::FailureKind;
+use supercargo_runtime::plugin_calls::PluginCalls;
 
 /// The extenders of a cycle.
 pub(crate) struct Extenders<'a> {

@@ -7,10 +7,10 @@ use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{Feature, Now, PodInfo};
 
 use crate::effect::{Effect, EventType, StatusPatch};
-use crate::failure::{Failure, FailureKind};
-use crate::observer::{AttemptResult, Observation, Timespan};
 use crate::queue::QueuedPod;
 use crate::scheduler::Scheduler;
+use supercargo_runtime::failure::{Failure, FailureKind};
+use supercargo_runtime::observer::{AttemptResult, Observation, Timespan};
 
 /// The longest note of an event, in bytes.
 const MAX_NOTE: usize = 1024;

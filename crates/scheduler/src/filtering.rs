@@ -7,11 +7,11 @@ use supercargo_framework::plugin::FilterPlugin;
 use supercargo_framework::{Code, CycleState, NodeIndex, NodeInfo, PodInfo, Status};
 
 use crate::cycle::Cycle;
-use crate::diagnosis::Diagnosis;
-use crate::failure::FailureKind;
-use crate::observer::{Evaluated, Observation, PluginSet, Point};
-use crate::profile::Named;
 use crate::skipped_filters::SkippedFilters;
+use supercargo_runtime::diagnosis::Diagnosis;
+use supercargo_runtime::failure::FailureKind;
+use supercargo_runtime::observer::{Evaluated, Observation, PluginSet, Point};
+use supercargo_runtime::profile::Named;
 
 /// The filters of one cycle.
 pub(crate) type Filters<'a> = SmallVec<[&'a Named<dyn FilterPlugin>; 16]>;

@@ -9,8 +9,8 @@ use supercargo_framework::{ActionType, ClusterEvent, EventResource, NodeRecord, 
 use crate::cache::on_node;
 use crate::cluster_events;
 use crate::input::{Input, Notification};
-use crate::observer::{Observation, TimePoint, Timespan};
 use crate::scheduler::Scheduler;
+use supercargo_runtime::observer::{Observation, TimePoint, Timespan};
 
 impl Scheduler {
     /// Handles an input, and whatever is due by the given time.

@@ -53,13 +53,11 @@ mod cache;
 mod changes;
 mod cluster_events;
 mod cycle;
-mod diagnosis;
 mod drain;
 mod dry_run;
 mod effect;
 mod extender;
 mod extender_calls;
-mod failure;
 mod failure_handler;
 mod filtering;
 mod go_duration;
@@ -68,13 +66,8 @@ mod input;
 mod invariants;
 mod node_recheck;
 mod node_tree;
-mod observer;
-mod panic_guard;
-mod phase_timer;
-mod plugin_calls;
 mod preemption;
 mod preemptions;
-mod profile;
 mod queue;
 mod reconfigure;
 pub mod record;
@@ -91,16 +84,16 @@ mod uncertain_binding;
 mod views;
 
 pub use cache::{Cache, CacheError};
-pub use effect::{Effect, EventType, NamedBinder, PodEvent, PreBindWork, StatusPatch, VictimEviction};
+pub use effect::{Effect, EventType, PodEvent, PreBindWork, StatusPatch, VictimEviction};
 pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
 pub use input::{Eviction, Input, Notification, PodRead};
-pub use observer::{
-    AttemptResult, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, TimePoint,
-    Timespan, Unobserved,
-};
-pub use profile::{PluginLists, ProfileError, ProfileSpec};
 pub use queue::{Backoff, Place, QueueOptions, QueuedPod};
 pub use scheduler::{BuildError, Options, Scheduler};
 pub use stats::{Rejected, Stats};
+pub use supercargo_runtime::observer::{
+    AttemptResult, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, TimePoint,
+    Timespan, Unobserved,
+};
+pub use supercargo_runtime::profile::{NamedBinder, PluginLists, ProfileError, ProfileSpec};
 pub use tables::{Rule, TableStats};
 pub use views::{BindingView, Known, NodeView, PodOnNode, QueueView};

@@ -9,12 +9,12 @@ use crate::bindings::Binding;
 use crate::cycle::Cycle;
 use crate::extender::NoCalls;
 use crate::extender_calls::Extenders;
-use crate::failure::FailureKind;
-use crate::observer::Observation;
-use crate::phase_timer::PhaseTimer;
-use crate::plugin_calls::PluginCalls;
-use crate::profile::ProfileIndex;
 use crate::scheduler::Scheduler;
+use supercargo_runtime::failure::FailureKind;
+use supercargo_runtime::observer::Observation;
+use supercargo_runtime::phase_timer::PhaseTimer;
+use supercargo_runtime::plugin_calls::PluginCalls;
+use supercargo_runtime::profile::ProfileIndex;
 
 /// The queue event for a pod whose node no longer fits.
 const NODE_TAKEN: Text = Text::Static("NodeTaken");

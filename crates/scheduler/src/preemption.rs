@@ -12,12 +12,12 @@ use supercargo_framework::{Feature, Now, PodInfo, Status, Uid};
 
 use crate::bindings::Stage;
 use crate::effect::{Effect, EventType, PodEvent, StatusPatch, VictimEviction};
-use crate::failure::{Failure, FailureKind};
 use crate::input::Eviction;
-use crate::observer::{Observation, Timespan};
 use crate::preemptions::{HeldAttempt, LeftBehind, Order, Preemption};
 use crate::queue::{Place, QueuedPod};
 use crate::scheduler::Scheduler;
+use supercargo_runtime::failure::{Failure, FailureKind};
+use supercargo_runtime::observer::{Observation, Timespan};
 
 impl Scheduler {
     /// Starts a preemption.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use supercargo_framework::{PodInfo, Text, Uid};
 
-use crate::failure::Failure;
-use crate::observer::TimePoint;
 use crate::queue::QueuedPod;
+use supercargo_runtime::failure::Failure;
+use supercargo_runtime::observer::TimePoint;
 
 /// A plugin's command to preempt.
 pub(crate) struct Order {

@@ -38,8 +38,8 @@ use self::queueing_strategy::QueueingStrategy;
 use self::rank::{ActiveRank, BackoffRank};
 use self::steady_clock::SteadyClock;
 use crate::cluster_events;
-use crate::observer::{Observation, QueueName};
-use crate::profile::{ProfileIndex, Profiles};
+use supercargo_runtime::observer::{Observation, QueueName};
+use supercargo_runtime::profile::{ProfileIndex, Profiles};
 
 const SCHEDULE_ATTEMPT_FAILURE: Text = Text::Static("ScheduleAttemptFailure");
 const POP_FROM_BACKOFF_Q: Text = Text::Static("PopFromBackoffQ");

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use supercargo_framework::{Now, PodInfo};
 
-use crate::profile::{ProfileIndex, Profiles};
 use crate::queue::QueuedPod;
 use crate::scheduler::{BuildError, Options, Scheduler, registered_kinds};
 use crate::tables::Tables;
+use supercargo_runtime::profile::{ProfileIndex, Profiles};
 
 impl Scheduler {
     /// Applies other profiles and settings. On an error, nothing changes.

@@ -21,13 +21,13 @@ use crate::cache::Cache;
 use crate::changes;
 use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
-use crate::observer::{Observation, Observer, Unobserved};
-use crate::phase_timer::PhaseTimer;
-use crate::plugin_calls::{CurrentPlugin, PluginCalls};
 use crate::preemptions::{Order, Preemptions};
-use crate::profile::{EVENT_KINDS, Profile, ProfileError, ProfileIndex, ProfileSpec, Profiles};
 use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 use crate::tables::{Rule, TableStats, Tables};
+use supercargo_runtime::observer::{Observation, Observer, Unobserved};
+use supercargo_runtime::phase_timer::PhaseTimer;
+use supercargo_runtime::plugin_calls::{CurrentPlugin, PluginCalls};
+use supercargo_runtime::profile::{EVENT_KINDS, Profile, ProfileError, ProfileIndex, ProfileSpec, Profiles};
 
 /// The configuration of a scheduler.
 #[derive(Clone, Default)]

@@ -5,9 +5,9 @@ use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
 use supercargo_framework::{Code, CycleState, NodeIndex, PodInfo, Status};
 
 use crate::cycle::Cycle;
-use crate::failure::FailureKind;
-use crate::observer::{Evaluated, PluginSet, Point};
-use crate::profile::{Named, Scorer};
+use supercargo_runtime::failure::FailureKind;
+use supercargo_runtime::observer::{Evaluated, PluginSet, Point};
+use supercargo_runtime::profile::{Named, Scorer};
 
 impl Cycle<'_> {
     /// The feasible node with the highest total score. Ties go to the first in visiting order,

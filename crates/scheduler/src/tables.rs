@@ -42,9 +42,9 @@ use self::rule::Rules;
 use self::uncached_plugins::UncachedPlugins;
 use self::view::View;
 use crate::cache::Cache;
-use crate::observer::Point;
-use crate::plugin_calls::PluginCalls;
-use crate::profile::{Profile, ProfileIndex, TablePlugin};
+use supercargo_runtime::observer::Point;
+use supercargo_runtime::plugin_calls::PluginCalls;
+use supercargo_runtime::profile::{Profile, ProfileIndex, TablePlugin};
 
 /// The default memory limit of tables and columns, in bytes.
 const DEFAULT_MEMORY_LIMIT: usize = 256 << 20;

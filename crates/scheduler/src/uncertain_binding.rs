@@ -6,9 +6,9 @@ use supercargo_framework::{Now, PodInfo, Uid};
 
 use crate::bindings::Stage;
 use crate::effect::Effect;
-use crate::failure::FailureKind;
 use crate::input::PodRead;
 use crate::scheduler::Scheduler;
+use supercargo_runtime::failure::FailureKind;
 
 impl Scheduler {
     /// Bind's outcome is unknown: the pod stays assumed until a read or the informer settles it.

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use supercargo_framework::PodInfo;
 use supercargo_framework::features::Stage;
 use supercargo_framework::{Feature, Features};
-use supercargo_scheduler::Observer;
+use supercargo_runtime::observer::Observer;
 use tokio::runtime::Handle;
 
 pub use self::family::Family;

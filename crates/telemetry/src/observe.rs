@@ -1,6 +1,6 @@
 //! Turns observations into log lines.
 
-use supercargo_scheduler::{Observation, Observer};
+use supercargo_runtime::observer::{Observation, Observer};
 
 /// Logs what deserves it.
 pub struct LogObserver;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response, Uri};
-use supercargo_scheduler::Observer;
+use supercargo_runtime::observer::Observer;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 

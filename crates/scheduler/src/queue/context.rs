@@ -4,8 +4,8 @@ use rustc_hash::FxHashSet;
 use supercargo_framework::objects::Objects;
 use supercargo_framework::{Now, QueueContext, Uid};
 
-use crate::observer::Observer;
-use crate::profile::Profiles;
+use supercargo_runtime::observer::Observer;
+use supercargo_runtime::profile::Profiles;
 
 /// What a call needs beside the queue itself.
 pub(crate) struct QueueCx<'a> {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use supercargo_framework::{PodInfo, Text, Timestamp, Uid};
 
 use super::queueing_strategy::QueueingStrategy;
-use crate::failure::FailureKind;
-use crate::observer::TimePoint;
-use crate::profile::ProfileIndex;
+use supercargo_runtime::failure::FailureKind;
+use supercargo_runtime::observer::TimePoint;
+use supercargo_runtime::profile::ProfileIndex;
 
 /// A pod that is queued or in flight, with the history of its attempts.
 #[derive(Clone, Debug)]

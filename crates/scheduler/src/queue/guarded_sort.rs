@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use supercargo_framework::plugin::{QueueSortPlugin, Queued};
 
-use crate::panic_guard::guard;
-use crate::profile::Named;
+use supercargo_runtime::panic_guard::guard;
+use supercargo_runtime::profile::Named;
 
 /// A queue-sort plugin whose panics do not unwind through a heap during a change. A comparison that
 /// panics returns `false`, and the report is kept.

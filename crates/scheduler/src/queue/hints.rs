@@ -7,9 +7,9 @@ use super::context::QueueCx;
 use super::entry::QueuedPod;
 use super::queueing_strategy::QueueingStrategy;
 use crate::extender::EXTENDER;
-use crate::observer::{Observation, Timespan};
-use crate::panic_guard::guard;
-use crate::profile::{Profile, Profiles};
+use supercargo_runtime::observer::{Observation, Timespan};
+use supercargo_runtime::panic_guard::guard;
+use supercargo_runtime::profile::{Profile, Profiles};
 
 /// A plugin's registration for an event.
 struct Registration {

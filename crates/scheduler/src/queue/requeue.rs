@@ -12,10 +12,10 @@ use super::context::QueueCx;
 use super::entry::QueuedPod;
 use super::queueing_strategy::QueueingStrategy;
 use super::rank::{ActiveRank, BackoffRank};
-use crate::observer::{Observation, Point, QueueName};
-use crate::panic_guard::guard;
-use crate::phase_timer::PhaseTimer;
-use crate::profile::Named;
+use supercargo_runtime::observer::{Observation, Point, QueueName};
+use supercargo_runtime::panic_guard::guard;
+use supercargo_runtime::phase_timer::PhaseTimer;
+use supercargo_runtime::profile::Named;
 
 /// The event that moves a pod that waited too long.
 const UNSCHEDULABLE_TIMEOUT: ClusterEvent = ClusterEvent::wildcard("UnschedulableTimeout");

@@ -11,10 +11,10 @@ use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, Features, Now, PodInfo, Timestamp, Uid};
 
 use super::{Backoff, Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
-use crate::diagnosis::FitError;
-use crate::failure::FailureKind;
-use crate::observer::Unobserved;
-use crate::profile::{ProfileIndex, ProfileSpec, Profiles};
+use supercargo_runtime::diagnosis::FitError;
+use supercargo_runtime::failure::FailureKind;
+use supercargo_runtime::observer::Unobserved;
+use supercargo_runtime::profile::{ProfileIndex, ProfileSpec, Profiles};
 
 struct Bed {
     queue: SchedulingQueue,

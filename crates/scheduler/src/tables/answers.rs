@@ -12,7 +12,7 @@ use super::invalidation::{Invalidation, concerned};
 use super::layout::Keys;
 use super::reads::Reads;
 use super::view::View;
-use crate::profile::TablePlugin;
+use supercargo_runtime::profile::TablePlugin;
 
 /// The maximum number of distinct statuses. More would mean a text per node, which is not worth
 /// caching.

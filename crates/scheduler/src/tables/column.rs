@@ -15,7 +15,7 @@ use super::reads::Reads;
 use super::rule::Rule;
 use super::view::View;
 use crate::changes::{Change, Cursor};
-use crate::profile::TablePlugin;
+use supercargo_runtime::profile::TablePlugin;
 
 /// A row invalidated by a change elsewhere.
 type Touched = (Cursor, NodeIndex);

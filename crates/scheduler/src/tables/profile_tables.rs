@@ -14,10 +14,10 @@ use super::rule::Rule;
 use super::table::{self, ColumnIds, Columns, DomainVerdicts, Table};
 use super::uncached_plugins::UncachedPlugins;
 use super::view::View;
-use crate::diagnosis::Diagnosis;
-use crate::observer::{Evaluated, Point};
-use crate::profile::TablePlugin;
 use crate::skipped_filters::SkippedFilters;
+use supercargo_runtime::diagnosis::Diagnosis;
+use supercargo_runtime::observer::{Evaluated, Point};
+use supercargo_runtime::profile::TablePlugin;
 
 /// The maximum number of best nodes to try one by one with uncached plugins. After that, these
 /// plugins run for all nodes.

@@ -12,7 +12,7 @@ use super::reads::Reads;
 use super::rule::Rule;
 use super::view::View;
 use crate::changes::{Change, Cursor};
-use crate::profile::TablePlugin;
+use supercargo_runtime::profile::TablePlugin;
 
 /// A plugin whose PreScore depends on the feasible nodes. Its state and its scores belong to one
 /// table.

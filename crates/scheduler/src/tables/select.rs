@@ -10,8 +10,8 @@ use super::groups::{Grouping, Groups, RowsByPlugin};
 use super::table::{Columns, DomainVerdicts, Table, column, normalization};
 use super::tournament::OUT;
 use super::view::View;
-use crate::profile::TablePlugin;
 use crate::scoring::by_max;
+use supercargo_runtime::profile::TablePlugin;
 
 /// Scores that are not part of the sums.
 struct LateScores<'a> {

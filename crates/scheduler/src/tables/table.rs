@@ -17,7 +17,7 @@ use super::rule::Rule;
 use super::tournament::{OUT, Tournament};
 use super::view::View;
 use crate::changes::Cursor;
-use crate::profile::TablePlugin;
+use supercargo_runtime::profile::TablePlugin;
 
 /// The columns of a table by number, one per plugin.
 pub(super) type ColumnIds = SmallVec<[u32; 20]>;

@@ -6,8 +6,8 @@ use supercargo_framework::{CycleState, NodeIndex};
 
 use super::fallback::Fallback;
 use super::view::View;
-use crate::profile::TablePlugin;
 use crate::skipped_filters::SkippedFilters;
+use supercargo_runtime::profile::TablePlugin;
 
 /// A plugin with its prepared state for the pod of this cycle.
 struct UncachedPlugin {

@@ -5,7 +5,7 @@ use supercargo_framework::{Context, Nodes, PodInfo};
 use super::layout::Topology;
 use super::rule::Rules;
 use crate::changes::ChangeLog;
-use crate::plugin_calls::PluginCalls;
+use supercargo_runtime::plugin_calls::PluginCalls;
 
 /// What tables read while they are updated.
 pub(super) struct View<'a> {

@@ -7,10 +7,10 @@ use supercargo_framework::{CycleState, NodeIndex, Status};
 use super::Tables;
 use super::profile_tables::Answer;
 use crate::cycle::Cycle;
-use crate::diagnosis::Diagnosis;
-use crate::failure::FailureKind;
-use crate::observer::{Evaluated, PluginSet};
-use crate::profile::{ProfileIndex, Scorer};
+use supercargo_runtime::diagnosis::Diagnosis;
+use supercargo_runtime::failure::FailureKind;
+use supercargo_runtime::observer::{Evaluated, PluginSet};
+use supercargo_runtime::profile::{ProfileIndex, Scorer};
 
 /// Compares every answer of a table with that of the plain path.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use supercargo_framework::{ClusterEvent, Code};
-use supercargo_scheduler::{
+use supercargo_runtime::observer::{
     AttemptResult, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, TimePoint,
     Timespan,
 };

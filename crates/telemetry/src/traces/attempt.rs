@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{Code, Uid};
-use supercargo_scheduler::{AttemptResult, Timespan};
+use supercargo_runtime::observer::{AttemptResult, Timespan};
 
 use super::ids::{Ids, SpanId, TraceId};
 use super::otlp::{Attribute, Failed, Kind, Span};

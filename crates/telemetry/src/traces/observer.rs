@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use supercargo_framework::Uid;
-use supercargo_scheduler::{Observation, ObservedProfile, Observer, Point, TimePoint};
+use supercargo_runtime::observer::{Observation, ObservedProfile, Observer, Point, TimePoint};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 

@@ -1,7 +1,7 @@
 //! What has been seen of an attempt: its extension points, and plugins where they are told of.
 
 use supercargo_framework::Code;
-use supercargo_scheduler::{Point, TimePoint, Timespan};
+use supercargo_runtime::observer::{Point, TimePoint, Timespan};
 
 /// So many parts at most are kept. No attempt has nearly as many, as a plugin is one however often it is asked; several that
 /// came to nothing without a word may.

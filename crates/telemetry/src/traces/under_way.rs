@@ -57,7 +57,7 @@ impl UnderWay {
 #[cfg(test)]
 mod tests {
     use supercargo_framework::Code;
-    use supercargo_scheduler::{Point, Timespan};
+    use supercargo_runtime::observer::{Point, Timespan};
 
     use super::*;
     use crate::traces::parts::Part;

@@ -3,7 +3,7 @@
 use futures::FutureExt as _;
 use supercargo_framework::Code;
 use supercargo_framework::pod::PodKey;
-use supercargo_scheduler::{AttemptResult, Point, TimePoint, Timespan};
+use supercargo_runtime::observer::{AttemptResult, Point, TimePoint, Timespan};
 use tokio::time::Instant;
 
 use super::*;

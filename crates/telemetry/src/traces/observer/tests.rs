@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use supercargo_framework::testing::pod;
 use supercargo_framework::{Code, PodInfo};
-use supercargo_scheduler::{AttemptResult, Timespan};
+use supercargo_runtime::observer::{AttemptResult, Timespan};
 
 use super::*;
 use crate::traces::ids::Ids;

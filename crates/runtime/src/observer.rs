@@ -140,7 +140,7 @@ pub struct Evaluated {
 
 impl Evaluated {
     /// Adds the plugins of another evaluation.
-    pub(crate) fn add(&mut self, others: Self) {
+    pub fn add(&mut self, others: Self) {
         self.pre_filter = self.pre_filter.and(others.pre_filter);
         self.filter = self.filter.and(others.filter);
         self.pre_score = self.pre_score.and(others.pre_score);

@@ -7,16 +7,24 @@ use supercargo_framework::caching::{Caching, IncrementalPlugin, Uncached};
 use supercargo_framework::event::{EventRegistration, EventResource};
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{
-    EnqueueExtensions, FilterPlugin, PermitPlugin, PostBindPlugin, PostFilterPlugin, PreBindPlugin,
-    PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
-    SignPlugin,
+    BindPlugin, EnqueueExtensions, FilterPlugin, PermitPlugin, PostBindPlugin, PostFilterPlugin,
+    PreBindPlugin, PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin,
+    ScorePlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signature, Signer};
 use supercargo_framework::{Context, Plugin, PodInfo, Text};
 use thiserror::Error;
 
-use crate::effect::NamedBinder;
 use crate::observer::{Evaluated, ObservedProfile, PluginSet};
+
+/// A plugin that binds, with its name.
+#[derive(Clone)]
+pub struct NamedBinder {
+    /// The plugin's name.
+    pub name: Text,
+    /// The plugin.
+    pub plugin: Arc<dyn BindPlugin>,
+}
 
 /// The plugins of a profile, in order, per extension point.
 #[derive(Clone, Default)]
@@ -91,71 +99,96 @@ pub enum ProfileError {
 }
 
 /// A plugin at a point, with its name.
-pub(crate) struct Named<P: ?Sized> {
-    pub(crate) name: &'static str,
-    pub(crate) plugin: Arc<P>,
+pub struct Named<P: ?Sized> {
+    /// The plugin's name.
+    pub name: &'static str,
+    /// The plugin.
+    pub plugin: Arc<P>,
 }
 
 /// A score plugin with its weight.
-pub(crate) struct Scorer {
-    pub(crate) name: &'static str,
-    pub(crate) plugin: Arc<dyn ScorePlugin>,
-    pub(crate) weight: i64,
+pub struct Scorer {
+    /// The plugin's name.
+    pub name: &'static str,
+    /// The plugin.
+    pub plugin: Arc<dyn ScorePlugin>,
+    /// The factor of its normalized scores.
+    pub weight: i64,
 }
 
 /// A plugin that takes part in the choice of a node, as evaluation tables see it.
-pub(crate) struct TablePlugin {
-    pub(crate) name: &'static str,
-    pub(crate) sign: Arc<dyn SignPlugin>,
-    pub(crate) pre_filter: Option<Arc<dyn PreFilterPlugin>>,
+pub struct TablePlugin {
+    /// The plugin's name.
+    pub name: &'static str,
+    /// Writes what its answers depend on.
+    pub sign: Arc<dyn SignPlugin>,
+    /// Prepares Filter.
+    pub pre_filter: Option<Arc<dyn PreFilterPlugin>>,
     /// With its position among the filters.
-    pub(crate) filter: Option<(usize, Arc<dyn FilterPlugin>)>,
-    pub(crate) pre_score: Option<Arc<dyn PreScorePlugin>>,
+    pub filter: Option<(usize, Arc<dyn FilterPlugin>)>,
+    /// Prepares Score.
+    pub pre_score: Option<Arc<dyn PreScorePlugin>>,
     /// With its weight.
-    pub(crate) score: Option<(i64, Arc<dyn ScorePlugin>)>,
-    pub(crate) incremental: Option<Arc<dyn IncrementalPlugin>>,
-    pub(crate) caching: Arc<dyn Caching>,
+    pub score: Option<(i64, Arc<dyn ScorePlugin>)>,
+    /// Applies changes to its state.
+    pub incremental: Option<Arc<dyn IncrementalPlugin>>,
+    /// What its answers depend on, or the defaults.
+    pub caching: Arc<dyn Caching>,
     /// Its positions among the plugins of each point.
-    pub(crate) places: Evaluated,
+    pub places: Evaluated,
     /// Whether it also runs after a node is chosen, and may read what PreFilter and Filter wrote
     /// for this pod.
-    pub(crate) sets_aside: bool,
+    pub sets_aside: bool,
 }
 
 impl TablePlugin {
     /// Whether it keeps a state.
-    pub(crate) fn prepares(&self) -> bool {
+    pub fn prepares(&self) -> bool {
         self.pre_filter.is_some() || self.pre_score.is_some()
     }
 }
 
 /// A profile, ready to run.
-pub(crate) struct Profile {
-    pub(crate) scheduler_name: Arc<str>,
-    pub(crate) percentage_of_nodes_to_score: Option<i32>,
-    pub(crate) queue_sort: Arc<Named<dyn QueueSortPlugin>>,
-    pub(crate) pre_enqueue: Vec<Named<dyn PreEnqueuePlugin>>,
-    pub(crate) pre_filter: Vec<Named<dyn PreFilterPlugin>>,
-    pub(crate) filter: Vec<Named<dyn FilterPlugin>>,
+pub struct Profile {
+    /// The name that pods ask for.
+    pub scheduler_name: Arc<str>,
+    /// Overrides the scheduler's own; 0 means adaptive, as upstream.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// Orders activeQ.
+    pub queue_sort: Arc<Named<dyn QueueSortPlugin>>,
+    /// Gate pods.
+    pub pre_enqueue: Vec<Named<dyn PreEnqueuePlugin>>,
+    /// Prepare filters.
+    pub pre_filter: Vec<Named<dyn PreFilterPlugin>>,
+    /// Reject nodes.
+    pub filter: Vec<Named<dyn FilterPlugin>>,
     /// The caching of those filters that register it.
     filter_caching: Vec<Named<dyn Caching>>,
-    pub(crate) post_filter: Vec<Named<dyn PostFilterPlugin>>,
-    pub(crate) pre_score: Vec<Named<dyn PreScorePlugin>>,
-    pub(crate) score: Vec<Scorer>,
-    pub(crate) reserve: Vec<Named<dyn ReservePlugin>>,
-    pub(crate) permit: Vec<Named<dyn PermitPlugin>>,
-    pub(crate) pre_bind: Vec<Named<dyn PreBindPlugin>>,
-    pub(crate) bind: Arc<[NamedBinder]>,
-    pub(crate) post_bind: Vec<Named<dyn PostBindPlugin>>,
+    /// Make room when no node fits.
+    pub post_filter: Vec<Named<dyn PostFilterPlugin>>,
+    /// Prepare scores.
+    pub pre_score: Vec<Named<dyn PreScorePlugin>>,
+    /// Rank feasible nodes.
+    pub score: Vec<Scorer>,
+    /// Reserve resources on the chosen node.
+    pub reserve: Vec<Named<dyn ReservePlugin>>,
+    /// Allow, delay or reject the binding.
+    pub permit: Vec<Named<dyn PermitPlugin>>,
+    /// Prepare the binding.
+    pub pre_bind: Vec<Named<dyn PreBindPlugin>>,
+    /// Bind; the first that does not skip the pod.
+    pub bind: Arc<[NamedBinder]>,
+    /// Run after the binding.
+    pub post_bind: Vec<Named<dyn PostBindPlugin>>,
     /// Every plugin of the profile once, with the events it registers for; `None` means all.
-    pub(crate) events: Vec<(Text, Option<Vec<EventRegistration>>)>,
+    pub events: Vec<(Text, Option<Vec<EventRegistration>>)>,
     /// The kinds of registered events, without pods and nodes.
     registered_kinds: BTreeSet<Text>,
     /// The kinds that plugins read.
     read: BTreeSet<Text>,
     /// The plugins that take part in the choice of a node, in order; `None` if one of them does not
     /// sign pods.
-    pub(crate) table_plugins: Option<Vec<TablePlugin>>,
+    pub table_plugins: Option<Vec<TablePlugin>>,
 }
 
 /// Selects one extension point of a list of plugins.
@@ -217,7 +250,7 @@ impl Profile {
     }
 
     /// The profile for the observer.
-    pub(crate) fn observed(&self) -> ObservedProfile {
+    pub fn observed(&self) -> ObservedProfile {
         fn names<P: ?Sized>(plugins: &[Named<P>]) -> Vec<&'static str> {
             plugins.iter().map(|plugin| plugin.name).collect()
         }
@@ -231,13 +264,13 @@ impl Profile {
     }
 
     /// The caching of a filter.
-    pub(crate) fn filter_caching(&self, filter: &str) -> &dyn Caching {
+    pub fn filter_caching(&self, filter: &str) -> &dyn Caching {
         let caching = self.filter_caching.iter().find(|named| named.name == filter);
         caching.map_or(&Uncached, |named| &*named.plugin)
     }
 
     /// The pod's signature under this profile; `None` if its evaluation cannot be cached.
-    pub(crate) fn sign(&self, cx: &Context<'_>, pod: &PodInfo) -> Option<Signature> {
+    pub fn sign(&self, cx: &Context<'_>, pod: &PodInfo) -> Option<Signature> {
         let mut signer = Signer::default();
         for plugin in self.table_plugins.as_ref()? {
             plugin.sign.sign(cx, pod, &mut signer).ok()?;
@@ -265,7 +298,7 @@ fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Option<Vec<EventRegistra
 
 /// The kinds of events for plugins that register for none, without pods and nodes. As upstream,
 /// kinds that plugins only read, such as Services, are not among them.
-pub(crate) const EVENT_KINDS: [Text; 7] = [
+pub const EVENT_KINDS: [Text; 7] = [
     resources::PERSISTENT_VOLUME,
     resources::PERSISTENT_VOLUME_CLAIM,
     resources::STORAGE_CLASS,
@@ -366,16 +399,18 @@ impl PluginLists {
 
 /// The index of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ProfileIndex(pub(crate) usize);
+pub struct ProfileIndex(pub usize);
 
 /// All profiles: the active ones, then replaced ones that bindings still use.
-pub(crate) struct Profiles {
+pub struct Profiles {
     all: Vec<Profile>,
     serving: usize,
 }
 
 impl Profiles {
-    pub(crate) fn new(specs: &[ProfileSpec]) -> Result<Self, ProfileError> {
+    /// Builds profiles. Fails without a profile, with two of one name, and where a profile's plugins do
+    /// not fit together.
+    pub fn new(specs: &[ProfileSpec]) -> Result<Self, ProfileError> {
         let profiles = specs.iter().map(Profile::new).collect::<Result<Vec<_>, _>>()?;
         let name = |i: usize| profiles[i].scheduler_name.to_string();
         if profiles.is_empty() {
@@ -391,7 +426,7 @@ impl Profiles {
 
     /// Replaces the active profiles and keeps the old ones that are `in_use`. Returns the new
     /// indices of these.
-    pub(crate) fn replace(
+    pub fn replace(
         &mut self,
         next: Self,
         in_use: &BTreeSet<ProfileIndex>,
@@ -408,48 +443,49 @@ impl Profiles {
         moved
     }
 
-    pub(crate) fn get(&self, index: ProfileIndex) -> &Profile {
+    /// The profile at an index.
+    pub fn get(&self, index: ProfileIndex) -> &Profile {
         &self.all[index.0]
     }
 
     /// The active profile for pods of this `schedulerName`.
-    pub(crate) fn index_of(&self, scheduler_name: &str) -> Option<ProfileIndex> {
+    pub fn index_of(&self, scheduler_name: &str) -> Option<ProfileIndex> {
         self.iter().position(|profile| &*profile.scheduler_name == scheduler_name).map(ProfileIndex)
     }
 
     /// Whether a profile has been replaced.
-    pub(crate) fn is_retired(&self, index: ProfileIndex) -> bool {
+    pub fn is_retired(&self, index: ProfileIndex) -> bool {
         index.0 >= self.serving
     }
 
     /// The active profiles.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Profile> {
+    pub fn iter(&self) -> impl Iterator<Item = &Profile> {
         self.all[..self.serving].iter()
     }
 
     /// All profiles, replaced ones included.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Profile> {
+    pub fn all(&self) -> impl Iterator<Item = &Profile> {
         self.all.iter()
     }
 
     /// The number of active profiles.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.serving
     }
 
     /// The kinds of events that plugins register for, without pods and nodes.
-    pub(crate) fn registered_kinds(&self) -> BTreeSet<Text> {
+    pub fn registered_kinds(&self) -> BTreeSet<Text> {
         self.iter().flat_map(|profile| &profile.registered_kinds).cloned().collect()
     }
 
     /// The kinds that plugins read, without pods and nodes.
-    pub(crate) fn read(&self) -> BTreeSet<Text> {
+    pub fn read(&self) -> BTreeSet<Text> {
         self.iter().flat_map(|profile| &profile.read).cloned().collect()
     }
 
     /// The plugin that orders the active queue; configuration ensures that all profiles have the
     /// same one.
-    pub(crate) fn queue_sort(&self) -> Arc<Named<dyn QueueSortPlugin>> {
+    pub fn queue_sort(&self) -> Arc<Named<dyn QueueSortPlugin>> {
         Arc::clone(&self.all[0].queue_sort)
     }
 }

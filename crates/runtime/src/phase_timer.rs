@@ -8,8 +8,9 @@ use crate::observer::{Observation, Observer, Point, TimePoint, Timespan};
 use crate::profile::ProfileIndex;
 
 /// Times consecutive phases: each begins where the last one ended.
-pub(crate) struct PhaseTimer<'a> {
-    pub(crate) observer: &'a dyn Observer,
+pub struct PhaseTimer<'a> {
+    /// Receives the times.
+    pub observer: &'a dyn Observer,
     profile: usize,
     pod: &'a PodInfo,
     /// Whether plugins are timed one by one.
@@ -19,7 +20,7 @@ pub(crate) struct PhaseTimer<'a> {
 
 impl<'a> PhaseTimer<'a> {
     /// A timer whose first phase began at `since`.
-    pub(crate) fn since(
+    pub fn since(
         observer: &'a dyn Observer,
         ProfileIndex(profile): ProfileIndex,
         pod: &'a PodInfo,
@@ -30,39 +31,34 @@ impl<'a> PhaseTimer<'a> {
     }
 
     /// A timer whose first phase begins now.
-    pub(crate) fn start(
-        observer: &'a dyn Observer,
-        profile: ProfileIndex,
-        pod: &'a PodInfo,
-        watches: bool,
-    ) -> Self {
+    pub fn start(observer: &'a dyn Observer, profile: ProfileIndex, pod: &'a PodInfo, watches: bool) -> Self {
         Self::since(observer, profile, pod, observer.time_point(), watches)
     }
 
     /// Begins the next phase now. The time since the last phase counts for none.
-    pub(crate) fn restart(&self) {
+    pub fn restart(&self) {
         self.last.set(self.observer.time_point());
     }
 
     /// Ends a phase.
-    pub(crate) fn lap(&self) -> Timespan {
+    pub fn lap(&self) -> Timespan {
         let to = self.observer.time_point();
         Timespan { from: self.last.replace(to), to }
     }
 
     /// Ends a phase that was a whole extension point.
-    pub(crate) fn point(&self, point: Point, status: Code) {
+    pub fn point(&self, point: Point, status: Code) {
         self.report(point, status, self.lap());
     }
 
     /// Reports the time of an extension point.
-    pub(crate) fn report(&self, point: Point, status: Code, took: Timespan) {
+    pub fn report(&self, point: Point, status: Code, took: Timespan) {
         let (profile, pod) = (self.profile, self.pod);
         self.observer.observe(Observation::ExtensionPoint { profile, pod, point, status, took });
     }
 
     /// Calls a plugin, and times it if plugins are timed one by one.
-    pub(crate) fn plugin<R>(
+    pub fn plugin<R>(
         &self,
         point: Point,
         plugin: &str,

@@ -14,32 +14,35 @@ const TIMED_NODES: usize = 100;
 
 /// The phase and the plugin that run now. The report of a panic names them.
 #[derive(Default)]
-pub(crate) struct CurrentPlugin(Cell<Option<(&'static str, &'static str)>>);
+pub struct CurrentPlugin(Cell<Option<(&'static str, &'static str)>>);
 
 impl CurrentPlugin {
-    pub(crate) fn take(&self) -> Option<(&'static str, &'static str)> {
+    /// The phase and the plugin that ran last, and forgets them.
+    pub fn take(&self) -> Option<(&'static str, &'static str)> {
         self.0.take()
     }
 }
 
 /// Calls the plugins of one pod.
-pub(crate) struct PluginCalls<'a> {
-    pub(crate) timer: PhaseTimer<'a>,
+pub struct PluginCalls<'a> {
+    /// Times the phases of the cycle.
+    pub timer: PhaseTimer<'a>,
     current: &'a CurrentPlugin,
 }
 
 impl<'a> PluginCalls<'a> {
-    pub(crate) fn new(timer: PhaseTimer<'a>, current: &'a CurrentPlugin) -> Self {
+    /// Calls that are timed by `timer` and named in `current`.
+    pub fn new(timer: PhaseTimer<'a>, current: &'a CurrentPlugin) -> Self {
         Self { timer, current }
     }
 
     /// Names the plugin whose calls follow, for calls that are not timed one by one.
-    pub(crate) fn enter(&self, phase: &'static str, plugin: &'static str) {
+    pub fn enter(&self, phase: &'static str, plugin: &'static str) {
         self.current.0.set(Some((phase, plugin)));
     }
 
     /// Names and times a call.
-    pub(crate) fn call<R>(
+    pub fn call<R>(
         &self,
         point: Point,
         plugin: &'static str,
@@ -51,7 +54,7 @@ impl<'a> PluginCalls<'a> {
     }
 
     /// The same for the `nth` of many nodes. Only calls for the first nodes are timed.
-    pub(crate) fn call_for_node<R>(
+    pub fn call_for_node<R>(
         &self,
         nth: usize,
         point: Point,
@@ -67,7 +70,7 @@ impl<'a> PluginCalls<'a> {
     }
 
     /// The same, timed in any case.
-    pub(crate) fn call_timed<R>(
+    pub fn call_timed<R>(
         &self,
         point: Point,
         plugin: &'static str,
@@ -80,7 +83,7 @@ impl<'a> PluginCalls<'a> {
 
     /// Times a call whose panic must not keep other plugins from theirs. The observer gets the
     /// panic.
-    pub(crate) fn call_guarded(&self, point: Point, plugin: &'static str, call: impl FnOnce()) {
+    pub fn call_guarded(&self, point: Point, plugin: &'static str, call: impl FnOnce()) {
         let call = || self.timer.plugin(point, plugin, call, |()| Code::Success);
         if let Err(panic) = guard(point.phase(), plugin, call) {
             self.timer.observer.observe(Observation::Anomaly(&panic));
@@ -88,7 +91,7 @@ impl<'a> PluginCalls<'a> {
     }
 
     /// Runs a call that is no plugin's. A panic in it is blamed on none.
-    pub(crate) fn call_other<R>(&self, call: impl FnOnce() -> R) -> R {
+    pub fn call_other<R>(&self, call: impl FnOnce() -> R) -> R {
         let current = self.current.take();
         let answer = call();
         self.current.0.set(current);

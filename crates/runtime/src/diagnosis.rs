@@ -8,50 +8,54 @@ use supercargo_framework::{Code, NodeIndex, Status, Text};
 
 /// The result of a failed search: upstream's Diagnosis.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Diagnosis {
-    pub(crate) statuses: NodeStatuses,
-    pub(crate) pre_filter_message: String,
-    pub(crate) post_filter_message: String,
-    pub(crate) unschedulable_plugins: BTreeSet<Text>,
+pub struct Diagnosis {
+    /// The status of each rejected node.
+    pub statuses: NodeStatuses,
+    /// PreFilter's message; empty if it did not reject the pod.
+    pub pre_filter_message: String,
+    /// PostFilter's message.
+    pub post_filter_message: String,
+    /// The plugins that rejected the pod or a node.
+    pub unschedulable_plugins: BTreeSet<Text>,
     /// The plugins that returned Pending. They are in `unschedulable_plugins`, too.
-    pub(crate) pending_plugins: BTreeSet<Text>,
+    pub pending_plugins: BTreeSet<Text>,
     /// Whether a node may have more than one status.
     repeats: bool,
 }
 
 impl Diagnosis {
     /// Notes that a filter rejected a node.
-    pub(crate) fn set(&mut self, node: NodeIndex, status: Status) {
+    pub fn set(&mut self, node: NodeIndex, status: Status) {
         self.blame(&status);
         self.statuses.set(node, status);
     }
 
     /// The number of a status, to set for several nodes.
-    pub(crate) fn number(&mut self, status: &Status) -> StatusNumber {
+    pub fn number(&mut self, status: &Status) -> StatusNumber {
         self.blame(status);
         self.statuses.number(status.clone())
     }
 
     /// The search restarts: its statuses replace the known ones.
-    pub(crate) fn start_over(&mut self) {
+    pub fn start_over(&mut self) {
         self.repeats = !self.statuses.is_empty();
     }
 
     /// Notes an extender's status for a node that may already have one.
-    pub(crate) fn set_again(&mut self, node: NodeIndex, status: Status) {
+    pub fn set_again(&mut self, node: NodeIndex, status: Status) {
         self.repeats = true;
         self.statuses.set(node, status);
     }
 
     /// Keeps the last status of each node.
-    pub(crate) fn keep_last_status(&mut self) {
+    pub fn keep_last_status(&mut self) {
         if std::mem::take(&mut self.repeats) {
             self.statuses.keep_last();
         }
     }
 
     /// Notes the plugin of a rejection.
-    pub(crate) fn blame(&mut self, status: &Status) {
+    pub fn blame(&mut self, status: &Status) {
         let plugin = status.plugin();
         if plugin.is_empty() || !status.is_rejected() {
             return;
@@ -67,9 +71,11 @@ impl Diagnosis {
 
 /// No node fits the pod.
 #[derive(Clone, Debug)]
-pub(crate) struct FitError {
-    pub(crate) all_nodes: usize,
-    pub(crate) diagnosis: Diagnosis,
+pub struct FitError {
+    /// The number of nodes in the cluster.
+    pub all_nodes: usize,
+    /// Why each was rejected.
+    pub diagnosis: Diagnosis,
 }
 
 /// Upstream's text, byte for byte: the counts of all reasons, sorted as strings.
@@ -94,7 +100,7 @@ impl fmt::Display for FitError {
 
 impl FitError {
     /// The error for a chosen node that was then rejected.
-    pub(crate) fn of_one_node(node: Option<NodeIndex>, status: Status) -> Self {
+    pub fn of_one_node(node: Option<NodeIndex>, status: Status) -> Self {
         let mut diagnosis = Diagnosis::default();
         diagnosis.blame(&status);
         // As upstream, a rejection without a plugin waits like one with a plugin.

@@ -8,7 +8,7 @@ use crate::diagnosis::{Diagnosis, FitError};
 
 /// Why an attempt failed.
 #[derive(Debug)]
-pub(crate) enum FailureKind {
+pub enum FailureKind {
     /// No node fits, or the chosen one was rejected. Events that the rejecting plugins registered
     /// for help.
     Fit(Box<FitError>),
@@ -23,17 +23,17 @@ pub(crate) enum FailureKind {
 
 impl FailureKind {
     /// There is no node. As upstream, no plugin is named, so not even a new node wakes the pod.
-    pub(crate) fn no_nodes() -> Self {
+    pub fn no_nodes() -> Self {
         Self::Rejected("no nodes available to schedule pods".to_owned())
     }
 
     /// No node of `all_nodes` fits.
-    pub(crate) fn no_fit(all_nodes: usize, diagnosis: Diagnosis) -> Self {
+    pub fn no_fit(all_nodes: usize, diagnosis: Diagnosis) -> Self {
         Self::Fit(Box::new(FitError { all_nodes, diagnosis }))
     }
 
     /// Whether the pod was rejected, as opposed to an error.
-    pub(crate) fn is_rejection(&self) -> bool {
+    pub fn is_rejection(&self) -> bool {
         matches!(self, Self::Fit(_) | Self::Rejected(_))
     }
 }
@@ -50,10 +50,11 @@ impl fmt::Display for FailureKind {
 
 /// A failed attempt.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) kind: FailureKind,
+pub struct Failure {
+    /// What failed.
+    pub kind: FailureKind,
     /// The change of the pod's nominated node.
-    pub(crate) nomination: Nomination,
+    pub nomination: Nomination,
 }
 
 /// Most failures end a nomination.
