@@ -9,10 +9,12 @@ mod expected;
 mod flush;
 mod in_memory;
 mod memory;
+mod namespace;
 mod observe;
 mod report;
 mod run;
 mod scenario;
+mod scheduler;
 mod side;
 mod skipping;
 mod versions;
@@ -32,7 +34,8 @@ use expected::Expected;
 use observe::Seen;
 use run::Outcome;
 use scenario::Scenario;
-use side::{Scheduler, Side};
+use scheduler::Scheduler;
+use side::Side;
 
 /// The number of control planes at a time. A run mostly waits.
 const PLANES: usize = 2;
@@ -71,7 +74,7 @@ fn parity() -> Result<()> {
     }
     let _turn = turn();
     let scenarios = requested()?;
-    let version = side::upstream_version()?;
+    let version = scheduler::upstream_version()?;
     let outcomes =
         workers::on_threads(PLANES, &scenarios, Pair::start, |pair, scenario| pair.run(scenario, &version))?;
     let mut results = Results::new(Meant::read()?);

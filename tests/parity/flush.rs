@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::memory::{self, Memory};
 use super::observe::PodSeen;
 use super::scenario::Scenario;
-use super::side::Scheduler;
+use super::scheduler::Scheduler;
 use super::{alterations, print_failure, run};
 
 /// A new node fits a pod, but the scheduler's queueing hints ignore it. The canary shows that the

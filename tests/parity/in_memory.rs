@@ -9,7 +9,7 @@ use supercargo_config::Config;
 use super::compare::{Difference, Meant};
 use super::memory::{self, Memory};
 use super::scenario::Scenario;
-use super::side::Scheduler;
+use super::scheduler::Scheduler;
 use super::{Results, is_recording, judge, print_failure, requested, run, workers};
 
 /// The number of servers at a time.

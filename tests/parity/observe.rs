@@ -9,7 +9,7 @@ use serde_json::Value;
 use supercargo_controlplane::Method;
 
 use super::cluster::Cluster;
-use super::scenario::{NAMESPACE, pod_path};
+use super::namespace::{NAMESPACE, pod_path};
 use super::side::Side;
 
 /// The result of a scenario on one side, by pod.

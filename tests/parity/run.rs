@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use supercargo_controlplane::Method;
 
 use super::cluster::Cluster;
+use super::namespace::{NAMESPACE, pod_path};
 use super::observe::{self, PodSeen, Seen, items};
-use super::scenario::{Expect, NAMESPACE, Scenario, Step, Target, pod_path};
-use super::side::{Scheduler, Side};
+use super::scenario::{Expect, Scenario, Step, Target};
+use super::scheduler::Scheduler;
+use super::side::Side;
 
 /// The time limit for a condition, by the scheduler's clock.
 const PATIENCE: Duration = Duration::from_secs(15);

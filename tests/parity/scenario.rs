@@ -11,10 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::expected::{self, Expected};
 use super::folder;
+use super::namespace::{NAMESPACE, pod_path};
 use super::side::Side;
-
-/// The namespace of every pod.
-pub(super) const NAMESPACE: &str = "parity";
 
 /// One scenario file.
 #[derive(Debug, Deserialize)]
@@ -381,11 +379,6 @@ impl Pod {
             "spec": spec,
         })
     }
-}
-
-/// The path of a pod in the API.
-pub(super) fn pod_path(name: &str) -> String {
-    format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}")
 }
 
 /// The `.yaml` files in a folder and its subfolders, sorted.

@@ -12,7 +12,8 @@ use supercargo_controlplane::{Assets, ControlPlane, Method, Options, Program, Re
 use super::cluster::{Cluster as _, Real};
 use super::compare::{Meant, MeantDifference};
 use super::scenario::Scenario;
-use super::side::{Scheduler, Side};
+use super::scheduler::Scheduler;
+use super::side::Side;
 use super::{Results, is_recording, judge, print_failure, requested, run, turn};
 
 /// The closed list of exceptions.

@@ -75,3 +75,46 @@ impl Drop for Leashed {
 fn program(command: &Command) -> String {
     command.get_program().display().to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn sleeper(folder: Option<&Path>) -> Leashed {
+        Leashed::spawn(Command::new("sleep").arg("60"), folder).unwrap()
+    }
+
+    fn signal_that_ended(leashed: &mut Leashed) -> Option<i32> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = leashed.exited().unwrap() {
+                return status.signal();
+            }
+            assert!(began.elapsed() < Duration::from_mins(1), "it still runs");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn signal_ends_the_child() {
+        let mut leashed = sleeper(None);
+        assert!(leashed.exited().unwrap().is_none());
+        leashed.signal("TERM").unwrap();
+        assert_eq!(signal_that_ended(&mut leashed), Some(15));
+    }
+
+    #[test]
+    fn end_of_the_parent_kills_the_child_and_removes_the_folder() {
+        let folder = tempfile::tempdir().unwrap().keep();
+        let mut leashed = sleeper(Some(&folder));
+        // The system closes the pipe when this process ends.
+        drop(leashed.leash.stdin.take());
+        assert_eq!(signal_that_ended(&mut leashed), Some(9));
+        leashed.leash.wait().unwrap();
+        assert!(!folder.exists());
+    }
+}

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("controlplane: {error:#}");
+            eprintln!("control plane: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -40,7 +40,7 @@ fn build() -> Result<()> {
 fn up() -> Result<()> {
     let plane = ControlPlane::start(Options::default())?;
     println!("{}", plane.kubeconfig("admin")?.display());
-    eprintln!("controlplane: {} is up; Ctrl-C or the end of stdin ends it", plane.url());
+    eprintln!("control plane: {} is up; Ctrl-C or the end of stdin ends it", plane.url());
     // On Ctrl-C this process just dies, and what it started ends with it.
     io::stdin().read_to_end(&mut Vec::new()).context("read stdin")?;
     Ok(())

@@ -64,7 +64,7 @@ impl Drop for Oracle {
     fn drop(&mut self) {
         drop(self.input.take());
         if let Err(error) = self.child.wait() {
-            eprintln!("controlplane: wait for the oracle: {error}");
+            eprintln!("control plane: wait for the oracle: {error}");
         }
     }
 }

@@ -160,7 +160,7 @@ impl Workspace {
         let (reader, writer) = std::io::pipe().context("make a pipe")?;
         let keep = std::env::var_os("SUPERCARGO_KEEP_CONTROLPLANE").is_some_and(|value| value == "1");
         let cleaner = if keep {
-            eprintln!("controlplane: logs and data stay in {}", path.display());
+            eprintln!("control plane: logs and data stay in {}", path.display());
             None
         } else {
             Some(clean_after(&path, Stdio::from(reader))?)
