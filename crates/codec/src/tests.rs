@@ -27,12 +27,12 @@ fn node_kind() -> NodeKind {
 }
 
 /// A pod of a deployment as the API server sends it.
-const TYPICAL_POD: &[u8] = include_bytes!("fixtures/pod-typical.json");
+const TYPICAL_POD: &[u8] = include_bytes!("tests/fixtures/pod-typical.json");
 /// A bound pod with sidecar, image volume and a resize under way.
-const RUNNING_POD: &[u8] = include_bytes!("fixtures/pod-running.json");
+const RUNNING_POD: &[u8] = include_bytes!("tests/fixtures/pod-running.json");
 /// A pending pod with every demand there is.
-const PENDING_POD: &[u8] = include_bytes!("fixtures/pod-pending.json");
-const NODE: &[u8] = include_bytes!("fixtures/node.json");
+const PENDING_POD: &[u8] = include_bytes!("tests/fixtures/pod-pending.json");
+const NODE: &[u8] = include_bytes!("tests/fixtures/node.json");
 
 /// A pod `default/p` with this spec and status.
 fn pod_json(spec: Value, status: Value) -> Vec<u8> {
