@@ -1,14 +1,14 @@
-//! What a misspelt name may have meant.
+//! Suggestions for misspelt names.
 
-/// What to write instead of an unknown field.
+/// A suggestion for an unknown field.
 pub(super) fn field(name: &str, known: &[&str]) -> String {
     near(name, known.iter().copied()).unwrap_or_else(|| match known {
-        [] => "nothing belongs here".to_owned(),
+        [] => "no fields are allowed here".to_owned(),
         known => format!("the fields here are {}", known.join(", ")),
     })
 }
 
-/// A question that offers the nearest names, if any are near.
+/// A question that offers the nearest names, if any are close.
 pub(crate) fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     const MOST: usize = 3;
     const LONGEST: usize = 64;
