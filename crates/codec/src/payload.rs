@@ -151,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_by_others(text in ".{0,300}", number: u64, micros in -1_000_000_000_000_i64..4_000_000_000_000_000) {
+        fn written_yaml_is_read_by_other_parsers(text in ".{0,300}", number: u64, micros in -1_000_000_000_000_i64..4_000_000_000_000_000) {
             let time = Timestamp::from_microsecond(micros).unwrap();
             let mut message = Message::default();
             message.text(1, &text).number(16, number).micros(3000, time);

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_as_in_go() {
+    fn numbers_are_parsed_as_in_go() {
         for (number, expected) in [
             (0.0, "0"),
             (1.0, "1"),
