@@ -1,6 +1,6 @@
-//! `crates/informer/docs/client-go.md` says for every mechanism of client-go what stands for it and which test shows it. Here it is
-//! held to that: no row is missing, and every test that it names exists and runs.
-#![allow(clippy::unwrap_used)] // all of it is for tests
+//! Checks `crates/informer/docs/client-go.md`, which lists client-go's mechanisms with their
+//! counterparts and tests: no row is missing, and every test that it names exists and runs.
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,11 +10,12 @@ use crate::tidy;
 
 const DOCUMENT: &str = "crates/informer/docs/client-go.md";
 
-/// The rows of the first table: one for each mechanism.
+/// The number of rows of the first table, one per mechanism.
 const MECHANISMS: usize = 87;
 
-/// The chapters after it, and how many rows each must have at least: one per scenario of client-go's own tests, of the changes
-/// since the walkthroughs, of the wire traces, of protobuf, and of random histories.
+/// The chapters after it, with their minimum number of rows: one per scenario of client-go's own
+/// tests, of the changes since the first analysis, of the wire traces, of protobuf, and of random
+/// histories.
 const CHAPTERS: &[(&str, usize)] = &[
     ("B", 20),
     ("D1", 17),
@@ -31,7 +32,7 @@ const CHAPTERS: &[(&str, usize)] = &[
     ("Q", 3),
 ];
 
-/// A row of a table: what its first cell says, and the tests that its last cell names.
+/// A row of a table: its first cell, and the tests in its last cell.
 struct Row {
     first: String,
     item: String,
@@ -43,7 +44,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The rows of all tables in the document, headings left out.
+/// The rows of all tables in the document, without headings.
 fn rows(document: &str) -> Vec<Row> {
     let cells = |line: &str| -> Vec<String> {
         line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()
@@ -65,7 +66,7 @@ fn rows(document: &str) -> Vec<Row> {
         .collect()
 }
 
-/// The names of the functions that a test attribute, or the macro of property tests, makes tests.
+/// The names of functions with a test attribute, including property tests.
 fn tests_in(source: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut is_test = false;
@@ -83,7 +84,7 @@ fn tests_in(source: &str) -> Vec<&str> {
     names
 }
 
-/// The tests of the informer crate by name, and how often there is one of that name.
+/// The tests of the informer crate, with the number of tests of each name.
 fn informer_tests() -> BTreeMap<String, usize> {
     let mut tests = BTreeMap::new();
     for file in ["crates/informer/src", "crates/informer/tests"].into_iter().flat_map(tidy::sources) {
@@ -94,8 +95,8 @@ fn informer_tests() -> BTreeMap<String, usize> {
     tests
 }
 
-/// What is wrong with the name of a test: one of the crate's own, `folder/file.rs::name` elsewhere, or a `compile_fail`
-/// example of a source file.
+/// The fault in a test's name, if any. Valid are a test of the crate, `folder/file.rs::name`
+/// elsewhere, and a `compile_fail` example of a source file.
 fn fault(name: &str, own: &BTreeMap<String, usize>) -> Option<String> {
     let read = |file: &str| fs::read_to_string(root().join(file)).unwrap_or_default();
     match name.split_once("::") {
@@ -137,7 +138,7 @@ fn every_mechanism_of_client_go_has_its_counterpart_and_a_test() {
         }
     }
     for row in &rows {
-        // A scenario without a test has a reason in the place of one.
+        // A scenario without a test states a reason instead.
         if row.tests.is_empty() && !row.last.starts_with('–') {
             faults.push(format!("{} {}: neither a test nor a reason", row.first, row.item));
         }
@@ -151,7 +152,7 @@ fn every_mechanism_of_client_go_has_its_counterpart_and_a_test() {
 }
 
 #[test]
-fn a_missing_ignored_or_doubled_test_is_found() {
+fn missing_ignored_and_duplicate_tests_are_found() {
     let source = "#[test]\nfn one() {}\n#[tokio::test(start_paused = true)]\nasync fn two() {}\nfn helper() {}\n\
         #[test]\n#[ignore = \"slow\"]\nfn three() {}\n    #[test]\n    fn four(\n";
     assert_eq!(tests_in(source), ["one", "two", "four"]);
@@ -162,6 +163,6 @@ fn a_missing_ignored_or_doubled_test_is_found() {
     {
         assert!(fault(name, &own).is_some(), "{name}");
     }
-    assert_eq!(fault("tests/mechanisms.rs::a_missing_ignored_or_doubled_test_is_found", &own), None);
+    assert_eq!(fault("tests/mechanisms.rs::missing_ignored_and_duplicate_tests_are_found", &own), None);
     assert_eq!(fault("crates/informer/src/handler.rs::compile_fail", &own), None);
 }

@@ -1,4 +1,4 @@
-//! A handler that is far behind while the server is listed anew.
+//! A handler that is far behind while the server is listed again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::eventually;
 
-/// How many objects there are, and how many changes of them the handler is behind.
+/// The number of objects, and of changes that the handler is behind.
 const OBJECTS: usize = 1_000;
 const CHANGES: usize = 100_000;
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// An object that is counted as long as anybody keeps it.
+/// An object that is counted while referenced.
 #[derive(Debug)]
 struct Counted {
     name: String,
@@ -71,7 +71,7 @@ impl Kind for Counting {
     }
 }
 
-/// Waits before its first call until it is let go, and checks that each call follows from those before.
+/// Blocks its first call until released, and checks that each call follows from the earlier ones.
 struct Stalled {
     go: Receiver<()>,
     seen: Arc<Mutex<Seen>>,
@@ -88,7 +88,7 @@ struct Seen {
 
 impl Stalled {
     fn note(&mut self, object: &Counted, before: Option<&Counted>) {
-        // Once the sender is gone it never waits again.
+        // Once the sender is gone, it no longer blocks.
         let _ = self.go.recv();
         let version = object.version.parse().unwrap();
         let mut seen = self.seen.lock();
@@ -111,7 +111,7 @@ impl EventHandler<Counted> for Stalled {
     fn on_update(&mut self, old: &Arc<Counted>, new: &Arc<Counted>) {
         let last = self.seen.lock().last;
         self.note(new, Some(old));
-        // Watched changes come in the order in which the server made them; what a list repeats does not count.
+        // Watched changes arrive in the server's order; repetitions by a list do not count.
         let version: u64 = new.version.parse().unwrap();
         if old.version != new.version && version < last {
             self.seen.lock().faults.push(format!("{} {version} after {last}", new.name));
@@ -131,7 +131,7 @@ impl EventHandler<Counted> for Stalled {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_100_000_changes_behind_when_a_list_comes_gets_all_in_order_and_pins_no_object_twice() {
+async fn a_handler_far_behind_gets_every_change_across_a_relist() {
     let living = Arc::new(AtomicUsize::new(0));
     let kind = Arc::new(Counting(GroupVersionResource::cluster("example.dev", "v1", "counted")));
     let source =
@@ -152,14 +152,15 @@ async fn a_handler_100_000_changes_behind_when_a_list_comes_gets_all_in_order_an
         source.apply(Counted::new(number % OBJECTS, &living));
     }
     wait("all changes wait", || behind.pending() == OBJECTS + CHANGES);
-    // What nobody watches comes with a list: one is gone, one has changed.
+    // Changes without watch events arrive with a list: one object is deleted, one has changed.
     source.delete_silently(Counted::new(0, &living));
     source.apply_silently(Counted::new(1, &living));
     source.reset_watch();
     let of_the_list = OBJECTS;
     wait("the list waits behind them", || behind.pending() == OBJECTS + CHANGES + of_the_list);
-    // Each state that is still to be told is kept once, however many notifications name it: the server's own copies, the
-    // history that it has forgotten left out, and one for every change and every object of either list.
+    // Each undelivered state is kept once, however many notifications name it: one for every
+    // change, and one for every object of either list. The server's own copies, without its
+    // discarded history, do not count.
     let pinned = living.load(Ordering::SeqCst) - source.content().len();
     let states = OBJECTS + CHANGES + of_the_list;
     assert!(pinned <= states, "{pinned} objects for {states} states");
@@ -175,7 +176,7 @@ async fn a_handler_100_000_changes_behind_when_a_list_comes_gets_all_in_order_an
         assert_eq!((told.calls, told.tombstones), (OBJECTS + CHANGES + of_the_list, 1));
         assert_eq!(told.versions, expected);
     }
-    // Nothing is kept but what there is, by the server and by the store.
+    // Only the current objects remain, in the server and the store.
     wait("the rest is let go", || living.load(Ordering::SeqCst) == 2 * (OBJECTS - 1));
     stop.cancel();
     running.await.unwrap();

@@ -1,4 +1,4 @@
-//! Many writers of pods at once.
+//! Concurrent writers of pods.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use super::trouble::Random;
 use crate::support::namespace;
 
-/// Where the pods are.
+/// The namespaces of the pods.
 pub(super) const NAMESPACES: [&str; 3] = ["soak-a", "soak-b", "soak-c"];
 
-/// How many pods there are to be, and how many writers share them.
+/// The number of pods, and the writers that share them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) pods: usize,
@@ -24,7 +24,7 @@ pub(super) struct Load {
     pub(super) seed: u64,
 }
 
-/// How far the writers are.
+/// The progress of the writers.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     pub(super) created: AtomicUsize,
@@ -39,7 +39,7 @@ impl Progress {
 }
 
 impl Load {
-    /// Creates, changes and deletes pods until all have been created; some stay.
+    /// Creates, changes and deletes pods until all have been created; some remain.
     pub(super) async fn run(self, client: &Client, progress: &Arc<Progress>) {
         for name in NAMESPACES {
             send(client, Method::POST, "/api/v1/namespaces", &namespace(name)).await;
@@ -58,7 +58,7 @@ impl Load {
     }
 }
 
-/// A writer, and the pods that are its own.
+/// A writer with its own pods.
 struct Writer {
     client: Client,
     random: Random,
@@ -86,7 +86,7 @@ impl Writer {
             for _ in 0..self.random.below(3) {
                 self.change().await;
             }
-            // So many live at a time that lists are long, and few enough that most go again.
+            // Enough live pods for long lists, and few enough that most are deleted again.
             while self.live.len() > 70 || self.random.below(3) == 0 {
                 if self.end_one().await.is_none() {
                     break;
@@ -122,7 +122,7 @@ impl Writer {
         self.progress.updated.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Deletes a pod; now and then another comes at once under its name.
+    /// Deletes a pod; sometimes recreates it immediately under its name.
     async fn end_one(&mut self) -> Option<()> {
         let chosen = self.random.below(self.live.len().max(1));
         let pod = (chosen < self.live.len()).then(|| self.live.swap_remove(chosen))?;
@@ -143,7 +143,7 @@ async fn send(client: &Client, method: Method, path: &str, body: &Value) {
     let request = request.body(Body::from(body.to_string().into_bytes())).unwrap();
     let answer = client.send(request).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
     let status = answer.status();
-    // To its end, or the connection would not be used again.
+    // Reads the whole body, so that the connection can be reused.
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(status.is_success(), "{method} {path}: {status}: {}", String::from_utf8_lossy(&body));
 }

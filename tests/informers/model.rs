@@ -1,4 +1,4 @@
-//! What notifications add up to, and whether each follows from those before.
+//! The sum of notifications, and whether each follows from the earlier ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use parking_lot::Mutex;
 
 use super::pods::AnyPod;
 
-/// An object's identity and its state: UID and resource version.
+/// An object's identity and state: UID and resource version.
 pub(super) type State = (String, String);
 
 /// By `namespace/name`.
 pub(super) type Content = BTreeMap<String, State>;
 
-/// What a handler was told, in numbers.
+/// The number of notifications of each type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) adds: usize,
     pub(super) updates: usize,
-    /// Updates that change nothing: resyncs, and what a relist repeats.
+    /// Updates without a change: resyncs, and repetitions by a relist.
     pub(super) repeats: usize,
     /// Updates from one object to another of the same name.
     pub(super) replacements: usize,
     pub(super) deletes: usize,
-    /// Deletes that nobody saw happen.
+    /// Deletions that no watch delivered.
     pub(super) tombstones: usize,
 }
 
@@ -34,21 +34,21 @@ impl Told {
     }
 }
 
-/// A handler of pods that remembers. Clones share what they know.
+/// A handler that models the pods. Clones share the model.
 #[derive(Clone, Default)]
 pub(super) struct Model(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
     content: Content,
-    /// The last version told of what is gone.
+    /// The last version of each deleted object.
     gone: BTreeMap<String, String>,
     told: Told,
     faults: Vec<String>,
 }
 
 impl Model {
-    /// What exists, as far as it was told.
+    /// The existing pods according to the notifications.
     pub(super) fn content(&self) -> Content {
         self.0.lock().content.clone()
     }
@@ -57,7 +57,7 @@ impl Model {
         self.0.lock().told
     }
 
-    /// Notifications that contradict those before.
+    /// Notifications that contradict earlier ones.
     pub(super) fn faults(&self) -> Vec<String> {
         self.0.lock().faults.clone()
     }
@@ -112,7 +112,7 @@ impl<P: AnyPod> EventHandler<P> for Model {
         known.told.tombstones += usize::from(deleted.is_final_state_unknown());
         let last = known.content.remove(&key);
         let fits = match &last {
-            // The server says with which version it went; a tombstone has nothing but the last known state.
+            // A deletion has the server's final version; a tombstone only the last known state.
             Some(last) if deleted.is_final_state_unknown() => *last == state,
             Some(last) => last.0 == state.0 && follows(&state.1, &last.1),
             None => false,

@@ -1,4 +1,4 @@
-//! Pods in the forms in which informers keep them here.
+//! Pods in the forms that these informers keep.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use super::model::State;
 use crate::support::Slim;
 
-/// A pod, in whatever form.
+/// A pod in any form.
 pub(super) trait AnyPod: Send + Sync + 'static {
     /// `namespace/name`.
     fn key(&self) -> String;

@@ -1,4 +1,4 @@
-//! A TCP proxy on loopback that does to connections what networks do.
+//! A TCP proxy on loopback that fails as networks do.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Passes everything on, until told to cut. It ends with this value, and so do its connections.
+/// Forwards connections until told to cut them. Dropping it closes its connections.
 pub(super) struct Proxy {
     port: u16,
     shared: Arc<Shared>,
@@ -20,9 +20,9 @@ pub(super) struct Proxy {
 
 struct Shared {
     server: SocketAddr,
-    /// Connections are closed as soon as they are there.
+    /// Closes new connections immediately.
     blocked: AtomicBool,
-    /// After so many bytes of answers a new connection breaks off, wherever in an event that is.
+    /// Breaks a new connection after this many bytes of responses, even within an event.
     budget: AtomicU64,
     connections: Mutex<Connections>,
     cuts: AtomicUsize,
@@ -35,7 +35,7 @@ struct Connections {
 }
 
 impl Proxy {
-    /// Listens on a port that the system gives, for a server on loopback.
+    /// Listens on a port chosen by the system, for a server on loopback.
     pub(super) async fn start(server_port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
@@ -56,7 +56,7 @@ impl Proxy {
         self.port
     }
 
-    /// Cuts each open connection that `choose` says yes to.
+    /// Cuts each open connection for which `choose` returns true.
     pub(super) fn cut(&self, mut choose: impl FnMut() -> bool) {
         let connections = self.shared.connections.lock();
         for connection in connections.open.values().filter(|_| choose()) {
@@ -64,24 +64,24 @@ impl Proxy {
         }
     }
 
-    /// Whether nobody gets through; those who are through stay so until they are cut.
+    /// Blocks or allows new connections. Open ones remain until they are cut.
     pub(super) fn block(&self, blocked: bool) {
         self.shared.blocked.store(blocked, Ordering::SeqCst);
     }
 
-    /// After how many bytes of answers new connections break off.
+    /// Breaks new connections after this many bytes of responses.
     pub(super) fn limit(&self, bytes: u64) {
         self.shared.budget.store(bytes, Ordering::SeqCst);
     }
 
-    /// How many connections were cut or broke off.
+    /// The number of connections that were cut or broken.
     pub(super) fn cuts(&self) -> usize {
         self.shared.cuts.load(Ordering::SeqCst)
     }
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
-    // Whatever else fails, as too many open files would, the clients come back.
+    // On any other failure, such as too many open files, the clients reconnect.
     while let Ok((client, _)) = listener.accept().await {
         if !shared.blocked.load(Ordering::SeqCst) {
             tokio::spawn(serve(client, Arc::clone(&shared), stop.child_token()));
@@ -91,13 +91,13 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationTo
 
 async fn serve(client: TcpStream, shared: Arc<Shared>, cut: CancellationToken) {
     let number = shared.connections.lock().enrol(&cut);
-    // Without an end the request of a client that was cut off would stay with the server.
+    // Without a shutdown, the request of a client that was cut would stay open at the server.
     let ended = cut.run_until_cancelled(pass(client, &shared)).await;
     shared.connections.lock().open.remove(&number);
     shared.cuts.fetch_add(usize::from(!matches!(ended, Some(Ok(false)))), Ordering::SeqCst);
 }
 
-/// Passes bytes on until one side ends; whether that was because of the limit.
+/// Forwards bytes until one side ends. Returns whether the limit was the cause.
 async fn pass(client: TcpStream, shared: &Shared) -> io::Result<bool> {
     let server = TcpStream::connect(shared.server).await?;
     for stream in [&client, &server] {

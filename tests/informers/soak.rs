@@ -1,4 +1,4 @@
-//! Informers on the real API server, under a load of writes and with a network that fails.
+//! Informers on the real API server, under a load of writes and with network failures.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,9 +24,9 @@ use super::trouble::{Random, Trouble};
 use crate::support::{name_of, node_of, say};
 
 const TEST: &str = "soak";
-/// How many pods are created, each of which lives for a while.
+/// The number of pods, each of which exists for a while.
 const PODS: usize = 10_000;
-/// How long an informer may take to catch up, on a busy machine.
+/// The maximum time for an informer to catch up on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 const SETUPS: [Setup; 4] = [
@@ -60,19 +60,19 @@ const SETUPS: [Setup; 4] = [
     },
 ];
 
-/// What is true: what there is, and what of it has a node.
+/// The server's content: all pods, and those with a node.
 struct Truth {
     all: Content,
     assigned: Content,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn informers_keep_in_step_with_a_real_server_through_10_000_pods_cut_watches_and_compactions() {
+async fn informers_stay_in_sync_with_a_failing_real_server() {
     let began = Instant::now();
     if assets_or_skip().is_none() {
         return;
     }
-    // Without a cache for pods in the server, what etcd has forgotten is gone for its clients, too.
+    // Without the server's cache for pods, compacted versions are gone for its clients, too.
     let apiserver_args = vec!["--watch-cache-sizes=pods#0".to_owned()];
     let plane = ControlPlane::start(Options { apiserver_args, ..Options::default() }).unwrap();
     let kubeconfig = plane.kubeconfig("admin").unwrap();
@@ -105,7 +105,7 @@ async fn informers_keep_in_step_with_a_real_server_through_10_000_pods_cut_watch
         events.go_on(&mut subjects, progress.created.load(Ordering::Relaxed)).await;
     }
     load.await.unwrap();
-    // The last trouble hides changes after which none come.
+    // The last failure hides changes that no others follow.
     let compactions = trouble.compactions;
     say(TEST, began, &format!("{} writes are done, {compactions} compactions", progress.writes()));
 
@@ -131,7 +131,7 @@ async fn informers_keep_in_step_with_a_real_server_through_10_000_pods_cut_watch
     );
     assert!(left > 300 && left < PODS / 2, "{left} pods are left");
     assert!(compactions >= 5 && cuts >= 50, "too little went wrong: {compactions} compactions, {cuts} cuts");
-    // Now and then the next trouble comes before an informer has got through.
+    // Sometimes the next failure precedes an informer's recovery.
     assert!(lists > subjects.len() * compactions / 2, "{lists} lists");
     assert!(watches > subjects.len() * 10, "{watches} watches");
     assert!(told.repeats > 0 && told.tombstones > 0 && told.replacements > 0, "{told:?}");
@@ -140,7 +140,7 @@ async fn informers_keep_in_step_with_a_real_server_through_10_000_pods_cut_watch
     }
 }
 
-/// Handlers that come and go, by how many pods have been created.
+/// Handlers that are added and removed, by the number of pods created so far.
 #[derive(Default)]
 struct Stages {
     gone: Vec<(Model, Told)>,
@@ -207,7 +207,7 @@ async fn truth(client: &Client) -> Truth {
     Truth { all, assigned }
 }
 
-/// Waits until an informer's store has what is true, and its handlers have seen all that.
+/// Waits until an informer's store matches the server, and its handlers are idle.
 async fn catch_up(subject: &Subject, truth: &Truth) {
     let began = Instant::now();
     while subject.stored() != truth.all || subject.pending() > 0 {
@@ -224,7 +224,8 @@ async fn catch_up(subject: &Subject, truth: &Truth) {
     }
 }
 
-/// What an informer and its handlers must have come to; gives what they were told.
+/// Checks the final state of an informer and its handlers. Returns the number of their
+/// notifications.
 fn check(subject: &Subject, truth: &Truth) -> Told {
     let name = subject.name;
     assert!(subject.have_synced(), "{name}");

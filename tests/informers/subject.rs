@@ -1,4 +1,4 @@
-//! An informer of all pods with handlers of every sort.
+//! An informer of all pods, with handlers of every form.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,32 +17,32 @@ use super::model::{Content, Model};
 use super::pods::AnyPod;
 use crate::support::{Requests, Slim};
 
-/// How often handlers that want it are shown everything again.
+/// The resync period of handlers that have one.
 const RESYNC: Duration = Duration::from_secs(5);
 
-/// How an informer is set up.
+/// The configuration of an informer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     pub(super) name: &'static str,
-    /// Whether the server is asked for protobuf, and little is kept of it, or for JSON, and all is.
+    /// Whether it uses protobuf with slim objects, or JSON with whole ones.
     pub(super) protobuf: bool,
-    /// Whether it starts with a watch that sends what exists.
+    /// Whether it starts with a watch-list.
     pub(super) watch_list: bool,
-    /// Whether what such a watch sent is compared with a list of the same version.
+    /// Whether initial events are compared with a list of the same version.
     pub(super) checked: bool,
     pub(super) queue: QueueKind,
 }
 
-/// A handler, and what it makes of what it is told.
+/// A handler with its model.
 struct Handler {
     name: &'static str,
     model: Model,
     registration: Registration,
-    /// Whether it is shown only pods that have a node.
+    /// Whether it receives only pods with a node.
     filtered: bool,
 }
 
-/// An informer, running.
+/// A running informer.
 pub(super) struct Subject {
     pub(super) name: &'static str,
     pub(super) requests: Requests,
@@ -52,7 +52,7 @@ pub(super) struct Subject {
     running: JoinHandle<()>,
 }
 
-/// An informer of pods in whatever form.
+/// An informer of pods in any form.
 trait Informer: Send {
     fn add(
         &self,
@@ -151,7 +151,7 @@ impl Subject {
         subject
     }
 
-    /// Adds a handler, of all pods or of those with a node.
+    /// Adds a handler, for all pods or those with a node.
     pub(super) fn join(&mut self, name: &'static str, resync: Option<Duration>, filtered: bool) {
         let model = Model::default();
         let options =
@@ -160,7 +160,7 @@ impl Subject {
         self.handlers.push(Handler { name, model, registration, filtered });
     }
 
-    /// Removes a handler, and gives what it was told: nothing more is to come.
+    /// Removes a handler. Returns its model, which is final.
     pub(super) async fn leave(&mut self, name: &str) -> Model {
         let position = self.handlers.iter().position(|handler| handler.name == name).unwrap();
         let Handler { model, registration, .. } = self.handlers.remove(position);
@@ -169,22 +169,22 @@ impl Subject {
         model
     }
 
-    /// What the store holds.
+    /// The content of the store.
     pub(super) fn stored(&self) -> Content {
         self.informer.stored()
     }
 
-    /// How many pods of a namespace there are, by the index.
+    /// The number of pods in a namespace, according to the index.
     pub(super) fn stored_in(&self, namespace: &str) -> usize {
         self.informer.stored_in(namespace)
     }
 
-    /// How many changes the handlers have yet to see.
+    /// The number of changes that wait for the handlers.
     pub(super) fn pending(&self) -> usize {
         self.handlers.iter().map(|handler| handler.registration.pending()).sum()
     }
 
-    /// Each handler's name, what it knows, and whether that is only what has a node.
+    /// Each handler's name and model, and whether it receives only pods with a node.
     pub(super) fn models(&self) -> impl Iterator<Item = (&'static str, &Model, bool)> {
         self.handlers.iter().map(|handler| (handler.name, &handler.model, handler.filtered))
     }
@@ -197,7 +197,7 @@ impl Subject {
         self.informer.last_error()
     }
 
-    /// Stops, and waits for the end; gives on a panic of a handler or of the informer.
+    /// Stops the informer, and waits for its end. Propagates a panic of a handler or the informer.
     pub(super) async fn stop(self) {
         assert_eq!(self.informer.undecodable(), 0, "{}", self.name);
         self.stop.cancel();

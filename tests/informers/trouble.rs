@@ -1,4 +1,4 @@
-//! What goes wrong while informers follow a server, at random but the same for the same seed.
+//! Failures while informers follow a server: random, but repeatable by their seed.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// Makes trouble for those behind the proxy.
+/// Causes failures for clients of the proxy.
 pub(super) struct Trouble<'a> {
     pub(super) plane: &'a ControlPlane,
     pub(super) proxy: &'a Proxy,
@@ -35,7 +35,7 @@ pub(super) struct Trouble<'a> {
 }
 
 impl Trouble<'_> {
-    /// Makes one kind of trouble, then leaves them in peace for some writes.
+    /// Causes one failure, then waits for some writes.
     pub(super) async fn make(&mut self) {
         match self.random.below(6) {
             0 | 1 => self.cut_some(),
@@ -46,7 +46,7 @@ impl Trouble<'_> {
         self.wait_for(peace).await;
     }
 
-    /// Waits for so many writes, or a moment if that is how fast they come by now.
+    /// Waits for this many writes, or a moment if writes have become slow.
     async fn wait_for(&self, writes: usize) {
         let enough = self.progress.writes() + writes;
         for _ in 0..300 {
@@ -62,7 +62,7 @@ impl Trouble<'_> {
         self.proxy.cut(|| random.below(2) == 0);
     }
 
-    /// Connections break off in the middle of an event, or of a list.
+    /// Breaks connections within an event or a list.
     async fn break_off_soon(&mut self) {
         self.proxy.limit(20_000 + self.random.below(300_000) as u64);
         self.proxy.cut(|| true);
@@ -70,7 +70,7 @@ impl Trouble<'_> {
         self.proxy.limit(u64::MAX);
     }
 
-    /// While nobody gets through, something changes that nobody will be told of.
+    /// Changes objects while all connections are blocked, and compacts these changes.
     async fn compact_behind_their_backs(&mut self) {
         self.proxy.block(true);
         self.proxy.cut(|| true);

@@ -1,11 +1,11 @@
-//! A controller as they all are: an informer's handlers put keys on a work queue, and workers take them off
-//! it, look at the newest state in the store, and act. This one acts by printing.
+//! A typical controller: an informer's handlers enqueue keys, and workers dequeue them, read the
+//! newest state from the store, and act. This one acts by printing.
 //!
 //! ```console
 //! $ cargo run --example controller -- --embedded --for 5s
 //! ```
 //!
-//! Without `--embedded` it looks at the cluster of your kubeconfig, and only reads.
+//! Without `--embedded`, it reads the cluster of your kubeconfig, and changes nothing.
 
 pub(crate) mod common;
 
@@ -27,12 +27,12 @@ use tokio_util::task::TaskTracker;
 use common::{Options, Result};
 
 const WORKERS: usize = 2;
-/// How often a key that fails is tried again.
+/// The number of retries of a key that fails.
 const RETRIES: usize = 5;
-/// How long the end may take.
+/// The maximum duration of the shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Where lines go.
+/// Receives the lines.
 type Print = Arc<dyn Fn(String) + Send + Sync>;
 
 #[tokio::main]
@@ -50,7 +50,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What the workers share.
+/// State shared by the workers.
 #[derive(Clone)]
 struct Controller {
     pods: Store<Pod>,
@@ -75,7 +75,8 @@ pub(crate) async fn run(options: &Options, print: Print) -> Result<()> {
     let informing = tokio::spawn(Arc::clone(&informer).run(stop.clone()));
     let workers = TaskTracker::new();
     tokio::select! {
-        // The handlers', not only the informer's: now every pod that there is has its key on the queue.
+        // Wait for the handlers, not only for the informer: now the key of every existing pod is
+        // enqueued.
         () = registration.synced() => {
             print(format!("{} pods are known, {WORKERS} workers begin", informer.store().len()));
             for _ in 0..WORKERS {
@@ -87,7 +88,7 @@ pub(crate) async fn run(options: &Options, print: Print) -> Result<()> {
 
     stop.cancelled().await;
     print("Stopping Pod controller".to_owned());
-    // First what fills the queue, then what empties it.
+    // Stop filling the queue before draining it.
     informing.await?;
     workers.close();
     if !workers.is_empty() && timeout(DRAIN, queue.shut_down_with_drain()).await.is_err() {
@@ -99,7 +100,7 @@ pub(crate) async fn run(options: &Options, print: Print) -> Result<()> {
     Ok(())
 }
 
-/// Handlers do nothing else: whatever happened to a pod, its key is on the queue, once.
+/// Handlers only enqueue: whatever happens to a pod, its key is in the queue once.
 fn put_keys_on(queue: &WorkQueue<ObjectKey>) -> HandlerFuncs<Pod> {
     let kind = Arc::new(Typed::<Pod>::new());
     let put = {
@@ -112,37 +113,38 @@ fn put_keys_on(queue: &WorkQueue<ObjectKey>) -> HandlerFuncs<Pod> {
         .with_update(move |_, pod| updated(pod))
         .with_delete(move |pod| match pod {
             Deleted::Known(pod) => deleted(pod),
-            // The deletion was missed; all that is sure is the key, and no more is needed.
+            // The deletion was missed. Only the key is certain, and it suffices.
             Deleted::FinalStateUnknown { key, .. } => queue.add(key.clone()),
         })
 }
 
 impl Controller {
-    /// What a controller is for. It is given a key and not a change: it brings about what should be, now.
+    /// The purpose of a controller. It receives a key instead of a change, and acts on the current
+    /// state.
     fn sync(&self, key: &ObjectKey) -> Result<()> {
         let Some(pod) = self.pods.get(key) else {
             (self.print)(format!("Pod {key} does not exist anymore"));
             return Ok(());
         };
-        // So that retries can be watched.
+        // Fails on request, to demonstrate retries.
         match pod.labels().get("mood").map(String::as_str) {
             Some("fails") => Err("it has a label that says so".into()),
             Some("panics") => panic!("{key} has a label that says so"),
             _ => {
-                // A pod that was deleted and created again under its name shows as one that has another UID.
+                // A pod that was recreated under its name has another UID.
                 (self.print)(format!("Sync/Add/Update for Pod {}", pod.name_any()));
                 Ok(())
             }
         }
     }
 
-    /// A worker. No two have the same key in hand; it is given back when `key` is dropped.
+    /// A worker. No two workers process the same key; dropping `key` returns it.
     async fn work(self) {
         while let Some(key) = self.queue.get().await {
-            // A panic is the failure of one key. Even if it ended this worker, it would give the key back.
+            // A panic fails only this key. Even if it ended this worker, the key would be returned.
             let outcome = catch_unwind(AssertUnwindSafe(|| self.sync(&key)));
             match outcome.unwrap_or_else(|_| Err("the worker panicked".into())) {
-                // The next failure will be the first again.
+                // The next failure counts as the first again.
                 Ok(()) => key.forget(),
                 Err(error) if key.num_requeues() < RETRIES => {
                     (self.print)(format!("Error syncing Pod {}: {error}", *key));

@@ -1,12 +1,12 @@
-//! Prints what becomes of pods, and everything again once a minute; then reads the lister's cache.
+//! Prints the changes of pods, and all of them again once a minute; then reads the lister's cache.
 //!
 //! ```text
 //! cargo run -p kube-informers --example pods -- --embedded
 //! cargo run -p kube-informers --example pods -- --kubeconfig ~/.kube/config
 //! ```
 //!
-//! Without `--kubeconfig` it takes the file that `KUBECONFIG` names, else a pod's service account.
-//! `--embedded` brings an API server of its own, in memory, where pods come and go.
+//! Without `--kubeconfig`, it uses the file of `KUBECONFIG`, or else a pod's service account.
+//! `--embedded` starts an API server in memory, where pods come and go.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use supercargo_apiserver::sim::Simulation;
 use supercargo_apiserver::{ApiServer, Listen};
 use tokio_util::sync::CancellationToken;
 
-/// What `--embedded` begins with.
+/// The initial content of `--embedded`.
 const CLUSTER: &str = "
 {apiVersion: v1, kind: Node, metadata: {name: node-a}}
 ---
@@ -51,23 +51,23 @@ const USAGE: &str = "\
 usage: pods [--kubeconfig FILE | --embedded] [--namespace NAME]
             [--resync SECONDS] [--for SECONDS]";
 
-/// Where lines go.
+/// Receives the lines.
 type Output = Arc<Mutex<dyn Write + Send>>;
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Debug)]
 pub(crate) struct Options {
     kubeconfig: Option<PathBuf>,
     embedded: bool,
     namespace: Option<String>,
-    /// How often handlers are shown everything again.
+    /// The resync period.
     resync: Duration,
-    /// How long to go on; until Ctrl-C if it is not said.
+    /// How long to run. The default is until Ctrl-C.
     duration: Option<Duration>,
 }
 
 impl Options {
-    /// Reads the command line.
+    /// Parses the command line.
     pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             kubeconfig: None,
@@ -100,7 +100,7 @@ impl Options {
     }
 }
 
-/// `90` or `90s`.
+/// Parses `90` or `90s`.
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text);
     number.parse().map(Duration::from_secs).map_err(|_| format!("{text:?} is no number of seconds\n{USAGE}"))
@@ -122,7 +122,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Connects as the options say, and watches until the end.
+/// Connects to the cluster of the options, and watches until the end.
 pub(crate) async fn run(options: &Options, output: Output) -> Result<(), Box<dyn std::error::Error>> {
     if !options.embedded {
         let variable = std::env::var_os("KUBECONFIG").map(PathBuf::from);
@@ -140,7 +140,7 @@ pub(crate) async fn run(options: &Options, output: Output) -> Result<(), Box<dyn
     watch(options, Client::try_from(config)?, &endpoint.url(), output).await
 }
 
-/// Has pods on nodes that live. They come and go until the result is dropped.
+/// Starts a cluster whose pods come and go until the result is dropped.
 pub(crate) fn embed(
     server: &ApiServer,
 ) -> Result<(Simulation, impl Drop + use<>), Box<dyn std::error::Error>> {
@@ -152,7 +152,7 @@ pub(crate) fn embed(
     Ok((simulation, end.drop_guard()))
 }
 
-/// Every other second a pod comes, and the oldest goes.
+/// Creates a pod every other second, and deletes the oldest.
 async fn come_and_go(pods: Api<Pod>) {
     for number in 3_u32.. {
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -171,7 +171,7 @@ async fn come_and_go(pods: Api<Pod>) {
     }
 }
 
-/// The informer: handlers first, then the start, then the wait; at the end all of it in order.
+/// The life of an informer: handlers, start, wait; at the end, an orderly shutdown.
 pub(crate) async fn watch(
     options: &Options,
     client: Client,
@@ -179,7 +179,7 @@ pub(crate) async fn watch(
     output: Output,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let print = move |line: String| {
-        // Nobody is left to be told that nobody reads this.
+        // If nobody reads the output, nobody reads an error either.
         let _ = writeln!(output.lock(), "{line}");
     };
     let mut settings = SharedInformerFactory::builder(client).default_resync(options.resync);
@@ -217,7 +217,7 @@ pub(crate) async fn watch(
         stop.cancel();
         Ok(())
     };
-    // Whoever ends it before it has synced is told what it was waiting for.
+    // A run that ends before the informer has synced reports what it waited for.
     let outcome = tokio::try_join!(reading, ending);
     factory.shutdown().await;
     print("The informer has stopped.".to_owned());
@@ -225,7 +225,7 @@ pub(crate) async fn watch(
     Ok(())
 }
 
-/// What the lister has, without asking the server.
+/// The lister's content, without requests to the server.
 fn cache(lister: &Lister<Pod>) -> Vec<String> {
     let mut pods = lister.list();
     pods.sort_by_key(|pod| key(pod));
@@ -239,7 +239,7 @@ fn cache(lister: &Lister<Pod>) -> Vec<String> {
 
 async fn ctrl_c() {
     if tokio::signal::ctrl_c().await.is_err() {
-        // Without it, only a signal that nobody can catch ends this.
+        // Without Ctrl-C, only a signal such as SIGKILL ends the program.
         std::future::pending::<()>().await;
     }
 }

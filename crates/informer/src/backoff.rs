@@ -1,4 +1,4 @@
-//! Waits that grow, with jitter.
+//! Exponential backoff with jitter, and the random numbers for it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -6,28 +6,30 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Longer than any process lives, and still good to reckon with.
+/// Longer than any process lives, and short enough not to overflow in sums.
 pub(crate) const FOR_EVER: Duration = Duration::from_hours(24 * 365 * 100);
 
-/// How waits grow.
+/// How waits between attempts grow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackoffPolicy {
     /// The first wait, before jitter.
     pub initial: Duration,
     /// The longest wait, before jitter.
     pub max: Duration,
-    /// What each wait is multiplied with for the next.
+    /// The factor between consecutive waits.
     pub factor: f64,
-    /// A wait of `d` becomes one within `d` and `d * (1 + jitter)`.
+    /// A wait of `d` is extended to a random value between `d` and `d * (1 + jitter)`.
     pub jitter: f64,
-    /// With no wait for this long, the waits start over.
+    /// The wait returns to `initial` after this time without an attempt.
     pub reset: Duration,
 }
 
 impl Default for BackoffPolicy {
-    /// client-go's reflector: 800 ms doubling to 30 s, each stretched by up to 2, reset after 2 minutes.
+    /// client-go's reflector: 800 ms, doubling to 30 s, each extended by up to 100%, reset after 2
+    /// minutes.
     ///
-    /// The reset differs: client-go's comes 2 minutes after the last one, also while every attempt fails.
+    /// The reset differs: client-go resets 2 minutes after the last reset, even if every attempt
+    /// fails.
     fn default() -> Self {
         Self {
             initial: Duration::from_millis(800),
@@ -51,12 +53,12 @@ impl Backoff {
         Self { policy, next: policy.initial, last_used: None }
     }
 
-    /// Starts over: what made the waits grow is past.
+    /// Returns to the initial wait.
     pub(crate) fn reset(&mut self) {
         self.next = self.policy.initial;
     }
 
-    /// The wait to make now.
+    /// The wait before the next attempt.
     pub(crate) fn next(&mut self, random: &mut SplitMix) -> Duration {
         let now = Instant::now();
         if self.last_used.is_some_and(|last| now - last > self.policy.reset) {
@@ -64,25 +66,26 @@ impl Backoff {
         }
         let wait = stretched(self.next, 1.0 + self.policy.jitter * random.fraction(), FOR_EVER);
         self.next = stretched(self.next, self.policy.factor, self.policy.max);
-        // The wait itself is not idleness.
+        // The wait itself does not count as idle time.
         self.last_used = Some(now + wait);
         wait
     }
 }
 
-/// Unlike `Duration::mul_f64` this does not panic, whatever the numbers of a policy.
+/// Unlike `Duration::mul_f64`, never panics, whatever the numbers of a policy.
 pub(crate) fn stretched(duration: Duration, factor: f64, max: Duration) -> Duration {
     let seconds = duration.as_secs_f64() * factor;
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(max).min(max)
 }
 
-/// A small seedable generator (SplitMix64). Good enough to spread waits; not for secrets.
+/// SplitMix64, a small seedable generator. Good enough to spread waits; not for secrets.
 #[derive(Debug)]
 pub(crate) struct SplitMix(u64);
 
 impl SplitMix {
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        // The standard library seeds its hashers from the system; borrowing that saves a dependency.
+        // The standard library seeds its hashers from the operating system. Borrowing that seed
+        // saves a dependency.
         Self(seed.unwrap_or_else(|| RandomState::new().hash_one(0_u8)))
     }
 
@@ -99,7 +102,7 @@ impl SplitMix {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Uniform over whole seconds of the range.
+    /// Uniform over the whole seconds of the range.
     pub(crate) fn seconds(&mut self, range: Range<Duration>) -> Duration {
         let (low, high) = (range.start.as_secs_f64(), range.end.as_secs_f64());
         Duration::from_secs((low + (high - low) * self.fraction()) as u64)
@@ -111,7 +114,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waits_double_up_to_the_cap_and_are_stretched_by_less_than_two() {
+    async fn waits_double_up_to_the_cap_with_jitter() {
         let mut random = SplitMix::new(Some(1));
         let mut backoff = Backoff::new(BackoffPolicy::default());
         for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn two_quiet_minutes_start_the_waits_over() {
+    async fn two_idle_minutes_reset_the_waits() {
         let mut random = SplitMix::new(Some(1));
         let mut backoff = Backoff::new(BackoffPolicy { jitter: 0.0, ..BackoffPolicy::default() });
         let mut wait = async |quiet| {
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_repeats_itself_and_none_does_not() {
+    fn random_numbers_repeat_only_with_a_seed() {
         let draw = |seed| SplitMix::new(seed).next();
         assert_eq!(draw(Some(7)), draw(Some(7)));
         assert_ne!(draw(None), draw(None));

@@ -1,4 +1,4 @@
-//! Clients for informers: where the server is, and no retries beneath the reflector.
+//! Clients for informers: locates the API server, and disables retries below the reflector.
 
 use std::path::{Path, PathBuf};
 
@@ -6,38 +6,39 @@ use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigErro
 use kube::{Client, Config};
 use thiserror::Error;
 
-/// Why there is no client.
+/// Why no client can be built.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The kubeconfig is no YAML of its sort. What is there is not told: it may be a token.
+    /// The file is not a kubeconfig. The error omits its content, which may include a token.
     #[error("kubeconfig {}{place}: not a kubeconfig", .path.display())]
     Malformed {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// As `:3:14`, line and column, if known.
+        /// Line and column as `:3:14`, if known.
         place: String,
     },
     /// The kubeconfig cannot be used.
     #[error("kubeconfig {}: {source}", .path.display())]
     Kubeconfig {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: Box<KubeconfigError>,
     },
-    /// There is no kubeconfig, and this is no pod with a service account either.
+    /// There is neither a kubeconfig nor a pod's service account.
     #[error("not running in a cluster ({0}); give the path of a kubeconfig")]
     NotInCluster(#[source] Box<InClusterError>),
-    /// The configuration is sound, but no client can be made of it, say because of a certificate.
-    #[error("cannot make a client: {0}")]
+    /// The configuration is valid, but no client can be built from it, for example because of a
+    /// certificate.
+    #[error("cannot build a client: {0}")]
     Client(#[source] Box<kube::Error>),
 }
 
-/// How to reach the API server: as the kubeconfig at this path says, or without one (`None` or empty) as a pod's
-/// service account does; same as client-go's `BuildConfigFromFlags`.
+/// Loads the client configuration from the kubeconfig at this path. Without a path (`None` or
+/// empty), uses the pod's service account. Same as client-go's `BuildConfigFromFlags`.
 ///
-/// kube's own retries are off: beneath an informer they would hide for minutes what is wrong. For the kubeconfig
-/// that `kubectl` would take, use [`Config::infer`] and set `default_retry = false`.
+/// Disables kube's retries, which would hide failures from the informer for minutes. To load the
+/// kubeconfig that `kubectl` uses, call [`Config::infer`] and set `default_retry = false`.
 pub async fn informer_config(kubeconfig: Option<&Path>) -> Result<Config, ClientError> {
     let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
         Some(path) => {
@@ -51,7 +52,7 @@ pub async fn informer_config(kubeconfig: Option<&Path>) -> Result<Config, Client
     Ok(config)
 }
 
-/// A client for informers, of what [`informer_config`] finds. It must be called within a tokio runtime.
+/// Builds a client for informers from [`informer_config`]. Must be called within a tokio runtime.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,8 +1,8 @@
-//! Whether what was watched is what a list shows: for tests against a real server.
+//! Compares what was watched with what a list returns. For tests against a real server.
 //!
-//! Two ways to look. [`ReflectorOptions::detect_inconsistency`] compares at every start of a watch-list, and
-//! panics: client-go's detector, without its environment variable. [`check`] and [`check_objects`] compare the
-//! store of an informer that runs, whenever a test likes:
+//! There are two ways. [`ReflectorOptions::detect_inconsistency`] compares after every watch-list
+//! and panics on a difference, like client-go's detector, without its environment variable.
+//! [`check`] and [`check_objects`] compare the store of a running informer on demand:
 //!
 //! ```
 //! # use kube_informers::consistency_detector::{Against, ConsistencyError, check};
@@ -31,33 +31,33 @@ use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, Undeco
 use crate::reflector::Transform;
 use crate::store::Store;
 
-/// How often the detector asks for a list that fails. Same as client-go's.
+/// The pause before a failed list is repeated. Same as client-go's.
 const RETRY: Duration = Duration::from_secs(1);
-/// A store that went wrong tends to do so thoroughly; this many differences tell enough.
+/// The maximum number of differences in an error message.
 const MAX_SHOWN: usize = 20;
 
-/// Which list a store is compared with.
+/// The list that a store is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
-    /// The list at exactly the store's own version. Right at any time, also while objects change, but refused
-    /// as expired once the server has forgotten that version.
+    /// The list at exactly the store's own version. Correct at any time, even while objects change.
+    /// Fails with an expired version once the server has compacted it.
     StoreVersion,
-    /// The most recent list. Right once nothing changes any more and the informer has caught up.
+    /// The most recent list. Correct once objects no longer change and the informer has caught up.
     MostRecent,
 }
 
-/// Why a check did not come out well.
+/// Why a check failed.
 #[derive(Debug, Error)]
 pub enum ConsistencyError {
-    /// There is nothing to compare with.
+    /// The list failed, so there is nothing to compare with.
     #[error("failed to list: {0}")]
     List(#[from] ListWatchError),
-    /// The store is not what the list shows.
+    /// The store differs from the list.
     #[error(transparent)]
     Inconsistent(#[from] Inconsistency),
 }
 
-/// In what two states differ, by key.
+/// The differences between two states, by key.
 #[derive(Debug, Error)]
 pub struct Inconsistency {
     resource: String,
@@ -92,7 +92,7 @@ impl fmt::Display for Inconsistency {
                     write!(f, "\n~ {key} at {held} is listed at {listed}")
                 }
                 Difference::Content(version) => {
-                    write!(f, "\n! {key} at {version} is listed with another content")
+                    write!(f, "\n! {key} at {version} is listed with different content")
                 }
             }?;
         }
@@ -103,9 +103,9 @@ impl fmt::Display for Inconsistency {
     }
 }
 
-/// Compares a store with a list, by keys and resource versions, and says how many objects are the same.
+/// Compares keys and resource versions of a store with a list. Returns the number of equal objects.
 ///
-/// Objects that cannot be decoded are left out: what the store has of them is older by design.
+/// Skips objects that cannot be decoded: the store keeps an older state of them by design.
 pub async fn check<K: Kind>(
     kind: &K,
     source: &dyn ListerWatcher<K>,
@@ -115,8 +115,8 @@ pub async fn check<K: Kind>(
     compare_store(kind, source, store, against, None, |_, _| true).await
 }
 
-/// Compares a store with a list, by keys, resource versions and contents, and says how many objects are the
-/// same. `transform` is the informer's own.
+/// Compares keys, resource versions and contents of a store with a list. Returns the number of
+/// equal objects. `transform` must be the informer's own.
 pub async fn check_objects<K: Kind>(
     kind: &K,
     source: &dyn ListerWatcher<K>,
@@ -146,7 +146,7 @@ async fn compare_store<K: Kind>(
         Against::MostRecent => {
             let page = source.list(&ListOptions::default()).await?;
             let version = page.resource_version.clone();
-            // Only now, so that the store had as long to catch up as the list took.
+            // Read the store last, which gives it the time of the list to catch up.
             (page, version, store.snapshot().1)
         }
     };
@@ -175,7 +175,7 @@ async fn compare_store<K: Kind>(
     Err(Inconsistency { resource: kind.gvr().to_string(), version, differences }.into())
 }
 
-/// Resource versions by key; `None` for what cannot be decoded, which is the same as any version.
+/// Resource versions by key. `None`, for an object that cannot be decoded, equals any version.
 pub(crate) type Versions = BTreeMap<ObjectKey, Option<String>>;
 
 pub(crate) fn versions_of<K: Kind>(kind: &K, items: &[K::Object], undecodable: &[Undecodable]) -> Versions {
@@ -184,11 +184,11 @@ pub(crate) fn versions_of<K: Kind>(kind: &K, items: &[K::Object], undecodable: &
     known.chain(unknown).collect()
 }
 
-/// Compares what initial events gave with a list of their very version. A list that fails is asked for again.
+/// Compares initial events with a list at their version. Repeats a list that fails.
 ///
 /// # Panics
 ///
-/// If they differ.
+/// Panics if they differ.
 pub(crate) async fn compare_initial_events<K: Kind>(
     kind: &K,
     source: &dyn ListerWatcher<K>,
@@ -197,19 +197,21 @@ pub(crate) async fn compare_initial_events<K: Kind>(
 ) {
     let resource = kind.gvr();
     if matches!(version, "" | "0") {
-        tracing::debug!(%resource, version, "no list can be asked for at this version; not compared");
+        tracing::debug!(%resource, version, "initial events not compared: no list at this version");
         return;
     }
-    tracing::warn!(%resource, version, "comparing initial events with a list, which the server has to make");
+    tracing::warn!(%resource, version, "comparing initial events with an uncached list");
     let page = loop {
         match list_at(source, version).await {
             Ok(page) => break page,
-            // It never comes back, so there is no use in asking on.
+            // An expired version never becomes available again.
             Err(error) if error.is_expired() => {
                 tracing::warn!(%resource, version, %error, "initial events not compared");
                 return;
             }
-            Err(error) => tracing::error!(%resource, version, %error, "cannot list to compare yet"),
+            Err(error) => {
+                tracing::error!(%resource, version, %error, "failed to list for the comparison; retrying")
+            }
         }
         tokio::time::sleep(RETRY).await;
     };
@@ -226,7 +228,7 @@ pub(crate) async fn compare_initial_events<K: Kind>(
     }
 }
 
-/// The state of exactly this version, in one piece.
+/// Lists the state at exactly this version, without pages.
 async fn list_at<K: Kind>(
     source: &dyn ListerWatcher<K>,
     version: &str,

@@ -1,4 +1,4 @@
-//! Whether an informer has seen what one has written oneself.
+//! Tracks whether informers have seen the writes of their own program.
 
 use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
@@ -12,29 +12,31 @@ use crate::kind::GroupVersionResource;
 use crate::resource_version::compare_rv;
 use crate::store::Store;
 
-/// Why an owner is not to be worked on yet.
+/// Why an owner must not be processed yet.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConsistencyError {
     /// A store has not caught up with a write. Try again later.
-    #[error("{resource} is known as of version {read:?}, and was written at {wrote}")]
+    #[error("the store of {resource} is at version {read:?}, behind the write at {wrote}")]
     Behind {
-        /// What was written.
+        /// The resource that was written.
         resource: GroupVersionResource,
-        /// The resource version that the store corresponds to; empty if it has none yet.
+        /// The resource version of the store; empty if it has none yet.
         read: Box<str>,
         /// The resource version of the last write.
         wrote: Box<str>,
     },
-    /// A write was recorded for a resource whose store was not [added](ConsistencyStore::with_store). This is
-    /// a mistake in the program, and no wait helps.
-    #[error("{0} was written, and has no store to be read from")]
+    /// A write was recorded for a resource whose store was not
+    /// [added](ConsistencyStore::with_store). This is a bug in the program; waiting does not help.
+    #[error("no store for {0}, which was written")]
     NoStore(GroupVersionResource),
 }
 
-/// Remembers the resource versions of one's own writes, and says whether the stores have caught up.
+/// Records the resource versions of a program's own writes, and reports whether its stores have
+/// caught up.
 ///
-/// A controller that has created pods for a replica set, and looks again before its informer has seen them,
-/// would create them twice. So it says what it wrote, and asks before it works on the same owner again:
+/// A controller that creates pods for a replica set would create them twice if it processed the
+/// replica set again before its informer sees those pods. It therefore records its writes, and
+/// checks before it processes the same owner again:
 ///
 /// ```
 /// use kube_informers::{ConsistencyStore, GroupVersionResource, ObjectKey};
@@ -57,31 +59,31 @@ pub enum ConsistencyError {
 /// # assert!(consistency.ensure_ready(&owner).is_err());
 /// ```
 ///
-/// Same as client-go's `util/consistency` (KEP-5647). Versions are compared, which servers before 1.35 do not
-/// promise to be right; see [`compare_rv`].
+/// Same as client-go's `util/consistency` (KEP-5647). Compares resource versions, whose order
+/// servers before 1.35 do not guarantee; see [`compare_rv`].
 #[derive(Default)]
 pub struct ConsistencyStore {
     stores: FxHashMap<GroupVersionResource, Version>,
     writes: Mutex<KeyMap<Writes>>,
 }
 
-/// Reads the version that a store corresponds to.
+/// Reads the resource version of a store.
 type Version = Box<dyn Fn() -> String + Send + Sync>;
 
-/// What was written for one owner.
+/// The writes for one owner.
 struct Writes {
     uid: String,
-    /// The newest version of each resource.
+    /// The newest written version of each resource.
     versions: FxHashMap<GroupVersionResource, String>,
 }
 
 impl ConsistencyStore {
-    /// Without any store.
+    /// A tracker without stores.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Writes of this resource are to be found in this store.
+    /// Registers the store that shows writes of this resource.
     pub fn with_store<T: Send + Sync + 'static>(
         mut self,
         resource: GroupVersionResource,
@@ -91,10 +93,10 @@ impl ConsistencyStore {
         self
     }
 
-    /// An object of this resource was written for this owner, and got this resource version.
+    /// Records a write of this resource for this owner, with the resulting resource version.
     ///
-    /// What was recorded for an owner of the same name with another UID is forgotten. A version that is older
-    /// than the one recorded, or is no version, changes nothing else.
+    /// Discards what was recorded for an owner of the same name with another UID. Otherwise ignores
+    /// a version that is older than the recorded one, or malformed.
     pub fn wrote_at(&self, owner: &ObjectKey, uid: &str, resource: &GroupVersionResource, version: &str) {
         let mut writes = self.writes.lock();
         let writes = match writes.entry(owner.clone()) {
@@ -104,11 +106,11 @@ impl ConsistencyStore {
             }
         };
         let known = writes.versions.get(resource);
-        // With itself if there is none, to find out whether it is a version.
+        // Without a recorded version, comparing the version with itself validates it.
         let newer = match compare_rv(version, known.map_or(version, String::as_str)) {
             Ok(order) => known.is_none() || order == Ordering::Greater,
             Err(error) => {
-                tracing::warn!(%owner, %resource, %error, "ignoring a write at what is no resource version");
+                tracing::warn!(%owner, %resource, %error, "ignoring a write with a malformed resource version");
                 false
             }
         };
@@ -117,7 +119,7 @@ impl ConsistencyStore {
         }
     }
 
-    /// Forgets the writes for an owner that is gone; with a UID, only if it is that one.
+    /// Discards the writes for a deleted owner. With a UID, only if it matches.
     pub fn clear(&self, owner: &ObjectKey, uid: Option<&str>) {
         let mut writes = self.writes.lock();
         if writes.get(owner).is_some_and(|writes| uid.is_none_or(|uid| uid == writes.uid)) {
@@ -125,11 +127,12 @@ impl ConsistencyStore {
         }
     }
 
-    /// Whether the stores have all that was written for the owner. If so, the writes are forgotten.
+    /// Succeeds if the stores contain all writes for the owner, and then discards them.
     ///
-    /// A store whose version cannot be compared is taken to have caught up, or the owner would be stuck.
+    /// A store whose version cannot be compared counts as caught up. Otherwise the owner would be
+    /// stuck.
     pub fn ensure_ready(&self, owner: &ObjectKey) -> Result<(), ConsistencyError> {
-        // Under one lock with the check, or a write in between could be forgotten.
+        // The lock spans check and removal. Otherwise a concurrent write could be lost.
         let mut writes = self.writes.lock();
         let Some(written) = writes.get(owner) else { return Ok(()) };
         for (resource, wrote) in &written.versions {
@@ -157,7 +160,7 @@ mod tests {
     use crate::delta::Delta;
     use crate::kind::Typed;
 
-    /// A store that can be told how far it is.
+    /// A store whose version the test sets.
     #[derive(Clone)]
     struct Told(Store<Pod>);
 
@@ -179,7 +182,7 @@ mod tests {
         ObjectKey::new(Some("ns"), "owner")
     }
 
-    /// With stores of pods and claims.
+    /// A tracker with stores of pods and claims.
     fn consistency() -> (ConsistencyStore, Told, Told) {
         let (pods, claims) = (Told::new(), Told::new());
         let store = ConsistencyStore::new()
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_ready_once_the_store_is_at_its_write_or_beyond() {
+    fn an_owner_is_ready_once_the_store_reaches_its_write() {
         for caught_up in ["10", "15", "100"] {
             let (store, pods, _) = consistency();
             assert_eq!(store.ensure_ready(&owner()), Ok(()), "nothing was written");
@@ -205,14 +208,14 @@ mod tests {
             assert_eq!(store.ensure_ready(&owner()), behind("pods", "9", "10"), "the record is kept");
             pods.is_at(caught_up);
             assert_eq!(store.ensure_ready(&owner()), Ok(()));
-            // Were it still there, an older store would be behind it.
+            // If the write were still recorded, this older store would be behind it.
             pods.is_at("5");
             assert_eq!(store.ensure_ready(&owner()), Ok(()), "the record is forgotten");
         }
     }
 
     #[test]
-    fn all_resources_that_were_written_must_have_been_read() {
+    fn readiness_requires_every_written_resource() {
         let (store, pods, claims) = consistency();
         store.wrote_at(&owner(), "1", &resource("pods"), "10");
         store.wrote_at(&owner(), "1", &resource("claims"), "12");
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn older_writes_and_what_is_no_version_are_ignored() {
+    fn older_writes_and_malformed_versions_are_ignored() {
         let (store, pods, _) = consistency();
         pods.is_at("1");
         for odd in ["", "0", "07", "x", "-3"] {
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_whose_version_is_none_is_let_through() {
+    fn a_store_with_an_incomparable_version_counts_as_ready() {
         let (store, pods, _) = consistency();
         store.wrote_at(&owner(), "1", &resource("pods"), "10");
         pods.is_at("not a number");
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn clearing_forgets_the_owner_of_that_uid_or_of_any() {
+    fn clear_discards_the_owner_by_uid_or_name() {
         let (store, pods, _) = consistency();
         pods.is_at("1");
         let other = ObjectKey::new(Some("ns"), "other");
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_writes_of_a_new_owner_take_the_place_of_the_old_ones_also_from_many_threads() {
+    fn writes_of_a_new_owner_replace_the_old_ones() {
         let (store, pods, claims) = consistency();
         pods.is_at("1");
         claims.is_at("1");

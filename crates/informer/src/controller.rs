@@ -1,4 +1,4 @@
-//! The private informer: a reflector, a store, and one handler that is called in line.
+//! The private informer: a reflector, a store, and one handler that it calls synchronously.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,31 +21,32 @@ use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Transform, 
 use crate::shared::{restart, resync_timer, tick};
 use crate::store::{Change, IndexError, Indexers, Store};
 
-/// Whether a resync that is due shall take place.
+/// Decides whether a due resync takes place.
 pub type ShouldResync = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// How a [`Controller`] is made. client-go's `Config`, save that objects are processed in one way only: into
-/// the store, then to the handler. There is no `RetryOnError` any more, here as there: nothing can fail.
+/// Options of a [`Controller`]. Same as client-go's `Config`, but the processing is fixed: store
+/// first, then handler. client-go has dropped `RetryOnError`; processing cannot fail here either.
 pub struct ControllerOptions<T> {
-    /// How often the handler is shown everything again; zero is never.
+    /// The resync period of the handler; zero disables resyncs.
     pub resync: Duration,
-    /// Is asked each time a resync is due; without it they all take place.
+    /// Called when a resync is due. Without it, every resync takes place.
     pub should_resync: Option<ShouldResync>,
-    /// Indices of the store; more can be added later.
+    /// Indices of the store. More can be added later.
     pub indexers: Indexers<T>,
-    /// How to list and watch.
+    /// Options for lists and watches.
     pub reflector: ReflectorOptions,
     /// The queue between the reflector and the store.
     pub queue: QueueKind,
-    /// What is done to every object before it is stored. It must leave the object's key as it is.
+    /// Applied to every object before it is stored. Must not change the object's key.
     pub transform: Option<Transform<T>>,
-    /// Who is told when a list fails or a watch cannot be opened, in place of the log.
+    /// Called when a list fails or a watch cannot be opened. Replaces the log message.
     pub watch_error_handler: Option<WatchErrorHandler>,
-    /// What happens when the handler panics. client-go, told to tolerate panics, goes on after one second.
+    /// What happens when the handler panics. client-go pauses for one second if it tolerates
+    /// panics.
     pub panic_policy: PanicPolicy,
 }
 
-// Derived, this would ask for `T: Default`.
+// A derived implementation would require `T: Default`.
 impl<T> Default for ControllerOptions<T> {
     fn default() -> Self {
         Self {
@@ -61,17 +62,18 @@ impl<T> Default for ControllerOptions<T> {
     }
 }
 
-/// A private informer: keeps a store of its own in step with the server, and calls one handler in line.
+/// A private informer: keeps its own store in sync with the server, and calls one handler
+/// synchronously.
 ///
-/// Same as client-go's `NewInformer`, `NewIndexerInformer` and their variants, and not related to
-/// `kube::runtime::Controller`. With a [`SharedInformer`](crate::SharedInformer) a list, a watch and a copy of
-/// all objects serve any number of handlers, so prefer that; this is for an informer that is nobody else's
-/// business. The differences for the handler:
+/// Same as client-go's `NewInformer`, `NewIndexerInformer` and their variants, and unrelated to
+/// `kube::runtime::Controller`. Prefer a [`SharedInformer`](crate::SharedInformer), which serves
+/// any number of handlers with one list, one watch and one copy of all objects. For the handler, a
+/// private informer differs in two ways:
 ///
-/// * It runs in the informer's own task, between one batch of changes and the next. While it hears of a change
-///   the store has that change, and at most the others of its batch. A slow handler holds up the store.
-/// * It hears of every update, also of those without a new resource version: after a relist, and at each
-///   resync.
+/// * It runs in the informer's task, between two batches of changes. During a call, the store
+///   contains the change, and at most the others of its batch. A slow handler delays the store.
+/// * It receives every update, including those with an unchanged resource version after relists and
+///   resyncs.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -94,8 +96,8 @@ impl<T> Default for ControllerOptions<T> {
 /// # }
 /// ```
 ///
-/// client-go's `SharedInformer.GetController` has no counterpart. The controller that it returns has not run
-/// anything for long; what else it can be asked are methods of `SharedInformer` here.
+/// client-go's `SharedInformer.GetController` has no counterpart: its controller is inert. The
+/// methods that it offers are methods of `SharedInformer` here.
 pub struct Controller<K: Kind> {
     kind: Arc<K>,
     store: Store<K::Object>,
@@ -105,7 +107,7 @@ pub struct Controller<K: Kind> {
     setup: Mutex<Option<Setup<K>>>,
 }
 
-/// What `run` takes over once and for all.
+/// What `run` consumes.
 struct Setup<K: Kind> {
     source: Arc<dyn ListerWatcher<K>>,
     handler: Box<dyn EventHandler<K::Object>>,
@@ -113,7 +115,7 @@ struct Setup<K: Kind> {
 }
 
 impl<K: Kind> Controller<K> {
-    /// An informer that does nothing before [`Self::run`].
+    /// An informer that is idle until [`Self::run`].
     pub fn new(
         kind: Arc<K>,
         source: impl ListerWatcher<K>,
@@ -132,20 +134,21 @@ impl<K: Kind> Controller<K> {
         })
     }
 
-    /// Runs until `stop` is cancelled and the handler has seen what had been read by then. A controller runs
-    /// once: another call returns at once.
+    /// Runs until `stop` is cancelled and the handler has processed everything read by then. A
+    /// controller runs once; further calls return immediately.
     ///
     /// # Panics
     ///
-    /// With the panic of the handler if the policy is to propagate it, or of a transform, after stopping.
+    /// After stopping, with the panic of a transform, or of the handler if the policy propagates
+    /// it.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let Some(Setup { source, handler, mut options }) = self.setup.lock().take() else {
-            tracing::warn!(resource = %self.kind.gvr(), "the controller has been started already");
+            tracing::warn!(resource = %self.kind.gvr(), "the controller is already started");
             return;
         };
         let _stopped = self.stopped.set_on_drop();
         let stop = stop.child_token();
-        // In case this future is dropped: the reflector may not outlive it.
+        // Stops the reflector even if this future is dropped.
         let _stop_reflector = stop.clone().drop_guard();
         let queue = Arc::new(InformerQueue::new(options.queue, &self.store));
         let reflector = Reflector::new(
@@ -167,7 +170,7 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    /// The single writer of the store. Ends with the queue, or with the handler's panic.
+    /// The only writer of the store. Ends when the queue is closed or the handler panics.
     async fn process(
         &self,
         queue: &InformerQueue<K::Object>,
@@ -207,7 +210,7 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    /// Adds indices, also to a store that is filled and in use.
+    /// Adds indices, even while the store is filled and in use.
     pub fn add_indexers(&self, indexers: Indexers<K::Object>) -> Result<(), IndexError> {
         if self.stopped.is_set() {
             return Err(IndexError::Stopped);
@@ -225,12 +228,12 @@ impl<K: Kind> Controller<K> {
         Lister::new(self.store())
     }
 
-    /// Whether the store holds the whole first list, and the handler has been told of it.
+    /// Whether the store contains the first list, and the handler has processed it.
     pub fn has_synced(&self) -> bool {
         self.synced.is_set()
     }
 
-    /// Waits until [`Self::has_synced`]; for ever if the controller is stopped before that.
+    /// Waits until [`Self::has_synced`]. Never returns if the controller stops before.
     pub async fn synced(&self) {
         self.synced.wait().await;
     }
@@ -245,28 +248,29 @@ impl<K: Kind> Controller<K> {
         self.stopped.wait().await;
     }
 
-    /// The last resource version that was read from the server, bookmarks included; empty before the first.
+    /// The last resource version read from the server, including bookmarks; empty before the first
+    /// list.
     pub fn last_sync_resource_version(&self) -> String {
         self.status.version()
     }
 
-    /// What keeps the controller from listing or watching, if anything does.
+    /// The current list or watch error, if any.
     pub fn last_error(&self) -> Option<String> {
         self.status.last_error()
     }
 
-    /// How many objects were skipped because they could not be decoded.
+    /// The number of objects skipped because they could not be decoded.
     pub fn undecodable(&self) -> u64 {
         self.status.undecodable()
     }
 }
 
-/// Takes batches to the store, and the changes that they make to the handler.
+/// Applies batches to the store and passes the resulting changes to the handler.
 struct Consumer<'a, K: Kind> {
     kind: &'a K,
     store: &'a Store<K::Object>,
     handler: Box<dyn EventHandler<K::Object>>,
-    /// Batches are the changes of one object, which become visible one after another.
+    /// Whether a batch holds the changes of one object, which are applied one after another.
     gathers_by_key: bool,
 }
 
@@ -286,14 +290,14 @@ impl<K: Kind> Consumer<'_, K> {
 
     fn apply(&mut self, deltas: Vec<Delta<K::Object>>, delivery: &mut Delivery<K::Object>) {
         delivery.changes.extend(self.store.apply(self.kind, deltas));
-        // After a panic comes a pause, and the rest of the batch after that. The queue does not wait.
+        // After a panic, the rest of the batch follows the pause. The queue does not wait.
         if delivery.panic.is_none() {
             delivery.go_on(&mut *self.handler);
         }
     }
 }
 
-/// What the handler is still to be told of a batch.
+/// The changes of a batch that the handler has not processed yet.
 struct Delivery<T> {
     changes: VecDeque<Change<T>>,
     initial: bool,
@@ -302,10 +306,10 @@ struct Delivery<T> {
 }
 
 impl<T: 'static> Delivery<T> {
-    /// Up to the end, or to the first panic. The change that caused it is lost.
+    /// Delivers until the end or the first panic. The change that caused the panic is lost.
     fn go_on(&mut self, handler: &mut dyn EventHandler<T>) {
         while let Some(change) = self.changes.pop_front() {
-            // The handler is not used again after a panic unless its owner chose so with `SkipAfter`.
+            // After a panic, the handler is used again only if its owner chose `SkipAfter`.
             let told = catch_unwind(AssertUnwindSafe(|| match change {
                 Change::Added(object) => handler.on_add(&object, self.initial),
                 Change::Updated(old, new) => handler.on_update(&old, &new),

@@ -1,27 +1,27 @@
-//! What the reflector tells the informer, one change at a time or in batches.
+//! What the reflector reports to the informer, as single changes or in batches.
 
 use std::sync::Arc;
 
 use crate::key::{Deleted, ObjectKey};
 
-/// One change, in the order in which the reflector saw it.
+/// One change, in the order in which the reflector received it.
 #[derive(Debug)]
 pub(crate) enum Delta<T> {
-    /// The watch said ADDED. Whether it is news is for the store to decide.
+    /// The watch reported ADDED. The store decides whether the object is new.
     Added(ObjectKey, Arc<T>),
-    /// The watch said MODIFIED.
+    /// The watch reported MODIFIED.
     Updated(ObjectKey, Arc<T>),
-    /// The object is gone.
+    /// The object was deleted.
     Deleted(ObjectKey, Deleted<T>),
-    /// A list has the object; whether it changed is not known. Only queues that take lists apart say so.
+    /// A list contains the object, whether changed or not. Only queues that split lists emit it.
     Replaced(ObjectKey, Arc<T>),
-    /// A resync is to show the stored object again. Only queues that take resyncs apart say so.
+    /// A resync of one stored object. Only queues that split resyncs emit it.
     Sync(ObjectKey, Arc<T>),
-    /// A list replaces everything that was known.
+    /// A list replaces the whole content.
     ReplacedAll(Replacement<T>),
-    /// A resync: every stored object is to be shown again.
+    /// A resync of all stored objects.
     SyncAll,
-    /// Nothing changed up to this resource version.
+    /// Nothing else changed up to this resource version.
     Bookmark(String),
 }
 
@@ -29,13 +29,13 @@ pub(crate) enum Delta<T> {
 #[derive(Debug)]
 pub(crate) struct Replacement<T> {
     pub(crate) objects: Vec<(ObjectKey, Arc<T>)>,
-    /// Objects that exist but could not be decoded: what the store has of them stays.
+    /// Objects that exist but could not be decoded. The store keeps what it has of them.
     pub(crate) keep: Vec<ObjectKey>,
     pub(crate) resource_version: String,
 }
 
 impl<T> Replacement<T> {
-    /// The keys of all objects that exist, whether they could be decoded or not.
+    /// The keys of all objects that exist, decodable or not.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.objects.iter().map(|(key, _)| key).chain(&self.keep)
     }
@@ -54,7 +54,7 @@ impl<T> Delta<T> {
         }
     }
 
-    /// The last state of a single object that the change tells of, if it tells of any.
+    /// The last state of a single object, if the change has one.
     pub(crate) fn object(&self) -> Option<&Arc<T>> {
         match self {
             Self::Added(_, object)
@@ -66,36 +66,36 @@ impl<T> Delta<T> {
         }
     }
 
-    /// The news, found out by a list, that an object is gone.
+    /// The deletion of an object that is missing from a list.
     pub(crate) fn tombstone(key: ObjectKey, last: Option<Arc<T>>) -> Self {
         Self::Deleted(key.clone(), Deleted::FinalStateUnknown { key, last })
     }
 }
 
-/// Changes to be applied under one lock of the store.
+/// Changes that are applied under one lock of the store.
 #[derive(Debug)]
 pub(crate) struct Batch<T> {
     pub(crate) deltas: Vec<Delta<T>>,
-    /// The changes come from the first list.
+    /// Whether the changes come from the first list.
     pub(crate) in_initial_list: bool,
-    /// Once this batch has been processed, the whole first list has been.
+    /// Whether this batch completes the first list.
     pub(crate) synced: bool,
 }
 
-/// Where the reflector leaves what it reads. It never waits there.
+/// The queue that the reflector writes to. It never blocks.
 pub(crate) trait Queue<T>: Send + Sync + 'static {
-    /// Hands a change over; dropped once the queue is closed.
+    /// Adds a change. Dropped once the queue is closed.
     fn push(&self, delta: Delta<T>) {
         self.append(delta);
         self.announce();
     }
 
-    /// The same for one of many: whoever waits for changes may sleep on until they are announced.
+    /// Adds a change without waking the consumer, which may sleep until [`Self::announce`].
     fn append(&self, delta: Delta<T>);
 
-    /// Wakes whoever waits for changes, if there are any.
+    /// Wakes the consumer if there are changes.
     fn announce(&self);
 
-    /// Nothing more will come; what is queued is still there to be processed.
+    /// Rejects further changes. The consumer still receives the queued ones.
     fn close(&self);
 }

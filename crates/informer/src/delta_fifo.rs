@@ -1,4 +1,4 @@
-//! The queue that gathers the changes of each object.
+//! The queue that groups changes by object.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -9,10 +9,11 @@ use crate::key::{Deleted, KeyMap, KeySet, ObjectKey};
 use crate::queue::{Content, Fifo, Population};
 use crate::store::Store;
 
-/// The queue of older informers.
+/// The queue of older client-go informers.
 pub(crate) type DeltaFifo<T> = Fifo<ByKey<T>>;
 
-/// Changes by object, objects in the order of their first change. A batch is all there is of one object.
+/// Changes grouped by object, in the order of each object's first change. A batch is one object's
+/// changes.
 pub(crate) struct ByKey<T> {
     deltas: KeyMap<Vec<Delta<T>>>,
     /// The keys of `deltas`.
@@ -23,7 +24,8 @@ pub(crate) struct ByKey<T> {
 }
 
 impl<T: Send + Sync + 'static> DeltaFifo<T> {
-    /// A queue whose consumer writes to `known`. What lists have counts as `replaced`, or as resynced.
+    /// A queue whose consumer writes to `known`. Items of lists are emitted as `replaced` or as
+    /// resyncs.
     pub(crate) fn new(known: Store<T>, replaced: bool) -> Self {
         Self::holding(ByKey::new(known, replaced))
     }
@@ -45,7 +47,7 @@ impl<T> ByKey<T> {
         }
     }
 
-    /// What the list has, then what is gone, with its newest state.
+    /// Queues the items of the list, then the missing objects with their newest state.
     fn replace(&mut self, list: Replacement<T>) {
         let listed: KeySet = list.keys().cloned().collect();
         let replaced = self.replaced;
@@ -71,7 +73,7 @@ impl<T> ByKey<T> {
         gone
     }
 
-    /// Shows the stored objects again, save those of which there is news in the queue: it is newer.
+    /// Queues the stored objects again, except those with queued changes, which are newer.
     fn sync(&mut self) {
         for (key, object) in self.known.entries_where(|key| !self.deltas.contains_key(key)) {
             self.queue(key.clone(), Delta::Sync(key, object));
@@ -79,7 +81,7 @@ impl<T> ByKey<T> {
     }
 }
 
-/// Appends a change. Two deletions in a row are one, and the final state is worth more than a tombstone.
+/// Appends a change. Merges two consecutive deletions, preferring a final state over a tombstone.
 fn append<T>(deltas: &mut Vec<Delta<T>>, delta: Delta<T>) {
     match (deltas.last_mut(), delta) {
         (Some(last @ Delta::Deleted(_, Deleted::FinalStateUnknown { .. })), delta @ Delta::Deleted(..)) => {
@@ -97,7 +99,7 @@ impl<T: Send + Sync + 'static> Content for ByKey<T> {
         match delta {
             Delta::ReplacedAll(list) => self.replace(list),
             Delta::SyncAll => self.sync(),
-            // A bookmark would claim more than a store knows that has a list in part.
+            // The store may contain only part of a list, so a bookmark would claim too much.
             Delta::Bookmark(_) => {}
             Delta::Added(ref key, _)
             | Delta::Updated(ref key, _)
@@ -107,7 +109,7 @@ impl<T: Send + Sync + 'static> Content for ByKey<T> {
                 self.population.touch();
                 let key = key.clone();
                 let gone = matches!(delta, Delta::Deleted(..));
-                // Nobody has heard of the object, or a list has told them already that it is gone.
+                // The object is unknown, or a list has already reported its deletion.
                 if gone && !self.deltas.contains_key(&key) && self.known.get(&key).is_none() {
                     return;
                 }

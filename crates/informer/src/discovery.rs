@@ -1,4 +1,4 @@
-//! What a server serves: from the name of a kind or a resource to all that informers need to know of it.
+//! Discovery: resolves the name of a kind or resource to what informers require.
 
 use kube::Client;
 use kube::core::{ApiResource, GroupVersionKind, Status};
@@ -9,11 +9,11 @@ use crate::kind::GroupVersionResource;
 /// A resource, as the server describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovered {
-    /// What requests name, and whether objects live in namespaces.
+    /// The resource that requests name, with its scope.
     pub resource: GroupVersionResource,
-    /// What objects say they are.
+    /// The `kind` of its objects.
     pub kind: String,
-    /// What can be done, as `list` and `watch`.
+    /// The supported verbs, such as `list` and `watch`.
     pub verbs: Vec<String>,
 }
 
@@ -36,39 +36,39 @@ pub enum DiscoveryError {
         /// The plural, lower-case name.
         resource: String,
     },
-    /// The resource is there, but cannot be listed and watched.
-    #[error("{0} cannot be listed and watched")]
+    /// The resource exists, but does not support list and watch.
+    #[error("{0} does not support list and watch")]
     NotWatchable(GroupVersionResource),
-    /// The server could not be asked.
-    #[error("cannot ask the server what it serves in {group_version}: {source}")]
+    /// The discovery request failed.
+    #[error("discovery of {group_version} failed: {source}")]
     Request {
         /// The group and version, as in `apiVersion`.
         group_version: String,
-        /// What went wrong.
+        /// The cause.
         source: Box<kube::Error>,
     },
 }
 
 impl Discovered {
-    /// Whether this can be done, as `watch`.
+    /// Whether the resource supports this verb, such as `watch`.
     pub fn supports(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }
 
-    /// The same, as kube's dynamic API takes it.
+    /// The resource in the form that kube's dynamic API takes.
     pub fn api_resource(&self) -> ApiResource {
         let kind = GroupVersionKind::gvk(&self.resource.group, &self.resource.version, &self.kind);
         ApiResource::from_gvk_with_plural(&kind, &self.resource.resource)
     }
 
-    /// What informers do with it.
+    /// Rejects resources that informers cannot use.
     pub(crate) fn watchable(self) -> Result<Self, DiscoveryError> {
         let watchable = self.supports("list") && self.supports("watch");
         if watchable { Ok(self) } else { Err(DiscoveryError::NotWatchable(self.resource)) }
     }
 }
 
-/// Asks the server for the resource of a kind: its plural, its scope, and what can be done with it. One request.
+/// Resolves a kind to its resource, scope and verbs, with one request.
 pub async fn discover_kind(client: &Client, kind: &GroupVersionKind) -> Result<Discovered, DiscoveryError> {
     let found = find(client, &kind.group, &kind.version, |_, candidate| candidate == kind.kind).await?;
     found.ok_or_else(|| DiscoveryError::UnknownKind {
@@ -77,7 +77,7 @@ pub async fn discover_kind(client: &Client, kind: &GroupVersionKind) -> Result<D
     })
 }
 
-/// Asks the server for a resource of which only the plural name is known: its kind and its scope. One request.
+/// Resolves the plural name of a resource to its kind and scope, with one request.
 pub async fn discover_resource(
     client: &Client,
     group: &str,
@@ -91,7 +91,7 @@ pub async fn discover_resource(
     })
 }
 
-/// The first resource, not a part of one, whose plural and kind are wanted. A group that is not served has none.
+/// The first matching resource, ignoring subresources. A group that is not served has none.
 async fn find(
     client: &Client,
     group: &str,

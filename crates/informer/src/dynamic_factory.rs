@@ -1,4 +1,4 @@
-//! Factories of informers for resources whose types the program does not know.
+//! Factories of informers for resources whose types are known only at run time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::kind::{Dynamic, GroupVersionResource, Kind};
 use crate::metadata::Metadata;
 use crate::shared::SharedInformer;
 
-/// A descriptor that can be made of what a server says about a resource.
+/// A descriptor that discovery can provide.
 pub trait FromDiscovery: Kind + Sized {
-    /// The descriptor.
+    /// Builds the descriptor.
     fn from_discovery(discovered: &Discovered) -> Self;
 }
 
@@ -32,20 +32,19 @@ impl FromDiscovery for Metadata {
     }
 }
 
-/// Informers of whole objects of any resource, custom ones included; same as client-go's
+/// A factory of informers of any resource, including custom resources. Same as client-go's
 /// `DynamicSharedInformerFactory`.
 pub type DynamicInformerFactory = DiscoveringFactory<Dynamic>;
 
-/// Informers of nothing but the metadata of objects of any resource; same as client-go's `metadatainformer`. They
-/// cost a fraction of the memory.
+/// A factory of metadata-only informers of any resource, at a fraction of the memory. Same as
+/// client-go's `metadatainformer`.
 pub type MetadataInformerFactory = DiscoveringFactory<Metadata>;
 
-/// A factory that asks the server about resources; by its names [`DynamicInformerFactory`] and
+/// A factory that discovers resources. Use it as [`DynamicInformerFactory`] or
 /// [`MetadataInformerFactory`].
 ///
-/// One resource has one informer, whether it was asked for by its plural or its kind. A server is asked once about
-/// each, and again only if it did not know. Where client-go passes a factory that may be nil, pass an `Option` of a
-/// reference: there is no factory that does nothing.
+/// A resource has one informer, whether it is requested by plural or by kind. Successful discovery
+/// is cached. Where client-go accepts a nil factory, pass an `Option` of a reference.
 ///
 /// ```no_run
 /// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -69,7 +68,7 @@ pub struct DiscoveringFactory<K> {
 }
 
 impl<K: FromDiscovery> DiscoveringFactory<K> {
-    /// A factory with these settings. Informers have the namespace index where there are namespaces.
+    /// A factory with these settings. Informers of namespaced resources have the namespace index.
     pub fn new(settings: FactoryBuilder) -> Self {
         Self { factory: settings.build(), known: Mutex::default() }
     }
@@ -109,7 +108,7 @@ impl<K: FromDiscovery> DiscoveringFactory<K> {
         found.map(|(_, (_, kind))| Arc::clone(kind))
     }
 
-    /// Two callers may have asked the server at once; the first descriptor stays.
+    /// Concurrent callers may both have discovered the resource. The first descriptor stays.
     fn remember(&self, discovered: Discovered) -> Arc<K> {
         let kind = Arc::new(K::from_discovery(&discovered));
         let mut known = self.known.lock();
@@ -117,27 +116,29 @@ impl<K: FromDiscovery> DiscoveringFactory<K> {
         Arc::clone(kind)
     }
 
-    /// The factory beneath: for informers of kinds that are known, which start and stop with the others.
+    /// The underlying factory, for informers of static kinds that start and stop with the others.
     pub fn informers(&self) -> &SharedInformerFactory {
         &self.factory
     }
 
-    /// Starts the informers that were made so far; see [`SharedInformerFactory::start`].
+    /// Starts the informers created so far; see [`SharedInformerFactory::start`].
     pub fn start(&self, stop: &CancellationToken) {
         self.factory.start(stop);
     }
 
-    /// Waits for the started informers' stores; see [`SharedInformerFactory::wait_for_cache_sync`].
+    /// Waits for the stores of started informers; see
+    /// [`SharedInformerFactory::wait_for_cache_sync`].
     pub async fn wait_for_cache_sync(&self, stop: &CancellationToken) -> SyncResult {
         self.factory.wait_for_cache_sync(stop).await
     }
 
-    /// Waits for the started informers' handlers; see [`SharedInformerFactory::wait_for_handlers_sync`].
+    /// Waits for the handlers of started informers; see
+    /// [`SharedInformerFactory::wait_for_handlers_sync`].
     pub async fn wait_for_handlers_sync(&self, stop: &CancellationToken) -> SyncResult {
         self.factory.wait_for_handlers_sync(stop).await
     }
 
-    /// Stops all informers, and waits until they and their handlers have ended.
+    /// Stops all informers, and waits for them and their handlers to end.
     pub async fn shutdown(&self) {
         self.factory.shutdown().await;
     }

@@ -1,4 +1,4 @@
-//! Changes as a stream, for consumers that await.
+//! Changes as a stream, for asynchronous consumers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,14 +12,14 @@ use crate::notification::Notification;
 /// The changes of one registration as a stream; see
 /// [`SharedInformer::add_event_stream`](crate::SharedInformer::add_event_stream).
 ///
-/// It is told the same as a handler, in the same order. What has not been read yet waits without a bound, unless
-/// [`HandlerOptions::max_pending`](crate::HandlerOptions::max_pending) is one; [`Registration::pending`] says how
-/// much. The registration becomes synced when the reader asks for more after the last change that was there to
-/// begin with, so somebody has to read. The stream ends at once when it is removed, and after what had been read
-/// from the server when the informer stops. Dropping it removes it.
+/// A stream receives the same changes as a handler, in the same order. Unread changes wait without
+/// a limit unless [`HandlerOptions::max_pending`](crate::HandlerOptions::max_pending) sets one;
+/// [`Registration::pending`] counts them. The registration becomes synced when the reader polls
+/// again after the last initial object. The stream ends immediately when it is removed. When the
+/// informer stops, it ends after what the informer has read. Dropping the stream removes it.
 pub struct EventStream<T> {
     inbox: UnboundedReceiver<Message<T>>,
-    /// What is left of the message before.
+    /// The rest of the previous message.
     shown: Option<Shown<T>>,
     registration: Registration,
 }
@@ -29,7 +29,7 @@ impl<T> EventStream<T> {
         Self { inbox, shown: None, registration }
     }
 
-    /// The registration: says how far the reader is, and names the stream for removal.
+    /// The stream's registration: reports progress, and identifies the stream for removal.
     pub fn registration(&self) -> &Registration {
         &self.registration
     }
@@ -49,7 +49,7 @@ impl<T> Stream for EventStream<T> {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let stream = self.get_mut();
-        // A removal also drops the sender, which wakes a reader that waits for more.
+        // Removal also drops the sender, which wakes a waiting reader.
         while !stream.registration.0.removed.is_cancelled() {
             if let Some(change) = stream.shown.as_mut().and_then(Shown::next) {
                 stream.registration.0.note_processed();

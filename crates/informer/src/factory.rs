@@ -1,4 +1,4 @@
-//! The factory: one informer per resource, however many ask for it, and their common start and end.
+//! The factory: one informer per resource, with a common start and stop.
 
 use std::any::TypeId;
 use std::collections::{BTreeMap, HashMap};
@@ -32,8 +32,9 @@ pub use sync_result::{SyncError, SyncFailure, SyncResult};
 
 type Tweak = Arc<dyn Fn(&mut Selectors) + Send + Sync>;
 
-/// Sets a factory up. The order of the settings does not matter; of one that is given twice the last counts, except
-/// for [`custom_resync`](Self::custom_resync) and [`known_type`](Self::known_type), which add up.
+/// Configures a factory. The order of settings does not matter. The last value of a setting wins,
+/// except for [`custom_resync`](Self::custom_resync) and [`known_type`](Self::known_type), which
+/// accumulate.
 pub struct FactoryBuilder {
     client: Client,
     namespace: Option<String>,
@@ -45,7 +46,7 @@ pub struct FactoryBuilder {
     known_types: BTreeMap<GroupVersionResource, fn(&SharedInformerFactory) -> GenericInformer>,
 }
 
-/// A resource that a factory knows no type for.
+/// The factory knows no type for the resource.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "no type is known for {0}: name it to FactoryBuilder::known_type, or use a DynamicInformerFactory, which needs none"
@@ -53,19 +54,19 @@ pub struct FactoryBuilder {
 pub struct UnknownResourceError(pub GroupVersionResource);
 
 impl FactoryBuilder {
-    /// Limits informers to one namespace, where their objects live in namespaces.
+    /// Limits informers of namespaced resources to one namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// How often handlers are shown everything again; zero, the default, is never.
+    /// The default resync period of handlers. Zero, the default, disables resyncs.
     pub fn default_resync(mut self, period: Duration) -> Self {
         self.default_resync = period;
         self
     }
 
-    /// The same for one resource.
+    /// The resync period for one resource.
     pub fn custom_resync(mut self, resource: GroupVersionResource, period: Duration) -> Self {
         self.custom_resync.insert(resource, period);
         self
@@ -77,21 +78,21 @@ impl FactoryBuilder {
         self
     }
 
-    /// Whether to ask for initial events in a watch, in place of a list; see [`KubeListWatch::watch_list`]. On by
-    /// default.
+    /// Whether to start with a watch that sends initial events instead of a list; see
+    /// [`KubeListWatch::watch_list`]. Enabled by default.
     pub fn watch_list(mut self, on: bool) -> Self {
         self.watch_list = on;
         self
     }
 
-    /// The name of this factory's informers in metrics. It is released with the factory's shutdown.
+    /// The name of this factory's informers in metrics. The factory's shutdown releases it.
     pub fn informer_name(mut self, name: InformerName) -> Self {
         self.name = Some(name);
         self
     }
 
-    /// Has [`SharedInformerFactory::for_resource`] know the type of a resource's objects. Only types that are named
-    /// here become part of the program.
+    /// Registers the type of a resource's objects for [`SharedInformerFactory::for_resource`]. Only
+    /// registered types are compiled in.
     pub fn known_type<T>(mut self) -> Self
     where
         T: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
@@ -102,7 +103,7 @@ impl FactoryBuilder {
         self
     }
 
-    /// The factory.
+    /// Builds the factory.
     pub fn build(self) -> SharedInformerFactory {
         SharedInformerFactory {
             settings: self,
@@ -114,20 +115,20 @@ impl FactoryBuilder {
     }
 }
 
-/// What a factory hands over to make an informer of.
+/// What a factory provides to build an informer.
 pub struct InformerParts<K: Kind> {
     /// The descriptor.
     pub kind: Arc<K>,
-    /// Lists and watches as the factory is set up; selectors may still be added.
+    /// Lists and watches with the factory's settings. Selectors can still be added.
     pub list_watch: KubeListWatch<K>,
-    /// The resync period that the factory has for this resource.
+    /// The factory's resync period for this resource.
     pub resync: Duration,
-    /// What the informer is counted as in metrics; nobody, unless the factory has a name.
+    /// The informer's identity in metrics; none unless the factory has a name.
     pub identity: InformerIdentity,
 }
 
 impl<K: Kind> InformerParts<K> {
-    /// An informer with these indices and otherwise nothing special.
+    /// An informer with these indices and default options.
     pub fn build(self, indexers: Indexers<K::Object>) -> Arc<SharedInformer<K>> {
         let Self { resync, identity, .. } = self;
         let options = InformerOptions { resync, indexers, identity, ..InformerOptions::default() };
@@ -135,7 +136,7 @@ impl<K: Kind> InformerParts<K> {
     }
 }
 
-/// Makes and keeps one informer per resource, and starts, awaits and stops them together.
+/// Creates one informer per resource, and starts, awaits and stops them together.
 pub struct SharedInformerFactory {
     settings: FactoryBuilder,
     state: Mutex<State>,
@@ -155,7 +156,7 @@ struct Entry {
 }
 
 impl SharedInformerFactory {
-    /// A factory whose informers use this client, which should do no retries of its own; see
+    /// Configures a factory whose informers use this client. The client should not retry; see
     /// [`KubeListWatch`].
     pub fn builder(client: Client) -> FactoryBuilder {
         FactoryBuilder {
@@ -175,8 +176,8 @@ impl SharedInformerFactory {
         Self::builder(client).build()
     }
 
-    /// The informer of a resource. The first call makes it, with `make`; later ones, for the same type of
-    /// descriptor and the same resource, return the same informer and drop their arguments.
+    /// The informer of a resource. The first call creates it with `make`. Later calls for the same
+    /// descriptor type and resource return the same informer and drop their arguments.
     ///
     /// `make` runs under the factory's lock and must not use the factory.
     pub fn informer_for<K: Kind>(
@@ -194,7 +195,7 @@ impl SharedInformerFactory {
         informer.unwrap_or_else(|_| unreachable!("the key holds the type"))
     }
 
-    /// The informer of a resource, made in the usual way: with the namespace index.
+    /// The informer of a resource, with default options and the namespace index.
     pub fn informer<K: Kind>(&self, kind: K) -> Arc<SharedInformer<K>> {
         self.informer_of(Arc::new(kind))
     }
@@ -206,8 +207,9 @@ impl SharedInformerFactory {
         })
     }
 
-    /// The informer of a resource whose type the caller does not name; same as client-go's `ForResource`. It is the
-    /// one that [`Self::informer`] returns for that type, which must have been [named](FactoryBuilder::known_type).
+    /// The informer of a resource whose type the caller does not name; same as client-go's
+    /// `ForResource`. It is the informer that [`Self::informer`] returns for that type, which must
+    /// be [registered](FactoryBuilder::known_type).
     pub fn for_resource(
         &self,
         resource: &GroupVersionResource,
@@ -234,12 +236,13 @@ impl SharedInformerFactory {
         InformerParts { kind, list_watch, resync, identity }
     }
 
-    /// Starts the informers that were made so far and do not run yet; call it again for later ones. Returns at
-    /// once. They stop when `stop` is cancelled, or with [`Self::shutdown`], after which nothing is started.
+    /// Starts the informers created so far that are not running yet, and returns immediately. Call
+    /// it again for informers created later. They stop when `stop` is cancelled or on
+    /// [`Self::shutdown`], after which nothing starts.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub fn start(&self, stop: &CancellationToken) {
         let mut state = self.state.lock();
         if state.shut_down {
@@ -263,13 +266,14 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Waits until the stores of all started informers hold their first list, or `stop` is cancelled.
+    /// Waits until the stores of all started informers contain their first list, or `stop` is
+    /// cancelled.
     pub async fn wait_for_cache_sync(&self, stop: &CancellationToken) -> SyncResult {
         self.wait(stop, |informer| informer.synced()).await
     }
 
-    /// Waits until the handlers of all started informers have processed what was there when they were added,
-    /// or `stop` is cancelled. That the stores have synced does not imply it.
+    /// Waits until the handlers of all started informers have processed their initial objects, or
+    /// `stop` is cancelled. Synced stores do not imply it.
     pub async fn wait_for_handlers_sync(&self, stop: &CancellationToken) -> SyncResult {
         self.wait(stop, |informer| informer.handlers_synced()).await
     }
@@ -305,8 +309,8 @@ impl SharedInformerFactory {
         result
     }
 
-    /// Waits until an informer has panicked, because of a handler or a transform, and says which. The other
-    /// informers go on; a program that wants to die of it awaits this.
+    /// Waits until a handler or transform makes an informer panic, and returns its description. The
+    /// other informers continue; programs that should exit instead await this.
     pub async fn failed(&self) -> String {
         let mut failure = self.failure.subscribe();
         loop {
@@ -318,8 +322,8 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Stops all informers, and waits until they and their handlers have ended. It may be called more than once, also
-    /// at the same time.
+    /// Stops all informers, and waits for them and their handlers to end. Can be called repeatedly
+    /// and concurrently.
     pub async fn shutdown(&self) {
         self.state.lock().shut_down = true;
         self.stop.cancel();
@@ -331,7 +335,7 @@ impl SharedInformerFactory {
     }
 }
 
-/// Runs an informer that stops with its own token, also when `stop` is cancelled.
+/// Runs an informer that stops when its own token or `stop` is cancelled.
 async fn stop_with(mut run: BoxFuture<'static, ()>, own: CancellationToken, stop: CancellationToken) {
     tokio::select! {
         () = &mut run => return,

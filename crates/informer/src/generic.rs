@@ -1,4 +1,4 @@
-//! Informers whose objects' type is not named: for code that handles whatever resource it is given.
+//! Informers without the type of their objects, for code that handles any resource.
 
 use std::any::Any;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::processor::AddHandlerError;
 use crate::selector::Selector;
 use crate::shared::SharedInformer;
 
-/// An object of some kind. What all have in common is its metadata; the rest is behind a downcast.
+/// An object of any kind. All have metadata; a downcast gives access to the rest.
 #[derive(Clone)]
 pub struct GenericObject {
     key: ObjectKey,
@@ -54,7 +54,7 @@ impl GenericObject {
         self.object.meta()
     }
 
-    /// The object, if it is of this type: the same one that the store has, not a copy.
+    /// The object, if it has this type. It is shared with the store, not a copy.
     pub fn downcast<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         Arc::clone(&self.object).as_any().downcast().ok()
     }
@@ -66,12 +66,11 @@ impl fmt::Debug for GenericObject {
     }
 }
 
-/// An informer of some kind; same as client-go's `GenericInformer`. It is the very informer that it was made of, as
-/// seen by those who do not know its type.
+/// An informer of any kind; same as client-go's `GenericInformer`. It wraps a typed informer.
 #[derive(Clone)]
 pub struct GenericInformer(Arc<dyn AnyInformer>);
 
-/// What generic informers and their listers need to know.
+/// What generic informers and listers require of a typed one.
 trait AnyInformer: Send + Sync {
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     fn resource(&self) -> &GroupVersionResource;
@@ -126,7 +125,7 @@ impl<K: Kind<Object: Resource>> AnyInformer for SharedInformer<K> {
     }
 }
 
-/// Shows a handler of generic objects those of a kind.
+/// Passes the objects of a typed informer to a generic handler.
 struct Adapter<K> {
     kind: Arc<K>,
     handler: Box<dyn EventHandler<GenericObject>>,
@@ -162,12 +161,12 @@ impl<K: Kind<Object: Resource>> EventHandler<K::Object> for Adapter<K> {
 }
 
 impl GenericInformer {
-    /// This informer, without its type.
+    /// This informer without its type.
     pub fn new<K: Kind<Object: Resource>>(informer: Arc<SharedInformer<K>>) -> Self {
         Self(informer)
     }
 
-    /// The informer with its type, if that is what it is.
+    /// The typed informer, if it has this type.
     pub fn downcast<K: Kind>(&self) -> Option<Arc<SharedInformer<K>>> {
         Arc::clone(&self.0).as_any().downcast().ok()
     }
@@ -191,17 +190,17 @@ impl GenericInformer {
         self.0.remove_event_handler(registration);
     }
 
-    /// Whether the store holds the whole first list.
+    /// Whether the store contains the first list.
     pub fn has_synced(&self) -> bool {
         self.0.has_synced()
     }
 
-    /// Waits until the store holds the whole first list; for ever if the informer is stopped before that.
+    /// Waits until the store contains the first list. Never returns if the informer stops before.
     pub async fn synced(&self) {
         self.0.synced().await;
     }
 
-    /// The last resource version that was read from the server.
+    /// The last resource version read from the server.
     pub fn last_sync_resource_version(&self) -> String {
         self.0.last_sync_resource_version()
     }
@@ -212,12 +211,12 @@ impl GenericInformer {
     }
 }
 
-/// Reads the objects of some kind, of one namespace or all; same as client-go's `GenericLister` and
-/// `GenericNamespaceLister`, with `None` in place of their `NotFound` as in [`Lister`].
+/// Reads objects of any kind, in one namespace or all; same as client-go's `GenericLister` and
+/// `GenericNamespaceLister`. Returns `None` instead of their `NotFound`, as [`Lister`] does.
 #[derive(Clone)]
 pub struct GenericLister {
     lister: Arc<dyn AnyLister>,
-    /// Empty for all.
+    /// Empty for all namespaces.
     namespace: String,
 }
 
@@ -248,18 +247,18 @@ impl GenericLister {
         self.select(&Selector::everything())
     }
 
-    /// The objects that the selector selects.
+    /// The objects that match the selector.
     pub fn select(&self, selector: &Selector) -> Vec<GenericObject> {
         self.lister.select(&self.namespace, selector)
     }
 
-    /// The object of this name in the lister's namespace. Without one it is the object of this key: a name where objects
-    /// have no namespaces, else `namespace/name`.
+    /// The object with this name in the lister's namespace. Without a namespace, the object with
+    /// this key: `namespace/name`, or the name of a cluster-scoped object.
     pub fn get(&self, name: &str) -> Option<GenericObject> {
         self.lister.get(&ObjectKey::new(Some(&self.namespace), name))
     }
 
-    /// The same for one namespace; for all, if it is empty.
+    /// A lister for one namespace, or for all if it is empty.
     pub fn namespace(&self, namespace: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), ..self.clone() }
     }

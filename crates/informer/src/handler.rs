@@ -1,4 +1,4 @@
-//! Event handlers: what is told of every change, and ways to combine them.
+//! Event handlers, which receive changes, and ways to combine them.
 
 use std::sync::Arc;
 
@@ -6,16 +6,18 @@ use crate::key::Deleted;
 
 /// Receives the changes of one registration, in order, one at a time.
 ///
-/// Handlers are synchronous and each has a task of its own, so a handler needs no locks and never holds up the
-/// informer or another handler; what is slow belongs on a queue, and what blocks its thread keeps a worker of the
-/// runtime from everything else. Consumers that await have [`EventStream`](crate::EventStream). Per object, the calls are `on_add`, then any
-/// number of `on_update`, whose `old` is the `new` of the call before, then `on_delete`. The states seen are
-/// some of the real ones, in order. An object deleted and created again within a gap of the watch arrives as
-/// one update, so compare UIDs where identity matters. After a relist, and at resyncs, updates may come with
-/// equal resource versions.
+/// Handlers are synchronous, and each has its own task. A handler needs no locks, and never delays
+/// the informer or another handler. Put slow work on a queue: blocking the thread blocks a worker
+/// of the runtime. Asynchronous consumers use [`EventStream`](crate::EventStream).
 ///
-/// Objects are shared with the store and all other handlers, so they can be read but not changed; there is no
-/// need for client-go's mutation detector:
+/// Per object, the calls are `on_add`, any number of `on_update`, then `on_delete`. The `old` of an
+/// update is the `new` of the previous call. A handler sees some of the real states, in order. An
+/// object that is deleted and recreated during a gap of the watch arrives as one update, so compare
+/// UIDs if identity matters. After relists and during resyncs, updates can have equal resource
+/// versions.
+///
+/// Objects are shared with the store and other handlers. They cannot be modified, so there is no
+/// counterpart of client-go's mutation detector:
 ///
 /// ```
 /// kube_informers::HandlerFuncs::<String>::new().with_add(|object, _| assert!(object.is_empty()));
@@ -30,7 +32,7 @@ use crate::key::Deleted;
 /// kube_informers::HandlerFuncs::<String>::new().with_delete(|gone| gone.object().unwrap().push('x'));
 /// ```
 ///
-/// Nor can what a store or a lister answers with:
+/// The same holds for objects from stores and listers:
 ///
 /// ```
 /// # fn test(store: kube_informers::Store<String>, lister: kube_informers::Lister<String>) {
@@ -49,15 +51,15 @@ use crate::key::Deleted;
 /// # }
 /// ```
 pub trait EventHandler<T>: Send + 'static {
-    /// An object that this handler has not seen. The flag is set for what was there to begin with: the first
-    /// list, or what the store held when the handler was added.
+    /// An object that is new to this handler. `is_in_initial_list` is set for objects of the first
+    /// list, or of the store when the handler was added.
     fn on_add(&mut self, object: &Arc<T>, is_in_initial_list: bool);
 
-    /// A known object in a new state.
+    /// A new state of a known object.
     fn on_update(&mut self, old: &Arc<T>, new: &Arc<T>);
 
-    /// An object that is gone. The handler knows it, unless the server tells of the end of an object whose
-    /// beginning was lost, and the informer's [`QueueKind`](crate::QueueKind) is one that passes that on.
+    /// A deleted object. The handler knows it, unless its addition was lost and the informer's
+    /// [`QueueKind`](crate::QueueKind) delivers such deletions.
     fn on_delete(&mut self, deleted: &Deleted<T>);
 }
 
@@ -82,7 +84,7 @@ type OnAdd<T> = Box<dyn FnMut(&Arc<T>, bool) + Send>;
 type OnUpdate<T> = Box<dyn FnMut(&Arc<T>, &Arc<T>) + Send>;
 type OnDelete<T> = Box<dyn FnMut(&Deleted<T>) + Send>;
 
-/// A handler made of closures, each of which may be left out.
+/// A handler built from optional closures.
 pub struct HandlerFuncs<T> {
     add: Option<OnAdd<T>>,
     update: Option<OnUpdate<T>>,
@@ -95,19 +97,19 @@ impl<T> HandlerFuncs<T> {
         Self { add: None, update: None, delete: None }
     }
 
-    /// Sets what happens on add.
+    /// Sets the closure for `on_add`.
     pub fn with_add(mut self, f: impl FnMut(&Arc<T>, bool) + Send + 'static) -> Self {
         self.add = Some(Box::new(f));
         self
     }
 
-    /// Sets what happens on update.
+    /// Sets the closure for `on_update`.
     pub fn with_update(mut self, f: impl FnMut(&Arc<T>, &Arc<T>) + Send + 'static) -> Self {
         self.update = Some(Box::new(f));
         self
     }
 
-    /// Sets what happens on delete.
+    /// Sets the closure for `on_delete`.
     pub fn with_delete(mut self, f: impl FnMut(&Deleted<T>) + Send + 'static) -> Self {
         self.delete = Some(Box::new(f));
         self
@@ -140,15 +142,15 @@ impl<T: 'static> EventHandler<T> for HandlerFuncs<T> {
     }
 }
 
-/// Shows `handler` only the objects that pass `filter`, as if there were no others.
+/// Passes on only the objects that pass `filter`, as if no others existed.
 ///
-/// An object that begins to pass is added (never as part of an initial list), and one that ceases to pass is
-/// deleted, with the state in which it last passed. A deletion is judged by the state that comes with it, and a
-/// tombstone without one does not pass. Same as client-go's `FilteringResourceEventHandler`.
+/// An object that starts to pass is added, never as part of an initial list. One that stops passing
+/// is deleted, with the last state that passed. A deletion is filtered by its own state; a
+/// tombstone without a state does not pass. Same as client-go's `FilteringResourceEventHandler`.
 pub struct Filtering<F, H> {
-    /// Whether the handler should know of an object.
+    /// Selects the objects that the handler sees.
     pub filter: F,
-    /// The handler inside.
+    /// The wrapped handler.
     pub handler: H,
 }
 
@@ -179,14 +181,16 @@ where
     }
 }
 
-/// Several handlers behind one registration: each change goes to all of them, in order, before the next.
+/// Several handlers behind one registration: each change goes to all of them, in order, before the
+/// next.
 ///
-/// Two registrations have no order between them; the members of a `FanOut` do. To the informer they are one
-/// handler: if one panics and may [skip](crate::PanicPolicy::SkipAfter), those after it never hear of that change.
+/// Separate registrations have no common order; the members of a `FanOut` do. They count as one
+/// handler. If a member panics under [`SkipAfter`](crate::PanicPolicy::SkipAfter), the members
+/// after it miss that change.
 pub struct FanOut<T>(Vec<Box<dyn EventHandler<T>>>);
 
 impl<T> FanOut<T> {
-    /// A fan-out to nobody yet.
+    /// A fan-out without handlers.
     pub fn new() -> Self {
         Self(Vec::new())
     }
@@ -233,7 +237,7 @@ mod tests {
 
     type Log = Arc<Mutex<Vec<String>>>;
 
-    /// Writes what it is told, with its name in front.
+    /// A handler that logs its calls, prefixed with its name.
     fn logger(name: &'static str, log: &Log) -> HandlerFuncs<i32> {
         let (added, updated, deleted) = (Arc::clone(log), Arc::clone(log), Arc::clone(log));
         HandlerFuncs::new()
@@ -250,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn filtering_turns_updates_into_what_the_handler_should_see() {
+    fn filtering_turns_updates_into_adds_and_deletes() {
         type Call = fn(&mut dyn EventHandler<i32>);
         let table: [(Call, &str); 11] = [
             (|h| h.on_add(&Arc::new(1), true), "add 1 true"),
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tombstone_whose_object_does_not_pass_is_not_shown() {
+    fn filtering_drops_tombstones_that_do_not_pass() {
         let log = Log::default();
         let mut filtering = Filtering { filter: |object: &i32| *object > 0, handler: logger("", &log) };
         filtering.on_delete(&tombstone(Some(-1)));
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fan_out_serves_its_handlers_in_order() {
+    fn a_fan_out_calls_its_handlers_in_order() {
         let log = Log::default();
         let even = Filtering { filter: |object: &i32| object % 2 == 0, handler: logger("even ", &log) };
         let odd = Filtering { filter: |object: &i32| object % 2 != 0, handler: logger("odd ", &log) };

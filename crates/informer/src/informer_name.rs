@@ -1,4 +1,4 @@
-//! Names of informers, for metrics: unique in the process, and each resource counted once under each.
+//! Names of informers in metrics: unique in the process, each resource counted once per name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use thiserror::Error;
 
 use crate::kind::GroupVersionResource;
 
-/// The names in use. Two sets of informers under one name would write over each other's metrics.
+/// The names in use. Two sets of informers with one name would overwrite each other's metrics.
 static NAMES: Mutex<BTreeSet<Arc<str>>> = Mutex::new(BTreeSet::new());
 
-/// Why a name cannot be had.
+/// Why a name is not available.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InformerNameError {
     /// The name is empty.
-    #[error("the name of informers is empty")]
+    #[error("the informer name is empty")]
     Empty,
-    /// Somebody in this process has it.
-    #[error("the name {0:?} of informers is taken already in this process")]
+    /// The name is already in use in this process.
+    #[error("the informer name {0:?} is already in use in this process")]
     Taken(String),
 }
 
-/// The name under which a factory's informers appear in metrics; same as client-go's `InformerName`.
+/// The name of a factory's informers in metrics; same as client-go's `InformerName`.
 ///
-/// A name belongs to one owner in a process until it is [released](Self::release), which dropping the last clone
-/// does too. Under each name a resource is counted for the first informer that asks, and for no other.
+/// A name has one owner per process until it is [released](Self::release), explicitly or by
+/// dropping the last clone. Under each name, only the first informer of a resource is counted.
 #[derive(Clone, Debug)]
 pub struct InformerName(Arc<Owner>);
 
@@ -43,7 +43,7 @@ struct Held {
 }
 
 impl InformerName {
-    /// Takes a name. Fails if it is empty, or taken by somebody who has not released it.
+    /// Reserves a name. Fails if it is empty or in use.
     pub fn new(name: &str) -> Result<Self, InformerNameError> {
         if name.is_empty() {
             return Err(InformerNameError::Empty);
@@ -61,8 +61,8 @@ impl InformerName {
         &self.0.name
     }
 
-    /// What one informer is counted as. The first for a resource is; a second one for the same, or one after the
-    /// release, gets an identity that is [not reserved](InformerIdentity::is_reserved), and a line in the log.
+    /// The identity of an informer of this resource. A second identity for the same resource, or
+    /// one after the release, is [not reserved](InformerIdentity::is_reserved) and logs an error.
     pub fn with_resource(&self, resource: GroupVersionResource) -> InformerIdentity {
         let mut held = self.0.held.lock();
         let is_first = !held.released && !held.resources.contains_key(&resource);
@@ -71,12 +71,12 @@ impl InformerName {
             held.resources.insert(resource.clone(), Arc::clone(&reserved));
         } else if !held.released {
             tracing::error!(name = %self.0.name, %resource,
-                "a second informer for a resource under one name: it has no metrics");
+                "a second informer of a resource under one name has no metrics");
         }
         InformerIdentity(Some(Arc::new(Identity { name: Arc::clone(&self.0.name), resource, reserved })))
     }
 
-    /// Gives the name back, at once and for all clones: nothing is counted under it any more.
+    /// Releases the name for all clones, and ends the metrics of its informers.
     pub fn release(&self) {
         self.0.release();
     }
@@ -86,7 +86,7 @@ impl Owner {
     fn release(&self) {
         let mut held = self.held.lock();
         if std::mem::replace(&mut held.released, true) {
-            // The name may belong to somebody else by now.
+            // The name may have another owner by now.
             return;
         }
         for reserved in std::mem::take(&mut held.resources).into_values() {
@@ -102,7 +102,8 @@ impl Drop for Owner {
     }
 }
 
-/// One informer in metrics: a name and a resource. The default is nobody, who is not counted.
+/// The identity of an informer in metrics: a name and a resource. The default is anonymous, without
+/// metrics.
 #[derive(Clone, Debug, Default)]
 pub struct InformerIdentity(Option<Arc<Identity>>);
 
@@ -114,17 +115,17 @@ struct Identity {
 }
 
 impl InformerIdentity {
-    /// Whether there are metrics for it. This is one atomic read, cheap enough for every change.
+    /// Whether the informer has metrics. One atomic read, cheap enough for every change.
     pub fn is_reserved(&self) -> bool {
         self.0.as_ref().is_some_and(|identity| identity.reserved.load(Ordering::Relaxed))
     }
 
-    /// The name; empty for nobody.
+    /// The name; empty if anonymous.
     pub fn name(&self) -> &str {
         self.0.as_ref().map_or("", |identity| &identity.name)
     }
 
-    /// The resource; none for nobody.
+    /// The resource; none if anonymous.
     pub fn resource(&self) -> Option<&GroupVersionResource> {
         self.0.as_ref().map(|identity| &identity.resource)
     }
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(InformerName::new("unique-second").unwrap().name(), "unique-second");
         first.release();
         let again = InformerName::new("unique-first").unwrap();
-        // The former owner has nothing left to give back.
+        // The previous owner has nothing left to release.
         first.release();
         drop(first);
         assert!(InformerName::new("unique-first").is_err());
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_ends_the_counting_of_every_informer() {
+    fn releasing_a_name_ends_the_metrics_of_its_informers() {
         let name = InformerName::new("released").unwrap();
         let identity = name.with_resource(pods());
         name.release();

@@ -1,11 +1,11 @@
-//! Just enough of JSON's structure to cut objects out of what the server sends, so that a list is never held
-//! as a whole and one broken object spoils only itself. The pieces are judged by whoever decodes them.
+//! Scans JSON to cut objects out of responses. A list is never held in memory as a whole, and a
+//! malformed object affects only itself. Decoders validate the pieces.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
-/// Follows strings and nesting, byte by byte.
+/// Tracks strings and nesting, byte by byte.
 #[derive(Debug, Default)]
 struct Scanner {
     depth: usize,
@@ -33,8 +33,8 @@ impl Scanner {
     }
 }
 
-/// The top-level members `type` and `object` of a watch's event, if the text is one whole JSON object, as
-/// opposed to one that broke off or two that lost what was between them.
+/// The top-level members `type` and `object` of a watch event. `None` unless the text is exactly
+/// one JSON object: neither truncated nor two events merged by a loss.
 pub(crate) fn watch_event(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.trim_ascii();
     let (mut event_type, mut object) = (None, None);
@@ -72,7 +72,7 @@ pub(crate) fn watch_event(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (scanner.depth == 0 && end == text.len()).then_some((event_type?, object?))
 }
 
-/// Whether the text is one whole value, as opposed to one that broke off.
+/// Whether the text is one complete value, not a truncated one.
 pub(crate) fn is_complete(text: &[u8]) -> bool {
     let mut scanner = Scanner::default();
     for byte in text {
@@ -81,12 +81,12 @@ pub(crate) fn is_complete(text: &[u8]) -> bool {
     scanner.depth == 0 && !scanner.in_string && !text.trim_ascii().is_empty()
 }
 
-/// Why a text is no list.
+/// Why a text is not a list.
 #[derive(Debug, Error)]
 pub(crate) enum NotAList {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    #[error("something that is no object between the items")]
+    #[error("an item is not an object")]
     Junk,
     #[error("too large")]
     TooLarge,
@@ -96,7 +96,7 @@ pub(crate) enum NotAList {
 #[derive(Deserialize)]
 struct Envelope {
     metadata: ListMeta,
-    /// Emptied, but there: a list without is a list whose items went by unseen.
+    /// Empty but required: without it, the items were not recognised.
     #[serde(rename = "items")]
     _items: IgnoredAny,
 }
@@ -111,9 +111,9 @@ pub(crate) struct ListMeta {
     pub(crate) continue_token: Option<String>,
 }
 
-/// Far more than any server sends around the items.
+/// The maximum size of the text around the items, far more than servers send.
 const MAX_ENVELOPE: usize = 1 << 20;
-/// A buffer that one large item stretched beyond this is given back.
+/// A buffer that one large item stretched beyond this is freed.
 const KEEP_BUFFER: usize = 1 << 20;
 
 /// Cuts the elements of the top-level array `items` out of a list that arrives in chunks.
@@ -128,7 +128,7 @@ pub(crate) struct ListSplitter {
 }
 
 impl ListSplitter {
-    /// No item may have more bytes than this.
+    /// `max_item` limits the size of an item in bytes.
     pub(crate) fn new(max_item: usize) -> Self {
         Self {
             scanner: Scanner::default(),
@@ -140,7 +140,7 @@ impl ListSplitter {
         }
     }
 
-    /// The next item that is complete; `chunk` is shortened by what was read. `None` asks for more.
+    /// The next complete item. Advances `chunk` past the bytes read. `None` requests another chunk.
     pub(crate) fn next_item(&mut self, chunk: &mut &[u8]) -> Result<Option<&[u8]>, NotAList> {
         if std::mem::take(&mut self.item_done) {
             self.item.clear();
@@ -149,7 +149,7 @@ impl ListSplitter {
             }
         }
         let bytes = *chunk;
-        // Where the part of the current item that lies in this chunk begins.
+        // The start of the current item within this chunk.
         let mut from = 0;
         for (at, &byte) in bytes.iter().enumerate() {
             let before = self.scanner.depth;
@@ -186,14 +186,14 @@ impl ListSplitter {
         Ok(None)
     }
 
-    /// The list's metadata, if the list was all there.
+    /// The list's metadata. Fails unless the list is complete.
     pub(crate) fn finish(self) -> Result<ListMeta, NotAList> {
         let envelope: Envelope = serde_json::from_slice(&self.envelope)?;
         Ok(envelope.metadata)
     }
 }
 
-/// Whether a `[` here opens the value of the key `items`.
+/// Whether a `[` at this position opens the value of the key `items`.
 fn follows_items_key(before: &[u8]) -> bool {
     let key = before.trim_ascii_end().strip_suffix(b":").map(<[u8]>::trim_ascii_end);
     let rest = key.and_then(|key| key.strip_suffix(b"\"items\"")).map(<[u8]>::trim_ascii_end);
@@ -205,14 +205,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_s_members_are_found_whatever_surrounds_them() {
+    fn watch_event_members_are_found_among_others() {
         let object = r#"{"type":"x","s":"}\"{","a":[1,{}]}"#;
         let text = format!(r#" {{"z":{{"type":1}}, "type" : "ADDED", "object":{object},"y":1 }} "#);
         assert_eq!(watch_event(text.as_bytes()), Some((&b"\"ADDED\""[..], object.as_bytes())));
     }
 
     #[test]
-    fn what_is_not_one_whole_event_is_none() {
+    fn incomplete_or_multiple_events_are_none() {
         let event = r#"{"type":"A","object":{"a":{}}}"#;
         assert!(watch_event(event.as_bytes()).is_some());
         let mut broken = vec![
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_broke_off_is_not_complete() {
+    fn truncated_json_is_not_complete() {
         for (text, complete) in
             [("{}", true), ("{\"a\":\"}\"}", true), ("{\"a\":\"}", false), ("{[}", false), (" ", false)]
         {
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// The items and the metadata of a list in chunks of this size.
+    /// The items and metadata of a list that arrives in chunks of this size.
     fn split(list: &[u8], size: usize) -> Result<(Vec<String>, ListMeta), NotAList> {
         let mut splitter = ListSplitter::new(64);
         let mut items = Vec::new();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_cut_out_wherever_the_chunks_end() {
+    fn json_list_items_split_across_chunk_boundaries() {
         let list =
             br#"{"kind":"L", "x":{"items":[{"no":1}]}, "items" : [ {"a":"]}\\\"{"} ,{"b":[[],{"c":{}}]},{}],
             "metadata":{"resourceVersion":"7","continue":"c","y":[{}]}}"#;
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_cannot_be_trusted_is_none() {
+    fn truncated_or_malformed_json_list_is_an_error() {
         let of = |items: &str| format!(r#"{{"metadata":{{"resourceVersion":"7"}},{items}}}"#);
         for items in ["[]", "null", "[{}]", " [ {} , {} ] "] {
             assert!(split(of(&format!(r#""items":{items}"#)).as_bytes(), 5).is_ok(), "{items}");

@@ -1,4 +1,4 @@
-//! Object keys, `namespace/name` or `name`, and what a handler is told about a deleted object.
+//! Object keys, `namespace/name` or `name`, and deleted objects.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
@@ -11,14 +11,14 @@ use crate::kind::Kind;
 
 /// The identity of an object within its kind: `namespace/name`, or `name` when it has no namespace.
 ///
-/// Cheap to clone, and equal to its text: a map keyed by `ObjectKey` answers look-ups by `&str`.
+/// Cheap to clone, and equal to its text: maps with `ObjectKey` keys support lookups by `&str`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey(Arc<str>);
 
-/// Values by key. Whoever may create objects chooses their names, so where a name goes must not be for them to foresee: the
-/// hash is the standard library's, with a seed of its own for every map.
+/// A map by key. Users choose the names of objects, so hashes must not be predictable: the standard
+/// library's hasher has its own seed for every map.
 pub(crate) type KeyMap<V> = HashMap<ObjectKey, V>;
-/// Keys, likewise.
+/// A set of keys, with the same hasher.
 pub(crate) type KeySet = HashSet<ObjectKey>;
 
 /// A text that is not an object key.
@@ -34,7 +34,7 @@ impl ObjectKey {
     pub fn new(namespace: Option<&str>, name: &str) -> Self {
         match namespace {
             Some(namespace) if !namespace.is_empty() => {
-                // Nearly all keys fit here, and only the shared text is allocated.
+                // Nearly all keys fit into this buffer, so that only the shared text is allocated.
                 let mut short = [0; 128];
                 let length = namespace.len() + 1 + name.len();
                 if let Some(text) = short.get_mut(..length) {
@@ -52,7 +52,7 @@ impl ObjectKey {
         }
     }
 
-    /// Reads `namespace/name` or `name`.
+    /// Parses `namespace/name` or `name`.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         if text.bytes().filter(|byte| *byte == b'/').count() > 1 {
             return Err(KeyError::TooManyParts(text.to_owned()));
@@ -60,12 +60,13 @@ impl ObjectKey {
         Ok(Self(text.into()))
     }
 
-    /// A text that is a key already, whatever it looks like; same as client-go's `ExplicitKey`.
+    /// Takes the text as the key, without validation; same as client-go's `ExplicitKey`.
     pub fn explicit(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Whether this is the key's text of an object in `namespace` (see [`new`](Self::new)) with this name.
+    /// Whether `text` is the key of the object with this name in `namespace` (see
+    /// [`new`](Self::new)).
     pub fn is_text_of(text: &str, namespace: Option<&str>, name: &str) -> bool {
         match namespace {
             Some(namespace) if !namespace.is_empty() => {
@@ -116,23 +117,23 @@ impl fmt::Debug for ObjectKey {
     }
 }
 
-/// A deleted object, as far as it is known.
+/// A deleted object.
 #[derive(Debug)]
 pub enum Deleted<T> {
-    /// The watch delivered the deletion: this is the object's final state.
+    /// The watch delivered the deletion, with the object's final state.
     Known(Arc<T>),
-    /// The deletion itself was missed and found out later: the final state is unknown (a tombstone).
+    /// The deletion was missed and detected later (a tombstone). The final state is unknown.
     FinalStateUnknown {
-        /// The key of the object that is gone.
+        /// The key of the deleted object.
         key: ObjectKey,
-        /// The last state that was seen, which may be stale.
+        /// The last known state, which may be stale.
         last: Option<Arc<T>>,
     },
 }
 
 impl<T> Deleted<T> {
-    /// The key of the object that is gone. A tombstone has its own, whatever its object says. Same as
-    /// client-go's `DeletionHandlingMetaNamespaceKeyFunc`.
+    /// The key of the deleted object. A tombstone's own key takes precedence over its object. Same
+    /// as client-go's `DeletionHandlingMetaNamespaceKeyFunc`.
     pub fn key<K: Kind<Object = T>>(&self, kind: &K) -> ObjectKey {
         match self {
             Self::Known(object) => kind.key(object),
@@ -140,7 +141,7 @@ impl<T> Deleted<T> {
         }
     }
 
-    /// The final or, failing that, the last known state.
+    /// The final state or, for a tombstone, the last known one.
     pub fn object(&self) -> Option<&Arc<T>> {
         match self {
             Self::Known(object) => Some(object),
@@ -154,7 +155,7 @@ impl<T> Deleted<T> {
     }
 }
 
-// Derived, this would ask for `T: Clone`; only the `Arc` is cloned.
+// A derived implementation would require `T: Clone`; cloning the `Arc` does not.
 impl<T> Clone for Deleted<T> {
     fn clone(&self) -> Self {
         match self {
@@ -174,7 +175,7 @@ mod tests {
     use crate::kind::Typed;
 
     #[test]
-    fn a_key_splits_into_what_it_was_made_of() {
+    fn a_key_splits_into_namespace_and_name() {
         for (namespace, name, text) in [
             (Some("ns"), "a", "ns/a"),
             (None, "a", "a"),
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_two_slashes_is_refused() {
+    fn a_key_with_two_slashes_is_rejected() {
         assert_eq!(ObjectKey::parse("a/b/c"), Err(KeyError::TooManyParts("a/b/c".to_owned())));
     }
 
@@ -205,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_object_is_named_as_it_was_stored() {
+    fn a_deleted_object_has_the_key_of_the_stored_one() {
         let maps = Typed::<ConfigMap>::new();
         let mut map = ConfigMap::default();
         map.metadata.name = Some("a".to_owned());
         map.metadata.namespace = Some("ns".to_owned());
         let map = Arc::new(map);
         assert_eq!(Deleted::Known(Arc::clone(&map)).key(&maps).as_str(), "ns/a");
-        // The key of a tombstone counts, however odd, and whatever its object says.
+        // A tombstone's own key takes precedence, even if it is malformed.
         for text in ["ns/a", "b", "odd/key/of/many/parts", ""] {
             for last in [Some(Arc::clone(&map)), None] {
                 let key = ObjectKey::explicit(text);

@@ -1,4 +1,4 @@
-//! What an informer has to know about the objects it handles.
+//! Descriptors of kinds: what an informer must know about its objects.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::key::ObjectKey;
 
-/// A resource of the API server: what requests name, and what informers are keyed by.
+/// A resource of the API server: the name in requests, and the key of informers in a factory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersionResource {
     /// The API group, empty for the core group.
@@ -21,12 +21,12 @@ pub struct GroupVersionResource {
     pub version: Cow<'static, str>,
     /// The plural, lower-case name.
     pub resource: Cow<'static, str>,
-    /// Whether objects live in namespaces.
+    /// Whether the objects are namespaced.
     pub namespaced: bool,
 }
 
 impl GroupVersionResource {
-    /// A resource whose objects live in namespaces.
+    /// A namespaced resource.
     pub fn namespaced(
         group: impl Into<Cow<'static, str>>,
         version: impl Into<Cow<'static, str>>,
@@ -35,7 +35,7 @@ impl GroupVersionResource {
         Self { group: group.into(), version: version.into(), resource: resource.into(), namespaced: true }
     }
 
-    /// A resource whose objects belong to the whole cluster.
+    /// A cluster-scoped resource.
     pub fn cluster(
         group: impl Into<Cow<'static, str>>,
         version: impl Into<Cow<'static, str>>,
@@ -57,7 +57,7 @@ impl GroupVersionResource {
         }
     }
 
-    /// The path of the collection; `namespace` counts only where objects live in namespaces.
+    /// The path of the collection. `namespace` is ignored for cluster-scoped resources.
     pub fn url_path(&self, namespace: Option<&str>) -> String {
         let mut path = if self.group.is_empty() {
             format!("/api/{}", self.version)
@@ -84,21 +84,21 @@ impl fmt::Display for GroupVersionResource {
     }
 }
 
-/// How the bytes of an object are encoded, by what the server said and not by what was asked.
+/// The encoding of an object's bytes, as the response declares it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ContentType {
     /// `application/json`.
     Json,
-    /// `application/vnd.kubernetes.protobuf`: the object's own message, taken out of the envelope that the API
-    /// server puts around it.
+    /// `application/vnd.kubernetes.protobuf`: the object's message, without the envelope of the API
+    /// server.
     Protobuf,
 }
 
-/// How the server is to answer, as far as it can. What it did answer with is told to [`Kind::decode`].
+/// The preferred form of responses. [`Kind::decode`] receives the actual one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accept {
-    /// In protobuf if the server has it for this resource, else in JSON.
+    /// Prefer protobuf, if the server supports it for this resource, over JSON.
     pub protobuf: bool,
     /// Only the objects' metadata, as `PartialObjectMetadata`.
     pub metadata_only: bool,
@@ -107,44 +107,44 @@ pub struct Accept {
 /// Why one object could not be decoded.
 #[derive(Debug, Error)]
 pub enum DecodeError {
-    /// The bytes are not the JSON of such an object.
+    /// The bytes are not valid JSON of such an object.
     #[error("cannot decode JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// The bytes are not the protobuf message of such an object.
+    /// The bytes are not a valid protobuf message of such an object.
     #[error("cannot decode protobuf: {0}")]
     Protobuf(#[from] prost::DecodeError),
-    /// The kind does not read this encoding.
+    /// The kind does not support this encoding.
     #[error("no decoder for {0:?}")]
     UnsupportedContentType(ContentType),
-    /// Sound, but of another type. Such an object changes nothing.
-    #[error("expected {expected}, but this is {actual}")]
+    /// A valid object of another type. The store ignores it.
+    #[error("expected {expected}, found {actual}")]
     UnexpectedType {
-        /// API version and kind that the descriptor stands for.
+        /// The expected API version and kind.
         expected: String,
-        /// What the object calls itself.
+        /// The API version and kind of the object.
         actual: String,
     },
-    /// Decoded, but not acceptable to the kind.
-    #[error("not acceptable: {0}")]
+    /// Decoded, but rejected by the kind.
+    #[error("rejected by the kind: {0}")]
     Invalid(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// A descriptor of one kind of object: how to name, decode and identify it.
+/// Describes a kind of objects: how to name, decode and identify them.
 ///
-/// Informers are generic over the descriptor and not over the object, so an object may be whatever its users
-/// want to keep. A descriptor may carry state, say an interner that `decode` fills.
+/// Informers are generic over the descriptor instead of the object, so objects can have any form. A
+/// descriptor may have state, such as an interner that `decode` fills.
 pub trait Kind: Send + Sync + 'static {
-    /// What the store keeps and handlers are shown, behind an `Arc`.
+    /// The object that the store holds and handlers receive, behind an `Arc`.
     type Object: Send + Sync + 'static;
 
-    /// The resource that requests name.
+    /// The resource in requests.
     fn gvr(&self) -> &GroupVersionResource;
 
     /// The object's key.
     fn key(&self, object: &Self::Object) -> ObjectKey;
 
-    /// Whether the object's key has this text. Stores ask it of the objects that they look for: a kind that need not make a key
-    /// for the answer should not.
+    /// Whether this text is the object's key. Stores call it in lookups, so implement it without
+    /// building a key if possible.
     fn has_key(&self, object: &Self::Object, key: &str) -> bool {
         self.key(object).as_str() == key
     }
@@ -152,12 +152,12 @@ pub trait Kind: Send + Sync + 'static {
     /// The object's resource version, empty if it has none.
     fn resource_version<'a>(&self, object: &'a Self::Object) -> &'a str;
 
-    /// How the server is to answer: as JSON and whole, unless the kind says otherwise.
+    /// The preferred form of responses. The default is whole objects in JSON.
     fn accept(&self) -> Accept {
         Accept::default()
     }
 
-    /// Decodes one object. A failure concerns this object only: it is logged, counted and skipped.
+    /// Decodes one object. An error affects only this object, which is logged, counted and skipped.
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<Self::Object, DecodeError>;
 }
 
@@ -216,7 +216,7 @@ where
     }
 }
 
-/// An object that names a type has to name this one.
+/// An object that names its type must have the expected one.
 fn check_type(expected: &TypeMeta, actual: Option<&TypeMeta>) -> Result<(), DecodeError> {
     let name = |types: &TypeMeta| format!("{} {}", types.api_version, types.kind);
     match actual {
@@ -234,12 +234,12 @@ pub struct Dynamic {
 }
 
 impl Dynamic {
-    /// A resource whose objects live in namespaces.
+    /// A namespaced resource.
     pub fn namespaced(resource: ApiResource) -> Self {
         Self::new(resource, true)
     }
 
-    /// A resource whose objects belong to the whole cluster.
+    /// A cluster-scoped resource.
     pub fn cluster(resource: ApiResource) -> Self {
         Self::new(resource, false)
     }
@@ -281,7 +281,7 @@ impl Kind for Dynamic {
             ContentType::Protobuf => return Err(DecodeError::UnsupportedContentType(content_type)),
         };
         check_type(&self.types, object.types.as_ref())?;
-        // Items of a list do not name their type.
+        // Items of a list omit their type.
         object.types.get_or_insert_with(|| self.types.clone());
         Ok(object)
     }
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_typed_kind_knows_its_path_and_scope() {
+    fn typed_kinds_have_their_path_and_scope() {
         let pods = Typed::<Pod>::new();
         assert_eq!(pods.gvr().url_path(None), "/api/v1/pods");
         assert_eq!(pods.gvr().url_path(Some("ns")), "/api/v1/namespaces/ns/pods");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dynamic_object_from_a_list_is_given_its_type() {
+    fn dynamic_objects_from_a_list_get_their_type() {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.dev", "v1", "Widget"));
         let widgets = Dynamic::namespaced(resource);
         let bytes = br#"{"metadata":{"name":"w","namespace":"ns","resourceVersion":"7"},"spec":{"size":3}}"#;

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::kind::{Accept, ContentType, DecodeError, Kind};
 use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchEvent, WatchStream};
+use crate::protobuf::MEDIA_TYPE;
 
 mod event;
 mod frames;
@@ -30,38 +31,38 @@ use meta::describe;
 use page::Splitter;
 use status::{refusal, unreadable_event};
 
-/// How long to wait for an answer to begin, or for a list to go on: longer than the API server's own limit of
-/// a minute on requests. Watches, once open, are timed by the reflector.
+/// The maximum time until a response starts, or a list continues: longer than the API server's
+/// request timeout of one minute. The reflector times open watches.
 const SILENCE: Duration = Duration::from_secs(70);
 
-/// Which objects are asked for; both selectors in the API server's syntax.
+/// Selects objects; both selectors have the API server's syntax.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
-    /// Such as `status.phase!=Succeeded,status.phase!=Failed`.
+    /// A field selector, such as `status.phase!=Succeeded,status.phase!=Failed`.
     pub fields: Option<String>,
-    /// Such as `app=web,tier!=cache`.
+    /// A label selector, such as `app=web,tier!=cache`.
     pub labels: Option<String>,
 }
 
-/// Lists and watches one resource through a [`kube::Client`], one namespace of it or all.
+/// Lists and watches one resource through a [`kube::Client`], in one namespace or all.
 ///
-/// The client should be built with `default_retry = false`: kube's own retry layer repeats refused requests
-/// for minutes underneath, during which the reflector neither sees nor reports any trouble.
+/// Build the client with `default_retry = false`. kube's retries hide failures from the reflector
+/// for minutes.
 ///
-/// Answers are read in the encoding that they are in, JSON or protobuf, whatever [`Kind::accept`] has asked
-/// for. A server that refuses what was asked for with 406 is asked for plain JSON from then on.
+/// Responses are decoded in their actual encoding, JSON or protobuf, whatever [`Kind::accept`]
+/// prefers. After a server rejects the preferred form with 406, all requests ask for plain JSON.
 pub struct KubeListWatch<K> {
     kind: Arc<K>,
     client: Client,
     namespace: Option<String>,
     selectors: Selectors,
     watch_list: bool,
-    /// The server has refused the form that the kind would like.
+    /// The server has rejected the kind's preferred form.
     plain: AtomicBool,
 }
 
 impl<K: Kind> KubeListWatch<K> {
-    /// All objects of the kind.
+    /// Selects all objects of the kind.
     pub fn new(client: Client, kind: Arc<K>) -> Self {
         Self {
             kind,
@@ -73,19 +74,19 @@ impl<K: Kind> KubeListWatch<K> {
         }
     }
 
-    /// Only the objects of one namespace; `None` is all. Means nothing for kinds without namespaces.
+    /// Selects one namespace, or all with `None`. Ignored for cluster-scoped kinds.
     pub fn namespace(mut self, namespace: Option<String>) -> Self {
         self.namespace = namespace;
         self
     }
 
-    /// Only objects whose fields match.
+    /// Selects objects by their fields.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.selectors.fields = Some(selector.into());
         self
     }
 
-    /// Only objects whose labels match.
+    /// Selects objects by their labels.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.selectors.labels = Some(selector.into());
         self
@@ -97,8 +98,8 @@ impl<K: Kind> KubeListWatch<K> {
         self
     }
 
-    /// Whether to ask for initial events in a watch, in place of a list. On by default; meant to be switched
-    /// off for servers, often aggregated ones, that accept the request and do not honour it.
+    /// Whether watches may ask for initial events instead of a list. Enabled by default. Disable it
+    /// for servers, often aggregated ones, that accept such requests and ignore them.
     pub fn watch_list(mut self, on: bool) -> Self {
         self.watch_list = on;
         self
@@ -114,7 +115,7 @@ impl<K: Kind> KubeListWatch<K> {
         request::append_query(&mut uri, &self.selectors, options, watch);
         let request = Request::get(uri)
             .header(ACCEPT, request::accept_header(accept, watch))
-            // Servers may otherwise compress a watch in a way that holds events back.
+            // Compression can make servers buffer the events of a watch.
             .header(ACCEPT_ENCODING, "identity")
             .body(Body::empty())?;
         Ok(request)
@@ -126,14 +127,15 @@ impl<K: Kind> KubeListWatch<K> {
         answer.map_err(|error| ListWatchError::Transport(Box::new(error)))
     }
 
-    /// Sends, and returns the answer once it is clear that it is none of refusal.
+    /// Sends a request and returns a successful response.
     async fn send(&self, options: &ListOptions, watch: bool) -> Result<(ContentType, Body), ListWatchError> {
         let plain = Accept::default();
         let accept = if self.plain.load(Ordering::Relaxed) { plain } else { self.kind.accept() };
         let mut answer = self.answer(self.request(options, watch, accept)?).await?;
-        // Every header ends with plain JSON, but not every server reads as far as that.
+        // Every header ends with plain JSON, but some servers reject a header for its first
+        // entries.
         if answer.status() == StatusCode::NOT_ACCEPTABLE && accept != plain {
-            tracing::debug!(resource = %self.kind.gvr(), "the server has plain JSON only");
+            tracing::debug!(resource = %self.kind.gvr(), "the server supports only plain JSON");
             self.plain.store(true, Ordering::Relaxed);
             answer = self.answer(self.request(options, watch, plain)?).await?;
         }
@@ -184,7 +186,7 @@ impl<K: Kind> ListerWatcher<K> for KubeListWatch<K> {
             let start = (Frames::new(content_type, body), Arc::clone(&self.kind));
             let events = stream::unfold(Some(start), move |state| async move {
                 let (mut frames, kind) = state?;
-                // Decoding never waits, and a busy watch would otherwise keep the worker to itself.
+                // Decoding never waits, so a busy watch would otherwise monopolize the worker.
                 coop::consume_budget().await;
                 match frames.next().await {
                     Ok(frame) => {
@@ -192,7 +194,7 @@ impl<K: Kind> ListerWatcher<K> for KubeListWatch<K> {
                         Some((Ok(event), Some((frames, kind))))
                     }
                     Err(FrameError::Body(error)) => Some((Err(error), None)),
-                    // What comes after that cannot be made out any more.
+                    // The following frames can no longer be found.
                     Err(FrameError::TooLarge) => {
                         let error = DecodeError::Invalid("larger than any object".into());
                         Some((Ok(WatchEvent::Error(Box::new(unreadable_event(&error)))), None))
@@ -208,7 +210,7 @@ impl<K: Kind> ListerWatcher<K> for KubeListWatch<K> {
     }
 }
 
-/// An answer without a content type is taken for JSON, as everything was once.
+/// A response without a content type counts as JSON.
 fn content_type(headers: &HeaderMap) -> Result<ContentType, ListWatchError> {
     let Some(value) = headers.get(CONTENT_TYPE) else {
         return Ok(ContentType::Json);
@@ -216,7 +218,7 @@ fn content_type(headers: &HeaderMap) -> Result<ContentType, ListWatchError> {
     let value = String::from_utf8_lossy(value.as_bytes());
     match value.split(';').next().map(str::trim) {
         Some("application/json") => Ok(ContentType::Json),
-        Some("application/vnd.kubernetes.protobuf") => Ok(ContentType::Protobuf),
+        Some(MEDIA_TYPE) => Ok(ContentType::Protobuf),
         _ => Err(ListWatchError::ContentType(value.into_owned())),
     }
 }

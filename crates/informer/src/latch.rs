@@ -1,4 +1,4 @@
-//! A flag that can only go up, and be waited for.
+//! A flag that is set once and can be awaited.
 
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ impl Latch {
         self.0.cancelled().await;
     }
 
-    /// Raises the flag when the guard is dropped, however the holder ends.
+    /// Sets the flag when the guard is dropped.
     pub(crate) fn set_on_drop(&self) -> impl Drop + Send + use<> {
         self.0.clone().drop_guard()
     }

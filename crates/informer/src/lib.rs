@@ -1,27 +1,35 @@
-//! Shared informers for Kubernetes: a local, indexed copy of a resource that is kept in step with the API
-//! server, and handlers that are told of every change. client-go's mechanism, on kube-rs' client and types.
+//! Shared informers for Kubernetes: a local, indexed copy of a resource that stays in sync with the
+//! API server, and handlers that receive every change. The design is client-go's, on kube-rs'
+//! client and types.
 //!
 //! ```text
-//!  API server ──list, watch──> Reflector ──deltas──> queue ──batches──> store ──changes──> handlers
-//!                              (a task)                     (a task, its only writer)     (a task each)
+//! API server ──list, watch──> Reflector ──deltas──> queue ──batches──> store ──changes──> handlers
+//!                             (a task)                    (a task, the only writer)  (a task each)
 //! ```
 //!
-//! * [`Kind`] describes the objects: [`Typed`] for types that `kube` knows, [`Dynamic`] for those known only at
-//!   run time, [`Metadata`] for objects of which only the metadata matters, [`Protobuf`] for objects that
-//!   are read from protobuf, or a descriptor of your own for objects in a form of your own.
-//! * [`SharedInformerFactory`] makes one [`SharedInformer`] per resource, starts them and waits for them.
-//! * [`EventHandler`]s are added to an informer at any time; [`Filtering`] and [`FanOut`] combine them.
-//! * [`Store`] and [`Lister`] answer reads from memory.
-//! * [`QueueKind`] chooses what lies between reflector and store, and so in which order a list comes to notice.
-//! * [`Controller`] is an informer of one's own, with one handler in line; an [`UndeltaStore`] hands over its
-//!   whole content at every change.
-//! * [`workqueue::WorkQueue`] takes the keys that handlers put on it to workers; the feature `events` adds a recorder of events.
-//! * [`client_go`] has client-go's mechanisms one by one: what stands for them here, and the tests that show it.
+//! * [`Kind`] describes the objects: [`Typed`] for types that `kube` knows statically, [`Dynamic`]
+//!   for kinds known only at run time, [`Metadata`] for the metadata of any kind, [`Protobuf`] for
+//!   objects decoded from protobuf, or your own descriptor for objects of any other form.
+//! * [`SharedInformerFactory`] creates one [`SharedInformer`] per resource, starts them and waits
+//!   for them.
+//! * [`EventHandler`]s can be added to an informer at any time; [`Filtering`] and [`FanOut`] combine
+//!   them.
+//! * [`Store`] and [`Lister`] read objects from memory.
+//! * [`QueueKind`] selects the queue between reflector and store, and so the order of changes
+//!   after a list.
+//! * [`Controller`] is a private informer with one synchronous handler. An [`UndeltaStore`] passes
+//!   on its whole content on every change.
+//! * [`workqueue::WorkQueue`] passes keys from handlers to workers.
+//! * [`client_go`] lists client-go's mechanisms with their counterparts and tests.
+//!
+//! Optional features: `events` adds a recorder of Kubernetes events. `testing` adds fake API servers
+//! and recording handlers for tests under a paused clock.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
 //! use kube_informers::{
-//!     FanOut, Filtering, HandlerFuncs, HandlerOptions, InformerOptions, SharedInformer, SharedInformerFactory, Typed,
+//!     FanOut, Filtering, HandlerFuncs, HandlerOptions, InformerOptions, SharedInformer,
+//!     SharedInformerFactory, Typed,
 //! };
 //! use tokio_util::sync::CancellationToken;
 //!
@@ -31,12 +39,13 @@
 //! let factory = SharedInformerFactory::new(kube::Client::try_from(config)?);
 //! let pods = factory.informer_for(Typed::<Pod>::new().into(), |parts| {
 //!     let running = parts.list_watch.fields("status.phase!=Succeeded,status.phase!=Failed");
-//!     SharedInformer::new(parts.kind, running, InformerOptions { resync: parts.resync, ..Default::default() })
+//!     let options = InformerOptions { resync: parts.resync, ..InformerOptions::default() };
+//!     SharedInformer::new(parts.kind, running, options)
 //! });
 //!
 //! let assigned = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-//! let cache = HandlerFuncs::<Pod>::new().with_add(|pod, _| println!("on a node: {:?}", pod.metadata.name));
-//! let queue = HandlerFuncs::<Pod>::new().with_add(|pod, _| println!("to be placed: {:?}", pod.metadata.name));
+//! let cache = HandlerFuncs::<Pod>::new().with_add(|pod, _| println!("assigned: {pod:?}"));
+//! let queue = HandlerFuncs::<Pod>::new().with_add(|pod, _| println!("unassigned: {pod:?}"));
 //! let both = FanOut::new()
 //!     .then(Filtering { filter: assigned, handler: cache })
 //!     .then(Filtering { filter: move |pod: &Pod| !assigned(pod), handler: queue });
@@ -44,19 +53,16 @@
 //!
 //! let stop = CancellationToken::new();
 //! factory.start(&stop);
-//! for result in [factory.wait_for_cache_sync(&stop).await, factory.wait_for_handlers_sync(&stop).await] {
-//!     if let Some(failure) = result.failed.first() {
-//!         return Err(format!("{} has not synced: {:?}", failure.resource, failure.reason).into());
-//!     }
-//! }
+//! factory.wait_for_cache_sync(&stop).await.into_result()?;
+//! factory.wait_for_handlers_sync(&stop).await.into_result()?;
 //! println!("{} pods", pods.store().len());
 //! factory.shutdown().await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Build the [`kube::Client`] for informers with `default_retry = false`, as [`informer_client`] does; see
-//! [`KubeListWatch`].
+//! Build the [`kube::Client`] for informers with `default_retry = false`, as [`informer_client`]
+//! does; see [`KubeListWatch`].
 
 mod backoff;
 mod client;
@@ -86,6 +92,7 @@ mod metadata;
 mod metrics;
 mod notification;
 mod processor;
+pub mod prometheus;
 pub mod protobuf;
 mod queue;
 mod real_fifo;
@@ -99,7 +106,7 @@ mod store;
 #[cfg(doc)]
 #[doc = include_str!("../docs/client-go.md")]
 pub mod client_go {}
-#[doc(hidden)]
+#[cfg(feature = "testing")]
 pub mod testing;
 mod undelta;
 mod wait;
@@ -144,7 +151,7 @@ pub use store::{IndexError, IndexFn, Indexers, NAMESPACE_INDEX, Store, namespace
 pub use undelta::UndeltaStore;
 pub use wait::{DoneChecker, WaitError, wait_for};
 
-/// What the README shows must compile.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! Where objects come from: the seam between the reflector and an API server.
+//! The interface between the reflector and an API server.
 
 use std::error::Error;
 use std::io;
@@ -12,60 +12,60 @@ use thiserror::Error;
 use crate::key::ObjectKey;
 use crate::kind::{DecodeError, Kind};
 
-/// How the server is to understand the resource version of a request.
+/// How the server interprets the resource version of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionMatch {
     /// Any state that is at least as new.
     NotOlderThan,
-    /// Exactly that state.
+    /// Exactly this state.
     Exact,
 }
 
-/// What the reflector asks for. Selectors are the lister-watcher's own business.
+/// Options of a request by the reflector. Selectors belong to the lister-watcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOptions {
-    /// Empty asks for the most recent state, "0" for any.
+    /// Empty requests the most recent state, "0" any state.
     pub resource_version: String,
-    /// How `resource_version` is meant, where that is not implied.
+    /// How to interpret `resource_version`, if not the default.
     pub version_match: Option<VersionMatch>,
-    /// How many items a page may have.
+    /// The maximum number of items per page.
     pub limit: Option<u32>,
-    /// Where the next page begins, as the page before said.
+    /// The next page's token, from the previous page.
     pub continue_token: Option<String>,
-    /// Watch only: the server is to end the watch after this.
+    /// Watch only: the server ends the watch after this time.
     pub timeout: Option<Duration>,
-    /// Watch only: bookmarks are welcome.
+    /// Watch only: requests bookmarks.
     pub allow_bookmarks: bool,
-    /// Watch only: begin with what exists, and mark the end of that with a bookmark.
+    /// Watch only: starts with events for existing objects, whose end a bookmark marks.
     pub send_initial_events: bool,
 }
 
 /// One page of a list.
 #[derive(Debug)]
 pub struct Page<T> {
-    /// The items that could be decoded.
+    /// The decoded items.
     pub items: Vec<T>,
-    /// The items that could not.
+    /// The items that could not be decoded.
     pub undecodable: Vec<Undecodable>,
-    /// The state of the server that the list shows.
+    /// The resource version of the list.
     pub resource_version: String,
-    /// Set if there is another page.
+    /// The token of the next page, if any.
     pub continue_token: Option<String>,
 }
 
-/// An object that could not be decoded, with what could be made out about it.
+/// An object that could not be decoded, with what is known about it.
 #[derive(Debug)]
 pub struct Undecodable {
     /// The object's key, if its metadata could be read.
     pub key: Option<ObjectKey>,
-    /// The object's resource version, likewise.
+    /// The object's resource version, if its metadata could be read.
     pub resource_version: Option<String>,
-    /// What is wrong with it.
+    /// Why decoding failed.
     pub error: DecodeError,
 }
 
 impl Undecodable {
-    /// Something else than an object of the kind, which says nothing about any.
+    /// Whether this is no object of the kind at all. Such an item affects no object of the store.
     pub(crate) fn is_of_another_type(&self) -> bool {
         matches!(self.error, DecodeError::UnexpectedType { .. })
     }
@@ -74,36 +74,36 @@ impl Undecodable {
 /// One event of a watch.
 #[derive(Debug)]
 pub enum WatchEvent<T> {
-    /// A new object, or one that began to match the selectors.
+    /// A new object, or one that started to match the selectors.
     Added(T),
-    /// An object in a new state.
+    /// A new state of an object.
     Modified(T),
-    /// The last state of an object that is gone or ceased to match.
+    /// The last state of an object that was deleted or stopped matching the selectors.
     Deleted(T),
-    /// No more events up to this resource version.
+    /// Nothing else changed up to this resource version.
     Bookmark {
-        /// Where a later watch can resume.
+        /// The version from which a later watch can resume.
         resource_version: String,
-        /// The initial events that were asked for end here.
+        /// Whether the requested initial events end here.
         initial_events_end: bool,
     },
-    /// The server gives up on this watch.
+    /// The server ends this watch with an error.
     Error(Box<Status>),
-    /// An event that could not be decoded. The watch goes on.
+    /// An event whose object could not be decoded. The watch continues.
     Undecodable {
-        /// The event was a deletion.
+        /// Whether the event was a deletion.
         deleted: bool,
-        /// Its object.
+        /// The object.
         item: Undecodable,
     },
 }
 
-/// The events of a watch. An error ends it.
+/// The events of a watch. An error is the last item.
 pub type WatchStream<T> = BoxStream<'static, Result<WatchEvent<T>, ListWatchError>>;
 
 /// Lists and watches one resource.
 pub trait ListerWatcher<K: Kind>: Send + Sync + 'static {
-    /// One page of a list.
+    /// Requests one page of a list.
     fn list<'a>(&'a self, options: &'a ListOptions)
     -> BoxFuture<'a, Result<Page<K::Object>, ListWatchError>>;
 
@@ -113,33 +113,33 @@ pub trait ListerWatcher<K: Kind>: Send + Sync + 'static {
         options: &'a ListOptions,
     ) -> BoxFuture<'a, Result<WatchStream<K::Object>, ListWatchError>>;
 
-    /// Whether it makes sense to ask for initial events in a watch. A server that does not know them but
-    /// does not refuse either is found out only by a timeout.
+    /// Whether watches may ask for initial events. A server that ignores the option, instead of
+    /// rejecting it, is detected only by a timeout.
     fn supports_watch_list(&self) -> bool {
         true
     }
 }
 
-/// Why a list failed, or a watch could not be opened or went on no longer.
+/// Why a list failed, or a watch failed to open or broke off.
 #[derive(Debug, Error)]
 pub enum ListWatchError {
-    /// The server refused, and said why.
-    #[error("the server refused with {} {}: {}", .0.code, .0.reason, .0.message)]
+    /// The server rejected the request with a `Status`.
+    #[error("the server rejected the request: {} {}: {}", .0.code, .0.reason, .0.message)]
     Status(Box<Status>),
-    /// The request did not reach the server, or the answer did not come back.
-    #[error("no answer from the server: {}", with_causes(.0.as_ref()))]
+    /// The request or its response was lost.
+    #[error("no response from the server: {}", with_causes(.0.as_ref()))]
     Transport(#[source] Box<dyn Error + Send + Sync>),
-    /// The connection failed while the answer was read.
-    #[error("the answer broke off: {}", with_causes(.0.as_ref()))]
+    /// The connection failed within the response.
+    #[error("the response ended early: {}", with_causes(.0.as_ref()))]
     Body(#[source] Box<dyn Error + Send + Sync>),
-    /// The server was silent for too long.
-    #[error("the server was silent for {0:?}")]
+    /// The server sent nothing for too long.
+    #[error("no data from the server for {0:?}")]
     Silent(Duration),
-    /// The server answered in an encoding that was not asked for.
-    #[error("the server answered with content type {0:?}")]
+    /// The response has an encoding that was not requested.
+    #[error("unexpected content type {0:?} of the response")]
     ContentType(String),
-    /// The answer to a list is not a list.
-    #[error("the answer is not a list: {0}")]
+    /// The response to a list is not a list.
+    #[error("the response is not a list: {0}")]
     NotAList(#[source] Box<dyn Error + Send + Sync>),
     /// The request could not be built, for example because of a malformed namespace.
     #[error("cannot build the request: {0}")]
@@ -147,7 +147,7 @@ pub enum ListWatchError {
 }
 
 impl ListWatchError {
-    /// What the server said, if it was the server that refused.
+    /// The server's `Status`, if it rejected the request.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Status(status) => Some(status),
@@ -155,32 +155,33 @@ impl ListWatchError {
         }
     }
 
-    /// The resource version asked for is not available any more: list anew.
+    /// The requested resource version has been compacted: list again.
     pub fn is_expired(&self) -> bool {
         self.status().is_some_and(is_expired)
     }
 
-    /// The server asks for patience.
+    /// The server is overloaded and asks the client to wait.
     pub fn is_too_many_requests(&self) -> bool {
         self.status().is_some_and(is_too_many_requests)
     }
 
-    /// The server has not seen the resource version asked for yet.
+    /// The server has not reached the requested resource version yet.
     pub fn is_too_large_resource_version(&self) -> bool {
         self.status().is_some_and(is_too_large_resource_version)
     }
 
-    /// The server can make nothing of the request.
+    /// The server rejects the request as invalid.
     pub(crate) fn is_invalid(&self) -> bool {
         self.status().is_some_and(|status| matches!(status.code, 400 | 422))
     }
 
-    /// Nobody listens at the server's address, as while it restarts.
+    /// Nothing listens at the server's address, for example during a restart.
     pub fn is_connection_refused(&self) -> bool {
         self.is_io(|kind| kind == io::ErrorKind::ConnectionRefused)
     }
 
-    /// The connection was lost before the answer began, as when the server has just been killed.
+    /// The connection was lost before the response started, for example because the server was
+    /// killed.
     pub fn is_connection_lost(&self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         self.is_io(|kind| matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
@@ -190,14 +191,13 @@ impl ListWatchError {
         matches!(self, Self::Transport(cause) if has_io_error(cause.as_ref(), test))
     }
 
-    /// The server will very likely answer the same request later.
+    /// The same request is likely to succeed later.
     pub(crate) fn is_retriable(&self) -> bool {
         self.is_connection_refused() || self.is_too_many_requests()
     }
 }
 
-/// An error of the HTTP stack with what is below it. By themselves the upper ones say little more than that
-/// something went wrong.
+/// An HTTP error with its causes. The outer errors alone say little.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -214,7 +214,7 @@ fn with_causes(error: &(dyn Error + 'static)) -> String {
 
 fn has_io_error(error: &(dyn Error + 'static), test: fn(io::ErrorKind) -> bool) -> bool {
     let io_error = error.downcast_ref::<io::Error>();
-    // `source` of an I/O error passes over the error that it wraps.
+    // `source` of an I/O error skips the error that it wraps.
     let wrapped = io_error.and_then(io::Error::get_ref);
     io_error.is_some_and(|error| test(error.kind()))
         || wrapped.is_some_and(|error| has_io_error(error, test))
@@ -233,14 +233,14 @@ pub(crate) fn is_internal_error(status: &Status) -> bool {
     status.reason == "InternalError"
 }
 
-/// How long the server asked to wait.
+/// The wait that the server requests.
 pub(crate) fn retry_after(status: &Status) -> Duration {
     let details = status.details.as_ref();
     Duration::from_secs(details.map_or(0, |details| u64::from(details.retry_after_seconds)))
 }
 
-/// Servers have spelled this in three ways: as a cause's reason, as a cause's message, and, oldest, in the
-/// message of a timeout without causes.
+/// Servers report this in three ways: as the reason of a cause, as the message of a cause, or, by
+/// old servers, as the message of a timeout without causes.
 fn is_too_large_resource_version(status: &Status) -> bool {
     const MESSAGE: &str = "Too large resource version";
     let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -280,19 +280,19 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_told_apart_by_code_or_reason() {
+    fn statuses_are_classified_by_code_or_reason() {
         assert!(status(json!({"code": 410})).is_expired());
         assert!(status(json!({"reason": "Expired"})).is_expired());
         assert!(status(json!({"reason": "TooManyRequests"})).is_too_many_requests());
         let patient = json!({"code": 429, "details": {"retryAfterSeconds": 7}});
         assert_eq!(retry_after(status(patient).status().unwrap()), Duration::from_secs(7));
         let error = status(json!({"code": 403, "reason": "Forbidden", "message": "no"}));
-        assert_eq!(error.to_string(), "the server refused with 403 Forbidden: no");
+        assert_eq!(error.to_string(), "the server rejected the request: 403 Forbidden: no");
         assert!(!error.is_expired() && !error.is_retriable());
     }
 
     #[test]
-    fn a_refused_connection_is_found_below_other_errors() {
+    fn refused_connection_is_found_in_the_error_chain() {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let nested = kube::Error::Service(Box::new(io::Error::other(refused())));
         for cause in [Box::new(refused()) as Box<dyn Error + Send + Sync>, Box::new(nested)] {

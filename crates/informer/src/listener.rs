@@ -1,4 +1,4 @@
-//! One handler's side of an informer: its queue, its task, and the registration that names it.
+//! One handler of an informer: its queue, its task, and its registration.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -21,10 +21,10 @@ use crate::handler::EventHandler;
 use crate::latch::Latch;
 use crate::notification::Notification;
 
-/// A handler with this much before it that takes longer than [`SLOW_CALL`] for one call is reported.
+/// A call that takes longer than [`SLOW_CALL`] is reported if the backlog exceeds this.
 const DEEP_BACKLOG: usize = 1024;
 const SLOW_CALL: Duration = Duration::from_millis(100);
-/// One report per handler and this time, or a slow handler would also flood the log.
+/// Reports per handler are limited to one in this time, to protect the log.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 pub(crate) type Panic = Box<dyn Any + Send>;
@@ -32,106 +32,108 @@ pub(crate) type Panic = Box<dyn Any + Send>;
 /// What happens when a handler panics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PanicPolicy {
-    /// The informer stops, and its `run` panics with the handler's panic. client-go's default too, where the
-    /// process dies.
+    /// The informer stops, and its `run` panics with the handler's panic. This is client-go's
+    /// default, too, where the process exits.
     #[default]
     Propagate,
-    /// The change that caused the panic is lost, and delivery goes on after this pause. The registration
-    /// still becomes synced, even if the change was part of the initial list; in client-go it never does.
-    /// client-go's pause is a second.
+    /// Skips the change that caused the panic, and continues after this pause. client-go pauses for
+    /// a second. The registration still syncs if the change was part of the initial list; in
+    /// client-go it never does.
     SkipAfter(Duration),
 }
 
-/// How a handler is to be served.
+/// Options of a handler.
 #[derive(Clone, Debug, Default)]
 pub struct HandlerOptions {
-    /// How often to show the handler everything again; zero is never, `None` is the informer's own period.
+    /// The resync period. Zero disables resyncs; `None` uses the informer's period.
     pub resync: Option<Duration>,
     /// What happens when the handler panics.
     pub panic_policy: PanicPolicy,
     /// The handler's name in the log and in metrics.
     pub name: Cow<'static, str>,
-    /// How many changes may wait for the handler, objects that were there to begin with included. A handler
-    /// that falls further behind is removed, and the informer stops: its `run` panics with a message that names
-    /// the handler, and does not wait for the call that the handler is in. `None`, the default, is no limit, same
-    /// as client-go: then a handler that is stuck costs memory: 40 bytes per change, shared by all handlers, another
-    /// 40 for a change that came alone, and what it keeps alive of old objects.
+    /// The maximum number of changes that wait for the handler, including initial objects. A
+    /// handler that exceeds it is removed, and the informer stops. Its `run` panics with a message
+    /// that names the handler, without waiting for the current call.
+    ///
+    /// `None`, the default, is no limit, same as client-go. A stuck handler then costs 40 bytes per
+    /// change, shared by all handlers, 40 more for a change that arrives alone, and the old objects
+    /// that the changes keep alive.
     pub max_pending: Option<usize>,
 }
 
 impl HandlerOptions {
-    /// The defaults, with a name for the log.
+    /// The defaults, with a name for logs and metrics.
     pub fn named(name: impl Into<Cow<'static, str>>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 }
 
-/// A handler's registration: says how far it is, and names it for removal.
+/// A handler's registration. Reports progress, and identifies the handler for removal.
 ///
 /// Dropping it does not remove the handler.
 #[derive(Clone)]
 pub struct Registration(pub(crate) Arc<Progress>);
 
 impl Registration {
-    /// The handler's name, as its options gave it.
+    /// The handler's name from its options.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Whether the handler has processed everything that was there to begin with.
+    /// Whether the handler has processed its initial objects.
     pub fn has_synced(&self) -> bool {
         self.0.synced.is_set()
     }
 
-    /// Waits until the handler has processed everything that was there to begin with.
+    /// Waits until the handler has processed its initial objects.
     ///
-    /// Waits for ever if the handler is removed or the informer stopped before that; see [`Self::stopped`].
+    /// Never returns if the handler is removed or the informer stops before; see [`Self::stopped`].
     pub async fn synced(&self) {
         self.0.synced.wait().await;
     }
 
-    /// Whether the handler will not be called again.
+    /// Whether the handler has received its last call.
     pub fn is_stopped(&self) -> bool {
         self.0.stopped.is_set()
     }
 
-    /// Waits until the handler will not be called again: it was removed, or the informer stopped, and a call
-    /// that was running has returned.
+    /// Waits until the handler has received its last call: it was removed or the informer has
+    /// stopped, and any call in progress has returned.
     pub async fn stopped(&self) {
         self.0.stopped.wait().await;
     }
 
-    /// How many changes wait for the handler, the one in its hands included.
+    /// The number of changes that wait for the handler, including the one in progress.
     pub fn pending(&self) -> usize {
         self.0.pending.load(Ordering::Relaxed)
     }
 
-    /// How many changes the handler has been given, those that it panicked at included.
+    /// The number of changes that the handler has received, including those that caused a panic.
     pub fn processed(&self) -> u64 {
         self.0.processed.load(Ordering::Relaxed)
     }
 
-    /// How often the handler has panicked.
+    /// The number of panics of the handler.
     pub fn panics(&self) -> u64 {
         self.0.panics.load(Ordering::Relaxed)
     }
 
-    /// How many of the handler's calls took longer than 100 ms while more than 1024 changes waited for it. The log
-    /// tells of one of them every ten seconds.
+    /// The number of calls that took longer than 100 ms while more than 1024 changes waited. The
+    /// log reports at most one every ten seconds.
     pub fn slow_calls(&self) -> u64 {
         self.0.slow_calls.load(Ordering::Relaxed)
     }
 }
 
-/// What the informer, the listener's task and the registration share.
+/// State shared by the informer, the listener's task and the registration.
 pub(crate) struct Progress {
     pub(crate) name: Cow<'static, str>,
-    /// The informer's identity, and its resource for the log.
+    /// The informer's identity and resource in the log.
     pub(crate) informer: Arc<str>,
     pub(crate) synced: Latch,
     pub(crate) stopped: Latch,
     pub(crate) removed: CancellationToken,
-    /// As long as the informer is to wait for the listener's task.
+    /// Held while the informer waits for the listener's task.
     awaited: Mutex<Option<TaskTrackerToken>>,
     pending: AtomicUsize,
     processed: AtomicU64,
@@ -155,7 +157,7 @@ impl Progress {
         }
     }
 
-    /// The listener's task begins: the tracker is not done before it has ended.
+    /// Makes the tracker wait for the listener's task.
     pub(crate) fn await_by(&self, tasks: &TaskTracker) {
         *self.awaited.lock() = Some(tasks.token());
     }
@@ -170,26 +172,27 @@ impl Progress {
     }
 }
 
-/// One change of a batch, and whether it is no news: then it concerns only those who are being resynced.
+/// One change of a batch. If `sync`, only handlers that take part in a resync receive it.
 pub(crate) struct Told<T> {
     pub(crate) change: Notification<T>,
     pub(crate) sync: bool,
 }
 
-/// What became of a batch, or a part of it. All listeners are sent the same: a change costs them nothing until they look at it.
+/// The changes of a batch, or a part of it. All listeners share them, so an unread change costs a
+/// listener nothing.
 pub(crate) type Changes<T> = Arc<[Told<T>]>;
 
 pub(crate) enum Message<T> {
     Changes {
         changes: Changes<T>,
-        /// Whether the listener is shown what is no news as well.
+        /// Whether the listener receives changes marked `sync`, too.
         syncing: bool,
     },
-    /// Everything that was there to begin with lies before this in the queue.
+    /// The initial objects end here.
     Synced,
 }
 
-/// The changes of a message that a listener is shown.
+/// The changes of a message that the listener receives.
 pub(crate) struct Shown<T> {
     changes: Changes<T>,
     syncing: bool,
@@ -208,8 +211,8 @@ impl<T> Shown<T> {
     }
 }
 
-/// The sending half. The queue is unbounded: a bound would let one slow handler hold up the others, or lose
-/// changes. [`Registration::pending`] makes the depth visible instead.
+/// The sending half. The queue is unbounded: with a bound, a slow handler would delay the others or
+/// lose changes. [`Registration::pending`] exposes the length instead.
 pub(crate) struct Outbox<T> {
     pub(crate) progress: Arc<Progress>,
     pub(crate) sender: UnboundedSender<Message<T>>,
@@ -218,7 +221,7 @@ pub(crate) struct Outbox<T> {
 }
 
 impl<T> Outbox<T> {
-    /// `count` is how many of the changes the listener is shown.
+    /// `count` is the number of changes that the listener receives.
     pub(crate) fn send(&self, changes: Changes<T>, syncing: bool, count: usize) {
         if count == 0 {
             return;
@@ -227,7 +230,7 @@ impl<T> Outbox<T> {
         if pending > self.max_pending {
             self.give_up();
         } else if self.sender.send(Message::Changes { changes, syncing }).is_err() {
-            // A closed queue is that of a handler which panicked or was removed; it wants nothing more.
+            // The handler panicked or was removed. It receives nothing more.
             self.progress.forget_pending();
         }
     }
@@ -236,13 +239,13 @@ impl<T> Outbox<T> {
         let _ = self.sender.send(Message::Synced);
     }
 
-    /// Whether nobody will ever receive anything again.
+    /// Whether the receiver is gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// The handler is not going to catch up, and to wait for it at the end would be in vain as well: the call
-    /// that it is in may never return.
+    /// Removes a handler that will not catch up. The informer does not wait for it, because its
+    /// current call may never return.
     fn give_up(&self) {
         let Progress { name, informer, removed, awaited, .. } = &*self.progress;
         if removed.is_cancelled() {
@@ -250,17 +253,17 @@ impl<T> Outbox<T> {
         }
         removed.cancel();
         let text = format!(
-            "event handler {name:?} of {informer} is more than {} changes behind, its limit",
+            "event handler {name:?} of {informer} exceeds its limit of {} pending changes",
             self.max_pending
         );
         tracing::error!("{text}");
-        // Nobody listens only when `run` is gone too.
+        // The receiver is dropped only after `run`.
         let _ = self.panics.send(Box::new(text));
         *awaited.lock() = None;
     }
 }
 
-/// However the listener's task ends, be it before it began.
+/// Ends the registration however the listener's task ends, even before it starts.
 struct EndOnDrop(Arc<Progress>);
 
 impl Drop for EndOnDrop {
@@ -270,7 +273,7 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// The receiving half: owns the handler, and is the only one to call it.
+/// The receiving half. It owns the handler and is its only caller.
 pub(crate) struct Listener<T, H> {
     pub(crate) handler: H,
     pub(crate) inbox: UnboundedReceiver<Message<T>>,
@@ -285,9 +288,9 @@ where
     T: Send + Sync + 'static,
     H: EventHandler<T>,
 {
-    /// Serves the handler until the informer has stopped and the queue is empty, or the handler is removed.
+    /// Calls the handler until it is removed, or the informer has stopped and the queue is empty.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send {
-        // Not only once the task runs: it may be dropped before.
+        // Created before the task runs, because the task may be dropped before.
         let ended = EndOnDrop(Arc::clone(&self.progress));
         async move {
             let _ended = ended;
@@ -298,7 +301,7 @@ where
     async fn serve(mut self) {
         let progress = Arc::clone(&self.progress);
         while let Some(message) = self.next().await {
-            // It may have come true while this task waited.
+            // The handler may have been removed while this task waited.
             if progress.removed.is_cancelled() {
                 break;
             }
@@ -327,9 +330,10 @@ where
         ControlFlow::Continue(())
     }
 
-    /// The next message, unless the handler is removed while there is none.
+    /// The next message. Waiting for one ends when the handler is removed.
     async fn next(&mut self) -> Option<Message<T>> {
-        // To wait for a removal as well costs more than most calls: only where there is nothing to do.
+        // Waiting for removal as well costs more than most calls, so it happens only on an empty
+        // queue.
         match self.inbox.try_recv() {
             Ok(message) => Some(message),
             Err(TryRecvError::Empty) => {
@@ -343,7 +347,7 @@ where
         let backlog = self.progress.pending.load(Ordering::Relaxed);
         let started = (backlog > DEEP_BACKLOG).then(Instant::now);
         let handler = &mut self.handler;
-        // The handler is not used again after a panic unless its owner chose so with `SkipAfter`.
+        // After a panic, the handler is used again only if its owner chose `SkipAfter`.
         let outcome = catch_unwind(AssertUnwindSafe(|| change.deliver_to(handler)));
         if let Some(started) = started {
             self.report_if_slow(started, backlog);
@@ -354,14 +358,14 @@ where
         self.progress.panics.fetch_add(1, Ordering::Relaxed);
         match self.policy {
             PanicPolicy::Propagate => {
-                // Nobody listens only when `run` is gone too.
+                // The receiver is dropped only after `run`.
                 let _ = self.panics.send(panic);
                 ControlFlow::Break(())
             }
             PanicPolicy::SkipAfter(pause) => {
                 tracing::error!(handler = %self.progress.name, informer = %self.progress.informer, panic = panic_message(&panic),
                     "event handler panicked; skipping the change");
-                // The loop finds out about a removal by itself.
+                // The caller's loop checks for removal.
                 let _ = self.progress.removed.run_until_cancelled(tokio::time::sleep(pause)).await;
                 ControlFlow::Continue(())
             }
@@ -382,7 +386,7 @@ where
     }
 }
 
-/// The text of a panic, as far as it has one.
+/// The message of a panic, if it is a string.
 pub(crate) fn panic_message(panic: &Panic) -> &str {
     let text = panic.downcast_ref::<&'static str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")

@@ -9,11 +9,11 @@ use crate::store::{NAMESPACE_INDEX, Store};
 
 /// Reads all objects of a store.
 ///
-/// What is not there is `None` or absent from the list, where client-go's listers return a `NotFound` error: there is
-/// no request here that could fail in another way. A caller that wants an error says which with `ok_or`.
+/// Objects that do not exist are `None` or absent, where client-go returns a `NotFound` error. No
+/// other error is possible here. Use `ok_or` for an error of your choice.
 pub struct Lister<T> {
     store: Store<T>,
-    /// Whether it has been said that the namespace index is missing.
+    /// Whether the missing namespace index has been logged.
     warned: Arc<AtomicBool>,
 }
 
@@ -34,26 +34,27 @@ impl<T> Lister<T> {
         self.store.list()
     }
 
-    /// The objects for which `predicate` holds. It runs under the store's read lock: keep it short,
-    /// and do not use the store in it.
+    /// The objects for which `predicate` holds. It runs under the store's read lock, so keep it
+    /// short, and do not use the store in it.
     pub fn list_where(&self, mut predicate: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
         self.store.list_where(|_, object| predicate(object))
     }
 
-    /// The object of this name, where objects have no namespaces, or of this `namespace/name`.
+    /// The object with this key: `namespace/name`, or the name of a cluster-scoped object.
     pub fn get(&self, key: impl AsRef<str>) -> Option<Arc<T>> {
         self.store.get(key)
     }
 
-    /// The objects of one namespace; of all, if it is empty.
+    /// A lister for one namespace, or for all if it is empty.
     pub fn namespace(&self, namespace: impl Into<String>) -> NamespaceLister<T> {
         NamespaceLister { all: self.clone(), namespace: namespace.into() }
     }
 }
 
 impl<T: Labelled> Lister<T> {
-    /// The objects that the selector selects; same as client-go's `ListAll`. Nobody looks at labels where
-    /// [everything](Selector::is_everything) is selected, or at the store where nothing is.
+    /// The objects that match the selector; same as client-go's `ListAll`. Skips reading labels if
+    /// the selector matches [everything](Selector::is_everything), and objects if it matches
+    /// nothing.
     pub fn select(&self, selector: &Selector) -> Vec<Arc<T>> {
         if selector.is_nothing() {
             Vec::new()
@@ -78,19 +79,19 @@ impl<T> Clone for NamespaceLister<T> {
 }
 
 impl<T> NamespaceLister<T> {
-    /// All objects of the namespace, in no particular order. Without a namespace index this looks at all keys, and
-    /// says so once in the log.
+    /// All objects of the namespace, in no particular order. Without a namespace index, scans all
+    /// keys, and logs a warning once.
     pub fn list(&self) -> Vec<Arc<T>> {
         self.scan(|_| true)
     }
 
-    /// The objects of the namespace for which `predicate` holds. Without a namespace index it runs under the store's
-    /// read lock: do not use the store in it.
+    /// The objects of the namespace for which `predicate` holds. Without a namespace index, it runs
+    /// under the store's read lock, and must not use the store.
     pub fn list_where(&self, predicate: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
         self.scan(predicate)
     }
 
-    /// The object of this name.
+    /// The object with this name.
     pub fn get(&self, name: &str) -> Option<Arc<T>> {
         self.all.get(ObjectKey::new(Some(&self.namespace), name))
     }
@@ -108,7 +109,7 @@ impl<T> NamespaceLister<T> {
             Err(error) => {
                 if !self.all.warned.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, namespace = self.namespace,
-                        "no namespace index, so every read of a namespace looks at all objects");
+                        "no namespace index: every read of a namespace scans all objects");
                 }
                 store.list_where(|key, object| key.namespace() == Some(&self.namespace) && predicate(object))
             }
@@ -117,7 +118,8 @@ impl<T> NamespaceLister<T> {
 }
 
 impl<T: Labelled> NamespaceLister<T> {
-    /// The objects of the namespace that the selector selects; same as client-go's `ListAllByNamespace`.
+    /// The objects of the namespace that match the selector; same as client-go's
+    /// `ListAllByNamespace`.
     pub fn select(&self, selector: &Selector) -> Vec<Arc<T>> {
         if selector.is_nothing() { Vec::new() } else { self.scan(|object| selector.selects(object)) }
     }
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_reads_the_same_with_and_without_its_index() {
+    fn namespace_reads_are_equal_with_and_without_index() {
         for indexers in [Indexers::new(), namespace_indexer()] {
             let lister = Lister::new(store(indexers));
             assert_eq!(lister.list().len(), 3);
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_selected_by_their_labels_in_all_namespaces_or_one() {
+    fn listers_select_by_label_in_one_or_all_namespaces() {
         for indexers in [Indexers::new(), namespace_indexer()] {
             let lister = Lister::new(store(indexers));
             let table: [(Selector, &[&str]); 5] = [
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_namespace_index_is_told_once() {
+    fn a_missing_namespace_index_is_logged_once() {
         let log = CaughtLog::new();
         let indexed = Lister::new(store(namespace_indexer()));
         indexed.namespace("a").list();
@@ -209,7 +211,7 @@ mod tests {
         assert!(lines[0].contains("error=no index named \"namespace\""), "{lines:?}");
     }
 
-    /// Counts how often somebody looks at its labels.
+    /// Counts reads of its labels.
     struct Counted(Labels, Arc<AtomicUsize>);
 
     impl Labelled for Counted {
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_everything_or_nothing_does_not_look_at_labels() {
+    fn selecting_everything_or_nothing_reads_no_labels() {
         let looks = Arc::<AtomicUsize>::default();
         let kind = Arc::new(CountedKind(crate::GroupVersionResource::namespaced("", "v1", "things")));
         let store = Store::new(Arc::clone(&kind), namespace_indexer());

@@ -8,12 +8,11 @@ use crate::key::ObjectKey;
 use crate::kind::{Accept, ContentType, DecodeError, GroupVersionResource, Kind, resource_key};
 use crate::protobuf;
 
-/// The descriptor of any resource of which only the objects' metadata is wanted, same as client-go's metadata
-/// informers.
+/// Describes the metadata of any resource's objects, same as client-go's metadata informers.
 ///
-/// The server is asked for `PartialObjectMetadata`, in protobuf if it can. One that does not know that form
-/// sends whole objects, of which the metadata is taken. Objects always say that they are of the kind
-/// `PartialObjectMetadata`; what they are otherwise is for [`Kind::gvr`] to tell.
+/// Requests `PartialObjectMetadata`, preferably in protobuf. From servers that send whole objects
+/// instead, only the metadata is kept. All objects have the kind `PartialObjectMetadata`;
+/// [`Kind::gvr`] has their actual resource.
 ///
 /// ```
 /// use kube_informers::{ContentType, GroupVersionResource, Kind, Metadata};
@@ -38,7 +37,7 @@ impl Metadata {
     }
 }
 
-/// Whatever else an object has is passed over.
+/// All other members are ignored.
 #[derive(Deserialize)]
 struct WithMetadata {
     metadata: ObjectMeta,

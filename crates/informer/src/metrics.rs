@@ -1,4 +1,4 @@
-//! What informers count, and its text for Prometheus.
+//! Metrics of informers, and their Prometheus text.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -12,32 +12,33 @@ use crate::informer_name::InformerIdentity;
 use crate::kind::{GroupVersionResource, Kind};
 use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchStream};
 use crate::listener::Registration;
+use crate::prometheus::{MetricType, TextWriter};
 use crate::store::Change;
 
-/// The upper bounds of [`LatencyHistogram`]'s buckets but the last, in seconds. client-go's, so that dashboards
-/// made for it fit.
+/// The upper bounds of [`LatencyHistogram`]'s buckets in seconds, without the last bucket. They are
+/// client-go's, which keeps its dashboards usable.
 pub const LATENCY_BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// How long things took.
+/// A histogram of durations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatencyHistogram {
-    /// How many fell into each bucket and none below it; the last has those above all bounds.
+    /// The count of each bucket, not cumulative. The last is for durations above all bounds.
     pub counts: [u64; LATENCY_BUCKETS.len() + 1],
-    /// How long they took together.
+    /// The sum of all durations.
     pub sum: Duration,
 }
 
 impl LatencyHistogram {
-    /// How many there were.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 }
 
-/// How one handler is doing.
+/// The metrics of one handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerMetrics {
-    /// Its name.
+    /// The handler's name.
     pub name: Cow<'static, str>,
     /// See [`Registration::pending`].
     pub pending: usize,
@@ -64,128 +65,101 @@ impl From<&Registration> for HandlerMetrics {
     }
 }
 
-/// What an informer has done so far and what it has before it, read at one moment without stopping it. The
-/// counters are read one after the other, so sums may be off by what happens meanwhile.
+/// The metrics of an informer. Reading them does not stop the informer, so sums may be inconsistent
+/// by changes in progress.
 #[derive(Clone, Debug)]
 pub struct InformerMetrics {
-    /// Whom the informer is counted as.
+    /// The identity of the informer's series.
     pub identity: InformerIdentity,
-    /// What it lists and watches.
+    /// The resource that it lists and watches.
     pub resource: GroupVersionResource,
-    /// How many changes wait in the queue before the store; a whole list is one of them.
+    /// The number of changes in the queue before the store. A whole list counts as one.
     pub queued_items: usize,
-    /// How long it took to apply a batch and hand it on, one observation per batch. What handlers do with it is
-    /// not in it, as in client-go.
+    /// The time to apply a batch and hand it on, observed once per batch. Excludes handlers, as in
+    /// client-go.
     pub processing_latency: LatencyHistogram,
-    /// How many objects the store holds.
+    /// The number of objects in the store.
     pub objects: usize,
-    /// The last 15 digits of the store's resource version: as many as a floating-point gauge holds exactly.
-    /// `None` before the first list, or if the version is not a number.
+    /// The last 15 digits of the store's resource version, which a floating-point gauge represents
+    /// exactly. `None` before the first list, or if the version is not a number.
     pub store_resource_version: Option<u64>,
-    /// How many objects were added to the store.
+    /// The number of objects added to the store.
     pub added: u64,
-    /// How many updates brought news.
+    /// The number of updates with a new resource version.
     pub updated: u64,
-    /// How many updates brought none: resyncs, and relists of what had not changed.
+    /// The number of updates without one: resyncs, and relists of unchanged objects.
     pub synced: u64,
-    /// How many objects were deleted from the store.
+    /// The number of objects deleted from the store.
     pub deleted: u64,
-    /// How many objects were skipped because they could not be decoded.
+    /// The number of objects skipped because they could not be decoded.
     pub undecodable: u64,
-    /// How many lists were begun, be it by a watch that sends what exists. All but one are relists, or attempts
-    /// at it.
+    /// The number of lists started, including watches with initial events. All but the first are
+    /// relists or their retries.
     pub lists: u64,
-    /// How many pages those lists asked for.
+    /// The number of pages requested by lists.
     pub pages: u64,
-    /// How many watches were asked for.
+    /// The number of watches requested.
     pub watches: u64,
-    /// How many lists and watches were refused or not answered.
+    /// The number of lists and watches that failed.
     pub failures: u64,
-    /// The present handlers, in the order in which they were added.
+    /// The current handlers, in the order of registration.
     pub handlers: Vec<HandlerMetrics>,
 }
 
-/// Writes the three metrics that client-go has for informers, with its names and labels, in Prometheus' text
-/// format: `informer_queued_items`, `informer_processing_latency_seconds`, `informer_store_resource_version`; and
-/// `informer_handler_pending_items` and `informer_handler_slow_calls_total`, which are ours, once per handler that
-/// has a name.
+/// Writes client-go's three informer metrics, with its names and labels, in Prometheus' text
+/// format: `informer_queued_items`, `informer_processing_latency_seconds` and
+/// `informer_store_resource_version`. Adds two of this crate, once per named handler:
+/// `informer_handler_pending_items` and `informer_handler_slow_calls_total`.
 ///
-/// Informers whose identity is not reserved are left out, same as in client-go. So each line is unique if the
-/// handlers' names are.
+/// Informers without a reserved identity are skipped, same as in client-go. Series are unique if
+/// the names of handlers are.
 pub fn write_prometheus(out: &mut impl Write, informers: &[InformerMetrics]) -> fmt::Result {
-    let counted: Vec<_> = informers.iter().filter(|it| it.identity.is_reserved()).collect();
-    head(out, "queued_items", "gauge", "Changes in the queue before the store.")?;
-    for it in &counted {
-        writeln!(out, "informer_queued_items{{{}}} {}", Labels(it), it.queued_items)?;
+    let reserved: Vec<_> = informers.iter().filter(|informer| informer.identity.is_reserved()).collect();
+    let mut text = TextWriter::new(out);
+
+    let name = "informer_queued_items";
+    text.family(name, MetricType::Gauge, "Changes in the queue before the store.")?;
+    for informer in &reserved {
+        text.sample(name, informer.labels(), informer.queued_items as f64)?;
     }
-    head(out, "processing_latency_seconds", "histogram", "Time to apply a batch of changes and hand it on.")?;
-    for it in &counted {
-        write_latency(out, it)?;
+
+    let name = "informer_processing_latency_seconds";
+    text.family(name, MetricType::Histogram, "Time to apply a batch of changes and hand it on.")?;
+    for informer in &reserved {
+        let latency = &informer.processing_latency;
+        let sum = latency.sum.as_secs_f64();
+        text.histogram(name, informer.labels(), &LATENCY_BUCKETS, &latency.counts, sum)?;
     }
-    head(out, "store_resource_version", "gauge", "The last 15 digits of the store's resource version.")?;
-    for it in &counted {
-        if let Some(version) = it.store_resource_version {
-            writeln!(out, "informer_store_resource_version{{{}}} {version}", Labels(it))?;
+
+    let name = "informer_store_resource_version";
+    text.family(name, MetricType::Gauge, "The last 15 digits of the store's resource version.")?;
+    for informer in &reserved {
+        if let Some(version) = informer.store_resource_version {
+            text.sample(name, informer.labels(), version as f64)?;
         }
     }
-    head(out, "handler_pending_items", "gauge", "Changes that wait for an event handler.")?;
-    write_per_handler(out, &counted, "handler_pending_items", |handler| handler.pending as u64)?;
-    head(out, "handler_slow_calls_total", "counter", "Slow calls of an event handler with a long backlog.")?;
-    write_per_handler(out, &counted, "handler_slow_calls_total", |handler| handler.slow_calls)
-}
 
-fn write_per_handler(
-    out: &mut impl Write,
-    informers: &[&InformerMetrics],
-    metric: &str,
-    value: fn(&HandlerMetrics) -> u64,
-) -> fmt::Result {
-    for it in informers {
-        for handler in it.handlers.iter().filter(|handler| !handler.name.is_empty()) {
-            let (labels, name) = (Labels(it), Escaped(&handler.name));
-            writeln!(out, "informer_{metric}{{{labels},handler=\"{name}\"}} {}", value(handler))?;
+    let mut per_handler = |name, metric_type, help, value: fn(&HandlerMetrics) -> f64| {
+        text.family(name, metric_type, help)?;
+        for informer in &reserved {
+            for handler in informer.handlers.iter().filter(|handler| !handler.name.is_empty()) {
+                let labels = informer.labels().into_iter().chain([("handler", &*handler.name)]);
+                text.sample(name, labels, value(handler))?;
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    let (pending, slow) = ("informer_handler_pending_items", "informer_handler_slow_calls_total");
+    let help = "Changes that wait for an event handler.";
+    per_handler(pending, MetricType::Gauge, help, |handler| handler.pending as f64)?;
+    let help = "Slow calls of an event handler with a long backlog.";
+    per_handler(slow, MetricType::Counter, help, |handler| handler.slow_calls as f64)
 }
 
-fn head(out: &mut impl Write, name: &str, sort: &str, help: &str) -> fmt::Result {
-    writeln!(out, "# HELP informer_{name} {help}\n# TYPE informer_{name} {sort}")
-}
-
-fn write_latency(out: &mut impl Write, metrics: &InformerMetrics) -> fmt::Result {
-    let (labels, latency) = (Labels(metrics), &metrics.processing_latency);
-    let mut below = 0;
-    for (bound, count) in LATENCY_BUCKETS.iter().zip(latency.counts) {
-        below += count;
-        writeln!(out, "informer_processing_latency_seconds_bucket{{{labels},le=\"{bound}\"}} {below}")?;
-    }
-    let count = latency.count();
-    writeln!(out, "informer_processing_latency_seconds_bucket{{{labels},le=\"+Inf\"}} {count}")?;
-    writeln!(out, "informer_processing_latency_seconds_sum{{{labels}}} {}", latency.sum.as_secs_f64())?;
-    writeln!(out, "informer_processing_latency_seconds_count{{{labels}}} {count}")
-}
-
-struct Labels<'a>(&'a InformerMetrics);
-
-impl fmt::Display for Labels<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let GroupVersionResource { group, version, resource, .. } = &self.0.resource;
-        let name = Escaped(self.0.identity.name());
-        write!(f, "name=\"{name}\",group=\"{group}\",version=\"{version}\",resource=\"{resource}\"")
-    }
-}
-
-/// A label's value as Prometheus wants it.
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '\\' | '"' => write!(f, "\\{c}"),
-            '\n' => f.write_str("\\n"),
-            c => f.write_char(c),
-        })
+impl InformerMetrics {
+    fn labels(&self) -> [(&str, &str); 4] {
+        let GroupVersionResource { group, version, resource, .. } = &self.resource;
+        [("name", self.identity.name()), ("group", group), ("version", version), ("resource", resource)]
     }
 }
 
@@ -210,7 +184,7 @@ impl Counter {
     }
 }
 
-/// What the processor counts.
+/// The processor's counters.
 #[derive(Default)]
 pub(crate) struct Meters {
     pub(crate) added: Counter,
@@ -248,7 +222,7 @@ impl Meters {
         }
     }
 
-    /// Says how to find out how much the queue holds. Only the first queue counts; there is no other.
+    /// Sets the function that returns the length of the queue. Only the first call has an effect.
     pub(crate) fn watch_queue(&self, queued: impl Fn() -> usize + Send + Sync + 'static) {
         let _ = self.queued.set(Box::new(queued));
     }
@@ -258,7 +232,7 @@ impl Meters {
     }
 }
 
-/// What is asked of the server.
+/// Counters of requests to the server.
 #[derive(Default)]
 pub(crate) struct Requests {
     pub(crate) lists: Counter,
@@ -267,7 +241,7 @@ pub(crate) struct Requests {
     pub(crate) failures: Counter,
 }
 
-/// A source whose requests are counted.
+/// A source that counts its requests.
 pub(crate) struct Counted<S> {
     source: S,
     pub(crate) requests: std::sync::Arc<Requests>,
@@ -320,7 +294,7 @@ mod tests {
     use crate::informer_name::InformerName;
 
     #[test]
-    fn the_last_fifteen_digits_of_a_version_are_a_number() {
+    fn version_gauge_has_the_last_fifteen_digits() {
         for (version, digits) in [
             ("", None),
             ("12a", None),
@@ -377,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_written_under_upstreams_names_and_labels() {
+    fn metrics_have_upstream_names_and_labels() {
         let name = InformerName::new("metrics-test").unwrap();
         let resource = GroupVersionResource::namespaced("apps", "v1", "deployments");
         let reserved = name.with_resource(resource);
@@ -398,7 +372,8 @@ mod tests {
         ] {
             assert_eq!(text.lines().filter(|it| *it == line).count(), 1, "{line}\n{text}");
         }
-        // 5 heads of 2 lines, 2 gauges, 2 of the handler with a name, 12 buckets and the last, sum and count.
+        // 5 families of 2 lines, 2 gauges, 2 series of the named handler, 12 buckets and the last,
+        // sum and count.
         assert_eq!(
             text.lines().count(),
             10 + 2 + 2 + 15,

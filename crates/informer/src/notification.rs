@@ -1,11 +1,11 @@
-//! One change as a value.
+//! A change as a value.
 
 use std::sync::Arc;
 
 use crate::handler::EventHandler;
 use crate::key::Deleted;
 
-/// One change, as [`EventStream`](crate::EventStream)s deliver it: each variant is a method of
+/// One change, as an [`EventStream`](crate::EventStream) delivers it. Each variant is a method of
 /// [`EventHandler`]. Cheap to clone; the objects are shared.
 #[derive(Debug)]
 pub enum Notification<T> {
@@ -13,14 +13,14 @@ pub enum Notification<T> {
     Add {
         /// The new object.
         object: Arc<T>,
-        /// Whether it was there to begin with.
+        /// Whether the object belongs to the initial list.
         is_in_initial_list: bool,
     },
     /// See [`EventHandler::on_update`].
     Update {
-        /// The state before.
+        /// The previous state.
         old: Arc<T>,
-        /// The state now; the very same object at a resync.
+        /// The new state; the same `Arc` in a resync.
         new: Arc<T>,
     },
     /// See [`EventHandler::on_delete`].
@@ -37,7 +37,7 @@ impl<T> Notification<T> {
         }
     }
 
-    /// The object's state after the change; for a deletion the last one known, if any is.
+    /// The object's state after the change. For a deletion, the last known state, if any.
     pub fn object(&self) -> Option<&Arc<T>> {
         match self {
             Self::Add { object, .. } | Self::Update { new: object, .. } => Some(object),
@@ -46,7 +46,7 @@ impl<T> Notification<T> {
     }
 }
 
-// Derived, this would ask for `T: Clone`; only the `Arc`s are cloned.
+// A derived implementation would require `T: Clone`; cloning the `Arc`s does not.
 impl<T> Clone for Notification<T> {
     fn clone(&self) -> Self {
         match self {

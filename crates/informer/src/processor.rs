@@ -1,4 +1,4 @@
-//! The processor: applies batches to the store and hands the changes to every listener.
+//! The processor: applies batches to the store and passes the changes to all listeners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,29 +23,29 @@ use crate::metrics::Meters;
 use crate::notification::Notification;
 use crate::store::{Change, Store};
 
-/// Shorter resync periods are raised to this: a resync costs as much as the store is large.
+/// The minimum resync period. A resync costs time in proportion to the size of the store.
 const MINIMUM_RESYNC: Duration = Duration::from_secs(1);
 
-/// How many changes are sent at once: enough to share the cost of it.
+/// The maximum number of changes per message, large enough to amortize its cost.
 const MAX_PART: usize = 256;
 
 /// Why a handler could not be added.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AddHandlerError {
     /// The informer has stopped, so the handler would never be called.
-    #[error("the handler was not added because the informer has stopped already")]
+    #[error("cannot add a handler: the informer has stopped")]
     Stopped,
 }
 
-/// Owns the listeners. The mutex is what orders batches and registrations: a handler that joins late is given
-/// the store and enrolled in one critical section, so it misses nothing and sees nothing twice. Nothing waits
-/// while it is held, since listeners' queues are unbounded.
+/// Owns the listeners. The mutex orders batches and registrations: a new handler receives the store
+/// and is enrolled in one critical section, so it misses nothing and sees nothing twice. The lock
+/// is never held while waiting, because the queues of listeners are unbounded.
 pub(crate) struct Processor<T> {
     store: Store<T>,
     state: Mutex<State<T>>,
     tasks: TaskTracker,
     panics: UnboundedSender<Panic>,
-    /// What the log calls the informer. Being shared with every registration it also tells whose those are.
+    /// The informer's name in the log. Its address also identifies the informer's registrations.
     name: Arc<str>,
     meters: Meters,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Processor<T> {
 struct State<T> {
     phase: Phase,
     enrolled: Vec<Enrolled<T>>,
-    /// How often `should_resync` will be asked; zero is never.
+    /// The interval of `should_resync` calls; zero disables them.
     check_period: Duration,
     default_resync: Duration,
     synced: bool,
@@ -73,13 +73,13 @@ struct Enrolled<T> {
     schedule: Schedule,
 }
 
-/// When a listener is to be resynced.
+/// The resync schedule of a listener.
 struct Schedule {
     requested: Duration,
     period: Duration,
     next: Instant,
-    /// Whether the listener takes part in the current resync. All do until the first check, so without
-    /// resyncs a relist shows everyone even what did not change.
+    /// Whether the listener takes part in the current resync. All do until the first check. Without
+    /// resyncs, a relist therefore shows even unchanged objects to everyone.
     syncing: bool,
 }
 
@@ -120,7 +120,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
         Ok(EventStream::new(inbox, registration))
     }
 
-    /// Adds a listener: its task, if it takes one, and whatever else `listen` makes.
+    /// Adds a listener. `listen` builds its task, if it has one, and its result.
     fn enrol<R>(
         &self,
         options: HandlerOptions,
@@ -130,7 +130,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
         if matches!(state.phase, Phase::Stopped) {
             return Err(AddHandlerError::Stopped);
         }
-        // Or streams that come and go while nothing changes would pile up.
+        // Otherwise streams would pile up if they come and go while nothing changes.
         state.forget_closed();
         let schedule = state.schedule(options.resync);
         let (sender, inbox) = mpsc::unbounded_channel();
@@ -160,15 +160,15 @@ impl<T: Send + Sync + 'static> Processor<T> {
         Ok((Registration(progress), made))
     }
 
-    /// Ends a listener. What it has not seen yet it never will. Says whether the listener is ours; if it is not,
-    /// nothing happens.
+    /// Removes a listener, which receives nothing more. Returns whether the listener belongs to
+    /// this informer; otherwise does nothing.
     pub(crate) fn remove(&self, registration: &Registration) -> bool {
         let mut state = self.state.lock();
         let is_it = |enrolled: &Enrolled<T>| Arc::ptr_eq(&enrolled.outbox.progress, &registration.0);
         let position = state.enrolled.iter().position(is_it);
         let removed = position.map(|position| state.enrolled.remove(position));
-        // Before the rest: with the task of a listener that never ran its handler is dropped, which is foreign
-        // code and may want to use the informer.
+        // Unlock first: dropping the task of a listener that never ran drops its handler, which may
+        // use the informer.
         drop(state);
         drop(removed);
         let is_ours = Arc::ptr_eq(&registration.0.informer, &self.name);
@@ -178,7 +178,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
         is_ours
     }
 
-    /// Starts the listeners that were added so far. `false` if that was done before.
+    /// Starts the listeners added so far. Returns `false` if already started.
     pub(crate) fn start(&self, runtime: Handle) -> bool {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Idle) {
@@ -191,7 +191,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
         true
     }
 
-    /// Applies a batch and hands the changes on.
+    /// Applies a batch to the store and passes the changes to the listeners.
     pub(crate) fn apply<K: Kind<Object = T>>(&self, kind: &K, batch: Batch<T>) {
         let started = Instant::now();
         let mut state = self.state.lock();
@@ -227,15 +227,15 @@ impl<T: Send + Sync + 'static> Processor<T> {
         &self.meters
     }
 
-    /// Decides who takes part in a resync now; `false` if nobody does.
+    /// Selects the listeners that take part in a resync. Returns `false` if there are none.
     pub(crate) fn should_resync(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state.lock();
-        // Every listener is asked, also after the first that wants it.
+        // Check every listener, without stopping at the first that is due.
         state.enrolled.iter_mut().fold(false, |any, enrolled| enrolled.schedule.check(now) | any)
     }
 
-    /// How often `should_resync` is to be asked; zero is never.
+    /// The interval of `should_resync` calls; zero disables them.
     pub(crate) fn check_period(&self) -> Duration {
         self.state.lock().check_period
     }
@@ -250,7 +250,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
         matches!(self.state.lock().phase, Phase::Stopped)
     }
 
-    /// Lets the listeners end once they have seen what is in their queues.
+    /// Closes the queues. Listeners end once they have processed what is in them.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         state.phase = Phase::Stopped;
@@ -260,14 +260,14 @@ impl<T: Send + Sync + 'static> Processor<T> {
         drop(ended);
     }
 
-    /// Waits until every listener has ended, save those that fell too far behind.
+    /// Waits until every listener has ended, except those that exceeded their limit.
     pub(crate) async fn stopped(&self) {
         self.tasks.wait().await;
     }
 }
 
-/// Cuts changes up for sending, and says of each part how many are news. What a slow handler holds on to is a part, and not a
-/// whole list.
+/// Splits changes into messages, each with its number of changes that are not `sync`. A slow
+/// handler keeps a part alive, instead of a whole list.
 fn parts<T>(mut told: impl Iterator<Item = Told<T>>) -> impl Iterator<Item = (Changes<T>, usize)> {
     std::iter::from_fn(move || {
         let part: Changes<T> = told.by_ref().take(MAX_PART).collect();
@@ -276,18 +276,18 @@ fn parts<T>(mut told: impl Iterator<Item = Told<T>>) -> impl Iterator<Item = (Ch
     })
 }
 
-/// An update that carries no news goes only to listeners that are being resynced.
+/// Whether an update has no new version, and so goes only to listeners that take part in a resync.
 fn is_sync<K: Kind>(kind: &K, change: &Change<K::Object>) -> bool {
     let Change::Updated(old, new) = change else {
         return false;
     };
     let (old_version, new_version) = (kind.resource_version(old), kind.resource_version(new));
-    // Objects that lost their metadata to a transform all have the version "", which says nothing.
+    // Objects without metadata, because of a transform, all have the version "".
     Arc::ptr_eq(old, new) || (old_version == new_version && !new_version.is_empty())
 }
 
 impl<T> State<T> {
-    /// The reader of a stream may be gone without a word.
+    /// Readers drop their streams without notice.
     fn forget_closed(&mut self) {
         self.enrolled.retain(|enrolled| !enrolled.outbox.is_closed());
     }
@@ -305,7 +305,7 @@ impl<T> State<T> {
                     enrolled.schedule.align(requested);
                 }
             } else {
-                // The timer runs already.
+                // The timer is running already.
                 tracing::warn!(?requested, raised = ?self.check_period,
                     "resync period raised to the running informer's");
                 requested = self.check_period;
@@ -320,12 +320,12 @@ impl<T> State<T> {
 }
 
 impl Schedule {
-    /// Derives the period from the requested one: what is asked less often than that cannot be more often.
+    /// Derives the period. A listener cannot be resynced more often than it is checked.
     fn align(&mut self, check_period: Duration) {
         self.period = match (self.requested, check_period) {
             (Duration::ZERO, _) => Duration::ZERO,
             (requested, Duration::ZERO) => {
-                tracing::warn!(?requested, "no resyncs, because the informer was made without");
+                tracing::warn!(?requested, "no resyncs: the informer was created without them");
                 Duration::ZERO
             }
             (requested, check_period) => requested.max(check_period).min(FOR_EVER),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn before_the_start_the_shortest_period_sets_the_pace() {
+    async fn before_the_start_the_shortest_period_is_the_check_period() {
         let processor = processor(secs(12 * 3600));
         let table = [
             (0, 43200, vec![0]),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_the_start_shorter_periods_are_raised_to_the_pace() {
+    async fn after_the_start_shorter_periods_are_raised() {
         let processor = processor(secs(60));
         assert!(processor.start(Handle::current()));
         for resync in [5, 60, 90, 0] {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_period_below_a_second_is_raised_and_none_stays_none_without_resyncs() {
+    async fn resync_periods_below_a_second_are_raised() {
         let with = processor(secs(60));
         add(&with, Duration::from_millis(200));
         assert_eq!(periods(&with), [1]);
@@ -416,13 +416,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_second_start_and_an_add_after_the_stop_are_refused() {
+    async fn starting_twice_and_adding_after_stop_are_rejected() {
         let processor = processor(Duration::ZERO);
         assert!(processor.start(Handle::current()) && !processor.start(Handle::current()));
         processor.stop();
         let refused = processor.add(HandlerFuncs::new(), HandlerOptions::default());
         assert_eq!(refused.err(), Some(AddHandlerError::Stopped));
-        assert!(AddHandlerError::Stopped.to_string().ends_with("has stopped already"));
+        assert!(AddHandlerError::Stopped.to_string().ends_with("has stopped"));
         processor.stopped().await;
     }
 
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_first_list_in_several_batches_has_been_seen_after_the_last() {
+    async fn a_first_list_of_several_batches_syncs_after_the_last() {
         let (store, panics) =
             (Store::new(Arc::new(Things::new()), Indexers::new()), mpsc::unbounded_channel().0);
         let processor = Processor::new("things", store, Duration::ZERO, panics);

@@ -1,5 +1,5 @@
-//! Objects that are read from protobuf, Kubernetes' other encoding: about half the bytes of JSON and a fraction
-//! of the time.
+//! Objects in protobuf, the other encoding of Kubernetes. It takes about half the bytes of JSON and
+//! a fraction of the time. [`wire`] reads and writes single messages.
 
 use std::error::Error;
 use std::marker::PhantomData;
@@ -13,14 +13,15 @@ use crate::kind::{Accept, ContentType, DecodeError, GroupVersionResource, Kind, 
 mod envelope;
 mod list;
 mod meta;
-mod wire;
+pub mod wire;
 
-pub(crate) use envelope::{MAGIC, metadata, open, status, watch_event};
+pub(crate) use envelope::status;
+pub use envelope::{MAGIC, MEDIA_TYPE, envelope, open_envelope, watch_event};
 pub(crate) use list::ListSplitter;
 pub(crate) use meta::PartialObjectMetadata;
 pub use meta::{FieldsV1, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 
-/// An object that knows its own identity. All types that `kube` knows do.
+/// An object that knows its own identity. All types that `kube` knows statically do.
 pub trait Identified {
     /// The object's key.
     fn key(&self) -> ObjectKey;
@@ -39,20 +40,20 @@ impl<K: Resource> Identified for K {
     }
 }
 
-/// The descriptor of objects that can be read from protobuf: objects of type `O`, made of messages of type `M`.
+/// Describes objects of type `O` that are decoded from protobuf messages of type `M`.
 ///
-/// The server is asked for protobuf. Where it has only JSON, as for custom resources, objects are read by way
-/// of `serde`. Only the fields that the message declares are kept; their numbers and types are those in the
-/// API's `.proto` files, and objects have their metadata in field 1. All others are passed over.
+/// Prefers protobuf. Where the server supports only JSON, as for custom resources, objects are
+/// decoded by `serde`. The message declares the fields that are kept, with the numbers and types of
+/// the API's `.proto` files. All other fields are skipped. Objects have their metadata in field 1.
 ///
-/// If nothing is to be converted, one type can be both:
+/// Without a conversion, one type can be both:
 ///
 /// ```
 /// use kube_informers::{ContentType, GroupVersionResource, Identified, Kind, ObjectKey, Protobuf};
 /// use prost::Message;
 /// use serde::Deserialize;
 ///
-/// /// What a program wants to know of a pod.
+/// /// What a program reads of a pod.
 /// #[derive(Clone, PartialEq, Message, Deserialize)]
 /// struct Pod {
 ///     #[prost(message, required, tag = "1")]
@@ -77,7 +78,7 @@ impl<K: Resource> Identified for K {
 /// #[derive(Clone, PartialEq, Message, Deserialize)]
 /// #[serde(rename_all = "camelCase", default)]
 /// struct Spec {
-///     /// Empty as long as the pod has no node: Go does not tell that from absent.
+///     /// Empty for a pod without a node: Go does not distinguish empty from absent.
 ///     #[prost(string, tag = "10")]
 ///     node_name: String,
 /// }
@@ -106,18 +107,21 @@ impl<K: Resource> Identified for K {
 /// # }
 /// ```
 ///
-/// If it is, `O` needs a `From<M>` or a `TryFrom<M>`, whose errors make objects
-/// [undecodable](crate::Undecodable). Mind that Go writes strings and numbers that are not pointers even where
-/// they are unset: read them without `optional`, and take empty for absent. Pointers are not written then, so
-/// that an absent message differs from an empty one, as a selector's does: read them with `optional`.
+/// For a conversion, `O` requires a `From<M>` or a `TryFrom<M>`, whose errors make objects
+/// [undecodable](crate::Undecodable). Go writes strings and numbers that are not pointers even if
+/// they are unset: declare them without `optional`, and treat empty as absent. Unset pointers are
+/// omitted, so an absent message differs from an empty one, for example in selectors: declare them
+/// with `optional`.
 pub struct Protobuf<O, M = O> {
     gvr: GroupVersionResource,
-    // `fn` because the descriptor holds none of them, and is `Send` and `Sync` whatever they are.
+    // `fn`, because the descriptor holds no value of these types, and must be `Send` and `Sync`
+    // regardless of them.
     types: PhantomData<fn(M) -> O>,
 }
 
 impl<O, M> Protobuf<O, M> {
-    /// The descriptor of this resource's objects. [`GroupVersionResource::of`] knows it for types of `kube`.
+    /// The descriptor of this resource. [`GroupVersionResource::of`] returns the resource of a type
+    /// of `kube`.
     pub fn new(gvr: GroupVersionResource) -> Self {
         Self { gvr, types: PhantomData }
     }
@@ -151,7 +155,7 @@ where
         match content_type {
             ContentType::Json => Ok(serde_json::from_slice(bytes)?),
             ContentType::Protobuf => O::try_from(M::decode(bytes)?).map_err(|error| {
-                // An error that is of the right type already says what it is.
+                // A `DecodeError` passes through unchanged.
                 error.into().downcast().map_or_else(DecodeError::Invalid, |error: Box<DecodeError>| *error)
             }),
         }

@@ -1,4 +1,4 @@
-//! Queues between the reflector and what processes its news: their kinds, and what they have in common.
+//! The queues between the reflector and the processor, and their common parts.
 
 use std::sync::Arc;
 
@@ -11,46 +11,46 @@ use crate::kind::Kind;
 use crate::real_fifo::RealFifo;
 use crate::store::{Indexers, Store};
 
-/// The queue between the reflector and the store. It decides in which order a list comes to notice, and what
-/// the store shows meanwhile.
+/// The queue between the reflector and the store. It determines the order in which a list is
+/// processed, and what the store shows in between.
 ///
-/// With a list that lacks `c`, still has `a` and `b`, and has `d` for the first time:
+/// For a list without `c`, with the known `a` and `b`, and with the new `d`:
 ///
-/// | queue | handlers hear of | and the store then has |
+/// | queue | order of calls | and the store then contains |
 /// |---|---|---|
-/// | `RealFifo { atomic: true }` | `c` gone, `a`, `b`, `d` | all of the list |
-/// | `RealFifo { atomic: false }` | `c` gone, `a`, `b`, `d` | up to a thousand of these changes at a time |
-/// | `DeltaFifo { .. }` | `a`, `b`, `d`, `c` gone | one change at a time |
+/// | `RealFifo { atomic: true }` | `c` deleted, `a`, `b`, `d` | the whole list |
+/// | `RealFifo { atomic: false }` | `c` deleted, `a`, `b`, `d` | up to a thousand of these changes
+/// at a time |
+/// | `DeltaFifo { .. }` | `a`, `b`, `d`, `c` deleted | one change at a time |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueKind {
-    /// Every change in its order over all objects, none left out. Same as client-go's `RealFIFO`: the deletion
-    /// of an object that was never seen is told as well.
+    /// Keeps every change, in order across all objects. Same as client-go's `RealFIFO`: delivers
+    /// the deletion of an object that was never seen.
     RealFifo {
-        /// Lists and resyncs are one change each. Otherwise they are taken apart, bookmarks do not reach the
-        /// store, and the store cannot say which resource version it has. As client-go since 1.36 if set, and
-        /// as before if not.
+        /// Treats lists and resyncs as one change each, as client-go does since 1.36. Otherwise,
+        /// they are split, bookmarks do not reach the store, and the store has no resource version.
         atomic: bool,
     },
-    /// All changes of an object together, in the place of its first. Same as client-go's `DeltaFIFO`, which
-    /// was the default before 1.33: the deletion of an object that was never seen is not told, and of two
-    /// deletions in a row the one that knows more is.
+    /// Groups the changes of an object at the position of its first one. Same as client-go's
+    /// `DeltaFIFO`, the default before 1.33: drops the deletion of an object that was never seen,
+    /// and merges two consecutive deletions into the better informed one.
     DeltaFifo {
-        /// Whether what a list has counts as replaced, or as resynced. Same as client-go's
-        /// `EmitDeltaTypeReplaced`, and like there no handler can tell: who hears of an update is decided by
-        /// whether its resource version changed.
+        /// Whether items of a list are replaced or resynced. Same as client-go's
+        /// `EmitDeltaTypeReplaced`. Handlers see no difference, as in client-go: an update's
+        /// resource version decides which handlers receive it.
         replaced: bool,
     },
 }
 
 impl Default for QueueKind {
-    /// client-go's since 1.36.
+    /// client-go's default since 1.36.
     fn default() -> Self {
         Self::RealFifo { atomic: true }
     }
 }
 
 impl QueueKind {
-    /// The store that goes with such a queue.
+    /// The store that matches this queue.
     pub(crate) fn store<K: Kind>(self, kind: Arc<K>, indexers: Indexers<K::Object>) -> Store<K::Object> {
         match self {
             Self::RealFifo { atomic: true } => Store::new(kind, indexers),
@@ -59,23 +59,24 @@ impl QueueKind {
     }
 }
 
-/// The content of a queue, without the waiting.
+/// The content of a queue.
 pub(crate) trait Content: Send + 'static {
     type Object: Send + Sync + 'static;
 
     fn push(&mut self, delta: Delta<Self::Object>);
 
-    /// What is to be processed next, if anything is.
+    /// Removes the next batch, if there is one.
     fn next_batch(&mut self) -> Option<Batch<Self::Object>>;
 
-    /// How much is in the queue: changes, or objects if those have their changes together.
+    /// The number of queued changes, or of objects if changes are grouped.
     fn len(&self) -> usize;
 
-    /// Whether pushes look at the store. What was popped must then be in the store before the next push.
+    /// Whether pushes read the store. What was popped must then be in the store before the next
+    /// push.
     fn consults_store(&self) -> bool;
 }
 
-/// A queue for one consumer. The reflector pushes and never waits for room.
+/// A queue with one consumer. The reflector pushes without waiting.
 pub(crate) struct Fifo<C> {
     state: Mutex<State<C>>,
     changed: Notify,
@@ -91,13 +92,13 @@ impl<C: Content> Fifo<C> {
         Self { state: Mutex::new(State { content, closed: false }), changed: Notify::new() }
     }
 
-    /// Waits for the next batch and processes it; `None` once the queue is closed and everything in it was
-    /// processed. Nothing is pushed meanwhile if the content consults the store.
+    /// Waits for the next batch and processes it. Returns `None` once the queue is closed and
+    /// empty. If the content consults the store, nothing is pushed during `process`.
     ///
-    /// Dropping the future loses nothing.
+    /// Cancel safe.
     pub(crate) async fn process_next<R>(&self, process: impl FnOnce(Batch<C::Object>) -> R) -> Option<R> {
         loop {
-            // In a block of its own, so that the guard is gone before the wait.
+            // The block drops the guard before the wait.
             {
                 let mut state = self.state.lock();
                 if let Some(batch) = state.content.next_batch() {
@@ -107,7 +108,7 @@ impl<C: Content> Fifo<C> {
                     return Some(process(batch));
                 }
                 if state.closed {
-                    // Whoever else waits is to learn of it too.
+                    // Wakes the next waiter, too.
                     self.changed.notify_one();
                     return None;
                 }
@@ -121,7 +122,7 @@ impl<C: Content> Fifo<C> {
         self.state.lock().content.len()
     }
 
-    /// The next batch, for those who keep no store.
+    /// The next batch, for tests without a store.
     #[cfg(test)]
     pub(crate) async fn pop_batch(&self) -> Option<Batch<C::Object>> {
         self.process_next(|batch| batch).await
@@ -146,7 +147,7 @@ impl<C: Content> Queue<C::Object> for Fifo<C> {
     }
 }
 
-/// A queue of the kind that was asked for.
+/// A queue of the configured kind.
 pub(crate) enum InformerQueue<T> {
     Real(RealFifo<T>),
     Delta(DeltaFifo<T>),
@@ -202,7 +203,7 @@ impl<T: Send + Sync + 'static> Queue<T> for InformerQueue<T> {
     }
 }
 
-/// How much of the first list a queue still holds.
+/// Tracks the first list through a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Population {
     populated: bool,
@@ -211,12 +212,13 @@ pub(crate) struct Population {
 }
 
 impl Population {
-    /// Something other than a list was pushed. If it comes before any list, there is none to wait for.
+    /// Notes a change that is not a list. If it precedes any list, there is no first list to wait
+    /// for.
     pub(crate) fn touch(&mut self) {
         self.populated = true;
     }
 
-    /// A list was pushed, and is popped after `count` pops from now on.
+    /// Notes a list that will have been popped after `count` pops.
     pub(crate) fn list(&mut self, count: usize) {
         if !std::mem::replace(&mut self.populated, true) {
             self.remaining = count;
@@ -227,17 +229,17 @@ impl Population {
         self.remaining = self.remaining.saturating_sub(count);
     }
 
-    /// How much is left, if anything.
+    /// The remaining pops of the first list, if any.
     pub(crate) fn remaining(&self) -> Option<usize> {
         (self.remaining > 0).then_some(self.remaining)
     }
 
-    /// Whether nothing is left of the first list, or it never was awaited.
+    /// Whether the first list has been popped, or there is none.
     pub(crate) fn has_synced(&self) -> bool {
         self.populated && self.remaining == 0
     }
 
-    /// A batch of what was popped: `popped` changes that a list may have brought.
+    /// Builds a batch of `popped` changes.
     pub(crate) fn batch<T>(&mut self, deltas: Vec<Delta<T>>, popped: usize) -> Batch<T> {
         let in_initial_list = !self.has_synced();
         self.popped(popped);
@@ -245,7 +247,7 @@ impl Population {
         Batch { deltas, in_initial_list, synced: self.has_synced() }
     }
 
-    /// For a queue with nothing in it: an empty first list is news as well, once.
+    /// An empty batch that reports an empty first list, once.
     pub(crate) fn untold<T>(&mut self) -> Option<Batch<T>> {
         (self.has_synced() && !self.told).then(|| self.batch(Vec::new(), 0))
     }

@@ -1,4 +1,4 @@
-//! The queue that keeps every change in its order over all objects.
+//! The queue that keeps every change, in order across all objects.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -8,14 +8,15 @@ use crate::key::{KeySet, ObjectKey};
 use crate::queue::{Content, Fifo, Population};
 use crate::store::Store;
 
-/// Keys per batch. Large enough to amortise the store's lock, small enough not to hold it for long.
+/// The maximum number of keys per batch: large enough to amortize the store's lock, small enough
+/// not to hold it for long.
 const MAX_BATCH: usize = 1000;
 
 /// The default queue.
 pub(crate) type RealFifo<T> = Fifo<InOrder<T>>;
 
-/// Changes in order. Lists and resyncs are one change each, or, with a store to compare them with, one per
-/// object.
+/// Changes in order. Lists and resyncs are one change each. With a store to compare them with, they
+/// are split into one change per object.
 pub(crate) struct InOrder<T> {
     deltas: VecDeque<Delta<T>>,
     population: Population,
@@ -23,12 +24,13 @@ pub(crate) struct InOrder<T> {
 }
 
 impl<T: Send + Sync + 'static> RealFifo<T> {
-    /// Lists and resyncs as one change each.
+    /// Keeps lists and resyncs whole.
     pub(crate) fn new() -> Self {
         Self::holding(InOrder::new(None))
     }
 
-    /// Lists and resyncs as a change per object. `known` is what the queue's consumer writes to.
+    /// Splits lists and resyncs into changes of single objects. The queue's consumer writes to
+    /// `known`.
     pub(crate) fn per_object(known: Store<T>) -> Self {
         Self::holding(InOrder::new(Some(known)))
     }
@@ -39,7 +41,7 @@ impl<T> InOrder<T> {
         Self { deltas: VecDeque::new(), population: Population::default(), known }
     }
 
-    /// What is gone, then what the list has.
+    /// Queues the deletions of missing objects, then the items of the list.
     fn replace_each(&mut self, known: &Store<T>, list: Replacement<T>) {
         for (key, last) in self.gone(known, &list) {
             self.deltas.push_back(Delta::tombstone(key, last));
@@ -48,8 +50,8 @@ impl<T> InOrder<T> {
         self.population.list(self.deltas.len());
     }
 
-    /// What is known but not listed, with its newest state: queued objects in order of appearance, then
-    /// stored ones.
+    /// Known objects that are missing from the list, with their newest state: queued objects in
+    /// order of appearance, then stored ones.
     fn gone(&self, known: &Store<T>, list: &Replacement<T>) -> Vec<(ObjectKey, Option<Arc<T>>)> {
         let listed: HashSet<_> = list.keys().collect();
         let mut order = Vec::new();
@@ -63,7 +65,7 @@ impl<T> InOrder<T> {
         }
         let queued = order.into_iter().filter(|key| !listed.contains(key));
         let queued = queued.filter_map(|key| match newest.get(key)? {
-            // One deletion is enough.
+            // Already deleted.
             Delta::Deleted(..) => None,
             delta => Some((key.clone(), delta.object().cloned())),
         });
@@ -73,7 +75,7 @@ impl<T> InOrder<T> {
         gone
     }
 
-    /// Shows the stored objects again, save those of which there is news in the queue: it is newer.
+    /// Queues the stored objects again, except those with queued changes, which are newer.
     fn sync_each(&mut self, known: &Store<T>) {
         let queued: HashSet<_> = self.deltas.iter().filter_map(Delta::key).collect();
         let idle = known.entries_where(|key| !queued.contains(key));
@@ -106,7 +108,7 @@ impl<T: Send + Sync + 'static> Content for InOrder<T> {
                 let known = known.clone();
                 self.sync_each(&known);
             }
-            // A bookmark would claim more than a store knows that has a list in part.
+            // The store may contain only part of a list, so a bookmark would claim too much.
             (Some(_), Delta::Bookmark(_)) => {}
             (None, delta @ (Delta::SyncAll | Delta::Bookmark(_))) => self.deltas.push_back(delta),
             (_, delta) => {
@@ -122,10 +124,11 @@ impl<T: Send + Sync + 'static> Content for InOrder<T> {
         };
         let limit = self.population.remaining().map_or(MAX_BATCH, |left| left.min(MAX_BATCH));
         let mut seen = KeySet::default();
-        // Grown by and by it would cost more than all else here.
+        // Growing the set step by step would cost more than all other work here.
         seen.reserve(limit.min(self.deltas.len() + 1));
         seen.extend(first.key().cloned());
-        // What concerns all objects is a batch by itself: handlers then see one server state at a time.
+        // A change of all objects is its own batch, so handlers see one state of the server at a
+        // time.
         let alone = seen.is_empty() && !matches!(first, Delta::Bookmark(_));
         let mut deltas = vec![first];
         while !alone && deltas.len() < limit && self.joins(&mut seen) {

@@ -1,4 +1,4 @@
-//! The reflector: keeps a queue fed with what the server has, through lists, watches and every failure.
+//! The reflector: fills the queue from lists and watches, and recovers from their failures.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -18,21 +18,22 @@ use crate::list_watch::{ListWatchError, ListerWatcher, Undecodable, retry_after}
 mod list;
 mod watch;
 
-/// Shorter watches would cost the server more than they are worth.
+/// Shorter watches cost the server more than they save.
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
-/// No server asks for more patience than this.
+/// Limits the wait that a server can request.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
-/// Changes an object before it is stored, say to drop what nobody reads.
+/// Modifies an object before it is stored, for example to drop unused fields.
 ///
-/// It runs once per object that is read, and cannot fail: what it cannot make sense of it leaves alone.
-/// client-go's may fail, which costs the event or the whole list, and runs twice for what a watch-list brings.
+/// Runs once per object read, and cannot fail: it must leave objects alone that it does not
+/// understand. client-go's can fail, which loses the event or the list, and runs twice for objects
+/// of a watch-list.
 pub type Transform<T> = Arc<dyn Fn(&mut T) + Send + Sync>;
 
-/// Is told when a list fails or a watch cannot be opened. What happens within a watch is not an error to it.
+/// Called when a list fails or a watch cannot be opened, but not for errors within a watch.
 pub type WatchErrorHandler = Arc<dyn Fn(&GroupVersionResource, &ReflectorError) + Send + Sync>;
 
-/// Why the reflector has to start over.
+/// Why the reflector starts another cycle.
 #[derive(Debug, Error)]
 pub enum ReflectorError {
     /// The list failed.
@@ -44,7 +45,7 @@ pub enum ReflectorError {
 }
 
 impl ReflectorError {
-    /// What went wrong underneath.
+    /// The underlying error.
     pub fn cause(&self) -> &ListWatchError {
         match self {
             Self::List(cause) | Self::Watch(cause) => cause,
@@ -52,33 +53,33 @@ impl ReflectorError {
     }
 }
 
-/// How to list and watch.
+/// Options for lists and watches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReflectorOptions {
-    /// Forces lists into pages of this size.
+    /// Forces lists to use pages of this size.
     pub page_size: Option<u32>,
-    /// Start with a watch that sends what exists, where the source supports that.
+    /// Starts with a watch that sends initial events, if the source supports it.
     pub watch_list: bool,
-    /// How long such a watch may take to send what exists before it is given up for a list. `None` waits as
-    /// long as the watch lasts, same as client-go: for ever, where a server accepts such watches and does not
-    /// honour them.
+    /// The maximum time for initial events, after which the reflector lists instead. `None` waits
+    /// as long as the watch lasts, same as client-go: forever, if the server accepts such watches
+    /// and ignores the option.
     pub initial_events_timeout: Option<Duration>,
-    /// Compare what such a watch sent with a list of the very same version, and panic if they differ: same as
-    /// client-go's `KUBE_WATCHLIST_INCONSISTENCY_DETECTOR`. For tests on a real server; costs a list that its
-    /// cache cannot answer. See [`consistency_detector`](crate::consistency_detector).
+    /// Compares initial events with a list at their version, and panics if they differ. Same as
+    /// client-go's `KUBE_WATCHLIST_INCONSISTENCY_DETECTOR`. For tests against a real server: the
+    /// list bypasses its cache. See [`consistency_detector`](crate::consistency_detector).
     pub detect_inconsistency: bool,
-    /// Watches are asked to end after a random time between this and twice this, but not before five minutes.
+    /// Watches request a random timeout between this and twice this, and at least five minutes.
     pub min_watch_timeout: Duration,
-    /// For how long a watch that ends with an internal error is taken up again without a list.
+    /// How long to resume a watch without a list after internal errors.
     pub internal_error_retry: Duration,
-    /// The waits between attempts.
+    /// The waits between cycles.
     pub backoff: BackoffPolicy,
-    /// Fixes the random choices.
+    /// The seed of random choices. `None` uses a random seed.
     pub seed: Option<u64>,
 }
 
 impl Default for ReflectorOptions {
-    /// client-go's numbers. The initial events timeout, a minute, is not among those.
+    /// client-go's values, except for the timeout of initial events, which client-go lacks.
     fn default() -> Self {
         Self {
             page_size: None,
@@ -93,7 +94,7 @@ impl Default for ReflectorOptions {
     }
 }
 
-/// What the reflector shows of itself while it runs.
+/// The reflector's state that others can read.
 #[derive(Default)]
 pub(crate) struct ReflectorStatus {
     version: Mutex<String>,
@@ -125,15 +126,15 @@ pub(crate) struct Reflector<K: Kind, Q> {
     options: ReflectorOptions,
     random: SplitMix,
     backoff: Backoff,
-    /// The last version seen is gone, or ahead of the server: ask for the most recent.
+    /// The last version has expired, or is ahead of the server: request the most recent state.
     version_unavailable: bool,
-    /// Nobody has answered since the last connection failed.
+    /// No response has arrived since the last connection failure.
     unreachable: bool,
-    /// The server pages even lists that its cache could answer, so it has none: keep asking for pages.
+    /// The server splits even lists at version 0, so it has no watch cache: keep requesting pages.
     paginated: bool,
 }
 
-/// However the reflector ends, nothing more will come, and who waits for it must know.
+/// Closes the queue however the reflector ends, because its consumer waits for more.
 struct CloseOnDrop<T: 'static, Q: Queue<T>>(Arc<Q>, PhantomData<fn() -> T>);
 
 impl<T, Q: Queue<T>> Drop for CloseOnDrop<T, Q> {
@@ -184,7 +185,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                 let mut at_least = Duration::ZERO;
                 if let Err(error) = self.list_and_watch().await {
                     self.report(&error);
-                    // Go's client waits for as long by itself, beneath the reflector.
+                    // Go's client honours `Retry-After` below the reflector.
                     at_least = error.cause().status().map_or(Duration::ZERO, retry_after);
                 }
                 self.pause(at_least).await;
@@ -193,7 +194,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         stop.run_until_cancelled(forever).await;
     }
 
-    /// One cycle. `Ok` is an ordinary reason to list again.
+    /// Runs one cycle. `Ok` means that the next cycle is due without an error.
     async fn list_and_watch(&mut self) -> Result<(), ReflectorError> {
         let mut open = None;
         if self.options.watch_list && self.source.supports_watch_list() {
@@ -224,12 +225,12 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     }
 
     async fn pause_for(&mut self, error: &ListWatchError) {
-        tracing::warn!(resource = %self.kind.gvr(), %error, "watch not open yet; trying again");
+        tracing::warn!(resource = %self.kind.gvr(), %error, "failed to open a watch; retrying");
         *self.status.last_error.lock() = Some(error.to_string());
         self.pause(error.status().map_or(Duration::ZERO, retry_after)).await;
     }
 
-    /// Whoever was away is back: the waits that grew meanwhile must not delay what has to be caught up with.
+    /// Resets the waits once an unreachable server responds, because they would delay catching up.
     fn note_reachability<T>(&mut self, answer: &Result<T, ListWatchError>) {
         if matches!(answer, Err(ListWatchError::Transport(_))) {
             self.unreachable = true;

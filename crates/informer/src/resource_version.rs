@@ -1,20 +1,21 @@
 //! Ordering of resource versions.
 //!
-//! Since Kubernetes 1.35 the resource versions of one resource may be compared (KEP-5504): each is a decimal
-//! integer of any length without leading zeros. Versions of different resources are not comparable, and older
-//! servers promise nothing, so the informers themselves only ever test for equality.
+//! Since Kubernetes 1.35, resource versions of one resource are comparable (KEP-5504): decimal
+//! integers of any length without leading zeros. Versions of different resources are not
+//! comparable, and older servers guarantee nothing. The informers themselves only test for
+//! equality.
 
 use std::cmp::Ordering;
 
 use thiserror::Error;
 
-/// A text that is not a comparable resource version.
+/// Why a text is not a comparable resource version.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResourceVersionError {
-    /// Empty: the version of an object that was never stored, or "most recent" in a request.
+    /// Empty: the version of an object that was never stored, or "most recent" in requests.
     #[error("the resource version is empty")]
     Empty,
-    /// A leading zero, "0" itself included: no stored object has such a version.
+    /// A leading zero, including "0": no stored object has such a version.
     #[error("the resource version {0:?} starts with 0")]
     LeadingZero(String),
     /// Something other than decimal digits.
@@ -24,8 +25,8 @@ pub enum ResourceVersionError {
 
 /// Compares two resource versions of the same resource.
 ///
-/// There is no bound on their length, so they are compared as texts: the longer is newer, and texts of equal
-/// length order as strings.
+/// Their length is unlimited, so the comparison uses their texts: the longer is newer, and texts of
+/// equal length compare as strings.
 pub fn compare_rv(a: &str, b: &str) -> Result<Ordering, ResourceVersionError> {
     check(a)?;
     check(b)?;
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn longer_is_newer_and_equal_lengths_order_as_texts() {
+    fn versions_compare_by_length_then_text() {
         let huge = "9".repeat(50);
         let huger = format!("1{}", "0".repeat(50));
         for (a, b, expected) in [
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_stores_is_refused() {
+    fn versions_that_no_server_stores_are_rejected() {
         assert_eq!(compare_rv("", "1"), Err(ResourceVersionError::Empty));
         for zero in ["0", "01", "007"] {
             assert_eq!(compare_rv(zero, "1"), Err(ResourceVersionError::LeadingZero(zero.to_owned())));

@@ -1,4 +1,4 @@
-//! Resync periods that differ, so that not all informers of a program resync at one moment.
+//! Randomized resync periods, so that the informers of a program do not resync all at once.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use parking_lot::Mutex;
 
 use crate::backoff::SplitMix;
 
-/// A source of resync periods, each within `min` and twice that; same as the controller manager's `ResyncPeriod`.
+/// Returns a function that picks periods between `min` and twice that; same as the controller
+/// manager's `ResyncPeriod`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -18,8 +19,9 @@ pub fn resync_period(min: Duration) -> impl Fn() -> Duration + Send + Sync {
     seeded(min, None)
 }
 
-/// `period`, made longer by up to `factor` times itself; same as client-go's `wait.Jitter`. For pauses between the
-/// starts of several controllers, say. A factor of zero or less is taken for 1, as there.
+/// Extends `period` by a random share of up to `factor`; same as client-go's `wait.Jitter`. Useful,
+/// for example, for the pauses between starting controllers. A factor of zero or less counts as 1,
+/// as in client-go.
 pub fn jitter(period: Duration, factor: f64) -> Duration {
     jittered(period, factor, &mut SplitMix::new(None))
 }
@@ -32,7 +34,7 @@ fn seeded(min: Duration, seed: Option<u64>) -> impl Fn() -> Duration + Send + Sy
 fn jittered(period: Duration, factor: f64, random: &mut SplitMix) -> Duration {
     let factor = if factor > 0.0 { factor } else { 1.0 };
     let extra = period.as_secs_f64() * factor * random.fraction();
-    // A sum that is beyond what a duration can hold is as long as it gets.
+    // An overflow yields the longest duration.
     period.saturating_add(Duration::try_from_secs_f64(extra).unwrap_or(Duration::MAX))
 }
 
@@ -41,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resync_periods_lie_within_the_minimum_and_twice_that_and_differ() {
+    fn resync_periods_vary_between_minimum_and_twice_that() {
         let min = Duration::from_mins(10);
         let period = seeded(min, Some(3));
         let periods: Vec<Duration> = (0..1000).map(|_| period()).collect();
@@ -53,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_are_stretched_by_the_factor_and_no_more() {
+    fn jitter_extends_a_period_by_at_most_the_factor() {
         let (second, mut random) = (Duration::from_secs(1), SplitMix::new(Some(3)));
         for (factor, most) in [(0.5, 1.5), (3.0, 4.0), (0.0, 2.0), (-1.0, 2.0)] {
             let pauses: Vec<f64> =

@@ -1,10 +1,10 @@
-//! For how long a repeated failure is worth another try.
+//! Limits how long a repeated failure is retried.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A failure after this much quiet is a new one.
+/// A failure after this time without failures opens a new window.
 const QUIET: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl RetryWindow {
         Self { length, first: None, last: None }
     }
 
-    /// Takes note of a failure, and says whether to try again.
+    /// Notes a failure, and returns whether to retry.
     pub(crate) fn may_retry(&mut self) -> bool {
         let now = Instant::now();
         if self.length.is_zero() {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn retries_end_with_the_window_and_a_quiet_minute_opens_a_new_one() {
+    async fn retries_end_with_the_window_until_a_quiet_minute() {
         assert!(!RetryWindow::new(Duration::ZERO).may_retry());
         let mut window = RetryWindow::new(Duration::from_secs(30));
         let mut at = async |wait| {

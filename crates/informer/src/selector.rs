@@ -1,4 +1,4 @@
-//! Label selectors, for reading stores.
+//! Label selectors, for reads of stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,10 +12,10 @@ mod parser;
 /// The labels of an object.
 pub type Labels = BTreeMap<String, String>;
 
-/// What has labels that a [`Selector`] can look at. Every [`kube::Resource`] has; implement it for objects of your
-/// own to [select](crate::Lister::select) them.
+/// An object whose labels a [`Selector`] can read. Implemented for every [`kube::Resource`];
+/// implement it for your own objects to [select](crate::Lister::select) them.
 pub trait Labelled {
-    /// The labels, if there are any.
+    /// The labels, if any.
     fn labels(&self) -> Option<&Labels>;
 }
 
@@ -25,9 +25,9 @@ impl<T: kube::Resource> Labelled for T {
     }
 }
 
-/// A label selector: everything, nothing, or what meets some requirements; same as client-go's `labels.Selector`.
+/// A label selector: everything, nothing, or requirements; same as client-go's `labels.Selector`.
 ///
-/// It is read from text in the API server's syntax, or made of [`kube::core::Expression`]s:
+/// Parse it from the API server's syntax, or build it from [`kube::core::Expression`]s:
 ///
 /// ```
 /// use kube_informers::Selector;
@@ -69,22 +69,22 @@ impl Selector {
         Self(Inner::All(Vec::new()))
     }
 
-    /// The selector that selects nothing, whatever the labels. It has no text.
+    /// The selector that matches nothing. It has no text in the API server's syntax.
     pub fn nothing() -> Self {
         Self(Inner::Nothing)
     }
 
-    /// Whether everything is selected, so that nobody has to look at labels.
+    /// Whether the selector matches everything, so that labels need not be read.
     pub fn is_everything(&self) -> bool {
         matches!(&self.0, Inner::All(requirements) if requirements.is_empty())
     }
 
-    /// Whether nothing is selected, so that nobody has to look at objects.
+    /// Whether the selector matches nothing, so that objects need not be read.
     pub fn is_nothing(&self) -> bool {
         matches!(self.0, Inner::Nothing)
     }
 
-    /// Whether an object with these labels is selected.
+    /// Whether these labels match.
     pub fn matches(&self, labels: &Labels) -> bool {
         match &self.0 {
             Inner::Nothing => false,
@@ -92,7 +92,7 @@ impl Selector {
         }
     }
 
-    /// Whether this object is selected.
+    /// Whether this object matches.
     pub fn selects(&self, object: &impl Labelled) -> bool {
         static NONE: Labels = Labels::new();
         self.is_everything() || self.matches(object.labels().unwrap_or(&NONE))
@@ -121,8 +121,8 @@ impl FromStr for Selector {
     }
 }
 
-/// The text that the API server understands. [`Selector::nothing`] has none, and is written as `<nothing>`, which
-/// the server refuses: better than the empty text, which is everything.
+/// The selector in the API server's syntax. [`Selector::nothing`] has no such text, and is written
+/// as `<nothing>`, which the server rejects. The empty text would match everything.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner::All(requirements) = &self.0 else {
@@ -148,8 +148,8 @@ impl FromIterator<Expression> for Selector {
     }
 }
 
-/// A [`kube::core::Selector`] is made of the label selectors in objects' specs, and empty ones select everything
-/// there as here.
+/// Converts a [`kube::core::Selector`], built from the label selector in an object's spec. Empty
+/// ones match everything in both types.
 impl From<kube::core::Selector> for Selector {
     fn from(selector: kube::core::Selector) -> Self {
         selector.into_iter().collect()

@@ -28,21 +28,21 @@ use crate::queue::{InformerQueue, QueueKind};
 use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Transform, WatchErrorHandler};
 use crate::store::{IndexError, Indexers, Store};
 
-/// How an informer is made.
+/// Options of a [`SharedInformer`].
 pub struct InformerOptions<T> {
-    /// How often handlers that name no period of their own are shown everything again; zero is never.
+    /// The resync period of handlers that set none; zero disables resyncs.
     pub resync: Duration,
-    /// Indices of the store; more can be added later.
+    /// Indices of the store. More can be added later.
     pub indexers: Indexers<T>,
-    /// How to list and watch.
+    /// Options for lists and watches.
     pub reflector: ReflectorOptions,
     /// The queue between the reflector and the store.
     pub queue: QueueKind,
-    /// What the informer is called in the log and counted as in metrics; nobody, unless its user says so.
+    /// The informer's identity in the log and in metrics; anonymous by default.
     pub identity: InformerIdentity,
 }
 
-// Derived, this would ask for `T: Default`.
+// A derived implementation would require `T: Default`.
 impl<T> Default for InformerOptions<T> {
     fn default() -> Self {
         Self {
@@ -55,18 +55,18 @@ impl<T> Default for InformerOptions<T> {
     }
 }
 
-/// A setting came too late.
+/// The setting can no longer be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SettingError {
     /// The informer has been started.
-    #[error("the informer has been started already")]
+    #[error("the informer is already started")]
     AlreadyStarted,
 }
 
-/// Keeps a store in step with the server, and tells handlers of every change.
+/// Keeps a store in sync with the server, and calls handlers for every change.
 ///
-/// Before a handler learns of a change the store has it, or something newer. Use one informer per resource,
-/// however many use it: each costs a list, a watch and a copy of all objects.
+/// The store contains a change, or a newer one, before a handler receives it. Use one informer per
+/// resource for all consumers: each costs a list, a watch and a copy of all objects.
 pub struct SharedInformer<K: Kind> {
     kind: Arc<K>,
     source: Arc<dyn ListerWatcher<K>>,
@@ -89,7 +89,7 @@ struct Settings<T> {
     panics: Option<UnboundedReceiver<Panic>>,
 }
 
-/// What `run` takes over once and for all.
+/// What `run` consumes.
 struct Started<T> {
     transform: Option<Transform<T>>,
     on_error: Option<WatchErrorHandler>,
@@ -97,7 +97,7 @@ struct Started<T> {
 }
 
 impl<K: Kind> SharedInformer<K> {
-    /// An informer that does nothing before [`Self::run`].
+    /// An informer that is idle until [`Self::run`].
     pub fn new(
         kind: Arc<K>,
         source: impl ListerWatcher<K>,
@@ -124,7 +124,7 @@ impl<K: Kind> SharedInformer<K> {
         })
     }
 
-    /// Adds a handler, at any time before the informer has stopped. It is first shown what there is.
+    /// Adds a handler, before or after the start. It first receives the existing objects.
     pub fn add_event_handler(
         &self,
         handler: impl EventHandler<K::Object>,
@@ -133,9 +133,9 @@ impl<K: Kind> SharedInformer<K> {
         self.processor.add(handler, options)
     }
 
-    /// The same for a consumer that awaits: the changes as a stream. The panic policy does not matter to it.
+    /// Adds an asynchronous consumer: the changes as a stream. The panic policy does not apply.
     ///
-    /// [`Self::run`] does not wait for what a stream's reader has still before it.
+    /// [`Self::run`] does not wait until the reader has processed its stream.
     ///
     /// ```
     /// # use futures::StreamExt;
@@ -166,23 +166,25 @@ impl<K: Kind> SharedInformer<K> {
         self.processor.add_stream(options)
     }
 
-    /// Removes a handler: no call begins after this, though one may still be running or just about to; to wait
-    /// for it there is [`Self::shut_down_event_handler`]. Removing twice, or a handler of another informer, does nothing.
+    /// Removes a handler. No call starts after this returns, though one may still be running or
+    /// about to start; [`Self::shut_down_event_handler`] waits for it. Does nothing for a removed
+    /// handler or one of another informer.
     pub fn remove_event_handler(&self, registration: &Registration) {
         self.processor.remove(registration);
     }
 
-    /// Removes a handler, and waits until the call that is running, if any, has returned. Same as client-go's
-    /// `ShutDownEventHandler`. Returns at once if the informer was not started, or the handler is another's.
+    /// Removes a handler, and waits for its current call, if any. Same as client-go's
+    /// `ShutDownEventHandler`. Returns immediately if the informer was not started, or for a
+    /// handler of another informer.
     ///
-    /// A handler must not wait for its own end, and a stream ends when its reader asks for more.
+    /// A handler must not await its own removal. A stream ends when its reader polls again.
     pub async fn shut_down_event_handler(&self, registration: &Registration) {
         if self.processor.remove(registration) {
             registration.stopped().await;
         }
     }
 
-    /// Adds indices, also to a store that is filled and in use.
+    /// Adds indices, even while the store is filled and in use.
     pub fn add_indexers(&self, indexers: Indexers<K::Object>) -> Result<(), IndexError> {
         if self.processor.is_stopped() {
             return Err(IndexError::Stopped);
@@ -190,7 +192,8 @@ impl<K: Kind> SharedInformer<K> {
         self.store.add_indexers(indexers)
     }
 
-    /// Sets what is done to every object before it is stored. It must leave the object's key as it is.
+    /// Sets the function applied to every object before it is stored. It must not change the
+    /// object's key.
     pub fn set_transform(
         &self,
         transform: impl Fn(&mut K::Object) + Send + Sync + 'static,
@@ -198,7 +201,8 @@ impl<K: Kind> SharedInformer<K> {
         self.change(|settings| settings.transform = Some(Arc::new(transform)))
     }
 
-    /// Sets who is told when a list fails or a watch cannot be opened, in place of the log.
+    /// Sets the function called when a list fails or a watch cannot be opened. It replaces the log
+    /// message.
     pub fn set_watch_error_handler(&self, on_error: WatchErrorHandler) -> Result<(), SettingError> {
         self.change(|settings| settings.on_error = Some(on_error))
     }
@@ -212,21 +216,21 @@ impl<K: Kind> SharedInformer<K> {
         Ok(())
     }
 
-    /// Runs until `stop` is cancelled and the handlers have seen what had been read by then. An informer runs
-    /// once: another call returns at once.
+    /// Runs until `stop` is cancelled and the handlers have processed everything read by then. An
+    /// informer runs once; further calls return immediately.
     ///
     /// # Panics
     ///
-    /// With the panic of a handler whose policy is to propagate it, or of a transform, after stopping. With a
-    /// message, if a handler fell further behind than its options allow.
+    /// After stopping, with the panic of a transform, or of a handler whose policy propagates it.
+    /// With a message, if a handler exceeded its limit of pending changes.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let Some(Started { transform, on_error, mut panics }) = self.begin() else {
-            tracing::warn!(informer = %label(&self.identity, &*self.kind), "the informer has been started already");
+            tracing::warn!(informer = %label(&self.identity, &*self.kind), "the informer is already started");
             return;
         };
         let _stopped = self.stopped.set_on_drop();
         let stop = stop.child_token();
-        // In case this future is dropped: neither the reflector nor the listeners may outlive it.
+        // Stops the reflector and the listeners even if this future is dropped.
         let _stop_reflector = stop.clone().drop_guard();
         let _stop_listeners = StopOnDrop(&self);
         let queue = Arc::new(InformerQueue::new(self.queue, &self.store));
@@ -265,7 +269,7 @@ impl<K: Kind> SharedInformer<K> {
         Some(Started { transform: settings.transform.take(), on_error: settings.on_error.take(), panics })
     }
 
-    /// The single writer of the store. Ends with the queue, or with a handler's panic.
+    /// The only writer of the store. Ends when the queue is closed or a handler panics.
     async fn process(
         &self,
         queue: &InformerQueue<K::Object>,
@@ -292,7 +296,7 @@ impl<K: Kind> SharedInformer<K> {
         }
     }
 
-    /// Says whether the whole first list has been applied.
+    /// Returns whether the first list has been applied completely.
     fn apply(&self, batch: Batch<K::Object>) -> bool {
         let synced = batch.synced;
         self.processor.apply(&*self.kind, batch);
@@ -304,17 +308,18 @@ impl<K: Kind> SharedInformer<K> {
         &self.kind
     }
 
-    /// Whether the store holds the whole first list. Handlers may lag behind; see [`Registration::has_synced`].
+    /// Whether the store contains the first list. Handlers may lag behind; see
+    /// [`Registration::has_synced`].
     pub fn has_synced(&self) -> bool {
         self.synced.is_set()
     }
 
-    /// Waits until the store holds the whole first list; for ever if the informer is stopped before that.
+    /// Waits until the store contains the first list. Never returns if the informer stops before.
     pub async fn synced(&self) {
         self.synced.wait().await;
     }
 
-    /// Whether the informer has been started, be it still running or not.
+    /// Whether the informer has been started, running or not.
     pub fn is_started(&self) -> bool {
         self.settings.lock().started
     }
@@ -329,22 +334,23 @@ impl<K: Kind> SharedInformer<K> {
         self.stopped.wait().await;
     }
 
-    /// The last resource version that was read from the server, bookmarks included; empty before the first.
+    /// The last resource version read from the server, including bookmarks; empty before the first
+    /// list.
     pub fn last_sync_resource_version(&self) -> String {
         self.status.version()
     }
 
-    /// What keeps the informer from listing or watching, if anything does.
+    /// The current list or watch error, if any.
     pub fn last_error(&self) -> Option<String> {
         self.status.last_error()
     }
 
-    /// How many objects were skipped because they could not be decoded.
+    /// The number of objects skipped because they could not be decoded.
     pub fn undecodable(&self) -> u64 {
         self.status.undecodable()
     }
 
-    /// What the informer has done so far and what it has before it.
+    /// The informer's current metrics.
     pub fn metrics(&self) -> InformerMetrics {
         let (meters, requests) = (self.processor.meters(), &self.requests);
         InformerMetrics {
@@ -377,13 +383,13 @@ impl<K: Kind> SharedInformer<K> {
         Lister::new(self.store())
     }
 
-    /// The registrations of all present handlers.
+    /// The registrations of all current handlers.
     pub fn registrations(&self) -> Vec<Registration> {
         self.processor.registrations()
     }
 }
 
-/// What the log calls an informer: by its resource, and by the name of the set that it belongs to, if it has one.
+/// The informer's name in the log: its resource, prefixed with the name of its set, if any.
 fn label(identity: &InformerIdentity, kind: &impl Kind) -> String {
     match identity.name() {
         "" => kind.gvr().to_string(),
@@ -404,8 +410,8 @@ pub(crate) fn resync_timer(period: Duration) -> Option<Interval> {
     (!period.is_zero()).then(|| tokio::time::interval_at(Instant::now() + period, period))
 }
 
-/// To be called after each check. A listener is due a whole period after the check that resynced it, so checks
-/// that keep to a beat, after one that came late, would find it not due by that much, and pass it over.
+/// Restarts the timer; call it after each check. A listener is due one period after the check that
+/// resynced it. After a late check, a fixed interval would find it not due yet and skip it.
 pub(crate) fn restart(timer: &mut Option<Interval>) {
     if let Some(timer) = timer {
         timer.reset();

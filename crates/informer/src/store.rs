@@ -1,4 +1,4 @@
-//! The store: what the server has, as far as is known, with indices.
+//! The store: the known objects of the server, with indices.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ mod objects;
 
 use objects::Objects;
 
-/// Names, by calling the function that it is given, the values under which an index files an object: none, one or several. Runs
+/// Calls its last argument with the values of an object in an index: none, one or several. Runs
 /// under the store's lock and must not use the store.
 ///
 /// ```
@@ -29,10 +29,10 @@ use objects::Objects;
 /// ```
 pub type IndexFn<T> = Arc<dyn Fn(&ObjectKey, &T, &mut dyn FnMut(&str)) + Send + Sync>;
 
-/// Index functions by the name of their index.
+/// Index functions by name of the index.
 pub type Indexers<T> = BTreeMap<String, IndexFn<T>>;
 
-/// The name of the index that [`namespace_indexer`] makes, and that listers use where it exists.
+/// The name of the index of [`namespace_indexer`], which listers use if it exists.
 pub const NAMESPACE_INDEX: &str = "namespace";
 
 /// The index of objects by namespace.
@@ -44,23 +44,23 @@ pub fn namespace_indexer<T>() -> Indexers<T> {
 /// Why an index cannot be added or read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum IndexError {
-    /// No index has this name.
+    /// The index does not exist.
     #[error("no index named {0:?}")]
     Unknown(String),
-    /// An index of this name exists already; nothing was added.
-    #[error("an index named {0:?} exists already")]
+    /// The index exists already; nothing was added.
+    #[error("an index named {0:?} already exists")]
     Conflict(String),
-    /// The informer has stopped; its store changes no more.
-    #[error("the informer has stopped already")]
+    /// The informer has stopped, so its store is final.
+    #[error("the informer has stopped")]
     Stopped,
 }
 
-/// A handle on an informer's store. Clones share the store; only the informer writes to it.
+/// A handle to an informer's store. Clones share the store; only the informer writes to it.
 ///
-/// Every method reads one consistent state. Two calls may see different ones. A handle can be kept for as long
-/// as the reader likes and always shows the present content, also after the informer has stopped.
+/// Every method reads one consistent state; separate calls may read different ones. A handle stays
+/// valid and shows the current content, even after the informer has stopped.
 ///
-/// What is stored is shared with the handlers and cannot be changed through the store:
+/// Objects are shared with the handlers and cannot be modified through the store:
 ///
 /// ```compile_fail
 /// # fn example(store: &kube_informers::Store<String>) {
@@ -83,7 +83,7 @@ struct Index<T> {
     after: Values,
 }
 
-/// What became of one object when a batch was applied.
+/// The change of one object by a batch.
 #[derive(Debug)]
 pub(crate) enum Change<T> {
     Added(Arc<T>),
@@ -102,7 +102,7 @@ impl<T> Store<T> {
         Self::with(kind, indexers, true)
     }
 
-    /// A store that is shown lists one object at a time, so that no version is that of its content.
+    /// A store for queues that split lists, whose content has no single resource version.
     pub(crate) fn unversioned<K: Kind<Object = T>>(kind: Arc<K>, indexers: Indexers<T>) -> Self {
         Self::with(kind, indexers, false)
     }
@@ -124,15 +124,15 @@ impl<T> Store<T> {
         self.0.read().objects.iter().cloned().collect()
     }
 
-    /// The objects for which `predicate` holds. It runs under the store's read lock: keep it short,
-    /// and do not use the store in it.
+    /// The objects for which `predicate` holds. It runs under the store's read lock, so keep it
+    /// short, and do not use the store in it.
     pub fn list_where(&self, mut predicate: impl FnMut(&ObjectKey, &T) -> bool) -> Vec<Arc<T>> {
         let content = self.0.read();
         let passing = content.objects.entries().filter(|(key, object)| predicate(key, object));
         passing.map(|(_, object)| Arc::clone(object)).collect()
     }
 
-    /// The objects by key, and the resource version that they correspond to.
+    /// The objects by key, and their resource version.
     pub(crate) fn snapshot(&self) -> (String, Vec<(ObjectKey, Arc<T>)>) {
         let content = self.0.read();
         let objects = content.objects.entries().map(|(key, object)| (key, Arc::clone(object)));
@@ -144,7 +144,7 @@ impl<T> Store<T> {
         self.0.read().objects.entries().map(|(key, _)| key).collect()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.0.read().objects.len()
     }
@@ -154,26 +154,27 @@ impl<T> Store<T> {
         self.len() == 0
     }
 
-    /// The resource version that the content corresponds to; empty before the first list, and always with a
-    /// [`QueueKind`](crate::QueueKind) that takes lists apart.
+    /// The resource version of the content. Empty before the first list, and always with a
+    /// [`QueueKind`](crate::QueueKind) that splits lists.
     ///
-    /// Unlike the informer's last sync resource version this says what has arrived in the store. Same as
-    /// client-go's `LastStoreSyncResourceVersion`: it follows lists, events and bookmarks, but not resyncs,
-    /// tombstones, and objects that a transform robbed of their version.
+    /// Unlike the informer's last sync resource version, it reflects what has reached the store.
+    /// Same as client-go's `LastStoreSyncResourceVersion`: it follows lists, events and bookmarks,
+    /// but not resyncs, tombstones, and objects whose version a transform removed.
     pub fn resource_version(&self) -> String {
         self.0.read().resource_version.clone()
     }
 
-    /// The objects filed under `value` in the index `name`.
+    /// The objects with this value in the index `name`.
     pub fn by_index(&self, name: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
-        // Keys and objects under one guard: an object replaced in between would go missing.
+        // Read keys and objects under one guard. Otherwise an object replaced in between would be
+        // missing.
         let content = self.0.read();
         let keys = content.index(name)?.keys.get(value).into_iter().flatten();
         Ok(keys.filter_map(|key| content.objects.get(key.as_str()).cloned()).collect())
     }
 
-    /// The objects that the index `name` files under any of the values it would file `object` under, each
-    /// once. Same as client-go's `Index`.
+    /// The objects that share any value of `object` in the index `name`, each once. Same as
+    /// client-go's `Index`.
     pub fn index(&self, name: &str, key: &ObjectKey, object: &T) -> Result<Vec<Arc<T>>, IndexError> {
         let content = self.0.read();
         let index = content.index(name)?;
@@ -185,19 +186,19 @@ impl<T> Store<T> {
             .collect())
     }
 
-    /// The keys filed under `value` in the index `name`.
+    /// The keys of objects with this value in the index `name`.
     pub fn index_keys(&self, name: &str, value: &str) -> Result<Vec<ObjectKey>, IndexError> {
         let content = self.0.read();
         Ok(content.index(name)?.keys.get(value).into_iter().flatten().cloned().collect())
     }
 
-    /// The values under which the index `name` files any object.
+    /// The values in the index `name`.
     pub fn index_values(&self, name: &str) -> Result<Vec<String>, IndexError> {
         Ok(self.0.read().index(name)?.keys.keys().cloned().collect())
     }
 
-    /// The entries whose key passes, in the order of their keys: the map's own order is arbitrary, and what
-    /// is made of the entries should not depend on it.
+    /// The entries whose key passes, in the order of keys. The map's own order is arbitrary, and
+    /// results should not depend on it.
     pub(crate) fn entries_where(
         &self,
         mut predicate: impl FnMut(&ObjectKey) -> bool,
@@ -209,12 +210,12 @@ impl<T> Store<T> {
         entries
     }
 
-    /// Whether there is an index of this name.
+    /// Whether the index exists.
     pub fn has_index(&self, name: &str) -> bool {
         self.0.read().indices.contains_key(name)
     }
 
-    /// Adds indices, and files what is stored already. All or, if a name is taken, none.
+    /// Adds indices, and indexes the stored objects. Adds none if a name is taken.
     pub(crate) fn add_indexers(&self, indexers: Indexers<T>) -> Result<(), IndexError> {
         let mut content = self.0.write();
         if let Some(taken) = indexers.keys().find(|name| content.indices.contains_key(*name)) {
@@ -230,10 +231,10 @@ impl<T> Store<T> {
         Ok(())
     }
 
-    /// Applies a batch under one lock, and says what changed, in order.
+    /// Applies a batch under one lock, and returns the changes in order.
     ///
-    /// Whether an object is new is decided here and not by what the watch called it: after a gap in the
-    /// watch, ADDED may concern a known object and MODIFIED an unknown one.
+    /// The store decides whether an object is new. After a gap in the watch, ADDED can concern a
+    /// known object and MODIFIED an unknown one.
     pub(crate) fn apply<K: Kind<Object = T>>(&self, kind: &K, deltas: Vec<Delta<T>>) -> Vec<Change<T>> {
         let mut changes = Vec::with_capacity(deltas.len());
         let mut content = self.0.write();
@@ -254,7 +255,7 @@ impl<T> Store<T> {
                 }
                 Delta::ReplacedAll(replacement) => content.replace(replacement, &mut changes),
                 Delta::SyncAll => changes.extend(content.objects.iter().map(|object| {
-                    // The same object twice: a resync re-delivers and changes nothing.
+                    // The same `Arc` twice: a resync delivers the object again without a change.
                     Change::Updated(Arc::clone(object), Arc::clone(object))
                 })),
                 Delta::Bookmark(version) => content.advance(&version),
@@ -286,7 +287,7 @@ impl<T> Content<T> {
         }
     }
 
-    /// The deletion of an object that was never here is news too, unless there is nothing to say but a name.
+    /// The deletion of an unknown object is a change, too, unless only its key is known.
     fn delete(&mut self, key: &ObjectKey, deleted: Deleted<T>) -> Option<Change<T>> {
         let stored = self.objects.remove(key.as_str());
         if let Some(stored) = &stored {
@@ -303,7 +304,8 @@ impl<T> Content<T> {
         Some(Change::Deleted(deleted))
     }
 
-    /// What is stored and not listed, in the order of keys: the map's own is arbitrary, and handlers should not depend on it.
+    /// The stored objects that are missing from the list, in the order of keys. The map's own order
+    /// is arbitrary, and handlers should not depend on it.
     fn missing_from(&self, list: &Replacement<T>) -> Vec<ObjectKey> {
         if self.objects.is_empty() {
             return Vec::new();
@@ -344,7 +346,7 @@ impl<T> Index<T> {
         for value in before.iter().filter(|value| !after.contains(value)) {
             if let Some(filed) = keys.get_mut(value) {
                 filed.remove(key);
-                // An empty set left behind would be a leak wherever values come and go.
+                // Empty sets would leak memory as values come and go.
                 if filed.is_empty() {
                     keys.remove(value);
                 }
@@ -359,7 +361,7 @@ impl<T> Index<T> {
     }
 }
 
-/// The values of one object. Kept from object to object, so that most updates allocate nothing.
+/// The values of one object. Reused across objects, so that most updates allocate nothing.
 #[derive(Default)]
 struct Values {
     text: String,

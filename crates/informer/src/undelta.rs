@@ -1,4 +1,4 @@
-//! The whole content at every change.
+//! A store that passes its whole content to a closure on every change.
 
 use std::sync::Arc;
 
@@ -12,11 +12,12 @@ use crate::list_watch::ListerWatcher;
 use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus};
 use crate::store::{Indexers, Store};
 
-/// Keeps a store in step with the server, and at every change hands all that is in it to a closure.
+/// Keeps a store in sync with the server, and passes its whole content to a closure on every
+/// change.
 ///
-/// For those who want the state and not its history. Same as client-go's `UndeltaStore` below a reflector: one
-/// call for each added, updated or deleted object, and one for each list; none for bookmarks. The closure runs
-/// in the reflector's task, after the store has the change.
+/// For consumers of the state instead of its changes. Same as client-go's `UndeltaStore` below a
+/// reflector: one call per added, updated or deleted object, one per list, none for bookmarks. The
+/// closure runs in the reflector's task, after the store contains the change.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -44,7 +45,7 @@ pub struct UndeltaStore<K: Kind> {
 
 type Push<T> = Box<dyn FnMut(Vec<Arc<T>>) + Send>;
 
-/// What `run` takes over once and for all.
+/// What `run` consumes.
 struct Setup<K: Kind> {
     source: Arc<dyn ListerWatcher<K>>,
     options: ReflectorOptions,
@@ -52,7 +53,8 @@ struct Setup<K: Kind> {
 }
 
 impl<K: Kind> UndeltaStore<K> {
-    /// A store that stays empty before [`Self::run`]. The order in which `push` is given objects is arbitrary.
+    /// A store that stays empty until [`Self::run`]. `push` receives the objects in arbitrary
+    /// order.
     pub fn new(
         kind: Arc<K>,
         source: impl ListerWatcher<K>,
@@ -69,14 +71,14 @@ impl<K: Kind> UndeltaStore<K> {
         })
     }
 
-    /// Runs until `stop` is cancelled, once: another call returns at once.
+    /// Runs until `stop` is cancelled. Runs once; further calls return immediately.
     ///
     /// # Panics
     ///
     /// With the panic of the closure.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let Some(Setup { source, options, push }) = self.setup.lock().take() else {
-            tracing::warn!(resource = %self.kind.gvr(), "the store has been started already");
+            tracing::warn!(resource = %self.kind.gvr(), "the store is already started");
             return;
         };
         let sink = Sink {
@@ -94,7 +96,7 @@ impl<K: Kind> UndeltaStore<K> {
         self.store.clone()
     }
 
-    /// Whether the store holds the whole first list, and the closure has been given it.
+    /// Whether the store contains the first list, and the closure has received it.
     pub fn has_synced(&self) -> bool {
         self.synced.is_set()
     }
@@ -104,18 +106,19 @@ impl<K: Kind> UndeltaStore<K> {
         self.synced.wait().await;
     }
 
-    /// The last resource version that was read from the server, bookmarks included; empty before the first.
+    /// The last resource version read from the server, including bookmarks; empty before the first
+    /// list.
     pub fn last_sync_resource_version(&self) -> String {
         self.status.version()
     }
 
-    /// What keeps the store from being filled, if anything does.
+    /// The current list or watch error, if any.
     pub fn last_error(&self) -> Option<String> {
         self.status.last_error()
     }
 }
 
-/// Where the reflector's news end: there is no queue, and nobody else who writes.
+/// Receives the reflector's changes directly: there is no queue, and no other writer.
 struct Sink<K: Kind> {
     kind: Arc<K>,
     store: Store<K::Object>,

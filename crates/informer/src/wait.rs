@@ -1,4 +1,4 @@
-//! Waiting for several things at once, with a name for what has not come to pass.
+//! Waits for several conditions at once, and names those that are not met.
 
 use std::error::Error;
 use std::future::Future;
@@ -11,46 +11,48 @@ use crate::kind::Kind;
 use crate::listener::Registration;
 use crate::shared::SharedInformer;
 
-/// One thing to wait for, with a name for the log and for errors; same as client-go's `DoneChecker`.
+/// A named condition to wait for; same as client-go's `DoneChecker`.
 pub struct DoneChecker<'a> {
     name: String,
     done: BoxFuture<'a, ()>,
 }
 
 impl<'a> DoneChecker<'a> {
-    /// Something that is done when the future is.
+    /// A condition that is met when the future completes.
     pub fn new(name: impl Into<String>, done: impl Future<Output = ()> + Send + 'a) -> Self {
         Self { name: name.into(), done: Box::pin(done) }
     }
 
-    /// Done when the informer's store holds its first list. It never is if the informer stops before that.
+    /// Met when the informer's store contains its first list. Never met if the informer stops
+    /// before.
     pub fn informer<K: Kind>(informer: &'a SharedInformer<K>) -> Self {
         Self::new(informer.kind().gvr().to_string(), informer.synced())
     }
 
-    /// Done when the handler has processed everything that was there to begin with.
+    /// Met when the handler has processed its initial objects.
     pub fn handler(registration: &'a Registration) -> Self {
         Self::new(registration.0.name.to_string(), registration.synced())
     }
 }
 
-/// What was waited for has not all come to pass.
+/// Some conditions were not met.
 #[derive(Debug, Error)]
 #[error("gave up waiting for {what}: {}: {cause}", .unfinished.join(", "))]
 pub struct WaitError {
-    /// What it was, as the caller called it.
+    /// The caller's description of what it waited for.
     pub what: String,
-    /// The names of what was not done, in alphabetical order.
+    /// The names of the unmet conditions, in alphabetical order.
     pub unfinished: Vec<String>,
-    /// Why there was no more waiting.
+    /// Why the wait ended.
     #[source]
     pub cause: Box<dyn Error + Send + Sync>,
 }
 
-/// Waits until everything is done, or `give_up` says why not to wait any longer; same as client-go's `WaitFor`.
+/// Waits until all conditions are met, or `give_up` completes with a cause; same as client-go's
+/// `WaitFor`.
 ///
-/// `what` is for the log and the error; if it is empty nothing is logged. What is done at the moment of giving up
-/// counts as done. Nothing is polled on a timer.
+/// `what` appears in the log and the error; if it is empty, nothing is logged. Conditions that are
+/// met at that moment count as met. Nothing is polled on a timer.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -89,7 +91,7 @@ pub async fn wait_for<C: Into<Box<dyn Error + Send + Sync>>>(
     let mut give_up = std::pin::pin!(give_up);
     loop {
         let done = tokio::select! {
-            // In this order, so that what is done already is not given up.
+            // Conditions first, so that one that is already met does not count as given up.
             biased;
             done = waits.next() => done,
             cause = &mut give_up => {

@@ -1,4 +1,4 @@
-//! The sample controller, run to its end on its own cluster, in no time.
+//! Runs the controller example to its end on its embedded cluster, with a paused clock.
 
 #[allow(dead_code, reason = "its main")]
 #[path = "../examples/controller.rs"]
@@ -33,7 +33,7 @@ fn position(lines: &[String], line: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sample_controller_syncs_retries_drops_and_ends_in_order() {
+async fn controller_example_syncs_retries_drops_and_stops_in_order() {
     let lines = output_of("--embedded --for 5.5s").await;
     assert_eq!(lines[..2], ["Starting Pod controller", "3 pods are known, 2 workers begin"]);
     assert_eq!(lines[lines.len() - 2..], ["Stopping Pod controller", "Stopped Pod controller"]);
@@ -58,8 +58,8 @@ async fn the_sample_controller_syncs_retries_drops_and_ends_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sample_controller_starts_no_worker_before_its_handlers_have_synced() {
-    // It takes connections, and never answers.
+async fn controller_example_starts_workers_after_the_handlers_sync() {
+    // Accepts connections, and never responds.
     let mute = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let server = format!("http://{}", mute.local_addr().unwrap());
     let kubeconfig = serde_json::json!({
@@ -81,7 +81,7 @@ async fn the_sample_controller_starts_no_worker_before_its_handlers_have_synced(
 }
 
 #[test]
-fn the_sample_programs_say_what_they_do_not_understand() {
+fn examples_report_unknown_options() {
     let understood = options("--kubeconfig some/file --for 3").unwrap();
     assert_eq!(understood.kubeconfig.as_deref(), Some("some/file".as_ref()));
     assert_eq!((understood.run_for, understood.embedded), (Some(Duration::from_secs(3)), false));

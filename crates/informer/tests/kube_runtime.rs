@@ -1,7 +1,8 @@
-//! Why not `kube_runtime`: the same server, the same script, its watcher and ours side by side.
+//! A comparison with `kube_runtime`: its watcher and our reflector on the same server with the same
+//! script.
 //!
-//! What the README says of it is asserted here, so that a version that mends it is noticed.
-#![allow(clippy::unwrap_used)] // all of it is for tests
+//! Asserts what the README claims, so that a version that behaves differently is noticed.
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -26,7 +27,7 @@ const HOUR: Duration = Duration::from_hours(1);
 /// More requests than this without any time between them are a busy loop.
 const BUSY: usize = 1000;
 
-/// What the server answers.
+/// A response of the server.
 #[derive(Clone)]
 struct Answer {
     code: u16,
@@ -53,7 +54,7 @@ impl Answer {
     }
 }
 
-/// A request in short, as the script sees it.
+/// A request in short, as the script receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asked {
     watch: bool,
@@ -79,7 +80,8 @@ impl Asked {
 
 type Log = Arc<Mutex<Vec<Asked>>>;
 
-/// A server that answers from a script, which is told what is asked and how many such requests came before.
+/// A server that responds with a script, whose arguments are the request and the number of earlier
+/// ones like it.
 fn server(script: impl Fn(&Asked, usize) -> Answer + Clone + Send + 'static) -> (Client, Log) {
     let log = Log::default();
     let asked_so_far = Arc::clone(&log);
@@ -93,7 +95,7 @@ fn server(script: impl Fn(&Asked, usize) -> Answer + Clone + Send + 'static) -> 
         };
         let answer = script(&asked, before);
         async move {
-            // Whoever asks without end would otherwise never let the clock move.
+            // Endless requests would otherwise keep the clock from advancing.
             if before > 10 * BUSY {
                 std::future::pending::<()>().await;
             }
@@ -131,13 +133,13 @@ fn status(code: u16, reason: &str) -> Value {
         "message": "scripted"})
 }
 
-/// A bookmark with the annotation that ends the initial events, of this value.
+/// A bookmark with this value of the annotation that ends the initial events.
 fn bookmark(version: &str, end: &str) -> Value {
     let metadata = json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": end}});
     event("BOOKMARK", &json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}))
 }
 
-/// kube's watcher, with its backoff, into its store.
+/// kube's watcher with its backoff, writing into its store.
 fn theirs(client: Client, config: watcher::Config) -> KubeStore<Pod> {
     let (reader, writer) = store();
     let stream = reflector(writer, watcher(Api::<Pod>::all(client), config).default_backoff());
@@ -145,7 +147,7 @@ fn theirs(client: Client, config: watcher::Config) -> KubeStore<Pod> {
     reader
 }
 
-/// Ours, with everything as it is by default.
+/// Our informer, with all defaults.
 fn ours(client: Client) -> Arc<SharedInformer<Typed<Pod>>> {
     let kind = Arc::new(Typed::<Pod>::new());
     let source = KubeListWatch::new(client, Arc::clone(&kind));
@@ -171,7 +173,7 @@ fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_closes_at_once_is_asked_for_without_pause_by_kube_and_not_by_us() {
+async fn closing_watches_loop_in_kube_and_back_off_here() {
     let script = |asked: &Asked, _| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
         Asked { watch: true, .. } => Answer::watch(Vec::new()),
@@ -192,7 +194,7 @@ async fn a_watch_that_closes_at_once_is_asked_for_without_pause_by_kube_and_not_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cheap_list_is_a_quorum_read_with_kube_and_not_with_us() {
+async fn kube_lists_with_quorum_reads_and_we_from_the_cache() {
     let script = |asked: &Asked, _| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
         Asked { watch: true, .. } => Answer::watch(Vec::new()).staying_open(),
@@ -214,7 +216,7 @@ async fn the_cheap_list_is_a_quorum_read_with_kube_and_not_with_us() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_refused_as_gone_is_repeated_for_ever_by_kube_and_listed_by_us() {
+async fn watch_refused_with_410_loops_in_kube_and_lists_here() {
     let script = |asked: &Asked, _| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
         Asked { watch: true, version, .. } if version.as_deref() == Some("10") => {
@@ -239,7 +241,7 @@ async fn a_watch_refused_as_gone_is_repeated_for_ever_by_kube_and_listed_by_us()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_watch_may_take_kube_back_in_time_and_never_us() {
+async fn after_410_kube_lists_at_version_0_and_we_never_go_back() {
     let expired = event("ERROR", &status(410, "Expired"));
     let script = move |asked: &Asked, before| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
@@ -268,7 +270,7 @@ async fn an_expired_watch_may_take_kube_back_in_time_and_never_us() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_watch_list_is_repeated_for_ever_by_kube_and_becomes_a_list_with_us() {
+async fn rejected_watch_list_loops_in_kube_and_becomes_a_list_here() {
     let script = |asked: &Asked, _| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
         Asked { watch: true, .. } => Answer::watch(Vec::new()).staying_open(),
@@ -287,7 +289,7 @@ async fn a_refused_watch_list_is_repeated_for_ever_by_kube_and_becomes_a_list_wi
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_while_a_watch_list_begins_stays_in_kubes_store_and_not_in_ours() {
+async fn deletions_in_initial_events_are_lost_by_kube_and_kept_here() {
     let script = |asked: &Asked, _| {
         let events = [
             event("ADDED", &pod("a", "8")),
@@ -309,7 +311,7 @@ async fn what_is_deleted_while_a_watch_list_begins_stays_in_kubes_store_and_not_
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_bookmark_with_the_annotation_ends_kubes_initial_events_and_only_true_ends_ours() {
+async fn only_annotation_true_ends_our_initial_events_unlike_kube() {
     let script = |asked: &Asked, _| {
         let events = [event("ADDED", &pod("a", "8")), bookmark("9", "false")];
         Answer::watch(if asked.initial_events { events.into() } else { Vec::new() }).staying_open()
@@ -326,7 +328,7 @@ async fn any_bookmark_with_the_annotation_ends_kubes_initial_events_and_only_tru
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_fail_are_repeated_at_a_flat_rate_by_kube_and_ever_more_slowly_by_us() {
+async fn failing_lists_repeat_flat_in_kube_and_back_off_here() {
     let script = |asked: &Asked, _| match asked {
         Asked { initial_events: true, .. } => Answer::refused(422, "Invalid"),
         _ => Answer::refused(500, "InternalError"),

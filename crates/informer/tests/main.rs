@@ -1,4 +1,4 @@
-//! The one binary of integration tests: a link for all of them.
+//! The only binary of integration tests, which links once for all of them.
 
 mod api_server;
 mod client_go;

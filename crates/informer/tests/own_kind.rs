@@ -1,5 +1,5 @@
-//! A descriptor with state, of records that are no Kubernetes objects: from the wire to a handler, through the
-//! public interface alone.
+//! A descriptor with state, whose objects are not Kubernetes objects: from the wire to a handler,
+//! through the public interface only.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-/// What a scheduler might keep of a pod. Names of nodes are shared between the pods on them.
+/// What a scheduler might keep of a pod. Pods on a node share its name.
 struct Record {
     key: ObjectKey,
     version: Box<str>,
@@ -87,7 +87,7 @@ impl Kind for Records {
     }
 }
 
-/// The two halves of a scheduler, writing into one log.
+/// The two halves of a scheduler, which write into one log.
 struct Half(&'static str, Arc<Mutex<Vec<String>>>);
 
 impl Half {
@@ -116,7 +116,7 @@ fn pod(name: &str, version: &str, node: Option<&str>) -> serde_json::Value {
     json!({"metadata": {"name": name, "namespace": "ns", "resourceVersion": version}, "spec": {"nodeName": node}})
 }
 
-/// Answers a watch for initial events with three pods, and with the binding of one of them.
+/// Responds to a watch with initial events with three pods, and with the binding of one of them.
 fn client() -> Client {
     let bookmark =
         json!({"metadata": {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}}});
@@ -143,7 +143,7 @@ fn client() -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_of_ones_own_go_from_the_wire_to_the_handlers() {
+async fn custom_objects_go_from_the_wire_to_the_handlers() {
     let factory = SharedInformerFactory::new(client());
     let pods = factory.informer_for(Arc::new(Records::new()), |parts| {
         let by_node: IndexFn<Record> =
@@ -168,7 +168,7 @@ async fn records_of_ones_own_go_from_the_wire_to_the_handlers() {
 
     let stop = CancellationToken::new();
     factory.start(&stop);
-    // On a task of its own, which asks of the futures to be `Send`.
+    // Spawned, which requires `Send` futures.
     let factory = tokio::spawn(async move {
         assert!(factory.wait_for_cache_sync(&stop).await.is_synced());
         assert!(factory.wait_for_handlers_sync(&stop).await.is_synced());

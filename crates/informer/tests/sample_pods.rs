@@ -1,6 +1,6 @@
-//! The first sample program, run to its end.
+//! Runs the example `pods` to its end.
 
-#![allow(clippy::unwrap_used)] // all of it is for tests
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
 #[allow(dead_code, missing_docs, reason = "a program, whose own entry nobody calls here")]
 #[path = "../examples/pods.rs"]
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use pods::Options;
 use supercargo_apiserver::ApiServer;
 
-/// Output that can be read again.
+/// Output that the test reads.
 #[derive(Clone, Default)]
 struct Screen(Arc<Mutex<Vec<u8>>>);
 
@@ -41,7 +41,7 @@ fn options(arguments: &[&str]) -> Result<Options, String> {
     Options::parse(arguments.iter().map(ToString::to_string))
 }
 
-/// What is printed in so many seconds, by a clock that does not wait.
+/// The output during these seconds, with a paused clock.
 async fn output_of(arguments: &[&str]) -> Vec<String> {
     let server = ApiServer::default();
     let screen = Screen::default();
@@ -57,7 +57,7 @@ fn count(lines: &[String], line: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sample_prints_adds_updates_and_deletes_and_what_the_lister_has() {
+async fn pods_example_prints_changes_and_the_lister_content() {
     let lines = output_of(&["--for", "5s"]).await;
     assert_eq!(lines[0], "Pods at home, and all of them again every 60s:");
     let mut initial = lines[1..4].to_vec();
@@ -82,7 +82,7 @@ async fn the_sample_prints_adds_updates_and_deletes_and_what_the_lister_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sample_shows_everything_again_after_a_minute() {
+async fn pods_example_resyncs_after_a_minute() {
     let updates = async |arguments: &[&str]| {
         let lines = output_of(arguments).await;
         let quiet = "kube-system/dns Updated to kube-system/dns";
@@ -97,7 +97,7 @@ async fn the_sample_shows_everything_again_after_a_minute() {
 }
 
 #[tokio::test]
-async fn the_sample_runs_with_a_server_of_its_own_on_loopback() {
+async fn pods_example_runs_with_an_embedded_server() {
     let screen = Screen::default();
     let output = Arc::new(Mutex::new(screen.clone()));
     pods::run(&options(&["--embedded", "--for", "1"]).unwrap(), output).await.unwrap();
@@ -108,7 +108,7 @@ async fn the_sample_runs_with_a_server_of_its_own_on_loopback() {
 }
 
 #[tokio::test]
-async fn the_sample_says_what_is_wrong() {
+async fn pods_example_reports_errors() {
     for (arguments, error) in [
         (&["--kubeconfig"][..], "--kubeconfig needs a value"),
         (&["--for", "ever"], "\"ever\" is no number of seconds"),

@@ -1,4 +1,5 @@
-//! A process that is measured: this crate's informer or `kube_runtime`'s reflector, with listeners that count.
+//! A measured process: this crate's informer or `kube_runtime`'s reflector, with counting
+//! listeners.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,7 +26,7 @@ type Start = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 pub(crate) trait Measured: Kind {
     fn make(content: Content) -> Self;
     fn node(pod: &Self::Object) -> Option<&str>;
-    /// Drops managed fields, where there are any: as kube-scheduler and most controllers do before they keep a pod.
+    /// Drops managed fields, if any, as kube-scheduler and most controllers do.
     fn trim(pod: &mut Self::Object);
 }
 
@@ -55,21 +56,21 @@ impl Measured for SlimPods {
     fn trim(_: &mut SlimPod) {}
 }
 
-/// What was prepared, and waits for its steps.
+/// A prepared measurement, with its steps.
 pub(crate) struct Bench {
-    /// Begins to watch.
+    /// Starts watching.
     pub(crate) start: Start,
-    /// Lets the changes come; does nothing where the server is told to send them.
+    /// Releases the changes. Does nothing if the server sends them.
     pub(crate) release: Box<dyn FnOnce() + Send>,
     pub(crate) tallies: Vec<Arc<Tally>>,
-    /// How many notifications make a phase complete, counted from the beginning.
+    /// The total number of notifications after which each phase is complete.
     pub(crate) goals: [u64; 2],
-    /// For those without listeners: whether the store has all of a phase.
+    /// Without listeners: whether the store has all changes of a phase.
     pub(crate) has_all: Box<dyn Fn(usize) -> bool + Send>,
     pub(crate) stored: Box<dyn Fn() -> usize + Send>,
 }
 
-/// What a listener has seen.
+/// What a listener has received.
 #[derive(Default)]
 pub(crate) struct Tally {
     seen: AtomicU64,
@@ -82,7 +83,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     fn count(&self, what: &AtomicU64) {
-        // Its listener is the only one to write.
+        // Only the listener writes to it.
         what.store(what.load(Relaxed) + 1, Relaxed);
         let seen = self.seen.load(Relaxed) + 1;
         self.seen.store(seen, Relaxed);
@@ -91,7 +92,7 @@ impl Tally {
         }
     }
 
-    /// For a library that does not tell one from the other.
+    /// For a library that does not distinguish additions from updates.
     pub(crate) fn applied(&self) {
         self.count(&self.updates);
     }
@@ -114,11 +115,11 @@ impl<T: Send + Sync + 'static> EventHandler<T> for Counter {
     }
 }
 
-/// Does the task on stdin.
+/// Executes the task from stdin.
 pub(crate) fn run() -> Result<()> {
     let task: Task = read_task()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    // Clients of servers start tasks when they are made.
+    // Clients of servers spawn tasks when they are built.
     let context = runtime.enter();
     let bench = match (task.mode, task.client) {
         (_, Client::Go) => return Err("that is for the program in Go".into()),
@@ -170,7 +171,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Until every listener has seen everything.
+/// Waits until every listener has received everything.
 async fn wait(tallies: &[Arc<Tally>], goal: u64, has_all: impl Fn() -> bool) {
     for tally in tallies {
         while tally.seen.load(Relaxed) < goal {
@@ -190,7 +191,7 @@ pub(crate) fn indexers<K: Measured>() -> Indexers<K::Object> {
     indexers
 }
 
-/// Adds listeners to an informer, and makes a way to start it.
+/// Adds listeners to an informer, and returns a function that starts it.
 pub(crate) fn listen<K: Measured>(
     informer: &Arc<SharedInformer<K>>,
     listeners: usize,
@@ -209,9 +210,10 @@ pub(crate) fn listen<K: Measured>(
     Ok((tallies, Box::new(start)))
 }
 
-/// `kube_runtime`'s reflector on a stream of events, with subscribers if there are to be listeners, and a way to start it.
+/// `kube_runtime`'s reflector on a stream of events, with subscribers as listeners, and a function
+/// that starts it.
 pub(crate) fn reflect(events: Events, listeners: usize) -> (reflector::Store<Pod>, Vec<Arc<Tally>>, Start) {
-    /// Roomy: the stream stops when it is full.
+    /// Large, because a full buffer stops the stream.
     const BUFFER: usize = 1024;
     let tallies: Vec<Arc<Tally>> = (0..listeners).map(|_| Arc::default()).collect();
     let (store, writer) = if listeners == 0 { reflector::store() } else { reflector::store_shared(BUFFER) };

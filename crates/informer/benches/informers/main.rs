@@ -1,9 +1,10 @@
-//! What this crate's informers cost beside client-go's and kube_runtime's, in one run: after decoding, through queue, store
-//! and listeners; and end to end, from a server on loopback.
+//! Compares the cost of this crate's informers with client-go's and kube_runtime's, in one run:
+//! after decoding, through queue, store and listeners; and end to end, from a server on loopback.
 //!
-//! `cargo bench -p kube-informers --bench informers`, with `-- --help` for what can be chosen. Everybody who is measured has
-//! a process of its own, whose processor time and memory this one reads; so a garbage collector counts, and a server does
-//! not. The rounds of all take turns. `README.md` beside this folder says what is measured and how to read it.
+//! Run `cargo bench -p kube-informers --bench informers`; `-- --help` lists the options. Each
+//! measured client is a separate process, whose processor time and memory this one reads. So a
+//! garbage collector counts, and a server does not. The clients take turns within each round. See
+//! `README.md` in the parent folder.
 
 mod client;
 mod measure;
@@ -87,7 +88,7 @@ fn measure(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// The program in Go, or nothing after saying why. A test does not wait for it to be built.
+/// The Go program, or `None` after reporting why. A test does not wait for a build.
 fn go_program(test: bool) -> Option<PathBuf> {
     const PROGRAM: Program = Program::InformerBench;
     let find = || {

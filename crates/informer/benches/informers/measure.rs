@@ -1,4 +1,4 @@
-//! What is measured, round by round.
+//! The measurements, round by round.
 
 use std::path::PathBuf;
 use std::thread;
@@ -10,12 +10,12 @@ use crate::process::{Cost, Process};
 use crate::report::{Column, Goal, Progress, Series, Table, grouped};
 use crate::task::{Answer, Client, Content, Mode, Serve, Step, Task};
 
-/// What is measured with, and how much of it.
+/// The programs and the amount of work.
 pub(crate) struct Bench {
     pub(crate) options: Options,
-    /// This program, for processes of our own.
+    /// This program, for measured processes.
     pub(crate) this: PathBuf,
-    /// The program that is client-go's side.
+    /// The program for client-go.
     pub(crate) go: Option<PathBuf>,
     pub(crate) progress: Progress,
 }
@@ -31,7 +31,7 @@ const SLIM: &str = "  slim kind";
 const GO: &str = "client-go";
 const KUBE: &str = "kube_runtime";
 
-/// Who is measured after decoding.
+/// The clients measured after decoding.
 const DECODED: [(&str, Client); 4] =
     [(TYPED, Client::Typed), (SLIM, Client::Slim), (GO, Client::Go), (KUBE, Client::Kube)];
 
@@ -42,7 +42,7 @@ const GO_JSON: &str = "client-go JSON";
 const GO_PROTOBUF: &str = "client-go protobuf";
 const KUBE_JSON: &str = "kube_runtime JSON";
 
-/// Who is measured from a server.
+/// The clients measured with a server.
 const SERVED: [(&str, Client, Content); 6] = [
     (TYPED_JSON, Client::Typed, Content::Json),
     (SLIM_JSON, Client::Slim, Content::Json),
@@ -68,11 +68,11 @@ const WIRE_COLUMNS: [Column; 5] = [
     Column { head: ["change CPU", "µs each"], name: "changeCpuMicros" },
 ];
 
-/// What share of client-go's cost the informers' may be.
+/// The goal: the maximum share of client-go's cost.
 const HALF: f64 = 0.5;
 
 impl Bench {
-    /// After decoding, for each number of listeners.
+    /// Measures after decoding, for each number of listeners.
     pub(crate) fn pipeline(
         &self,
         templates: &Templates,
@@ -110,7 +110,7 @@ impl Bench {
                         content: Content::Json,
                     };
                     let (values, answer) = self.decoded(&task)?;
-                    // kube_runtime is not told of deletions.
+                    // kube_runtime does not deliver deletions.
                     if client != Client::Kube {
                         told.push((name, Answer { nanos: 0, ..answer }));
                     }
@@ -145,7 +145,7 @@ impl Bench {
         Ok((values, changed.answer))
     }
 
-    /// From a server on loopback.
+    /// Measures with a server on loopback.
     pub(crate) fn wire(
         &self,
         templates: &Templates,
@@ -175,7 +175,7 @@ impl Bench {
                     url: String::new(),
                     content,
                 };
-                // What a process has that watches nothing is not the pods'.
+                // The memory of a process that watches nothing does not count.
                 let idle = self.served(templates, task(0, 0))?;
                 let busy = self.served(templates, task(pods, events))?;
                 let each = |at: usize| {
@@ -249,7 +249,7 @@ impl Bench {
         Ok(Served { start, changes, resident: [settled, client.resident()] })
     }
 
-    /// Starts a process that is measured; it is ready when this returns.
+    /// Starts a measured process. It is ready when this returns.
     fn client(&self, task: &Task) -> Result<Process> {
         let mut process = match (task.client, &self.go) {
             (Client::Go, Some(program)) => Process::start(program, &[], task)?,
@@ -264,10 +264,10 @@ impl Bench {
     }
 }
 
-/// For how long memory is left to settle: collectors give some back by and by.
+/// The time for memory to settle: collectors free some of it gradually.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// What a client of a server took.
+/// The cost of a client with a server.
 struct Served {
     start: Cost,
     changes: Option<Cost>,
@@ -287,7 +287,7 @@ impl Table {
         Self { title, columns, rows: rows.iter().map(|name| (*name, empty())).collect() }
     }
 
-    /// A round's values of a row.
+    /// Records the values of a row in one round.
     fn record(&mut self, row: &str, values: &[Option<f64>]) {
         let fields = self.rows.iter_mut().find(|(name, _)| *name == row).map(|(_, fields)| fields);
         for (field, value) in fields.into_iter().flatten().zip(values) {
@@ -300,7 +300,7 @@ impl Table {
     }
 }
 
-/// All have been told the same, or what is compared is not the same work.
+/// All clients must have received the same, or they did not do the same work.
 fn agree(told: &[(&str, Answer)]) -> Result<()> {
     match told.split_first() {
         Some(((first, expected), others)) => match others.iter().find(|(_, answer)| answer != expected) {

@@ -3,23 +3,23 @@
 use crate::Result;
 
 pub(crate) const HELP: &str = "\
-What this crate's informers cost beside client-go's and kube_runtime's
+Measures the informers of this crate, client-go and kube_runtime
 
 Usage: cargo bench -p kube-informers --bench informers [-- OPTIONS] [FILTER]
 
 Options:
-      --pods N      Pods of 2 KB; of the large ones there is a fifth [default: 50000]
-      --events N    Changes to them, likewise [default: 50000]
-      --rounds N    How often everything is measured [default: 5]
-      --only PART   pipeline (after decoding) or wire (from a server)
-      --no-go       Leave client-go out
-  -o, --output AS   table or json [default: table]
-      --test        Run everything once with little, to see that it works
-  -h, --help        Print this
-  [FILTER]          Run only if the name of this benchmark holds this text
+      --pods N      Number of pods of 2 KB; a fifth as many large pods [default: 50000]
+      --events N    Number of changes; a fifth as many to large pods [default: 50000]
+      --rounds N    Number of rounds [default: 5]
+      --only PART   Run only pipeline (after decoding) or wire (from a server)
+      --no-go       Skip client-go
+  -o, --output AS   Output format: table or json [default: table]
+      --test        Run everything once with little work, as a smoke test
+  -h, --help        Print help
+  [FILTER]          Run only if the name of this benchmark contains this text
 ";
 
-/// What is asked for.
+/// The options.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) pods: usize,
@@ -32,11 +32,11 @@ pub(crate) struct Options {
     pub(crate) test: bool,
 }
 
-/// What to do.
+/// The command.
 pub(crate) enum Command {
     Measure(Options),
     Help,
-    /// Another benchmark is meant.
+    /// Another benchmark was selected.
     Nothing,
 }
 
@@ -52,7 +52,7 @@ impl Options {
             json: false,
             test: false,
         };
-        // Tests of all targets run this without, benchmarks with.
+        // `cargo test` runs this without `--bench`, `cargo bench` with it.
         let mut bench = false;
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
@@ -84,7 +84,8 @@ impl Options {
                 "--test" => options.test = true,
                 "-h" | "--help" => return Ok(Command::Help),
                 "--bench" => bench = true,
-                // For the other benchmarks' library, so that one command line serves all.
+                // Options of the other benchmarks' library, accepted so that one command line
+                // serves all.
                 "--save-baseline" | "--baseline" => drop(value()?),
                 _ if name.starts_with('-') => {
                     return Err(format!("no option is called {name}; see --help").into());

@@ -1,4 +1,4 @@
-//! Pods that were decoded before, through queue, store and listeners.
+//! Decoded pods, through queue, store and listeners.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::client::{Bench, Measured, indexers, listen, reflect};
 use crate::pods::{CHANGED_VERSION, Change, FIRST_VERSION, LISTED_VERSION, Template, change, key};
 use crate::task::Task;
 
-/// All that is to come, once it may.
+/// The changes, sent once they are released.
 type Released<T> = oneshot::Receiver<Vec<T>>;
 
 /// Pods in memory, listed and watched once.
@@ -51,7 +51,7 @@ impl<K: Kind> ListerWatcher<K> for Prepared<K> {
     }
 }
 
-/// What is released, and then nothing, for ever.
+/// The released changes, followed by silence.
 fn when_released<T: Send + 'static>(released: Option<Released<T>>) -> BoxStream<'static, T> {
     let Some(released) = released else { return stream::pending().boxed() };
     stream::once(released)
@@ -97,7 +97,7 @@ impl<K: Measured> Source<K> {
     }
 }
 
-/// The pod that is last in a phase, and its version.
+/// The last pod of each phase, with its version.
 fn last(task: &Task) -> [(String, String); 2] {
     let changed = task.events.saturating_sub(1);
     [
@@ -139,8 +139,8 @@ pub(crate) fn informer<K: Measured>(task: &Task) -> Result<Bench> {
     })
 }
 
-/// `kube_runtime`'s reflector. It has no indices. Deletions are left out: it shows them to no listener, and one that finds
-/// its pod deleted is never woken again.
+/// `kube_runtime`'s reflector, without indices. Deletions are omitted: listeners do not receive
+/// them, and one that finds its pod deleted is never woken again.
 pub(crate) fn kube(task: &Task) -> Result<Bench> {
     let mut source = Source::<Typed<Pod>>::new(task);
     let listed = source.listed(task.pods)?;

@@ -1,11 +1,14 @@
-//! The pods that everybody is given, and what happens to them.
+//! The pods for all clients, and their changes.
 //!
-//! Pods of one size are alike but for numbers of a fixed width, so a pod in either encoding is a copy of a template
-//! with digits put in. The Go program (`testing/controlplane/informerbench`) knows the marks, the numbers and the changes too.
+//! Pods of one size differ only in numbers of a fixed width, so a pod in either encoding is a copy
+//! of a template with digits filled in. The Go program (`testing/controlplane/informerbench`) uses
+//! the same marks, numbers and changes.
 
 use std::io::Write as _;
 
 use http_body_util::BodyExt as _;
+use kube_informers::protobuf::wire::{Fields, Value as Field, Writer};
+use kube_informers::protobuf::{MEDIA_TYPE, open_envelope};
 use serde_json::{Value, json};
 use supercargo_apiserver::ApiServer;
 use tower::ServiceExt as _;
@@ -13,39 +16,39 @@ use tower::ServiceExt as _;
 use crate::Result;
 use crate::measure::Templates;
 
-/// The resource version of the first pod as listed; the others count on from it.
+/// The resource version of the first listed pod; the others count up from it.
 pub(crate) const FIRST_VERSION: usize = 10_000_000;
-/// The version of a list of the pods.
+/// The resource version of the list.
 pub(crate) const LISTED_VERSION: usize = 19_999_999;
-/// The resource version that the first change leads to.
+/// The resource version of the first change.
 pub(crate) const CHANGED_VERSION: usize = 20_000_000;
 
-/// What stands in a template where pods differ. All of it may be part of names, for servers look at those.
+/// The placeholders in a template. Each is valid within a name, because servers validate names.
 const MARKS: [&str; 5] = ["xnamex", "xnsx", "xnodx", "xxuidxxuidxx", "xxrvxxrv"];
 
-/// How large pods are.
+/// The size of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// What a deployment makes of a short template, about 2 KB of JSON.
+    /// From a short deployment template, about 2 KB of JSON.
     Small,
-    /// With sidecars, probes, much environment, many volumes and managed fields, about 10 KB.
+    /// With sidecars, probes, large environments, many volumes and managed fields, about 10 KB.
     Large,
 }
 
-/// A pod's text or message with marks in it.
+/// A pod in one encoding, with placeholders.
 pub(crate) struct Template {
     bytes: Vec<u8>,
     places: [Vec<usize>; MARKS.len()],
 }
 
-/// What happens to a pod.
+/// The change of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It comes back.
+    /// The pod is created again.
     Added,
-    /// It is as before, but for its resource version.
+    /// Only the resource version changes.
     Modified,
-    /// It goes.
+    /// The pod is deleted.
     Deleted,
 }
 
@@ -58,7 +61,7 @@ impl Template {
         Self { bytes, places }
     }
 
-    /// How long every pod is.
+    /// The length of every pod.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -70,7 +73,7 @@ impl Template {
         let numbers = [pod, pod % 100, pod % 1000, pod, version];
         for ((places, mark), number) in self.places.iter().zip(MARKS).zip(numbers) {
             for at in places {
-                // The width is the mark's, so the slice is filled.
+                // The width is the placeholder's, so the digits fill the slice.
                 let _ = write!(&mut out[start + at..][..mark.len()], "{number:0width$}", width = mark.len());
             }
         }
@@ -82,8 +85,8 @@ pub(crate) fn key(pod: usize) -> String {
     format!("ns-{:04}/web-5d9f7c8b6d-{pod:06}", pod % 100)
 }
 
-/// What the change of an index is, and to which pod. In twenty changes one pod of the first twentieth goes and one that
-/// went comes back; the others are updated, evenly.
+/// The change with this index, and its pod. Of twenty changes, one deletes a pod of the first
+/// twentieth and one recreates a deleted pod; the others update pods evenly.
 pub(crate) fn change(index: usize, pods: usize) -> (Change, usize) {
     let reserve = pods / 20;
     let (cycle, step) = (index / 20, index % 20);
@@ -94,27 +97,26 @@ pub(crate) fn change(index: usize, pods: usize) -> (Change, usize) {
     }
 }
 
-/// The changed pod of an index where all changes are updates.
+/// The pod of the change with this index, if all changes are updates.
 pub(crate) fn updated(index: usize, pods: usize) -> usize {
     index * 7919 % pods
 }
 
-/// The templates of a size: JSON as in a list, and the protobuf message. The API server in memory fills in the defaults
-/// and encodes.
+/// The templates of a size: JSON as in a list, and the protobuf message. The API server in memory
+/// fills in defaults and encodes.
 pub(crate) async fn templates(size: Size) -> Result<Templates> {
     let server = ApiServer::default();
     server.load(&pod(size).to_string())?;
     let json = get(&server, "application/json").await?;
     let mut json: Value = serde_json::from_slice(&json)?;
     let object = json.as_object_mut().ok_or("a pod is an object")?;
-    // Items of a list do not name their type.
+    // Items of a list omit their type.
     object.remove("kind");
     object.remove("apiVersion");
     json["metadata"]["resourceVersion"] = MARKS[4].into();
-    let enveloped = get(&server, "application/vnd.kubernetes.protobuf").await?;
-    let unknown = enveloped.strip_prefix(b"k8s\0").ok_or("no envelope")?;
-    let message = fields(unknown).find(|field| field.number == 2).ok_or("nothing in the envelope")?.value;
-    Ok(Templates { json: json.to_string().into_bytes(), protobuf: marked(message) })
+    let enveloped = get(&server, MEDIA_TYPE).await?;
+    let (_, message) = open_envelope(&enveloped)?;
+    Ok(Templates { json: json.to_string().into_bytes(), protobuf: marked(message)? })
 }
 
 async fn get(server: &ApiServer, accept: &str) -> Result<Vec<u8>> {
@@ -127,49 +129,36 @@ async fn get(server: &ApiServer, accept: &str) -> Result<Vec<u8>> {
     Ok(answer.into_body().collect().await?.to_bytes().to_vec())
 }
 
-/// A pod's message with the mark for its resource version, which has another length than the one in it.
-fn marked(pod: &[u8]) -> Vec<u8> {
-    const METADATA: u64 = 1;
-    const RESOURCE_VERSION: u64 = 6;
-    let mut out = Vec::new();
-    for field in fields(pod) {
-        if field.number == METADATA {
-            let kept = fields(field.value).filter(|field| field.number != RESOURCE_VERSION);
-            let mut metadata: Vec<u8> = kept.flat_map(|field| field.whole.to_vec()).collect();
-            put(RESOURCE_VERSION, MARKS[4].as_bytes(), &mut metadata);
-            put(METADATA, &metadata, &mut out);
-        } else {
-            out.extend_from_slice(field.whole);
+/// The pod's message with the placeholder for its resource version, which has a different length.
+fn marked(pod: &[u8]) -> Result<Vec<u8>> {
+    const METADATA: u32 = 1;
+    const RESOURCE_VERSION: u32 = 6;
+    let mut out = Writer::new();
+    for field in Fields::new(pod) {
+        match field? {
+            (METADATA, Field::Bytes(metadata)) => {
+                let mut marked = Writer::new();
+                for field in Fields::new(metadata) {
+                    let (number, value) = field?;
+                    if number != RESOURCE_VERSION {
+                        copy(number, value, &mut marked)?;
+                    }
+                }
+                out.message(METADATA, marked.string(RESOURCE_VERSION, MARKS[4]));
+            }
+            (number, value) => copy(number, value, &mut out)?,
         }
     }
-    out
+    Ok(out.into_bytes())
 }
 
-/// A field of a message.
-struct Field<'a> {
-    number: u64,
-    /// With its number and length.
-    whole: &'a [u8],
-    /// Only of those that have a length.
-    value: &'a [u8],
-}
-
-/// The fields of a message that is known to be sound.
-fn fields(mut rest: &[u8]) -> impl Iterator<Item = Field<'_>> {
-    std::iter::from_fn(move || {
-        let start = rest;
-        let mut varint = || prost::encoding::decode_varint(&mut rest).ok();
-        let key = varint()?;
-        let length = match key & 7 {
-            0 => varint().map(|_| 0)?,
-            1 => 8,
-            5 => 4,
-            _ => usize::try_from(varint()?).ok()?,
-        };
-        let value;
-        (value, rest) = rest.split_at_checked(length)?;
-        Some(Field { number: key >> 3, whole: &start[..start.len() - rest.len()], value })
-    })
+fn copy(number: u32, value: Field<'_>, out: &mut Writer) -> Result<()> {
+    match value {
+        Field::Varint(value) => out.varint(number, value),
+        Field::Bytes(value) => out.bytes(number, value),
+        Field::Fixed64(_) | Field::Fixed32(_) => return Err("pods have no fields of fixed width".into()),
+    };
+    Ok(())
 }
 
 /// Appends a field that has a length.
@@ -178,13 +167,13 @@ pub(crate) fn put(number: u64, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// The same without the value.
+/// Appends the tag and length of a field.
 pub(crate) fn put_head(number: u64, length: usize, out: &mut Vec<u8>) {
     prost::encoding::encode_varint(number << 3 | 2, out);
     prost::encoding::encode_varint(length as u64, out);
 }
 
-/// A pod as a deployment makes it, bound and running.
+/// A bound and running pod of a deployment.
 fn pod(size: Size) -> Value {
     let name = format!("web-5d9f7c8b6d-{}", MARKS[0]);
     let large = size == Size::Large;
@@ -293,7 +282,7 @@ fn status(container: &Value) -> Value {
     })
 }
 
-/// Who set which fields, as a server that keeps account of it says: a good part of what real pods are.
+/// The managed fields of all writers, a large part of real pods.
 fn managed_fields() -> Value {
     let container = json!({
         ".": {}, "f:env": {".": {}, "k:{\"name\":\"KEY\"}": {".": {}, "f:name": {}, "f:valueFrom": {}}},

@@ -1,4 +1,4 @@
-//! Processes that are started to be measured from outside, all by the same measure.
+//! Processes that are measured from outside, all in the same way.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,26 +13,27 @@ use serde::de::DeserializeOwned;
 use crate::Result;
 use crate::task::{Answer, Step};
 
-/// A process that takes a task and then steps. It ends with its stdin, so also when this one is killed.
+/// A process that reads a task, then steps. It ends with its stdin, and so with this process.
 pub(crate) struct Process {
     child: Child,
-    /// `None` once it is to end.
+    /// `None` once it has to end.
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
-/// What a step took.
+/// The cost of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub(crate) answer: Answer,
-    /// Processor time until the process had come to rest, all threads together. `None` where the system does not tell.
+    /// The processor time of all threads until the process is idle. `None` if the system does not
+    /// report it.
     pub(crate) cpu: Option<Duration>,
-    /// Until the last listener had seen all.
+    /// The time until the last listener has received everything.
     pub(crate) wall: Duration,
 }
 
 impl Process {
-    /// Starts a process and gives it its task.
+    /// Starts a process and sends its task.
     pub(crate) fn start(program: &Path, arguments: &[&str], task: &impl Serialize) -> Result<Self> {
         let mut child =
             Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -50,7 +51,7 @@ impl Process {
         Ok(input.flush()?)
     }
 
-    /// Its next line.
+    /// The next line of its output.
     pub(crate) fn read<T: DeserializeOwned>(&mut self) -> Result<T> {
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
@@ -59,13 +60,13 @@ impl Process {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Tells it something, and gives its answer.
+    /// Sends a line, and returns the response.
     pub(crate) fn tell<T: DeserializeOwned>(&mut self, line: &str) -> Result<T> {
         self.write(line)?;
         self.read()
     }
 
-    /// Has it do a step, with something to be done here meanwhile.
+    /// Runs a step, with `meanwhile` in this process.
     pub(crate) fn step(&mut self, step: Step, meanwhile: impl FnOnce() -> Result<()>) -> Result<Cost> {
         let before = self.rest();
         self.write(step.name())?;
@@ -75,7 +76,7 @@ impl Process {
         Ok(Cost { answer, cpu, wall: Duration::from_nanos(answer.nanos) })
     }
 
-    /// Waits until next to nothing happens in it any more; its processor time then.
+    /// Waits until the process is almost idle. Returns its processor time.
     fn rest(&self) -> Option<Duration> {
         const LOOK: Duration = Duration::from_millis(50);
         const NOTHING: Duration = Duration::from_millis(1);
@@ -91,7 +92,7 @@ impl Process {
         }
     }
 
-    /// Its processor time, where Linux says. Threads that have ended do not count, but neither runtime ends any.
+    /// The processor time, on Linux. Ended threads do not count, but neither runtime ends threads.
     fn cpu(&self) -> Option<Duration> {
         let mut nanos = 0;
         for thread in fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()? {
@@ -101,7 +102,7 @@ impl Process {
         Some(Duration::from_nanos(nanos))
     }
 
-    /// Its resident memory in bytes, where Linux says.
+    /// The resident memory in bytes, on Linux.
     pub(crate) fn resident(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -112,7 +113,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.input.take());
-        // It may be in the middle of something.
+        // The process may be busy.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

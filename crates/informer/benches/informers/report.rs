@@ -1,34 +1,34 @@
-//! What is said: progress on a terminal, tables of 80 columns, goals.
+//! Output: progress on a terminal, tables of 80 columns, goals.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _, stderr};
 
 use serde_json::{Map, Value, json};
 
-/// A line that says how far it has come, where somebody looks.
+/// A progress line, on terminals only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     shown: bool,
 }
 
-/// One row per client, one column per measure, and in each field a value per round.
+/// One row per client, one column per measure, and a value per round in each field.
 pub(crate) struct Table {
     pub(crate) title: String,
     pub(crate) columns: &'static [Column],
     pub(crate) rows: Vec<(&'static str, Vec<Series>)>,
 }
 
-/// What a column is called, in two lines and for programs.
+/// The name of a column, in two lines and for programs.
 pub(crate) struct Column {
     pub(crate) head: [&'static str; 2],
     pub(crate) name: &'static str,
 }
 
-/// The same measured in several rounds.
+/// The values of several rounds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series(pub(crate) Vec<f64>);
 
-/// What was to be reached, and what was.
+/// A goal and its result.
 pub(crate) struct Goal {
     pub(crate) what: String,
     pub(crate) at_most: f64,
@@ -42,12 +42,12 @@ impl Progress {
 
     pub(crate) fn say(self, what: &str) {
         if self.shown {
-            // Nothing depends on it.
+            // Progress is optional.
             let _ = write!(stderr(), "\r\x1b[K{what}");
         }
     }
 
-    /// Leaves no line behind.
+    /// Removes the line.
     pub(crate) fn clear(self) {
         self.say("");
     }
@@ -94,7 +94,7 @@ impl Table {
     pub(crate) fn show(&self) -> String {
         const LABEL: usize = 20;
         let width = (80 - LABEL) / self.columns.len().max(1);
-        // A String takes all that is written to it.
+        // Writing to a String cannot fail.
         let mut out = format!("{}\n", self.title);
         for line in 0..2 {
             let mut head = format!("{:LABEL$}", "");

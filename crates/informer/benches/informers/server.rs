@@ -1,37 +1,36 @@
-//! A server that knows nothing but pods, lists and watches, and does next to nothing for them: what is compared is the
-//! clients. It has a process of its own.
+//! A minimal server of lists and watches of pods, in its own process: the benchmark compares
+//! clients.
 //!
-//! `GET /api/v1/pods` lists, by pages if asked to; with `watch=true` it watches, from what exists if asked to. The
-//! changes of all open watches begin when a line on stdin says so.
+//! `GET /api/v1/pods` lists, in pages if requested. With `watch=true` it watches, with initial
+//! events if requested. A line on stdin starts the changes of all open watches.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
+use kube_informers::protobuf::{MAGIC, MEDIA_TYPE};
+
 use crate::Result;
 use crate::pods::{CHANGED_VERSION, FIRST_VERSION, LISTED_VERSION, Template, put, put_head, updated};
 use crate::task::{Content, Serve, read_task, say};
 
-/// How much is written at a time.
+/// The size of writes.
 const CHUNK: usize = 64 << 10;
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// Begins everything in protobuf that is not a frame of a watch.
-const MAGIC: &[u8] = b"k8s\0";
 
 struct Server {
     pods: usize,
     events: usize,
     json: Template,
     protobuf: Template,
-    /// How often changes were asked for.
+    /// How often changes were requested.
     rounds: Mutex<usize>,
-    /// How the last watch wanted to be answered.
+    /// The encoding of the last watch.
     content: Mutex<Content>,
     asked: Condvar,
 }
 
-/// The request line and what else matters of a request.
+/// The relevant parts of a request.
 struct Request {
     query: String,
     content: Content,
@@ -55,7 +54,7 @@ pub(crate) fn run() -> Result<()> {
     thread::spawn(move || {
         for connection in listener.incoming().flatten() {
             let server = Arc::clone(&accepting);
-            // Clients hang up as they like.
+            // Clients may disconnect at any time.
             thread::spawn(move || server.converse(connection));
         }
     });
@@ -121,7 +120,7 @@ impl Server {
         for pod in first..first + limit {
             item(self, pod, &mut out.buffer);
             if pod + 1 == first + limit && request.content == Content::Json {
-                // No comma after the last.
+                // No comma after the last item.
                 out.buffer.pop();
             }
             out.chunk(CHUNK)?;
@@ -170,7 +169,7 @@ impl Server {
                 out.extend_from_slice(br#"","object":{"kind":"Pod","apiVersion":"v1","#);
                 let brace = out.len();
                 self.json.write(pod, version, out);
-                // The object is open already.
+                // The object is already open.
                 out[brace] = b' ';
                 out.extend_from_slice(b"}\n");
             }
@@ -204,7 +203,7 @@ fn end_of_initial_events(content: Content, out: &mut Vec<u8>) {
     }
 }
 
-/// All of a watch's frame before the pod: length, event, envelope.
+/// The frame of a watch before the pod: length, event, envelope.
 fn frame(what: &str, pod: usize, out: &mut Vec<u8>) {
     let mut envelope = Vec::with_capacity(32);
     unknown_head("Pod", pod, &mut envelope);
@@ -219,7 +218,7 @@ fn frame(what: &str, pod: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&event);
 }
 
-/// The envelope around a message of so many bytes, which come last.
+/// The envelope around a message of this length, which follows.
 fn unknown_head(kind: &str, message: usize, out: &mut Vec<u8>) {
     let mut types = Vec::with_capacity(16);
     put(1, b"v1", &mut types);
@@ -229,12 +228,12 @@ fn unknown_head(kind: &str, message: usize, out: &mut Vec<u8>) {
     put_head(2, message, out);
 }
 
-/// How long the number and length of a field are that is so long.
+/// The length of the tag and length of a field.
 fn head_length(length: usize) -> usize {
     1 + prost::encoding::encoded_len_varint(length as u64)
 }
 
-/// The next request, if there is one. Its method and path are taken for granted: nobody else comes here.
+/// The next request, if any. Method and path are not checked: there are no other clients.
 fn read(reader: &mut BufReader<TcpStream>) -> Result<Option<Request>> {
     let mut line = String::new();
     // No request is longer than this.
@@ -249,7 +248,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Result<Option<Request>> {
         line.clear();
         head.read_line(&mut line)?;
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
-        if name.eq_ignore_ascii_case("accept") && value.trim_start().starts_with(PROTOBUF) {
+        if name.eq_ignore_ascii_case("accept") && value.trim_start().starts_with(MEDIA_TYPE) {
             content = Content::Protobuf;
         }
     }
@@ -273,13 +272,13 @@ impl Request {
     fn content_type(&self) -> String {
         match self.content {
             Content::Json => "application/json".to_owned(),
-            Content::Protobuf if self.flag("watch") => format!("{PROTOBUF};stream=watch"),
-            Content::Protobuf => PROTOBUF.to_owned(),
+            Content::Protobuf if self.flag("watch") => format!("{MEDIA_TYPE};stream=watch"),
+            Content::Protobuf => MEDIA_TYPE.to_owned(),
         }
     }
 }
 
-/// An answer's way out, in chunks.
+/// A response that is written in chunks.
 struct Output {
     connection: TcpStream,
     buffer: Vec<u8>,
@@ -292,7 +291,7 @@ impl Output {
         Ok(self.connection.write_all(head.as_bytes())?)
     }
 
-    /// Sends what has gathered if it is more than this.
+    /// Sends what has accumulated if it is more than this.
     fn chunk(&mut self, more_than: usize) -> Result<()> {
         if self.buffer.len() > more_than {
             write!(self.connection, "{:x}\r\n", self.buffer.len())?;

@@ -1,5 +1,5 @@
-//! What the processes say to each other: a task, then step by step what to do, each answered by a line of JSON. The Go
-//! program (`testing/controlplane/informerbench`) says the same.
+//! The protocol of the processes: a task, then one step at a time, each answered with a line of
+//! JSON. The Go program (`testing/controlplane/informerbench`) uses the same protocol.
 
 use std::io::{BufRead, Write as _};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// Who watches the pods.
+/// The client under measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Client {
@@ -21,17 +21,17 @@ pub(crate) enum Client {
     Go,
 }
 
-/// Where pods come from.
+/// The source of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// From memory, decoded before.
+    /// From memory, already decoded.
     Pipeline,
     /// From a server.
     Wire,
 }
 
-/// How a server is to encode.
+/// The encoding of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Content {
@@ -40,7 +40,7 @@ pub(crate) enum Content {
     Protobuf,
 }
 
-/// What a process is to do.
+/// The task of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) client: Client,
@@ -48,7 +48,7 @@ pub(crate) struct Task {
     pub(crate) pods: usize,
     pub(crate) events: usize,
     pub(crate) listeners: usize,
-    /// The pods to decode, in JSON and with marks in it. Empty where a server sends them.
+    /// The pods to decode, in JSON and with placeholders. Empty if a server sends them.
     #[serde(default)]
     pub(crate) template: String,
     /// The server.
@@ -58,7 +58,7 @@ pub(crate) struct Task {
     pub(crate) content: Content,
 }
 
-/// What a server of pods is to serve.
+/// The task of a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Serve {
     pub(crate) pods: usize,
@@ -67,26 +67,26 @@ pub(crate) struct Serve {
     pub(crate) protobuf: Vec<u8>,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Watch, until every listener has been shown all pods.
+    /// Watch until every listener has received all pods.
     Start,
-    /// Let the changes come, until every listener has been shown the last one.
+    /// Release the changes, and wait until every listener has received the last one.
     Events,
-    /// Clear away what is not needed, where that is not done as soon as it can be.
+    /// Run the garbage collector, if there is one.
     Collect,
-    /// The same, and give it back to the system.
+    /// Run the garbage collector, and return memory to the system.
     Trim,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) nanos: u64,
-    /// Objects in the store.
+    /// The number of objects in the store.
     pub(crate) stored: usize,
-    // What all listeners were told, together.
+    // The notifications of all listeners together.
     pub(crate) adds: u64,
     pub(crate) updates: u64,
     pub(crate) deletes: u64,
@@ -102,7 +102,7 @@ impl Step {
         }
     }
 
-    /// The next step that is asked for on stdin; `None` at its end.
+    /// Reads the next step from stdin; `None` at its end.
     pub(crate) fn read() -> Result<Option<Self>> {
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line)? == 0 {
@@ -114,14 +114,14 @@ impl Step {
     }
 }
 
-/// Reads the first line on stdin: the task.
+/// Reads the task, the first line on stdin.
 pub(crate) fn read_task<T: for<'de> Deserialize<'de>>() -> Result<T> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
 }
 
-/// Writes a line on stdout.
+/// Writes a line to stdout.
 pub(crate) fn say(what: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');

@@ -18,7 +18,7 @@ fn client(task: &Task) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// This crate's informer, as a factory makes it.
+/// This crate's informer, built by a factory.
 pub(crate) fn informer<K: Measured>(task: &Task) -> Result<Bench> {
     let kind = Arc::new(K::make(task.content));
     let source = KubeListWatch::new(client(task)?, Arc::clone(&kind));
@@ -37,7 +37,7 @@ pub(crate) fn informer<K: Measured>(task: &Task) -> Result<Bench> {
     })
 }
 
-/// `kube_runtime`'s watcher and reflector, as its documentation shows them.
+/// `kube_runtime`'s watcher and reflector, as in its documentation.
 pub(crate) fn kube(task: &Task) -> Result<Bench> {
     let pods: Api<Pod> = Api::all(client(task)?);
     let events = watcher(pods, watcher::Config::default()).default_backoff();

@@ -58,7 +58,7 @@ fn start(source: &Scripted<Pod>) -> (Arc<SharedInformer<Pods>>, JoinHandle<()>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn initial_events_are_compared_with_a_list_of_their_very_version() {
+async fn initial_events_are_compared_with_a_list_at_their_version() {
     let source = watched("12", |_, _| Ok(page(&[("b", "2"), ("a", "1")])));
     let (informer, running) = start(&source);
     settle().await;
@@ -69,7 +69,7 @@ async fn initial_events_are_compared_with_a_list_of_their_very_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_difference_ends_the_informer_with_a_readable_account() {
+async fn a_difference_panics_with_a_readable_report() {
     let source = watched("12", |_, _| Ok(page(&[("b", "3"), ("c", "4")])));
     let (informer, running) = start(&source);
     let panic = running.await.unwrap_err().into_panic();
@@ -81,7 +81,7 @@ async fn a_difference_ends_the_informer_with_a_readable_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_is_asked_for_again_unless_its_version_is_gone() {
+async fn the_detector_repeats_a_failed_list_unless_expired() {
     let source = watched("12", |n, _| match n {
         0 | 1 => Err(refused(500, "InternalError")),
         _ => Ok(page(&[("a", "1"), ("b", "2")])),
@@ -98,7 +98,7 @@ async fn a_list_that_fails_is_asked_for_again_unless_its_version_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_version_there_is_nothing_to_compare_with() {
+async fn the_detector_skips_comparison_without_a_version() {
     for version in ["", "0"] {
         let source = watched(version, |_, _| unreachable!("no list can be asked for"));
         let (informer, _running) = start(&source);
@@ -108,7 +108,7 @@ async fn without_a_version_there_is_nothing_to_compare_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_decoded_is_the_same_as_anything() {
+async fn undecodable_objects_equal_any_version() {
     let source = watched("12", |_, _| Ok(Page { undecodable: vec![broken("b")], ..page(&[("a", "1")]) }));
     let (informer, _running) = start(&source);
     settle().await;
@@ -152,7 +152,7 @@ async fn a_quiet_store_can_be_checked_against_the_most_recent_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn contents_are_compared_as_the_informers_transform_leaves_them() {
+async fn the_detector_compares_contents_after_the_transform() {
     let source = watched("12", |_, _| Ok(page(&[("a", "1"), ("b", "2")])));
     let informer = SharedInformer::new(Arc::new(Pods::new()), source.clone(), InformerOptions::default());
     let label = |pod: &mut Pod| pod.metadata.labels = Some([("x".to_owned(), "y".to_owned())].into());
@@ -164,10 +164,10 @@ async fn contents_are_compared_as_the_informers_transform_leaves_them() {
     let same = check_objects(&kind, &source, &store, Against::StoreVersion, Some(&transform)).await;
     assert_eq!(same.unwrap(), 2);
     let error = check_objects(&kind, &source, &store, Against::StoreVersion, None).await.unwrap_err();
-    let expected = "2 v1/pods differ from the list at version \"12\"\n! ns/a at 1 is listed with another content\n\
-                    ! ns/b at 2 is listed with another content";
+    let expected = "2 v1/pods differ from the list at version \"12\"\n! ns/a at 1 is listed with different content\n\
+                    ! ns/b at 2 is listed with different content";
     assert_eq!(error.to_string(), expected);
-    // An object at another version has another content, of course.
+    // An object at another version has other content.
     let newer = watched("12", |_, _| Ok(page(&[("a", "1"), ("b", "3")])));
     let error =
         check_objects(&kind, &newer, &store, Against::StoreVersion, Some(&transform)).await.unwrap_err();
@@ -175,7 +175,7 @@ async fn contents_are_compared_as_the_informers_transform_leaves_them() {
 }
 
 #[test]
-fn an_account_of_many_differences_is_cut_short() {
+fn a_report_of_many_differences_is_truncated() {
     let differences = (0..MAX_SHOWN + 3)
         .map(|n| (ObjectKey::new(None, &format!("{n:02}")), Difference::OnlyHeld("1".to_owned())))
         .collect();

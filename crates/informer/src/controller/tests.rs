@@ -35,7 +35,7 @@ fn options(queue: QueueKind) -> ControllerOptions<Pod> {
     ControllerOptions { queue, ..ControllerOptions::default() }
 }
 
-/// Writes down what it is told, and what the store has at that time.
+/// Records its calls, and the store's content at that time.
 #[derive(Clone)]
 struct Witness {
     log: EventLog<Pods>,
@@ -116,10 +116,10 @@ impl Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_private_handler_is_told_of_every_change_while_the_store_has_it() {
+async fn a_private_handler_sees_each_change_in_the_store() {
     for kind in KINDS {
         let rig = Rig::start(&["a"], options(kind));
-        // Handles that were taken before there was anything to read.
+        // Handles taken while the store is empty.
         let (store, lister) = (rig.controller.store(), rig.controller.lister());
         assert!(store.is_empty() && !rig.controller.has_synced());
         rig.controller.synced().await;
@@ -138,7 +138,7 @@ async fn a_private_handler_is_told_of_every_change_while_the_store_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_is_told_in_the_order_of_the_queue_with_the_store_that_belongs_to_it() {
+async fn relist_order_and_store_content_follow_the_queue_kind() {
     let by_list = [
         "tombstone c 4 | a6 b7 d8",
         "update a 2>6 | a6 b7 d8",
@@ -177,7 +177,7 @@ async fn a_relist_is_told_in_the_order_of_the_queue_with_the_store_that_belongs_
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_of_one_object_are_told_one_by_one_with_the_state_that_each_made() {
+async fn private_delta_fifo_applies_changes_of_an_object_one_by_one() {
     for kind in KINDS {
         let rig = Rig::start(&["a"], options(kind));
         rig.controller.synced().await;
@@ -194,7 +194,7 @@ async fn changes_of_one_object_are_told_one_by_one_with_the_state_that_each_made
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_private_handler_hears_of_updates_without_news_too() {
+async fn a_private_handler_receives_updates_with_equal_version() {
     for kind in KINDS {
         let rig = Rig::start(&["a"], options(kind));
         rig.controller.synced().await;
@@ -219,7 +219,7 @@ async fn an_empty_first_list_syncs_a_private_informer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_an_object_whose_beginning_was_lost_depends_on_the_queue() {
+async fn delivery_of_unknown_deletions_depends_on_the_queue() {
     for kind in KINDS {
         let rig = Rig::start(&[], options(kind));
         settle().await;
@@ -233,7 +233,7 @@ async fn the_end_of_an_object_whose_beginning_was_lost_depends_on_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_private_store_has_the_version_of_what_was_told_last() {
+async fn a_private_store_has_the_version_of_the_last_change() {
     let rig = Rig::start(&["a"], ControllerOptions::default());
     rig.controller.synced().await;
     let store = rig.controller.store();
@@ -254,7 +254,7 @@ async fn a_private_store_has_the_version_of_what_was_told_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_store_version_stays_at_the_lists_where_objects_lose_theirs() {
+async fn the_store_version_ignores_objects_without_version() {
     let transform: Transform<Pod> = Arc::new(|pod| pod.metadata.resource_version = None);
     let rig = Rig::start(&["a"], ControllerOptions { transform: Some(transform), ..Default::default() });
     rig.controller.synced().await;
@@ -270,7 +270,7 @@ async fn the_store_version_stays_at_the_lists_where_objects_lose_theirs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_shows_in_every_call_and_is_not_repeated_by_resyncs() {
+async fn a_private_transform_applies_to_every_call_once() {
     for kind in KINDS {
         let runs = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&runs);
@@ -306,7 +306,7 @@ async fn a_transform_shows_in_every_call_and_is_not_repeated_by_resyncs() {
         let expected = [("add", true), ("update", true), ("update", true), ("delete", true)];
         assert_eq!(std::mem::take(&mut *calls.lock()), expected, "{kind:?}");
         assert_eq!(runs.load(Ordering::Relaxed), 3, "once for each object that was read");
-        // A tombstone has the object as it was stored, and is not transformed again.
+        // A tombstone has the object as stored, and is not transformed again.
         source.apply(pod("b"));
         settle().await;
         source.delete_silently(pod("b"));
@@ -320,7 +320,7 @@ async fn a_transform_shows_in_every_call_and_is_not_repeated_by_resyncs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resync_takes_place_if_wanted_and_costs_no_request() {
+async fn should_resync_decides_and_resyncs_send_no_request() {
     for kind in KINDS {
         let wanted = Arc::new(AtomicBool::new(false));
         let ask = Arc::clone(&wanted);
@@ -345,7 +345,7 @@ async fn a_resync_takes_place_if_wanted_and_costs_no_request() {
 /// Names and seconds.
 type Calls = Arc<Mutex<Vec<(String, u64)>>>;
 
-/// A handler that panics on b, and when it was called for whom.
+/// A handler that panics on b, with the times and objects of its calls.
 fn afraid_of_b() -> (HandlerFuncs<Pod>, Calls) {
     let calls = Calls::default();
     let (seen, start) = (Arc::clone(&calls), tokio::time::Instant::now());
@@ -357,7 +357,7 @@ fn afraid_of_b() -> (HandlerFuncs<Pod>, Calls) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_of_a_private_handler_surfaces_from_run() {
+async fn a_private_handlers_panic_propagates_from_run() {
     for kind in KINDS {
         let source = FakeSource::typed();
         source.apply(pod("b"));
@@ -372,7 +372,7 @@ async fn a_panic_of_a_private_handler_surfaces_from_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tolerated_panic_costs_one_change_and_a_second() {
+async fn a_skipped_panic_costs_one_change_and_a_second() {
     for kind in KINDS {
         let source = FakeSource::typed();
         for name in ["a", "b", "c"] {
@@ -413,7 +413,7 @@ async fn a_stop_does_not_wait_for_the_pause_after_a_panic() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_that_panics_ends_a_private_informer_with_it() {
+async fn a_panicking_transform_ends_a_private_informer() {
     let transform: Transform<Pod> = Arc::new(|_| panic!("on purpose"));
     let rig = Rig::start(&["a"], ControllerOptions { transform: Some(transform), ..Default::default() });
     assert!(rig.running.await.unwrap_err().is_panic());
@@ -421,7 +421,7 @@ async fn a_transform_that_panics_ends_a_private_informer_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_controller_is_given_reaches_its_parts() {
+async fn controller_options_reach_their_components() {
     let errors = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&errors);
     let on_error: WatchErrorHandler = Arc::new(move |_, _| {
@@ -450,7 +450,7 @@ async fn what_a_controller_is_given_reaches_its_parts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_runs_once_and_leaves_nothing_behind() {
+async fn a_controller_runs_once_and_leaves_no_task() {
     let rig = Rig::start(&["a"], ControllerOptions::default());
     let controller = Arc::clone(&rig.controller);
     controller.synced().await;

@@ -1,15 +1,15 @@
-//! The changes of each object together.
+//! The queue that groups changes by object.
 
 use super::*;
 use crate::queue::tests::{Thing, known, play, play_out};
 
-/// An empty queue before a store that has these.
+/// An empty queue before a store with these objects.
 fn queue(stored: &str) -> ByKey<Thing> {
     ByKey::new(known(stored), true)
 }
 
 #[test]
-fn all_changes_of_an_object_come_in_the_place_of_its_first() {
+fn changes_are_grouped_at_the_objects_first_change() {
     let mut queue = queue("");
     let popped = play_out(&mut queue, "+a10 +b1 ~a11 -a13 +c30 pop +a14");
     assert_eq!(popped, ["+a10 ~a11 -a13.", "+b1.", "+c30.", "+a14."]);
@@ -17,7 +17,7 @@ fn all_changes_of_an_object_come_in_the_place_of_its_first() {
 }
 
 #[test]
-fn two_deletions_in_a_row_are_one_and_the_better_informed() {
+fn consecutive_deletions_merge_into_the_better_informed() {
     for (script, expected) in [
         ("+a1 -a2 -a3", "+a1 -a2."),
         ("+a1 -a?1 -a3", "+a1 -a3."),
@@ -29,7 +29,7 @@ fn two_deletions_in_a_row_are_one_and_the_better_informed() {
 }
 
 #[test]
-fn the_deletion_of_an_object_that_nobody_has_is_dropped() {
+fn delta_fifo_drops_deletions_of_unknown_objects() {
     for (stored, script, expected) in [
         ("", "-a1", vec![""; 0]),
         ("", "+a1 -a2", vec!["+a1 -a2."]),
@@ -38,14 +38,14 @@ fn the_deletion_of_an_object_that_nobody_has_is_dropped() {
         ("b1", "-a2 +b2", vec!["+b2."]),
     ] {
         let popped = play_out(&mut queue(stored), script);
-        // That there is no first list to wait for is worth an empty batch.
+        // An empty batch reports that there is no first list to wait for.
         let popped: Vec<_> = popped.into_iter().filter(|batch| batch != ".").collect();
         assert_eq!(popped, expected, "{stored} {script}");
     }
 }
 
 #[test]
-fn a_list_deletes_what_it_lacks_once_with_its_newest_state() {
+fn a_list_deletes_missing_objects_once_with_their_newest_state() {
     for (stored, script, expected) in [
         // Only the queue has the object.
         ("", "+a2 []", vec!["+a2 -a?2."]),
@@ -54,7 +54,7 @@ fn a_list_deletes_what_it_lacks_once_with_its_newest_state() {
         ("", "+a2 [a2] [a2] []", vec!["+a2 =a2 =a2 -a?2."]),
         ("", "+a2 [] []", vec!["+a2 -a?2."]),
         ("", "+a2 -a2 +a3 []", vec!["+a2 -a2 +a3 -a?3."]),
-        // The store has it too.
+        // The store has it, too.
         ("a5 b6 c7", "-c10 [a5]", vec!["-c10.", "=a5.", "-b?6."]),
         ("a5 b6 c7", "+c10 [a5]", vec!["+c10 -c?10.", "=a5.", "-b?6."]),
         ("a5 b6 c7", "-b6 +b100 [a5]", vec!["-b6 +b100 -b?100.", "=a5.", "-c?7."]),
@@ -65,13 +65,13 @@ fn a_list_deletes_what_it_lacks_once_with_its_newest_state() {
 }
 
 #[test]
-fn a_list_that_has_a_deleted_object_brings_it_back() {
+fn a_list_restores_an_object_whose_deletion_is_queued() {
     assert_eq!(play_out(&mut queue("a1"), "-a1 [a2]"), ["-a1 =a2."]);
     assert_eq!(play_out(&mut queue(""), "+a1 -a1 [a2]"), ["+a1 -a1 =a2."]);
 }
 
 #[test]
-fn a_list_spares_what_it_has_but_cannot_show() {
+fn delta_fifo_list_keeps_undecodable_objects() {
     let mut queue = queue("a1 b1 c1");
     let keep = vec![ObjectKey::new(None, "b")];
     queue.push(Delta::ReplacedAll(Replacement {
@@ -83,14 +83,14 @@ fn a_list_spares_what_it_has_but_cannot_show() {
 }
 
 #[test]
-fn what_a_list_has_counts_as_replaced_or_as_resynced() {
+fn list_items_are_replaced_or_sync_deltas() {
     let popped = |replaced| play_out(&mut ByKey::new(known("a1 b1"), replaced), "[a2]");
     assert_eq!(popped(true), ["!=a2", "!-b?1."]);
     assert_eq!(popped(false), ["!*a2", "!-b?1."]);
 }
 
 #[test]
-fn a_resync_shows_what_is_stored_unless_there_is_news_of_it() {
+fn delta_fifo_resync_skips_objects_with_queued_changes() {
     for (stored, script, expected) in [
         ("", "+a1 pop sync", vec!["+a1."]),
         ("a1 b1", "[a1,b1] pop pop sync", vec!["!=a1", "!=b1.", "*a1.", "*b1."]),
@@ -99,7 +99,7 @@ fn a_resync_shows_what_is_stored_unless_there_is_news_of_it() {
     ] {
         assert_eq!(play_out(&mut queue(stored), script), expected, "{stored} {script}");
     }
-    // Nothing to show does not make a first list.
+    // A resync without objects is no first list.
     let mut queue = queue("");
     assert_eq!(play_out(&mut queue, "sync"), [""; 0]);
     assert!(!queue.population.has_synced());
@@ -130,9 +130,9 @@ fn the_first_list_ends_with_its_last_object_or_tombstone() {
 }
 
 #[test]
-fn what_comes_during_the_first_list_is_flagged_by_its_place_and_an_empty_list_is_told() {
+fn initial_flags_follow_queue_position_and_empty_lists_count() {
     let flagged = play_out(&mut queue(""), "[a1,b1] +c2 ~b2");
-    // One pop of b is all there is of it, the update included.
+    // One pop of b takes all its changes, including the update.
     assert_eq!(flagged, ["!=a1", "!=b1 ~b2.", "+c2."]);
     assert_eq!(play_out(&mut queue(""), "[]"), ["."]);
     assert_eq!(play_out(&mut queue(""), "[] pop [] +a1"), [".", "+a1."]);

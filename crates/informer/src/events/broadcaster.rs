@@ -1,4 +1,4 @@
-//! Takes events from recorders to sinks.
+//! Passes events from recorders to sinks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,19 +15,19 @@ use super::sink::{EventSink, LogSink, Record};
 use super::{Event, ObjectReference, Reporter};
 use crate::backoff::SplitMix;
 
-/// How a broadcaster treats its sinks. The defaults are client-go's, which has no time limit.
+/// Options of a broadcaster. The defaults are client-go's, which has no time limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventOptions {
-    /// How many events may wait for each sink; further ones are dropped. 1000.
+    /// The maximum number of queued events per sink; further ones are dropped. The default is 1000.
     pub queue: usize,
-    /// How often an event is tried before it is given up. 12.
+    /// The maximum number of attempts per event. The default is 12.
     pub tries: u32,
-    /// How long to wait between two tries; up to a quarter more. 10 s.
+    /// The pause between attempts, extended by up to a quarter. The default is 10 s.
     pub pause: Duration,
-    /// How long a try may take before it counts as failed. It may have had its effect, so that an event is
-    /// there twice. 30 s.
+    /// The maximum duration of an attempt. An attempt that times out may have succeeded, which can
+    /// duplicate an event. The default is 30 s.
     pub try_timeout: Duration,
-    /// Makes the pauses repeatable.
+    /// The seed of the random pauses.
     pub seed: Option<u64>,
 }
 
@@ -43,21 +43,22 @@ impl Default for EventOptions {
     }
 }
 
-/// Takes events from its recorders and hands them to its sinks. Clones are handles to the same one.
+/// Passes events from its recorders to its sinks. Clones share the broadcaster.
 ///
-/// When the last handle and recorder are dropped, what is queued is still written, with all tries.
+/// After the last handle and recorder are dropped, queued events are still written, with all
+/// attempts.
 #[derive(Clone)]
 pub struct EventBroadcaster(Arc<Shared>);
 
 struct Shared {
     options: EventOptions,
-    /// A queue per sink; `None` after shutting down.
+    /// A queue per sink; `None` after the shutdown.
     outlets: Mutex<Option<Vec<mpsc::Sender<Arc<Record>>>>>,
     dropped: AtomicU64,
     failed: Arc<AtomicU64>,
     tasks: TaskTracker,
     closing: CancellationToken,
-    /// Ends the tasks whatever they are at.
+    /// Ends the tasks immediately.
     abort: CancellationToken,
 }
 
@@ -68,12 +69,12 @@ impl Default for EventBroadcaster {
 }
 
 impl EventBroadcaster {
-    /// A broadcaster without sinks, which discards everything.
+    /// A broadcaster without sinks, which discards all events.
     pub fn new() -> Self {
         Self::with_options(EventOptions::default())
     }
 
-    /// The same with settings of your own.
+    /// A broadcaster with these options.
     pub fn with_options(options: EventOptions) -> Self {
         Self(Arc::new(Shared {
             options,
@@ -86,16 +87,17 @@ impl EventBroadcaster {
         }))
     }
 
-    /// Hands what is recorded from now on to this sink, in a task of its own. Does nothing after a shutdown.
+    /// Writes events recorded from now on to this sink, in its own task. Does nothing after a
+    /// shutdown.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub fn start_recording_to_sink(&self, sink: impl EventSink) {
         let shared = &self.0;
         let mut outlets = shared.outlets.lock();
         let Some(outlets) = &mut *outlets else { return };
-        // A channel for nothing at all does not exist.
+        // Channels require a capacity of at least one.
         let (sender, inbox) = mpsc::channel(shared.options.queue.max(1));
         let delivery = Delivery {
             sink,
@@ -110,16 +112,16 @@ impl EventBroadcaster {
         outlets.push(sender);
     }
 
-    /// Writes what is recorded from now on to the log.
+    /// Writes events recorded from now on to the log.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub fn start_logging(&self) {
         self.start_recording_to_sink(LogSink);
     }
 
-    /// A recorder for what this reporter has to say: a name, or a [`Reporter`].
+    /// A recorder for this reporter: a name, or a [`Reporter`].
     pub fn new_recorder(&self, reporter: impl Into<Reporter>) -> EventRecorder {
         EventRecorder { broadcaster: self.clone(), reporter: Arc::new(reporter.into()) }
     }
@@ -132,29 +134,30 @@ impl EventBroadcaster {
         });
         let before = self.0.dropped.fetch_add(refused, Ordering::Relaxed);
         let dropped = before + refused;
-        // At each power of two, or the log would be the next thing to overflow.
+        // Logs only at powers of two, to protect the log.
         if dropped.leading_zeros() < before.leading_zeros() {
             tracing::error!(
                 dropped,
                 name = record.regarding.name,
                 reason = record.event.reason,
-                "event dropped: too many are queued, or events are shut down"
+                "event dropped: the queue is full, or events are shut down"
             );
         }
     }
 
-    /// How many events found a sink's queue full, or came after shutting down; each counts once per sink.
+    /// The number of events dropped because a sink's queue was full or events were shut down;
+    /// counted per sink.
     pub fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
-    /// How many events sinks have rejected, or were given up after failures; each counts once per sink.
+    /// The number of events that sinks rejected or that failed in all attempts; counted per sink.
     pub fn failed(&self) -> u64 {
         self.0.failed.load(Ordering::Relaxed)
     }
 
-    /// Takes no more events, and writes those that are queued, each with one try. Whether that was done in
-    /// time; if not, the rest is lost.
+    /// Rejects further events, and writes the queued ones with one attempt each. Returns whether
+    /// that finished in time; otherwise the rest is lost.
     pub async fn shutdown(&self, within: Duration) -> bool {
         let shared = &self.0;
         *shared.outlets.lock() = None;
@@ -174,10 +177,11 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// Queues an event about an object, in the object's namespace. Neither blocks nor fails, and may be
-    /// called from any thread: what there is no room for is [dropped](EventBroadcaster::dropped).
+    /// Queues an event about an object, in the object's namespace. Never blocks or fails, and can
+    /// be called from any thread. Events that do not fit are [dropped](EventBroadcaster::dropped).
     ///
-    /// The reference is what `object_ref` of [`kube::Resource`] makes. The server takes a note of up to 1 kB.
+    /// Obtain the reference from `object_ref` of [`kube::Resource`]. The server accepts notes of up
+    /// to 1 kB.
     pub fn record(&self, regarding: ObjectReference, event: Event) {
         self.broadcaster.send(Record { reporter: Arc::clone(&self.reporter), regarding, event });
     }

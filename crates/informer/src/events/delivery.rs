@@ -1,4 +1,4 @@
-//! One sink's side: its queue, and how often it is tried.
+//! The delivery of queued events to one sink.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,22 +11,22 @@ use super::broadcaster::EventOptions;
 use super::sink::{EventSink, Record, SinkError};
 use crate::backoff::{FOR_EVER, SplitMix, stretched};
 
-/// How much a pause between tries may be stretched, so that not all programs come back at once.
+/// The maximum share by which a pause is extended, so that programs do not retry all at once.
 const JITTER: f64 = 0.25;
 
-/// Takes events from a queue to a sink.
+/// Delivers queued events to a sink.
 pub(super) struct Delivery<S> {
     pub(super) sink: S,
     pub(super) inbox: mpsc::Receiver<Arc<Record>>,
     pub(super) options: EventOptions,
     pub(super) failed: Arc<AtomicU64>,
-    /// From then on every event is tried once.
+    /// Once cancelled, every event has one attempt.
     pub(super) closing: CancellationToken,
     pub(super) random: SplitMix,
 }
 
 impl<S: EventSink> Delivery<S> {
-    /// Until the queue is closed and empty.
+    /// Runs until the queue is closed and empty.
     pub(super) async fn run(mut self) {
         while let Some(record) = self.inbox.recv().await {
             if let Err(why) = self.deliver(&record).await {
@@ -61,7 +61,7 @@ impl<S: EventSink> Delivery<S> {
             if self.closing.run_until_cancelled(sleep(pause)).await.is_none() {
                 return Err(format!("{error}; shutting down"));
             }
-            tracing::debug!(error, tries, "trying to write an event once more");
+            tracing::debug!(error, tries, "retrying to write an event");
         }
     }
 }

@@ -11,17 +11,18 @@ use parking_lot::Mutex;
 
 use super::sink::{EventSink, Record, SinkError};
 
-/// Writes events to the API server, as `events.k8s.io/v1`; it takes the right to create and patch `events`.
+/// Writes events to the API server as `events.k8s.io/v1`. Requires permission to create and patch
+/// `events`.
 ///
-/// What is said again of the same object within 6 minutes becomes a series of the first event.
+/// An event repeated for the same object within 6 minutes becomes a series of the first one.
 pub struct KubeSink {
     client: Client,
-    /// Each remembers what it has written.
+    /// Each recorder caches the events it has written.
     recorders: Mutex<HashMap<Arc<Reporter>, Recorder>>,
 }
 
 impl KubeSink {
-    /// Writes with this client.
+    /// A sink that writes with this client.
     pub fn new(client: Client) -> Self {
         Self { client, recorders: Mutex::default() }
     }
@@ -38,8 +39,8 @@ impl KubeSink {
         if !result.as_ref().is_err_and(is_missing_event) {
             return result;
         }
-        // The event of the series has expired, or was deleted. kube's recorder would go on patching it for
-        // minutes; a new one begins with a new event, at the price of beginning other series anew.
+        // The event of the series has expired or was deleted. kube's recorder would keep patching
+        // it for minutes. A new recorder creates a new event, and restarts the other series, too.
         self.recorders.lock().remove(reporter);
         self.recorder(reporter).publish(event, regarding).await
     }
@@ -51,21 +52,21 @@ impl EventSink for KubeSink {
     }
 }
 
-/// Whether it is an event that is not there, and not its namespace.
+/// Whether the event is missing, as opposed to its namespace.
 fn is_missing_event(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.code == 404 && status.details.as_ref().is_some_and(|details| details.kind == "events")
 }
 
-/// What the server has refused it will refuse again, unless it asks to be asked later; client-go does the
-/// latter within its REST client.
+/// A rejected event will be rejected again, unless the server asks to retry later. client-go
+/// retries such events in its REST client.
 fn classify(error: kube::Error) -> SinkError {
     let final_answer = match &error {
         kube::Error::Api(status) => {
             let wait = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
             status.code != 429 && !(status.code >= 500 && wait > 0)
         }
-        // The request could not be made, and would not be the next time.
+        // The request could not be built, and never can.
         kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => true,
         _ => false,
     };

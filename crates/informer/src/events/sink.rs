@@ -1,4 +1,4 @@
-//! Where events go.
+//! The interface of sinks.
 
 use std::sync::Arc;
 
@@ -8,30 +8,30 @@ use thiserror::Error;
 
 use super::{Event, ObjectReference, Reporter};
 
-/// One event, and what it belongs to.
+/// One event with its context.
 pub struct Record {
-    /// Who says it.
+    /// The reporter of the event.
     pub reporter: Arc<Reporter>,
-    /// Of which object.
+    /// The object of the event.
     pub regarding: ObjectReference,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
 /// Why an event was not written.
 #[derive(Debug, Error)]
 pub enum SinkError {
-    /// It never will be: trying again is of no use.
+    /// A permanent failure. Retries are useless.
     #[error("rejected: {0}")]
     Rejected(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// It may be another time.
+    /// A temporary failure.
     #[error("not available: {0}")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Writes events somewhere.
+/// Writes events.
 pub trait EventSink: Send + Sync + 'static {
-    /// Writes one event. It is called for one event after the other, and dropped when it takes too long.
+    /// Writes one event. Called for one event at a time; the future is dropped on timeout.
     fn write<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<(), SinkError>>;
 }
 

@@ -36,7 +36,7 @@ fn event(reason: &str) -> Event {
     }
 }
 
-/// What becomes of one try.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug)]
 enum Try {
     Succeeds,
@@ -46,7 +46,7 @@ enum Try {
     Hangs,
 }
 
-/// A sink that does as it is told, and notes each try and its time in milliseconds.
+/// A sink with scripted outcomes. Records each attempt and its time in milliseconds.
 #[derive(Clone)]
 struct Told(Arc<Mutex<Orders>>);
 
@@ -59,7 +59,7 @@ struct Orders {
 }
 
 impl Told {
-    /// First these, then always the last.
+    /// First the outcomes in `next`, then `then` repeatedly.
     fn new(next: impl IntoIterator<Item = Try>, then: Try) -> Self {
         let (next, since) = (next.into_iter().collect(), Instant::now());
         Self(Arc::new(Mutex::new(Orders { next, then, since, tries: Vec::new(), written: Vec::new() })))

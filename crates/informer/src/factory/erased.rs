@@ -1,4 +1,4 @@
-//! An informer as its factory keeps it: without its type.
+//! An informer in its factory, without its type.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl<K: Kind> AnyInformer for SharedInformer<K> {
         Box::pin(async {
             SharedInformer::synced(self).await;
             for registration in self.registrations() {
-                // A handler that was removed meanwhile has nothing left to wait for.
+                // A handler that has been removed will never sync.
                 tokio::select! {
                     () = registration.synced() => {}
                     () = registration.0.removed.cancelled() => {}

@@ -1,4 +1,4 @@
-//! How waiting for informers went.
+//! The result of waiting for informers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,12 +7,12 @@ use thiserror::Error;
 
 use crate::kind::GroupVersionResource;
 
-/// How waiting for informers went. Informers that were not started are not in it.
+/// The result of waiting for informers. Omits informers that were not started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyncResult {
-    /// What has synced.
+    /// The informers that have synced.
     pub synced: Vec<GroupVersionResource>,
-    /// What had not when the wait was given up.
+    /// The informers that had not synced when the wait was cancelled.
     pub failed: Vec<SyncFailure>,
 }
 
@@ -22,15 +22,15 @@ impl SyncResult {
         self.failed.is_empty()
     }
 
-    /// Each resource, and whether it has synced; what client-go's `WaitForCacheSync` returns. Several informers of one
-    /// resource have synced when all have.
+    /// Each resource, and whether it has synced; same as client-go's `WaitForCacheSync`. Several
+    /// informers of one resource count as synced when all are.
     pub fn by_resource(&self) -> BTreeMap<&GroupVersionResource, bool> {
         let synced = self.synced.iter().map(|resource| (resource, true));
-        // In this order, so that a failure is not lost.
+        // Failures come last and overwrite successes.
         synced.chain(self.failed.iter().map(|failure| (&failure.resource, false))).collect()
     }
 
-    /// An error that names what has not synced and why, if anything has not; same as client-go's
+    /// An error that names the informers that have not synced, with the cause. Same as client-go's
     /// `SyncResult.AsError`.
     pub fn into_result(self) -> Result<(), SyncError> {
         if self.failed.is_empty() { Ok(()) } else { Err(SyncError { failed: self.failed }) }
@@ -42,13 +42,13 @@ impl SyncResult {
 pub struct SyncFailure {
     /// Its resource.
     pub resource: GroupVersionResource,
-    /// What kept it from listing or watching, as far as that is known.
+    /// The current list or watch error, if known.
     pub reason: Option<String>,
 }
 
 impl fmt::Display for SyncFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = self.reason.as_deref().unwrap_or("no failure, but not done when the wait was given up");
+        let reason = self.reason.as_deref().unwrap_or("no failure, but not synced when the wait ended");
         write!(f, "{} ({reason})", self.resource)
     }
 }
@@ -57,7 +57,7 @@ impl fmt::Display for SyncFailure {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("failed to sync all caches: {}", .failed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
 pub struct SyncError {
-    /// Those that have not.
+    /// The informers that have not synced.
     pub failed: Vec<SyncFailure>,
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_names_what_has_not_synced_and_why() {
+    fn a_sync_result_names_unsynced_informers_and_causes() {
         let pods = GroupVersionResource::namespaced("", "v1", "pods");
         let nodes = GroupVersionResource::cluster("", "v1", "nodes");
         let claims = GroupVersionResource::namespaced("resource.k8s.io", "v1", "resourceclaims");
@@ -77,13 +77,13 @@ mod tests {
         };
         let one = SyncResult {
             synced: vec![nodes.clone()],
-            failed: vec![failed(&pods, Some("failed to list: no answer from the server"))],
+            failed: vec![failed(&pods, Some("failed to list: no response from the server"))],
         };
         assert_eq!(one.by_resource(), BTreeMap::from([(&nodes, true), (&pods, false)]));
         let error = one.into_result().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "failed to sync all caches: v1/pods (failed to list: no answer from the server)"
+            "failed to sync all caches: v1/pods (failed to list: no response from the server)"
         );
         let many = SyncResult {
             synced: vec![nodes.clone()],
@@ -91,8 +91,6 @@ mod tests {
         };
         assert!(!many.by_resource()[&nodes], "two informers of nodes, of which one has not");
         let text = many.into_result().unwrap_err().to_string();
-        assert!(
-            text.contains("v1/nodes (no failure, but not done when the wait was given up), resource.k8s")
-        );
+        assert!(text.contains("v1/nodes (no failure, but not synced when the wait ended), resource.k8s"));
     }
 }

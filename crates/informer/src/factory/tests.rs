@@ -17,8 +17,8 @@ use crate::store::NAMESPACE_INDEX;
 
 type Uris = Arc<Mutex<Vec<String>>>;
 
-/// A server that knows of no initial events, lists one object of each kind, refuses what `refuse` is part of,
-/// and then is silent.
+/// A server that rejects watch-lists, lists one object of each kind, rejects URIs that contain
+/// `refuse`, and then sends nothing.
 fn server(refuse: &'static str) -> (Client, Uris) {
     let uris = Uris::default();
     let log = Arc::clone(&uris);
@@ -65,10 +65,10 @@ fn pods() -> Arc<Typed<Pod>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_informer_per_resource_however_many_ask() {
+async fn a_factory_has_one_informer_per_resource() {
     let (client, uris) = server("");
     let factory = SharedInformerFactory::new(client);
-    // Whoever comes first decides how the informer is made.
+    // The first call decides how the informer is built.
     let first = factory.informer_for(pods(), |parts| {
         let InformerParts { kind, list_watch, .. } = parts;
         SharedInformer::new(kind, list_watch.fields("status.phase!=Failed"), InformerOptions::default())
@@ -101,7 +101,7 @@ async fn one_informer_per_resource_however_many_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_made_after_a_start_waits_for_the_next() {
+async fn informers_created_after_start_wait_for_the_next_start() {
     let (client, uris) = server("");
     let factory = SharedInformerFactory::new(client);
     let pods = factory.informer(Typed::<Pod>::new());
@@ -123,7 +123,7 @@ async fn what_is_made_after_a_start_waits_for_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_names_what_failed_and_why() {
+async fn waiting_for_caches_names_failures_and_causes() {
     let (client, _) = server("/nodes");
     let factory = SharedInformerFactory::new(client);
     let pods = factory.informer(Typed::<Pod>::new());
@@ -142,7 +142,7 @@ async fn waiting_names_what_failed_and_why() {
     assert_eq!(result.failed.len(), 1);
     assert_eq!(&result.failed[0].resource, nodes.kind().gvr());
     let reason = result.failed[0].reason.as_deref();
-    assert_eq!(reason, Some("failed to list: the server refused with 403 Forbidden: not for you"));
+    assert_eq!(reason, Some("failed to list: the server rejected the request: 403 Forbidden: not for you"));
     factory.shutdown().await;
     // Nothing is left to wait for.
     let result = factory.wait_for_cache_sync(&CancellationToken::new()).await;
@@ -205,7 +205,7 @@ async fn namespace_resyncs_and_tweaks_reach_the_informers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_ends_everything_and_nothing_starts_after_it() {
+async fn factory_shutdown_ends_informers_and_prevents_starts() {
     let (client, uris) = server("");
     let factory = SharedInformerFactory::new(client);
     let pods = factory.informer(Typed::<Pod>::new());
@@ -226,7 +226,7 @@ async fn a_shutdown_ends_everything_and_nothing_starts_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_panics_is_reported_and_the_others_go_on() {
+async fn failed_reports_a_panic_and_other_informers_continue() {
     let (client, _) = server("");
     let factory = SharedInformerFactory::new(client);
     let pods = factory.informer(Typed::<Pod>::new());
@@ -287,8 +287,8 @@ async fn the_order_of_a_factorys_settings_does_not_matter() {
 }
 
 #[test]
-fn many_threads_that_ask_at_once_build_one_informer() {
-    // A client wants a runtime to be around when it is made.
+fn concurrent_requests_build_one_informer() {
+    // Building a client requires a runtime.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = runtime.enter();
     let factory = SharedInformerFactory::new(server("").0);
@@ -313,7 +313,7 @@ fn many_threads_that_ask_at_once_build_one_informer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_factorys_name_counts_each_resource_once_and_is_free_after_the_shutdown() {
+async fn a_factory_name_counts_resources_once_until_shutdown() {
     let name = InformerName::new("a-factory").unwrap();
     let factory = SharedInformerFactory::builder(server("").0).informer_name(name.clone()).build();
     let mut identities = Vec::new();
@@ -340,7 +340,7 @@ async fn a_factorys_name_counts_each_resource_once_and_is_free_after_the_shutdow
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_waits_for_what_is_being_handled_whoever_calls_it() {
+async fn every_shutdown_call_waits_for_handlers_in_progress() {
     let (client, _) = server("");
     let factory = Arc::new(SharedInformerFactory::new(client));
     let pods = factory.informer(Typed::<Pod>::new());
@@ -348,7 +348,7 @@ async fn a_shutdown_waits_for_what_is_being_handled_whoever_calls_it() {
         panic_policy: PanicPolicy::SkipAfter(Duration::from_secs(10)),
         ..HandlerOptions::default()
     };
-    // Busy for ten seconds, in the only way that a handler can be while time stands still.
+    // Busy for ten seconds, in the only way a handler can be while the clock is paused.
     let busy = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
     let registration = pods.add_event_handler(busy, options).unwrap();
     let stop = CancellationToken::new();

@@ -1,4 +1,4 @@
-//! Events of a watch, out of their frames.
+//! Decodes watch events from frames.
 
 use super::meta::{Meta, describe};
 use super::status::{self, unreadable_event};
@@ -7,8 +7,8 @@ use crate::kind::{ContentType, DecodeError, Kind};
 use crate::list_watch::WatchEvent;
 use crate::protobuf;
 
-/// The event in a frame. One that cannot be read at all, so that nobody knows what it was about, is an error of
-/// the watch, same as client-go's; one whose object at least says its name spoils only that object.
+/// Decodes the event in a frame. An object that fails to decode affects only itself if its name can
+/// be read. Otherwise the event is an error of the watch, same as in client-go.
 pub(super) fn decode_event<K: Kind>(
     kind: &K,
     content_type: ContentType,
@@ -21,7 +21,7 @@ pub(super) fn decode_event<K: Kind>(
 /// What a frame holds.
 struct Frame<'a> {
     event_type: &'a [u8],
-    /// How the object is encoded, which is its own affair.
+    /// The encoding of the object, which can differ from the frame's.
     content_type: ContentType,
     object: &'a [u8],
 }
@@ -30,13 +30,14 @@ fn open(content_type: ContentType, frame: &[u8]) -> Result<Frame<'_>, DecodeErro
     match content_type {
         ContentType::Json => {
             let event = json::watch_event(frame);
-            let (event_type, object) = event.ok_or_else(|| DecodeError::Invalid("not one event".into()))?;
+            let (event_type, object) =
+                event.ok_or_else(|| DecodeError::Invalid("not exactly one event".into()))?;
             let event_type = event_type.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\""));
             Ok(Frame { event_type: event_type.unwrap_or_default(), content_type, object })
         }
         ContentType::Protobuf => {
             let (event_type, object) = protobuf::watch_event(frame)?;
-            let (content_type, object) = protobuf::open(object)?;
+            let (content_type, object) = protobuf::open_envelope(object)?;
             Ok(Frame { event_type, content_type, object })
         }
     }
@@ -69,7 +70,7 @@ impl Frame<'_> {
 
     fn undecodable<T>(&self, deleted: bool, error: DecodeError) -> Result<WatchEvent<T>, DecodeError> {
         let item = describe(self.content_type, self.object, error);
-        // An object of another type is none of ours, whatever its name.
+        // An object of another type is ignored, whatever its name.
         if item.key.is_none() && !item.is_of_another_type() {
             return Err(item.error);
         }

@@ -1,4 +1,4 @@
-//! Cuts a watch's body into events: lines of JSON, or messages of protobuf with their length before them.
+//! Splits the body of a watch into events: lines of JSON, or length-prefixed protobuf messages.
 
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -7,12 +7,12 @@ use crate::json;
 use crate::kind::ContentType;
 use crate::list_watch::ListWatchError;
 
-/// No event and no item of a list is larger. etcd keeps no object of more than a few megabytes, and none is much
-/// larger on the wire.
+/// The maximum size of an event or list item. etcd rejects objects of more than a few megabytes,
+/// and their encoding on the wire is not much larger.
 pub(super) const MAX_OBJECT: usize = 64 << 20;
-/// A buffer that one large object stretched beyond this is given back.
+/// A buffer that one large object stretched beyond this is freed.
 const KEEP_BUFFER: usize = 1 << 20;
-/// How many bytes a length takes.
+/// The size of a length prefix.
 const LENGTH: usize = 4;
 
 /// Why there is no next event.
@@ -20,20 +20,20 @@ const LENGTH: usize = 4;
 pub(super) enum FrameError {
     /// The connection failed.
     Body(ListWatchError),
-    /// An event larger than any object, which means that its length or its end is not what the server sent.
+    /// An event larger than any object. Its length or its end must be corrupt.
     TooLarge,
 }
 
-/// A watch's body. Memory holds the part of it that has come and was not handed out.
+/// The body of a watch. Buffers only bytes that have arrived and are not consumed yet.
 pub(super) struct Frames {
     content_type: ContentType,
     body: Body,
     buffer: Vec<u8>,
-    /// Where the part of the buffer that was not handed out yet begins.
+    /// The start of the unconsumed bytes in the buffer.
     start: usize,
-    /// How far the line that begins there was searched for its end.
+    /// The end of the bytes searched for the current line's end.
     searched: usize,
-    /// Not every body can be asked again after its end.
+    /// Some bodies must not be polled after their end.
     ended: bool,
 }
 
@@ -77,7 +77,7 @@ impl Frames {
         }
     }
 
-    /// Where the next line is that is not empty, if its end has come.
+    /// The range of the next non-empty line, if it is complete.
     fn line(&mut self) -> Option<(usize, usize)> {
         while let Some(length) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
             let (from, to) = (self.start, self.searched + length);
@@ -91,7 +91,8 @@ impl Frames {
         None
     }
 
-    /// Where the next message is, if it has come. A length by itself makes nobody reserve memory.
+    /// The range of the next message, if it is complete. Memory is never reserved from a length
+    /// alone.
     fn message(&mut self) -> Result<Option<(usize, usize)>, FrameError> {
         let Some((length, rest)) = self.buffer[self.start..].split_first_chunk::<LENGTH>() else {
             return Ok(None);
@@ -117,7 +118,7 @@ impl Frames {
         }
     }
 
-    /// The last line may lack its end; an event that broke off is not worth a complaint.
+    /// The last line may lack its line feed. A truncated event is dropped silently.
     fn rest(&mut self) -> Option<&[u8]> {
         self.start = self.buffer.len();
         self.searched = self.start;

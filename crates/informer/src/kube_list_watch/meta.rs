@@ -1,4 +1,4 @@
-//! As much of an object's metadata as the transport itself wants to know.
+//! The part of an object's metadata that the transport itself reads.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use serde::Deserialize;
 use crate::key::ObjectKey;
 use crate::kind::{ContentType, DecodeError};
 use crate::list_watch::Undecodable;
-use crate::protobuf;
+use crate::protobuf::wire::find_bytes;
 
-/// Marks the bookmark at which the initial events end; it counts only with the value "true".
+/// Marks the bookmark at the end of the initial events, with the value "true".
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Who an object is, and what a bookmark says.
+/// The identity of an object, and the annotation of a bookmark.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) name: String,
@@ -69,8 +69,8 @@ impl Meta {
                 })
             }
             ContentType::Protobuf => {
-                let no_metadata = || DecodeError::Invalid("an object without metadata".into());
-                let metadata = protobuf::metadata(object).ok_or_else(no_metadata)?;
+                let no_metadata = || DecodeError::Invalid("object without metadata".into());
+                let metadata = find_bytes(object, 1).ok_or_else(no_metadata)?;
                 let metadata = ProtobufMeta::decode(metadata)?;
                 let mark = metadata.annotations.get(INITIAL_EVENTS_END);
                 Ok(Self {
@@ -84,7 +84,7 @@ impl Meta {
     }
 }
 
-/// Names an object whose decoding failed, if at least its metadata is sound.
+/// Identifies an object that failed to decode, if its metadata can be read.
 pub(super) fn describe(content_type: ContentType, object: &[u8], error: DecodeError) -> Undecodable {
     let meta = Meta::read(content_type, object).unwrap_or_default();
     let named = !meta.name.is_empty();

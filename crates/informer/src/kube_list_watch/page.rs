@@ -1,4 +1,4 @@
-//! Lists, item by item as they come: memory never holds one as a whole.
+//! Reads lists item by item as they arrive, without holding a whole list in memory.
 
 use std::error::Error;
 
@@ -9,13 +9,13 @@ use crate::protobuf;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What is said about a list.
+/// The metadata of a list.
 pub(super) struct ListMeta {
     pub(super) resource_version: String,
     pub(super) continue_token: Option<String>,
 }
 
-/// Cuts the items out of a list in either encoding.
+/// Splits a list into items, in either encoding.
 pub(super) enum Splitter {
     Json(json::ListSplitter),
     Protobuf(Box<protobuf::ListSplitter>),
@@ -29,7 +29,7 @@ impl Splitter {
         }
     }
 
-    /// The next item that is complete; `chunk` is shortened by what was read. `None` asks for more.
+    /// The next complete item. Advances `chunk` past the bytes read. `None` requests another chunk.
     pub(super) fn next_item(&mut self, chunk: &mut &[u8]) -> Result<Option<&[u8]>, BoxError> {
         match self {
             Self::Json(splitter) => Ok(splitter.next_item(chunk)?),
@@ -37,7 +37,7 @@ impl Splitter {
         }
     }
 
-    /// The list's metadata, if the list was all there.
+    /// The list's metadata. Fails unless the list is complete.
     pub(super) fn finish(self) -> Result<ListMeta, BoxError> {
         let (resource_version, continue_token) = match self {
             Self::Json(splitter) => {

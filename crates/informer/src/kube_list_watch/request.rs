@@ -1,15 +1,15 @@
-//! What requests say: which objects, from where on, and in which form.
+//! Query parameters and headers of requests.
 
 use std::fmt::Write as _;
 
 use super::Selectors;
 use crate::kind::Accept;
 use crate::list_watch::{ListOptions, VersionMatch};
+use crate::protobuf::MEDIA_TYPE;
 
-/// The `Accept` header. What is wanted most comes first, and whole objects in JSON last, which is what every
-/// server can do; for a watch in protobuf the server has to be told that a stream is meant.
+/// The `Accept` header, in order of preference. It ends with whole objects in JSON, which every
+/// server supports. A watch in protobuf must ask for a stream.
 pub(super) fn accept_header(accept: Accept, watch: bool) -> String {
-    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
     const JSON: &str = "application/json";
     let form = match (accept.metadata_only, watch) {
         (false, _) => "",
@@ -19,7 +19,7 @@ pub(super) fn accept_header(accept: Accept, watch: bool) -> String {
     let mut header = String::new();
     if accept.protobuf {
         let stream = if watch { ";stream=watch" } else { "" };
-        let _ = write!(header, "{PROTOBUF}{form}{stream},");
+        let _ = write!(header, "{MEDIA_TYPE}{form}{stream},");
     }
     if accept.metadata_only {
         let _ = write!(header, "{JSON}{form},");
@@ -28,7 +28,7 @@ pub(super) fn accept_header(accept: Accept, watch: bool) -> String {
     header
 }
 
-/// Parameters in alphabetical order, as client-go sends them.
+/// Appends parameters in alphabetical order, as client-go sends them.
 pub(super) fn append_query(uri: &mut String, selectors: &Selectors, options: &ListOptions, watch: bool) {
     let flag = |on: bool| (watch && on).then(|| "true".to_owned());
     let version_match = options.version_match.map(|version_match| match version_match {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_wanted_most_is_named_first_and_plain_json_last() {
+    fn accept_header_lists_preferred_form_first_and_json_last() {
         let accept = |protobuf, metadata_only| Accept { protobuf, metadata_only };
         let list = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         let one = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";

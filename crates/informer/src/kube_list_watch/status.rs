@@ -1,4 +1,4 @@
-//! What the server says about a refusal.
+//! Decodes the `Status` of failed requests.
 
 use http::Response;
 use http::header::RETRY_AFTER;
@@ -10,11 +10,11 @@ use super::next_chunk;
 use crate::kind::{ContentType, DecodeError};
 use crate::protobuf;
 
-/// How much of an error's body is read.
+/// The maximum number of bytes read from an error's body.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// What the server says. Proxies in front of it do not speak `Status`; theirs is made up from the HTTP status
-/// and the body's text.
+/// The `Status` of a failed request. Proxies do not send one, so theirs is built from the HTTP
+/// status and the body's text.
 pub(super) async fn refusal(answer: Response<Body>) -> Status {
     let code = answer.status();
     let wait = answer.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse::<u32>().ok());
@@ -27,15 +27,15 @@ pub(super) async fn refusal(answer: Response<Body>) -> Status {
             break;
         }
     }
-    // Not by the content type, which is not always said, and is not always the Status'.
+    // The content type of an error can be missing or wrong, so the body decides.
     let said = if text.starts_with(protobuf::MAGIC) {
-        protobuf::open(&text)
+        protobuf::open_envelope(&text)
             .map_err(Into::into)
             .and_then(|(content_type, object)| decode(content_type, object))
     } else {
         decode(ContentType::Json, &text)
     };
-    // JSON of another make reads as a Status in which nothing is set.
+    // Other JSON decodes as a `Status` without any field set.
     let said = said.ok().filter(|status| !status.message.is_empty() || !status.reason.is_empty());
     let mut status = said.unwrap_or_else(|| match std::str::from_utf8(&text) {
         Ok(text) if !text.contains('\0') => Status::failure(text.trim(), ""),
@@ -50,7 +50,7 @@ pub(super) async fn refusal(answer: Response<Body>) -> Status {
     status
 }
 
-/// A `Status` without its envelope.
+/// Decodes a `Status` without its envelope.
 pub(super) fn decode(content_type: ContentType, object: &[u8]) -> Result<Status, DecodeError> {
     match content_type {
         ContentType::Json => Ok(serde_json::from_slice(object)?),
@@ -58,8 +58,8 @@ pub(super) fn decode(content_type: ContentType, object: &[u8]) -> Result<Status,
     }
 }
 
-/// How client-go words it that an event cannot be read. To the reflector it is the server's failure, which takes
-/// a list to get over: what the event was about is not known.
+/// client-go's words for an event that cannot be decoded. The reflector treats it as a server error
+/// and lists, because the affected object is unknown.
 pub(super) fn unreadable_event(why: &DecodeError) -> Status {
     let message = format!("unable to decode an event from the watch stream: {why}");
     let cause = StatusCause {

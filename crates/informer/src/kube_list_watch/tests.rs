@@ -1,4 +1,5 @@
-//! The wire: exact requests, and answers in every unhandy form, against a service in place of a server.
+//! The wire: exact requests, and responses in awkward forms, against a service in place of a
+//! server.
 
 use std::convert::Infallible;
 
@@ -19,7 +20,7 @@ use crate::list_watch::VersionMatch;
 
 type Answer = Response<Body>;
 
-/// A client whose requests are answered by `answer`, and their URIs.
+/// A client whose requests `answer` handles, and their URIs.
 fn server(
     answer: impl Fn(&Request<Body>) -> Answer + Clone + Send + 'static,
 ) -> (Client, Arc<Mutex<Vec<String>>>) {
@@ -33,16 +34,16 @@ fn server(
     (Client::new(service, "default"), uris)
 }
 
-/// A client whose requests are all answered with this body, in chunks of this size.
+/// A client that receives this body for every request, in chunks of this size.
 fn chunked(body: Vec<u8>, size: usize) -> Client {
     chunked_as("application/json", body, size)
 }
 
-/// The same in another encoding. The body must not be polled after its end, as some must not.
+/// The same in another encoding. Fails if the body is polled after its end.
 fn chunked_as(content_type: &'static str, body: Vec<u8>, size: usize) -> Client {
     let service = tower::service_fn(move |_: Request<Body>| {
         let chunks: Vec<_> = body.chunks(size).map(<[u8]>::to_vec).collect();
-        // The frame type belongs to a crate that nothing else here needs; a body knows how to make one.
+        // A body can build its frames, whose type is not a dependency of this crate.
         let frames = stream::unfold(chunks.into_iter(), async |mut chunks| {
             Some((Body::from(chunks.next()?).frame().await?, chunks))
         });
@@ -100,7 +101,7 @@ fn describe<T>(event: Result<WatchEvent<T>, ListWatchError>, name: fn(&T) -> Str
     }
 }
 
-/// What a watch makes of a body that arrives in chunks of the given size.
+/// The events of a watch whose body arrives in chunks of this size.
 async fn watched(body: &[u8], chunk: usize) -> Vec<String> {
     let source = pods(chunked(body.to_vec(), chunk));
     let events = source.watch(&ListOptions::default()).await.unwrap();
@@ -163,7 +164,7 @@ async fn requests_ask_for_plain_json() {
 }
 
 #[tokio::test]
-async fn a_list_yields_items_version_and_token_and_skips_what_is_broken() {
+async fn a_list_skips_undecodable_items() {
     let broken = json!({"metadata": {"name": "b", "namespace": "ns", "resourceVersion": "2"}, "spec": 3});
     let nameless = json!({"metadata": 3});
     let list = json!({
@@ -191,13 +192,13 @@ async fn a_list_without_items_is_empty_and_an_empty_token_is_none() {
 }
 
 #[tokio::test]
-async fn refusals_become_errors_with_code_reason_message_and_wait() {
+async fn rejections_become_errors_with_code_reason_and_wait() {
     let status = json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "pods is forbidden",
         "details": {"retryAfterSeconds": 3}});
     let (client, _) = server(move |_| error(403, &status.to_string()));
     let source = pods(client);
     let refused = source.list(&ListOptions::default()).await.unwrap_err();
-    assert_eq!(refused.to_string(), "the server refused with 403 Forbidden: pods is forbidden");
+    assert_eq!(refused.to_string(), "the server rejected the request: 403 Forbidden: pods is forbidden");
     let details = refused.status().unwrap().details.as_ref().unwrap();
     assert_eq!(details.retry_after_seconds, 3);
     assert!(matches!(source.watch(&ListOptions::default()).await, Err(ListWatchError::Status(_))));
@@ -215,17 +216,17 @@ async fn refusals_become_errors_with_code_reason_message_and_wait() {
 }
 
 #[tokio::test]
-async fn a_refusal_in_json_of_another_make_is_told_as_it_is() {
+async fn an_error_in_foreign_json_keeps_its_text() {
     for body in [r#"{"error":"invalid_token","error_description":"expired"}"#, r#"{"code":0}"#] {
         let (client, _) = server(move |_| error(401, body));
         let refused = pods(client).list(&ListOptions::default()).await.unwrap_err();
         assert_eq!(refused.status().map(|status| status.code), Some(401));
-        assert_eq!(refused.to_string(), format!("the server refused with 401 : {body}"));
+        assert_eq!(refused.to_string(), format!("the server rejected the request: 401 : {body}"));
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_list_is_an_error() {
+async fn a_response_that_is_not_a_list_is_an_error() {
     let table =
         r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"rows":[]}"#;
     for body in ["", "[]", "nonsense", table, r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":"#]
@@ -247,7 +248,7 @@ async fn an_answer_that_is_no_list_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_refused_is_told_apart() {
+async fn refused_connection_is_recognised() {
     let service = tower::service_fn(|_: Request<Body>| async {
         Err::<Answer, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
     });
@@ -257,7 +258,7 @@ async fn a_connection_that_is_refused_is_told_apart() {
 }
 
 #[tokio::test]
-async fn events_are_read_wherever_the_chunks_end() {
+async fn json_events_decode_across_chunk_boundaries() {
     let bookmark = |version: &str, annotation: &str| {
         json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": version, "creationTimestamp": null,
             "annotations": {"k8s.io/initial-events-end": annotation}}, "spec": {"containers": null}})
@@ -297,9 +298,9 @@ async fn events_are_read_wherever_the_chunks_end() {
     }
 }
 
-/// Nobody knows what such an event was about, so that only a list can tell what the server has.
+/// The affected object is unknown, so only a list can repair the store.
 #[tokio::test]
-async fn an_event_that_cannot_be_read_is_an_error_of_the_watch() {
+async fn an_unreadable_event_is_a_watch_error() {
     let good = frame("ADDED", &pod("a", "1"));
     let glued = format!("{}{}", good.trim_end(), frame("DELETED", &pod("b", "2")));
     for broken in [
@@ -318,13 +319,13 @@ async fn an_event_that_cannot_be_read_is_an_error_of_the_watch() {
 }
 
 #[tokio::test]
-async fn an_event_that_broke_off_is_the_end_and_no_more() {
+async fn a_truncated_last_event_is_dropped() {
     let body = format!("{}{}", frame("ADDED", &pod("a", "1")), r#"{"type":"ADDED","object":{"meta"#);
     assert_eq!(watched(body.as_bytes(), 10).await, ["+a"]);
 }
 
 #[tokio::test]
-async fn an_object_of_several_megabytes_is_read_whole() {
+async fn an_object_of_several_megabytes_is_read() {
     let mut large = pod("large", "1");
     large["metadata"]["annotations"] = json!({"blob": "x".repeat(4 << 20)});
     let body = [frame("ADDED", &large), frame("ADDED", &pod("small", "2"))].concat();
@@ -335,15 +336,15 @@ async fn an_object_of_several_megabytes_is_read_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_answers_is_given_up() {
+async fn an_unresponsive_server_times_out() {
     let service = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Answer, Infallible>>());
     let error = pods(Client::new(service, "default")).list(&ListOptions::default()).await.unwrap_err();
     assert!(matches!(error, ListWatchError::Silent(_)), "{error}");
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_told_apart_on_a_real_socket() {
-    // A port that was free a moment ago, and on which nobody listens.
+async fn refused_connection_is_recognised_on_a_real_socket() {
+    // A port that was free a moment ago, without a listener.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut config = kube::Config::new(format!("http://127.0.0.1:{port}").parse().unwrap());
     config.default_retry = false;

@@ -1,4 +1,4 @@
-//! One listener by itself.
+//! A single listener.
 
 use std::mem::size_of;
 
@@ -51,7 +51,7 @@ impl Line {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_order_is_kept_with_one_change_pending_and_with_a_hundred_thousand() {
+async fn order_is_kept_with_one_and_many_pending_changes() {
     for pending in [1, 100_000] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let seeing = Arc::clone(&seen);
@@ -73,12 +73,12 @@ async fn the_order_is_kept_with_one_change_pending_and_with_a_hundred_thousand()
 fn a_pending_change_costs_40_bytes_for_all_handlers_together() {
     assert_eq!(size_of::<Told<String>>(), 40);
     assert_eq!(size_of::<Notification<String>>(), 32);
-    // What a change that comes alone costs beside it: a message, and two counters of the part that it is.
+    // The cost of a change that arrives alone: a message, and the two counters of its part.
     assert_eq!(size_of::<Message<String>>() + 2 * size_of::<usize>(), 40);
 }
 
 #[test]
-fn a_listener_is_shown_what_is_news_and_all_of_it_when_it_is_resynced() {
+fn a_listener_receives_unchanged_objects_only_in_its_resync() {
     let told = |number, sync| {
         let change = Notification::Add { object: Arc::new(number), is_in_initial_list: false };
         Told { change, sync }
@@ -97,7 +97,7 @@ fn a_listener_is_shown_what_is_news_and_all_of_it_when_it_is_resynced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_is_done_early_is_synced_only_with_the_informer() {
+async fn an_early_handler_syncs_only_with_the_informer() {
     let line = Line::to(HandlerFuncs::new(), usize::MAX);
     line.send(1);
     settle().await;
@@ -108,23 +108,24 @@ async fn a_handler_that_is_done_early_is_synced_only_with_the_informer() {
     line.finish().await;
 }
 
-/// A handler whose calls take as long as this; time passes for nobody else meanwhile.
+/// A handler whose calls advance the clock by this much.
 fn taking(duration: Duration) -> HandlerFuncs<usize> {
     HandlerFuncs::new().with_add(move |_, _| {
-        // Moves the clock when it is first polled.
+        // Advances the clock when first polled.
         let _ = tokio::time::advance(duration).now_or_never();
     })
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_slow_handler_with_a_long_backlog_is_reported_and_not_at_every_call() {
+async fn only_slow_handlers_with_a_long_backlog_are_logged() {
     const MILLI: Duration = Duration::from_millis(1);
     let table = [
         (1024, 150 * MILLI, 0, 0),
         (1500, 100 * MILLI, 0, 0),
-        // Below the threshold after 476 calls, which are 71.4 s: a report at once, and one each 10 s.
+        // Below the threshold after 476 calls, which take 71.4 s: one report immediately, and one
+        // every 10 s.
         (1500, 150 * MILLI, 476, 8),
-        // As long, to the millisecond, as twenty calls take.
+        // Exactly the duration of twenty calls.
         (1500, 500 * MILLI, 476, 24),
         (1025, 101 * MILLI, 1, 1),
     ];
@@ -147,7 +148,7 @@ async fn only_a_slow_handler_with_a_long_backlog_is_reported_and_not_at_every_ca
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_beyond_its_limit_is_given_up_with_a_message_that_names_it() {
+async fn a_handler_beyond_its_limit_is_removed_with_a_named_error() {
     let calls = Arc::new(Mutex::new(0));
     let calling = Arc::clone(&calls);
     let mut line = Line::to(HandlerFuncs::new().with_add(move |_, _| *calling.lock() += 1), 3);
@@ -159,7 +160,7 @@ async fn a_handler_beyond_its_limit_is_given_up_with_a_message_that_names_it() {
     let panic = line.panics.try_recv().unwrap();
     assert_eq!(
         panic_message(&panic),
-        "event handler \"slow\" of v1/pods is more than 3 changes behind, its limit"
+        "event handler \"slow\" of v1/pods exceeds its limit of 3 pending changes"
     );
     line.send(4);
     assert!(line.panics.try_recv().is_err(), "said once");

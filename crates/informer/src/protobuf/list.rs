@@ -1,30 +1,31 @@
-//! Cuts the items out of a list that arrives in chunks.
+//! Splits a list that arrives in chunks into its items.
 
 use prost::Message;
 
 use super::envelope::{MAGIC, check_encoding, content_type};
 use super::meta::ListMeta;
-use super::wire::{Fields, Malformed, Varint, WireType, tag};
+use super::wire::{Fields, Malformed, Value, Varint, WireType, split_tag};
 use crate::kind::ContentType;
 
-/// The list's metadata, and what is said about the list around it. Far more than any server sends.
+/// The maximum size of the list's metadata and of the envelope's fields, far more than servers
+/// send.
 const MAX_METADATA: u64 = 1 << 20;
-/// A buffer that one large item stretched beyond this is given back.
+/// A buffer that one large item stretched beyond this is freed.
 const KEEP_BUFFER: usize = 1 << 20;
 
-/// What is being read.
+/// The position within the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The body's first bytes, of which so many were read.
+    /// Within the magic bytes, after this many.
     Magic(usize),
     Tag,
     Length(u32),
-    /// A number that means nothing here.
+    /// Within a varint that is skipped.
     Varint,
     Value(Role, u64),
 }
 
-/// What becomes of a value of which so many bytes are to come.
+/// The purpose of a value, whose remaining length is beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Skipped,
@@ -34,12 +35,12 @@ enum Role {
     Item,
 }
 
-/// Cuts the items out of a list, and reads its metadata.
+/// Splits a list into its items, and reads its metadata.
 #[derive(Debug)]
 pub(crate) struct ListSplitter {
     state: State,
     varint: Varint,
-    /// How many bytes of the list's own message are to come, once it has begun.
+    /// The remaining bytes of the list's own message, once it has started.
     list_left: Option<u64>,
     list_seen: bool,
     buffer: Vec<u8>,
@@ -49,7 +50,7 @@ pub(crate) struct ListSplitter {
 }
 
 impl ListSplitter {
-    /// No item may have more bytes than this.
+    /// `max_item` limits the size of an item in bytes.
     pub(crate) fn new(max_item: usize) -> Self {
         Self {
             state: State::Magic(0),
@@ -63,7 +64,7 @@ impl ListSplitter {
         }
     }
 
-    /// The next item that is complete; `chunk` is shortened by what was read. `None` asks for more.
+    /// The next complete item. Advances `chunk` past the bytes read. `None` requests another chunk.
     pub(crate) fn next_item(&mut self, chunk: &mut &[u8]) -> Result<Option<&[u8]>, Malformed> {
         if std::mem::take(&mut self.item_done) {
             self.clear();
@@ -97,13 +98,13 @@ impl ListSplitter {
         Ok(None)
     }
 
-    /// The list's metadata, if the list was all there.
+    /// The list's metadata. Fails unless the list is complete.
     pub(crate) fn finish(self) -> Result<ListMeta, Malformed> {
         let between = self.state == State::Tag && self.varint.is_empty() && self.list_left.is_none();
         if !between || !self.list_seen {
-            return Err(Malformed("a list that broke off"));
+            return Err(Malformed("truncated list"));
         }
-        self.metadata.ok_or(Malformed("a list without metadata"))
+        self.metadata.ok_or(Malformed("list without metadata"))
     }
 
     fn clear(&mut self) {
@@ -113,7 +114,7 @@ impl ListSplitter {
         }
     }
 
-    /// Takes what was read off what is left of the list.
+    /// Subtracts bytes from the remaining length of the list.
     fn count(&mut self, bytes: u64) -> Result<(), Malformed> {
         if let Some(left) = &mut self.list_left {
             *left = left.checked_sub(bytes).ok_or(BEYOND)?;
@@ -121,18 +122,18 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// A byte that is not part of a value.
+    /// Processes a byte outside a value.
     fn byte(&mut self, byte: u8) -> Result<(), Malformed> {
         if let State::Magic(at) = self.state {
             if byte != MAGIC[at] {
-                return Err(Malformed("not an object of Kubernetes"));
+                return Err(Malformed("not a Kubernetes object"));
             }
             self.state = if at + 1 == MAGIC.len() { State::Tag } else { State::Magic(at + 1) };
             return Ok(());
         }
         let Some(number) = self.varint.push(byte)? else { return Ok(()) };
         self.state = match self.state {
-            State::Tag => match tag(number)? {
+            State::Tag => match split_tag(number)? {
                 (_, WireType::Varint) => State::Varint,
                 (field, WireType::Bytes) => State::Length(field),
                 (_, WireType::Fixed64) => State::Value(Role::Skipped, 8),
@@ -144,10 +145,10 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// What follows on the length of a field.
+    /// The state after the length of a field.
     fn begin(&mut self, field: u32, length: u64) -> Result<State, Malformed> {
         let role = match (self.list_left, field) {
-            (None, 2) if self.list_seen => return Err(Malformed("two lists in one")),
+            (None, 2) if self.list_seen => return Err(Malformed("more than one list")),
             (None, 2) => {
                 self.list_seen = true;
                 self.list_left = Some(length);
@@ -164,14 +165,10 @@ impl ListSplitter {
             Role::Item => self.max_item,
             Role::Outer(_) | Role::Metadata => MAX_METADATA,
         };
-        if length > limit {
-            Err(Malformed("an object that is too large"))
-        } else {
-            Ok(State::Value(role, length))
-        }
+        if length > limit { Err(Malformed("object too large")) } else { Ok(State::Value(role, length)) }
     }
 
-    /// A value is complete.
+    /// Processes a complete value.
     fn value(&mut self, role: Role) -> Result<(), Malformed> {
         let value = self.buffer.as_slice();
         match role {
@@ -182,12 +179,12 @@ impl ListSplitter {
             }
             Role::Metadata => {
                 let metadata = ListMeta::decode(value);
-                self.metadata = Some(metadata.map_err(|_| Malformed("a list's metadata that is none"))?);
+                self.metadata = Some(metadata.map_err(|_| Malformed("invalid list metadata"))?);
             }
             Role::Outer(1) => check_kind(value)?,
             Role::Outer(3) => check_encoding(value)?,
             Role::Outer(4) if content_type(value)? != ContentType::Protobuf => {
-                return Err(Malformed("a list in JSON in protobuf"));
+                return Err(Malformed("list in JSON instead of protobuf"));
             }
             Role::Outer(_) => {}
         }
@@ -195,7 +192,7 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// The list's message ends, and with it must what is in it.
+    /// Ends the list's message. Its last field must end with it.
     fn end_of_list(&mut self) -> Result<(), Malformed> {
         if self.state != State::Tag || !self.varint.is_empty() {
             return Err(BEYOND);
@@ -205,20 +202,20 @@ impl ListSplitter {
     }
 }
 
-/// All lists' kinds are called so.
+/// The kinds of all lists end in `List`.
 fn check_kind(types: &[u8]) -> Result<(), Malformed> {
-    for field in Fields::of(types) {
-        if let (2, Some(kind)) = field?
+    for field in Fields::new(types) {
+        if let (2, Value::Bytes(kind)) = field?
             && !kind.is_empty()
             && !kind.ends_with(b"List")
         {
-            return Err(Malformed("an object that is no list"));
+            return Err(Malformed("not a list"));
         }
     }
     Ok(())
 }
 
-const BEYOND: Malformed = Malformed("a field that ends after its message");
+const BEYOND: Malformed = Malformed("field beyond the end of its message");
 
 #[cfg(test)]
 mod tests;

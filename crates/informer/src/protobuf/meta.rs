@@ -1,7 +1,7 @@
-//! `metav1`'s messages, and their way into the types of `k8s-openapi`.
+//! `metav1`'s messages, and their conversions to the types of `k8s-openapi`.
 //!
-//! Go writes every string and number that is not a pointer, empty or not, so that nothing distinguishes an
-//! empty one from one that is absent; in JSON it is absent, and so it is here.
+//! Go writes every string and number that is not a pointer, which makes empty and absent values
+//! equal. The conversions omit them, as JSON does.
 
 use std::collections::BTreeMap;
 
@@ -15,63 +15,63 @@ use prost::Message;
 
 use crate::kind::DecodeError;
 
-/// `metav1.ObjectMeta`, for kinds that want the metadata whole. Its field number in objects is 1.
+/// `metav1.ObjectMeta`, for kinds that keep all metadata. It is field 1 of objects.
 #[derive(Clone, PartialEq, Message)]
 pub struct ObjectMeta {
-    /// Unique within the namespace.
+    /// The name, unique within the namespace.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The prefix that the server was to make a name of.
+    /// The prefix of a generated name.
     #[prost(string, tag = "2")]
     pub generate_name: String,
-    /// Empty where objects belong to the whole cluster.
+    /// The namespace; empty for cluster-scoped objects.
     #[prost(string, tag = "3")]
     pub namespace: String,
     /// Not set by servers since 1.20.
     #[prost(string, tag = "4")]
     pub self_link: String,
-    /// Unique over time and space.
+    /// The UID, unique across time and space.
     #[prost(string, tag = "5")]
     pub uid: String,
-    /// Changes with every change.
+    /// The resource version, which changes on every write.
     #[prost(string, tag = "6")]
     pub resource_version: String,
-    /// Counts changes of what is desired.
+    /// Counts changes of the desired state.
     #[prost(int64, tag = "7")]
     pub generation: i64,
-    /// When the object was made.
+    /// The creation time.
     #[prost(message, optional, tag = "8")]
     pub creation_timestamp: Option<Time>,
-    /// When it was, or will be, deleted.
+    /// The time of the graceful deletion, in the past or the future.
     #[prost(message, optional, tag = "9")]
     pub deletion_timestamp: Option<Time>,
-    /// In seconds.
+    /// The grace period in seconds.
     #[prost(int64, optional, tag = "10")]
     pub deletion_grace_period_seconds: Option<i64>,
-    /// What selectors select by.
+    /// The labels, which selectors match.
     #[prost(btree_map = "string, string", tag = "11")]
     pub labels: BTreeMap<String, String>,
-    /// What they do not.
+    /// The annotations, which they do not.
     #[prost(btree_map = "string, string", tag = "12")]
     pub annotations: BTreeMap<String, String>,
-    /// On what the object depends.
+    /// The objects on which this one depends.
     #[prost(message, repeated, tag = "13")]
     pub owner_references: Vec<OwnerReference>,
-    /// Who has to agree to its deletion.
+    /// The finalizers that must be removed before the deletion.
     #[prost(string, repeated, tag = "14")]
     pub finalizers: Vec<String>,
-    /// Who set what.
+    /// The managers of the object's fields.
     #[prost(message, repeated, tag = "17")]
     pub managed_fields: Vec<ManagedFieldsEntry>,
 }
 
-/// `metav1.Time`. One without seconds is Go's zero time, which in JSON is null.
+/// `metav1.Time`. Without seconds, it is Go's zero time, which is null in JSON.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Time {
-    /// Since 1970.
+    /// Seconds since 1970.
     #[prost(int64, optional, tag = "1")]
     pub seconds: Option<i64>,
-    /// Always 0: in JSON there is no room for them, so Go drops them.
+    /// Always 0: JSON has no room for nanoseconds, so Go drops them.
     #[prost(int32, optional, tag = "2")]
     pub nanos: Option<i32>,
 }
@@ -94,7 +94,7 @@ pub struct OwnerReference {
     /// Whether the owner is the controller.
     #[prost(bool, optional, tag = "6")]
     pub controller: Option<bool>,
-    /// Whether the owner is to wait for this object's end.
+    /// Whether the owner's deletion waits for this object.
     #[prost(bool, optional, tag = "7")]
     pub block_owner_deletion: Option<bool>,
 }
@@ -102,25 +102,25 @@ pub struct OwnerReference {
 /// `metav1.ManagedFieldsEntry`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ManagedFieldsEntry {
-    /// Who.
+    /// The manager's name.
     #[prost(string, tag = "1")]
     pub manager: String,
     /// `Apply` or `Update`.
     #[prost(string, tag = "2")]
     pub operation: String,
-    /// In which version the fields are named.
+    /// The API version of the fields.
     #[prost(string, tag = "3")]
     pub api_version: String,
-    /// When.
+    /// The time of the last change.
     #[prost(message, optional, tag = "4")]
     pub time: Option<Time>,
     /// Always `FieldsV1`.
     #[prost(string, tag = "6")]
     pub fields_type: String,
-    /// The fields.
+    /// The managed fields.
     #[prost(message, optional, tag = "7")]
     pub fields_v1: Option<FieldsV1>,
-    /// The subresource, if it was through one.
+    /// The subresource through which the fields were set, if any.
     #[prost(string, tag = "8")]
     pub subresource: String,
 }
@@ -128,12 +128,13 @@ pub struct ManagedFieldsEntry {
 /// `metav1.FieldsV1`.
 #[derive(Clone, PartialEq, Message)]
 pub struct FieldsV1 {
-    /// JSON.
+    /// The fields in JSON.
     #[prost(bytes = "vec", tag = "1")]
     pub raw: Vec<u8>,
 }
 
-/// `metav1.PartialObjectMetadata`. As nearly all objects begin alike, it can be read out of those as well.
+/// `metav1.PartialObjectMetadata`. Nearly all objects have this prefix, so it decodes whole
+/// objects, too.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PartialObjectMetadata {
     #[prost(message, optional, tag = "1")]

@@ -1,8 +1,8 @@
-//! What holds for queues of every kind, and a notation for the tests of each.
+//! Tests of all queues, and a notation for the tests of each.
 //!
-//! `+a1` is a at version 1, added; `~a2` updated; `-a3` deleted; `-a?2` a tombstone with the state at version
-//! 2, `-a?` one without; `=a1` and `*a1` a at version 1 as replaced and as resynced; `[a1,b2]` a whole list,
-//! `sync` a resync of everything, `@9` a bookmark.
+//! `+a1` is a at version 1, added; `~a2` updated; `-a3` deleted; `-a?2` a tombstone with the state
+//! at version 2, `-a?` one without; `=a1` and `*a1` a at version 1 as replaced and as resynced;
+//! `[a1,b2]` a whole list, `sync` a resync of everything, `@9` a bookmark.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::shared::{InformerOptions, SharedInformer};
 use crate::store::Change;
 use crate::testing::{EventLog, FakeSource, settle};
 
-/// The simplest object there is.
+/// The simplest possible object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Thing {
     name: String,
@@ -67,7 +67,7 @@ fn thing(text: &str) -> (ObjectKey, Arc<Thing>) {
     (ObjectKey::new(None, name), Arc::new(Thing { name: name.to_owned(), version: version.to_owned() }))
 }
 
-/// Reads the notation.
+/// Parses the notation.
 pub(crate) fn delta(text: &str) -> Delta<Thing> {
     if text == "sync" {
         return Delta::SyncAll;
@@ -92,7 +92,7 @@ pub(crate) fn delta(text: &str) -> Delta<Thing> {
     }
 }
 
-/// Writes it.
+/// Writes the notation.
 pub(crate) fn text(delta: &Delta<Thing>) -> String {
     let show = |thing: &Thing| format!("{}{}", thing.name, thing.version);
     match delta {
@@ -113,7 +113,7 @@ pub(crate) fn text(delta: &Delta<Thing>) -> String {
     }
 }
 
-/// A store that has these.
+/// A store with these objects.
 pub(crate) fn known(things: &str) -> Store<Thing> {
     let store = Store::new(Arc::new(Things::new()), Indexers::new());
     let deltas = things.split_whitespace().map(|text| delta(&format!("+{text}"))).collect();
@@ -121,7 +121,7 @@ pub(crate) fn known(things: &str) -> Store<Thing> {
     store
 }
 
-/// Pushes what the script says, and pops a batch wherever it says `pop`.
+/// Pushes the changes of the script, and pops a batch at each `pop`.
 pub(crate) fn play<C: Content<Object = Thing>>(queue: &mut C, script: &str) -> Vec<String> {
     let mut popped = Vec::new();
     for word in script.split_whitespace() {
@@ -133,7 +133,7 @@ pub(crate) fn play<C: Content<Object = Thing>>(queue: &mut C, script: &str) -> V
     popped
 }
 
-/// The same, and then pops what is left.
+/// Runs the script, and pops what remains.
 pub(crate) fn play_out<C: Content<Object = Thing>>(queue: &mut C, script: &str) -> Vec<String> {
     let mut popped = play(queue, script);
     while let Some(batch) = queue.next_batch() {
@@ -142,8 +142,7 @@ pub(crate) fn play_out<C: Content<Object = Thing>>(queue: &mut C, script: &str) 
     popped
 }
 
-/// A batch in the notation, with `!` in front if it comes from the first list and `.` behind if that has then
-/// been popped.
+/// A batch in the notation. The prefix `!` marks the first list, the suffix `.` its completion.
 fn describe(batch: &Batch<Thing>) -> String {
     let deltas: Vec<_> = batch.deltas.iter().map(text).collect();
     let (initial, synced) =
@@ -163,7 +162,7 @@ fn queue(kind: QueueKind) -> Arc<InformerQueue<Thing>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_waiting_consumers_all_learn_of_the_end() {
+async fn closing_wakes_all_waiting_consumers() {
     for kind in KINDS {
         let queue = queue(kind);
         let mut waiting = JoinSet::new();
@@ -179,7 +178,7 @@ async fn ten_waiting_consumers_all_learn_of_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_queued_can_be_popped_after_the_end() {
+async fn queued_changes_can_be_popped_after_close() {
     for kind in KINDS {
         let queue = queue(kind);
         queue.push(delta("+a1"));
@@ -192,7 +191,7 @@ async fn what_was_queued_can_be_popped_after_the_end() {
 }
 
 #[test]
-fn a_queues_length_is_in_changes_or_in_objects_that_have_theirs_together() {
+fn queue_length_counts_changes_or_grouped_objects() {
     for kind in KINDS {
         let queue = queue(kind);
         let mut lengths = vec![queue.len()];
@@ -206,7 +205,7 @@ fn a_queues_length_is_in_changes_or_in_objects_that_have_theirs_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_queues_that_look_at_the_store_are_locked_while_it_is_written() {
+async fn only_store_reading_queues_lock_during_processing() {
     fn is_locked<C>(queue: &Fifo<C>) -> bool {
         queue.state.try_lock().is_none()
     }
@@ -222,7 +221,7 @@ async fn only_queues_that_look_at_the_store_are_locked_while_it_is_written() {
 }
 
 #[tokio::test]
-async fn what_each_of_two_producers_pushes_stays_in_order() {
+async fn each_producers_changes_stay_in_order() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     for kind in KINDS {
         let queue = queue(kind);
@@ -249,7 +248,7 @@ async fn what_each_of_two_producers_pushes_stays_in_order() {
 }
 
 #[test]
-fn the_default_is_the_queue_with_whole_lists_and_a_store_that_knows_its_version() {
+fn the_default_queue_keeps_lists_whole_and_versions_the_store() {
     assert_eq!(QueueKind::default(), QueueKind::RealFifo { atomic: true });
     for kind in KINDS {
         let store = kind.store(Arc::new(Things::new()), Indexers::new());
@@ -260,7 +259,7 @@ fn the_default_is_the_queue_with_whole_lists_and_a_store_that_knows_its_version(
 }
 
 #[tokio::test(start_paused = true)]
-async fn handlers_of_a_shared_informer_hear_of_a_relist_in_the_order_of_its_queue() {
+async fn shared_handlers_see_a_relist_in_queue_order() {
     for kind in KINDS {
         let set_version = |thing: &mut Thing, version: &str| version.clone_into(&mut thing.version);
         let source = FakeSource::new(Arc::new(Things::new()), set_version);
@@ -297,7 +296,7 @@ async fn handlers_of_a_shared_informer_hear_of_a_relist_in_the_order_of_its_queu
     }
 }
 
-/// What happens at the server and on the way from it.
+/// A change at the server, or a fault on the way from it.
 #[derive(Clone, Debug)]
 enum Step {
     Put { name: u8, lost: bool, misnamed: bool },
@@ -321,7 +320,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A queue, what it leads to, and who hears of it.
+/// A queue, the store behind it, and its handlers.
 struct Rig {
     kind: QueueKind,
     queue: Box<dyn Content<Object = Thing>>,
@@ -342,7 +341,7 @@ impl Rig {
         Self { kind, queue, store, log: EventLog::new(Arc::new(Things::new())), synced: false }
     }
 
-    /// `false` if there is nothing to process.
+    /// Returns `false` if there is nothing to process.
     fn process(&mut self) -> bool {
         let Some(batch) = self.queue.next_batch() else {
             return false;
@@ -398,7 +397,7 @@ fn run(kind: QueueKind, steps: &[Step]) {
             }
         }
     }
-    // What was lost comes to light with a list.
+    // Lost changes become visible with a list.
     rig.queue.push(listing(&server));
     while rig.process() {}
     assert_eq!(rig.stored(), server, "the store has what the server has");
@@ -414,7 +413,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn queues_of_every_kind_lead_to_the_same_content_in_consistent_steps(
+    fn all_queues_lead_to_the_same_content(
         steps in prop::collection::vec(step(), 0..60),
     ) {
         for kind in KINDS {

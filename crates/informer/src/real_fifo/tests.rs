@@ -1,26 +1,26 @@
-//! Every change in its place.
+//! The queue that keeps every change in order.
 
 use super::*;
 use crate::queue::tests::{Thing, known, play, play_out};
 
-/// An empty queue that takes lists as they are.
+/// An empty queue that keeps lists whole.
 fn atomic() -> InOrder<Thing> {
     InOrder::new(None)
 }
 
-/// One that takes them apart, before a store that has these.
+/// A queue that splits lists, before a store with these objects.
 fn per_object(stored: &str) -> InOrder<Thing> {
     InOrder::new(Some(known(stored)))
 }
 
 #[test]
-fn batches_end_at_a_repeated_key_and_around_what_concerns_all_objects() {
+fn batches_end_at_a_repeated_key_and_around_whole_lists() {
     let popped = play_out(&mut atomic(), "[a1,b1] +c2 @5 -a6 +c7 sync +a8 [] +b9");
     assert_eq!(popped, ["![a1,b1].", "+c2 @5 -a6.", "+c7.", "sync.", "+a8.", "[].", "+b9."]);
 }
 
 #[test]
-fn a_batch_holds_at_most_a_thousand_keys_and_nothing_beyond_the_first_list() {
+fn a_batch_ends_at_a_thousand_keys_or_with_the_first_list() {
     let names = |from: usize, to: usize| (from..to).map(|n| format!("{}1", letters(n))).collect::<Vec<_>>();
     let more: Vec<_> = names(2500, 4000).iter().map(|name| format!("+{name}")).collect();
     let script = format!("[{}] {}", names(0, 2500).join(","), more.join(" "));
@@ -40,7 +40,7 @@ fn a_batch_holds_at_most_a_thousand_keys_and_nothing_beyond_the_first_list() {
     assert_eq!(sizes, expected);
 }
 
-/// Names of nothing but letters.
+/// Names that consist of letters.
 fn letters(n: usize) -> String {
     n.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect()
 }
@@ -62,7 +62,7 @@ fn batches_of_single_objects_are_laid_out_by_list_and_key() {
 }
 
 #[test]
-fn every_change_is_kept_and_a_deletion_even_of_what_nobody_has() {
+fn real_fifo_keeps_every_change_and_unknown_deletions() {
     for script in ["+a1 ~a2 -a3 -a4 -b1 +a5", "-a1"] {
         let expected: Vec<_> = script.split(' ').map(str::to_owned).collect();
         for queue in [&mut atomic(), &mut per_object("")] {
@@ -74,7 +74,7 @@ fn every_change_is_kept_and_a_deletion_even_of_what_nobody_has() {
 }
 
 #[test]
-fn whole_lists_and_resyncs_keep_their_place_and_their_content() {
+fn atomic_lists_and_resyncs_keep_place_and_content() {
     for (script, expected) in [
         ("[]", "![]."),
         ("+a2 []", "+a2. []."),
@@ -88,7 +88,7 @@ fn whole_lists_and_resyncs_keep_their_place_and_their_content() {
 }
 
 #[test]
-fn a_list_taken_apart_begins_with_what_it_lacks_in_its_newest_state() {
+fn a_split_list_starts_with_deletions_in_newest_state() {
     for (stored, script, expected) in [
         // Only the queue has the object.
         ("", "+a2 []", "+a2 -a?2"),
@@ -97,7 +97,7 @@ fn a_list_taken_apart_begins_with_what_it_lacks_in_its_newest_state() {
         ("", "+a2 [] []", "+a2 -a?2"),
         ("", "+a2 -a2 +a3 []", "+a2 -a2 +a3 -a?3"),
         ("", "@123 [] []", ""),
-        // The store has it too.
+        // The store has it, too.
         ("a1", "-a1 [a2]", "-a1 =a2"),
         ("a5 b6 c7", "-c10 [a5]", "-c10 -b?6 =a5"),
         ("a5 b6 c7", "+c10 [a5]", "+c10 -c?10 -b?6 =a5"),
@@ -111,7 +111,7 @@ fn a_list_taken_apart_begins_with_what_it_lacks_in_its_newest_state() {
 }
 
 #[test]
-fn a_list_taken_apart_spares_what_it_has_but_cannot_show() {
+fn a_split_list_keeps_undecodable_objects() {
     let mut queue = per_object("a1 b1 c1");
     let keep = vec![ObjectKey::new(None, "b")];
     queue.push(Delta::ReplacedAll(Replacement {
@@ -123,7 +123,7 @@ fn a_list_taken_apart_spares_what_it_has_but_cannot_show() {
 }
 
 #[test]
-fn a_resync_taken_apart_spares_what_there_is_news_of() {
+fn a_split_resync_skips_objects_with_queued_changes() {
     for (stored, script, expected) in [
         ("", "+a1 pop sync", vec!["+a1."]),
         ("a1 b1", "[a1,b1] pop sync", vec!["!=a1 =b1.", "*a1 *b1."]),
@@ -135,7 +135,7 @@ fn a_resync_taken_apart_spares_what_there_is_news_of() {
 }
 
 #[test]
-fn the_first_list_has_been_popped_when_all_changes_that_it_brought_have() {
+fn real_fifo_first_list_is_popped_with_its_last_change() {
     for (stored, script, synced) in [
         ("", "", false),
         ("", "@5 sync", false),
@@ -163,7 +163,7 @@ fn the_first_list_has_been_popped_when_all_changes_that_it_brought_have() {
 }
 
 #[test]
-fn an_empty_first_list_syncs_and_what_precedes_it_does_not() {
+fn an_empty_first_list_syncs_but_earlier_changes_do_not() {
     assert_eq!(play_out(&mut atomic(), "sync []"), ["!sync", "![]."]);
     assert_eq!(play_out(&mut atomic(), "+a1 []"), ["+a1.", "[]."]);
     assert_eq!(play_out(&mut per_object(""), "sync []"), ["."]);

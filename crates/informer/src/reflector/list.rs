@@ -1,4 +1,4 @@
-//! Lists: which version to ask for, page by page, and what becomes of them.
+//! Lists: the requested versions, pages and results.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::key::ObjectKey;
 use crate::kind::Kind;
 use crate::list_watch::{ListOptions, ListWatchError, Page, Undecodable};
 
-/// What the API server's watch cache is asked for at a time.
+/// The page size for the API server's watch cache.
 const PAGE_SIZE: u32 = 500;
 
-/// The result of a list, its pages put together.
+/// A complete list, assembled from its pages.
 pub(super) struct Listing<T> {
     pub(super) items: Vec<T>,
     pub(super) undecodable: Vec<Undecodable>,
@@ -31,14 +31,14 @@ impl<T> Listing<T> {
         }
     }
 
-    /// The version stays the first page's. Later pages of a list that became inconsistent may claim a newer
-    /// one, and a watch from there would miss what happened in between.
+    /// Keep the version of the first page. Later pages of an inconsistent list can have a newer
+    /// version, and a watch from there would miss the changes in between.
     fn append(&mut self, page: Page<T>) {
         self.items.extend(page.items);
         self.undecodable.extend(page.undecodable);
     }
 
-    /// The outcome of initial events; no key is in it twice.
+    /// The result of initial events, with unique keys.
     pub(super) fn collect(objects: BTreeMap<ObjectKey, Result<T, Undecodable>>, version: String) -> Self {
         let mut listing = Self { items: Vec::new(), undecodable: Vec::new(), version, paginated: false };
         for object in objects.into_values() {
@@ -52,14 +52,14 @@ impl<T> Listing<T> {
 }
 
 impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
-    /// Lists, and replaces everything with the result.
+    /// Lists, and replaces the content with the result.
     pub(super) async fn list(&mut self) -> Result<(), ListWatchError> {
         let version = self.relist_version();
         let mut listed = self.list_pages(&version).await;
         if let Err(error) = &listed
             && (error.is_expired()
                 || error.is_too_large_resource_version()
-                // The version may be what is wrong, for whatever reason it is what it is.
+                // An invalid request can be due to its version.
                 || (error.is_invalid() && !matches!(version.as_str(), "" | "0")))
         {
             self.version_unavailable = true;
@@ -71,7 +71,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         Ok(())
     }
 
-    /// Never back in time: what was seen once is not to be unseen. "0" only at the very start.
+    /// Never lists a state older than the last one seen. "0" is used only at the start.
     fn relist_version(&self) -> String {
         let last = self.status.version.lock();
         match last.as_str() {
@@ -82,7 +82,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     }
 
     fn page_limit(&self, version: &str) -> Option<u32> {
-        // The server's cache answers lists at a version only when they are whole.
+        // The server's cache serves lists at a version only without a limit.
         let default = self.paginated || matches!(version, "" | "0");
         self.options.page_size.or(default.then_some(PAGE_SIZE))
     }
@@ -97,7 +97,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         options.continue_token = page.continue_token.clone();
         let mut listing = Listing::new(page);
         while options.continue_token.is_some() {
-            // The token stands for the version as well.
+            // The token implies the version.
             options.resource_version.clear();
             page = match self.source.list(&options).await {
                 Err(error) if error.is_expired() => return self.list_whole(version).await,
@@ -109,7 +109,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         Ok(listing)
     }
 
-    /// When the first page is too old for the next one: everything at once.
+    /// Lists without pages, after an early page has expired.
     async fn list_whole(&self, version: &str) -> Result<Listing<K::Object>, ListWatchError> {
         let whole = ListOptions { resource_version: version.to_owned(), ..ListOptions::default() };
         let page = self.source.list(&whole).await?;

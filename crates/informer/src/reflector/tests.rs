@@ -1,4 +1,4 @@
-//! The reflector against scripted servers: which requests it makes, when, and what it takes from the answers.
+//! The reflector against scripted servers: requests, their times, and the resulting changes.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::ObjectMeta;
@@ -47,7 +47,7 @@ fn bookmark(version: &str, initial_events_end: bool) -> WatchEvent<Pod> {
     WatchEvent::Bookmark { resource_version: version.to_owned(), initial_events_end }
 }
 
-/// A script for plain watches; watch-lists are refused, as by a server that does not know them.
+/// A script for plain watches; rejects watch-lists like a server that does not support them.
 fn no_watch_list(
     watch: impl Fn(usize, &ListOptions) -> Result<Script<Pod>, ListWatchError> + Send + Sync + 'static,
 ) -> impl Fn(usize, &ListOptions) -> Result<Script<Pod>, ListWatchError> + Send + Sync + 'static {
@@ -56,7 +56,7 @@ fn no_watch_list(
     }
 }
 
-/// A reflector that runs on its own, and what it does.
+/// A reflector with a log of its changes.
 struct Rig {
     queue: Arc<RealFifo<Pod>>,
     status: Arc<ReflectorStatus>,
@@ -88,7 +88,7 @@ impl Rig {
         Self { queue, status, errors, stop, task }
     }
 
-    /// Stops, and returns what had been queued, in short.
+    /// Stops the reflector, and returns what is queued, abbreviated.
     async fn stop(self) -> Vec<String> {
         self.stop.cancel();
         self.task.await.unwrap();
@@ -128,7 +128,8 @@ fn summaries(requests: &[Request]) -> Vec<String> {
     requests.iter().map(Request::summary).collect()
 }
 
-/// Asserts that cycles of `cycle` requests each begin after waits within [d, 2d) of 0.8 s, 1.6 s and so on.
+/// Asserts that cycles of `cycle` requests start after waits within [d, 2d) of 0.8 s, 1.6 s and so
+/// on.
 fn assert_backoff(requests: &[Request], cycle: usize) {
     let starts: Vec<_> = requests.iter().step_by(cycle).map(|request| request.at.as_secs_f64()).collect();
     let mut base = 0.8;

@@ -1,4 +1,4 @@
-//! Watches: with initial events in place of a list, and plain ones.
+//! Watches, with and without initial events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,18 +21,18 @@ use crate::list_watch::{
 };
 use crate::retry_window::RetryWindow;
 
-/// A watch that ends sooner than this with nothing to say is a fault, and not to be repeated at once.
+/// A watch that ends within this time without an event is a fault, and is not repeated immediately.
 const VERY_SHORT: Duration = Duration::from_secs(1);
-/// Servers end a watch after its timeout; a connection still open after this much more is taken for dead.
+/// Servers end a watch at its timeout. A connection still open this much later counts as dead.
 const GRACE: Duration = Duration::from_secs(5);
-/// For how long a watch is tried again whose connection is lost before it opens. Go's HTTP client repeats such
-/// requests by itself; a server that restarts should not cost a list here either.
+/// How long to retry a watch whose connection is lost before it opens. Go's HTTP client repeats
+/// such requests itself, so a restarting server costs no list in client-go either.
 const LOST_CONNECTION_RETRY: Duration = Duration::from_secs(30);
-/// So many events at most are kept from the consumer while more are at hand.
+/// The maximum number of events that are queued without waking the consumer.
 const ANNOUNCE_EVERY: usize = 128;
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
-/// A watch, and when it is to be over.
+/// A watch and its deadline.
 pub(super) struct OpenWatch<T> {
     stream: WatchStream<T>,
     opened: Instant,
@@ -40,26 +40,26 @@ pub(super) struct OpenWatch<T> {
     events: usize,
 }
 
-/// How a watch ended.
+/// Why a watch ended.
 enum End {
-    /// It closed, broke off or fell silent.
+    /// It was closed, broke off, or stalled.
     Closed,
     /// The server ended it with an error.
     Refused(Box<Status>),
-    /// Only with initial events: they did not come to an end in time.
+    /// Only with initial events: they did not end in time.
     Overdue,
 }
 
 impl<T> OpenWatch<T> {
-    /// The next event, or how the watch ended. Counts.
+    /// The next event, or why the watch ended. Counts events.
     async fn next(&mut self, deadline: Instant) -> Result<WatchEvent<T>, End> {
-        // Sources that always have something ready would otherwise keep the worker to themselves.
+        // A source that is always ready would otherwise monopolize the worker.
         coop::consume_budget().await;
         match timeout_at(deadline.min(self.deadline), self.stream.next()).await {
             Ok(Some(Ok(WatchEvent::Error(status)))) => Err(End::Refused(status)),
             Ok(Some(Ok(event))) => {
-                // A server, or whatever is in front of it, that only ever sends what nobody can read and then
-                // ends the watch is not to be asked again at once.
+                // A watch that delivers only undecodable objects and ends counts as very short, and
+                // is not repeated immediately.
                 self.events += usize::from(!matches!(event, WatchEvent::Undecodable { .. }));
                 Ok(event)
             }
@@ -91,7 +91,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         Ok(OpenWatch { stream, opened, deadline: opened + timeout + GRACE, events: 0 })
     }
 
-    /// Lists by way of a watch that begins with what exists. `Err` says why a list has to do.
+    /// Replaces the content by a watch with initial events. `Err` explains why a list is required.
     pub(super) async fn watch_list(&mut self) -> Result<OpenWatch<K::Object>, String> {
         loop {
             let version = if self.version_unavailable { String::new() } else { self.status.version() };
@@ -118,12 +118,12 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                 Err(end) => end,
             };
             let (very_short, short) = (watch.was_very_short(), watch.opened.elapsed() < VERY_SHORT);
-            // Nothing keeps a connection while it waits.
+            // Free the connection before waiting.
             drop(watch);
             match end {
-                End::Overdue => return Err("the initial events do not end".to_owned()),
-                End::Closed if very_short => return Err("a very short watch".to_owned()),
-                // A server that keeps breaking off early would otherwise be asked in a tight loop.
+                End::Overdue => return Err("the initial events timed out".to_owned()),
+                End::Closed if very_short => return Err("very short watch".to_owned()),
+                // A server that breaks off early would otherwise cause a tight loop.
                 End::Closed if short => self.pause(Duration::ZERO).await,
                 End::Closed => {}
                 End::Refused(status) => {
@@ -136,20 +136,20 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         }
     }
 
-    /// Whether a watch for initial events is worth another try; waits first if there is reason to.
+    /// Whether to retry a watch with initial events. Waits first if the error requires it.
     async fn try_again(&mut self, error: &ListWatchError) -> bool {
         if error.is_retriable() {
             self.pause_for(error).await;
             return true;
         }
-        // Without a version there is none to give up, and the same request would only fail again.
+        // Without a version, the same request would only fail again.
         let drop_version =
             !self.version_unavailable && (error.is_expired() || error.is_too_large_resource_version());
         self.version_unavailable |= drop_version;
         drop_version
     }
 
-    /// Collects what exists, up to the bookmark that marks its end.
+    /// Collects existing objects, up to the bookmark that ends the initial events.
     async fn initial_events(&mut self, watch: &mut OpenWatch<K::Object>) -> Result<Listing<K::Object>, End> {
         let patience = self.options.initial_events_timeout.unwrap_or(FOR_EVER).min(FOR_EVER);
         let deadline = watch.opened + patience;
@@ -181,20 +181,20 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                     (Some(key), false) => drop(objects.insert(key.clone(), Err(item))),
                     (None, _) => self.report_undecodable("watched", &item),
                 },
-                // Errors end the watch above.
+                // `next` turns errors into the end of the watch.
                 WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => {}
             }
         }
     }
 
-    /// As long as events keep coming all is well, however many there are.
+    /// Warns if events stop arriving. Many events are fine.
     fn warn_of_missing_end(&self, opened: Instant, last_event: Option<Instant>) {
         let resource = self.kind.gvr();
         match last_event.map(|at| at.elapsed()) {
             None => tracing::warn!(%resource, elapsed = ?opened.elapsed(),
-                "no initial events yet, nor the bookmark that ends them"),
+                "no initial events or final bookmark yet"),
             Some(quiet) if quiet >= WARN_EVERY => tracing::warn!(%resource, ?quiet,
-                "no more initial events, but the bookmark that ends them is missing"),
+                "no more initial events, but the final bookmark is missing"),
             Some(_) => {}
         }
     }
@@ -204,7 +204,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         compare_initial_events(&*self.kind, &*self.source, &listing.version, watched).await;
     }
 
-    /// Watches until it takes a list to go on.
+    /// Watches until a list is required.
     pub(super) async fn watch(
         &mut self,
         mut open: Option<OpenWatch<K::Object>>,
@@ -238,7 +238,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             drop(watch);
             match end {
                 End::Closed | End::Overdue if very_short => {
-                    tracing::warn!(resource = %self.kind.gvr(), "a very short watch: no events within a second");
+                    tracing::warn!(resource = %self.kind.gvr(), "very short watch: no events within a second");
                     return Ok(());
                 }
                 End::Closed | End::Overdue => {}
@@ -259,14 +259,16 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         }
     }
 
-    /// Hands events on until the watch ends.
+    /// Queues events until the watch ends.
     async fn follow(&mut self, watch: &mut OpenWatch<K::Object>) -> End {
-        // A watch from no version in particular begins with what exists, in no order that could be resumed.
+        // A watch from no specific version starts with existing objects, in an order that cannot be
+        // resumed.
         let mut unordered = matches!(self.status.version.lock().as_str(), "" | "0");
         let mut unannounced = 0;
         loop {
             let deadline = watch.deadline;
-            // To wake the consumer for every event would cost more than the event: only when there is no other at hand.
+            // Waking the consumer costs more than an event, so wake it only when no other event is
+            // ready.
             let outcome = match watch.next(deadline).now_or_never() {
                 Some(outcome) if unannounced < ANNOUNCE_EVERY => outcome,
                 outcome => {
@@ -324,13 +326,13 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                     return;
                 }
                 advance(item.resource_version.as_deref().unwrap_or_default());
-                // That the object is gone is news enough; its last state is not needed for it.
+                // The deletion is known; the last state is not required.
                 if let (true, Some(key)) = (deleted, item.key) {
                     let tombstone = Deleted::FinalStateUnknown { key: key.clone(), last: None };
                     self.queue.append(Delta::Deleted(key, tombstone));
                 }
             }
-            // Ends the watch before it gets here.
+            // `next` turns errors into the end of the watch.
             WatchEvent::Error(_) => {}
         }
     }

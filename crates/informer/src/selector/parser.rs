@@ -1,10 +1,10 @@
-//! Reads label selectors: requirements with commas between them.
+//! Parses label selectors: comma-separated requirements.
 
 use kube::core::Expression;
 
 use super::{Requirement, one_of};
 
-/// The longest name, and the longest value.
+/// The maximum length of names and values.
 const LONGEST: usize = 63;
 const LONGEST_PREFIX: usize = 253;
 
@@ -48,7 +48,7 @@ impl<'a> Parser<'a> {
                 "" => Expression::Exists(key),
                 "in" => Expression::In(key, one_of(self.values()?)),
                 "notin" => Expression::NotIn(key, one_of(self.values()?)),
-                other => return Err(format!("after {key:?} there is {other:?}, which is no operator")),
+                other => return Err(format!("{other:?} after {key:?} is not an operator")),
             }
         };
         Ok(Requirement::Expression(expression))
@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
         Ok(word.to_owned())
     }
 
-    /// May be empty.
+    /// The value may be empty.
     fn value(&mut self) -> Parsed<String> {
         let word = self.word();
         check_value(word)?;
@@ -69,10 +69,10 @@ impl<'a> Parser<'a> {
 
     fn bound(&mut self) -> Parsed<i64> {
         let word = self.word();
-        word.parse().map_err(|_| format!("{word:?} is not a whole number"))
+        word.parse().map_err(|_| format!("{word:?} is not an integer"))
     }
 
-    /// `(a, b)`; where nothing stands before a comma or the bracket, the empty value does.
+    /// `(a, b)`. Nothing before a comma or the bracket is the empty value.
     fn values(&mut self) -> Parsed<Vec<String>> {
         self.expect("(")?;
         let mut values = vec![self.value()?];
@@ -88,7 +88,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         let found = if self.rest.is_empty() { "the end".to_owned() } else { format!("{:?}", self.rest) };
-        Err(format!("expected {symbol:?} and found {found}"))
+        Err(format!("expected {symbol:?}, found {found}"))
     }
 
     fn take(&mut self, symbol: &str) -> bool {
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Everything up to the next space or symbol; empty at one.
+    /// Everything up to the next space or symbol; may be empty.
     fn word(&mut self) -> &'a str {
         let ends = |letter: char| letter.is_whitespace() || "=!(),<>".contains(letter);
         let (word, rest) = self.rest.split_at(self.rest.find(ends).unwrap_or(self.rest.len()));
@@ -110,14 +110,14 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// `name` or `prefix/name`, the prefix being a DNS subdomain.
+/// `name` or `prefix/name`, where the prefix is a DNS subdomain.
 fn check_key(key: &str) -> Parsed<()> {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
     if !is_name(name) {
-        return Err(format!("{key:?} is not a label's key"));
+        return Err(format!("{key:?} is not a label key"));
     }
     let is_label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -125,14 +125,14 @@ fn check_key(key: &str) -> Parsed<()> {
     };
     match prefix {
         Some(prefix) if prefix.len() > LONGEST_PREFIX || !prefix.split('.').all(is_label) => {
-            Err(format!("{prefix:?} is not the prefix of a label's key"))
+            Err(format!("{prefix:?} is not the prefix of a label key"))
         }
         _ => Ok(()),
     }
 }
 
 fn check_value(value: &str) -> Parsed<()> {
-    if value.is_empty() || is_name(value) { Ok(()) } else { Err(format!("{value:?} is not a label's value")) }
+    if value.is_empty() || is_name(value) { Ok(()) } else { Err(format!("{value:?} is not a label value")) }
 }
 
 fn is_name(text: &str) -> bool {

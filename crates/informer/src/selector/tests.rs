@@ -1,4 +1,4 @@
-//! Selectors: what they match, and what is none.
+//! Selectors: what they match, and texts that are rejected.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -48,23 +48,23 @@ fn a_selector_matches_what_the_api_server_would_select() {
 }
 
 #[test]
-fn what_is_no_selector_is_refused_with_a_reason() {
+fn invalid_selectors_are_rejected_with_a_reason() {
     for (text, why) in [
-        ("a b", "no operator"),
-        ("a in b", "expected \"(\" and found \"b\""),
+        ("a b", "not an operator"),
+        ("a in b", "expected \"(\", found \"b\""),
         ("a in (b", "found the end"),
-        ("a in (b c)", "expected \",\" and found \"c)\""),
-        ("a=b c", "expected \",\" and found \"c\""),
-        ("a=b,", "\"\" is not a label's key"),
-        ("=a", "not a label's key"),
-        ("!", "not a label's key"),
-        ("a>b", "not a whole number"),
-        ("-a", "not a label's key"),
+        ("a in (b c)", "expected \",\", found \"c)\""),
+        ("a=b c", "expected \",\", found \"c\""),
+        ("a=b,", "\"\" is not a label key"),
+        ("=a", "not a label key"),
+        ("!", "not a label key"),
+        ("a>b", "not an integer"),
+        ("-a", "not a label key"),
         ("A.io/b", "not the prefix"),
         ("/b", "not the prefix"),
-        ("a/b/c", "not a label's key"),
-        ("a=b_", "not a label's value"),
-        ("a=ä", "not a label's value"),
+        ("a/b/c", "not a label key"),
+        ("a=b_", "not a label value"),
+        ("a=ä", "not a label value"),
     ] {
         let error = text.parse::<Selector>().unwrap_err().to_string();
         assert!(error.contains(why) && error.contains(&format!("{text:?}")), "{text}: {error}");
@@ -74,7 +74,7 @@ fn what_is_no_selector_is_refused_with_a_reason() {
 }
 
 #[test]
-fn the_empty_selector_is_everything_and_nothing_is_another() {
+fn the_empty_selector_matches_everything() {
     let pod = Pod::default();
     let everything = Selector::everything();
     assert!(everything.is_everything() && !everything.is_nothing() && everything.selects(&pod));
@@ -87,7 +87,7 @@ fn the_empty_selector_is_everything_and_nothing_is_another() {
 }
 
 #[test]
-fn the_selectors_of_specs_are_selectors() {
+fn selectors_convert_from_object_specs() {
     let requirement = |key: &str, operator: &str, values: &[&str]| LabelSelectorRequirement {
         key: key.to_owned(),
         operator: operator.to_owned(),
@@ -109,7 +109,7 @@ fn the_selectors_of_specs_are_selectors() {
 
 proptest! {
     #[test]
-    fn any_text_is_a_selector_or_refused(text in "[a-z=!(),<>0-9 ]{0,24}") {
+    fn any_text_parses_as_a_selector_or_fails(text in "[a-z=!(),<>0-9 ]{0,24}") {
         if let Ok(selector) = text.parse::<Selector>() {
             prop_assert_eq!(selector.to_string().parse::<Selector>(), Ok(selector.clone()));
         }

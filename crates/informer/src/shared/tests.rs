@@ -51,13 +51,13 @@ fn every(period: u64) -> HandlerOptions {
     HandlerOptions { resync: Some(secs(period)), ..HandlerOptions::default() }
 }
 
-/// Runs on real threads, for what blocks one or is about races. Nothing waits for a clock there.
+/// Runs on real threads, for tests that block one or race. They do not wait for the clock.
 fn on_threads(workers: usize, future: impl Future<Output = ()> + Send + 'static) {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers).enable_time().build().unwrap();
     let task = runtime.spawn(future);
     let outcome = runtime.block_on(async { tokio::time::timeout(secs(60), task).await });
-    // Whatever went wrong, a blocked thread is not to keep the test.
+    // A blocked thread must not keep a failed test running.
     runtime.shutdown_background();
     outcome.expect("it hangs").unwrap();
 }

@@ -1,4 +1,4 @@
-//! The objects of a store by key, without their keys.
+//! The objects of a store by key, without storing the keys.
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
@@ -10,7 +10,7 @@ use hashbrown::hash_table::Entry;
 use crate::key::ObjectKey;
 use crate::kind::Kind;
 
-/// What a store must know of its objects.
+/// The access to keys that the table requires.
 trait Keys<T>: Send + Sync {
     fn key(&self, object: &T) -> ObjectKey;
     fn has_key(&self, object: &T, key: &str) -> bool;
@@ -26,12 +26,12 @@ impl<K: Kind> Keys<K::Object> for K {
     }
 }
 
-/// An object says its own key, so the key is not kept beside it: in a large store it would be a good part of all.
+/// An object contains its own key. A second copy would be a significant part of a large store.
 ///
-/// Whoever may create objects chooses their names, so where a name goes must not be for them to foresee: every table has a seed
-/// of its own.
+/// Users choose the names of objects, so hashes must not be predictable: every table has its own
+/// seed.
 pub(super) struct Objects<T> {
-    /// With their hashes, so that the table grows without a look at them.
+    /// Each object with its hash, so that growing the table does not read objects.
     table: HashTable<(u64, Arc<T>)>,
     seed: RandomState,
     keys: Arc<dyn Keys<T>>,
@@ -55,17 +55,17 @@ impl<T> Objects<T> {
         self.table.find(hash, |stored| self.is(stored, hash, key)).map(|(_, object)| object)
     }
 
-    /// In no particular order.
+    /// Iterates in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
         self.table.iter().map(|(_, object)| object)
     }
 
-    /// With their keys, which are made for it.
+    /// Iterates with keys, which are built on the fly.
     pub(super) fn entries(&self) -> impl Iterator<Item = (ObjectKey, &Arc<T>)> {
         self.iter().map(|object| (self.keys.key(object), object))
     }
 
-    /// Stores an object under its key, and returns what was there.
+    /// Stores an object under its key, and returns the previous one.
     pub(super) fn insert(&mut self, key: &str, object: Arc<T>) -> Option<Arc<T>> {
         let hash = self.seed.hash_one(key);
         let keys = Arc::clone(&self.keys);
@@ -87,7 +87,7 @@ impl<T> Objects<T> {
         Some(stored.remove().0.1)
     }
 
-    /// Makes room for as many in all.
+    /// Reserves capacity for `count` objects in total.
     pub(super) fn reserve(&mut self, count: usize) {
         self.table.reserve(count.saturating_sub(self.table.len()), |(hash, _)| *hash);
     }

@@ -73,7 +73,7 @@ fn names(store: &Store<Pod>, value: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_store_decides_what_is_new() {
+fn the_store_decides_between_add_and_update() {
     let store = Store::new(pods(), Indexers::new());
     let added_twice = || Delta::Added(key("a"), pod("a", "2", &[]));
     assert_eq!(apply(&store, vec![put("a", "1", &[]), added_twice()]), ["+1", "1>2"]);
@@ -84,7 +84,7 @@ fn the_store_decides_what_is_new() {
 }
 
 #[test]
-fn the_end_of_an_object_that_was_never_stored_is_news_if_anything_is_known_of_it() {
+fn unknown_deletions_are_changes_if_the_object_is_known() {
     let store = Store::new(pods(), by_label());
     let gone = Delta::Deleted(key("a"), Deleted::Known(pod("a", "3", &["x"])));
     assert_eq!(apply(&store, vec![gone]), ["-3"]);
@@ -95,7 +95,7 @@ fn the_end_of_an_object_that_was_never_stored_is_news_if_anything_is_known_of_it
 }
 
 #[test]
-fn single_objects_of_lists_and_resyncs_are_stored_like_others() {
+fn replaced_and_sync_deltas_are_stored_like_others() {
     let store = Store::unversioned(pods(), by_label());
     let stored = pod("a", "1", &["x"]);
     let again = Delta::Sync(key("a"), Arc::clone(&stored));
@@ -111,7 +111,7 @@ fn single_objects_of_lists_and_resyncs_are_stored_like_others() {
 }
 
 #[test]
-fn a_list_removes_what_it_lacks_before_it_updates_and_adds() {
+fn a_list_deletes_before_it_updates_and_adds() {
     let store = Store::new(pods(), Indexers::new());
     apply(&store, vec![list("10", &[("a", "1"), ("b", "2"), ("c", "3")], &[])]);
     let changes = apply(&store, vec![list("20", &[("a", "1"), ("b", "12"), ("d", "13")], &[])]);
@@ -121,7 +121,7 @@ fn a_list_removes_what_it_lacks_before_it_updates_and_adds() {
 }
 
 #[test]
-fn a_list_spares_what_it_has_but_could_not_be_decoded() {
+fn the_store_keeps_undecodable_objects_of_a_list() {
     let store = Store::new(pods(), Indexers::new());
     apply(&store, vec![list("10", &[("a", "1"), ("b", "2")], &[])]);
     assert_eq!(apply(&store, vec![list("20", &[("a", "1")], &["b", "unknown"])]), ["1>1"]);
@@ -129,7 +129,7 @@ fn a_list_spares_what_it_has_but_could_not_be_decoded() {
 }
 
 #[test]
-fn a_tombstone_without_an_object_is_given_the_stored_one() {
+fn a_tombstone_without_an_object_gets_the_stored_one() {
     let store = Store::new(pods(), Indexers::new());
     apply(&store, vec![put("a", "1", &[])]);
     let tombstone = Deleted::FinalStateUnknown { key: key("a"), last: None };
@@ -137,7 +137,7 @@ fn a_tombstone_without_an_object_is_given_the_stored_one() {
 }
 
 #[test]
-fn a_resync_shows_every_object_as_its_own_update() {
+fn a_resync_delivers_one_update_per_object() {
     let store = Store::new(pods(), Indexers::new());
     apply(&store, vec![put("a", "1", &[]), put("b", "2", &[])]);
     let mut changes = apply(&store, vec![Delta::SyncAll]);
@@ -155,7 +155,7 @@ fn the_store_version_follows_lists_events_and_bookmarks() {
         (Delta::SyncAll, "15"),
         (Delta::Deleted(key("a"), Deleted::Known(pod("a", "16", &[]))), "16"),
         (Delta::Deleted(key("b"), Deleted::FinalStateUnknown { key: key("b"), last: None }), "16"),
-        // An object that a transform robbed of its metadata.
+        // An object whose metadata a transform removed.
         (put("c", "", &[]), "16"),
     ];
     for (delta, expected) in steps {
@@ -165,7 +165,7 @@ fn the_store_version_follows_lists_events_and_bookmarks() {
 }
 
 #[test]
-fn the_store_version_is_that_of_the_last_change_of_a_batch_that_has_one() {
+fn the_store_version_is_the_last_one_in_a_batch() {
     let store = Store::new(pods(), Indexers::new());
     assert_eq!(store.resource_version(), "");
     apply(&store, vec![put("a", "40", &[]), put("b", "30", &[]), put("c", "50", &[])]);
@@ -177,7 +177,7 @@ fn the_store_version_is_that_of_the_last_change_of_a_batch_that_has_one() {
 }
 
 #[test]
-fn an_index_follows_values_that_grow_shrink_and_overlap() {
+fn an_index_follows_growing_and_shrinking_values() {
     let store = Store::new(pods(), by_label());
     let steps: [(&str, &[&str]); 5] =
         [("1", &["x"]), ("2", &["x", "y"]), ("3", &["y", "z"]), ("4", &[]), ("5", &["z"])];
@@ -193,7 +193,7 @@ fn an_index_follows_values_that_grow_shrink_and_overlap() {
 }
 
 #[test]
-fn empty_index_sets_are_removed_and_their_neighbours_stay() {
+fn empty_index_sets_are_removed() {
     let store = Store::new(pods(), by_label());
     apply(&store, vec![put("a", "1", &["x", "y"]), put("b", "2", &["y"])]);
     apply(&store, vec![Delta::Deleted(key("a"), Deleted::Known(pod("a", "3", &[])))]);
@@ -204,7 +204,7 @@ fn empty_index_sets_are_removed_and_their_neighbours_stay() {
 }
 
 #[test]
-fn an_index_added_late_answers_for_what_is_stored() {
+fn an_index_added_late_covers_stored_objects() {
     let store = Store::new(pods(), namespace_indexer());
     apply(&store, vec![put("a", "1", &["x"]), put("b", "2", &[])]);
     assert_eq!(store.by_index("label", "x"), Err(IndexError::Unknown("label".to_owned())));
@@ -214,7 +214,7 @@ fn an_index_added_late_answers_for_what_is_stored() {
 }
 
 #[test]
-fn a_taken_index_name_is_refused_and_nothing_is_added() {
+fn an_existing_index_name_is_rejected_and_nothing_added() {
     let store = Store::new(pods(), by_label());
     let mut both = by_label();
     both.extend(namespace_indexer());
@@ -223,7 +223,7 @@ fn a_taken_index_name_is_refused_and_nothing_is_added() {
 }
 
 #[test]
-fn reads_answer_from_memory() {
+fn stores_read_from_memory() {
     let store = Store::new(pods(), Indexers::new());
     apply(&store, vec![put("a", "1", &[]), put("b", "2", &[])]);
     assert_eq!(version(&store.get(key("a")).unwrap()), "1");
@@ -236,7 +236,7 @@ fn reads_answer_from_memory() {
 }
 
 #[test]
-fn a_list_files_anew_what_it_has() {
+fn a_list_reindexes_its_objects() {
     let store = Store::new(pods(), by_label());
     apply(&store, vec![put("a", "1", &["x"]), put("b", "2", &["x"])]);
     let objects = vec![(key("b"), pod("b", "3", &["y"])), (key("c"), pod("c", "4", &["x", "y"]))];
@@ -249,7 +249,7 @@ fn a_list_files_anew_what_it_has() {
 }
 
 #[test]
-fn objects_are_found_by_what_they_have_in_common_each_once() {
+fn index_returns_related_objects_once_each() {
     let store = Store::new(pods(), by_label());
     apply(&store, vec![put("a", "1", &["x", "y"]), put("b", "2", &["y"]), put("c", "3", &["z"])]);
     let like = |labels: &[&str]| {
@@ -267,7 +267,7 @@ fn objects_are_found_by_what_they_have_in_common_each_once() {
 }
 
 #[test]
-fn an_object_and_its_replacement_are_never_both_or_neither_there() {
+fn readers_see_either_an_object_or_its_replacement() {
     let store = Store::new(pods(), by_label());
     apply(&store, vec![put("p0", "1", &["x"])]);
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! A handler that remembers what it was told.
+//! A handler that records its calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::handler::EventHandler;
 use crate::key::Deleted;
 use crate::kind::Kind;
 
-/// Clones share the log, so one can be registered and another be read.
+/// Clones share the log: register one, and read the other.
 pub struct EventLog<K: Kind> {
     kind: Arc<K>,
     state: Arc<Mutex<State>>,
@@ -18,7 +18,7 @@ pub struct EventLog<K: Kind> {
 #[derive(Default)]
 struct State {
     lines: Vec<String>,
-    /// What the notifications add up to: versions by key.
+    /// The state that results from the notifications: versions by key.
     content: BTreeMap<String, String>,
     faults: Vec<String>,
 }
@@ -35,25 +35,25 @@ impl<K: Kind> EventLog<K> {
         Self { kind, state: Arc::default() }
     }
 
-    /// What was told, one line each, such as `add ns/a 1 initial`, `update ns/a 1>2`, `delete ns/a 3` or
-    /// `tombstone ns/a 2`. The deletion of what was not known ends in `unknown`.
+    /// The calls, one per line, such as `add ns/a 1 initial`, `update ns/a 1>2`, `delete ns/a 3` or
+    /// `tombstone ns/a 2`. The deletion of an unknown object ends in `unknown`.
     pub fn lines(&self) -> Vec<String> {
         self.state.lock().lines.clone()
     }
 
-    /// The same, forgetting it.
+    /// The calls; clears the log.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().lines)
     }
 
-    /// What exists according to the notifications: resource versions by key.
+    /// The objects that exist according to the notifications: resource versions by key.
     pub fn content(&self) -> BTreeMap<String, String> {
         self.state.lock().content.clone()
     }
 
-    /// Notifications that contradict those before: an add of what is known, an update of what is not, an
-    /// update whose old state is not the last new one, or a tombstone for what is not known. A deletion that
-    /// the server told of may concern what never arrived.
+    /// Notifications that contradict earlier ones: an add of a known object, an update of an
+    /// unknown one, an update whose old state is not the last one, or a tombstone for an unknown
+    /// object. A deletion from the server may concern an object that was never seen.
     pub fn faults(&self) -> Vec<String> {
         self.state.lock().faults.clone()
     }
@@ -97,7 +97,7 @@ impl<K: Kind> EventHandler<K::Object> for EventLog<K> {
             (Deleted::Known(_), None) => unreachable!("a known state has an object"),
         };
         let mut state = self.state.lock();
-        // The final state is newer than the last one told, so only that there was one is checked.
+        // The final state is newer than the last one seen, so only its existence is checked.
         let before = state.content.get(&key).cloned();
         let (word, unknown) = match (deleted.is_final_state_unknown(), &before) {
             (true, _) => ("tombstone", ""),

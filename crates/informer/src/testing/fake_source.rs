@@ -1,4 +1,5 @@
-//! A source with a server's behaviour: objects, a growing resource version, a history to resume from.
+//! A source that behaves like a server: objects, a growing resource version, and a history to
+//! resume from.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,14 +19,14 @@ use crate::list_watch::{
     ListOptions, ListWatchError, ListerWatcher, Page, Undecodable, WatchEvent, WatchStream,
 };
 
-/// What the source makes of a watch that asks for initial events.
+/// How the source handles watches that ask for initial events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchListSupport {
-    /// It refuses, as a server that does not know of them.
+    /// Rejects them, like a server that does not support them.
     Refused,
-    /// It sends them, but not the bookmark that ends them.
+    /// Sends them without the final bookmark.
     NoEnd,
-    /// It sends them and the bookmark.
+    /// Sends them with the final bookmark.
     Full,
 }
 
@@ -42,19 +43,19 @@ pub struct FakeSource<K: Kind> {
 
 struct State<T> {
     objects: BTreeMap<ObjectKey, T>,
-    /// Objects whose present state cannot be decoded.
+    /// Objects whose current state cannot be decoded.
     undecodable: BTreeSet<ObjectKey>,
     version: u64,
     history: Vec<Change<T>>,
-    /// Watches from versions before this are refused as expired.
+    /// Watches from earlier versions fail as expired.
     oldest: u64,
     watchers: Vec<UnboundedSender<Event<T>>>,
     watch_list: WatchListSupport,
     latency: Duration,
     page_size: Option<usize>,
-    /// What is left of lists whose pages are being read, by continue token.
+    /// Lists in progress, by continue token.
     rests: BTreeMap<String, Rest<T>>,
-    /// How many watches are still to close as soon as they are open.
+    /// The number of watches that will close immediately.
     short_watches: usize,
     first_list: Option<String>,
     list_errors: VecDeque<ListWatchError>,
@@ -62,7 +63,7 @@ struct State<T> {
     requests: Vec<Request>,
 }
 
-/// How an object is changed.
+/// A change of an object.
 #[derive(Clone, Copy, Default)]
 struct Edit {
     delete: bool,
@@ -77,7 +78,7 @@ enum What {
     Deleted,
 }
 
-/// One change of one object. Without the object if it cannot be decoded.
+/// One change of one object, without the object if it cannot be decoded.
 #[derive(Clone)]
 struct Change<T> {
     what: What,
@@ -86,7 +87,7 @@ struct Change<T> {
     object: Option<T>,
 }
 
-/// The pages of a list that were not asked for yet, and the version that all of it shows.
+/// The remaining pages of a list, and its version.
 struct Rest<T> {
     items: VecDeque<Result<T, Undecodable>>,
     version: String,
@@ -130,7 +131,7 @@ where
     Typed<K>: Kind<Object = K>,
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
-    /// An empty server for a type that `kube` knows.
+    /// An empty server for a type that `kube` knows statically.
     pub fn typed() -> Self {
         Self::new(Arc::new(Typed::new()), |object, version| {
             object.meta_mut().resource_version = Some(version.to_owned());
@@ -142,7 +143,7 @@ impl<K: Kind> FakeSource<K>
 where
     K::Object: Clone,
 {
-    /// An empty server, told how to set an object's resource version.
+    /// An empty server. `set_version` sets an object's resource version.
     pub fn new(kind: Arc<K>, set_version: impl Fn(&mut K::Object, &str) + Send + Sync + 'static) -> Self {
         let state = State {
             objects: BTreeMap::new(),
@@ -170,52 +171,52 @@ where
         Arc::clone(&self.kind)
     }
 
-    /// Chooses how initial events are treated.
+    /// Configures initial events.
     pub fn with_watch_list(self, support: WatchListSupport) -> Self {
         self.state.lock().watch_list = support;
         self
     }
 
-    /// Makes answers take this long; what they say is what was true when they were asked for.
+    /// Delays responses. They show the state at the time of the request.
     pub fn with_latency(self, latency: Duration) -> Self {
         self.state.lock().latency = latency;
         self
     }
 
-    /// Divides lists with a limit into pages of at most this size; without, limits are ignored as a watch cache
-    /// does.
+    /// Splits lists with a limit into pages of at most this size. Without it, limits are ignored,
+    /// as by a watch cache.
     pub fn with_pages(self, size: usize) -> Self {
         self.state.lock().page_size = Some(size);
         self
     }
 
-    /// Adds or replaces an object, and tells the watchers.
+    /// Adds or replaces an object, and notifies watches.
     pub fn apply(&self, object: K::Object) {
         self.change(object, Edit::default());
     }
 
-    /// The same without telling them, as if the events were lost.
+    /// Adds or replaces an object without notifying watches, as if events were lost.
     pub fn apply_silently(&self, object: K::Object) {
         self.change(object, Edit { silent: true, ..Edit::default() });
     }
 
-    /// Adds or replaces an object by one that cannot be decoded, neither in events nor in lists, until it is
-    /// applied again.
+    /// Adds or replaces an object that cannot be decoded, in events and lists, until it is applied
+    /// again.
     pub fn apply_undecodable(&self, object: K::Object) {
         self.change(object, Edit { undecodable: true, ..Edit::default() });
     }
 
-    /// Deletes an object, and tells the watchers.
+    /// Deletes an object, and notifies watches.
     pub fn delete(&self, object: K::Object) {
         self.change(object, Edit { delete: true, ..Edit::default() });
     }
 
-    /// The same without telling them.
+    /// Deletes an object without notifying watches.
     pub fn delete_silently(&self, object: K::Object) {
         self.change(object, Edit { delete: true, silent: true, ..Edit::default() });
     }
 
-    /// Deletes an object, and tells the watchers so with an event whose object cannot be decoded.
+    /// Deletes an object, and notifies watches with an event whose object cannot be decoded.
     pub fn delete_undecodable(&self, object: K::Object) {
         self.change(object, Edit { delete: true, undecodable: true, ..Edit::default() });
     }
@@ -250,7 +251,7 @@ where
         }
     }
 
-    /// Sends every watcher a bookmark.
+    /// Sends a bookmark to every watch.
     pub fn bookmark(&self) {
         let mut state = self.state.lock();
         let resource_version = state.version.to_string();
@@ -260,7 +261,7 @@ where
         });
     }
 
-    /// Sends every watcher an event of the test's own.
+    /// Sends this event to every watch.
     pub fn send(&self, event: impl Fn() -> WatchEvent<K::Object>) {
         self.state.lock().tell(event);
     }
@@ -270,7 +271,7 @@ where
         self.state.lock().watchers.clear();
     }
 
-    /// Closes all watches and forgets the history, so that resuming one is refused as expired.
+    /// Closes all watches and discards the history, so that resuming one fails as expired.
     pub fn reset_watch(&self) {
         let mut state = self.state.lock();
         state.watchers.clear();
@@ -279,20 +280,20 @@ where
         state.oldest = state.version;
     }
 
-    /// Breaks all watches off in the middle of an answer. They can be resumed.
+    /// Breaks off all watches within a response. They can be resumed.
     pub fn break_watches(&self) {
         for watcher in self.state.lock().watchers.drain(..) {
-            // Whoever is gone already has nothing to be broken off.
+            // The watch may be closed already.
             let _ = watcher.send(Err(ListWatchError::Body("broken off for a test".into())));
         }
     }
 
-    /// Makes the next watches close as soon as they are open, without any event.
+    /// Makes the next watches close immediately without an event.
     pub fn shorten_watches(&self, count: usize) {
         self.state.lock().short_watches = count;
     }
 
-    /// Forgets the lists whose pages are being read: the next page is refused as expired.
+    /// Discards the lists in progress: their next page fails as expired.
     pub fn expire_pages(&self) {
         self.state.lock().rests.clear();
     }
@@ -302,17 +303,17 @@ where
         self.state.lock().list_errors.push_back(error);
     }
 
-    /// Makes the next watch, of either sort, fail to open. Errors queue up.
+    /// Makes the next watch of either form fail to open. Errors queue up.
     pub fn fail_watch(&self, error: ListWatchError) {
         self.state.lock().watch_errors.push_back(error);
     }
 
-    /// Forgets the errors that watches were to fail with.
+    /// Discards queued errors of watches.
     pub fn serve_watches(&self) {
         self.state.lock().watch_errors.clear();
     }
 
-    /// Forgets all errors and short watches that were still to come.
+    /// Discards all queued errors and short watches.
     pub fn serve(&self) {
         let mut state = self.state.lock();
         state.list_errors.clear();
@@ -325,20 +326,20 @@ where
         self.state.lock().version.to_string()
     }
 
-    /// What exists: resource versions by key.
+    /// The existing objects: resource versions by key.
     pub fn content(&self) -> BTreeMap<String, String> {
         let state = self.state.lock();
         let version = |object| self.kind.resource_version(object).to_owned();
         state.objects.iter().map(|(key, object)| (key.to_string(), version(object))).collect()
     }
 
-    /// The version of the first list that was answered to its last page, or the first initial events that were
-    /// sent to their end.
+    /// The version of the first list that was read completely, or of the first complete initial
+    /// events.
     pub fn first_list(&self) -> Option<String> {
         self.state.lock().first_list.clone()
     }
 
-    /// How many watches are open.
+    /// The number of open watches.
     pub fn watchers(&self) -> usize {
         let mut state = self.state.lock();
         state.watchers.retain(|watcher| !watcher.is_closed());
@@ -372,7 +373,7 @@ impl<T: Clone> State<T> {
         self.watchers.retain(|watcher| watcher.send(Ok(event())).is_ok());
     }
 
-    /// What exists, as far as it can be decoded.
+    /// The existing objects, as far as they can be decoded.
     fn items(&self) -> impl Iterator<Item = Result<T, Undecodable>> {
         let version = self.version.to_string();
         self.objects.iter().map(move |(key, object)| {
@@ -444,7 +445,7 @@ impl<T: Clone> State<T> {
         Ok(events)
     }
 
-    /// The events of a new watch, to come through the channel.
+    /// The events of a new watch.
     fn watch(&mut self, options: &ListOptions) -> Result<UnboundedReceiver<Event<T>>, ListWatchError> {
         if let Some(error) = self.watch_errors.pop_front() {
             return Err(error);
@@ -459,7 +460,7 @@ impl<T: Clone> State<T> {
             self.first_list.get_or_insert_with(|| self.version.to_string());
         }
         for event in events {
-            // The receiver is right here.
+            // The receiver still exists.
             let _ = sender.send(Ok(event));
         }
         self.watchers.push(sender);

@@ -1,4 +1,4 @@
-//! What this crate logs, for tests that look.
+//! Captures the crate's log in tests.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Metadata, Subscriber};
 
-/// Catches what is logged on this thread until it is dropped.
+/// Captures the log of this thread until dropped.
 pub(crate) struct CaughtLog {
     lines: Arc<Mutex<Vec<String>>>,
     _guard: DefaultGuard,

@@ -1,4 +1,4 @@
-//! A source that answers each request as a closure says.
+//! A source whose responses come from closures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use super::Request;
 use crate::kind::Kind;
 use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchEvent, WatchStream};
 
-/// What a watch delivers.
+/// The content of a watch.
 pub struct Script<T> {
     /// The events, each with the wait before it.
     steps: Vec<(Duration, WatchEvent<T>)>,
@@ -22,18 +22,18 @@ pub struct Script<T> {
 }
 
 impl<T> Script<T> {
-    /// These events at once, and then the end.
+    /// These events immediately, then the end.
     pub fn end_after(events: Vec<WatchEvent<T>>) -> Self {
         let steps = events.into_iter().map(|event| (Duration::ZERO, event)).collect();
         Self { steps, stay_open: false }
     }
 
-    /// These events at once, and then silence.
+    /// These events immediately, then silence.
     pub fn stay_after(events: Vec<WatchEvent<T>>) -> Self {
         Self { stay_open: true, ..Self::end_after(events) }
     }
 
-    /// Another event, so long after the one before.
+    /// Adds an event, with the wait before it.
     pub fn then(mut self, wait: Duration, event: WatchEvent<T>) -> Self {
         self.steps.push((wait, event));
         self
@@ -43,8 +43,8 @@ impl<T> Script<T> {
 type OnList<T> = dyn Fn(usize, &ListOptions) -> Result<Page<T>, ListWatchError> + Send + Sync;
 type OnWatch<T> = dyn Fn(usize, &ListOptions) -> Result<Script<T>, ListWatchError> + Send + Sync;
 
-/// Answers lists and watches from closures, which are told how many of their sort came before. Clones share
-/// the request log.
+/// Answers lists and watches with closures, whose argument counts the earlier requests of the same
+/// form. Clones share the request log.
 pub struct Scripted<T> {
     on_list: Arc<OnList<T>>,
     on_watch: Arc<OnWatch<T>>,
@@ -53,7 +53,7 @@ pub struct Scripted<T> {
     since: Instant,
 }
 
-/// How many watches were opened, and how many of them let go.
+/// Counts opened and dropped watches.
 #[derive(Default)]
 struct Watches {
     opened: AtomicUsize,
@@ -82,7 +82,7 @@ impl<T> Clone for Scripted<T> {
 }
 
 impl<T> Scripted<T> {
-    /// A source with these answers.
+    /// A source with these responses.
     pub fn new(
         on_list: impl Fn(usize, &ListOptions) -> Result<Page<T>, ListWatchError> + Send + Sync + 'static,
         on_watch: impl Fn(usize, &ListOptions) -> Result<Script<T>, ListWatchError> + Send + Sync + 'static,
@@ -106,12 +106,12 @@ impl<T> Scripted<T> {
         self.requests.lock().iter().map(Request::summary).collect()
     }
 
-    /// How many watches have been opened, and how many of those the reader has let go of.
+    /// The number of watches opened, and of those that the reader has dropped.
     pub fn opened_and_released(&self) -> (usize, usize) {
         (self.watches.opened.load(Ordering::Relaxed), self.watches.released.load(Ordering::Relaxed))
     }
 
-    /// Logs a request, and says how many of its sort came before.
+    /// Logs a request, and returns the number of earlier ones of the same form.
     fn log(&self, watch: bool, options: &ListOptions) -> usize {
         let mut requests = self.requests.lock();
         let before = requests.iter().filter(|request| request.watch == watch).count();
@@ -137,7 +137,7 @@ impl<K: Kind> ListerWatcher<K> for Scripted<K::Object> {
             self.watches.opened.fetch_add(1, Ordering::Relaxed);
             let release = Release(Arc::clone(&self.watches));
             let steps = stream::iter(script.steps).then(async |(wait, event)| {
-                // Even a wait of nothing takes a millisecond.
+                // Even a zero wait takes a millisecond.
                 if !wait.is_zero() {
                     tokio::time::sleep(wait).await;
                 }

@@ -1,4 +1,4 @@
-//! The whole state at every change.
+//! The whole content on every change.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn show(pods: &[Arc<Pod>]) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_change_hands_over_the_whole_state_and_a_list_is_one_change() {
+async fn undelta_store_pushes_whole_content_per_change_or_list() {
     let source = FakeSource::typed();
     source.apply(pod("a"));
     source.apply(pod("b"));

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::testing::log::CaughtLog;
 
-/// Three things: done after 10 s, after a time or never, and at once.
+/// Three conditions: met after 10 s, after a given time or never, and immediately.
 fn three(second: Option<u64>) -> Vec<DoneChecker<'static>> {
     let middle = async move {
         match second {
@@ -28,7 +28,7 @@ async fn after(secs: u64, cause: &'static str) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_are_waited_for_side_by_side_and_each_is_told_when_it_is_done() {
+async fn conditions_are_awaited_concurrently_and_logged_when_met() {
     let log = CaughtLog::new();
     let start = Instant::now();
     wait_for("my-caches", three(Some(5)), after(60, "never")).await.unwrap();
@@ -39,7 +39,7 @@ async fn all_are_waited_for_side_by_side_and_each_is_told_when_it_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_nothing_to_wait_for_nobody_waits_and_without_a_name_nothing_is_logged() {
+async fn wait_for_nothing_returns_at_once_and_unnamed_waits_log_nothing() {
     let log = CaughtLog::new();
     wait_for("", three(Some(5)), after(60, "never")).await.unwrap();
     wait_for("", [], after(60, "never")).await.unwrap();
@@ -52,11 +52,11 @@ async fn with_nothing_to_wait_for_nobody_waits_and_without_a_name_nothing_is_log
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_is_told_what_is_missing_and_why() {
+async fn giving_up_reports_unmet_conditions_and_the_cause() {
     let table: [(u64, &'static str, &[&str]); 3] = [
         (60, "deadline exceeded", &["second"]),
         (5, "go fish", &["first", "second"]),
-        // Given up from the beginning; what is done all the same counts.
+        // Given up from the start; met conditions still count.
         (0, "cancelled", &["first", "second"]),
     ];
     for (patience, cause, missing) in table {

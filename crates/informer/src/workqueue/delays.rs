@@ -1,4 +1,4 @@
-//! Keys that are to be added later.
+//! Keys with a delay.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use super::Key;
 
-/// What counts as never, where a wait is longer than the clock can count.
+/// Replaces delays that are longer than the clock can represent.
 const FAR: Duration = Duration::from_hours(24 * 365);
 
-/// When each key is due. A key has one time, the earliest that was asked for.
+/// The due times of keys. A key has one, the earliest requested.
 pub(super) struct Delays<T> {
-    /// In order of time and, among equal times, of arrival.
+    /// By due time and, for equal times, by arrival.
     due: BTreeMap<(Instant, u64), T>,
     times: FxHashMap<T, (Instant, u64)>,
     arrivals: u64,
@@ -24,7 +24,7 @@ impl<T: Key> Delays<T> {
         Self { due: BTreeMap::new(), times: FxHashMap::default(), arrivals: 0 }
     }
 
-    /// Whether this made the earliest time of all an earlier one.
+    /// Returns whether this key is now the earliest.
     pub(super) fn insert(&mut self, key: T, now: Instant, delay: Duration) -> bool {
         let at = now.checked_add(delay).unwrap_or_else(|| now + FAR);
         if let Some(known) = self.times.get(&key) {
@@ -41,12 +41,12 @@ impl<T: Key> Delays<T> {
         first
     }
 
-    /// The earliest time of all.
+    /// The earliest due time.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.keys().next().map(|time| time.0)
     }
 
-    /// Takes out the next key that is due, and when it was.
+    /// Removes the next due key, and returns it with its due time.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<(T, Instant)> {
         let first = self.due.first_entry().filter(|first| first.key().0 <= now)?;
         let ((at, _), key) = first.remove_entry();

@@ -1,4 +1,4 @@
-//! A key in a worker's hands.
+//! A key that a worker is processing.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{Key, WorkQueue};
 
-/// A key that a worker has in hand: no other worker is given it before this is dropped.
+/// A key that a worker is processing. No other worker receives it until this is dropped.
 ///
-/// Dropping it is client-go's `Done`. It happens also where a worker returns early, is cancelled or panics.
+/// Dropping it is client-go's `Done`, including early returns, cancellation and panics.
 pub struct Item<T: Key> {
     queue: WorkQueue<T>,
     key: T,
@@ -19,12 +19,14 @@ impl<T: Key> Item<T> {
         Self { queue, key }
     }
 
-    /// See [`WorkQueue::add_after`]. The key comes back once this is dropped and the delay has passed.
+    /// See [`WorkQueue::add_after`]. The key is queued once this is dropped and the delay has
+    /// passed.
     pub fn add_after(&self, delay: Duration) {
         self.queue.add_after(self.key.clone(), delay);
     }
 
-    /// See [`WorkQueue::add_rate_limited`]. The key comes back once this is dropped and the delay has passed.
+    /// See [`WorkQueue::add_rate_limited`]. The key is queued once this is dropped and the delay
+    /// has passed.
     pub fn add_rate_limited(&self) {
         self.queue.add_rate_limited(self.key.clone());
     }

@@ -1,65 +1,65 @@
-//! How a queue is doing.
+//! Metrics of work queues.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a queue is doing at one moment, with all that a Prometheus exporter needs.
+/// The metrics of a queue at one moment, complete for a Prometheus exporter.
 ///
-/// Upstream's names are given with the fields; each carries the label `name`. Where client-go refreshes the
-/// two times of unfinished work every 500 ms, they are exact here.
+/// The fields name upstream's metrics, all with the label `name`. client-go refreshes the two
+/// durations of unfinished work every 500 ms; here they are exact.
 ///
 /// ```
-/// use std::fmt::Write as _;
-///
+/// use kube_informers::prometheus::TextWriter;
 /// use kube_informers::workqueue::WorkQueue;
 ///
 /// # fn main() -> std::fmt::Result {
 /// let queue = WorkQueue::builder().name("pods").build();
 /// queue.add("default/web");
 ///
-/// let (metrics, mut text) = (queue.metrics(), String::new());
-/// writeln!(text, "workqueue_depth{{name=\"{}\"}} {}", metrics.name, metrics.depth)?;
+/// let (metrics, mut text) = (queue.metrics(), TextWriter::new(String::new()));
+/// text.sample("workqueue_depth", [("name", &*metrics.name)], metrics.depth as f64)?;
 /// for (bound, count) in metrics.queue_duration.cumulative() {
-///     let labels = format!("name=\"{}\",le=\"{}\"", metrics.name, bound.as_secs_f64());
-///     writeln!(text, "workqueue_queue_duration_seconds_bucket{{{labels}}} {count}")?;
+///     let bound = bound.as_secs_f64().to_string();
+///     let labels = [("name", &*metrics.name), ("le", &bound)];
+///     text.sample("workqueue_queue_duration_seconds_bucket", labels, count as f64)?;
 /// }
-/// assert!(text.starts_with("workqueue_depth{name=\"pods\"} 1\n"));
+/// assert!(text.into_inner().starts_with("workqueue_depth{name=\"pods\"} 1\n"));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
-    /// The queue's name; empty unless one was given.
+    /// The queue's name; empty by default.
     pub name: Arc<str>,
-    /// `workqueue_depth`: how many keys are yet to be handed out. Unlike the queue's length this counts keys
-    /// that were added while a worker has them in hand.
+    /// `workqueue_depth`: the number of keys to be handed out. Unlike the queue's length, it
+    /// includes keys that were added while a worker processes them.
     pub depth: usize,
-    /// `workqueue_adds_total`: how many adds there were, without those that changed nothing.
+    /// `workqueue_adds_total`: the number of adds, except those without effect.
     pub adds: u64,
-    /// `workqueue_retries_total`: how many adds were for later, or rate limited.
+    /// `workqueue_retries_total`: the number of delayed or rate-limited adds.
     pub retries: u64,
-    /// `workqueue_queue_duration_seconds`: from a key's add until a worker gets it.
+    /// `workqueue_queue_duration_seconds`: the time from adding a key until a worker receives it.
     pub queue_duration: Histogram,
-    /// `workqueue_work_duration_seconds`: from then until the worker is done.
+    /// `workqueue_work_duration_seconds`: the time until the worker is done.
     pub work_duration: Histogram,
-    /// `workqueue_unfinished_work_seconds`: for how long the workers have had their keys in hand, added up.
-    /// If it grows and grows, workers are stuck.
+    /// `workqueue_unfinished_work_seconds`: the total time that keys in progress have taken so far.
+    /// If it keeps growing, workers are stuck.
     pub unfinished_work: Duration,
-    /// `workqueue_longest_running_processor_seconds`: for how long the slowest of them has.
+    /// `workqueue_longest_running_processor_seconds`: the longest of these times.
     pub longest_running_processor: Duration,
 }
 
-/// Durations, counted by decades from 10 ns to 10 s as upstream's are.
+/// A histogram of durations, with upstream's buckets of powers of ten from 10 ns to 10 s.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// How many fell between the bound before and this one.
+    /// The count of each bucket, not cumulative.
     counts: [u64; Self::BOUNDS.len()],
     count: u64,
     sum: Duration,
 }
 
 impl Histogram {
-    /// The upper bounds of the buckets, which belong to them.
+    /// The inclusive upper bounds of the buckets.
     pub const BOUNDS: [Duration; 10] = [
         Duration::from_nanos(10),
         Duration::from_nanos(100),
@@ -75,7 +75,7 @@ impl Histogram {
 
     pub(super) fn observe(&mut self, duration: Duration) {
         let bucket = Self::BOUNDS.partition_point(|bound| *bound < duration);
-        // What is longer than the last bound is in the count alone.
+        // Durations above the last bound appear only in the total count.
         if let Some(count) = self.counts.get_mut(bucket) {
             *count += 1;
         }
@@ -83,8 +83,8 @@ impl Histogram {
         self.sum = self.sum.saturating_add(duration);
     }
 
-    /// Each bound with how many were at most as long, as Prometheus has it; the last bucket, without a bound,
-    /// is [`Self::count`].
+    /// Each bound with its cumulative count, as in Prometheus. The `+Inf` bucket is
+    /// [`Self::count`].
     pub fn cumulative(&self) -> impl Iterator<Item = (Duration, u64)> {
         let counts = self.counts.iter().scan(0, |sum, count| {
             *sum += count;
@@ -93,12 +93,12 @@ impl Histogram {
         Self::BOUNDS.into_iter().zip(counts)
     }
 
-    /// How many there were.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How long they were together.
+    /// The sum of all durations.
     pub fn sum(&self) -> Duration {
         self.sum
     }

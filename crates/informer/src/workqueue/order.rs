@@ -1,35 +1,35 @@
-//! In which order keys are handed out.
+//! The order in which keys are handed out.
 
 use std::collections::VecDeque;
 
-/// The keys that wait, in the order of their turns. Each is in it once.
+/// The waiting keys in their order. Each is contained once.
 ///
-/// Same as client-go's `workqueue.Queue`. It is called under the queue's lock and must not use the queue.
+/// Same as client-go's `workqueue.Queue`. Called under the queue's lock; must not use the queue.
 pub trait Order<T>: Send + 'static {
-    /// A key that waits already was added again: its turn may be changed.
+    /// A waiting key was added again. Its position may change.
     fn touch(&mut self, key: &T);
 
-    /// A key begins to wait.
+    /// Adds a key.
     fn push(&mut self, key: T);
 
-    /// Takes out the key whose turn it is.
+    /// Removes the next key.
     fn pop(&mut self) -> Option<T>;
 
-    /// How many keys wait.
+    /// The number of keys.
     fn len(&self) -> usize;
 
-    /// Whether no key waits.
+    /// Whether there are no keys.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// First in, first out, which is the default. Adding a key again does not change its turn.
+/// First in, first out: the default. Adding a key again does not change its position.
 #[derive(Clone, Debug)]
 pub struct Fifo<T>(VecDeque<T>);
 
 impl<T> Fifo<T> {
-    /// Nothing.
+    /// An empty order.
     pub fn new() -> Self {
         Self(VecDeque::new())
     }

@@ -1,20 +1,21 @@
-//! Independent pieces of work, some at a time.
+//! Parallel execution of independent pieces of work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
-/// Does `pieces` independent pieces of work, numbered from 0, by so many workers at a time, until all are
-/// done or `stop` is cancelled. Each piece is done at most once, and once if nothing is cancelled.
+/// Executes `pieces` independent pieces of work, numbered from 0, with a limited number of workers,
+/// until all are done or `stop` is cancelled. Executes each piece at most once, and exactly once
+/// without cancellation.
 ///
-/// A worker claims `chunk_size` pieces at once, and does them one after the other; more than one pays off
-/// where there are many small ones. A piece that has begun is finished; pieces that have not are not begun
-/// any more. Zero workers or a chunk size of zero count as one.
+/// A worker claims `chunk_size` pieces and executes them one after another; larger chunks pay off
+/// for many small pieces. Cancellation lets started pieces finish, and starts no others. Zero
+/// workers or a chunk size of zero count as one.
 ///
-/// Same as client-go's `ParallelizeUntil`, for work that waits: the workers share the caller's task, so the
-/// work may borrow, and need not be `Send`. Work that computes should be given to `tokio::spawn` or
-/// `tokio::task::spawn_blocking` in it.
+/// Same as client-go's `ParallelizeUntil`, for work that waits. The workers share the caller's
+/// task, so the work can borrow, and need not be `Send`. Spawn CPU-bound work within it, with
+/// `tokio::spawn` or `tokio::task::spawn_blocking`.
 ///
 /// ```
 /// use kube_informers::workqueue::parallelize_until;

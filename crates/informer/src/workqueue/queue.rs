@@ -13,21 +13,21 @@ use super::rate_limiter::{RateLimiter, default_controller_rate_limiter};
 use super::state::{Next, State};
 use super::{Item, Key, Metrics};
 
-/// A queue of keys between those who notice changes and those who act on them. Clones share the queue.
+/// A queue of keys between handlers and workers. Clones share the queue.
 ///
-/// See the [module](super) for its rules. client-go moves delayed keys in a goroutine, which looks every 10 s
-/// at the latest; here no task is needed, and none is left behind: whoever uses the queue first adds what is
-/// due, and those who wait in [`Self::get`] wake when the next key is.
+/// See the [module](super) for its rules. client-go moves delayed keys in a goroutine, which runs
+/// every 10 s at least. Here no task is required or left behind: every operation first adds the due
+/// keys, and waiters in [`Self::get`] wake when the next key is due.
 pub struct WorkQueue<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
     name: Arc<str>,
     state: Mutex<State<T>>,
-    /// Not under the state's lock, since it may be anybody's.
+    /// Outside the state's lock, because limiters can be user code.
     limiter: Mutex<Box<dyn RateLimiter<T>>>,
-    /// Wakes workers: one per key, all when the times that they wait for are no longer right.
+    /// Wakes workers: one per key, or all if the next due time changes.
     work: Notify,
-    /// Wakes those who wait for a drain.
+    /// Wakes the callers that wait for a drain.
     drained: Notify,
 }
 
@@ -37,7 +37,7 @@ impl<T> Clone for WorkQueue<T> {
     }
 }
 
-/// Sets a queue up.
+/// Configures a queue.
 pub struct WorkQueueBuilder<T> {
     name: Arc<str>,
     order: Box<dyn Order<T>>,
@@ -51,19 +51,20 @@ impl<T: Key> WorkQueueBuilder<T> {
         self
     }
 
-    /// The order in which keys are handed out, instead of [`Fifo`].
+    /// The order in which keys are handed out. The default is [`Fifo`].
     pub fn order(mut self, order: impl Order<T>) -> Self {
         self.order = Box::new(order);
         self
     }
 
-    /// What [`WorkQueue::add_rate_limited`] asks, instead of [`default_controller_rate_limiter`].
+    /// The limiter for [`WorkQueue::add_rate_limited`]. The default is
+    /// [`default_controller_rate_limiter`].
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<T>) -> Self {
         self.limiter = Box::new(limiter);
         self
     }
 
-    /// The queue.
+    /// Builds the queue.
     pub fn build(self) -> WorkQueue<T> {
         WorkQueue(Arc::new(Shared {
             name: self.name,
@@ -82,12 +83,12 @@ impl<T: Key> Default for WorkQueue<T> {
 }
 
 impl<T: Key> WorkQueue<T> {
-    /// A queue in order of arrival with the default rate limiter.
+    /// A first-in, first-out queue with the default rate limiter.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// A queue with settings of your own.
+    /// Configures a queue.
     pub fn builder() -> WorkQueueBuilder<T> {
         WorkQueueBuilder {
             name: "".into(),
@@ -96,14 +97,14 @@ impl<T: Key> WorkQueue<T> {
         }
     }
 
-    /// The state as it is now, with what is due.
+    /// The current state, with due keys added.
     fn state(&self, now: Instant) -> MutexGuard<'_, State<T>> {
         let mut state = self.0.state.lock();
         state.catch_up(now);
         state
     }
 
-    /// Asks for the key to be handed out. Does nothing if it waits already, or the queue is shutting down.
+    /// Adds a key. Does nothing if it is waiting already, or the queue is shutting down.
     pub fn add(&self, key: T) {
         let now = Instant::now();
         if self.state(now).add(key, now) {
@@ -111,8 +112,8 @@ impl<T: Key> WorkQueue<T> {
         }
     }
 
-    /// Adds the key when the delay has passed; at once if it is zero. If the key is to be added later
-    /// already, the earlier time holds. Does nothing if the queue is shutting down, now or by then.
+    /// Adds a key after a delay; immediately if the delay is zero. Of several delays, the earliest
+    /// due time applies. Does nothing if the queue shuts down before.
     pub fn add_after(&self, key: T, delay: Duration) {
         let now = Instant::now();
         let mut state = self.state(now);
@@ -125,38 +126,38 @@ impl<T: Key> WorkQueue<T> {
                 self.0.work.notify_one();
             }
         } else if state.add_after(key, now, delay) {
-            // All: if only one looked again and then went away, nobody would wake in time.
+            // Wakes all: a single waiter might be dropped before the key is due.
             self.0.work.notify_waiters();
         }
     }
 
-    /// Adds the key when the rate limiter says.
+    /// Adds a key after the delay of the rate limiter.
     pub fn add_rate_limited(&self, key: T) {
         let delay = self.0.limiter.lock().when(&key);
         self.add_after(key, delay);
     }
 
-    /// Tells the rate limiter that the key is done with, successfully or not, and its failures count no
-    /// longer. This does not take the key from the queue.
+    /// Resets the key's failures in the rate limiter, once its processing has succeeded or was
+    /// given up. Does not remove the key from the queue.
     pub fn forget(&self, key: &T) {
         self.0.limiter.lock().forget(key);
     }
 
-    /// How often the rate limiter was asked about the key since it was last told to forget it.
+    /// The number of failures that the rate limiter counts for the key.
     pub fn num_requeues(&self, key: &T) -> usize {
         self.0.limiter.lock().num_requeues(key)
     }
 
-    /// Takes the next key, waiting until there is one; `None` when the queue is shutting down and empty.
+    /// Waits for the next key. Returns `None` when the queue is shutting down and empty.
     ///
-    /// Nothing is lost if this future is dropped before it is ready.
+    /// Cancel safe.
     pub async fn get(&self) -> Option<Item<T>> {
-        // A worker that finds a key each time, and never waits, must still let others have the thread.
+        // A worker that finds a key each time must still yield.
         consume_budget().await;
         loop {
             let woken = self.0.work.notified();
             tokio::pin!(woken);
-            // Before the look, so that nothing that comes after it is missed.
+            // Enabled before the check, so that no later wake-up is lost.
             woken.as_mut().enable();
             let now = Instant::now();
             let next = self.state(now).next(now);
@@ -172,7 +173,7 @@ impl<T: Key> WorkQueue<T> {
         }
     }
 
-    /// What dropping an [`Item`] does.
+    /// The effect of dropping an [`Item`].
     pub(super) fn done(&self, key: &T) {
         let now = Instant::now();
         let mut state = self.state(now);
@@ -183,28 +184,28 @@ impl<T: Key> WorkQueue<T> {
         }
     }
 
-    /// How many keys wait, without those that workers have in hand.
+    /// The number of waiting keys, without those in progress.
     pub fn len(&self) -> usize {
         self.state(Instant::now()).len()
     }
 
-    /// Whether no key waits.
+    /// Whether no key is waiting.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Closes the queue for adds, forgets what was to be added later, and lets workers have the rest. Who
-    /// waits for a drain waits no longer.
+    /// Rejects further adds and discards delayed keys. Workers still receive the waiting keys. Ends
+    /// any wait for a drain.
     pub fn shut_down(&self) {
         self.close(false);
         self.0.drained.notify_waiters();
     }
 
-    /// Closes the queue for adds, and waits until workers have got and done everything; [`Self::shut_down`]
-    /// ends that wait.
+    /// Rejects further adds, and waits until workers have processed all keys, or
+    /// [`Self::shut_down`] is called.
     ///
-    /// Keys that wait are waited for, as client-go documents it; its code returns as soon as no key is in
-    /// hand, and so may leave some. With no worker to take them, this waits for ever.
+    /// Waits for waiting keys, too, as client-go's documentation says. Its code returns once no key
+    /// is in progress, which can leave some behind. Without workers, this waits forever.
     pub async fn shut_down_with_drain(&self) {
         self.close(true);
         loop {
@@ -221,12 +222,12 @@ impl<T: Key> WorkQueue<T> {
         self.0.work.notify_waiters();
     }
 
-    /// Whether the queue has been shut down, be it empty or not.
+    /// Whether the queue has been shut down, empty or not.
     pub fn is_shutting_down(&self) -> bool {
         self.0.state.lock().is_shutting_down()
     }
 
-    /// How the queue is doing.
+    /// The queue's current metrics.
     pub fn metrics(&self) -> Metrics {
         let now = Instant::now();
         self.state(now).metrics(&self.0.name, now)

@@ -1,4 +1,4 @@
-//! How long what failed has to wait.
+//! Delays after failures.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 use super::Key;
 
-/// Says how long a key is to wait before it is tried again. Same as client-go's `workqueue.RateLimiter`.
+/// Determines the delay before a key is retried. Same as client-go's `workqueue.RateLimiter`.
 pub trait RateLimiter<T>: Send + 'static {
-    /// How long the key is to wait. Asking counts as a failure of the key.
+    /// The delay of the key. Each call counts as a failure of the key.
     fn when(&mut self, key: &T) -> Duration;
 
-    /// The key is done with, successfully or not: its failures count no longer.
+    /// Resets the key's failures, once its processing has succeeded or was given up.
     fn forget(&mut self, key: &T);
 
-    /// How many failures of the key count.
+    /// The number of failures counted for the key.
     fn num_requeues(&self, key: &T) -> usize;
 }
 
@@ -33,8 +33,9 @@ impl<T: 'static> RateLimiter<T> for Box<dyn RateLimiter<T>> {
     }
 }
 
-/// What controllers use unless they have a reason not to: the longer of 5 ms, doubling with each failure of
-/// the key up to 1000 s, and what a bucket of 100 tries, 10 more per second, has for all keys together.
+/// The default rate limiter of controllers. Uses the longer of two delays: 5 ms, doubling with each
+/// failure of the key up to 1000 s; and a bucket for all keys with 100 retries, refilled by 10 per
+/// second.
 pub fn default_controller_rate_limiter<T: Key>() -> MaxOfRateLimiter<T> {
     let per_item =
         ItemExponentialFailureRateLimiter::new(Duration::from_millis(5), Duration::from_secs(1000));
@@ -44,7 +45,7 @@ pub fn default_controller_rate_limiter<T: Key>() -> MaxOfRateLimiter<T> {
     ])
 }
 
-/// A first delay that doubles with each failure of the key.
+/// A delay that doubles with each failure of the key.
 pub struct ItemExponentialFailureRateLimiter<T> {
     failures: FxHashMap<T, u32>,
     base: Duration,
@@ -52,7 +53,7 @@ pub struct ItemExponentialFailureRateLimiter<T> {
 }
 
 impl<T: Key> ItemExponentialFailureRateLimiter<T> {
-    /// From `base` up to `max`.
+    /// Doubles from `base` up to `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
         Self { failures: FxHashMap::default(), base, max }
     }
@@ -79,7 +80,7 @@ impl<T: Key> RateLimiter<T> for ItemExponentialFailureRateLimiter<T> {
     }
 }
 
-/// A short delay for some failures of the key, and a long one for those after.
+/// A short delay for the first failures of a key, then a long one.
 pub struct ItemFastSlowRateLimiter<T> {
     failures: FxHashMap<T, u32>,
     fast: Duration,
@@ -108,7 +109,7 @@ impl<T: Key> RateLimiter<T> for ItemFastSlowRateLimiter<T> {
     }
 }
 
-/// Counts one more failure, and says how many that makes.
+/// Counts one more failure, and returns the total.
 fn count<T: Key>(failures: &mut FxHashMap<T, u32>, key: &T) -> u32 {
     let count = failures.entry(key.clone()).or_default();
     *count = count.saturating_add(1);
@@ -119,20 +120,19 @@ fn counted<T: Key>(failures: &FxHashMap<T, u32>, key: &T) -> usize {
     failures.get(key).map_or(0, |count| usize::try_from(*count).unwrap_or(usize::MAX))
 }
 
-/// A bucket of tries for all keys together, which fills at a steady rate. Who finds it empty waits for a try
-/// that is not there yet, in turn.
+/// A token bucket for all keys together. Keys that find it empty reserve future tokens, in order.
 #[derive(Clone, Debug)]
 pub struct BucketRateLimiter {
     per_second: f64,
     burst: f64,
-    /// Below zero by the tries that have been given out in advance.
+    /// Negative by the number of reserved tokens.
     tokens: f64,
     as_of: Option<Instant>,
 }
 
 impl BucketRateLimiter {
-    /// A full bucket for `burst` tries that gets `per_second` more. With a rate that is not above zero, or no
-    /// burst, waits never end, as with client-go's.
+    /// A full bucket of `burst` tokens, refilled by `per_second`. Without a positive rate or burst,
+    /// delays are infinite, as in client-go.
     pub fn new(per_second: f64, burst: u32) -> Self {
         Self { per_second, burst: burst.into(), tokens: burst.into(), as_of: None }
     }
@@ -162,7 +162,7 @@ impl<T> RateLimiter<T> for BucketRateLimiter {
         Duration::try_from_secs_f64(-self.tokens / self.per_second).unwrap_or(Duration::MAX)
     }
 
-    /// Nothing: tries are not a key's own.
+    /// Does nothing: tokens are not counted per key.
     fn forget(&mut self, _: &T) {}
 
     /// Always 0.
@@ -171,14 +171,14 @@ impl<T> RateLimiter<T> for BucketRateLimiter {
     }
 }
 
-/// The longest wait and the highest count that any of several limiters has.
+/// The longest delay and the highest count of several limiters.
 ///
-/// A bucket among them may seem to let through more than its burst, where keys that had a try from it were
-/// made to wait for longer by another.
+/// A bucket among them can seem to exceed its burst, if another limiter delays keys that already
+/// have a token.
 pub struct MaxOfRateLimiter<T>(Vec<Box<dyn RateLimiter<T>>>);
 
 impl<T: 'static> MaxOfRateLimiter<T> {
-    /// With none there is no wait.
+    /// Without limiters, there is no delay.
     pub fn new(limiters: impl IntoIterator<Item = Box<dyn RateLimiter<T>>>) -> Self {
         Self(limiters.into_iter().collect())
     }
@@ -186,7 +186,7 @@ impl<T: 'static> MaxOfRateLimiter<T> {
 
 impl<T: 'static> RateLimiter<T> for MaxOfRateLimiter<T> {
     fn when(&mut self, key: &T) -> Duration {
-        // All are asked, or the failure would not count with some.
+        // Calls all limiters, because each must count the failure.
         self.0.iter_mut().map(|limiter| limiter.when(key)).max().unwrap_or_default()
     }
 
@@ -201,7 +201,7 @@ impl<T: 'static> RateLimiter<T> for MaxOfRateLimiter<T> {
     }
 }
 
-/// Another limiter, whose waits are cut off.
+/// Limits the delays of another limiter.
 #[derive(Clone, Debug)]
 pub struct WithMaxWaitRateLimiter<L> {
     limiter: L,
@@ -209,7 +209,7 @@ pub struct WithMaxWaitRateLimiter<L> {
 }
 
 impl<L> WithMaxWaitRateLimiter<L> {
-    /// No wait of `limiter` is longer than `max`.
+    /// Limits the delays of `limiter` to `max`.
     pub fn new(limiter: L, max: Duration) -> Self {
         Self { limiter, max }
     }

@@ -1,4 +1,4 @@
-//! What a queue knows, and the rules by which that changes.
+//! The state of a queue and its transitions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,23 @@ use super::delays::Delays;
 use super::metrics::{Histogram, Metrics};
 use super::order::Order;
 
-/// How far a queue is.
+/// The lifecycle of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Closed for adds, and somebody may wait for the rest to be done.
+    /// Rejects adds; a caller may wait for the rest.
     Draining,
-    /// Closed for adds, and nobody waits.
+    /// Rejects adds; nobody waits.
     ShutDown,
 }
 
 pub(super) struct State<T> {
-    /// Whose turn it is. Every key in it is dirty and not in process.
+    /// The waiting keys: dirty and not in progress.
     order: Box<dyn Order<T>>,
-    /// What is to be handed out, since when: what waits, and what is in process and was added meanwhile.
+    /// Keys to be handed out, with the time of the add: waiting keys, and keys in progress that
+    /// were added again.
     dirty: FxHashMap<T, Instant>,
-    /// What workers have in hand, since when.
+    /// Keys in progress, with their start.
     processing: FxHashMap<T, Instant>,
     delays: Delays<T>,
     phase: Phase,
@@ -36,12 +37,12 @@ pub(super) struct State<T> {
     work_duration: Histogram,
 }
 
-/// What a worker that asks is told.
+/// The result of taking a key.
 pub(super) enum Next<T> {
     Key(T),
-    /// Nothing now, but perhaps at this time.
+    /// No key now, but possibly at this time.
     Wait(Option<Instant>),
-    /// Nothing ever again.
+    /// No key will follow.
     End,
 }
 
@@ -60,14 +61,14 @@ impl<T: Key> State<T> {
         }
     }
 
-    /// Adds what is due, as of the time when it was. To be called before anything else is done.
+    /// Adds the due keys at their due times. Must precede every other operation.
     pub(super) fn catch_up(&mut self, now: Instant) {
         while let Some((key, at)) = self.delays.pop_due(now) {
             self.add(key, at);
         }
     }
 
-    /// Whether one more key can be handed out now.
+    /// Returns whether one more key can be handed out.
     pub(super) fn add(&mut self, key: T, at: Instant) -> bool {
         if self.is_shutting_down() {
             return false;
@@ -87,7 +88,7 @@ impl<T: Key> State<T> {
         !in_process
     }
 
-    /// Whether those who wait must look again, because the next key is due earlier than they know.
+    /// Returns whether waiters must check again, because the earliest due time has changed.
     pub(super) fn add_after(&mut self, key: T, now: Instant, delay: Duration) -> bool {
         self.delays.insert(key, now, delay)
     }
@@ -107,7 +108,7 @@ impl<T: Key> State<T> {
         Next::Key(key)
     }
 
-    /// Whether one more key can be handed out now.
+    /// Returns whether one more key can be handed out.
     pub(super) fn done(&mut self, key: &T, now: Instant) -> bool {
         if let Some(since) = self.processing.remove(key) {
             self.work_duration.observe(now - since);
@@ -130,7 +131,7 @@ impl<T: Key> State<T> {
         self.phase != Phase::Open
     }
 
-    /// Whether nobody has to wait for a drain any more.
+    /// Whether a wait for a drain can end.
     pub(super) fn is_drained(&self) -> bool {
         self.phase == Phase::ShutDown || (self.processing.is_empty() && self.order.is_empty())
     }

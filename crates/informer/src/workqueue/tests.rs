@@ -16,17 +16,17 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The key that can be had at once.
+/// The key that is available immediately.
 fn take(queue: &WorkQueue<&'static str>) -> Item<&'static str> {
     queue.get().now_or_never().expect("a key or the end").expect("a key")
 }
 
-/// Whether one who asks has to wait.
+/// Whether a worker has to wait.
 fn is_waiting(queue: &WorkQueue<&'static str>) -> bool {
     queue.get().now_or_never().is_none()
 }
 
-/// Whether there will be no more keys.
+/// Whether no key will follow.
 fn is_at_its_end(queue: &WorkQueue<&'static str>) -> bool {
     matches!(queue.get().now_or_never(), Some(None))
 }

@@ -1,4 +1,4 @@
-//! Clients: from a kubeconfig to typed, dynamic and discovering requests.
+//! Clients: from a kubeconfig to typed, dynamic and discovery requests.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// A file that is gone when the test is over.
+/// A file that is removed after the test.
 struct Kubeconfig(PathBuf);
 
 impl Kubeconfig {
@@ -34,25 +34,26 @@ impl Kubeconfig {
 
 impl Drop for Kubeconfig {
     fn drop(&mut self) {
-        // It is as good as gone if it cannot be removed.
+        // Failure to remove it is harmless.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 #[tokio::test]
-async fn a_kubeconfig_gives_server_authority_token_and_namespace() {
+async fn kubeconfig_provides_server_ca_token_and_namespace() {
     let config = informer_config(Some(&fixture("kubeconfig"))).await.unwrap();
     assert_eq!(config.cluster_url, "https://shop.example:6443");
     assert_eq!(config.default_namespace, "till");
     assert_eq!(serde_json::to_value(&config.auth_info).unwrap()["token"], "fixture-token");
-    // The authority's file is named relative to the kubeconfig, and holds one certificate.
+    // The path of the certificate authority is relative to the kubeconfig; the file has one
+    // certificate.
     assert_eq!(config.root_cert.map(|certificates| certificates.len()), Some(1));
     assert!(!config.default_retry, "retries beneath an informer hide what is wrong");
     informer_client(Some(&fixture("kubeconfig"))).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_cannot_be_used_is_named_and_not_shown() {
+async fn errors_name_an_invalid_kubeconfig_without_its_content() {
     let missing = informer_config(Some(&fixture("none"))).await.unwrap_err();
     assert!(matches!(missing, ClientError::Kubeconfig { .. }));
     assert!(missing.to_string().contains("fixtures/none: "), "{missing}");
@@ -63,13 +64,13 @@ async fn a_kubeconfig_that_cannot_be_used_is_named_and_not_shown() {
     let contextless = informer_config(Some(&fixture("contextless-kubeconfig"))).await.unwrap_err();
     let text = contextless.to_string();
     assert!(text.contains("fixtures/contextless-kubeconfig: ") && text.contains("closed"), "{text}");
-    // A path that is a folder is no kubeconfig either.
+    // A folder is not a kubeconfig either.
     let folder = informer_config(Some(&fixture(""))).await.unwrap_err();
     assert!(folder.to_string().contains("tests/fixtures"), "{folder}");
 }
 
 #[tokio::test]
-async fn without_a_kubeconfig_a_pods_service_account_counts() {
+async fn without_kubeconfig_the_service_account_is_used() {
     for path in [None, Some(Path::new(""))] {
         let found = informer_config(path).await;
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
@@ -82,7 +83,7 @@ async fn without_a_kubeconfig_a_pods_service_account_counts() {
     }
 }
 
-/// What typed and dynamic clients do, and a client that discovers.
+/// Uses typed and dynamic clients, and discovery.
 async fn use_clients(client: Client) {
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let made: Pod = serde_json::from_value(pod("a", &json!({"app": "web"}))).unwrap();
@@ -108,7 +109,7 @@ async fn use_clients(client: Client) {
 }
 
 #[tokio::test]
-async fn typed_dynamic_and_discovering_clients_work_in_process_and_over_the_wire() {
+async fn typed_dynamic_and_discovery_clients_work_on_both_transports() {
     use_clients(Client::new(ApiServer::default().service(), "default")).await;
 
     let server = ApiServer::default();
@@ -116,7 +117,7 @@ async fn typed_dynamic_and_discovering_clients_work_in_process_and_over_the_wire
     let kubeconfig = Kubeconfig::write("kubeconfig-for-clients", &endpoint.kubeconfig());
     let client = informer_client(Some(&kubeconfig.0)).await.unwrap();
     use_clients(client.clone()).await;
-    // A refusal reaches the caller at once, as it must where an informer is the caller.
+    // A rejection reaches the caller immediately, as informers require.
     let too_many = Fault::Answer(Status::too_many_requests("later", 1));
     server.faults().add(Rule::new(Matcher::default(), too_many).times(1));
     let namespaces: Api<Namespace> = Api::all(client);
@@ -124,7 +125,7 @@ async fn typed_dynamic_and_discovering_clients_work_in_process_and_over_the_wire
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 429));
     assert!(!namespaces.list(&ListParams::default()).await.unwrap().items.is_empty());
 
-    // Without the token nobody gets in, so it was the kubeconfig's that was shown.
+    // Requests without the token are rejected, so the client used the kubeconfig's.
     let stranger =
         Kubeconfig::write("kubeconfig-of-a-stranger", &endpoint.kubeconfig().replace(endpoint.token(), "no"));
     let client = informer_client(Some(&stranger.0)).await.unwrap();
@@ -133,7 +134,7 @@ async fn typed_dynamic_and_discovering_clients_work_in_process_and_over_the_wire
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_resolved_to_plural_scope_and_verbs_and_an_unknown_one_is_an_error() {
+async fn discovery_resolves_plural_scope_and_verbs_of_a_kind() {
     let server = ApiServer::default();
     let client = Client::new(server.service(), "default");
     for (group, version, kind, plural, namespaced) in [
@@ -163,7 +164,7 @@ async fn a_kind_is_resolved_to_plural_scope_and_verbs_and_an_unknown_one_is_an_e
     assert_eq!(no_group.to_string(), "the server has no kind Widget in example.dev/v1");
     let no_version = unknown("", "v7", "Pod").await;
     assert_eq!(no_version.to_string(), "the server has no kind Pod in v7");
-    // A part of a resource is no resource.
+    // A subresource is not a resource.
     let part = discover_resource(&client, "", "v1", "pods/status").await.unwrap_err();
     assert_eq!(part.to_string(), "the server has no resource pods/status in v1");
     server.faults().add(Rule::new(Matcher::default(), Fault::Answer(Status::timeout("time ran out"))));
@@ -171,5 +172,5 @@ async fn a_kind_is_resolved_to_plural_scope_and_verbs_and_an_unknown_one_is_an_e
     let unreachable = discover_kind(&client, &GroupVersionKind::gvk("apps", "v1", "Deployment")).await;
     let error = unreachable.unwrap_err();
     assert!(matches!(error, DiscoveryError::Request { .. }), "{error}");
-    assert!(error.to_string().starts_with("cannot ask the server what it serves in apps/v1: "), "{error}");
+    assert!(error.to_string().starts_with("discovery of apps/v1 failed: "), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Informers of whole objects and of metadata, for resources that only the server knows.
+//! Informers of whole objects and of metadata, for resources known only at run time.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// A factory of either sort.
+/// A factory of either form.
 trait Factory: Sized {
     type Kind: FromDiscovery<Object: Resource>;
     fn new(settings: FactoryBuilder) -> Self;
@@ -96,8 +96,8 @@ macro_rules! factory {
 factory!(DynamicInformerFactory, Dynamic);
 factory!(MetadataInformerFactory, Metadata);
 
-/// What an informer with these settings sees of an initial object, an addition, a change and a deletion, in the
-/// namespace `shop`, when as many happen in another one.
+/// What an informer with these settings sees of an initial object, an addition, a change and a
+/// deletion in the namespace `shop`, while the same happens in another one.
 async fn history<F: Factory>(
     settings: impl FnOnce(FactoryBuilder) -> FactoryBuilder,
 ) -> (Vec<String>, Cluster) {
@@ -125,7 +125,7 @@ async fn history<F: Factory>(
     (log, cluster)
 }
 
-/// The same for all settings that limit what is seen.
+/// Tests all settings that limit what informers see.
 async fn limits<F: Factory>() {
     let of_one = |namespace: &str| -> Vec<String> {
         let happened = ["add", "update", "delete"].map(|what| format!("{what} {namespace}/second"));
@@ -165,21 +165,21 @@ async fn limits<F: Factory>() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn informers_of_a_custom_resource_see_what_the_factorys_limits_let_through() {
+async fn dynamic_informers_respect_factory_limits() {
     limits::<DynamicInformerFactory>().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn informers_of_metadata_see_what_the_factorys_limits_let_through() {
+async fn metadata_informers_respect_factory_limits() {
     limits::<MetadataInformerFactory>().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_has_one_informer_however_it_was_asked_for() {
+async fn a_resource_has_one_informer_by_plural_or_kind() {
     let cluster = cluster();
     cluster.send("POST", &path("shop"), &widget("w", "small")).await;
     let factory = DynamicInformerFactory::new(SharedInformerFactory::builder(cluster.client.clone()));
-    // What two plugins are interested in. A scheduler without custom resources has no factory at all.
+    // The kinds that two plugins watch. A scheduler without custom resources has no factory.
     let interests =
         ["Widget", "Plant", "Widget"].map(|kind| GroupVersionKind::gvk("example.dev", "v1", kind));
     let register = async |factory: Option<&DynamicInformerFactory>| {
@@ -198,7 +198,7 @@ async fn a_resource_has_one_informer_however_it_was_asked_for() {
     let plants = &informers[1];
     assert_eq!(plants.kind().gvr(), &GroupVersionResource::cluster("example.dev", "v1", "plants"));
     assert!(widgets.store().has_index(NAMESPACE_INDEX) && !plants.store().has_index(NAMESPACE_INDEX));
-    // The factory beneath has the same.
+    // The underlying factory returns the same informer.
     let same = factory.informers().informer_for(Arc::clone(widgets.kind()), |_| unreachable!("made already"));
     assert!(Arc::ptr_eq(&same, &widgets));
 
@@ -216,7 +216,7 @@ async fn a_resource_has_one_informer_however_it_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_all_that_its_informers_keep() {
+async fn metadata_informers_keep_only_metadata() {
     let cluster = cluster();
     cluster.send("POST", &path("shop"), &widget("w", "small")).await;
     let factory = MetadataInformerFactory::new(SharedInformerFactory::builder(cluster.client.clone()));
@@ -233,7 +233,7 @@ async fn metadata_is_all_that_its_informers_keep() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_the_server_does_not_have_or_cannot_watch_is_an_error() {
+async fn unknown_and_unwatchable_resources_are_errors() {
     let cluster = Cluster::new();
     let factory = DynamicInformerFactory::new(SharedInformerFactory::builder(cluster.client.clone()));
     let unknown = factory.for_resource("example.dev", "v1", "widgets").await.err().unwrap();
@@ -241,7 +241,7 @@ async fn a_resource_that_the_server_does_not_have_or_cannot_watch_is_an_error() 
     let review = GroupVersionKind::gvk("authorization.k8s.io", "v1", "SubjectAccessReview");
     let error = factory.for_kind(&review).await.err().unwrap();
     assert!(matches!(error, DiscoveryError::NotWatchable(_)), "{error}");
-    // Once the server has it, it is found.
+    // Once the server serves it, discovery finds it.
     cluster.load(WIDGETS);
     assert!(factory.for_resource("example.dev", "v1", "widgets").await.is_ok());
 }

@@ -1,4 +1,4 @@
-//! The factory, and what is shared.
+//! The factory, and what consumers share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn pods() -> Arc<Typed<Pod>> {
     Arc::new(Typed::new())
 }
 
-/// The scheduler's pod informer: pods that have not ended, and no index.
+/// The scheduler's pod informer: pods that have not terminated, and no index.
 fn filtered_pods(factory: &SharedInformerFactory) -> Arc<SharedInformer<Typed<Pod>>> {
     factory.informer_for(pods(), |parts| {
         let list_watch = parts.list_watch.fields(NON_TERMINAL);
@@ -32,7 +32,7 @@ fn filtered_pods(factory: &SharedInformerFactory) -> Arc<SharedInformer<Typed<Po
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_consumers_cost_one_list_and_one_watch_and_each_sees_everything_once_started() {
+async fn many_consumers_share_one_list_and_one_watch() {
     for watch_list in [true, false] {
         let cluster = Cluster::new();
         cluster.send("POST", PODS, &pod("a", &json!({}))).await;
@@ -51,7 +51,7 @@ async fn many_consumers_cost_one_list_and_one_watch_and_each_sees_everything_onc
         cluster.send("PATCH", &format!("{PODS}/b"), &labels).await;
         cluster.send("DELETE", &format!("{PODS}/a"), &json!({"gracePeriodSeconds": 0})).await;
         let expected =
-            // A pod is marked before it goes.
+            // A pod is marked before it is deleted.
             ["add default/a initially", "add default/b", "update default/b", "update default/a", "delete default/a"];
         for log in &consumers {
             assert_eq!(*log.lock(), expected);
@@ -63,7 +63,7 @@ async fn many_consumers_cost_one_list_and_one_watch_and_each_sees_everything_onc
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_registered_first_is_what_everybody_gets_and_ended_pods_leave_it() {
+async fn the_first_registration_wins_and_terminated_pods_leave_it() {
     for watch_list in [true, false] {
         let cluster = Cluster::new();
         for name in ["runs", "ends"] {
@@ -98,7 +98,7 @@ async fn what_was_registered_first_is_what_everybody_gets_and_ended_pods_leave_i
     }
 }
 
-/// What happened to objects whose type nobody named.
+/// The changes of objects whose type the test does not name.
 struct Seen(Arc<Mutex<Vec<String>>>);
 
 impl EventHandler<GenericObject> for Seen {
@@ -118,7 +118,7 @@ impl EventHandler<GenericObject> for Seen {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_without_a_type_is_the_typed_informer_and_an_unknown_one_is_an_error() {
+async fn for_resource_returns_the_typed_informer_or_an_error() {
     let cluster = Cluster::new();
     for (name, app) in [("a", "web"), ("b", "api")] {
         cluster.send("POST", PODS, &pod(name, &json!({"app": app}))).await;
@@ -185,7 +185,7 @@ async fn a_resource_without_a_type_is_the_typed_informer_and_an_unknown_one_is_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_informer_can_be_seen_without_its_type() {
+async fn generic_informers_wrap_any_informer() {
     let cluster = Cluster::new();
     cluster.load("{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {zone: z}}}");
     let factory = SharedInformerFactory::new(cluster.client.clone());
@@ -200,7 +200,7 @@ async fn any_informer_can_be_seen_without_its_type() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn informers_and_handlers_are_waited_for_by_their_names() {
+async fn unsynced_informers_and_handlers_are_named() {
     let cluster = Cluster::new();
     cluster.send("POST", PODS, &pod("a", &json!({}))).await;
     let factory = SharedInformerFactory::new(cluster.client.clone());

@@ -1,4 +1,4 @@
-//! Every kind that a scheduler looks at: its path, its scope, and that its objects are read.
+//! Every kind that a scheduler reads: its path, its scope, and the decoding of its objects.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
@@ -21,13 +21,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::Cluster;
 
-/// A kind: the path of its collection, and what a small object of it has beside its metadata.
+/// A kind: the path of its collection, and the content of a small object beside its metadata.
 struct Row {
     path: &'static str,
     namespaced: bool,
     object: Value,
     know: fn(FactoryBuilder) -> FactoryBuilder,
-    /// Whether what is in the store says the same as what was sent.
+    /// Whether the store has what was sent.
     check: fn(&GenericInformer, &SharedInformerFactory, &Value),
 }
 
@@ -57,7 +57,7 @@ where
     assert_eq!(informer.undecodable(), 0);
 }
 
-/// Whether everything that was sent was read; the server adds defaults.
+/// Whether `read` contains everything that was sent; the server adds defaults.
 fn contains(read: &Value, sent: &Value, place: &str) {
     match sent {
         Value::Object(members) => {
@@ -124,7 +124,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_that_a_scheduler_reads_has_its_path_and_scope_and_is_decoded() {
+async fn all_kinds_of_a_scheduler_have_path_scope_and_decoder() {
     let rows = rows();
     let cluster = Cluster::new();
     let mut settings = SharedInformerFactory::builder(cluster.client.clone());

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// What the service answers.
+/// A response of the service.
 pub(crate) struct Answer {
     code: u16,
     chunks: Vec<String>,
@@ -63,10 +63,10 @@ pub(crate) fn list(version: &str, items: &[Value]) -> Value {
     json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items})
 }
 
-/// The requests so far: when, and for what.
+/// The requests so far, with their times.
 pub(crate) type Requests = Arc<Mutex<Vec<(Duration, String)>>>;
 
-/// What a request wants.
+/// The verb of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     List,
@@ -84,7 +84,8 @@ impl Verb {
     }
 }
 
-/// A client of a service that answers as the closure says, which is told how many of the sort came before.
+/// A client of a service that responds with the closure, whose argument counts earlier requests
+/// with the verb.
 pub(crate) fn client(answer: impl Fn(Verb, usize) -> Answer + Clone + Send + 'static) -> (Client, Requests) {
     let (requests, since) = (Requests::default(), Instant::now());
     let log = Arc::clone(&requests);
@@ -96,10 +97,10 @@ pub(crate) fn client(answer: impl Fn(Verb, usize) -> Answer + Clone + Send + 'st
         log.push((since.elapsed(), uri));
         let answer = answer(verb, before);
         async move {
-            // A chunk that never comes is how a body stays open.
+            // A chunk that never arrives keeps the body open.
             let chunks = answer.chunks.into_iter().map(Some).chain(answer.stay_open.then_some(None));
             let frames = stream::iter(chunks.collect::<Vec<_>>()).then(async |chunk| match chunk {
-                // The frame type belongs to a crate that nothing else here needs; a body knows how to make one.
+                // A body can build its frames, whose type is not a dependency of this crate.
                 Some(text) => Body::from(text.into_bytes()).frame().await.unwrap(),
                 None => std::future::pending().await,
             });

@@ -1,7 +1,8 @@
-//! The same server, the same requests, the same outcome as client-go.
+//! The same server, the same requests and the same outcome as client-go.
 //!
-//! `client-go-traces.json` holds what client-go did, as measured. Times are not in it, since all of them are
-//! random: within a cycle requests follow each other at once, and the waits between cycles are the policy's.
+//! `client-go-traces.json` records what client-go did. It omits times, which are random: within a
+//! cycle, requests follow each other immediately, and the policy determines the waits between
+//! cycles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,11 +39,11 @@ struct Trace {
 struct Server {
     watch_list: String,
     list: String,
-    /// One by one; the last goes on for ever.
+    /// One after another; the last repeats.
     watches: Vec<String>,
 }
 
-/// Requests that follow each other at once.
+/// Requests that follow each other immediately.
 #[derive(Deserialize)]
 struct Cycle {
     times: usize,
@@ -94,7 +95,7 @@ impl Server {
     }
 }
 
-/// Runs an informer against the server, and says what it asked for and what came of it.
+/// Runs an informer against the server. Returns its requests and its outcome.
 async fn run(server: &Server, options: ReflectorOptions, seconds: u64) -> (Vec<(Duration, String)>, Outcome) {
     let server = server.clone();
     let (client, requests) = client(move |verb, before| server.answer(verb, before));
@@ -142,7 +143,7 @@ async fn run(server: &Server, options: ReflectorOptions, seconds: u64) -> (Vec<(
     (requests, outcome)
 }
 
-/// With the timeout that a watch asks for as `T`, once it was seen to be within its range.
+/// Replaces the timeout of a watch by `T`, after checking its range.
 fn normalised(uri: &str) -> String {
     let Some((before, rest)) = uri.split_once("timeoutSeconds=") else {
         return uri.to_owned();
@@ -152,9 +153,9 @@ fn normalised(uri: &str) -> String {
     format!("{before}timeoutSeconds=T{after}")
 }
 
-/// client-go waits for the end of initial events for ever.
+/// client-go waits for the end of initial events forever.
 fn as_client_go() -> ReflectorOptions {
-    // The seed is one that fits as many cycles into the time as client-go happened to do.
+    // With this seed, as many cycles fit into the time as in client-go's recording.
     ReflectorOptions { initial_events_timeout: None, seed: Some(1), ..ReflectorOptions::default() }
 }
 
@@ -186,7 +187,7 @@ async fn requests_and_outcomes_are_those_of_client_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unlike_client_go_a_watch_list_without_an_end_is_given_up_for_a_list() {
+async fn a_watch_list_without_end_is_replaced_by_a_list() {
     let traces = traces().all;
     let trace = traces.iter().find(|trace| trace.name.starts_with("G6")).unwrap();
     let (requests, outcome) = run(&trace.server, ReflectorOptions::default(), 90).await;
@@ -205,7 +206,7 @@ async fn unlike_client_go_a_watch_list_without_an_end_is_given_up_for_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_cannot_do_watch_lists_is_never_asked_for_one() {
+async fn a_source_without_watch_list_is_never_asked_for_one() {
     let (client, requests) = client(|verb, _| match verb {
         Verb::List => Answer::json(&list("10", &[pod("a", "1")])),
         _ => Answer::events(&[]),
@@ -223,7 +224,7 @@ async fn a_source_that_cannot_do_watch_lists_is_never_asked_for_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_detector_lists_at_exactly_the_version_of_the_initial_events() {
+async fn the_detector_lists_at_the_version_of_initial_events() {
     let traces = traces().all;
     let trace = traces.iter().find(|trace| trace.name.starts_with("G10")).unwrap();
     let options = ReflectorOptions { detect_inconsistency: true, ..ReflectorOptions::default() };

@@ -1,4 +1,4 @@
-//! Objects of another type than was asked for.
+//! Objects of another type than requested.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn table(version: &str) -> Value {
         "columnDefinitions": [], "rows": [{"cells": []}]})
 }
 
-/// An informer of its own, running.
+/// A running informer.
 fn start<K: Kind>(
     kind: K,
     watch_list: bool,
@@ -59,7 +59,7 @@ fn versions(informer: &SharedInformer<Dynamic>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_of_another_type_changes_nothing_and_the_next_good_one_counts() {
+async fn an_event_of_another_type_is_ignored() {
     let (informer, requests) = start(widgets(), false, |verb, _| match verb {
         Verb::List => Answer::json(&list("10", &[widget("a", "1"), widget("b", "2")])),
         _ => Answer::events(&[
@@ -79,7 +79,7 @@ async fn an_event_of_another_type_changes_nothing_and_the_next_good_one_counts()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_initial_event_of_another_type_is_left_out() {
+async fn an_initial_event_of_another_type_is_skipped() {
     let (informer, _) = start(widgets(), true, |_, _| {
         Answer::events(&[
             ("ADDED", widget("a", "1")),
@@ -95,7 +95,7 @@ async fn an_initial_event_of_another_type_is_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn static_kinds_know_objects_of_another_type_as_well() {
+async fn static_kinds_reject_objects_of_another_type() {
     let (informer, _) = start(Typed::<Pod>::new(), false, |verb, _| match verb {
         Verb::List => Answer::json(&list("10", &[pod("a", "1"), object("v1", "Node", "n", "3")])),
         _ => Answer::events(&[
@@ -111,7 +111,7 @@ async fn static_kinds_know_objects_of_another_type_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_table_is_no_list_and_leaves_the_store_as_it_is() {
+async fn a_table_response_is_rejected_and_keeps_the_store() {
     let (client, _) = client(|verb, before| match (verb, before) {
         (Verb::List, 0) => Answer::json(&list("10", &[pod("a", "1")])),
         (Verb::List, _) => Answer::json(&table("11")),
@@ -132,7 +132,7 @@ async fn a_table_is_no_list_and_leaves_the_store_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_nothing_that_can_be_read_is_a_very_short_one() {
+async fn a_watch_with_only_undecodable_events_is_very_short() {
     let (informer, requests) = start(Typed::<Pod>::new(), false, |verb, _| match verb {
         Verb::List => Answer::json(&list("10", &[pod("a", "1")])),
         _ => Answer::events(&[("ADDED", object("v1", "Node", "a", "11")), ("ADDED", table("12"))]),
@@ -143,13 +143,13 @@ async fn a_watch_of_nothing_that_can_be_read_is_a_very_short_one() {
 }
 
 #[test]
-fn both_types_are_named_where_they_differ() {
+fn type_errors_name_expected_and_actual_type() {
     let decode = |kind: &str| {
         let object = object("example.dev/v1", kind, "a", "1").to_string();
         widgets().decode(ContentType::Json, object.as_bytes())
     };
     let error = decode("Gadget").unwrap_err();
-    assert_eq!(error.to_string(), "expected example.dev/v1 Widget, but this is example.dev/v1 Gadget");
+    assert_eq!(error.to_string(), "expected example.dev/v1 Widget, found example.dev/v1 Gadget");
     assert_eq!(decode("Widget").unwrap().types.unwrap().kind, "Widget");
     let error = Typed::<Pod>::new().decode(ContentType::Json, table("1").to_string().as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "expected v1 Pod, but this is meta.k8s.io/v1 Table");

@@ -1,4 +1,4 @@
-//! Answers that were damaged on their way.
+//! Responses that are damaged in transit.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ use tower::ServiceExt;
 use super::kinds::{Asking, config_maps};
 use super::server::{Server, config_map, create};
 
-/// What happens to the bytes of an answer.
+/// A change to the bytes of a response.
 #[derive(Clone, Debug)]
 pub(crate) enum Harm {
-    /// Bits of a byte change.
+    /// Changes bits of a byte.
     Flip(u8),
-    /// So many bytes are lost.
+    /// Removes this many bytes.
     Drop(usize),
-    /// These come in between.
+    /// Inserts these bytes.
     Insert(Vec<u8>),
-    /// So many come twice.
+    /// Duplicates this many bytes.
     Duplicate(usize),
-    /// There is nothing more.
+    /// Drops the rest.
     Truncate,
 }
 
-/// What happens to an answer, and in chunks of which sizes it arrives, over and over.
+/// The damage to a response, and the sizes of its chunks, repeatedly.
 #[derive(Clone, Debug)]
 pub(crate) struct Damage {
-    /// By offset in the answer, in order.
+    /// By offset in the response, in order.
     pub(crate) harms: Vec<(usize, Harm)>,
     pub(crate) chunks: Vec<usize>,
 }
@@ -46,7 +46,7 @@ fn harm() -> impl Strategy<Value = Harm> {
     prop_oneof![
         4 => (1_u8..=255).prop_map(Harm::Flip),
         2 => (1_usize..40).prop_map(Harm::Drop),
-        // Among them what is structure in one encoding or the other.
+        // Includes the structural bytes of both encodings.
         2 => prop_oneof![
             vec(any::<u8>(), 1..12),
             Just(b"\n".to_vec()), Just(b"}".to_vec()), Just(b"]}".to_vec()), Just(b"\"".to_vec()),
@@ -57,7 +57,7 @@ fn harm() -> impl Strategy<Value = Harm> {
     ]
 }
 
-/// Damage somewhere in the first bytes of an answer, up to so many; none for every third or so.
+/// Damage within the first bytes of a response; none for about every third response.
 pub(crate) fn damage(within: usize) -> impl Strategy<Value = Damage> {
     let harms = prop_oneof![1 => Just(Vec::new()), 2 => vec((0..within, harm()), 1..4)];
     (harms, vec(prop_oneof![1_usize..9, 1_usize..600], 1..6)).prop_map(|(mut harms, chunks)| {
@@ -66,7 +66,7 @@ pub(crate) fn damage(within: usize) -> impl Strategy<Value = Damage> {
     })
 }
 
-/// Takes a stream of bytes through a damage.
+/// Applies a damage to a stream of bytes.
 #[derive(Debug)]
 pub(crate) struct Damager {
     damage: Damage,
@@ -82,7 +82,7 @@ impl Damager {
         Self { damage, at: 0, dropping: 0, chunk: 0, over: false }
     }
 
-    /// What becomes of these bytes, in chunks.
+    /// The damaged bytes, in chunks.
     pub(crate) fn damage(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         for (index, byte) in bytes.iter().enumerate() {
@@ -118,18 +118,18 @@ impl Damager {
         chunks
     }
 
-    /// What is still to come goes through unharmed.
+    /// Leaves the rest undamaged.
     pub(crate) fn relent(&mut self) {
         self.damage.harms.clear();
         self.dropping = 0;
     }
 }
 
-/// A client that gets these chunks for an answer.
+/// A client whose responses consist of these chunks.
 fn answered(content_type: ContentType, chunks: Vec<Vec<u8>>) -> Client {
     let service = tower::service_fn(move |_: Request<Body>| {
         let chunks = chunks.clone();
-        // The frame type belongs to a crate that nothing else here needs; a body knows how to make one.
+        // A body can build its frames, whose type is not a dependency of this crate.
         let frames = stream::iter(chunks).then(async |chunk| Body::from(chunk).frame().await.unwrap());
         let name = match content_type {
             ContentType::Json => "application/json",
@@ -141,7 +141,7 @@ fn answered(content_type: ContentType, chunks: Vec<Vec<u8>>) -> Client {
     Client::new(service, "default")
 }
 
-/// What is made of an answer, in short, and how many events or items that were.
+/// The decoded response in short, and its number of events or items.
 async fn read<K: Kind<Object: std::fmt::Debug>>(
     kind: K,
     watch: bool,
@@ -164,7 +164,7 @@ async fn read<K: Kind<Object: std::fmt::Debug>>(
     }
 }
 
-/// A list's and a watch's answer in each encoding, as the API server gives them.
+/// The responses of the API server to a list and a watch, in each encoding.
 async fn samples() -> Vec<(bool, ContentType, Vec<u8>)> {
     let server = Server::new();
     let maps = Api::<ConfigMap>::default_namespaced(server.admin.clone());
@@ -196,7 +196,7 @@ fn cases(normally: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(normally)
 }
 
-/// For properties that say how many cases they want; `PROPTEST_CASES` sets another number.
+/// The default number of cases; `PROPTEST_CASES` overrides it.
 pub(crate) fn config(normally: u32) -> ProptestConfig {
     ProptestConfig { cases: cases(normally), failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -206,17 +206,17 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 }
 
 thread_local! {
-    /// Answers are the same for all cases.
+    /// The responses are the same for all cases.
     static SAMPLES: Vec<(bool, ContentType, Vec<u8>)> = runtime().block_on(samples());
 }
 
 proptest! {
     #![proptest_config(config(400))]
 
-    /// However bytes are damaged, reading them comes to an end without a panic, and makes no more of them than
-    /// there could be. Undamaged, the same is made of them however they are cut.
+    /// Reading damaged bytes ends without a panic, and with a plausible number of objects. The
+    /// decoded objects of undamaged bytes do not depend on the chunks.
     #[test]
-    fn damaged_answers_are_read_to_an_end(sample in 0_usize..4, damage in damage(3000)) {
+    fn damaged_responses_never_panic_or_hang(sample in 0_usize..4, damage in damage(3000)) {
         let (watch, content_type, bytes) = SAMPLES.with(|samples| samples[sample].clone());
         let (whole, count, damaged, damaged_count) = runtime().block_on(async {
             let made = async {
@@ -225,7 +225,7 @@ proptest! {
                 let (damaged, damaged_count) = read(config_maps(), watch, content_type, chunks).await;
                 (whole, count, damaged, damaged_count)
             };
-            // Of a clock that stands still as long as anything is done.
+            // By a clock that is paused during all work.
             tokio::time::timeout(Duration::from_hours(1), made).await.unwrap()
         });
         prop_assert!(count >= 4 && !whole.contains("failed"), "{whole}");

@@ -1,4 +1,4 @@
-//! Kinds that are read from protobuf, and the same in JSON for comparison.
+//! Kinds that are decoded from protobuf, and their counterparts in JSON.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use serde::Deserialize;
 
-/// A kind that asks for another form than the one that it wraps, and keeps what it was sent last.
+/// A kind that prefers another form than the wrapped one, and keeps the last object's bytes.
 pub(crate) struct Asking<K> {
     kind: K,
     accept: Accept,
@@ -29,12 +29,12 @@ impl<K: Kind> Asking<K> {
         Self { accept: Accept { protobuf: true, metadata_only: false }, ..Self::json(kind) }
     }
 
-    /// The same as the kind itself.
+    /// The form of the wrapped kind.
     pub(crate) fn as_is(kind: K) -> Self {
         Self { accept: kind.accept(), ..Self::json(kind) }
     }
 
-    /// The last object as it was sent.
+    /// The last object as received.
     pub(crate) fn sent(&self) -> String {
         String::from_utf8_lossy(&self.sent.lock()).into_owned()
     }
@@ -65,7 +65,7 @@ impl<K: Kind> Kind for Asking<K> {
     }
 }
 
-/// A pod, or a node, or whatever has a name and perhaps a node.
+/// A pod, a node, or any object with a name and possibly a node.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 pub(crate) struct Slim {
     #[prost(message, required, tag = "1")]
@@ -112,7 +112,7 @@ pub(crate) fn slim(resource: &'static str) -> Protobuf<Slim> {
     })
 }
 
-/// A config map's message, for objects of the usual type.
+/// The message of a config map, for objects of the usual type.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ConfigMapMessage {
     #[prost(message, optional, tag = "1")]

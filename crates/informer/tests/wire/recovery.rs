@@ -1,11 +1,11 @@
-//! An informer whose answers are damaged on their way for a while, and what it holds after that.
+//! The state of an informer after a period of damaged responses.
 //!
-//! Not all damage can be seen: a bit that flips in a name or a label makes another object that is as good as the
-//! first. Nor is the server to know of it. Recovery is therefore not that the store is right at once, but that it
-//! is after the next list, and the test has to bring that about, as follows. When no more damage is done, the
-//! server forgets its past and ends all watches, and the next watch is answered with 410. The forgetting alone
-//! would do for most cases, but not for a resource version that was damaged into one of the future: a watch from
-//! there is one that the server grants, and on which nothing comes.
+//! Damage can be invisible: a flipped bit in a name or label yields another valid object. So
+//! recovery means that the store is correct after the next list, which the test has to provoke.
+//! After the damage ends, the server discards its history and closes all watches, and the next
+//! watch fails with 410. Discarding the history alone would suffice in most cases, but not for a
+//! version that was damaged into a future one: the server accepts a watch from there, on which
+//! nothing arrives.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use super::damage::{Damage, Damager, config, damage, runtime};
 use super::kinds::{Asking, config_maps};
 use super::server::{config_map, create};
 
-/// What happens while answers are damaged.
+/// A change at the server while responses are damaged.
 #[derive(Clone, Debug)]
 enum Step {
     Put(u8),
@@ -54,7 +54,7 @@ struct Case {
     page_size: Option<u32>,
     seed: u64,
     steps: Vec<Step>,
-    /// What happens to the first answers, one each.
+    /// The damages of the first responses, one each.
     damages: Vec<Damage>,
 }
 
@@ -84,7 +84,7 @@ fn case() -> impl Strategy<Value = Case> {
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A client whose answers are damaged in turn until the flag is set.
+/// A client whose responses are damaged in turn until the flag is set.
 fn damaged(server: &ApiServer, damages: Vec<Damage>, healed: Arc<AtomicBool>) -> Client {
     let damages = Arc::new(Mutex::new(VecDeque::from(damages)));
     let service = server.service();
@@ -139,7 +139,7 @@ async fn take(step: Step, server: &ApiServer, maps: &Api<ConfigMap>, count: usiz
     }
 }
 
-/// What the server has, by key.
+/// The server's content by key.
 async fn truth(maps: &Api<ConfigMap>) -> BTreeMap<String, ConfigMap> {
     let list = maps.list(&ListParams::default()).await.unwrap();
     list.items
@@ -189,13 +189,13 @@ async fn recover(case: Case) -> Result<(), TestCaseError> {
     let rule = server.faults().add(Rule::new(watches, expired).times(1));
     server.compact();
     server.cut_watches(Matcher::default(), false);
-    // Longer than the longest of waits, twice.
+    // Twice the longest wait.
     tokio::time::sleep(Duration::from_mins(3)).await;
     prop_assert_eq!(server.faults().remaining(rule), 0, "has not watched again");
     prop_assert!(informer.has_synced());
     prop_assert_eq!(held(&informer), truth(&maps).await);
 
-    // And goes on from there.
+    // And continues from there.
     take(Step::Put(9), &server, &maps, 0).await;
     take(Step::Delete(0), &server, &maps, 0).await;
     tokio::time::sleep(Duration::from_mins(1)).await;
@@ -212,8 +212,8 @@ async fn recover(case: Case) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(config(100))]
 
-    /// Nothing that arrives on the wire makes an informer panic or hang, and after the next list its store and
-    /// what its handlers were told are what the server has.
+    /// Nothing on the wire makes an informer panic or hang. After the next list, its store and the
+    /// notifications of its handlers match the server.
     #[test]
     fn an_informer_recovers_from_damaged_answers(case in case()) {
         runtime().block_on(async {

@@ -1,4 +1,4 @@
-//! What requests look like, of whatever client they come from.
+//! The form of requests, from any client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::kinds::config_maps;
 use super::server::{Server, answering, config_map, create};
 
-/// A client whose requests are written down, and nothing else.
+/// A client that records its requests.
 fn recording() -> (Client, impl Fn() -> Vec<String>) {
     let log = Arc::<Mutex<Vec<String>>>::default();
     let requests = Arc::clone(&log);
@@ -65,9 +65,9 @@ async fn requests_name_group_namespace_and_verb() {
     }
 }
 
-/// Reading and writing single objects is `kube`'s; it takes the same paths.
+/// `kube` reads and writes single objects, on the same paths.
 #[tokio::test]
-async fn single_objects_are_read_written_and_bound_through_kube() {
+async fn kube_reads_writes_and_binds_single_objects() {
     let (client, requests) = recording();
     let pods = Api::<Pod>::namespaced(client.clone(), "ns");
     pods.get("a").await.unwrap();
@@ -106,7 +106,7 @@ async fn the_page_size_is_the_limit_in_the_url() {
     informer.synced().await;
     stop.cancel();
     running.await.unwrap();
-    // The server may ignore it for a version that is in its cache, as for this.
+    // The server may ignore the limit at a cached version, as here.
     assert_eq!(server.requests()[0], "/api/v1/configmaps?limit=2&resourceVersion=0");
     let mut names: Vec<_> =
         informer.store().list().iter().map(|map| kind.key(map).name().to_owned()).collect();

@@ -1,4 +1,4 @@
-//! The API server in memory, with somebody who writes down how it answers.
+//! The API server in memory, with a log of requests and responses.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use tower::ServiceExt;
 
 pub(crate) struct Server {
     pub(crate) api: ApiServer,
-    /// For writing: plain JSON, and nobody listens in.
+    /// The client for writes: plain JSON, not logged.
     pub(crate) admin: Client,
-    /// For what is tested.
+    /// The client under test.
     pub(crate) client: Client,
     requests: Arc<Mutex<Vec<String>>>,
     answers: Arc<Mutex<Vec<String>>>,
@@ -29,7 +29,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new() -> Self {
-        // With managed fields, so that the metadata has one of everything.
+        // With managed fields, which covers every field of the metadata.
         let server = ApiServer::new(Settings { managed_fields: true, ..Settings::default() });
         let answers = Arc::<Mutex<Vec<String>>>::default();
         let requests = Arc::<Mutex<Vec<String>>>::default();
@@ -50,12 +50,12 @@ impl Server {
         Self { admin: Client::new(server.service(), "default"), client, api: server, requests, answers }
     }
 
-    /// What has been asked for since the last time.
+    /// The requests since the last call.
     pub(crate) fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.requests.lock())
     }
 
-    /// The verb, status and content type of each answer since the last time.
+    /// The verb, status and content type of each response since the last call.
     pub(crate) fn answers(&self) -> Vec<String> {
         std::mem::take(&mut self.answers.lock())
     }
@@ -75,7 +75,7 @@ impl Server {
         (informer, stop.drop_guard())
     }
 
-    /// A node, and pods and a config map on and beside it, with metadata of every sort.
+    /// Creates a node, pods and a config map, with every kind of metadata.
     pub(crate) async fn furnish(&self) {
         let node = json!({"metadata": {"name": "n1", "labels": {"zone": "a"}}, "status": {"capacity": {"cpu": "4"}}});
         create::<Node>(&Api::all(self.admin.clone()), node).await;
@@ -99,7 +99,7 @@ impl Server {
         create(&maps, json!({"metadata": {"name": "none"}})).await;
     }
 
-    /// Changes, additions and deletions of all that is there.
+    /// Changes, adds and deletes objects of every kind.
     pub(crate) async fn change(&self) {
         let pods = Api::<Pod>::default_namespaced(self.admin.clone());
         let patch = Patch::Merge(json!({"metadata": {"labels": {"app": null, "new": "yes"}}}));
@@ -127,7 +127,7 @@ where
     api.create(&PostParams::default(), &object).await.unwrap();
 }
 
-/// A client whose requests are all answered like this.
+/// A client that receives this response to every request.
 pub(crate) fn answering(
     answer: impl Fn(&Request<Body>) -> Response<Body> + Clone + Send + 'static,
 ) -> Client {

@@ -1,4 +1,4 @@
-//! Both encodings side by side, on an API server that behaves.
+//! Both encodings side by side, on a well-behaved API server.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::server::{Server, answering, config_map, create};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// What a store holds, in an order, as text: not all that is stored can be compared otherwise.
+/// The content of a store as sorted text, because not all objects can be compared.
 fn content<K: Kind>(informer: &kube_informers::SharedInformer<K>) -> Vec<String>
 where
     K::Object: Debug,
@@ -38,7 +38,7 @@ where
     all
 }
 
-/// Two informers, one for each encoding, hold the same before and after changes.
+/// Two informers, one per encoding, have the same content before and after changes.
 async fn hold_the_same<K: Kind>(kind: fn() -> K, least: usize)
 where
     K::Object: Debug,
@@ -63,27 +63,27 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn protobuf_and_json_make_the_same_pods() {
+async fn protobuf_and_json_decode_to_equal_pods() {
     hold_the_same(|| slim("pods"), 3).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn protobuf_and_json_make_the_same_nodes() {
+async fn protobuf_and_json_decode_to_equal_nodes() {
     hold_the_same(|| slim("nodes"), 1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn protobuf_and_json_make_the_same_config_maps_with_all_their_metadata() {
+async fn protobuf_and_json_decode_to_equal_config_maps() {
     hold_the_same(config_maps, 2).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn protobuf_and_json_make_the_same_metadata_of_whole_pods() {
+async fn protobuf_and_json_decode_to_equal_metadata() {
     hold_the_same(|| Asking::whole(Metadata::new(GroupVersionResource::of::<Pod>())), 3).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_all_that_a_metadata_informer_is_sent() {
+async fn servers_send_metadata_informers_only_metadata() {
     let server = Server::new();
     server.furnish().await;
     let (metadata, _stop) =
@@ -103,7 +103,7 @@ async fn metadata_is_all_that_a_metadata_informer_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn custom_resources_come_in_json_whatever_is_asked_for() {
+async fn custom_resources_arrive_in_json_despite_protobuf() {
     let server = Server::new();
     server
         .api
@@ -192,7 +192,7 @@ fn initial_events() -> ListOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_in_protobuf_tells_what_there_is_and_marks_its_end() {
+async fn protobuf_watch_sends_initial_events_and_their_end() {
     let server = Server::new();
     let maps = Api::<ConfigMap>::default_namespaced(server.admin.clone());
     create(&maps, config_map("a", "1")).await;
@@ -200,22 +200,22 @@ async fn a_watch_in_protobuf_tells_what_there_is_and_marks_its_end() {
     let mut events = server.list_watch(config_maps()).watch(&initial_events()).await.unwrap().map(describe);
     let first: Vec<_> = events.by_ref().take(3).collect().await;
     assert_eq!(first, ["+a", "+b", "@end"]);
-    // One that this kind does not take, and after it the others go on.
+    // An object that this kind rejects, followed by others.
     let data = |data: serde_json::Value| Patch::Merge(json!({ "data": data }));
     maps.patch("a", &PatchParams::default(), &data(json!({"unacceptable": ""}))).await.unwrap();
     maps.patch("b", &PatchParams::default(), &data(json!({"key": "2"}))).await.unwrap();
     maps.delete("a", &DeleteParams::default()).await.unwrap();
     let next: Vec<_> = events.by_ref().take(4).collect().await;
-    let refused = "undecodable default/a false not acceptable: unacceptable";
-    let gone = "undecodable default/a true not acceptable: unacceptable";
-    // A bookmark comes once a minute.
+    let refused = "undecodable default/a false rejected by the kind: unacceptable";
+    let gone = "undecodable default/a true rejected by the kind: unacceptable";
+    // A bookmark arrives once a minute.
     assert_eq!(next, [refused, "~b", gone, "@"]);
     let page = server.list_watch(config_maps()).list(&ListOptions::default()).await.unwrap();
     assert_eq!((page.items.len(), page.undecodable.len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_that_is_not_acceptable_spoils_only_itself_in_protobuf() {
+async fn an_invalid_protobuf_item_affects_only_itself() {
     let server = Server::new();
     let maps = Api::<ConfigMap>::default_namespaced(server.admin.clone());
     create(&maps, config_map("a", "1")).await;
@@ -237,7 +237,7 @@ async fn a_status_in_protobuf_becomes_a_typed_error() {
     create(&maps, config_map("c", "1")).await;
     server.api.compact();
 
-    // 410 within the watch, and of a list of a version that is gone.
+    // 410 within the watch, and for a list at an expired version.
     let source = server.list_watch(config_maps());
     let options = ListOptions { resource_version: version, ..ListOptions::default() };
     let events: Vec<_> = source.watch(&options).await.unwrap().map(describe).collect().await;
@@ -250,7 +250,7 @@ async fn a_status_in_protobuf_becomes_a_typed_error() {
         [format!("watch 200 {PROTOBUF};stream=watch"), format!("list 410 {PROTOBUF}")]
     );
 
-    // 504 from a version that is not there yet: with a cause, and with advice.
+    // 504 for a version in the future: with a cause, and with a wait.
     let future = ListOptions { resource_version: "1000000".to_owned(), ..ListOptions::default() };
     let error = source.list(&future).await.unwrap_err();
     assert!(error.is_too_large_resource_version(), "{error}");
@@ -262,9 +262,9 @@ async fn a_status_in_protobuf_becomes_a_typed_error() {
     assert_eq!(nothing.list(&ListOptions::default()).await.unwrap_err().status().unwrap().code, 404);
 }
 
-/// Whichever encoding the server answers in.
+/// In both encodings of the response.
 #[tokio::test(start_paused = true)]
-async fn a_status_says_what_it_is_about() {
+async fn rejections_carry_their_status_details() {
     let server = Server::new();
     let kind = built_in().iter().find(|kind| kind.resource == "configmaps").unwrap();
     let (all, options) = (Matcher::default(), ListOptions::default());
@@ -301,7 +301,7 @@ fn answer(code: u16, content_type: &str, body: &[u8]) -> Response<Body> {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_the_form_is_asked_for_plain_json_from_then_on() {
+async fn not_acceptable_switches_to_plain_json() {
     let requests = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&requests);
     let client = answering(move |request| {
@@ -319,14 +319,14 @@ async fn a_server_that_refuses_the_form_is_asked_for_plain_json_from_then_on() {
         assert_eq!(source.list(&ListOptions::default()).await.unwrap().items.len(), 1);
         assert_eq!(requests.load(Ordering::Relaxed), expected);
     }
-    // One that refuses JSON as well is not asked for ever.
+    // A server that also rejects JSON is not asked forever.
     let client = answering(|_| answer(406, "text/plain", b"no"));
     let source = KubeListWatch::new(client, Arc::new(slim("pods")));
     assert_eq!(source.list(&ListOptions::default()).await.unwrap_err().status().unwrap().code, 406);
 }
 
 #[tokio::test]
-async fn an_encoding_that_nobody_asked_for_is_an_error() {
+async fn an_unrequested_encoding_is_an_error() {
     for content_type in ["application/cbor", "application/vnd.kubernetes.protobuf2", "text/html"] {
         let client = answering(move |_| answer(200, content_type, b""));
         let source = KubeListWatch::new(client, Arc::new(slim("pods")));
@@ -341,7 +341,7 @@ async fn an_encoding_that_nobody_asked_for_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_is_no_status_says_at_least_its_code() {
+async fn an_error_without_status_has_its_http_code() {
     for (body, message) in
         [(&b"k8s\0\xff\xff"[..], "Bad Gateway"), (b"no", "no"), (b"\xff\xfe", "Bad Gateway")]
     {

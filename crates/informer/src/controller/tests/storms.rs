@@ -1,4 +1,4 @@
-//! Storms: many changes from several sides, faults in between, and every queue.
+//! Storms: many concurrent changes, with faults, and every queue.
 
 use tokio::task::JoinSet;
 
@@ -7,7 +7,7 @@ use crate::backoff::SplitMix;
 use crate::listener::HandlerOptions;
 use crate::shared::{InformerOptions, SharedInformer};
 
-/// One of those who change things. Names are shared with the others.
+/// A writer. It shares the names of objects with the other writers.
 async fn hammer(source: FakeSource<Pods>, seed: u64) {
     let mut random = SplitMix::new(Some(seed));
     let mut below = |bound: f64| (random.fraction() * bound) as u32;
@@ -31,7 +31,7 @@ async fn hammer(source: FakeSource<Pods>, seed: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_changes_ends_in_the_servers_state_with_every_queue() {
+async fn every_queue_converges_after_a_storm_of_changes() {
     for (queue, seed) in KINDS.into_iter().zip(1..) {
         let source = FakeSource::<Pods>::typed();
         let stop = CancellationToken::new();
@@ -49,7 +49,7 @@ async fn a_storm_of_changes_ends_in_the_servers_state_with_every_queue() {
             storm.spawn(hammer(source.clone(), 10 * seed + n));
         }
         storm.join_all().await;
-        // What was changed silently comes to light with a list.
+        // Silent changes become visible with a list.
         source.reset_watch();
         tokio::time::sleep(secs(120)).await;
         stop.cancel();

@@ -7,7 +7,7 @@ use super::*;
 use crate::testing::settle;
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_sink_is_tried_twelve_times_with_pauses_and_then_the_next_event() {
+async fn a_failing_event_is_attempted_twelve_times_then_the_next() {
     let sink = Told::new([Try::Fails; 12], Try::Succeeds);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
@@ -28,7 +28,7 @@ async fn a_failing_sink_is_tried_twelve_times_with_pauses_and_then_the_next_even
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_comes_back_gets_the_event_and_a_rejected_one_is_not_tried_again() {
+async fn unavailable_sinks_are_retried_and_rejected_events_dropped() {
     let sink = Told::new([Try::Fails, Try::Fails, Try::Succeeds, Try::IsRejected], Try::Succeeds);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
@@ -44,7 +44,7 @@ async fn a_sink_that_comes_back_gets_the_event_and_a_rejected_one_is_not_tried_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_longer_than_can_be_counted_lasts_until_the_shutdown() {
+async fn an_unrepresentable_pause_lasts_until_the_shutdown() {
     let sink = Told::new([], Try::Fails);
     let options = EventOptions { pause: Duration::MAX, ..EventOptions::default() };
     let broadcaster = EventBroadcaster::with_options(options);
@@ -57,7 +57,7 @@ async fn a_pause_longer_than_can_be_counted_lasts_until_the_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_sink_holds_up_neither_its_callers_nor_other_sinks() {
+async fn a_hanging_sink_delays_neither_callers_nor_other_sinks() {
     let (hanging, other) = (Told::new([], Try::Hangs), Told::new([], Try::Succeeds));
     let broadcaster = EventBroadcaster::with_options(EventOptions { queue: 20, ..EventOptions::default() });
     broadcaster.start_recording_to_sink(hanging.clone());
@@ -66,7 +66,7 @@ async fn a_hanging_sink_holds_up_neither_its_callers_nor_other_sinks() {
     recorder.record(pod("a"), event("Hangs"));
     settle().await;
     for round in 0..5 {
-        // Not async: it cannot have waited, and the clock stands still meanwhile.
+        // Synchronous, so it cannot wait; the clock stands still meanwhile.
         for _ in 0..20 {
             recorder.record(pod("a"), event("More"));
         }
@@ -82,7 +82,7 @@ async fn a_hanging_sink_holds_up_neither_its_callers_nor_other_sinks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_writes_what_is_queued_with_one_try_each() {
+async fn shutdown_writes_queued_events_with_one_attempt_each() {
     let sink = Told::new([Try::Takes(ms(500)), Try::Fails], Try::Succeeds);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
@@ -103,7 +103,7 @@ async fn shutting_down_writes_what_is_queued_with_one_try_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_cuts_a_pause_short() {
+async fn shutdown_interrupts_a_pause() {
     let sink = Told::new([], Try::Fails);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
@@ -115,7 +115,7 @@ async fn shutting_down_cuts_a_pause_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_waits_no_longer_than_it_may_and_leaves_no_task_behind() {
+async fn shutdown_respects_its_limit_and_leaves_no_task() {
     let sink = Told::new([], Try::Hangs);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
@@ -128,7 +128,7 @@ async fn shutting_down_waits_no_longer_than_it_may_and_leaves_no_task_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_last_handle_lets_the_queue_be_written() {
+async fn dropping_the_last_handle_still_writes_queued_events() {
     let sink = Told::new([Try::Fails], Try::Succeeds);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
@@ -142,7 +142,7 @@ async fn dropping_the_last_handle_lets_the_queue_be_written() {
 }
 
 #[tokio::test]
-async fn what_any_thread_records_before_the_shut_down_is_written() {
+async fn events_recorded_before_shutdown_are_written() {
     let sink = Told::new([], Try::Succeeds);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
@@ -158,7 +158,7 @@ async fn what_any_thread_records_before_the_shut_down_is_written() {
     assert!(written.into_iter().eq(0..100));
 }
 
-/// Keeps what is logged.
+/// Captures the log.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
@@ -195,7 +195,7 @@ impl tracing::Subscriber for Lines {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_events_are_logged_ever_more_rarely() {
+async fn dropped_events_are_logged_at_powers_of_two() {
     let lines = Lines::default();
     let _logging = tracing::subscriber::set_default(lines.clone());
     let broadcaster = EventBroadcaster::with_options(EventOptions { queue: 0, ..EventOptions::default() });
@@ -216,7 +216,7 @@ async fn dropped_events_are_logged_ever_more_rarely() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_go_to_the_log_beside_another_sink_that_is_late() {
+async fn events_are_logged_despite_a_slow_sink() {
     let lines = Lines::default();
     let _logging = tracing::subscriber::set_default(lines.clone());
     let broadcaster = EventBroadcaster::new();

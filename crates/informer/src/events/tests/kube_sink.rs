@@ -22,13 +22,13 @@ impl World {
         Self { server, events: Api::namespaced(client, "default"), broadcaster }
     }
 
-    /// Records, and waits until it must have been written.
+    /// Records an event, and waits until it must have been written.
     async fn record(&self, name: &str, reason: &str) {
         self.broadcaster.new_recorder("test").record(pod(name), event(reason));
         sleep(Duration::from_mins(1)).await;
     }
 
-    /// Each event's object, reason, and the count of its series.
+    /// The object, reason and series count of each event.
     async fn written(&self) -> Vec<(String, String, Option<i32>)> {
         let events = self.events.list(&ListParams::default()).await.unwrap();
         let brief = |event: Written| {
@@ -73,7 +73,7 @@ async fn an_event_repeated_within_the_window_becomes_a_series() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_was_deleted_is_written_anew_when_it_is_repeated() {
+async fn a_deleted_event_is_created_again_when_repeated() {
     let world = World::new();
     world.record("a", "Pulled").await;
     let name =
@@ -87,7 +87,7 @@ async fn an_event_that_was_deleted_is_written_anew_when_it_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_or_overloaded_gets_the_event_later() {
+async fn events_are_retried_when_the_server_is_unavailable() {
     let world = World::new();
     let faults = world.server.faults();
     faults.add(Rule::new(events("create"), Fault::Reset).times(1));
@@ -102,7 +102,7 @@ async fn a_server_that_is_away_or_overloaded_gets_the_event_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_refuses_is_given_up_at_once() {
+async fn rejected_events_are_not_retried() {
     let world = World::new();
     let forbidden = Status { code: http::StatusCode::FORBIDDEN, ..Status::timeout("no") };
     let refusals = [Status::timeout("an answer like any other, unless it says when to come back"), forbidden];
@@ -121,7 +121,7 @@ async fn what_the_server_refuses_is_given_up_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_sinks_keep_series_of_their_own() {
+async fn two_sinks_keep_separate_series() {
     let (one, other) = (World::new(), World::new());
     let client = Client::new(other.server.service(), "default");
     one.record("a", "Pulled").await;

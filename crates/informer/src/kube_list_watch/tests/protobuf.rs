@@ -5,16 +5,15 @@ use prost::Message;
 use super::*;
 use crate::kind::GroupVersionResource;
 use crate::metadata::Metadata;
+use crate::protobuf::wire::Writer;
 use crate::protobuf::{FieldsV1, MAGIC, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// A field with a length.
-fn field(number: u8, value: &[u8]) -> Vec<u8> {
-    let mut out = vec![number << 3 | 2];
-    prost::encode_length_delimiter(value.len(), &mut out).unwrap();
-    out.extend_from_slice(value);
-    out
+fn field(number: u32, value: &[u8]) -> Vec<u8> {
+    let mut message = Writer::new();
+    message.bytes(number, value);
+    message.into_bytes()
 }
 
 /// An object in its envelope.
@@ -24,7 +23,7 @@ fn enveloped(object: &[u8], content_type: &str) -> Vec<u8> {
         .concat()
 }
 
-/// An event with its length before it.
+/// A length-prefixed event.
 fn event(event_type: &str, object: &[u8]) -> Vec<u8> {
     let message = [field(1, event_type.as_bytes()), field(2, &field(1, object))].concat();
     [&(message.len() as u32).to_be_bytes()[..], &message].concat()
@@ -68,8 +67,8 @@ async fn read(body: &[u8], chunk: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn events_in_protobuf_are_read_wherever_the_chunks_end() {
-    // Sound metadata, and after it something that no object has.
+async fn protobuf_events_decode_across_chunk_boundaries() {
+    // Valid metadata, followed by an invalid field.
     let broken = enveloped(&[object(&meta("x", "4")), vec![0xff]].concat(), "");
     let json = pod("j", "5").to_string();
     let status = [field(3, b"too old"), field(4, b"Expired"), vec![0x30, 0x9a, 0x03]].concat();
@@ -107,7 +106,7 @@ async fn events_in_protobuf_are_read_wherever_the_chunks_end() {
     for chunk in [1, 2, 3, 4, 5, 7, 64, 1000, body.len()] {
         assert_eq!(read(&body, chunk).await, expected, "chunks of {chunk}");
     }
-    // Whatever broke off at the end is not worth a complaint.
+    // A truncated event at the end is dropped silently.
     let last = body.len() - event("ADDED", &named("last", "6")).len();
     for end in last..body.len() {
         assert_eq!(read(&body[..end], 50).await, expected[..11]);
@@ -115,8 +114,8 @@ async fn events_in_protobuf_are_read_wherever_the_chunks_end() {
 }
 
 #[tokio::test]
-async fn an_object_larger_than_codecs_expect_is_read_whole_in_protobuf() {
-    // tokio's codec takes no frame of more than 8 MB unless it is told to.
+async fn protobuf_objects_above_codec_limits_are_read() {
+    // tokio's codec rejects frames of more than 8 MB by default.
     let blob = [("blob".to_owned(), "x".repeat(9 << 20))].into();
     let large = enveloped(&object(&ObjectMeta { annotations: blob, ..meta("large", "1") }), "");
     let body = [event("ADDED", &large), event("ADDED", &named("small", "2"))].concat();
@@ -124,7 +123,7 @@ async fn an_object_larger_than_codecs_expect_is_read_whole_in_protobuf() {
 }
 
 #[tokio::test]
-async fn an_event_in_protobuf_that_cannot_be_read_is_an_error_of_the_watch() {
+async fn an_unreadable_protobuf_event_is_a_watch_error() {
     let good = event("ADDED", &named("a", "1"));
     let unnamed = enveloped(&field(2, b"no metadata"), "");
     for broken in [
@@ -139,13 +138,13 @@ async fn an_event_in_protobuf_that_cannot_be_read_is_an_error_of_the_watch() {
         let body = [good.clone(), broken.clone(), good.clone()].concat();
         assert_eq!(read(&body, 7).await, ["+a", "error 500 InternalError", "+a"], "{broken:x?}");
     }
-    // After a length that is out of the question, there is no telling where the next event begins.
+    // After an impossible length, the next event cannot be found.
     let body = [good.clone(), vec![0x7f, 0xff, 0xff, 0xff], good].concat();
     assert_eq!(read(&body, 7).await, ["+a", "error 500 InternalError"]);
 }
 
 #[test]
-fn metadata_in_protobuf_is_the_same_as_in_json() {
+fn metadata_decodes_equally_from_protobuf_and_json() {
     let time = |seconds| Some(Time { seconds, nanos: Some(0) });
     let owner = OwnerReference {
         kind: "Node".to_owned(),
@@ -188,10 +187,10 @@ fn metadata_in_protobuf_is_the_same_as_in_json() {
     assert_eq!(from_protobuf.metadata, from_json.metadata);
     assert_eq!(from_protobuf.types, from_json.types);
 
-    // Go writes the zero time as a message with nothing in it.
+    // Go writes the zero time as an empty message.
     let unset = ObjectMeta { creation_timestamp: time(None), ..meta("a", "1") };
     assert_eq!(decode(ContentType::Protobuf, &object(&unset)).unwrap().metadata.creation_timestamp, None);
-    // Times and fields that there are not.
+    // Times and fields out of range.
     let late = ObjectMeta { deletion_timestamp: time(Some(i64::MAX)), ..meta("a", "1") };
     assert!(matches!(decode(ContentType::Protobuf, &object(&late)), Err(DecodeError::Invalid(_))));
     let mut mangled = message;

@@ -1,16 +1,10 @@
 use super::*;
+use crate::protobuf::wire::Writer;
 
-/// A field with a length.
-fn field(number: u8, value: &[u8]) -> Vec<u8> {
-    let mut out = vec![number << 3 | 2];
-    let mut length = value.len();
-    while length > 0x7f {
-        out.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    out.push(length as u8);
-    out.extend_from_slice(value);
-    out
+fn field(number: u32, value: &[u8]) -> Vec<u8> {
+    let mut message = Writer::new();
+    message.bytes(number, value);
+    message.into_bytes()
 }
 
 fn metadata() -> Vec<u8> {
@@ -38,11 +32,11 @@ fn split(body: &[u8], size: usize) -> Result<(Vec<Vec<u8>>, ListMeta), Malformed
 }
 
 #[test]
-fn items_are_cut_out_of_protobuf_wherever_the_chunks_end() {
+fn protobuf_list_items_split_across_chunk_boundaries() {
     let large = [7; 300];
-    // Between the items fields that nobody knows, of every wire type.
+    // Between the items, unknown fields of every wire type.
     let unknown =
-        [field(100 / 8, b"?"), vec![0x18, 0x96, 0x01, 0x21], vec![0; 8], vec![0x2d, 0, 0, 0, 0]].concat();
+        [field(12, b"?"), vec![0x18, 0x96, 0x01, 0x21], vec![0; 8], vec![0x2d, 0, 0, 0, 0]].concat();
     let list =
         [metadata(), field(2, b"one"), unknown, field(2, b""), field(2, &large), field(2, b"last")].concat();
     let expected = [b"one".to_vec(), Vec::new(), large.to_vec(), b"last".to_vec()];
@@ -52,15 +46,15 @@ fn items_are_cut_out_of_protobuf_wherever_the_chunks_end() {
         assert_eq!(items, expected, "chunks of {size}");
         assert_eq!((metadata.resource_version.as_str(), metadata.continue_token.as_str()), ("7", "next"));
     }
-    // The metadata may come last as well.
+    // The metadata may also come last.
     let (items, _) = split(&self::body(&[field(2, b"one"), metadata()].concat()), 3).unwrap();
     assert_eq!(items, [b"one"]);
 }
 
 #[test]
-fn a_list_in_protobuf_that_broke_off_or_is_none_is_an_error() {
+fn truncated_or_invalid_protobuf_list_is_an_error() {
     let whole = body(&[metadata(), field(2, b"one")].concat());
-    // Without what Go writes after the list, nothing is missing.
+    // Without the fields that Go writes after the list, nothing is missing.
     let list_ends = whole.len() - 4;
     for end in 0..whole.len() {
         let result = split(&whole[..end], 7);

@@ -1,8 +1,8 @@
-//! How long the reflector waits before it tries again, and what starts the waits over.
+//! The waits of the reflector, and what resets them.
 
 use super::*;
 
-/// The waits of a watch that is refused a connection so many times, and how many lists there were.
+/// The waits of a watch whose connection is refused this often, and the number of lists.
 async fn outage(refusals: usize, backoff: BackoffPolicy) -> (Vec<Duration>, usize) {
     let source = Scripted::new(
         |_, _| Ok(page("10", &[])),
@@ -23,7 +23,7 @@ const fn millis(millis: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_of_ones_own_is_followed_to_the_millisecond() {
+async fn a_custom_backoff_policy_is_followed_exactly() {
     let policy =
         BackoffPolicy { initial: millis(10), max: millis(100), jitter: 0.0, ..BackoffPolicy::default() };
     let (waits, lists) = outage(6, policy).await;
@@ -32,10 +32,10 @@ async fn a_policy_of_ones_own_is_followed_to_the_millisecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_connections_double_the_waits_up_to_the_cap_and_cost_one_list() {
+async fn refused_connections_back_off_and_cost_one_list() {
     let policy = BackoffPolicy { initial: millis(1), max: millis(50), ..BackoffPolicy::default() };
-    // 1+2+4+8+16, and the same with 32 and 34 times 50: at least that, and less than twice that. The clock
-    // rounds each wait up to a millisecond.
+    // 1+2+4+8+16, and the same with 32 and 34 times 50: at least this, and less than twice this.
+    // The clock rounds each wait up to a millisecond.
     for (refusals, least) in [(5, 31), (40, 1763)] {
         let (waits, lists) = outage(refusals, policy).await;
         let total: Duration = waits.iter().sum();
@@ -46,7 +46,7 @@ async fn refused_connections_double_the_waits_up_to_the_cap_and_cost_one_list() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn numbers_that_make_no_sense_do_no_harm() {
+async fn nonsensical_backoff_numbers_are_harmless() {
     let odd = [
         BackoffPolicy { factor: f64::NAN, jitter: f64::NAN, ..BackoffPolicy::default() },
         BackoffPolicy { factor: -1.0, jitter: -7.0, ..BackoffPolicy::default() },
@@ -83,8 +83,8 @@ async fn numbers_that_make_no_sense_do_no_harm() {
     }
 }
 
-/// How many times a watch is taken up again that ends with an internal error after a second, the tenth of them
-/// after another minute if told so, until it takes a list.
+/// How often a watch that ends with an internal error after a second is resumed before a list. The
+/// tenth error can follow a quiet minute.
 async fn retries(window: u64, quiet_minute: bool) -> usize {
     let source = Scripted::new(
         |_, _| Ok(page("10", &[])),
@@ -107,16 +107,16 @@ async fn retries(window: u64, quiet_minute: bool) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn internal_errors_are_retried_within_the_window_and_a_quiet_minute_opens_another() {
+async fn internal_errors_are_retried_within_their_window() {
     assert_eq!([retries(0, false).await, retries(30, false).await, retries(30, true).await], [0, 31, 40]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_two_minutes_without_trouble_the_waits_start_over() {
+async fn two_minutes_without_failure_reset_the_backoff() {
     let watch = |n: usize, _: &_| {
         let expired = WatchEvent::Error(refusal(410, "Expired"));
         Ok(match n {
-            // Very short ones.
+            // Very short watches.
             0..5 => Script::end_after(vec![]),
             5 => Script::end_after(vec![]).then(Duration::from_secs(121), expired),
             _ => Script::stay_after(vec![]),
@@ -134,7 +134,7 @@ async fn after_two_minutes_without_trouble_the_waits_start_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_always_fail_are_tried_ever_more_rarely() {
+async fn failing_lists_back_off() {
     let source = Scripted::new(
         |_, _| Err(refused(500, "InternalError")),
         no_watch_list(|_, _| Ok(Script::stay_after(vec![]))),
@@ -150,7 +150,7 @@ async fn lists_that_always_fail_are_tried_ever_more_rarely() {
     assert_eq!(errors.len(), requests.len() / 2);
     assert_eq!(
         errors[0],
-        "v1/pods: failed to list: the server refused with 500 InternalError: test refusal 500"
+        "v1/pods: failed to list: the server rejected the request: 500 InternalError: test refusal 500"
     );
     assert!(rig.status.last_error().is_some_and(|error| error.contains("500")));
     assert!(rig.stop().await.is_empty());

@@ -1,4 +1,4 @@
-//! The reflector's part of an informer: what becomes of the store.
+//! The effect of the reflector on an informer's store.
 
 use super::*;
 use crate::handler::HandlerFuncs;
@@ -33,7 +33,7 @@ fn run(source: &FakeSource<Typed<Pod>>, options: ReflectorOptions) -> Arc<Shared
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_leave_the_store_as_it_is_and_the_next_list_repairs_it() {
+async fn errors_keep_the_store_until_the_next_list() {
     let source = FakeSource::<Typed<Pod>>::typed();
     source.apply(pod("a", ""));
     source.apply(pod("b", ""));
@@ -52,7 +52,7 @@ async fn errors_leave_the_store_as_it_is_and_the_next_list_repairs_it() {
     source.fail_watch(refused(500, "InternalError"));
     source.fail_list(refused(500, "InternalError"));
     source.close_watches();
-    // Refused the watch; soon also the list.
+    // The watch is refused, and soon the list is, too.
     settle().await;
     assert_eq!((errors.lock().len(), content(&informer)), (1, before.clone()));
     sleep(1.61).await;
@@ -70,12 +70,12 @@ async fn errors_leave_the_store_as_it_is_and_the_next_list_repairs_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_the_server_deleted_unread_goes_with_the_relist_that_follows() {
+async fn an_undecodable_deletion_removes_the_object_by_relist() {
     let source = FakeSource::<Typed<Pod>>::typed().with_watch_list(WatchListSupport::Refused);
     for name in ["a", "b"] {
         source.apply(pod(name, ""));
     }
-    // A window for internal errors does not cover this one.
+    // A window for internal errors does not apply to this error.
     let window = Duration::from_secs(30);
     let informer =
         run(&source, ReflectorOptions { internal_error_retry: window, ..ReflectorOptions::default() });
@@ -95,7 +95,7 @@ async fn an_object_the_server_deleted_unread_goes_with_the_relist_that_follows()
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_resync_period_time_alone_brings_nothing() {
+async fn without_a_resync_period_there_are_no_resyncs() {
     let source = FakeSource::<Typed<Pod>>::typed();
     source.apply(pod("a", ""));
     let informer = run(&source, ReflectorOptions::default());
@@ -108,7 +108,7 @@ async fn without_a_resync_period_time_alone_brings_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_without_the_end_bookmark_is_not_synced_and_shows_nothing() {
+async fn a_watch_list_without_end_bookmark_never_syncs() {
     let source = FakeSource::<Typed<Pod>>::typed().with_watch_list(WatchListSupport::NoEnd);
     source.apply(pod("a", ""));
     let informer =
@@ -119,7 +119,8 @@ async fn a_start_without_the_end_bookmark_is_not_synced_and_shows_nothing() {
     assert_eq!(source.summaries(), ["watch-list rv="]);
     assert!(!informer.has_synced() && !registration.has_synced() && informer.store().is_empty());
     assert_eq!(informer.last_sync_resource_version(), "");
-    // The watch itself may end without it, after five to ten minutes. Then there is another, from the beginning.
+    // The watch itself can end without the bookmark, after five to ten minutes. Another one then
+    // starts over.
     sleep(400.0).await;
     let asked = source.summaries();
     assert!((2..=3).contains(&asked.len()), "{asked:?}");
@@ -128,7 +129,7 @@ async fn a_start_without_the_end_bookmark_is_not_synced_and_shows_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resync_shows_the_cached_object_as_old_and_new_and_asks_the_server_nothing() {
+async fn a_resync_delivers_cached_objects_without_requests() {
     let source = FakeSource::<Typed<Pod>>::typed();
     source.apply(pod("a", ""));
     let options = InformerOptions { resync: Duration::from_mins(1), ..InformerOptions::default() };
@@ -149,7 +150,7 @@ async fn a_resync_shows_the_cached_object_as_old_and_new_and_asks_the_server_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_gone_is_let_go_while_the_rest_of_its_list_stays() {
+async fn a_deleted_object_is_freed_while_its_list_remains() {
     let source = FakeSource::<Typed<Pod>>::typed().with_watch_list(WatchListSupport::Refused);
     for name in ["a", "b"] {
         source.apply(pod(name, ""));

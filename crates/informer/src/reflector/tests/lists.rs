@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Lists as told, then closes each watch at once, so that the next list is due. Without watch-list. Gives the lists
-/// that were asked for, and what was queued.
+/// Runs these lists, closing each watch immediately so that the next list is due, without
+/// watch-list. Returns the requested lists and the queued changes.
 async fn requests(
     answers: Vec<Result<Page<Pod>, ListWatchError>>,
     options: ReflectorOptions,
@@ -20,7 +20,7 @@ async fn requests(
     (lists.collect(), rig.stop().await)
 }
 
-/// The same, with the lists in short.
+/// Returns the requested lists in short.
 async fn lists(
     answers: Vec<Result<Page<Pod>, ListWatchError>>,
     options: ReflectorOptions,
@@ -40,7 +40,7 @@ fn too_large() -> ListWatchError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_or_too_large_version_is_dropped_at_once_and_only_once() {
+async fn expired_or_too_large_version_is_dropped_once_without_wait() {
     let answers = vec![
         Ok(page("10", &[])),
         Err(refused(410, "Expired")),
@@ -59,9 +59,9 @@ async fn an_expired_or_too_large_version_is_dropped_at_once_and_only_once() {
     assert_eq!(at_once, [false, true, false, true, false, false], "no wait before the version is dropped");
 }
 
-/// As one that was damaged on its way here: to ask with it for ever would be to fail for ever.
+/// Such as a version damaged in transit: requests with it would fail forever.
 #[tokio::test(start_paused = true)]
-async fn a_version_that_the_server_cannot_read_is_dropped() {
+async fn a_version_rejected_as_invalid_is_dropped() {
     let answers = vec![
         Err(refused(400, "BadRequest")),
         Ok(page("q0", &[])),
@@ -70,12 +70,12 @@ async fn a_version_that_the_server_cannot_read_is_dropped() {
         Ok(page("20", &[])),
     ];
     let (requests, _) = lists(answers, ReflectorOptions::default()).await;
-    // A first list that is refused is refused for another reason.
+    // A rejected first list has another reason.
     assert_eq!(requests, ["rv=0 limit=500", "rv=0 limit=500", "rv=q0", "rv= limit=500", "rv=20"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn forced_pages_are_followed_and_an_expired_page_is_a_whole_list() {
+async fn an_expired_page_falls_back_to_a_whole_list() {
     let answers = vec![
         Ok(page_to("10", &[("a", "1")], "C1")),
         Ok(page_to("10", &[("b", "2")], "C2")),
@@ -99,7 +99,7 @@ async fn forced_pages_are_followed_and_an_expired_page_is_a_whole_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_a_watch_cache_is_asked_for_pages_ever_after() {
+async fn a_server_without_watch_cache_is_always_asked_for_pages() {
     let answers =
         vec![Ok(page_to("10", &[], "C")), Ok(page("10", &[])), Ok(page("11", &[])), Ok(page("12", &[]))];
     let (requests, _) = lists(answers, ReflectorOptions::default()).await;
@@ -133,7 +133,7 @@ async fn a_list_in_pages_has_the_version_of_its_first_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_of_the_most_recent_state_say_nothing_about_a_watch_cache() {
+async fn pages_of_the_most_recent_state_do_not_imply_no_cache() {
     let answers = vec![
         Ok(page("10", &[])),
         Err(refused(410, "Expired")),
@@ -153,7 +153,7 @@ async fn any_other_failure_of_a_list_keeps_the_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_list_whose_pages_expire_tells_as_well_that_there_is_no_watch_cache() {
+async fn expired_pages_of_a_first_list_still_reveal_a_missing_cache() {
     let answers = vec![
         Ok(page_to("10", &[], "C")),
         Err(refused(410, "Expired")),
@@ -165,12 +165,12 @@ async fn a_first_list_whose_pages_expire_tells_as_well_that_there_is_no_watch_ca
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_cannot_list_may_ask_for_more_patience_than_the_backoff() {
+async fn retry_after_of_a_list_extends_the_backoff() {
     let source = Scripted::new(
         |n, _| match n {
             0 | 1 => {
                 let mut status = refusal(429, "TooManyRequests");
-                // The second time for longer than any server means.
+                // The second time for longer than a server could mean.
                 let details = serde_json::json!({"retryAfterSeconds": if n == 0 { 20 } else { u32::MAX }});
                 status.details = Some(serde_json::from_value(details).unwrap());
                 Err(ListWatchError::Status(status))
@@ -189,7 +189,7 @@ async fn a_server_that_cannot_list_may_ask_for_more_patience_than_the_backoff() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_fails_for_another_reason_than_its_age_is_the_end_of_its_list() {
+async fn a_failed_page_that_has_not_expired_fails_the_list() {
     let answers = vec![
         Ok(page_to("10", &[("a", "1")], "C")),
         Err(refused(500, "InternalError")),

@@ -1,9 +1,9 @@
-//! What an operator reads in the log.
+//! The reflector's log.
 
 use super::*;
 use crate::testing::log::CaughtLog;
 
-/// Without an error handler.
+/// Starts a reflector without an error handler.
 fn start(source: Scripted<Pod>, options: ReflectorOptions) {
     let reflector = Reflector::new(
         Arc::new(Typed::<Pod>::new()),
@@ -16,7 +16,7 @@ fn start(source: Scripted<Pod>, options: ReflectorOptions) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_end_of_the_initial_events_is_warned_of_unless_events_keep_coming() {
+async fn missing_end_of_initial_events_is_logged_when_quiet() {
     let log = CaughtLog::new();
     let watch = |_, _: &_| {
         let script = Script::stay_after(vec![]);
@@ -28,9 +28,10 @@ async fn a_missing_end_of_the_initial_events_is_warned_of_unless_events_keep_com
     start(source, ReflectorOptions { initial_events_timeout: None, ..ReflectorOptions::default() });
     sleep(120.0).await;
     let warnings = log.lines_of("WARN");
-    // At 10, 20, 30 and 40 seconds; at 20 the last event was two seconds ago. Nothing after the end.
+    // At 10, 20, 30 and 40 seconds; at 20 the last event was two seconds ago. Nothing after the
+    // end.
     let expected = [
-        ("WARN no initial events yet", "elapsed=10"),
+        ("WARN no initial events or final bookmark yet", "elapsed=10"),
         ("WARN no more initial events", "quiet=1"),
         ("WARN no more initial events", "quiet=2"),
     ];
@@ -42,7 +43,7 @@ async fn a_missing_end_of_the_initial_events_is_warned_of_unless_events_keep_com
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_error_handler_errors_are_logged_and_an_expired_version_hardly() {
+async fn without_error_handler_errors_are_logged() {
     let log = CaughtLog::new();
     let source = Scripted::new(
         |n, _| if n == 0 { Err(refused(403, "Forbidden")) } else { Ok(page("10", &[])) },
@@ -53,31 +54,32 @@ async fn without_an_error_handler_errors_are_logged_and_an_expired_version_hardl
     let errors = log.lines_of("ERROR");
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(
-        errors[0].contains("v1/pods") && errors[0].contains("failed to list: the server refused with 403")
+        errors[0].contains("v1/pods")
+            && errors[0].contains("failed to list: the server rejected the request: 403")
     );
     let expired = log.lines_of("DEBUG");
     assert!(
-        expired.iter().any(|line| line.contains("failed to watch: the server refused with 410")),
+        expired.iter().any(|line| line.contains("failed to watch: the server rejected the request: 410")),
         "{expired:?}"
     );
     assert!(log.lines_of("WARN").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_handler_takes_the_place_of_the_log() {
+async fn an_error_handler_replaces_the_log() {
     let log = CaughtLog::new();
     let source = Scripted::new(|_, _| Err(refused(403, "Forbidden")), |_, _| Err(refused(422, "Invalid")));
     let rig = Rig::start(source);
     settle().await;
     assert_eq!(
         *rig.errors.lock(),
-        ["v1/pods: failed to list: the server refused with 403 Forbidden: test refusal 403"]
+        ["v1/pods: failed to list: the server rejected the request: 403 Forbidden: test refusal 403"]
     );
     assert!(log.lines_of("ERROR").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_very_short_watch_is_warned_of() {
+async fn a_very_short_watch_is_logged() {
     let log = CaughtLog::new();
     let source = Scripted::new(
         |_, _| Ok(page("10", &[])),
@@ -86,11 +88,11 @@ async fn a_very_short_watch_is_warned_of() {
     start(source, ReflectorOptions { watch_list: false, ..ReflectorOptions::default() });
     sleep(30.0).await;
     let warnings = log.lines_of("WARN");
-    assert!(warnings.len() == 1 && warnings[0].contains("a very short watch"), "{warnings:?}");
+    assert!(warnings.len() == 1 && warnings[0].contains("very short watch"), "{warnings:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_the_errors_that_end_a_watch_only_an_expired_version_is_no_warning() {
+async fn watch_errors_are_warnings_except_expired() {
     for (code, reason, level, message) in [
         (410, "Expired", "DEBUG", "watch expired"),
         (500, "InternalError", "WARN", "watch ended with an error"),

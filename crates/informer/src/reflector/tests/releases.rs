@@ -1,4 +1,4 @@
-//! However a watch ends, its connection is let go, and only once.
+//! A watch's connection is released once, however the watch ends.
 
 use super::*;
 
@@ -9,7 +9,8 @@ fn source(on_watch: impl Fn(usize, &ListOptions) -> Answer + Send + Sync + 'stat
     Scripted::new(|_, _| Ok(page("10", &[("a", "1")])), on_watch)
 }
 
-/// How many watches are open after so many seconds. After the stop none is, and none was released twice.
+/// The number of open watches after this time. Asserts that none remains open after the stop, and
+/// that none is released twice.
 async fn open_after(seconds: f64, on_watch: OnWatch) -> usize {
     let source = source(on_watch);
     let rig = Rig::start(source.clone());
@@ -26,7 +27,7 @@ fn error(code: u16, reason: &str) -> WatchEvent<Pod> {
     WatchEvent::Error(refusal(code, reason))
 }
 
-/// As far as the server is concerned the watch goes on.
+/// The server keeps the watch open.
 fn stay_after(event: WatchEvent<Pod>) -> Script<Pod> {
     Script::stay_after(vec![event])
 }
@@ -36,7 +37,7 @@ fn quiet() -> Script<Pod> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_releases_the_watch_wherever_it_is() {
+async fn stopping_releases_the_watch_in_every_phase() {
     let cases: [OnWatch; 3] = [
         Box::new(|_, _| Ok(stay_after(bookmark("5", true)))),
         Box::new(|_, _| Ok(stay_after(WatchEvent::Added(pod("a", "1"))))),
@@ -79,7 +80,7 @@ async fn a_watch_is_released_before_the_next_is_opened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_that_panics_leaves_no_watch_open_and_the_queue_closed() {
+async fn a_panicking_transform_releases_the_watch_and_the_queue() {
     let source =
         source(|_, _| Ok(Script::stay_after(vec![bookmark("5", true), WatchEvent::Added(pod("a", "6"))])));
     let queue = Arc::new(RealFifo::new());
@@ -99,7 +100,7 @@ async fn a_transform_that_panics_leaves_no_watch_open_and_the_queue_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reflector_stopped_before_it_runs_asks_for_nothing() {
+async fn a_reflector_stopped_before_it_runs_sends_no_request() {
     let source = source(|_, _| Ok(Script::stay_after(vec![])));
     let reflector = Reflector::new(
         Arc::new(Typed::<Pod>::new()),

@@ -11,7 +11,7 @@ fn broken(name: &str, version: &str) -> Undecodable {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_undecodable_object_is_skipped_counted_and_kept_as_it_was() {
+async fn an_undecodable_object_is_counted_and_keeps_its_state() {
     let list = |_, _: &_| Ok(Page { undecodable: vec![broken("b", "2")], ..page("10", &[("a", "1")]) });
     let watch = |_, _: &_| {
         let modified = WatchEvent::Undecodable { deleted: false, item: broken("a", "11") };
@@ -26,7 +26,7 @@ async fn an_undecodable_object_is_skipped_counted_and_kept_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_undecodable_object_of_a_watch_list_is_kept_as_it_was_unless_deleted() {
+async fn undecodable_initial_events_keep_state_unless_deleted() {
     let watch = |_, _: &_| {
         let item = |deleted, name| WatchEvent::Undecodable { deleted, item: broken(name, "2") };
         let events = vec![
@@ -50,7 +50,7 @@ fn of_another_type(name: &str) -> Undecodable {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_of_another_type_in_a_list_keeps_nothing_of_its_name() {
+async fn a_list_item_of_another_type_protects_no_stored_object() {
     let list = |_, _: &_| {
         let undecodable = vec![of_another_type("b"), broken("c", "3")];
         Ok(Page { undecodable, ..page("10", &[("a", "1")]) })
@@ -63,7 +63,7 @@ async fn an_object_of_another_type_in_a_list_keeps_nothing_of_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_of_another_type_in_a_watch_list_has_no_part_in_what_has_its_name() {
+async fn a_watch_list_item_of_another_type_affects_no_object() {
     let watch = |_, _: &_| {
         let other = |deleted| WatchEvent::Undecodable { deleted, item: of_another_type("a") };
         let events = vec![WatchEvent::Added(pod("a", "1")), other(false), other(true), bookmark("5", true)];

@@ -1,9 +1,9 @@
-//! Watches with initial events in place of a list.
+//! Watches with initial events instead of a list.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn g6_a_watch_list_without_an_end_is_given_up_for_a_list() {
+async fn a_default_watch_list_without_end_is_replaced_by_a_list() {
     let source = FakeSource::<Typed<Pod>>::typed().with_watch_list(WatchListSupport::NoEnd);
     source.apply(pod("a", ""));
     let rig = Rig::start(source.clone());
@@ -18,7 +18,7 @@ async fn g6_a_watch_list_without_an_end_is_given_up_for_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn updates_and_deletions_before_the_end_bookmark_count() {
+async fn initial_updates_and_deletions_are_applied() {
     let events = || {
         vec![
             WatchEvent::Added(pod("b", "2")),
@@ -40,7 +40,7 @@ async fn updates_and_deletions_before_the_end_bookmark_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_list_asked_for_patience_waits_and_does_not_list() {
+async fn too_many_requests_delays_a_watch_list_without_list() {
     let source = Scripted::new(
         |_, _| unreachable!("no list is needed"),
         |n, _| match n {
@@ -58,7 +58,7 @@ async fn a_watch_list_asked_for_patience_waits_and_does_not_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_list_that_breaks_off_starts_over_with_nothing() {
+async fn a_broken_watch_list_starts_over_from_nothing() {
     let source = Scripted::new(
         |_, _| unreachable!("no list is needed"),
         |n, _| {
@@ -75,7 +75,7 @@ async fn a_watch_list_that_breaks_off_starts_over_with_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_list_whose_version_is_gone_asks_for_the_most_recent() {
+async fn an_expired_watch_list_requests_the_most_recent_state() {
     let source = Scripted::new(
         |_, _| unreachable!("no list is needed"),
         |n, options| {
@@ -96,7 +96,7 @@ async fn a_watch_list_whose_version_is_gone_asks_for_the_most_recent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_always_says_expired_is_not_asked_in_a_loop() {
+async fn always_expired_responses_do_not_loop() {
     let source = Scripted::new(|_, _| Err(refused(410, "Expired")), |_, _| Err(refused(410, "Expired")));
     let rig = Rig::start(source.clone());
     sleep(30.0).await;
@@ -105,7 +105,7 @@ async fn a_server_that_always_says_expired_is_not_asked_in_a_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_list_that_was_synced_goes_on_as_a_plain_watch() {
+async fn a_synced_watch_list_continues_as_a_plain_watch() {
     let source = FakeSource::<Typed<Pod>>::typed();
     source.apply(pod("a", ""));
     let rig = Rig::start(source.clone());
@@ -121,7 +121,7 @@ async fn a_watch_list_that_was_synced_goes_on_as_a_plain_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_watch_list_there_is_a_list_and_a_watch() {
+async fn without_watch_list_a_list_precedes_the_watch() {
     let source = FakeSource::<Typed<Pod>>::typed();
     let options = ReflectorOptions { watch_list: false, ..ReflectorOptions::default() };
     let _rig = Rig::with(source.clone(), options);
@@ -130,7 +130,7 @@ async fn without_watch_list_there_is_a_list_and_a_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_else_fails_about_a_watch_list_a_list_takes_its_place() {
+async fn any_other_watch_list_failure_falls_back_to_a_list() {
     type Failure = fn() -> Result<Script<Pod>, ListWatchError>;
     let failures: [Failure; 7] = [
         || Err(refused(422, "Invalid")),
@@ -164,7 +164,7 @@ async fn whatever_else_fails_about_a_watch_list_a_list_takes_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_list_that_expires_once_it_was_synced_is_the_end_of_the_cycle() {
+async fn a_synced_watch_list_that_expires_ends_the_cycle() {
     let synced = || vec![bookmark("2", true), WatchEvent::Added(pod("a", "4"))];
     for within_the_stream in [true, false] {
         let watch = move |n: usize, _: &_| match (n, within_the_stream) {
@@ -192,7 +192,7 @@ async fn a_watch_list_that_expires_once_it_was_synced_is_the_end_of_the_cycle() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_list_that_always_breaks_off_is_not_asked_for_in_a_loop() {
+async fn a_watch_list_that_always_breaks_off_does_not_loop() {
     let source = Scripted::new(
         |_, _| unreachable!("no list is needed"),
         |_, _| Ok(Script::end_after(vec![WatchEvent::Added(pod("a", "1"))])),
@@ -204,7 +204,7 @@ async fn a_watch_list_that_always_breaks_off_is_not_asked_for_in_a_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_list_that_breaks_off_after_a_second_is_asked_for_again_at_once() {
+async fn a_watch_list_broken_after_a_second_is_retried_at_once() {
     let watch = |n, _: &_| {
         let script = Script::end_after(vec![WatchEvent::Added(pod("a", "1"))]);
         Ok(match n {
@@ -221,7 +221,7 @@ async fn a_watch_list_that_breaks_off_after_a_second_is_asked_for_again_at_once(
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_watch_list_names_how_its_version_is_meant() {
+async fn only_a_watch_list_sets_version_match() {
     let source = FakeSource::<Typed<Pod>>::typed();
     let _rig = Rig::start(source.clone());
     sleep(2.0).await;

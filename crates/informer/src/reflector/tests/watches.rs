@@ -1,9 +1,9 @@
-//! Plain watches, and what ends them.
+//! Plain watches, and how they end.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_costs_waits_but_no_relist() {
+async fn too_many_requests_delays_the_watch_without_relist() {
     let watch = |n: usize, _: &_| match n {
         1 | 2 => Err(refused(429, "TooManyRequests")),
         3 => Ok(Script::end_after(vec![WatchEvent::Error(refusal(429, "TooManyRequests"))])),
@@ -20,7 +20,7 @@ async fn a_busy_server_costs_waits_but_no_relist() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_may_ask_for_more_patience_than_the_backoff() {
+async fn retry_after_of_a_watch_extends_the_backoff() {
     let watch = |n: usize, _: &_| match n {
         1 => {
             let mut status = refusal(429, "TooManyRequests");
@@ -37,7 +37,7 @@ async fn a_server_may_ask_for_more_patience_than_the_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn twenty_seconds_of_refused_connections_cost_no_list() {
+async fn twenty_seconds_of_refused_connections_cause_no_list() {
     let source = FakeSource::<Typed<Pod>>::typed();
     source.apply(pod("a", ""));
     let rig = Rig::start(source.clone());
@@ -84,13 +84,13 @@ async fn compaction_during_an_outage_costs_exactly_one_relist() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_back_and_has_forgotten_is_listed_soon() {
+async fn a_returning_server_with_expired_history_is_listed_soon() {
     let watch = |n: usize, _: &_| match n {
         1 => Ok(Script::end_after(vec![WatchEvent::Bookmark {
             resource_version: "11".into(),
             initial_events_end: false,
         }])),
-        // By the sixth refusal the waits have grown to half a minute.
+        // By the sixth refusal, the waits have grown to half a minute.
         2..=7 => Err(connection_refused()),
         8 => Ok(Script::end_after(vec![WatchEvent::Error(refusal(410, "Expired"))])),
         _ => Ok(Script::stay_after(vec![])),
@@ -105,7 +105,7 @@ async fn a_server_that_is_back_and_has_forgotten_is_listed_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_watch_is_given_up_shortly_after_the_server_should_have_ended_it() {
+async fn a_silent_watch_ends_shortly_after_its_timeout() {
     let source = FakeSource::<Typed<Pod>>::typed();
     let _rig = Rig::start(source.clone());
     settle().await;
@@ -117,7 +117,7 @@ async fn a_silent_watch_is_given_up_shortly_after_the_server_should_have_ended_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_internal_error_is_a_relist_unless_a_window_is_set() {
+async fn an_internal_error_relists_without_a_retry_window() {
     let script = || {
         no_watch_list(|_, _| Ok(Script::end_after(vec![WatchEvent::Error(refusal(500, "InternalError"))])))
     };
@@ -141,7 +141,7 @@ async fn an_internal_error_is_a_relist_unless_a_window_is_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn from_no_version_in_particular_the_first_events_do_not_move_it() {
+async fn unordered_first_events_do_not_advance_the_version() {
     let watch = |_, options: &ListOptions| {
         assert_eq!(options.resource_version, "");
         Ok(Script::stay_after(vec![WatchEvent::Added(pod("b", "9")), WatchEvent::Added(pod("a", "3"))]))
@@ -154,7 +154,7 @@ async fn from_no_version_in_particular_the_first_events_do_not_move_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn past_the_events_without_order_the_version_follows_them_again() {
+async fn after_unordered_events_the_version_advances_again() {
     let modified = || WatchEvent::Modified(pod("a", "12"));
     let deleted = || WatchEvent::Deleted(pod("a", "12"));
     for (event, version) in [(modified(), "13"), (deleted(), "13"), (bookmark("12", false), "13")] {
@@ -172,15 +172,15 @@ async fn past_the_events_without_order_the_version_follows_them_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_version_is_that_of_the_last_event() {
+async fn the_sync_version_is_the_last_events() {
     let events = || {
         let events = [
             WatchEvent::Modified(pod("a", "20")),
-            // Even of one that came late.
+            // Even from a late object.
             WatchEvent::Added(pod("b", "10")),
             bookmark("30", false),
             WatchEvent::Deleted(pod("a", "40")),
-            // No version is none to go on from.
+            // A watch cannot resume from an empty version.
             bookmark("", false),
         ];
         let second = Duration::from_secs(1);
@@ -200,7 +200,7 @@ async fn the_version_is_that_of_the_last_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_are_asked_to_end_within_the_range_that_is_set_but_not_too_soon() {
+async fn watch_timeouts_are_random_within_the_configured_range() {
     for (shortest, range) in [(1, 300..600), (300, 300..600), (1800, 1800..3600)] {
         let source = Scripted::new(|_, _| Ok(page("10", &[])), |_, _| Ok(Script::end_after(vec![])));
         let options = ReflectorOptions {
@@ -236,7 +236,7 @@ async fn lost_connections_cost_no_list_for_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_says_nothing_readable_for_a_whole_second_is_not_very_short() {
+async fn a_second_of_undecodable_events_is_not_very_short() {
     let watch = |n, _: &_| {
         let item =
             Undecodable { key: None, resource_version: None, error: DecodeError::Invalid("broken".into()) };

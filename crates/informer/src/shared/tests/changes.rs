@@ -1,9 +1,9 @@
-//! What handlers and the store are told.
+//! The changes that handlers and the store receive.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn every_change_reaches_every_handler_and_the_store_first() {
+async fn every_change_reaches_the_store_before_all_handlers() {
     let rig = Rig::new(&["a"]);
     let (first, registration) = rig.log(HandlerOptions::default());
     let (second, _) = rig.log(HandlerOptions::default());
@@ -29,7 +29,7 @@ async fn every_change_reaches_every_handler_and_the_store_first() {
     rig.source.delete(pod("b"));
     settle().await;
     assert_eq!(rig.informer.last_sync_resource_version(), "5", "the last event's");
-    // Nobody here hears of it; but the server has come to version 6.
+    // No handler receives this, but the server has reached version 6.
     rig.source.apply_silently(pod("c"));
     rig.source.bookmark();
     settle().await;
@@ -45,9 +45,9 @@ async fn every_change_reaches_every_handler_and_the_store_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_brings_tombstones_then_updates_even_without_news_then_adds() {
+async fn a_relist_delivers_tombstones_then_updates_then_adds() {
     let rig = Rig::new(&["a", "b", "c"]);
-    // Without resyncs nobody is told apart, whatever period was asked for.
+    // Without resyncs, all handlers receive the same, whatever their periods.
     let logs = [HandlerOptions::default(), every(0), every(60), every(1)].map(|options| rig.log(options).0);
     let _running = rig.run();
     settle().await;
@@ -66,7 +66,7 @@ async fn a_relist_brings_tombstones_then_updates_even_without_news_then_adds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_handlers_hear_of_a_relist_the_store_has_all_of_it() {
+async fn during_relist_calls_the_store_has_the_whole_list() {
     let rig = Rig::new(&["a", "b"]);
     let store = rig.informer.store();
     let sizes = Arc::new(Mutex::new(Vec::new()));
@@ -88,7 +88,7 @@ async fn while_handlers_hear_of_a_relist_the_store_has_all_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_recreated_within_a_gap_is_one_update_between_two_identities() {
+async fn an_object_recreated_in_a_gap_is_one_update() {
     let rig = Rig::new(&[]);
     let with_uid = |uid: &str| {
         let mut pod = pod("a");
@@ -126,7 +126,7 @@ async fn one_registration_feeds_cache_and_queue_in_order() {
     settle().await;
     assert_eq!(cache.take(), ["add ns/a 4"]);
     assert_eq!(queue.take(), ["add ns/a 2 initial", "add ns/b 3 initial", "delete ns/a 2"]);
-    // The bind of b and its deletion are both missed: the tombstone has b unassigned.
+    // The binding of b and its deletion are both missed, so the tombstone has b without a node.
     rig.source.apply_silently(on_node("b", "n1"));
     rig.source.delete_silently(pod("b"));
     rig.source.reset_watch();
@@ -135,7 +135,7 @@ async fn one_registration_feeds_cache_and_queue_in_order() {
         (cache.take(), queue.take()),
         (vec!["update ns/a 4>4".to_owned()], vec!["tombstone ns/b 3".to_owned()])
     );
-    // The deletion of one that is known to have a node is the cache's business.
+    // A deletion with a known node belongs to the cache.
     rig.source.delete_silently(on_node("a", "n1"));
     rig.source.reset_watch();
     tokio::time::sleep(secs(8)).await;
@@ -144,7 +144,7 @@ async fn one_registration_feeds_cache_and_queue_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_multi_valued_index_added_late_follows_along() {
+async fn a_multi_valued_index_added_late_is_maintained() {
     let labelled = |name: &str, labels: &[&str]| {
         let mut pod = pod(name);
         let labels = labels.iter().map(|label| ((*label).to_owned(), "yes".to_owned()));

@@ -1,7 +1,7 @@
-//! Random histories: whatever is lost, refused, relisted, joined late or removed, what a handler is told is a
-//! faithful account of what happened, and adds up to what the server has.
+//! Random histories: with lost events, refusals, relists, late handlers and removals, every handler
+//! receives a faithful account of the changes, whose sum is the server's content.
 //!
-//! `INFORMER_HISTORIES` sets how many histories are played, in place of a few hundred.
+//! `INFORMER_HISTORIES` sets the number of histories; the default is a few hundred.
 
 mod counterfeits;
 mod model;
@@ -16,16 +16,16 @@ use crate::list_watch::WatchEvent;
 use crate::testing::{connection_refused, refusal};
 
 const OBJECTS: u8 = 6;
-/// Objects from this one on pass filters always or never.
+/// Objects with this number or above always or never pass filters.
 const STEADY: u8 = 4;
 
-/// How a handler is to be.
+/// The properties of a handler.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
     filtered: bool,
     /// Whether it takes part in resyncs, if the informer has any.
     resynced: bool,
-    /// Panics now and then, and is then held up for this many milliseconds.
+    /// Panics now and then, each time with a pause of this many milliseconds.
     held_up: Option<u16>,
 }
 
@@ -38,7 +38,7 @@ enum Fault {
     ShortWatches(u8),
     CloseWatches,
     BreakWatches,
-    /// Watches close, and what happened meanwhile cannot be had.
+    /// Watches close, and cannot be resumed.
     ForgetHistory,
     ForgetPages,
 }
@@ -51,8 +51,8 @@ enum How {
 }
 
 impl How {
-    /// Only steady objects can be undecodable: a filter judges a deletion by the state that comes with it, so
-    /// whether an object passes must not change while nobody can read it.
+    /// Only steady objects can become undecodable. A filter sees a deletion's own state, so whether
+    /// an object passes must not change while it is undecodable.
     fn name(self, name: u8) -> u8 {
         if matches!(self, Self::Undecodable) { STEADY + name % (OBJECTS - STEADY) } else { name }
     }
@@ -80,7 +80,7 @@ struct Setting {
     resync: u64,
     first: Vec<Manner>,
     seed: u64,
-    /// Stopped after the last step, without time to catch up.
+    /// Stops after the last step, without time to catch up.
     cut_short: bool,
 }
 
@@ -138,7 +138,7 @@ fn setting() -> impl Strategy<Value = Setting> {
         Just(WatchListSupport::Refused),
         Just(WatchListSupport::NoEnd)
     ];
-    // The default half the time.
+    // The default queue half the time.
     let queues = vec![
         QueueKind::default(),
         QueueKind::default(),
@@ -169,14 +169,14 @@ fn setting() -> impl Strategy<Value = Setting> {
         })
 }
 
-/// A handler on the stage.
+/// A handler under test.
 struct Player {
     witness: Witness,
     registration: Registration,
     manner: Manner,
     initial: Initial,
     no_syncs_after: Option<Instant>,
-    /// How much it had been told of its beginning when it was first seen to be synced.
+    /// The number of initial objects received when it was first seen synced.
     synced_with: Option<usize>,
 }
 
@@ -211,11 +211,12 @@ struct Stage {
     model: Model,
     setting: Setting,
     started: Instant,
-    /// Which objects passed the filter when they were last told of. What is not told leaves that as it is: a
-    /// real watch leaves nothing out, and so never ends an object with a state whose like was not shown.
+    /// Whether each object passed the filter in its last delivered state. Lost changes leave it
+    /// unchanged: a real watch loses none, so it never ends an object with a state that differs in
+    /// this from the last delivered one.
     passing: [bool; OBJECTS as usize],
     players: Vec<Player>,
-    /// Those who left, and how much they had been told by then.
+    /// Removed handlers, and how many notifications each had received.
     gone: Vec<(Player, usize)>,
 }
 
@@ -309,7 +310,7 @@ impl Stage {
         let stored = informer.store().list();
         let shown = stored.iter().filter(|pod| !manner.filtered || passes(pod));
         let shown = shown.map(|pod| (witness::key(pod), witness::version(pod))).collect();
-        // The store has something in it, or could have, only after the first list.
+        // The store can have content only after the first list.
         let initial = if informer.has_synced() { Initial::Store(shown) } else { Initial::FirstList };
         let witness = Witness::new(manner.held_up.map(|_| 3));
         let pause = Duration::from_millis(manner.held_up.unwrap_or_default().into());
@@ -333,8 +334,8 @@ impl Stage {
         });
     }
 
-    /// Until the next check everybody takes part in what is no news; how long what is held up takes to arrive
-    /// is not for this to say.
+    /// Until the next check, every handler receives updates without a new version. The delay of
+    /// slow handlers is not tested here.
     fn no_syncs_after(&self, manner: Manner) -> Option<Instant> {
         let period = self.setting.resync;
         if period == 0 || manner.resynced || manner.held_up.is_some() {
@@ -377,7 +378,7 @@ impl Stage {
         }
     }
 
-    /// Ends all trouble, and lets the informer find out what it missed.
+    /// Ends all faults, and lets the informer catch up.
     async fn catch_up(&mut self) {
         for name in 0..OBJECTS {
             if self.model.state(&format!("ns/p{name}")) == State::Unreadable {
@@ -393,9 +394,10 @@ impl Stage {
         self.look_around();
     }
 
-    /// With nothing else going on, each resync shows every object once to those who asked for it.
+    /// Without other changes, each resync delivers every object once to its handlers.
     async fn check_resyncs(&self) -> Result<(), String> {
-        // In between two checks, and not the next: who joined meanwhile may get the first one a period late.
+        // Sample between two checks. Skip the next one: handlers added meanwhile may receive their
+        // first resync a period late.
         let period = self.setting.resync;
         let checks = self.started.elapsed().as_secs().checked_div(period).unwrap_or_default() + 3;
         tokio::time::sleep_until(self.started + secs(checks * period) + secs(period) / 2).await;
@@ -444,7 +446,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What the store had is what the handlers were told in the end.
+    /// The notifications add up to the content of the store.
     fn check_delivered(&self) -> Result<(), String> {
         let stored = self.rig.informer.store().list();
         for player in &self.players {
@@ -459,7 +461,7 @@ impl Stage {
     }
 }
 
-/// What notifications add up to.
+/// The content that notifications add up to.
 fn fold(told: &[Told]) -> model::Content {
     let mut content = model::Content::new();
     for Told { said, .. } in told {
@@ -482,7 +484,7 @@ fn passes(pod: &Pod) -> bool {
     pod.metadata.labels.as_ref().is_some_and(|labels| labels.get("passes").is_some_and(|it| it == "true"))
 }
 
-/// Plays a history, and checks what everybody was told. Gives the stage back, for the test of the test.
+/// Runs a history, and checks all handlers. Returns the state for the counterfeits.
 async fn play(setting: Setting, steps: Vec<Step>) -> Result<Stage, String> {
     let cut_short = setting.cut_short;
     let mut stage = Stage::new(setting);
@@ -519,7 +521,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: histories(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_handlers_are_told_is_a_faithful_account_of_any_history(
+    fn handlers_receive_a_faithful_account_of_any_history(
         setting in setting(),
         steps in prop::collection::vec(step(), 0..80),
     ) {

@@ -1,9 +1,9 @@
-//! Starting, stopping, settings.
+//! Start, stop and settings.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_runs_once_and_what_comes_too_late_is_refused() {
+async fn an_informer_runs_once_and_rejects_late_settings() {
     let rig = Rig::new(&["a"]);
     rig.informer.set_transform(|_| {}).unwrap();
     let running = rig.run();
@@ -25,12 +25,12 @@ async fn an_informer_runs_once_and_what_comes_too_late_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_is_not_synced_while_objects_of_its_first_list_are_processed() {
+async fn an_informer_syncs_only_after_its_whole_first_list() {
     for queue in crate::queue::tests::KINDS {
         let rig = Rig::with(&["a", "b", "c"], InformerOptions { queue, ..InformerOptions::default() });
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (seeing, informer) = (Arc::clone(&seen), Arc::downgrade(&rig.informer));
-        // Is called for each object as it is stored.
+        // Called for each object as it is stored.
         let watching: IndexFn<Pod> = Arc::new(move |_, _, _| {
             seeing.lock().extend(informer.upgrade().map(|informer| informer.has_synced()));
         });
@@ -44,7 +44,7 @@ async fn an_informer_is_not_synced_while_objects_of_its_first_list_are_processed
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_run_leaves_no_task_behind() {
+async fn dropping_the_run_future_leaves_no_task() {
     let rig = Rig::new(&["a"]);
     let (_, registration) = rig.log(HandlerOptions::default());
     let running = rig.run();
@@ -57,7 +57,7 @@ async fn dropping_the_run_leaves_no_task_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_is_seen_everywhere_and_runs_once_per_object() {
+async fn a_transform_applies_everywhere_once_per_object() {
     let rig = Rig::new(&["a"]);
     let runs = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&runs);
@@ -109,7 +109,7 @@ async fn a_list_error_reaches_the_watch_error_handler() {
 async fn no_task_outlives_the_run() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let rig = Rig::new(&["a"]);
-    // One before the start, one that never does anything, one after the sync.
+    // A handler before the start, one that never acts, and one after the sync.
     let (log, early) = rig.log(HandlerOptions::default());
     let idle = rig.informer.add_event_handler(HandlerFuncs::new(), every(0)).unwrap();
     assert_eq!(tasks(), 0, "nothing runs before the start");
@@ -124,7 +124,7 @@ async fn no_task_outlives_the_run() {
     assert!(early.is_stopped() && idle.is_stopped() && late.is_stopped());
     assert_eq!((log.content(), late_log.content()), (rig.source.content(), rig.source.content()));
 
-    // An informer that never runs leaves nothing either.
+    // An informer that never runs leaves no task either.
     let never = Rig::new(&["a"]);
     let (log, registration) = never.log(HandlerOptions::default());
     settle().await;
@@ -132,7 +132,7 @@ async fn no_task_outlives_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handlers_that_wait_for_a_late_start_get_everything_and_their_resyncs() {
+async fn handlers_added_long_before_the_start_miss_nothing() {
     let rig = Rig::with(&["a", "b"], InformerOptions { resync: secs(1), ..InformerOptions::default() });
     let logs = [every(0), every(2), every(3)].map(|options| rig.log(options).0);
     tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -142,7 +142,7 @@ async fn handlers_that_wait_for_a_late_start_get_everything_and_their_resyncs() 
     for log in &logs {
         assert_eq!(log.take(), ["add ns/a 2 initial", "add ns/b 3 initial"]);
     }
-    // Checks are at 2.5 s, 3.5 s and so on; periods count from when the handlers were added.
+    // Checks are at 2.5 s, 3.5 s and so on; periods start when the handlers were added.
     let mut resyncs = Vec::new();
     for _ in 0..5 {
         tokio::time::sleep(secs(1)).await;

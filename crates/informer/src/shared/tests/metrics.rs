@@ -1,4 +1,4 @@
-//! What an informer counts.
+//! The metrics of an informer.
 
 use futures::FutureExt;
 
@@ -8,10 +8,10 @@ use crate::metrics::write_prometheus;
 use crate::testing::log::CaughtLog;
 
 #[tokio::test(start_paused = true)]
-async fn metrics_follow_what_the_informer_does() {
+async fn metrics_follow_the_informer() {
     let name = InformerName::new("follow-what-it-does").unwrap();
     let identity = name.with_resource(Pods::new().gvr().clone());
-    // An index function is where applying a batch can be made to take time.
+    // An index function can extend the time to apply a batch.
     let slow: IndexFn<Pod> = Arc::new(|_, _, _| {
         let _ = tokio::time::advance(Duration::from_millis(3)).now_or_never();
     });
@@ -50,7 +50,8 @@ async fn metrics_follow_what_the_informer_does() {
     assert_eq!((metrics.queued_items, metrics.objects, metrics.undecodable), (0, 1, 1));
     assert_eq!(metrics.store_resource_version, Some(5));
     assert_eq!((metrics.lists, metrics.pages, metrics.watches, metrics.failures), (1, 0, 1, 0));
-    // The list, which took 6 ms, and the two events together; the index function runs for old and new.
+    // The list, which took 6 ms, and the two events; the index function runs for old and new
+    // states.
     assert_eq!(metrics.processing_latency.sum, Duration::from_millis(6 + 6 + 3));
     let handlers: Vec<_> = metrics
         .handlers
@@ -70,7 +71,7 @@ async fn metrics_follow_what_the_informer_does() {
         assert!(text.contains(&line), "{text}");
     }
 
-    // A watch, a relist by a watch and one by a list that are refused, one that is not, then a resync.
+    // A watch, two refused relists (watch-list and list), a successful one, and a resync.
     rig.source.fail_watch(refused(422, "Invalid"));
     rig.source.fail_watch(refused(422, "Invalid"));
     rig.source.fail_list(refused(500, "InternalError"));
@@ -83,18 +84,18 @@ async fn metrics_follow_what_the_informer_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_before_the_store_is_counted() {
+async fn queued_items_are_counted() {
     let rig = Rig::new(&[]);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (seeing, informer) = (Arc::clone(&seen), Arc::downgrade(&rig.informer));
-    // Runs in the processor: the batch in its hands is not in the queue any more.
+    // Runs in the processor: the current batch has left the queue.
     let watching: IndexFn<Pod> = Arc::new(move |_, _, _| {
         seeing.lock().extend(informer.upgrade().map(|informer| informer.processor.meters().queued()));
     });
     rig.informer.add_indexers([("watching".to_owned(), watching)].into()).unwrap();
     let _running = rig.run();
     settle().await;
-    // One object again and again: a batch each, and the reflector is through before the first.
+    // Changes of one object are a batch each. The reflector finishes before the first batch.
     for _ in 0..4 {
         rig.source.apply(pod("a"));
     }
@@ -104,7 +105,7 @@ async fn what_waits_before_the_store_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_calls_an_informer_by_its_name_and_resource() {
+async fn the_log_names_informers_by_name_and_resource() {
     let log = CaughtLog::new();
     let name = InformerName::new("called-by-its-name").unwrap();
     let identity = name.with_resource(Pods::new().gvr().clone());
@@ -113,8 +114,5 @@ async fn the_log_calls_an_informer_by_its_name_and_resource() {
     settle().await;
     Arc::clone(&rig.informer).run(CancellationToken::new()).await;
     rig.stop(running).await;
-    assert_eq!(
-        log.lines(),
-        ["WARN the informer has been started already informer=called-by-its-name: v1/pods"]
-    );
+    assert_eq!(log.lines(), ["WARN the informer is already started informer=called-by-its-name: v1/pods"]);
 }

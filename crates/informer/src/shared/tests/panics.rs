@@ -1,10 +1,10 @@
-//! Handlers that panic or take their time.
+//! Handlers that panic or are slow.
 
 use super::*;
 use crate::testing::log::CaughtLog;
 
 #[test]
-fn a_slow_handler_holds_up_no_one_else() {
+fn a_slow_handler_delays_no_other_handler() {
     on_threads(2, async {
         let (release, blocked) = std::sync::mpsc::channel::<()>();
         let (enter, entered) = std::sync::mpsc::channel::<()>();
@@ -17,7 +17,8 @@ fn a_slow_handler_holds_up_no_one_else() {
         let (log, quick) = rig.log(HandlerOptions::default());
         let running = rig.run();
         quick.synced().await;
-        // Not by yielding: this task would then be left where the handler comes to block.
+        // Yielding is not enough: this task could be queued behind the handler that blocks its
+        // thread.
         tokio::task::spawn_blocking(move || entered.recv().unwrap()).await.unwrap();
         for n in 0..3000 {
             rig.source.apply(pod(&format!("p{n}")));
@@ -38,7 +39,7 @@ fn a_slow_handler_holds_up_no_one_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_may_skip_goes_on_after_the_pause() {
+async fn a_handler_with_skip_policy_continues_after_the_pause() {
     let rig = Rig::new(&[]);
     let calls = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&calls);
@@ -61,7 +62,7 @@ async fn a_handler_that_may_skip_goes_on_after_the_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_that_is_not_to_be_skipped_ends_the_informer_with_it() {
+async fn a_propagated_handler_panic_ends_the_informer() {
     let rig = Rig::new(&["a"]);
     let handler = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
     rig.informer.add_event_handler(handler, HandlerOptions::default()).unwrap();
@@ -73,7 +74,7 @@ async fn a_panic_that_is_not_to_be_skipped_ends_the_informer_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_that_panics_ends_the_informer_with_it() {
+async fn a_panicking_transform_ends_the_informer() {
     let rig = Rig::new(&["a"]);
     rig.informer.set_transform(|_| panic!("on purpose")).unwrap();
     assert!(rig.run().await.unwrap_err().is_panic());
@@ -81,7 +82,7 @@ async fn a_transform_that_panics_ends_the_informer_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_panics_of_each_handler_come_a_second_apart_and_are_logged_by_its_name() {
+async fn repeated_panics_pause_a_second_each_and_log_the_handler() {
     let log = CaughtLog::new();
     let rig = Rig::new(&["a", "b", "c", "d", "e"]);
     let start = Instant::now();
@@ -111,7 +112,7 @@ async fn five_panics_of_each_handler_come_a_second_apart_and_are_logged_by_its_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_falls_too_far_behind_ends_the_informer_with_a_message() {
+async fn a_handler_beyond_its_limit_ends_the_informer() {
     let rig = Rig::new(&["a", "b", "c"]);
     let stuck = HandlerFuncs::<Pod>::new().with_add(|_, _| std::panic::resume_unwind(Box::new("on purpose")));
     let panic_policy = PanicPolicy::SkipAfter(secs(3600));
@@ -126,17 +127,17 @@ async fn a_handler_that_falls_too_far_behind_ends_the_informer_with_a_message() 
     let before = Instant::now();
     rig.source.apply(pod("e"));
     let panic = running.await.unwrap_err().into_panic();
-    let text = "event handler \"stuck\" of v1/pods is more than 4 changes behind, its limit";
+    let text = "event handler \"stuck\" of v1/pods exceeds its limit of 4 pending changes";
     assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(text));
     assert!(before.elapsed() < secs(1), "nobody waited for the one that is stuck");
     assert_eq!(log.content(), rig.source.content(), "the others were served to the end");
 }
 
 #[test]
-fn nobody_waits_for_a_handler_that_fell_too_far_behind_and_does_not_return() {
+fn run_does_not_wait_for_a_stuck_handler_beyond_its_limit() {
     on_threads(3, async {
         let rig = Rig::new(&["a"]);
-        // Held until the end: the call never returns.
+        // Kept until the end: the call never returns.
         let (_release, blocked) = std::sync::mpsc::channel::<()>();
         let (enter, entered) = std::sync::mpsc::channel::<()>();
         let stuck = HandlerFuncs::<Pod>::new().with_add(move |_, _| {
@@ -147,7 +148,8 @@ fn nobody_waits_for_a_handler_that_fell_too_far_behind_and_does_not_return() {
         let stuck = rig.informer.add_event_handler(stuck, options).unwrap();
         let (log, other) = rig.log(HandlerOptions::default());
         let running = rig.run();
-        // By a thread of its own: a task that this handler's wakes may be left where the handler blocks.
+        // Wait on a separate thread: a task that the handler wakes could be queued on the thread
+        // that it blocks.
         tokio::task::spawn_blocking(move || entered.recv().unwrap()).await.unwrap();
         rig.source.apply(pod("b"));
         rig.source.apply(pod("c"));

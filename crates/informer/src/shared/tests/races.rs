@@ -1,8 +1,8 @@
-//! Everything at once, on several threads.
+//! Concurrent operations on several threads.
 
 use super::*;
 
-/// A handler that counts what there is by its account, and the count.
+/// A handler that counts existing objects, and its count.
 fn balance() -> (HandlerFuncs<Pod>, Arc<AtomicUsize>) {
     let balance = Arc::new(AtomicUsize::new(0));
     let (added, deleted) = (Arc::clone(&balance), Arc::clone(&balance));
@@ -23,7 +23,7 @@ fn a_hundred_workers_add_and_remove_handlers_until_the_informer_stops() {
             let rig = Arc::clone(&rig);
             tokio::spawn(async move {
                 let mut mine = Vec::new();
-                // Until it is too late to add one.
+                // Until adding fails.
                 for round in 0.. {
                     let (checker, balance) = balance();
                     let Ok(registration) = rig.informer.add_event_handler(checker, HandlerOptions::default())
@@ -66,7 +66,7 @@ fn a_hundred_workers_add_and_remove_handlers_until_the_informer_stops() {
 }
 
 #[test]
-fn settings_and_handlers_may_race_the_start() {
+fn settings_and_handlers_can_race_the_start() {
     on_threads(4, async {
         for _ in 0..200 {
             let rig = Arc::new(Rig::new(&["a"]));

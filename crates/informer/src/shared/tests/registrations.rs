@@ -1,4 +1,4 @@
-//! Handlers that come, late or not, become synced, and go.
+//! Handlers that are added, late or not, that sync, and that are removed.
 
 use super::*;
 
@@ -32,7 +32,8 @@ async fn a_late_handler_misses_nothing_and_sees_nothing_twice() {
         assert_eq!(log.content(), rig.source.content());
         assert!(registration.has_synced() && registration.pending() == 0);
     }
-    // The first was there before the storm, and saw all of it; the others all of the rest.
+    // The first handler was added before the storm, and received everything; the others received
+    // the rest.
     let everything = logs[0].0.lines();
     for (log, _) in &logs {
         let lines = log.lines();
@@ -45,9 +46,9 @@ async fn a_late_handler_misses_nothing_and_sees_nothing_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registration_is_synced_once_its_handler_has_processed_the_first_list() {
+async fn a_registration_syncs_once_the_first_list_is_processed() {
     let rig = Rig::new(&["a", "b", "c"]);
-    // Panics on the first object, and is then held up for 10 s.
+    // Panics on the first object, and then pauses for 10 s.
     let first = AtomicBool::new(true);
     let handler = HandlerFuncs::<Pod>::new()
         .with_add(move |_, _| assert!(!first.swap(false, Ordering::Relaxed), "on purpose"));
@@ -65,7 +66,7 @@ async fn a_registration_is_synced_once_its_handler_has_processed_the_first_list(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_handler_is_synced_after_its_own_first_objects() {
+async fn a_late_handler_syncs_after_its_initial_objects() {
     let rig = Rig::new(&["a"]);
     let _running = rig.run();
     rig.informer.synced().await;
@@ -88,7 +89,7 @@ async fn an_empty_first_list_syncs_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_handler_hears_nothing_more() {
+async fn a_removed_handler_receives_nothing_more() {
     let rig = Rig::new(&["a"]);
     let (removed, registration) = rig.log(HandlerOptions::default());
     let (other, _) = rig.log(HandlerOptions::default());
@@ -103,7 +104,7 @@ async fn a_removed_handler_hears_nothing_more() {
     assert_eq!(removed.lines(), ["add ns/a 2 initial"]);
     assert_eq!(other.lines().len(), 3);
     assert_eq!(rig.informer.registrations().len(), 1);
-    // A registration of another informer means nothing here.
+    // A registration of another informer has no effect.
     let foreign = Rig::new(&[]);
     let (_, registration) = foreign.log(HandlerOptions::default());
     rig.informer.remove_event_handler(&registration);
@@ -111,7 +112,7 @@ async fn a_removed_handler_hears_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_can_be_removed_while_it_is_held_up() {
+async fn a_handler_can_be_removed_during_its_pause() {
     let rig = Rig::new(&["a", "b"]);
     let handler = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
     let options =
@@ -126,7 +127,7 @@ async fn a_handler_can_be_removed_while_it_is_held_up() {
 }
 
 #[test]
-fn handlers_come_and_go_in_a_storm_on_several_threads() {
+fn handlers_are_added_and_removed_during_a_storm() {
     on_threads(4, async {
         let rig = Arc::new(Rig::new(&[]));
         let running = rig.run();

@@ -1,10 +1,10 @@
-//! Removal while a call runs, before the start, after the end, and by the handler itself.
+//! Removal during a call, before the start, after the end, and by the handler itself.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
 
-/// A handler that says when it is called, and then waits to be told that it may return.
+/// A handler that reports its calls, and waits for permission to return.
 struct Gate {
     entered: Sender<String>,
     released: Receiver<()>,
@@ -24,7 +24,7 @@ fn gate() -> (Gate, Keeper) {
 impl Gate {
     fn pass(&self, pod: &Pod) {
         self.entered.send(pod.metadata.name.clone().unwrap()).unwrap();
-        // An error means that nobody keeps the gate any more.
+        // An error means that the keeper is gone.
         let _ = self.released.recv();
     }
 
@@ -34,7 +34,7 @@ impl Gate {
 }
 
 #[test]
-fn a_removal_does_not_wait_for_the_call_that_runs_and_a_shut_down_does() {
+fn only_shut_down_waits_for_the_call_in_progress() {
     on_threads(3, async {
         let rig = Rig::new(&["a", "b"]);
         let (gate, keeper) = gate();
@@ -81,7 +81,7 @@ fn a_late_handler_is_not_synced_while_its_first_call_runs() {
         rig.source.apply(pod("b"));
         assert!(!registration.has_synced());
         let Keeper { entered: _entered, release } = keeper;
-        // For good: a handler that blocks its thread again could keep this task from running.
+        // Permanently: a handler that blocks its thread again could keep this task from running.
         drop(release);
         registration.synced().await;
         rig.stop(running).await;
@@ -90,7 +90,7 @@ fn a_late_handler_is_not_synced_while_its_first_call_runs() {
 }
 
 #[test]
-fn a_panic_of_a_call_that_outlives_its_removal_still_ends_the_informer() {
+fn a_panic_after_the_removal_still_ends_the_informer() {
     on_threads(3, async {
         let rig = Rig::new(&["a"]);
         let (gate, keeper) = gate();
@@ -110,7 +110,7 @@ fn a_panic_of_a_call_that_outlives_its_removal_still_ends_the_informer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shut_down_returns_at_once_where_no_call_runs() {
+async fn handler_shut_down_returns_at_once_without_a_call() {
     let rig = Rig::new(&["a"]);
     let (_, before) = rig.log(HandlerOptions::default());
     let (_, during) = rig.log(HandlerOptions::default());
@@ -132,7 +132,7 @@ async fn a_shut_down_returns_at_once_where_no_call_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_handler_registered_twice_is_told_twice_and_goes_by_registration() {
+async fn a_handler_registered_twice_receives_changes_twice() {
     let rig = Rig::new(&["a"]);
     let calls = Arc::new(AtomicUsize::new(0));
     let register = || {
@@ -174,7 +174,7 @@ async fn a_handler_may_remove_itself_and_add_another() {
     rig.stop(running).await;
 }
 
-/// A handler that looks at its informer once more when it is dropped.
+/// A handler that uses its informer when it is dropped.
 struct Parting(std::sync::Weak<SharedInformer<Pods>>, Arc<AtomicBool>);
 
 impl Drop for Parting {
@@ -185,7 +185,7 @@ impl Drop for Parting {
 }
 
 #[test]
-fn a_handler_may_use_the_informer_as_it_is_dropped_even_before_the_start() {
+fn a_handler_may_use_the_informer_while_it_is_dropped() {
     on_threads(2, async {
         for run in [false, true] {
             let rig = Rig::new(&[]);
@@ -206,7 +206,7 @@ fn a_handler_may_use_the_informer_as_it_is_dropped_even_before_the_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_of_an_informer_that_is_dropped_before_it_starts_has_stopped() {
+async fn handlers_of_a_dropped_informer_are_stopped_before_the_start() {
     let rig = Rig::new(&["a"]);
     let (_, registration) = rig.log(HandlerOptions::default());
     drop(rig);

@@ -1,9 +1,9 @@
-//! Resyncs, and updates without news.
+//! Resyncs, and updates without a new version.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn each_handler_is_resynced_at_its_own_pace() {
+async fn each_handler_is_resynced_with_its_own_period() {
     let rig = Rig::with(&["a"], InformerOptions { resync: secs(1), ..InformerOptions::default() });
     let (never, _) = rig.log(every(0));
     let (two, _) = rig.log(every(2));
@@ -30,7 +30,7 @@ async fn each_handler_is_resynced_at_its_own_pace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_period_between_two_checks_lasts_until_the_later() {
+async fn a_period_between_two_checks_extends_to_the_later_one() {
     let rig = Rig::with(&["a"], InformerOptions { resync: secs(2), ..InformerOptions::default() });
     let (three, _) = rig.log(every(3));
     let (two, _) = rig.log(every(2));
@@ -48,7 +48,7 @@ async fn a_period_between_two_checks_lasts_until_the_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_resync_check_a_relist_without_news_concerns_only_the_resynced() {
+async fn after_a_check_relists_of_unchanged_go_to_resynced_only() {
     let rig = Rig::with(&["a", "b", "c"], InformerOptions { resync: secs(1), ..InformerOptions::default() });
     let (plain, _) = rig.log(every(0));
     let (resynced, _) = rig.log(every(1));
@@ -65,14 +65,14 @@ async fn after_a_resync_check_a_relist_without_news_concerns_only_the_resynced()
     tokio::time::sleep(secs(4)).await;
     let changed = ["tombstone ns/c 4", "update ns/b 3>6", "add ns/d 7"];
     assert_eq!(plain.take(), changed, "only what has changed");
-    // The list comes between two checks, so what it repeats is beside what they do.
+    // The list falls between two checks, so its repetitions are separate from theirs.
     let all = resynced.take();
     let list = all.iter().position(|line| line == changed[0]).unwrap();
     assert_eq!(all[list + 1..list + 4], ["update ns/a 2>2", changed[1], changed[2]]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_modified_event_without_a_new_version_concerns_only_the_resynced() {
+async fn updates_with_equal_version_go_only_to_resynced_handlers() {
     let rig = Rig::with(&["a"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
     let (plain, _) = rig.log(every(0));
     let (resynced, _) = rig.log(every(10));
@@ -89,7 +89,7 @@ async fn a_modified_event_without_a_new_version_concerns_only_the_resynced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_joins_between_two_checks_takes_part_in_what_is_no_news_until_the_next() {
+async fn late_handlers_receive_unchanged_updates_until_the_next_check() {
     let rig = Rig::with(&["a"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
     let (early, _) = rig.log(every(0));
     let _running = rig.run();
@@ -100,7 +100,7 @@ async fn who_joins_between_two_checks_takes_part_in_what_is_no_news_until_the_ne
     for _ in 0..2 {
         early.take();
         late.take();
-        // A relist without news, 4 s later at the most; the second one comes after the check at 20 s.
+        // A relist without changes, at most 4 s later; the second one follows the check at 20 s.
         rig.source.reset_watch();
         tokio::time::sleep(secs(9)).await;
         told.push((early.take(), late.take()));
@@ -109,13 +109,13 @@ async fn who_joins_between_two_checks_takes_part_in_what_is_no_news_until_the_ne
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_that_comes_late_does_not_cost_the_next_resync() {
+async fn a_late_resync_check_does_not_skip_the_next_resync() {
     let rig = Rig::with(&["a"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
     let (log, _) = rig.log(every(10));
     let _running = rig.run();
     settle().await;
     log.take();
-    // As on any machine with something else to do: the first check by a little, the others by less.
+    // As on a busy machine: the first check is late by a little, the others by less.
     tokio::time::advance(secs(10) + Duration::from_millis(3)).await;
     let mut updates = Vec::new();
     for _ in 0..3 {
@@ -127,7 +127,7 @@ async fn a_check_that_comes_late_does_not_cost_the_next_resync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_period_longer_than_the_clock_can_count_is_never() {
+async fn an_unrepresentable_resync_period_never_fires() {
     let rig = Rig::with(&["a"], InformerOptions { resync: Duration::MAX, ..InformerOptions::default() });
     let (early, _) = rig.log(HandlerOptions::default());
     let running = rig.run();

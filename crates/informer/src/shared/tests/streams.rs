@@ -17,13 +17,13 @@ fn line(change: &Notification<Pod>) -> String {
     }
 }
 
-/// What can be read without waiting.
+/// The lines that can be read without waiting.
 fn read(stream: &mut EventStream<Pod>) -> Vec<String> {
     std::iter::from_fn(|| stream.next().now_or_never().flatten()).map(|change| line(&change)).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_told_what_a_handler_is_and_synced_when_its_reader_is() {
+async fn a_stream_matches_a_handler_and_syncs_with_its_reader() {
     let rig = Rig::with(&["a", "b"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
     let mut stream = rig.informer.add_event_stream(HandlerOptions::named("reader")).unwrap();
     assert_eq!(stream.registration().name(), "reader");
@@ -43,7 +43,7 @@ async fn a_stream_is_told_what_a_handler_is_and_synced_when_its_reader_is() {
     assert_eq!((stream.registration().pending(), stream.registration().processed()), (1, 4));
     let late = rig.informer.add_event_stream(HandlerOptions::default()).unwrap();
     assert_eq!(late.map(|change| line(&change)).next().await.unwrap(), "add b true");
-    // What had been read from the server is still there after the end.
+    // Changes read from the server remain readable after the end.
     rig.stop(running).await;
     assert!(!stream.registration().is_stopped());
     assert_eq!(stream.map(|change| line(&change)).collect::<Vec<_>>().await, ["update b true"]);
@@ -62,7 +62,7 @@ async fn a_stream_ends_at_once_when_it_is_removed() {
     settle().await;
     assert!(stream.next().await.is_none() && stream.next().await.is_none());
     assert!(registration.is_stopped() && registration.pending() == 0);
-    // One that waits is woken.
+    // A waiting reader is woken.
     let mut stream = rig.informer.add_event_stream(HandlerOptions::default()).unwrap();
     let registration = stream.registration().clone();
     let reader = tokio::spawn(async move { while stream.next().await.is_some() {} });
@@ -89,7 +89,7 @@ async fn a_dropped_stream_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_that_come_and_go_while_nothing_changes_leave_nothing_behind() {
+async fn dropped_streams_do_not_accumulate() {
     let rig = Rig::new(&["a"]);
     let before = rig.informer.add_event_stream(HandlerOptions::default()).unwrap();
     drop(before);
@@ -104,7 +104,7 @@ async fn streams_that_come_and_go_while_nothing_changes_leave_nothing_behind() {
 }
 
 #[test]
-fn a_notification_calls_the_method_that_it_stands_for() {
+fn a_notification_calls_its_handler_method() {
     let kind = Arc::new(Pods::new());
     let mut log = EventLog::new(Arc::clone(&kind));
     let version = |version: &str| {

@@ -2,7 +2,7 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 
-/// The next keys, each with the time at which a waiting worker got it.
+/// The next keys, each with the time at which a waiting worker received it.
 async fn arrivals(
     queue: &WorkQueue<&'static str>,
     since: Instant,
@@ -17,7 +17,7 @@ async fn arrivals(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_key_comes_when_it_is_due_and_not_before() {
+async fn a_delayed_key_is_handed_out_exactly_when_due() {
     let queue = WorkQueue::new();
     queue.add_after("a", ms(50));
     assert!(queue.is_empty() && is_waiting(&queue));
@@ -26,13 +26,13 @@ async fn a_delayed_key_comes_when_it_is_due_and_not_before() {
     advance(ms(1)).await;
     assert_eq!(queue.len(), 1, "nobody had to wait for it");
     drop(take(&queue));
-    // Far beyond client-go's look every 10 s.
+    // Far beyond client-go's check every 10 s.
     advance(ms(60_000)).await;
     assert!(is_waiting(&queue), "once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_earliest_of_several_delays_of_a_key_holds_whatever_their_order() {
+async fn the_earliest_of_several_delays_applies() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     queue.add_after("later, then earlier", ms(70));
@@ -43,13 +43,13 @@ async fn the_earliest_of_several_delays_of_a_key_holds_whatever_their_order() {
     assert_eq!(arrivals(&queue, start, 2).await, expected);
     advance(ms(100)).await;
     assert!(is_waiting(&queue), "the later times are forgotten");
-    // A key that has come may be delayed anew.
+    // A key that was delivered can be delayed again.
     queue.add_after("earlier, then later", ms(40));
     assert_eq!(arrivals(&queue, Instant::now(), 1).await, [("earlier, then later", 40)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn delayed_keys_come_in_the_order_in_which_they_are_due() {
+async fn delayed_keys_arrive_in_order_of_due_time() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     for (key, delay) in [("c", 300), ("a", 100), ("d", 300), ("b", 200), ("far", u64::MAX)] {
@@ -62,7 +62,7 @@ async fn delayed_keys_come_in_the_order_in_which_they_are_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_due_has_its_turn_before_what_is_added_after() {
+async fn due_keys_precede_keys_added_later() {
     let queue = WorkQueue::new();
     queue.add_after("late", ms(20));
     queue.add_after("early", ms(10));
@@ -72,7 +72,7 @@ async fn what_is_due_has_its_turn_before_what_is_added_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_waits_for_a_late_key_is_told_of_an_earlier_one() {
+async fn a_worker_waiting_for_a_late_key_wakes_for_an_earlier_one() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     queue.add_after("late", ms(1_000));
@@ -87,7 +87,7 @@ async fn a_worker_that_waits_for_a_late_key_is_told_of_an_earlier_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_delays_that_end_together_serve_two_workers() {
+async fn two_delays_ending_together_wake_two_workers() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     let workers: Vec<_> = (0..2)
@@ -95,7 +95,7 @@ async fn two_delays_that_end_together_serve_two_workers() {
             let queue = queue.clone();
             tokio::spawn(async move {
                 let item = queue.get().await.unwrap();
-                // Kept, so that neither can have both.
+                // Kept, so that neither worker receives both.
                 tokio::time::sleep(ms(100)).await;
                 (*item, start.elapsed().as_millis())
             })
@@ -110,7 +110,7 @@ async fn two_delays_that_end_together_serve_two_workers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_may_end_while_its_key_is_in_hand() {
+async fn a_delay_may_end_while_its_key_is_processed() {
     let queue = WorkQueue::new();
     queue.add("a");
     let item = take(&queue);
@@ -122,7 +122,7 @@ async fn a_delay_may_end_while_its_key_is_in_hand() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_delay_outlives_a_shut_down() {
+async fn shut_down_discards_delayed_keys() {
     let queue = WorkQueue::new();
     queue.add_after("a", ms(10));
     let worker = tokio::spawn({

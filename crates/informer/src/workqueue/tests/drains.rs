@@ -7,7 +7,7 @@ fn drain(queue: &WorkQueue<&'static str>) -> tokio::task::JoinHandle<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_waits_for_what_is_in_hand_and_what_waits() {
+async fn a_drain_waits_for_waiting_and_processed_keys() {
     let queue = WorkQueue::new();
     for key in ["a", "b", "c"] {
         queue.add(key);
@@ -30,7 +30,7 @@ async fn a_drain_waits_for_what_is_in_hand_and_what_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_shut_down_waits_for_nothing_and_leaves_the_rest_to_the_workers() {
+async fn a_plain_shut_down_leaves_waiting_keys_to_workers() {
     let queue = WorkQueue::new();
     queue.add("a");
     queue.add("b");
@@ -49,7 +49,7 @@ async fn a_plain_shut_down_waits_for_nothing_and_leaves_the_rest_to_the_workers(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_shut_down_frees_who_waits_for_a_drain() {
+async fn a_plain_shut_down_ends_waiting_drains() {
     let queue = WorkQueue::new();
     queue.add("a");
     queue.add("b");
@@ -63,7 +63,7 @@ async fn a_plain_shut_down_frees_who_waits_for_a_drain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_added_in_hand_before_a_drain_is_still_handed_out_in_it() {
+async fn a_key_added_while_processed_is_still_drained() {
     let queue = WorkQueue::new();
     queue.add("a");
     let first = take(&queue);
@@ -81,7 +81,7 @@ async fn a_key_added_in_hand_before_a_drain_is_still_handed_out_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_of_nothing_is_over_at_once_and_wakes_all_who_wait() {
+async fn draining_an_empty_queue_returns_at_once_and_wakes_workers() {
     let queue = WorkQueue::<&'static str>::new();
     let waiting: Vec<_> = (0..3)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! Random histories against what a queue promises.
+//! Random histories, checked against the rules of a queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ enum Step {
     Add(u8),
     AddAfter(u8, u64),
     Get,
-    /// Lets go of one of those in hand.
+    /// Drops one of the keys in progress.
     Done(usize),
     Advance(u64),
     ShutDown,
@@ -38,7 +38,7 @@ fn paused() -> Runtime {
     Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }
 
-/// What is to come of the adds so far.
+/// The expected effect of the adds so far.
 #[derive(Default)]
 struct Model {
     wanted: BTreeSet<u8>,
@@ -62,7 +62,7 @@ impl Model {
             return;
         }
         if delay == 0 {
-            // A time that is still to come holds beside it.
+            // A due time in the future remains.
             self.wanted.insert(key);
             return;
         }
@@ -127,7 +127,7 @@ async fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
         prop_assert_eq!(queue.len(), model.may_come().len());
         prop_assert_eq!(queue.metrics().depth, model.wanted.len());
     }
-    // Whatever was wanted comes in the end.
+    // Every added key is delivered in the end.
     while !(model.wanted.is_empty() && model.held.is_empty()) {
         model.held.clear();
         model.get(&queue)?;
@@ -137,9 +137,9 @@ async fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
 
 #[derive(Clone, Debug)]
 struct Plan {
-    /// When which key is added, and with what delay.
+    /// The time, key and delay of each add.
     adds: Vec<(u64, u8, u64)>,
-    /// For each worker, how long it is patient and how long it works.
+    /// The patience and the working time of each worker.
     workers: Vec<(u64, u64)>,
 }
 
@@ -149,7 +149,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     (adds, workers).prop_map(|(adds, workers)| Plan { adds, workers })
 }
 
-/// What a worker saw of a key.
+/// A worker's processing of a key.
 struct Visit {
     key: u8,
     from: Instant,
@@ -159,7 +159,7 @@ struct Visit {
 async fn work(queue: WorkQueue<u8>, patience: u64, effort: u64) -> Vec<Visit> {
     let mut visits = Vec::new();
     loop {
-        // Impatience, so that wake-ups meet workers who are just leaving.
+        // Workers lose patience, so that wake-ups meet workers that are leaving.
         let Ok(got) = timeout(ms(patience), queue.get()).await else { continue };
         let Some(item) = got else { return visits };
         let from = Instant::now();
@@ -197,7 +197,7 @@ async fn carry_out(plan: Plan) -> Result<(), TestCaseError> {
         prop_assert!(visits.windows(2).all(|pair| pair[0].to <= pair[1].from), "{key} was in two hands");
         let adds: Vec<_> = plan.adds.iter().filter(|add| add.1 == key).collect();
         prop_assert!(visits.len() <= adds.len(), "{key} came without having been added");
-        // It may come at an earlier time than was asked for last, but not before it was asked for.
+        // It may be due earlier than the last request, but not before the request.
         if let Some(asked) = adds.iter().map(|(at, ..)| start + ms(*at)).max() {
             let seen = visits.last().is_some_and(|visit| visit.from >= asked);
             prop_assert!(seen, "{key} was asked for at {:?}, and did not come after that", asked - start);
@@ -208,13 +208,13 @@ async fn carry_out(plan: Plan) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn a_random_history_loses_no_key_and_gives_none_to_two(steps in steps()) {
-        // Unconstrained, or a step might be told to let others have the thread.
+    fn random_histories_lose_no_key_and_share_none(steps in steps()) {
+        // Unconstrained, so that no step has to yield.
         paused().block_on(unconstrained(play(steps)))?;
     }
 
     #[test]
-    fn every_add_is_seen_by_a_worker_after_it(plan in plans()) {
+    fn every_add_is_followed_by_processing(plan in plans()) {
         paused().block_on(carry_out(plan))?;
     }
 }

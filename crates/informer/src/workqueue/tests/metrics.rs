@@ -4,7 +4,7 @@ use super::*;
 use crate::workqueue::Histogram;
 
 #[tokio::test(start_paused = true)]
-async fn the_metrics_follow_a_key_through_the_queue() {
+async fn queue_metrics_follow_a_key() {
     let queue = WorkQueue::builder().name("pods").build();
     queue.add("a");
     let metrics = queue.metrics();
@@ -37,7 +37,7 @@ async fn the_metrics_follow_a_key_through_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_in_hand_is_added_up_and_the_slowest_is_known_also_in_a_drain() {
+async fn unfinished_work_is_measured_during_drains_too() {
     let queue = WorkQueue::new();
     queue.add("a");
     queue.add("b");
@@ -55,7 +55,7 @@ async fn work_in_hand_is_added_up_and_the_slowest_is_known_also_in_a_drain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_count_and_a_delayed_key_waits_since_it_was_due() {
+async fn delayed_adds_count_as_retries_and_wait_since_due() {
     let queue = WorkQueue::new();
     queue.add_after("a", ms(500));
     queue.add_after("a", ms(400));
@@ -77,7 +77,7 @@ async fn retries_count_and_a_delayed_key_waits_since_it_was_due() {
 }
 
 #[test]
-fn durations_are_counted_by_decades_and_a_bound_belongs_to_its_bucket() {
+fn histogram_bounds_are_inclusive_powers_of_ten() {
     let mut histogram = Histogram::default();
     let durations = [
         Duration::ZERO,

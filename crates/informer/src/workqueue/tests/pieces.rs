@@ -8,8 +8,8 @@ use super::*;
 use crate::workqueue::parallelize_until;
 
 #[tokio::test(start_paused = true)]
-async fn every_piece_is_done_once_by_no_more_workers_than_there_are() {
-    // Pieces, workers, pieces per chunk, and how many are expected to be worked on at once.
+async fn every_piece_runs_once_within_the_worker_limit() {
+    // Pieces, workers, pieces per chunk, and the expected concurrency.
     let cases = [
         (1_000, 10, 1, 10),
         (1_000, 10, 10, 10),
@@ -39,7 +39,7 @@ async fn every_piece_is_done_once_by_no_more_workers_than_there_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pieces_of_a_chunk_are_one_workers_and_in_order() {
+async fn pieces_of_a_chunk_run_in_order_on_one_worker() {
     let order = RefCell::new(Vec::new());
     let start = Instant::now();
     parallelize_until(&CancellationToken::new(), 2, 5, 2, async |piece| {
@@ -51,7 +51,7 @@ async fn the_pieces_of_a_chunk_are_one_workers_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_run_finishes_what_has_begun_and_begins_nothing() {
+async fn cancellation_finishes_started_pieces_and_starts_no_more() {
     let stop = CancellationToken::new();
     let (begun, finished) = (Mutex::new(0), Mutex::new(0));
     parallelize_until(&stop, 3, 100, 10, async |piece| {
@@ -72,7 +72,7 @@ async fn a_cancelled_run_finishes_what_has_begun_and_begins_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pieces_may_be_given_to_tasks_of_their_own() {
+async fn pieces_can_run_in_spawned_tasks() {
     let spawned = tokio::spawn(async {
         let names = ["a", "b", "c"];
         let done = Mutex::new(Vec::new());

@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::settle;
 use crate::workqueue::{Fifo, Order};
 
-/// A FIFO that notes what it is told.
+/// A FIFO that records its calls.
 struct Noted(Fifo<&'static str>, Arc<Mutex<Vec<String>>>);
 
 impl Order<&'static str> for Noted {
@@ -38,7 +38,7 @@ fn noted() -> (WorkQueue<&'static str>, impl Fn() -> Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_producers_and_workers_share_a_queue_and_no_key_is_in_two_hands() {
+async fn concurrent_workers_never_process_the_same_key() {
     const KEYS: usize = 50;
     let queue = WorkQueue::<usize>::new();
     let in_hand: Arc<Vec<AtomicBool>> = Arc::new((0..KEYS).map(|_| AtomicBool::new(false)).collect());
@@ -49,7 +49,7 @@ async fn many_producers_and_workers_share_a_queue_and_no_key_is_in_two_hands() {
             tokio::spawn(async move {
                 while let Some(key) = queue.get().await {
                     assert!(!in_hand[*key].swap(true, Ordering::SeqCst), "{} is in two hands", *key);
-                    // Every key once more, while it is in hand.
+                    // Adds every key again while it is processed.
                     if got[*key].fetch_add(1, Ordering::SeqCst) == 0 {
                         queue.add(*key);
                     }
@@ -71,7 +71,7 @@ async fn many_producers_and_workers_share_a_queue_and_no_key_is_in_two_hands() {
     for producer in producers.collect::<Vec<_>>() {
         producer.await.unwrap();
     }
-    // Before the end wakes all: nobody may sleep while there is something to do.
+    // Before the end wakes all workers: none may sleep while a key waits.
     let all_handed_out = async {
         while queue.metrics().depth > 0 {
             tokio::task::yield_now().await;
@@ -91,7 +91,7 @@ async fn many_producers_and_workers_share_a_queue_and_no_key_is_in_two_hands() {
 }
 
 #[tokio::test]
-async fn the_length_is_that_of_what_waits() {
+async fn queue_length_counts_waiting_keys() {
     let queue = WorkQueue::new();
     assert!(queue.is_empty());
     queue.add("a");
@@ -108,7 +108,7 @@ async fn the_length_is_that_of_what_waits() {
 }
 
 #[tokio::test]
-async fn a_key_added_in_hand_comes_once_more_and_then_no_more() {
+async fn a_key_added_while_processed_is_queued_exactly_once_more() {
     let queue = WorkQueue::new();
     queue.add("a");
     let first = take(&queue);
@@ -123,7 +123,7 @@ async fn a_key_added_in_hand_comes_once_more_and_then_no_more() {
 }
 
 #[tokio::test]
-async fn a_waiting_key_added_again_is_touched_and_keeps_its_turn() {
+async fn a_waiting_key_added_again_is_touched_and_keeps_its_place() {
     let (queue, notes) = noted();
     queue.add("a");
     queue.add("b");
@@ -134,7 +134,7 @@ async fn a_waiting_key_added_again_is_touched_and_keeps_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_in_hand_added_again_is_not_touched_and_a_second_worker_waits_for_it() {
+async fn a_processed_key_added_again_is_not_touched_or_handed_out() {
     let (queue, notes) = noted();
     queue.add("a");
     let first = take(&queue);
@@ -155,7 +155,7 @@ async fn a_key_in_hand_added_again_is_not_touched_and_a_second_worker_waits_for_
     assert!(is_waiting(&queue));
 }
 
-/// A key that can tell whether it is still held somewhere.
+/// A key that knows whether it is still referenced.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Held(Arc<str>);
 
@@ -168,7 +168,7 @@ impl Held {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_was_handed_out_is_held_nowhere() {
+async fn a_processed_key_is_not_retained() {
     let queue = WorkQueue::new();
     let (first, first_alive) = Held::new("first");
     let (second, second_alive) = Held::new("second");
@@ -190,7 +190,7 @@ async fn a_key_that_was_handed_out_is_held_nowhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_panics_or_is_cancelled_gives_its_key_back() {
+async fn a_panicking_or_cancelled_worker_returns_its_key() {
     let queue = WorkQueue::new();
     queue.add("a");
     let panicking = tokio::spawn({
@@ -219,7 +219,7 @@ async fn a_worker_that_panics_or_is_cancelled_gives_its_key_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_stops_waiting_takes_nothing_with_it() {
+async fn a_worker_that_stops_waiting_loses_no_key() {
     let queue = WorkQueue::new();
     let got = Arc::new(AtomicUsize::new(0));
     let patient = tokio::spawn({
@@ -232,7 +232,7 @@ async fn a_worker_that_stops_waiting_takes_nothing_with_it() {
     });
     settle().await;
     {
-        // It is woken first, or at least may be, and goes away before it looks.
+        // It can be woken first, and leaves before it checks.
         let mut impatient = Box::pin(queue.get());
         assert!(impatient.as_mut().now_or_never().is_none());
         queue.add("a");
@@ -241,7 +241,7 @@ async fn a_worker_that_stops_waiting_takes_nothing_with_it() {
     settle().await;
     assert_eq!(got.load(Ordering::SeqCst), 2);
     {
-        // It is the only one to know when the next key is due, and goes away.
+        // It alone knows when the next key is due, and leaves.
         let mut impatient = Box::pin(queue.get());
         queue.add_after("c", ms(20));
         assert!(impatient.as_mut().now_or_never().is_none());
@@ -256,7 +256,7 @@ async fn a_worker_that_stops_waiting_takes_nothing_with_it() {
 }
 
 #[tokio::test]
-async fn a_worker_that_never_waits_lets_others_have_the_thread() {
+async fn a_busy_worker_yields() {
     let queue = WorkQueue::new();
     for key in 0..10_000 {
         queue.add(key);
@@ -269,7 +269,7 @@ async fn a_worker_that_never_waits_lets_others_have_the_thread() {
     assert!((1..10_000).contains(&queue.len()), "{} keys are left", queue.len());
 }
 
-/// Whoever shouts comes first; to shout again is to be touched.
+/// The key with the most shouts comes first. A touch is another shout.
 #[derive(Default)]
 struct ByShouts(BTreeMap<&'static str, usize>);
 
@@ -294,7 +294,7 @@ impl Order<&'static str> for ByShouts {
 }
 
 #[tokio::test]
-async fn an_order_of_ones_own_may_change_a_turn_when_touched() {
+async fn a_custom_order_may_move_a_touched_key() {
     let queue = WorkQueue::builder().order(ByShouts::default()).build();
     for key in ["a", "b", "c", "b", "b", "c"] {
         queue.add(key);

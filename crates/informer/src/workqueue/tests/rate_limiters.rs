@@ -15,7 +15,7 @@ fn exponential(base: Duration, max: Duration) -> ItemExponentialFailureRateLimit
 }
 
 #[test]
-fn a_keys_waits_double_until_it_is_forgotten() {
+fn delays_of_a_key_double_until_it_is_forgotten() {
     let mut limiter = exponential(ms(1), ms(1_000));
     assert_eq!(waits(&mut limiter, "one", 5), [1, 2, 4, 8, 16]);
     assert_eq!(limiter.num_requeues(&"one"), 5);
@@ -28,7 +28,7 @@ fn a_keys_waits_double_until_it_is_forgotten() {
 }
 
 #[test]
-fn waits_beyond_every_number_are_the_cap() {
+fn overflowing_delays_are_capped() {
     let caps = [(ms(1), ms(1_000_000)), (Duration::from_secs(1 << 40), Duration::MAX), (ms(9), ms(3))];
     for (base, max) in caps {
         let mut limiter = exponential(base, max);
@@ -45,7 +45,7 @@ fn waits_beyond_every_number_are_the_cap() {
 }
 
 #[test]
-fn some_fast_tries_are_followed_by_slow_ones() {
+fn fast_attempts_are_followed_by_slow_ones() {
     let mut limiter = ItemFastSlowRateLimiter::new(ms(5), ms(10_000), 3);
     assert_eq!(waits(&mut limiter, "one", 5), [5, 5, 5, 10_000, 10_000]);
     assert_eq!(waits(&mut limiter, "two", 4), [5, 5, 5, 10_000]);
@@ -56,7 +56,7 @@ fn some_fast_tries_are_followed_by_slow_ones() {
 }
 
 #[test]
-fn the_longest_wait_of_several_holds_and_all_of_them_count() {
+fn max_of_limiters_uses_the_longest_delay_and_asks_all() {
     let mut limiter = MaxOfRateLimiter::new([
         Box::new(ItemFastSlowRateLimiter::new(ms(5), ms(3_000), 3)) as Box<dyn RateLimiter<_>>,
         Box::new(exponential(ms(1), ms(1_000))),
@@ -71,7 +71,7 @@ fn the_longest_wait_of_several_holds_and_all_of_them_count() {
 }
 
 #[test]
-fn waits_can_be_cut_off() {
+fn delays_can_be_limited() {
     let mut limiter = WithMaxWaitRateLimiter::new(exponential(ms(1), ms(1_000_000)), ms(10));
     assert_eq!(waits(&mut limiter, "a", 6), [1, 2, 4, 8, 10, 10]);
     assert_eq!(limiter.num_requeues(&"a"), 6);
@@ -80,7 +80,7 @@ fn waits_can_be_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bucket_gives_its_burst_at_once_and_then_a_try_per_interval() {
+async fn a_bucket_allows_its_burst_then_one_retry_per_interval() {
     let mut bucket = BucketRateLimiter::new(10.0, 3);
     assert_eq!(waits(&mut bucket, "a", 5), [0, 0, 0, 100, 200]);
     advance(ms(250)).await;
@@ -93,7 +93,7 @@ async fn a_bucket_gives_its_burst_at_once_and_then_a_try_per_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn odd_buckets_wait_for_ever_or_not_at_all() {
+async fn buckets_with_extreme_rates_delay_forever_or_never() {
     for rate in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
         let mut bucket = BucketRateLimiter::new(rate, 1);
         let waits = [bucket.when(&"a"), bucket.when(&"a")];
@@ -108,7 +108,7 @@ async fn odd_buckets_wait_for_ever_or_not_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_default_limiter_is_slow_for_one_key_and_for_very_many() {
+async fn the_default_limiter_delays_one_key_and_many_keys() {
     let mut limiter = default_controller_rate_limiter::<u32>();
     let one: Vec<_> = (0..20).map(|_| limiter.when(&0).as_millis()).collect();
     assert_eq!(one[..5], [5, 10, 20, 40, 80]);
@@ -119,7 +119,7 @@ async fn the_default_limiter_is_slow_for_one_key_and_for_very_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rate_limited_key_comes_at_its_limiters_pace_until_it_is_forgotten() {
+async fn a_rate_limited_key_follows_its_limiter_until_forgotten() {
     let queue = WorkQueue::builder().rate_limiter(exponential(ms(1), ms(1_000))).build();
     for wait in [1, 2, 4] {
         queue.add_rate_limited("one");

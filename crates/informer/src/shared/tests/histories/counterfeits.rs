@@ -1,10 +1,10 @@
-//! The test of the test: each way not to keep the promise is noticed.
+//! Tests the model: it detects each kind of false account.
 
 use super::*;
 
 const PLAIN: Manner = Manner { filtered: false, resynced: false, held_up: None };
 
-/// What a plain handler is told of a short history with something of everything.
+/// The notifications of a plain handler for a short history that contains everything.
 fn genuine() -> (Stage, Account) {
     let setting = Setting {
         queue: QueueKind::default(),
@@ -37,7 +37,7 @@ fn genuine() -> (Stage, Account) {
     (stage, account)
 }
 
-/// Where the `n`th notification of the key is.
+/// The position of the `n`th notification for the key.
 fn nth(told: &[Told], key: &str, n: usize) -> usize {
     let of_key = told.iter().enumerate().filter(|(_, told)| told.said.key() == key);
     of_key.map(|(at, _)| at).nth(n).unwrap()
@@ -49,7 +49,7 @@ fn change(told: &mut [Told], key: &str, n: usize, change: impl FnOnce(&mut Said)
 }
 
 #[test]
-fn every_unfaithful_account_of_a_history_is_noticed() {
+fn the_model_detects_every_kind_of_false_account() {
     let (stage, account) = genuine();
     let lines: Vec<_> = account.told.iter().map(|told| format!("{:?}", told.said)).collect();
     // p0: add, update, update, tombstone, add, update; p1: add, delete; p2: add.
@@ -122,7 +122,7 @@ fn every_unfaithful_account_of_a_history_is_noticed() {
 }
 
 #[test]
-fn a_store_or_a_handler_that_is_behind_is_noticed() {
+fn the_model_detects_a_stale_store_or_handler() {
     let (mut stage, _) = genuine();
     stage.check(true).unwrap();
     let (player, told) = (stage.players.pop().unwrap(), 0);

@@ -1,4 +1,4 @@
-//! What really happened to each object, and whether what a handler was told is a faithful account of it.
+//! The real history of each object, and the check of a handler's account against it.
 
 use std::collections::BTreeMap;
 
@@ -6,52 +6,53 @@ use tokio::time::Instant;
 
 use super::witness::{Said, Told};
 
-/// What an object came to be at some version of the server.
+/// The state of an object at some version of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Live {
-        /// Whether filtered handlers are to know of the object.
+        /// Whether filtered handlers receive the object.
         passes: bool,
     },
-    /// It exists, but nobody can read it.
+    /// Exists, but cannot be decoded.
     Unreadable,
     Gone,
 }
 
-/// Every state of every object, by versions.
+/// All states of all objects, by version.
 #[derive(Default)]
 pub(super) struct Model {
     histories: BTreeMap<String, Vec<(u64, State)>>,
 }
 
-/// Versions by key: what exists, or is believed to.
+/// Versions by key, of objects that exist or are known.
 pub(super) type Content = BTreeMap<String, u64>;
 
-/// What a handler should have been told to begin with.
+/// The initial objects that a handler must receive.
 #[derive(Clone, Debug)]
 pub(super) enum Initial {
-    /// Exactly this: what the store held when the handler joined.
+    /// Exactly these: the store's content when the handler was added.
     Store(Content),
     /// The first list.
     FirstList,
 }
 
-/// A handler, with all that bears on what it may be told.
+/// The notifications of a handler, with everything that constrains them.
 #[derive(Clone)]
 pub(super) struct Account {
     pub(super) told: Vec<Told>,
     pub(super) filtered: bool,
     pub(super) initial: Initial,
-    /// Whether all that is queued of an object comes at once, as from the queue that is not in order: so what
-    /// happened to one may come before the beginning of the next.
+    /// Whether the queue groups changes by object, so that changes of one object can precede
+    /// earlier ones of another.
     pub(super) gathered: bool,
-    /// Whether it is told of the end of what it never saw, as the in-order queue does.
+    /// Whether deletions of objects that were never seen are delivered, as by the in-order queue.
     pub(super) strays: bool,
-    /// What the first list showed, once there was one.
+    /// The version of the first list, once there was one.
     pub(super) first_list: Option<u64>,
-    /// Whether it has been told everything that it ever will be, with the informer up to date.
+    /// Whether it is complete: the informer is up to date, and the handler idle.
     pub(super) complete: bool,
-    /// From when on updates without news are none of its business, because a resync has begun without it.
+    /// The time after which updates without a new version are not delivered, because a resync
+    /// started without the handler.
     pub(super) no_syncs_after: Option<Instant>,
 }
 
@@ -64,7 +65,7 @@ impl Model {
         self.histories.get(key).and_then(|states| states.last()).map_or(State::Gone, |(_, state)| *state)
     }
 
-    /// What could be read from the server at `version`.
+    /// The decodable objects at `version`.
     fn content_at(&self, version: u64, filtered: bool) -> Content {
         let last = |states: &[(u64, State)]| states.iter().rev().find(|(at, _)| *at <= version).copied();
         let live = |(key, states): (&String, &Vec<_>)| {
@@ -74,10 +75,10 @@ impl Model {
         self.histories.iter().filter_map(live).collect()
     }
 
-    /// Says what is wrong with a handler's account, if anything is.
+    /// Fails with a description of the first fault.
     pub(super) fn check(&self, account: &Account) -> Result<(), String> {
         let mut known = Content::new();
-        // Per key, the version from which on nothing has been told yet.
+        // Per key, the first version that has not been delivered.
         let mut reached = Content::new();
         for Told { at, said } in &account.told {
             let result = match said {
@@ -99,7 +100,7 @@ impl Model {
             if let Some(version) = known.get(said.key()) {
                 reached.insert(said.key().to_owned(), *version + 1);
             }
-            // A sync shows what was shown before.
+            // A resync delivers the last state again.
             if let Said::Update { key, old, new } = said
                 && old == new
             {
@@ -128,7 +129,7 @@ impl Model {
         self.check_state(account, reached, key, version)
     }
 
-    /// That the object really was in this state, and not before what was told of it already.
+    /// Checks that the object had this state, and not before the last delivered one.
     fn check_state(
         &self,
         account: &Account,
@@ -155,7 +156,7 @@ impl Model {
         let end = match (known.remove(key), version) {
             (Some(last), version) => self.end_of_known(account, key, last, version, tombstone)?,
             (None, version) => {
-                // With an end of its own, which was not told before.
+                // With its own deletion, not delivered before.
                 let first = reached.get(key).copied().unwrap_or(0);
                 let real = match version {
                     Some(end) => (end >= first && self.find(key, end) == Some(State::Gone)).then_some(end),
@@ -168,7 +169,7 @@ impl Model {
         Ok(())
     }
 
-    /// The version at which an object that was known came to its end, as far as that handler is concerned.
+    /// The version at which a known object ended for this handler.
     fn end_of_known(
         &self,
         account: &Account,
@@ -178,12 +179,12 @@ impl Model {
         tombstone: bool,
     ) -> Result<u64, String> {
         Ok(match version {
-            // The deletion itself was seen, and with it the final state.
+            // The deletion was observed, with the final state.
             Some(end) if !tombstone && end != last => {
                 let real = end > last && self.find(key, end) == Some(State::Gone);
                 real.then_some(end).ok_or("not the object's end")?
             }
-            // A tombstone, or an object that ceased to pass: what was known last.
+            // A tombstone, or an object that stopped passing: the last known state.
             Some(version) if version == last && (tombstone || account.filtered) => {
                 let gone = |state: State| match state {
                     State::Gone => true,
@@ -196,26 +197,26 @@ impl Model {
         })
     }
 
-    /// That the initial flags are on a real beginning, and on nothing after it.
+    /// Checks that initial objects, and only those, have the flag.
     fn check_initial(&self, account: &Account) -> Result<(), String> {
         let mut flagged = Content::new();
         let mut over = false;
         for Told { said, .. } in &account.told {
             match said {
                 Said::Add { key, version, initial: true } if !over => {
-                    // Gathered with the first may be an end and another beginning.
+                    // A group can contain a deletion and another addition.
                     flagged.entry(key.clone()).or_insert(*version);
                 }
                 Said::Add { initial: true, .. } => {
                     return Err(format!("initial after the beginning: {said:?}"));
                 }
                 Said::Update { .. } | Said::Delete { .. } if account.gathered => {}
-                // An update by which the object begins to pass.
+                // An update that makes the object pass.
                 Said::Add { .. } if account.gathered && account.filtered => {}
                 _ => over = true,
             }
         }
-        // Handlers that left early may have seen only the beginning of the beginning.
+        // Handlers removed early may have received only part of the initial objects.
         if !account.complete && !over {
             return Ok(());
         }
@@ -223,7 +224,8 @@ impl Model {
             (Initial::Store(content), _) => content.clone(),
             (Initial::FirstList, Some(version)) => {
                 if account.gathered {
-                    // What has changed of a listed object by now has the flag, too, even if it passes only since.
+                    // A listed object that has changed meanwhile keeps the flag, even if it passes
+                    // only since then.
                     let listed = self.content_at(version, false);
                     flagged.retain(|key, told| *told <= version || !listed.contains_key(key));
                 }
@@ -242,7 +244,7 @@ impl Model {
         self.histories.get(key)?.iter().find(|(at, _)| *at == version).map(|(_, state)| *state)
     }
 
-    /// The first version from `version` on in which the object is in such a state.
+    /// The first version from `version` on with such a state.
     fn next(&self, key: &str, version: u64, is_it: impl Fn(State) -> bool) -> Option<u64> {
         let mut later = self.histories.get(key)?.iter().filter(|(at, _)| *at >= version);
         later.find(|(_, state)| is_it(*state)).map(|(at, _)| *at)

@@ -1,4 +1,4 @@
-//! A handler that keeps a record, and panics now and then if it is told to.
+//! A handler that records its calls, and panics now and then if configured.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use crate::handler::EventHandler;
 use crate::key::Deleted;
 
-/// Who panicked for ever would never keep up with resyncs.
+/// A handler that kept panicking would never keep up with resyncs.
 const LEARNT: usize = 20;
 
-/// One notification, versions in place of objects.
+/// One notification, with versions instead of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Add { key: String, version: u64, initial: bool },
@@ -46,7 +46,7 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// One that panics at every notification whose number `clumsy` divides, until it knows better.
+    /// Panics at every notification whose number `clumsy` divides, up to a limit.
     pub(super) fn new(clumsy: Option<usize>) -> Self {
         Self { record: Arc::default(), clumsy }
     }
@@ -65,7 +65,7 @@ impl Witness {
         let length = record.len();
         drop(record);
         if length < LEARNT && self.clumsy.is_some_and(|every| length.is_multiple_of(every)) {
-            // Not `panic!`, which would write to the terminal each time.
+            // Not `panic!`, which would print each time.
             std::panic::resume_unwind(Box::new("on purpose"));
         }
     }

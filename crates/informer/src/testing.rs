@@ -1,5 +1,6 @@
-//! Sources and handlers for tests. All of it is meant for a paused clock:
-//! `#[tokio::test(start_paused = true)]`.
+//! Fake sources and handlers for tests. Requires the feature `testing`.
+//!
+//! All of it is meant for a paused clock: `#[tokio::test(start_paused = true)]`.
 
 mod event_log;
 mod fake_source;
@@ -20,12 +21,12 @@ pub use scripted::{Script, Scripted};
 
 use crate::list_watch::{ListOptions, ListWatchError};
 
-/// Waits until every task is idle. With a paused clock, time moves only then, here by a millisecond.
+/// Waits until every task is idle. A paused clock advances only then, here by a millisecond.
 pub async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-/// A refusal, as a server would send it.
+/// A rejection by the server.
 pub fn refusal(code: u16, reason: &str) -> Box<Status> {
     let status = Status {
         status: Some(StatusSummary::Failure),
@@ -38,24 +39,24 @@ pub fn refusal(code: u16, reason: &str) -> Box<Status> {
     Box::new(status)
 }
 
-/// The same as the error of a request.
+/// A rejection as the error of a request.
 pub fn refused(code: u16, reason: &str) -> ListWatchError {
     ListWatchError::Status(refusal(code, reason))
 }
 
-/// What a request gets while nobody listens.
+/// The error of a request when nothing listens.
 pub fn connection_refused() -> ListWatchError {
     ListWatchError::Transport(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)))
 }
 
-/// A request that a source was sent.
+/// A request that a source received.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How long after the source was made.
+    /// The time since the source was created.
     pub at: Duration,
-    /// Whether it was a watch.
+    /// Whether it is a watch.
     pub watch: bool,
-    /// What it asked for.
+    /// The options of the request.
     pub options: ListOptions,
 }
 

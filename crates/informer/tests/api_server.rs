@@ -1,6 +1,6 @@
-//! Clients, factories and listers on an API server in memory, through the public interface alone.
+//! Clients, factories and listers on an API server in memory, through the public interface only.
 
-#![allow(clippy::unwrap_used)] // all of it is for tests
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
 mod clients;
 mod discovered;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use supercargo_apiserver::ApiServer;
 use tower::Service as _;
 
-/// A server in this process, and what it was asked.
+/// A server in this process, with a log of requests.
 struct Cluster {
     server: ApiServer,
     client: Client,
@@ -45,7 +45,7 @@ impl Cluster {
         self.server.load(yaml).unwrap();
     }
 
-    /// Sends a request that must go well.
+    /// Sends a request that must succeed.
     async fn send(&self, method: &str, path: &str, body: &Value) {
         let content_type =
             if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
@@ -56,7 +56,8 @@ impl Cluster {
         settle().await;
     }
 
-    /// The lists, and the watches that begin with a list, without their timeouts and in alphabetical order.
+    /// The lists, and the watches with initial events, without their timeouts, in alphabetical
+    /// order.
     fn beginnings(&self) -> Vec<String> {
         let requests = self.requests.lock();
         let begins = |uri: &&String| !uri.contains("watch=true") || uri.contains("sendInitialEvents=true");
@@ -86,7 +87,7 @@ fn pod(name: &str, labels: &Value) -> Value {
         "spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
 
-/// Writes down what happens to which object.
+/// Logs the changes of objects.
 struct Log<K>(Arc<K>, Arc<Mutex<Vec<String>>>);
 
 impl<K: Kind> EventHandler<K::Object> for Log<K> {
@@ -104,7 +105,7 @@ impl<K: Kind> EventHandler<K::Object> for Log<K> {
     }
 }
 
-/// Has an informer's changes written down.
+/// Logs the changes that an informer delivers.
 fn log_of<K: Kind>(informer: &SharedInformer<K>) -> Arc<Mutex<Vec<String>>> {
     let log = Arc::default();
     let handler = Log(Arc::clone(informer.kind()), Arc::clone(&log));

@@ -1,4 +1,4 @@
-//! What the sample programs share: their options, and the cluster that they look at.
+//! Shared parts of the examples: their options, and the cluster that they watch.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// What the programs understand.
+/// The options of an example.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// `--kubeconfig FILE`: the cluster; without it that of `KUBECONFIG`, or the one that this runs in.
+    /// `--kubeconfig FILE`: the cluster. The default is `KUBECONFIG`, or the cluster of this pod.
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// `--embedded`: a cluster of this program's own, in memory, with some pods that change.
+    /// `--embedded`: a cluster in memory, with some pods that change.
     pub(crate) embedded: bool,
-    /// `--for 5s`: how long to run; without it until Ctrl-C.
+    /// `--for 5s`: how long to run. The default is until Ctrl-C.
     pub(crate) run_for: Option<Duration>,
 }
 
@@ -49,7 +49,7 @@ impl Options {
         Ok(options)
     }
 
-    /// A client of the cluster. Informers retry by themselves, and want a client that does not.
+    /// Builds a client that does not retry: informers retry themselves.
     pub(crate) async fn connect(&self) -> Result<Client> {
         if self.embedded {
             return embedded_cluster();
@@ -59,7 +59,7 @@ impl Options {
         Ok(informer_client(file.as_deref()).await?)
     }
 
-    /// Cancelled when the program is to end.
+    /// A token that is cancelled when the program must end.
     pub(crate) fn stop(&self) -> CancellationToken {
         let stop = CancellationToken::new();
         let (ended, run_for) = (stop.clone(), self.run_for);
@@ -74,7 +74,7 @@ impl Options {
     }
 }
 
-/// An API server in this process, with some pods to begin with and others that come and go.
+/// An API server in this process, with some initial pods and others that come and go.
 fn embedded_cluster() -> Result<Client> {
     let server = ApiServer::default();
     let pods = ["mypod", "fails", "panics"].map(|name| pod(name, name).to_string());
@@ -84,7 +84,7 @@ fn embedded_cluster() -> Result<Client> {
     Ok(client)
 }
 
-/// A pod; `mood` is a label of it.
+/// A pod; `mood` is one of its labels.
 fn pod(name: &str, mood: &str) -> serde_json::Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -93,7 +93,7 @@ fn pod(name: &str, mood: &str) -> serde_json::Value {
     })
 }
 
-/// A pod is created, changed and deleted, a second after the other, and then the next.
+/// Creates, changes and deletes one pod after another, with a second between the steps.
 async fn come_and_go(client: Client) -> Result<()> {
     let pods = Api::<Pod>::default_namespaced(client);
     let pause = || tokio::time::sleep(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! Informers on a scripted HTTP service, under a paused clock: what goes over the wire, and what comes of it.
+//! Informers on a scripted HTTP service, under a paused clock: requests and outcomes.
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
 mod server;

@@ -1,18 +1,18 @@
-//! Work queues: what event handlers put keys on, and workers take them from.
+//! Work queues between event handlers and workers.
 //!
-//! A handler should only say *which* object has changed; a worker then looks at the object's newest state and
-//! does what is to be done. A [`WorkQueue`] between them lets each go at its own speed:
+//! A handler should only enqueue the key of the changed object. A worker then reads the object's
+//! newest state and acts on it. A [`WorkQueue`] lets both run at their own speed:
 //!
-//! * A key that waits is there once, however often it is added.
-//! * A key that a worker has in hand is given to no other. Added meanwhile, it comes once more after the
-//!   worker is done.
-//! * A key may be added for later ([`WorkQueue::add_after`]), and what failed may be added again at the pace
+//! * A waiting key is queued once, however often it is added.
+//! * A key that is being processed is not given to another worker. If it is added meanwhile, it is
+//!   queued again afterwards.
+//! * A key can be added with a delay ([`WorkQueue::add_after`]), or after a failure with the delay
 //!   of a [`RateLimiter`] ([`WorkQueue::add_rate_limited`]).
-//! * Shutting down can wait for what is in hand ([`WorkQueue::shut_down_with_drain`]).
+//! * A shutdown can wait for the keys in progress ([`WorkQueue::shut_down_with_drain`]).
 //!
-//! It is client-go's `util/workqueue`: its queue, delaying queue and rate-limiting queue are one type here,
-//! and `Done` is not called but happens when the [`Item`] is dropped, so that not even a worker that panics
-//! keeps a key for ever.
+//! This is client-go's `util/workqueue`. Its queue, delaying queue and rate-limiting queue are one
+//! type here. Dropping the [`Item`] replaces the call of `Done`, so that even a worker that panics
+//! returns its key.
 //!
 //! ```
 //! use kube_informers::workqueue::WorkQueue;
@@ -21,7 +21,7 @@
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
 //! let queue = WorkQueue::new();
-//! // As a handler would; the second of them changes nothing.
+//! // As a handler would. The second call has no effect.
 //! queue.add(ObjectKey::new(Some("default"), "web"));
 //! queue.add(ObjectKey::new(Some("default"), "web"));
 //!
@@ -31,7 +31,7 @@
 //!         let mut tries = 0;
 //!         while let Some(key) = queue.get().await {
 //!             tries += 1;
-//!             // Here a worker reads the store, and makes the world as it should be.
+//!             // Read the store and act here.
 //!             let done: Result<(), &str> = if tries < 3 { Err("not yet") } else { Ok(()) };
 //!             match done {
 //!                 Ok(()) => key.forget(),
@@ -74,7 +74,7 @@ pub use rate_limiter::{
     RateLimiter, WithMaxWaitRateLimiter, default_controller_rate_limiter,
 };
 
-/// What can be queued. Every type that is all of this is a key; a clone should be cheap.
+/// A type that can be queued; implemented for every suitable type. Clones should be cheap.
 pub trait Key: Clone + Eq + Hash + Send + 'static {}
 
 impl<T: Clone + Eq + Hash + Send + 'static> Key for T {}

@@ -1,12 +1,13 @@
-//! Events: what a controller tells people about the objects it works on, as `kubectl describe` shows it.
+//! Events about objects, as `kubectl describe` shows them.
 //!
-//! An [`EventBroadcaster`] takes events from any number of [`EventRecorder`]s and hands them to its sinks:
-//! the API server ([`KubeSink`]), the log, or one of your own. Recording never waits, whatever becomes of the
-//! sinks: each has a queue of its own, and what does not fit is dropped and counted.
+//! An [`EventBroadcaster`] passes events from any number of [`EventRecorder`]s to its sinks: the
+//! API server ([`KubeSink`]), the log, or your own. Recording never waits: each sink has its own
+//! queue, and events that do not fit are dropped and counted.
 //!
-//! Same as client-go's `tools/events`, on kube's own [`Recorder`](kube::runtime::events::Recorder), which
-//! repeats an event by raising the count of its series. What differs: events of one sink are written one
-//! after the other, each repetition is written at once, and shutting down writes what is still queued.
+//! Same as client-go's `tools/events`, built on kube's
+//! [`Recorder`](kube::runtime::events::Recorder), which counts repeated events in a series.
+//! Differences: a sink receives events one after another, every repetition is written immediately,
+//! and a shutdown writes the queued events.
 //!
 //! ```no_run
 //! use std::time::Duration;
