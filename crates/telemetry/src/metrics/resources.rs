@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_have_upstreams_units() {
+    fn amounts_are_in_upstreams_units() {
         let pods = [
             pod("a")
                 .request("cpu", "1500m")
