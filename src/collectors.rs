@@ -17,7 +17,7 @@ use crate::informers::Observed;
 use crate::owner::Mailbox;
 use supercargo_client::api::Api;
 use supercargo_client::transport::RequestObserver;
-use supercargo_client::window::Figures as Requesting;
+use supercargo_client::adaptive_limit::LimitStats;
 use supercargo_telemetry::metrics::{Collector, Requests, Text, spec};
 
 /// The scheduler's answer is not waited for any longer: a scrape ends after ten seconds by default, and the rest is wanted most when
@@ -90,8 +90,8 @@ impl Sources {
     fn write_clients(&self, text: &mut Text) {
         text.family(&spec::WINDOW);
         for (client, api) in &self.clients {
-            let Requesting { limit, under_way, waiting } = api.requesting();
-            for (state, value) in [("limit", limit), ("under_way", under_way), ("waiting", waiting)] {
+            let LimitStats { limit, in_flight, waiting } = api.limit_stats();
+            for (state, value) in [("limit", limit), ("under_way", in_flight), ("waiting", waiting)] {
                 text.sample(&spec::WINDOW, &[client, state], value as f64);
             }
         }

@@ -254,7 +254,7 @@ impl Life {
                 mailbox.post(Message::Stop);
                 tracing::error!(reason = %loss.why, "Leaderelection lost");
                 let why = loss.why.clone();
-                loss.told().await;
+                loss.event_written().await;
                 bail!("Leaderelection lost: {why}");
             }
         }

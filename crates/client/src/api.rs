@@ -15,16 +15,16 @@ use serde_json::Value;
 use supercargo_framework::binding::{ApiError, Certainty};
 use thiserror::Error;
 
+use crate::adaptive_limit::{AdaptiveLimit, LimitStats, Load};
 use crate::fence::Fence;
 use crate::rate_limit::RateLimiter;
 use crate::transport::{Fate, Transport, fate, is_connection_refused};
-use crate::window::{Figures, Load, Window};
 use supercargo_codec::payload::{PROTOBUF, Payload};
 
 /// A server that is too busy is asked so often again, as client-go does it.
-const BUSY_ATTEMPTS: usize = 10;
+const BUSY_RETRIES: usize = 10;
 /// A server that has not looked at a request is sent it so often again. Each time over another connection, or a less busy one.
-const UNPROCESSED_ATTEMPTS: usize = 5;
+const UNPROCESSED_RETRIES: usize = 5;
 /// The longest wait that a server may ask for.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
 /// No try takes longer than this; then the request's fate is unknown. Above the 60 s after which the API server gives up itself.
@@ -33,9 +33,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 /// The content type of JSON bodies.
 pub const JSON: &str = "application/json";
 /// The answer is the whole object.
-const WHOLE: &str = JSON;
+const ACCEPT_OBJECT: &str = JSON;
 /// The answer may be the object's metadata only: nobody reads it, and a patched pod would come back whole.
-const LITTLE: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// Why there is no client.
 #[derive(Debug, Error)]
@@ -123,7 +123,7 @@ pub fn client(config: Config) -> Result<Client, ConnectError> {
 pub struct Api {
     transport: Transport,
     limit: Option<RateLimiter>,
-    window: Window,
+    in_flight: AdaptiveLimit,
     /// Whether objects go as protobuf; until the server says that it does not read that.
     protobuf: Arc<AtomicBool>,
     /// Where one of several schedulers leads: whether this one does.
@@ -204,7 +204,7 @@ impl Api {
     /// Sends requests by this transport, objects as protobuf if that is wanted.
     pub fn over(transport: Transport, limit: Option<RateLimiter>, protobuf: bool) -> Self {
         let protobuf = Arc::new(AtomicBool::new(protobuf));
-        Self { transport, limit, window: Window::default(), protobuf, fence: None }
+        Self { transport, limit, in_flight: AdaptiveLimit::default(), protobuf, fence: None }
     }
 
     /// The same, but nothing leaves while the fence is closed.
@@ -223,19 +223,19 @@ impl Api {
     }
 
     /// How things stand with its requests.
-    pub fn requesting(&self) -> Figures {
-        self.window.figures()
+    pub fn limit_stats(&self) -> LimitStats {
+        self.in_flight.stats()
     }
 
     /// Sends a request and returns the answer's JSON.
     pub async fn call(&self, call: Call<'_>) -> Result<Value, CallError> {
-        let answer = self.answer(&Outgoing::json(&call, WHOLE)).await?;
+        let answer = self.answer(&Outgoing::json(&call, ACCEPT_OBJECT)).await?;
         serde_json::from_slice(&answer).map_err(|error| unknown(format!("unreadable answer: {error}")))
     }
 
     /// Sends a request whose answer says no more than that it was carried out.
     pub async fn write(&self, call: Call<'_>) -> Result<(), CallError> {
-        self.answer(&Outgoing::json(&call, LITTLE)).await.map(drop)
+        self.answer(&Outgoing::json(&call, ACCEPT_METADATA)).await.map(drop)
     }
 
     /// Sends an object of which no more is wanted to be known than that it was taken.
@@ -244,7 +244,7 @@ impl Api {
             method: &method,
             path,
             content_type,
-            accept: LITTLE,
+            accept: ACCEPT_METADATA,
             body: body.into(),
         };
         if self.protobuf.load(Ordering::Relaxed) {
@@ -266,11 +266,11 @@ impl Api {
         loop {
             match self.attempt(outgoing).await {
                 Ok(answer) => return Ok(answer),
-                Err(Failure::Busy(error)) if busy < BUSY_ATTEMPTS => {
+                Err(Failure::Busy(error)) if busy < BUSY_RETRIES => {
                     busy += 1;
                     tokio::time::sleep(error.retry_after.unwrap_or_default()).await;
                 }
-                Err(Failure::Unprocessed(_)) if unprocessed < UNPROCESSED_ATTEMPTS => unprocessed += 1,
+                Err(Failure::Unprocessed(_)) if unprocessed < UNPROCESSED_RETRIES => unprocessed += 1,
                 Err(Failure::Failed(error) | Failure::Busy(error) | Failure::Unprocessed(error)) => {
                     return Err(error);
                 }
@@ -279,26 +279,26 @@ impl Api {
     }
 
     async fn attempt(&self, outgoing: &Outgoing<'_>) -> Result<Bytes, Failure> {
-        let came = Instant::now();
+        let queued = Instant::now();
         if let Some(limit) = &self.limit {
             limit.ready().await;
         }
-        let place = self.window.enter().await;
+        let permit = self.in_flight.acquire().await;
         // The last thing before it leaves: whatever it had to wait for may have taken long.
         self.may_send().map_err(Failure::Failed)?;
-        self.transport.waited(outgoing.method, came.elapsed());
+        self.transport.waited(outgoing.method, queued.elapsed());
         let Ok(result) = tokio::time::timeout(REQUEST_TIMEOUT, self.send(outgoing)).await else {
-            place.learn(Load::TooMuch(Duration::ZERO));
+            permit.record(Load::Overload(Duration::ZERO));
             let message = format!("no answer within {} s", REQUEST_TIMEOUT.as_secs());
             return Err(Failure::Failed(unknown(message)));
         };
         match &result {
-            Ok(_) => place.learn(Load::Fine),
+            Ok(_) => permit.record(Load::Normal),
             Err(Failure::Busy(CallError { retry_after: Some(wait), .. })) => {
-                place.learn(Load::TooMuch(*wait));
+                permit.record(Load::Overload(*wait));
             }
             Err(Failure::Failed(error)) if error.status.is_some_and(is_overload) => {
-                place.learn(Load::TooMuch(Duration::ZERO));
+                permit.record(Load::Overload(Duration::ZERO));
             }
             Err(_) => {}
         }
@@ -470,7 +470,7 @@ mod tests {
         assert_eq!((began.elapsed(), requests.all().len()), (Duration::from_secs(2), 3));
         let (api, requests) = crate::testing::answering(vec![429; 20]);
         assert_eq!(api.call(call()).await.unwrap_err().error.certainty, Certainty::Refused);
-        assert_eq!(requests.all().len(), BUSY_ATTEMPTS + 1);
+        assert_eq!(requests.all().len(), BUSY_RETRIES + 1);
     }
 
     /// A server that takes 8 requests at once, each for 10 ms, and answers any other with 429 and a time to wait.

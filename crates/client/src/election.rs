@@ -19,12 +19,12 @@
 //! Time is this machine's monotonic clock. What a lease says of times is its holder's, and is compared with nothing but what the
 //! lease said before: clocks that disagree do no harm, as long as they run at about the same rate.
 
-mod bell;
 mod candidacy;
 mod elector;
-mod event;
 mod identity;
+mod leader_events;
 mod lease;
+mod lease_watch;
 mod observed;
 
 #[cfg(test)]

@@ -45,14 +45,14 @@ pub trait RequestObserver: Send + Sync {
 /// Carries requests. The path and query are the caller's; where the server is and who asks is known here.
 #[derive(Clone)]
 pub struct Transport {
-    way: Way,
+    backend: Backend,
     observer: Option<Arc<dyn RequestObserver>>,
 }
 
 #[derive(Clone)]
-enum Way {
+enum Backend {
     Kube(Client),
-    Own(BoxCloneSyncService<Request<Full<Bytes>>, Response<hyper::body::Incoming>, BoxError>),
+    Http(BoxCloneSyncService<Request<Full<Bytes>>, Response<hyper::body::Incoming>, BoxError>),
 }
 
 impl Transport {
@@ -68,8 +68,8 @@ impl Transport {
             .layer(config.extra_headers_layer()?)
             .map_err(BoxError::from)
             .service(Wire::new(config)?);
-        let way = Way::Own(BoxCloneSyncService::new(service.map_err(BoxError::from)));
-        Ok(Self { way, observer: None })
+        let backend = Backend::Http(BoxCloneSyncService::new(service.map_err(BoxError::from)));
+        Ok(Self { backend, observer: None })
     }
 
     /// The same transport, with its requests observed.
@@ -96,13 +96,13 @@ impl Transport {
     }
 
     async fn send_unobserved(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
-        match &self.way {
-            Way::Kube(client) => {
+        match &self.backend {
+            Backend::Kube(client) => {
                 let request = request.map(|body| kube::client::Body::from(Vec::from(body)));
                 let (head, body) = client.send(request).await?.into_parts();
                 Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
             }
-            Way::Own(service) => {
+            Backend::Http(service) => {
                 let request = request.map(Full::new);
                 let (head, body) = service.clone().oneshot(request).await?.into_parts();
                 Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
@@ -113,7 +113,7 @@ impl Transport {
 
 impl From<Client> for Transport {
     fn from(client: Client) -> Self {
-        Self { way: Way::Kube(client), observer: None }
+        Self { backend: Backend::Kube(client), observer: None }
     }
 }
 
@@ -127,14 +127,14 @@ struct Connections {
     pool: Pool,
     /// Whether the last that was heard of the server was an answer. If not, one request goes first and makes the connection that
     /// the others share, instead of each making its own.
-    is_reached: AtomicBool,
+    is_connected: AtomicBool,
     first: Mutex<()>,
 }
 
 impl Wire {
     fn new(config: &Config) -> Result<Self, kube::Error> {
-        let (is_reached, first) = (AtomicBool::new(false), Mutex::new(()));
-        Ok(Self(Arc::new(Connections { pool: pool(config)?, is_reached, first })))
+        let (is_connected, first) = (AtomicBool::new(false), Mutex::new(()));
+        Ok(Self(Arc::new(Connections { pool: pool(config)?, is_connected, first })))
     }
 }
 
@@ -172,11 +172,11 @@ impl Connections {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<hyper::body::Incoming>, legacy::Error> {
-        if self.is_reached.load(Ordering::Relaxed) {
+        if self.is_connected.load(Ordering::Relaxed) {
             return self.send_now(request).await;
         }
         let first = self.first.lock().await;
-        if self.is_reached.load(Ordering::Relaxed) {
+        if self.is_connected.load(Ordering::Relaxed) {
             drop(first);
             return self.send_now(request).await;
         }
@@ -189,10 +189,10 @@ impl Connections {
     ) -> Result<Response<hyper::body::Incoming>, legacy::Error> {
         let result = self.pool.request(request).await;
         match &result {
-            Ok(_) => self.is_reached.store(true, Ordering::Relaxed),
+            Ok(_) => self.is_connected.store(true, Ordering::Relaxed),
             // The server still speaks, if only to say no.
-            Err(error) if spoken(error).is_some_and(h2::Error::is_remote) => {}
-            Err(_) => self.is_reached.store(false, Ordering::Relaxed),
+            Err(error) if h2_error(error).is_some_and(h2::Error::is_remote) => {}
+            Err(_) => self.is_connected.store(false, Ordering::Relaxed),
         }
         result
     }
@@ -234,7 +234,7 @@ pub(crate) fn fate(error: &(dyn StdError + 'static)) -> Fate {
     let is_left_out = |error: &h2::Error| {
         error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
     };
-    if spoken(error).is_some_and(is_left_out) { Fate::Unprocessed } else { Fate::Unknown }
+    if h2_error(error).is_some_and(is_left_out) { Fate::Unprocessed } else { Fate::Unknown }
 }
 
 /// Whether nobody listens where the server should be.
@@ -243,7 +243,7 @@ pub fn is_connection_refused(error: &(dyn StdError + 'static)) -> bool {
 }
 
 /// What HTTP/2 says.
-fn spoken<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a h2::Error> {
+fn h2_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a h2::Error> {
     chain(error).find_map(|error| error.downcast_ref())
 }
 

@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::bell::Bell;
-use super::event::Herald;
+use super::lease_watch::LeaseWatch;
+use super::leader_events::LeaderEvents;
 use super::identity::{hostname, jittered, new_identity};
 use super::lease::{Failure, Lease, LeaseClient, LeaseName, Record, micros};
 use super::observed::{Action, Observed};
@@ -22,7 +22,7 @@ use crate::api::Api;
 use supercargo_config::LeaderElectionConfig;
 
 /// How long the event that we stopped leading may keep a process that ends.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a leader leads no more, though nobody asked it to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -52,14 +52,14 @@ pub enum Lost {
 pub struct Loss {
     /// Why it lost the lease.
     pub why: Lost,
-    told: JoinHandle<()>,
+    event: JoinHandle<()>,
 }
 
 impl Loss {
     /// Waits, not for long, until the cluster has been told.
-    pub async fn told(self) {
+    pub async fn event_written(self) {
         // There is nobody left to tell that it was not.
-        let _ = timeout(LAST_WORDS, self.told).await;
+        let _ = timeout(EVENT_TIMEOUT, self.event).await;
     }
 }
 
@@ -68,7 +68,7 @@ pub struct Elector {
     client: LeaseClient,
     timing: Timing,
     identity: Arc<str>,
-    herald: Herald,
+    events: LeaderEvents,
     /// By which to hear of changes; without it the lease is only looked at now and then.
     watch: Option<Client>,
     fence: Fence,
@@ -108,7 +108,7 @@ impl Elector {
             last_renewal: None,
             lease_duration: config.lease_duration,
         };
-        let herald = Herald {
+        let events = LeaderEvents {
             api: api.clone(),
             name: name.clone(),
             identity: Arc::clone(&identity),
@@ -117,7 +117,7 @@ impl Elector {
         };
         let client = LeaseClient { api, name, timeout: timing.request_timeout() };
         let (leadership, _) = watch::channel(leadership);
-        Self { client, timing, identity, herald, watch, fence, leadership, observed: None, renewed: None }
+        Self { client, timing, identity, events, watch, fence, leadership, observed: None, renewed: None }
     }
 
     /// Where it says who leads.
@@ -138,11 +138,11 @@ impl Elector {
             tracing::warn!(lease = %self.client.name, error = failure.message, "failed to release lock");
         }
         self.leadership.send_modify(|leadership| leadership.is_leader = false);
-        let told = self.tell("stopped leading");
+        let event = self.record_event("stopped leading");
         match lost {
-            Some(why) => Some(Loss { why, told }),
+            Some(why) => Some(Loss { why, event }),
             None => {
-                let _ = timeout(LAST_WORDS, told).await;
+                let _ = timeout(EVENT_TIMEOUT, event).await;
                 None
             }
         }
@@ -151,9 +151,9 @@ impl Elector {
     /// Tries until the lease is ours; false if `resign` is cancelled before.
     async fn acquire(&mut self, resign: &CancellationToken) -> bool {
         tracing::info!(lease = %self.client.name, identity = %self.identity, "attempting to acquire leader lease...");
-        let bell = self.watch.clone().map(|client| Bell::hang(client, &self.client.name));
-        let rings = async || match &bell {
-            Some(bell) => bell.rings().await,
+        let lease_watch = self.watch.clone().map(|client| LeaseWatch::start(client, &self.client.name));
+        let lease_changed = async || match &lease_watch {
+            Some(lease_watch) => lease_watch.changed().await,
             None => pending().await,
         };
         loop {
@@ -167,11 +167,11 @@ impl Elector {
             tokio::select! {
                 () = resign.cancelled() => return false,
                 () = sleep_until(next) => {}
-                () = rings() => {}
+                () = lease_changed() => {}
             }
         }
         tracing::info!(lease = %self.client.name, identity = %self.identity, "successfully acquired lease");
-        self.tell("became leader");
+        self.record_event("became leader");
         true
     }
 
@@ -330,11 +330,11 @@ impl Elector {
     }
 
     /// Writes an event about ourselves, beside everything else.
-    fn tell(&self, what: &'static str) -> JoinHandle<()> {
-        let (herald, lease) = (self.herald.clone(), self.observed.clone());
+    fn record_event(&self, what: &'static str) -> JoinHandle<()> {
+        let (events, lease) = (self.events.clone(), self.observed.clone());
         tokio::spawn(async move {
             if let Some(Observed { lease, .. }) = lease {
-                herald.tell(lease, what).await;
+                events.record(lease, what).await;
             }
         })
     }

@@ -100,23 +100,23 @@ impl Watchman {
     }
 }
 
-async fn play(history: Vec<(Duration, usize, Trouble)>, hears_bell: bool) {
+async fn play(history: Vec<(Duration, usize, Trouble)>, watches: bool) {
     let (server, watchman) = (ApiServer::default(), Watchman::start());
-    let new = || watchman.watch(Candidate::start(&server, &config(), hears_bell));
+    let new = || watchman.watch(Candidate::start(&server, &config(), watches));
     let mut candidates: Vec<Candidate> = (0..CANDIDATES).map(|_| new()).collect();
     for (pause, who, trouble) in history {
         sleep(pause).await;
         match trouble {
-            Trouble::Trips(trips) => candidates[who].way.plan(trips),
+            Trouble::Trips(trips) => candidates[who].connection.plan(trips),
             Trouble::Sleeps(duration) => candidates[who].sleep(duration),
-            Trouble::Closes(is_closed) => candidates[who].way.close(is_closed),
+            Trouble::Closes(is_closed) => candidates[who].connection.close(is_closed),
             Trouble::Dies => std::mem::replace(&mut candidates[who], new()).task.abort(),
             Trouble::Resigns => std::mem::replace(&mut candidates[who], new()).begin_to_resign(),
         }
         restart(&mut candidates, new);
     }
     for candidate in &candidates {
-        candidate.way.end_trouble();
+        candidate.connection.end_trouble();
     }
     // Whoever still sleeps or waits for an answer wakes, or is waited out.
     let calm = Instant::now();
@@ -139,8 +139,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn never_two_lead_and_in_the_end_one_does(history in history(), hears_bell in any::<bool>()) {
+    fn never_two_lead_and_in_the_end_one_does(history in history(), watches in any::<bool>()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(play(history, hears_bell));
+        runtime.block_on(play(history, watches));
     }
 }

@@ -6,14 +6,14 @@ use jiff::SignedDuration;
 use supercargo_apiserver::ApiServer;
 use tokio::time::{Instant, sleep};
 
-use super::world::{Candidate, LEASE_DURATION, LONGEST_LOOK, RETRY_PERIOD, Way, notes, spec};
+use super::world::{Candidate, LEASE_DURATION, LONGEST_LOOK, RETRY_PERIOD, Connection, notes, spec};
 use supercargo_config::LeaderElectionConfig;
 
 /// More than any request takes here.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
-fn candidates(server: &ApiServer, count: usize, hears_bell: bool) -> Vec<Candidate> {
-    let start = |_| Candidate::start(server, &LeaderElectionConfig::default(), hears_bell);
+fn candidates(server: &ApiServer, count: usize, watches: bool) -> Vec<Candidate> {
+    let start = |_| Candidate::start(server, &LeaderElectionConfig::default(), watches);
     (0..count).map(start).collect()
 }
 
@@ -61,20 +61,20 @@ async fn of_three_who_begin_at_once_one_leads_and_the_others_follow_one_by_one()
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_dies_is_followed_when_its_lease_has_ended_and_not_before() {
-    for hears_bell in [true, false] {
+    for watches in [true, false] {
         let server = ApiServer::default();
-        let first = Candidate::start(&server, &LeaderElectionConfig::default(), hears_bell);
+        let first = Candidate::start(&server, &LeaderElectionConfig::default(), watches);
         first.until_it_leads().await;
-        let second = Candidate::start(&server, &LeaderElectionConfig::default(), hears_bell);
+        let second = Candidate::start(&server, &LeaderElectionConfig::default(), watches);
         sleep(LEASE_DURATION * 2).await;
         let last_renewal = first.leadership.borrow().last_renewal.unwrap();
         first.kill().await;
         second.until_it_leads().await;
         let gap = last_renewal.elapsed();
         // Who hears the bell has seen the last renewal when it happened, and wakes when the lease ends.
-        let latest = LEASE_DURATION + if hears_bell { A_MOMENT } else { LONGEST_LOOK + A_MOMENT };
-        assert!((LEASE_DURATION..latest).contains(&gap), "bell: {hears_bell}, {gap:?}");
-        assert!(latest <= LEASE_DURATION + RETRY_PERIOD || !hears_bell);
+        let latest = LEASE_DURATION + if watches { A_MOMENT } else { LONGEST_LOOK + A_MOMENT };
+        assert!((LEASE_DURATION..latest).contains(&gap), "watches: {watches}, {gap:?}");
+        assert!(latest <= LEASE_DURATION + RETRY_PERIOD || !watches);
         assert_eq!(spec(&server).await["leaseTransitions"], 1);
     }
 }
@@ -85,9 +85,9 @@ async fn clocks_that_are_years_apart_make_no_difference() {
     for (first_skew, second_skew) in [(years, -years), (-years, years)] {
         let server = ApiServer::default();
         let start = |skew| {
-            let way = Way::default();
-            way.skew(skew);
-            Candidate::start_by(&server, &LeaderElectionConfig::default(), true, way)
+            let connection = Connection::default();
+            connection.skew(skew);
+            Candidate::start_by(&server, &LeaderElectionConfig::default(), true, connection)
         };
         let first = start(first_skew);
         first.until_it_leads().await;
@@ -126,11 +126,11 @@ async fn who_waits_resigns_without_touching_the_lease() {
     first.until_it_leads().await;
     let second = Candidate::start(&server, &LeaderElectionConfig::default(), true);
     sleep(LEASE_DURATION).await;
-    second.way.take_requests();
-    let way = second.way.clone();
+    second.connection.take_requests();
+    let connection = second.connection.clone();
     let began = Instant::now();
     second.resign().await;
     assert!(began.elapsed() < A_MOMENT);
-    assert!(way.take_requests().iter().all(|method| method == "GET"));
+    assert!(connection.take_requests().iter().all(|method| method == "GET"));
     assert!(first.leads());
 }

@@ -37,7 +37,7 @@ pub(super) const HOLD: Duration = Duration::from_secs(12);
 /// The longest wait between two looks at the lease.
 pub(super) const LONGEST_LOOK: Duration = Duration::from_millis(4400);
 
-/// What happens to one request on its way.
+/// What happens to one request on its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trip {
     /// Before the server sees it.
@@ -59,7 +59,7 @@ pub(super) enum Fate {
 
 /// The way to the server.
 #[derive(Clone, Default)]
-pub(super) struct Way(Arc<Mutex<State>>);
+pub(super) struct Connection(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -71,7 +71,7 @@ struct State {
     requests: Vec<String>,
 }
 
-impl Way {
+impl Connection {
     /// From here on nobody listens at the other end, or again somebody does.
     pub(super) fn close(&self, is_closed: bool) {
         self.0.lock().is_closed = is_closed;
@@ -105,12 +105,12 @@ impl Way {
     }
 
     fn client(&self, server: &ApiServer) -> Client {
-        let (way, service) = (self.clone(), server.service());
+        let (connection, service) = (self.clone(), server.service());
         let service = tower::service_fn(move |request: Request<Body>| {
-            let (way, service) = (way.clone(), service.clone());
+            let (connection, service) = (connection.clone(), service.clone());
             // A request that has left goes on, whoever still waits for it.
             let under_way = tokio::spawn(async move {
-                let (request, trip) = way.begin(request).await?;
+                let (request, trip) = connection.begin(request).await?;
                 sleep(trip.there).await;
                 if trip.fate == Fate::LostThere {
                     return Err(std::io::Error::from(ErrorKind::ConnectionReset).into());
@@ -161,7 +161,7 @@ impl Way {
 
 /// A candidate, and what can be done to it.
 pub(super) struct Candidate {
-    pub(super) way: Way,
+    pub(super) connection: Connection,
     pub(super) fence: Fence,
     pub(super) leadership: watch::Receiver<Leadership>,
     resign: CancellationToken,
@@ -171,24 +171,24 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// Runs for leader with these times; by the bell, if it is to hear one.
-    pub(super) fn start(server: &ApiServer, config: &LeaderElectionConfig, hears_bell: bool) -> Self {
-        Self::start_by(server, config, hears_bell, Way::default())
+    pub(super) fn start(server: &ApiServer, config: &LeaderElectionConfig, watches: bool) -> Self {
+        Self::start_by(server, config, watches, Connection::default())
     }
 
     pub(super) fn start_by(
         server: &ApiServer,
         config: &LeaderElectionConfig,
-        hears_bell: bool,
-        way: Way,
+        watches: bool,
+        connection: Connection,
     ) -> Self {
-        let (client, fence) = (way.client(server), Fence::default());
+        let (client, fence) = (connection.client(server), Fence::default());
         let api = Api::with_client(client.clone());
-        let watch = hears_bell.then_some(client);
+        let watch = watches.then_some(client);
         let elector = Elector::new(config, api, watch, "supercargo".into(), fence.clone());
         let (leadership, resign) = (elector.leadership(), CancellationToken::new());
         let asleep_until = Arc::new(Mutex::new(Instant::now()));
         let task = tokio::spawn(sleepy(elector.run(resign.clone()), Arc::clone(&asleep_until)));
-        Self { way, fence, leadership, resign, asleep_until, task }
+        Self { connection, fence, leadership, resign, asleep_until, task }
     }
 
     pub(super) fn identity(&self) -> String {

@@ -44,9 +44,9 @@ async fn the_lease_and_its_events_are_as_client_go_writes_them() {
     });
     assert_eq!(lease, expected);
 
-    leader.way.take_requests();
+    leader.connection.take_requests();
     sleep(RETRY_PERIOD * 3 + RETRY_PERIOD / 2).await;
-    assert_eq!(leader.way.take_requests(), ["PUT", "PUT", "PUT"], "it is renewed without being read");
+    assert_eq!(leader.connection.take_requests(), ["PUT", "PUT", "PUT"], "it is renewed without being read");
     let renewed = spec(&server).await;
     assert_eq!(renewed["acquireTime"], acquired);
     assert_ne!(renewed["renewTime"], acquired);
@@ -81,10 +81,10 @@ async fn a_server_that_is_away_for_a_while_is_waited_for() {
     let server = ApiServer::default();
     let leader = leader(&server).await;
     sleep(RETRY_PERIOD * 5 / 2).await;
-    leader.way.close(true);
+    leader.connection.close(true);
     // Its last renewal was a second ago.
     sleep(HOLD.saturating_sub(Duration::from_secs(4))).await;
-    leader.way.close(false);
+    leader.connection.close(false);
     sleep(LEASE_DURATION * 4).await;
     assert!(leader.leads() && leader.fence.is_open());
     assert_eq!(spec(&server).await["leaseTransitions"], 0);
@@ -97,9 +97,9 @@ async fn a_server_that_is_away_for_too_long_ends_the_leaders_time_before_others_
         let leader = leader(&server).await;
         sleep(RETRY_PERIOD * 5 / 2).await;
         if hangs {
-            leader.way.hang();
+            leader.connection.hang();
         } else {
-            leader.way.close(true);
+            leader.connection.close(true);
         }
         let end = last_renewal(&leader.leadership.borrow()) + HOLD;
         let loss = leader.task.await.unwrap().unwrap();
@@ -117,7 +117,7 @@ async fn an_answer_that_is_lost_or_late_is_no_loss() {
     let late = Trip { there: Duration::from_secs(6), ..Trip::default() };
     let [lost_there, lost_back] =
         [Fate::LostThere, Fate::LostBack].map(|fate| Trip { fate, ..Trip::default() });
-    leader.way.plan([late, Trip::default(), lost_back, lost_there, Trip::default(), lost_there]);
+    leader.connection.plan([late, Trip::default(), lost_back, lost_there, Trip::default(), lost_there]);
     sleep(LEASE_DURATION * 4).await;
     assert!(leader.leads() && leader.fence.is_open());
     leader.resign().await;
@@ -130,9 +130,9 @@ async fn what_others_write_beside_the_record_stays_and_takes_nothing_away() {
     let leader = leader(&server).await;
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     ask(&server, Method::PATCH, LEASE, &label).await;
-    leader.way.take_requests();
+    leader.connection.take_requests();
     sleep(RETRY_PERIOD * 2 + RETRY_PERIOD / 2).await;
-    assert_eq!(leader.way.take_requests(), ["PUT", "GET", "PUT", "PUT"], "the first is refused");
+    assert_eq!(leader.connection.take_requests(), ["PUT", "GET", "PUT", "PUT"], "the first is refused");
     assert!(leader.leads() && leader.fence.is_open());
     // Just before it is given up, too.
     ask(&server, Method::PATCH, LEASE, &json!({"metadata": {"labels": {"c": "d"}}})).await;
@@ -182,13 +182,13 @@ async fn a_leader_that_slept_through_its_time_sends_nothing_and_knows_that_it_ha
         let leader = leader(&server).await;
         sleep(RETRY_PERIOD / 2).await;
         leader.sleep(nap);
-        leader.way.take_requests();
+        leader.connection.take_requests();
         sleep(nap.saturating_sub(Duration::from_millis(1))).await;
         // While it still sleeps: whatever in it wakes before the elector does is stopped.
         assert!(!leader.fence.is_open());
         let loss = leader.task.await.unwrap().unwrap();
         assert!(matches!(loss.why, Lost::NotRenewed { .. }), "{}", loss.why);
-        assert_eq!(leader.way.take_requests(), [""; 0]);
+        assert_eq!(leader.connection.take_requests(), [""; 0]);
     }
     // One that did not sleep for so long goes on.
     let server = ApiServer::default();

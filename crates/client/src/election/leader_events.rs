@@ -14,7 +14,7 @@ const LEADER_ELECTION: &str = "LeaderElection";
 
 /// Tells of this candidate.
 #[derive(Clone)]
-pub(super) struct Herald {
+pub(super) struct LeaderEvents {
     pub(super) api: Api,
     pub(super) name: LeaseName,
     pub(super) identity: Arc<str>,
@@ -23,9 +23,9 @@ pub(super) struct Herald {
     pub(super) hostname: String,
 }
 
-impl Herald {
+impl LeaderEvents {
     /// Creates the event. That this fails is no reason to do anything else.
-    pub(super) async fn tell(self, lease: Lease, what: &str) {
+    pub(super) async fn record(self, lease: Lease, what: &str) {
         let now = Timestamp::now();
         let event = json!({
             "apiVersion": "events.k8s.io/v1",

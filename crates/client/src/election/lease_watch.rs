@@ -16,20 +16,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::lease::LeaseName;
 
 /// Silent once it is dropped.
-pub(super) struct Bell {
-    rung: Arc<Notify>,
+pub(super) struct LeaseWatch {
+    change: Arc<Notify>,
     _watching: Option<DropGuard>,
 }
 
-impl Bell {
+impl LeaseWatch {
     /// One that rings for this lease.
-    pub(super) fn hang(client: Client, lease: &LeaseName) -> Self {
-        let rung = Arc::new(Notify::new());
-        let ring = || {
-            let rung = Arc::clone(&rung);
-            move || rung.notify_one()
+    pub(super) fn start(client: Client, lease: &LeaseName) -> Self {
+        let change = Arc::new(Notify::new());
+        let notify = || {
+            let change = Arc::clone(&change);
+            move || change.notify_one()
         };
-        let (added, updated, deleted) = (ring(), ring(), ring());
+        let (added, updated, deleted) = (notify(), notify(), notify());
         let handler = HandlerFuncs::new()
             .with_add(move |_, _| added())
             .with_update(move |_, _| updated())
@@ -43,15 +43,15 @@ impl Bell {
         if let Err(error) = informer.add_event_handler(handler, HandlerOptions::named("lease")) {
             // Only an informer that has ended takes no handler. Without one we look now and then.
             tracing::warn!(%error, %lease, "cannot hear of changes of the lease");
-            return Self { rung, _watching: None };
+            return Self { change, _watching: None };
         }
         let stop = CancellationToken::new();
         tokio::spawn(informer.run(stop.clone()));
-        Self { rung, _watching: Some(stop.drop_guard()) }
+        Self { change, _watching: Some(stop.drop_guard()) }
     }
 
     /// Waits for the next change, or for the first since it was last waited for.
-    pub(super) async fn rings(&self) {
-        self.rung.notified().await;
+    pub(super) async fn changed(&self) {
+        self.change.notified().await;
     }
 }

@@ -1,0 +1,283 @@
+//! How many requests a client has under way at once: as many as the API server takes.
+//!
+//! What TCP does with segments: each time the server says that it is too busy, half as many; for each limiter full that it
+//! answers, one more. When it refuses even a request that comes alone, nothing is sent for as long as it asks for.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+/// The most requests at once, and as many as before anything is known. One HTTP/2 connection carries 100 with the API server's
+/// settings; more would wait in line there, and could not be told from those under way when the connection ends.
+const MAX_IN_FLIGHT: f64 = 100.0;
+
+/// The requests under way of one client, and those that wait.
+#[derive(Clone)]
+pub(crate) struct AdaptiveLimit(Arc<Mutex<State>>);
+
+struct State {
+    limit: f64,
+    in_flight: usize,
+    /// Who waits for a permit, in order.
+    waiting: VecDeque<oneshot::Sender<Permit>>,
+    /// When a server that takes nothing wants to be asked again.
+    resume: Option<Instant>,
+    /// Counts reductions.
+    reductions: u64,
+}
+
+/// A request's permit among those under way. It is free again when this is dropped.
+pub(crate) struct Permit {
+    /// `None` for one that was never taken.
+    limiter: Option<AdaptiveLimit>,
+    reductions: u64,
+}
+
+/// How a request went, as far as it says whether the server keeps up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// It was answered.
+    Normal,
+    /// The server is too busy, and wants to be left alone for so long.
+    Overload(Duration),
+}
+
+/// How things stand with a client's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitStats {
+    /// How many may be under way.
+    pub limit: usize,
+    /// How many are.
+    pub in_flight: usize,
+    /// How many wait for a permit.
+    pub waiting: usize,
+}
+
+impl Default for AdaptiveLimit {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            limit: MAX_IN_FLIGHT,
+            in_flight: 0,
+            waiting: VecDeque::new(),
+            resume: None,
+            reductions: 0,
+        })))
+    }
+}
+
+impl State {
+    fn has_capacity(&self) -> bool {
+        self.in_flight < self.limit as usize
+    }
+}
+
+impl AdaptiveLimit {
+    /// Waits for a permit, and for the server to be ready for requests again.
+    pub(crate) async fn acquire(&self) -> Permit {
+        let mut permit = self.permit().await;
+        loop {
+            let (resume, reductions) = {
+                let state = self.0.lock();
+                (state.resume, state.reductions)
+            };
+            permit.reductions = reductions;
+            match resume {
+                Some(resume) if resume > Instant::now() => sleep_until(resume).await,
+                _ => return permit,
+            }
+        }
+    }
+
+    async fn permit(&self) -> Permit {
+        let turn = {
+            let mut state = self.0.lock();
+            if state.waiting.is_empty() && state.has_capacity() {
+                state.in_flight += 1;
+                return self.new_permit();
+            }
+            let (sender, turn) = oneshot::channel();
+            state.waiting.push_back(sender);
+            turn
+        };
+        // Those who wait are dropped with the limiter only, and whoever calls this has it.
+        turn.await.unwrap_or(Permit { limiter: None, reductions: 0 })
+    }
+
+    fn new_permit(&self) -> Permit {
+        Permit { limiter: Some(self.clone()), reductions: 0 }
+    }
+
+    /// Gives free permits to those who wait.
+    fn admit(&self) {
+        loop {
+            let waiter = {
+                let mut state = self.0.lock();
+                if !state.has_capacity() {
+                    return;
+                }
+                let Some(waiter) = state.waiting.pop_front() else { return };
+                state.in_flight += 1;
+                waiter
+            };
+            // Whoever has stopped waiting gives it back.
+            if let Err(mut permit) = waiter.send(self.new_permit()) {
+                permit.limiter = None;
+                self.0.lock().in_flight -= 1;
+            }
+        }
+    }
+
+    /// How things stand.
+    pub(crate) fn stats(&self) -> LimitStats {
+        let state = self.0.lock();
+        LimitStats { limit: state.limit as usize, in_flight: state.in_flight, waiting: state.waiting.len() }
+    }
+
+    /// How many requests may be under way now.
+    #[cfg(test)]
+    pub(crate) fn limit(&self) -> usize {
+        self.0.lock().limit as usize
+    }
+}
+
+impl Permit {
+    /// Learns from how the request went.
+    pub(crate) fn record(&self, load: Load) {
+        let Some(limiter) = &self.limiter else { return };
+        let mut state = limiter.0.lock();
+        match load {
+            // Only a limiter that was used to the full shows that more would have been taken.
+            Load::Normal if !state.has_capacity() => state.limit = (state.limit + 1.0 / state.limit).min(MAX_IN_FLIGHT),
+            Load::Normal => {}
+            // What was sent before the last reduction says nothing of what came after it.
+            Load::Overload(_) if self.reductions != state.reductions => {}
+            Load::Overload(pause) => {
+                state.reductions += 1;
+                if state.limit > 1.0 {
+                    state.limit = (state.limit / 2.0).max(1.0);
+                    let limit = state.limit as usize;
+                    tracing::info!(limit, "API server is overloaded; reducing the requests in flight");
+                } else {
+                    state.resume = Some(Instant::now() + pause);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(limiter) = self.limiter.take() {
+            limiter.0.lock().in_flight -= 1;
+            limiter.admit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A limiter with room for so many.
+    fn limited(limit: f64) -> AdaptiveLimit {
+        let limiter = AdaptiveLimit::default();
+        limiter.0.lock().limit = limit;
+        limiter
+    }
+
+    async fn acquire(limiter: &AdaptiveLimit, count: usize) -> Vec<Permit> {
+        futures::future::join_all((0..count).map(|_| limiter.acquire())).await
+    }
+
+    #[tokio::test]
+    async fn requests_above_the_limit_wait_in_order() {
+        let limiter = limited(2.0);
+        let mut inside = acquire(&limiter, 2).await;
+        let mut third = Box::pin(limiter.acquire());
+        let mut fourth = Box::pin(limiter.acquire());
+        assert!((&mut third).now_or_never().is_none() && (&mut fourth).now_or_never().is_none());
+        inside.pop();
+        assert!((&mut fourth).now_or_never().is_none(), "the third request is admitted first");
+        let third = third.now_or_never().unwrap();
+        drop(third);
+        assert!(fourth.now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn permits_of_cancelled_requests_are_passed_on() {
+        let limiter = limited(1.0);
+        let inside = limiter.acquire().await;
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(limiter.acquire())).collect();
+        for turn in &mut waiting {
+            assert!(turn.now_or_never().is_none());
+        }
+        let mut last = waiting.pop().unwrap();
+        // One gives up before its turn comes, and one when it has come already.
+        waiting.pop();
+        drop(inside);
+        waiting.pop();
+        assert!((&mut last).now_or_never().is_some());
+        assert_eq!(limiter.0.lock().in_flight, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn overload_halves_the_limit_once_per_round() {
+        let limiter = limited(64.0);
+        let permits = acquire(&limiter, 64).await;
+        for permit in &permits {
+            permit.record(Load::Overload(Duration::ZERO));
+        }
+        assert_eq!(limiter.limit(), 32);
+        drop(permits);
+        for expected in [16, 8, 4, 2, 1, 1] {
+            limiter.acquire().await.record(Load::Overload(Duration::ZERO));
+            assert_eq!(limiter.limit(), expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limit_grows_by_one_per_full_round() {
+        let limiter = limited(1.0);
+        let requests = (0..500).map(|_| async {
+            let permit = limiter.acquire().await;
+            tokio::time::sleep(SECOND / 100).await;
+            permit.record(Load::Normal);
+        });
+        futures::future::join_all(requests).await;
+        // 1 + 2 + … + 31 is about 500.
+        assert!((25..=33).contains(&limiter.limit()), "{}", limiter.limit());
+        let limit = limiter.limit();
+        limiter.acquire().await.record(Load::Normal);
+        assert_eq!(limiter.limit(), limit, "an unused limit does not grow");
+        limiter.0.lock().limit = MAX_IN_FLIGHT;
+        for permit in acquire(&limiter, MAX_IN_FLIGHT as usize).await {
+            permit.record(Load::Normal);
+        }
+        assert_eq!(limiter.limit(), MAX_IN_FLIGHT as usize);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_pause_if_the_server_rejects_a_single_one() {
+        let limiter = limited(2.0);
+        let began = Instant::now();
+        limiter.acquire().await.record(Load::Overload(5 * SECOND));
+        acquire(&limiter, 1).await;
+        assert_eq!((limiter.limit(), began.elapsed()), (1, Duration::ZERO));
+        limiter.acquire().await.record(Load::Overload(5 * SECOND));
+        let (first, second) = (limiter.acquire(), limiter.acquire());
+        let first = async { drop(first.await) };
+        tokio::join!(first, async { drop(second.await) });
+        assert_eq!(began.elapsed(), 5 * SECOND);
+        limiter.acquire().await.record(Load::Normal);
+        drop(limiter.acquire().await);
+        assert_eq!(began.elapsed(), 5 * SECOND);
+    }
+}
