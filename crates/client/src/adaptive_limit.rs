@@ -1,7 +1,8 @@
-//! How many requests a client has under way at once: as many as the API server takes.
+//! Adaptive limit of the requests in flight: as many as the API server accepts.
 //!
-//! What TCP does with segments: each time the server says that it is too busy, half as many; for each limiter full that it
-//! answers, one more. When it refuses even a request that comes alone, nothing is sent for as long as it asks for.
+//! Additive increase, multiplicative decrease, as in TCP: overload halves the limit, and each full
+//! round of answered requests raises it by one. If the server rejects even a single request, the
+//! client pauses for as long as the server asks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-/// The most requests at once, and as many as before anything is known. One HTTP/2 connection carries 100 with the API server's
-/// settings; more would wait in line there, and could not be told from those under way when the connection ends.
+/// The initial and maximum limit. The API server allows 100 streams per HTTP/2 connection. More
+/// requests would queue in the connection, indistinguishable from requests in flight if it ends.
 const MAX_IN_FLIGHT: f64 = 100.0;
 
-/// The requests under way of one client, and those that wait.
+/// Limits the requests in flight of a client. Requests above the limit wait in order.
 #[derive(Clone)]
 pub(crate) struct AdaptiveLimit(Arc<Mutex<State>>);
 
@@ -24,34 +25,34 @@ struct State {
     in_flight: usize,
     /// Who waits for a permit, in order.
     waiting: VecDeque<oneshot::Sender<Permit>>,
-    /// When a server that takes nothing wants to be asked again.
+    /// When the server accepts requests again.
     resume: Option<Instant>,
-    /// Counts reductions.
+    /// The number of reductions so far.
     reductions: u64,
 }
 
 /// A request's permit among those under way. It is free again when this is dropped.
 pub(crate) struct Permit {
-    /// `None` for one that was never taken.
+    /// `None` for a permit that was never used.
     limiter: Option<AdaptiveLimit>,
     reductions: u64,
 }
 
-/// How a request went, as far as it says whether the server keeps up.
+/// What the outcome of a request says about the load of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// It was answered.
+    /// The server answered.
     Normal,
-    /// The server is too busy, and wants to be left alone for so long.
+    /// The server is overloaded and asks for this pause.
     Overload(Duration),
 }
 
-/// How things stand with a client's requests.
+/// Statistics of a client's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitStats {
-    /// How many may be under way.
+    /// The maximum number of requests in flight.
     pub limit: usize,
-    /// How many are.
+    /// The number of requests in flight.
     pub in_flight: usize,
     /// How many wait for a permit.
     pub waiting: usize,
@@ -103,7 +104,7 @@ impl AdaptiveLimit {
             state.waiting.push_back(sender);
             turn
         };
-        // Those who wait are dropped with the limiter only, and whoever calls this has it.
+        // Senders are dropped only with the limiter, which the caller holds.
         turn.await.unwrap_or(Permit { limiter: None, reductions: 0 })
     }
 
@@ -123,7 +124,7 @@ impl AdaptiveLimit {
                 state.in_flight += 1;
                 waiter
             };
-            // Whoever has stopped waiting gives it back.
+            // The waiting request was cancelled.
             if let Err(mut permit) = waiter.send(self.new_permit()) {
                 permit.limiter = None;
                 self.0.lock().in_flight -= 1;
@@ -131,13 +132,13 @@ impl AdaptiveLimit {
         }
     }
 
-    /// How things stand.
+    /// The current statistics.
     pub(crate) fn stats(&self) -> LimitStats {
         let state = self.0.lock();
         LimitStats { limit: state.limit as usize, in_flight: state.in_flight, waiting: state.waiting.len() }
     }
 
-    /// How many requests may be under way now.
+    /// The current limit.
     #[cfg(test)]
     pub(crate) fn limit(&self) -> usize {
         self.0.lock().limit as usize
@@ -145,15 +146,17 @@ impl AdaptiveLimit {
 }
 
 impl Permit {
-    /// Learns from how the request went.
+    /// Adapts the limit to the outcome of the request.
     pub(crate) fn record(&self, load: Load) {
         let Some(limiter) = &self.limiter else { return };
         let mut state = limiter.0.lock();
         match load {
-            // Only a limiter that was used to the full shows that more would have been taken.
-            Load::Normal if !state.has_capacity() => state.limit = (state.limit + 1.0 / state.limit).min(MAX_IN_FLIGHT),
+            // Only a limit that is reached shows that the server may accept more.
+            Load::Normal if !state.has_capacity() => {
+                state.limit = (state.limit + 1.0 / state.limit).min(MAX_IN_FLIGHT)
+            }
             Load::Normal => {}
-            // What was sent before the last reduction says nothing of what came after it.
+            // A request from before the last reduction does not justify another one.
             Load::Overload(_) if self.reductions != state.reductions => {}
             Load::Overload(pause) => {
                 state.reductions += 1;
@@ -186,7 +189,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A limiter with room for so many.
+    /// A limiter with this limit.
     fn limited(limit: f64) -> AdaptiveLimit {
         let limiter = AdaptiveLimit::default();
         limiter.0.lock().limit = limit;
@@ -220,7 +223,7 @@ mod tests {
             assert!(turn.now_or_never().is_none());
         }
         let mut last = waiting.pop().unwrap();
-        // One gives up before its turn comes, and one when it has come already.
+        // One is cancelled before it is admitted, one afterwards.
         waiting.pop();
         drop(inside);
         waiting.pop();

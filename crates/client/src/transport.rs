@@ -1,7 +1,8 @@
-//! What carries requests to the API server: HTTP/2 where it speaks that, HTTP/1.1 where not.
+//! Connections to the API server: HTTP/2, or HTTP/1.1 if the server does not support it.
 //!
-//! One connection carries every request of a client over HTTP/2; hyper keeps to the number of streams that the server allows
-//! and lets the others wait. Pings find a connection that is dead. Credentials, their renewal and TLS are kube's.
+//! Over HTTP/2 one connection carries all requests of a client; hyper respects the server's limit
+//! of streams and queues other requests. Pings detect dead connections. Credentials and TLS are
+//! kube's.
 
 use std::error::Error as StdError;
 use std::io;
@@ -24,9 +25,9 @@ use tokio::sync::Mutex;
 use tower::util::{BoxCloneSyncService, ServiceExt as _};
 use tower::{Service, ServiceBuilder};
 
-/// A connection that has been silent for so long is pinged, as client-go does it.
+/// Idle time before a connection is pinged, as in client-go.
 const PING_AFTER: Duration = Duration::from_secs(30);
-/// A ping that is not answered within this ends the connection, and every request on it.
+/// Timeout of a ping. It ends the connection and all its requests.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
@@ -35,14 +36,14 @@ type Sending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 /// Observes the requests of a transport, to count them.
 pub trait RequestObserver: Send + Sync {
-    /// A request waited this long for the rate limit and for its place.
+    /// A request waited this long for the rate limit and for a permit.
     fn waited(&self, method: &Method, took: Duration);
 
-    /// The server answered with this status, or not at all.
+    /// The server responded with this status, or not at all.
     fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration);
 }
 
-/// Carries requests. The path and query are the caller's; where the server is and who asks is known here.
+/// Sends requests. Callers set path and query; the transport adds the server and credentials.
 #[derive(Clone)]
 pub struct Transport {
     backend: Backend,
@@ -56,9 +57,9 @@ enum Backend {
 }
 
 impl Transport {
-    /// Reaches this server, over HTTP/2 if it offers that.
+    /// Connects to this server, over HTTP/2 if it supports it.
     pub fn connect(config: &Config) -> Result<Self, kube::Error> {
-        // Through a proxy kube's own client knows the way.
+        // kube's client supports proxies.
         if config.proxy_url.is_some() {
             return Ok(Self::from(Client::try_from(config.clone())?));
         }
@@ -77,14 +78,14 @@ impl Transport {
         Self { observer: Some(observer), ..self }
     }
 
-    /// A request has waited so long for its turn.
+    /// Reports how long a request has waited.
     pub(crate) fn waited(&self, method: &Method, took: Duration) {
         if let Some(observer) = &self.observer {
             observer.waited(method, took);
         }
     }
 
-    /// The whole answer.
+    /// Sends a request and reads the whole response.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
         let Some(observer) = &self.observer else {
             return self.send_unobserved(request).await;
@@ -125,8 +126,8 @@ struct Wire(Arc<Connections>);
 
 struct Connections {
     pool: Pool,
-    /// Whether the last that was heard of the server was an answer. If not, one request goes first and makes the connection that
-    /// the others share, instead of each making its own.
+    /// Whether the server responded to the last request. If not, one request goes first and
+    /// establishes the connection that the others share.
     is_connected: AtomicBool,
     first: Mutex<()>,
 }
@@ -138,20 +139,20 @@ impl Wire {
     }
 }
 
-/// Connections to the server by the protocol that it chooses.
+/// The connection pool; ALPN selects the protocol.
 fn pool(config: &Config) -> Result<Pool, kube::Error> {
     let mut tls = config.rustls_client_config()?;
     tls.alpn_protocols = [b"h2".as_slice(), b"http/1.1"].map(<[u8]>::to_vec).into();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_connect_timeout(config.connect_timeout);
-    // A request is small and complete: nothing is gained by waiting for more to send.
+    // Requests are small and complete, so there is nothing to coalesce.
     tcp.set_nodelay(true);
     let connector = HttpsConnector::new(tcp, tls, false, server_name(config));
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        // A binding after a quiet hour is not to wait for a handshake.
+        // A binding after an idle hour must not wait for a handshake.
         .pool_idle_timeout(None)
         .http2_keep_alive_interval(PING_AFTER)
         .http2_keep_alive_timeout(PING_TIMEOUT)
@@ -159,7 +160,7 @@ fn pool(config: &Config) -> Result<Pool, kube::Error> {
     Ok(builder.build(connector))
 }
 
-/// Whose certificate the server must show.
+/// The expected name in the server's certificate.
 fn server_name(config: &Config) -> Arc<dyn ResolveServerName + Send + Sync> {
     match config.tls_server_name.clone() {
         Some(name) => Arc::new(move |_: &Uri| name.clone().try_into()),
@@ -190,7 +191,7 @@ impl Connections {
         let result = self.pool.request(request).await;
         match &result {
             Ok(_) => self.is_connected.store(true, Ordering::Relaxed),
-            // The server still speaks, if only to say no.
+            // The server responded with a stream error, so the connection works.
             Err(error) if h2_error(error).is_some_and(h2::Error::is_remote) => {}
             Err(_) => self.is_connected.store(false, Ordering::Relaxed),
         }
@@ -213,36 +214,36 @@ impl Service<Request<Full<Bytes>>> for Wire {
     }
 }
 
-/// What is known of a request that was not answered.
+/// What is known about a request without response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// There was no connection: nobody listens, or somebody else does. Or there was nothing to say who asks.
+    /// Not sent: there was no connection, or no credentials.
     NotSent,
-    /// The server said that it has not looked at it and will not: it is safe to send it again.
+    /// Not processed, according to the server: safe to retry.
     Unprocessed,
-    /// It may have been carried out.
+    /// The request may have taken effect.
     Unknown,
 }
 
-/// What an error says of the request.
+/// Classifies an error of a request.
 pub(crate) fn fate(error: &(dyn StdError + 'static)) -> Fate {
     let has_no_credentials = find(error, |_: &kube::client::AuthError| true);
     if has_no_credentials || is_connection_refused(error) || find(error, legacy::Error::is_connect) {
         return Fate::NotSent;
     }
-    // GOAWAY fails those streams only that are beyond the last one it names; the others go on, or break with the connection.
+    // GOAWAY fails only streams after the last one that it names.
     let is_left_out = |error: &h2::Error| {
         error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
     };
     if h2_error(error).is_some_and(is_left_out) { Fate::Unprocessed } else { Fate::Unknown }
 }
 
-/// Whether nobody listens where the server should be.
+/// Whether the server refused the connection.
 pub fn is_connection_refused(error: &(dyn StdError + 'static)) -> bool {
     find(error, |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// What HTTP/2 says.
+/// The HTTP/2 error among the causes.
 fn h2_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a h2::Error> {
     chain(error).find_map(|error| error.downcast_ref())
 }

@@ -1,7 +1,7 @@
-//! Rings when the lease changes: an informer on the one lease.
+//! Watches the lease with an informer.
 //!
-//! A candidate looks at the lease every now and then in any case; who hears the bell need not wait for that. So a lease that is given
-//! up is taken at once, and one that is renewed is seen to be as soon as it is, which is where the wait for its end begins.
+//! Candidates also poll the lease. The watch only wakes them earlier: a released lease is taken at
+//! once, and the wait for expiry begins at the actual renewal.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::lease::LeaseName;
 
-/// Silent once it is dropped.
+/// Watches the lease until dropped.
 pub(super) struct LeaseWatch {
     change: Arc<Notify>,
     _watching: Option<DropGuard>,
 }
 
 impl LeaseWatch {
-    /// One that rings for this lease.
+    /// Starts watching this lease.
     pub(super) fn start(client: Client, lease: &LeaseName) -> Self {
         let change = Arc::new(Notify::new());
         let notify = || {
@@ -41,8 +41,8 @@ impl LeaseWatch {
             .fields(format!("metadata.name={}", lease.name));
         let informer = SharedInformer::new(kind, source, InformerOptions::default());
         if let Err(error) = informer.add_event_handler(handler, HandlerOptions::named("lease")) {
-            // Only an informer that has ended takes no handler. Without one we look now and then.
-            tracing::warn!(%error, %lease, "cannot hear of changes of the lease");
+            // Only a stopped informer rejects handlers. Polling continues without the watch.
+            tracing::warn!(%error, %lease, "cannot watch the lease; polling only");
             return Self { change, _watching: None };
         }
         let stop = CancellationToken::new();
@@ -50,7 +50,7 @@ impl LeaseWatch {
         Self { change, _watching: Some(stop.drop_guard()) }
     }
 
-    /// Waits for the next change, or for the first since it was last waited for.
+    /// Waits for a change since the last call.
     pub(super) async fn changed(&self) {
         self.change.notified().await;
     }

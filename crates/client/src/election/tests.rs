@@ -1,4 +1,4 @@
-//! Candidates, and the API server in memory, by a paused clock.
+//! Candidates and the API server in memory, with a paused clock.
 
 mod property;
 mod several;
