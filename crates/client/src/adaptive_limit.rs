@@ -23,7 +23,7 @@ pub(crate) struct AdaptiveLimit(Arc<Mutex<State>>);
 struct State {
     limit: f64,
     in_flight: usize,
-    /// Who waits for a permit, in order.
+    /// The waiting requests, in order.
     waiting: VecDeque<oneshot::Sender<Permit>>,
     /// When the server accepts requests again.
     resume: Option<Instant>,
@@ -31,7 +31,7 @@ struct State {
     reductions: u64,
 }
 
-/// A request's permit among those under way. It is free again when this is dropped.
+/// A permit for one request in flight. Dropping it admits the next request.
 pub(crate) struct Permit {
     /// `None` for a permit that was never used.
     limiter: Option<AdaptiveLimit>,
@@ -54,7 +54,7 @@ pub struct LimitStats {
     pub limit: usize,
     /// The number of requests in flight.
     pub in_flight: usize,
-    /// How many wait for a permit.
+    /// The number of waiting requests.
     pub waiting: usize,
 }
 
@@ -77,7 +77,7 @@ impl State {
 }
 
 impl AdaptiveLimit {
-    /// Waits for a permit, and for the server to be ready for requests again.
+    /// Waits for a permit, and until the server accepts requests again.
     pub(crate) async fn acquire(&self) -> Permit {
         let mut permit = self.permit().await;
         loop {
@@ -112,7 +112,7 @@ impl AdaptiveLimit {
         Permit { limiter: Some(self.clone()), reductions: 0 }
     }
 
-    /// Gives free permits to those who wait.
+    /// Admits waiting requests up to the limit.
     fn admit(&self) {
         loop {
             let waiter = {

@@ -1,5 +1,5 @@
-//! Places for connections. One is always kept free: when the last is taken, whoever has been idle for longest has to leave, so that
-//! strangers who only hold connections keep nobody out.
+//! Limits the number of connections. When the last slot is taken, the connection that has been idle
+//! longest is closed. So clients that only hold connections cannot lock out others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,79 +12,79 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
 
-/// Who is busy when room is needed may be idle after this.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// When to look again for an idle connection, if all are busy.
+const RETRY_PERIOD: Duration = Duration::from_millis(100);
 
-/// So many places, some of them taken.
-pub(super) struct Places {
+/// A limit of open connections.
+pub(super) struct ConnectionLimit {
     free: Arc<Semaphore>,
-    taken: Arc<Mutex<Taken>>,
+    open: Arc<Mutex<Open>>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct Open {
     by_number: BTreeMap<u64, (Activity, CancellationToken)>,
     next_number: u64,
 }
 
-/// Room for one more connection.
-pub(super) struct Room {
+/// A reserved slot for the next connection.
+pub(super) struct Reservation {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// A connection's place, free again when this is dropped.
-pub(super) struct Place {
+/// The slot of a connection, released on drop.
+pub(super) struct Slot {
     number: u64,
-    taken: Arc<Mutex<Taken>>,
-    /// What happens on the connection.
+    open: Arc<Mutex<Open>>,
+    /// The requests on the connection.
     pub(super) activity: Activity,
-    /// Cancelled when the connection has to make room.
+    /// Cancelled to close the connection for another one.
     pub(super) leave: CancellationToken,
-    _room: Room,
+    _reservation: Reservation,
 }
 
-impl Places {
+impl ConnectionLimit {
     pub(super) fn new(most: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(most)), taken: Arc::default() }
+        Self { free: Arc::new(Semaphore::new(most)), open: Arc::default() }
     }
 
-    /// Waits for room, and makes some.
-    pub(super) async fn room(&self) -> Room {
+    /// Waits for a free slot, closing an idle connection if necessary.
+    pub(super) async fn reserve(&self) -> Reservation {
         loop {
             if self.free.available_permits() == 0 {
                 self.make_room();
             }
-            if let Ok(permit) = timeout(LOOK_AGAIN, Arc::clone(&self.free).acquire_owned()).await {
-                // It is never closed, so there is one.
-                return Room { _permit: permit.ok() };
+            if let Ok(permit) = timeout(RETRY_PERIOD, Arc::clone(&self.free).acquire_owned()).await {
+                // The semaphore is never closed, so the permit exists.
+                return Reservation { _permit: permit.ok() };
             }
         }
     }
 
-    /// A connection has come.
-    pub(super) fn take(&self, room: Room) -> Place {
+    /// Assigns a slot to an accepted connection.
+    pub(super) fn take(&self, reservation: Reservation) -> Slot {
         let (activity, leave) = (Activity::default(), CancellationToken::new());
-        let mut taken = self.taken.lock();
-        let number = taken.next_number;
-        taken.next_number += 1;
-        taken.by_number.insert(number, (activity.clone(), leave.clone()));
-        Place { number, taken: Arc::clone(&self.taken), activity, leave, _room: room }
+        let mut open = self.open.lock();
+        let number = open.next_number;
+        open.next_number += 1;
+        open.by_number.insert(number, (activity.clone(), leave.clone()));
+        Slot { number, open: Arc::clone(&self.open), activity, leave, _reservation: reservation }
     }
 
-    /// Has whoever has been idle for longest leave.
+    /// Closes the connection that has been idle longest.
     fn make_room(&self) {
-        let taken = self.taken.lock();
+        let open = self.open.lock();
         let idle =
-            taken.by_number.values().filter_map(|(activity, leave)| Some((activity.idle_since()?, leave)));
+            open.by_number.values().filter_map(|(activity, leave)| Some((activity.idle_since()?, leave)));
         if let Some((_, leave)) = idle.min_by_key(|(since, _)| *since) {
             leave.cancel();
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.taken.lock().by_number.remove(&self.number);
+        self.open.lock().by_number.remove(&self.number);
     }
 }
 
@@ -95,36 +95,36 @@ mod tests {
 
     use super::*;
 
-    /// A connection that comes a moment after the last one.
-    async fn come(places: &Places) -> Place {
-        let place = places.take(places.room().await);
+    /// Opens a connection a second after the last one.
+    async fn come(limit: &ConnectionLimit) -> Slot {
+        let slot = limit.take(limit.reserve().await);
         sleep(Duration::from_secs(1)).await;
-        place
+        slot
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_been_idle_for_longest_makes_room() {
-        let places = Places::new(3);
-        let [first, second, third] = [come(&places).await, come(&places).await, come(&places).await];
+    async fn the_longest_idle_connection_is_closed() {
+        let limit = ConnectionLimit::new(3);
+        let [first, second, third] = [come(&limit).await, come(&limit).await, come(&limit).await];
         let busy = first.activity.begin();
-        assert!(places.room().now_or_never().is_none());
-        let leaves = [&first, &second, &third].map(|place| place.leave.is_cancelled());
-        assert_eq!(leaves, [false, true, false], "the first is at work");
+        assert!(limit.reserve().now_or_never().is_none());
+        let leaves = [&first, &second, &third].map(|slot| slot.leave.is_cancelled());
+        assert_eq!(leaves, [false, true, false], "the first is busy");
         drop(second);
-        let fourth = come(&places).await;
+        let fourth = come(&limit).await;
         drop(busy);
-        assert!(places.room().now_or_never().is_none());
-        let leaves = [&first, &third, &fourth].map(|place| place.leave.is_cancelled());
-        assert_eq!(leaves, [false, true, false], "the first was at work a moment ago");
+        assert!(limit.reserve().now_or_never().is_none());
+        let leaves = [&first, &third, &fourth].map(|slot| slot.leave.is_cancelled());
+        assert_eq!(leaves, [false, true, false], "the first was busy a moment ago");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_all_are_at_work_the_first_to_be_idle_makes_room() {
-        let places = Places::new(1);
-        let only = come(&places).await;
+    async fn the_first_connection_to_become_idle_is_closed() {
+        let limit = ConnectionLimit::new(1);
+        let only = come(&limit).await;
         let busy = only.activity.begin();
         let leave = only.leave.clone();
-        let room = tokio::spawn(async move { drop(places.room().await) });
+        let room = tokio::spawn(async move { drop(limit.reserve().await) });
         sleep(Duration::from_mins(1)).await;
         assert!(!leave.is_cancelled());
         drop(busy);

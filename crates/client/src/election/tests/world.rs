@@ -37,7 +37,7 @@ pub(super) const HOLD: Duration = Duration::from_secs(12);
 /// The longest time between two polls of the lease.
 pub(super) const LONGEST_LOOK: Duration = Duration::from_millis(4400);
 
-/// What happens to one request on its connection.
+/// The fate of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trip {
     /// Before the server sees it.
