@@ -12,7 +12,7 @@
 //! | `fence` | blocks requests from a process that does not lead |
 //! | `rate_limit` | `clientConnection.qps` and `burst` |
 //! | `adaptive_limit` | limits the requests in flight; adapts to an overloaded server |
-//! | `transport` | HTTP/2 and HTTP/1.1 connections, and which failed requests are safe to send again |
+//! | `transport` | HTTP/2 and HTTP/1.1 connections; which failed requests may be retried |
 //! | `election` | leader election by Lease |
 
 pub mod adaptive_limit;

@@ -12,8 +12,8 @@
 //! | `cursor`, `report` | typed values of the tree; collected problems |
 //! | `file`, `profile_file`, `extender`, `leader_election` | the file's fields as written |
 //! | `args` | plugin arguments |
-//! | `names`, `points`, `suggest` | names of plugins and extension points; suggestions for misspelt names |
-//! | `merge`, `profile`, `complete` | plugins merged over the defaults and built; checks across profiles |
+//! | `names`, `points`, `suggest` | names of plugins and points; suggestions for misspelt names |
+//! | `merge`, `profile`, `complete` | plugins merged over the defaults; checks across profiles |
 //! | `write`, `default_args` | the completed configuration as a file |
 //! | `catalog` | the plugins and features that can be configured |
 //! | [`feature_gates`], [`flags`] | `--feature-gates`; the command line |

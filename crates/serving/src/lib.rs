@@ -4,8 +4,7 @@
 //! ```text
 //! connections (TLS, limits) ──> gate ──> routes ──> Endpoints: content from the scheduler
 //!                                │
-//!                                ├── authenticator ── trust (client CAs), answers, review ──>
-//! TokenReview
+//!                                ├── authenticator ── trust, answers, review ──> TokenReview
 //!                                └── authorizer ── answers, review ──> SubjectAccessReview
 //! ```
 //!
