@@ -29,7 +29,7 @@ impl Options {
         let mut options = Self::default();
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
-            let mut value = || arguments.next().ok_or(format!("{argument} takes a value"));
+            let mut value = || arguments.next().ok_or(format!("{argument} requires a value"));
             match argument.as_str() {
                 "--kubeconfig" => options.kubeconfig = Some(value()?.into()),
                 "--embedded" => options.embedded = true,
@@ -40,7 +40,7 @@ impl Options {
                 }
                 _ => {
                     return Err(format!(
-                        "{argument}? There are --kubeconfig FILE, --embedded and --for SECONDS"
+                        "unknown argument {argument}; use --kubeconfig FILE, --embedded or --for SECONDS"
                     )
                     .into());
                 }

@@ -78,7 +78,7 @@ pub(crate) async fn run(options: &Options, print: Print) -> Result<()> {
         // Wait for the handlers, not only for the informer: now the key of every existing pod is
         // enqueued.
         () = registration.synced() => {
-            print(format!("{} pods are known, {WORKERS} workers begin", informer.store().len()));
+            print(format!("{} pods known, starting {WORKERS} workers", informer.store().len()));
             for _ in 0..WORKERS {
                 workers.spawn(controller.clone().work());
             }
@@ -92,7 +92,7 @@ pub(crate) async fn run(options: &Options, print: Print) -> Result<()> {
     informing.await?;
     workers.close();
     if !workers.is_empty() && timeout(DRAIN, queue.shut_down_with_drain()).await.is_err() {
-        print(format!("{} keys are left", queue.metrics().depth));
+        print(format!("{} keys left", queue.metrics().depth));
     }
     queue.shut_down();
     workers.wait().await;
@@ -128,8 +128,8 @@ impl Controller {
         };
         // Fails on request, to demonstrate retries.
         match pod.labels().get("mood").map(String::as_str) {
-            Some("fails") => Err("it has a label that says so".into()),
-            Some("panics") => panic!("{key} has a label that says so"),
+            Some("fails") => Err("its label requests it".into()),
+            Some("panics") => panic!("the label of {key} requests it"),
             _ => {
                 // A pod that was recreated under its name has another UID.
                 (self.print)(format!("Sync/Add/Update for Pod {}", pod.name_any()));

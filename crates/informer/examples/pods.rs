@@ -1,4 +1,4 @@
-//! Prints the changes of pods, and all of them again once a minute; then reads the lister's cache.
+//! Prints the changes of pods, with a resync once a minute; then reads the lister's cache.
 //!
 //! ```text
 //! cargo run -p kube-informers --example pods -- --embedded
@@ -85,7 +85,7 @@ impl Options {
             if !["--kubeconfig", "--namespace", "--resync", "--for"].contains(&name.as_str()) {
                 return Err(format!("unknown argument {name:?}\n{USAGE}"));
             }
-            let value = arguments.next().ok_or_else(|| format!("{name} needs a value\n{USAGE}"))?;
+            let value = arguments.next().ok_or_else(|| format!("{name} requires a value\n{USAGE}"))?;
             match name.as_str() {
                 "--kubeconfig" => options.kubeconfig = Some(value.into()),
                 "--namespace" => options.namespace = Some(value),
@@ -94,7 +94,7 @@ impl Options {
             }
         }
         if options.embedded && options.kubeconfig.is_some() {
-            return Err(format!("--embedded is no server of a kubeconfig\n{USAGE}"));
+            return Err(format!("--embedded and --kubeconfig exclude each other\n{USAGE}"));
         }
         Ok(options)
     }
@@ -103,7 +103,10 @@ impl Options {
 /// Parses `90` or `90s`.
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text);
-    number.parse().map(Duration::from_secs).map_err(|_| format!("{text:?} is no number of seconds\n{USAGE}"))
+    number
+        .parse()
+        .map(Duration::from_secs)
+        .map_err(|_| format!("{text:?} is not a number of seconds\n{USAGE}"))
 }
 
 #[tokio::main]
@@ -165,7 +168,7 @@ async fn come_and_go(pods: Api<Pod>) {
         let created = pods.create(&new, &pod).await.map(drop);
         let deleted = pods.delete(&format!("web-{}", number - 2), &none).await.map(drop);
         if let Err(error) = created.and(deleted) {
-            eprintln!("pods: the server in memory refused: {error}");
+            eprintln!("pods: the embedded server rejected a request: {error}");
             return;
         }
     }
@@ -199,7 +202,7 @@ pub(crate) async fn watch(
         });
     informer.add_event_handler(handler, HandlerOptions::named("printer"))?;
 
-    print(format!("Pods at {url}, and all of them again every {:?}:", options.resync));
+    print(format!("Pods at {url}, resynced every {:?}:", options.resync));
     let stop = CancellationToken::new();
     factory.start(&stop);
     let reading = async {

@@ -97,6 +97,12 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
+    /// Uniform in [0, bound).
+    #[cfg(test)]
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
     /// Uniform in [0, 1).
     pub(crate) fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64

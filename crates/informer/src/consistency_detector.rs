@@ -210,7 +210,7 @@ pub(crate) async fn compare_initial_events<K: Kind>(
                 return;
             }
             Err(error) => {
-                tracing::error!(%resource, version, %error, "failed to list for the comparison; retrying")
+                tracing::error!(%resource, version, %error, "failed to list for the comparison; retrying");
             }
         }
         tokio::time::sleep(RETRY).await;

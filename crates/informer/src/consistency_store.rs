@@ -202,7 +202,7 @@ mod tests {
             let (store, pods, _) = consistency();
             assert_eq!(store.ensure_ready(&owner()), Ok(()), "nothing was written");
             store.wrote_at(&owner(), "1", &resource("pods"), "10");
-            assert_eq!(store.ensure_ready(&owner()), behind("pods", "", "10"), "the store was never filled");
+            assert_eq!(store.ensure_ready(&owner()), behind("pods", "", "10"), "the store is empty");
             pods.is_at("9");
             assert_eq!(store.ensure_ready(&owner()), behind("pods", "9", "10"));
             assert_eq!(store.ensure_ready(&owner()), behind("pods", "9", "10"), "the record is kept");
@@ -210,7 +210,7 @@ mod tests {
             assert_eq!(store.ensure_ready(&owner()), Ok(()));
             // If the write were still recorded, this older store would be behind it.
             pods.is_at("5");
-            assert_eq!(store.ensure_ready(&owner()), Ok(()), "the record is forgotten");
+            assert_eq!(store.ensure_ready(&owner()), Ok(()), "the record is discarded");
         }
     }
 
@@ -273,7 +273,7 @@ mod tests {
             store.wrote_at(&other, "1", &resource("pods"), "10");
             store.clear(&owner(), uid);
             assert_eq!(store.ensure_ready(&owner()).is_ok(), cleared, "{uid:?}");
-            assert!(store.ensure_ready(&other).is_err(), "it is another one's");
+            assert!(store.ensure_ready(&other).is_err(), "the UID belongs to another owner");
         }
         store.clear(&ObjectKey::new(None, "nobody"), None);
     }
@@ -297,9 +297,9 @@ mod tests {
         write_from_many("2", "claims");
         assert_eq!(store.ensure_ready(&owner()), behind("claims", "1", "50"));
         claims.is_at("50");
-        assert_eq!(store.ensure_ready(&owner()), Ok(()), "the old owner's pods are not waited for");
+        assert_eq!(store.ensure_ready(&owner()), Ok(()), "the old owner's writes do not count");
         store.wrote_at(&owner(), "2", &resource("pods"), "2");
         store.wrote_at(&owner(), "3", &resource("pods"), "no version");
-        assert_eq!(store.ensure_ready(&owner()), Ok(()), "a new owner is a new one, whatever it wrote");
+        assert_eq!(store.ensure_ready(&owner()), Ok(()), "the old owner's writes are discarded");
     }
 }

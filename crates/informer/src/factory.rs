@@ -48,9 +48,7 @@ pub struct FactoryBuilder {
 
 /// The factory knows no type for the resource.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "no type is known for {0}: name it to FactoryBuilder::known_type, or use a DynamicInformerFactory, which needs none"
-)]
+#[error("no type is registered for {0}: call FactoryBuilder::known_type, or use a DynamicInformerFactory")]
 pub struct UnknownResourceError(pub GroupVersionResource);
 
 impl FactoryBuilder {

@@ -5,6 +5,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
+use crate::buffer;
+
 /// Tracks strings and nesting, byte by byte.
 #[derive(Debug, Default)]
 struct Scanner {
@@ -113,8 +115,6 @@ pub(crate) struct ListMeta {
 
 /// The maximum size of the text around the items, far more than servers send.
 const MAX_ENVELOPE: usize = 1 << 20;
-/// A buffer that one large item stretched beyond this is freed.
-const KEEP_BUFFER: usize = 1 << 20;
 
 /// Cuts the elements of the top-level array `items` out of a list that arrives in chunks.
 #[derive(Debug)]
@@ -143,10 +143,7 @@ impl ListSplitter {
     /// The next complete item. Advances `chunk` past the bytes read. `None` requests another chunk.
     pub(crate) fn next_item(&mut self, chunk: &mut &[u8]) -> Result<Option<&[u8]>, NotAList> {
         if std::mem::take(&mut self.item_done) {
-            self.item.clear();
-            if self.item.capacity() > KEEP_BUFFER {
-                self.item = Vec::new();
-            }
+            buffer::clear(&mut self.item);
         }
         let bytes = *chunk;
         // The start of the current item within this chunk.

@@ -65,6 +65,7 @@
 //! does; see [`KubeListWatch`].
 
 mod backoff;
+mod buffer;
 mod client;
 pub mod consistency_detector;
 mod consistency_store;

@@ -187,7 +187,11 @@ mod tests {
             ];
             for (selector, expected) in table {
                 assert_eq!(keys(&lister.select(&selector)), expected, "{selector}");
-                assert_eq!(keys(&lister.namespace("").select(&selector)), expected, "no namespace is all");
+                assert_eq!(
+                    keys(&lister.namespace("").select(&selector)),
+                    expected,
+                    "an empty namespace selects all"
+                );
                 let in_a: Vec<_> = expected.iter().filter(|key| key.starts_with("a/")).copied().collect();
                 assert_eq!(keys(&lister.namespace("a").select(&selector)), in_a, "{selector}");
             }

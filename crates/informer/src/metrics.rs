@@ -374,10 +374,6 @@ mod tests {
         }
         // 5 families of 2 lines, 2 gauges, 2 series of the named handler, 12 buckets and the last,
         // sum and count.
-        assert_eq!(
-            text.lines().count(),
-            10 + 2 + 2 + 15,
-            "the informer that is nobody is not there:\n{text}"
-        );
+        assert_eq!(text.lines().count(), 10 + 2 + 2 + 15, "anonymous informers are omitted:\n{text}");
     }
 }

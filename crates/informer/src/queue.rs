@@ -19,9 +19,8 @@ use crate::store::{Indexers, Store};
 /// | queue | order of calls | and the store then contains |
 /// |---|---|---|
 /// | `RealFifo { atomic: true }` | `c` deleted, `a`, `b`, `d` | the whole list |
-/// | `RealFifo { atomic: false }` | `c` deleted, `a`, `b`, `d` | up to a thousand of these changes
-/// at a time |
-/// | `DeltaFifo { .. }` | `a`, `b`, `d`, `c` deleted | one change at a time |
+/// | `RealFifo { atomic: false }` | `c` deleted, `a`, `b`, `d` | up to 1000 more of these changes |
+/// | `DeltaFifo { .. }` | `a`, `b`, `d`, `c` deleted | one more of these changes |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueKind {
     /// Keeps every change, in order across all objects. Same as client-go's `RealFIFO`: delivers

@@ -55,6 +55,6 @@ mod tests {
             [true, true, true, false, true]
         );
         assert!(at(60).await, "a new window");
-        assert!(at(30).await, "its very end");
+        assert!(at(30).await, "the end of the window");
     }
 }

@@ -35,7 +35,7 @@ fn position(lines: &[String], line: &str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn controller_example_syncs_retries_drops_and_stops_in_order() {
     let lines = output_of("--embedded --for 5.5s").await;
-    assert_eq!(lines[..2], ["Starting Pod controller", "3 pods are known, 2 workers begin"]);
+    assert_eq!(lines[..2], ["Starting Pod controller", "3 pods known, starting 2 workers"]);
     assert_eq!(lines[lines.len() - 2..], ["Stopping Pod controller", "Stopped Pod controller"]);
 
     let syncs = |name: &str| {
@@ -47,7 +47,7 @@ async fn controller_example_syncs_retries_drops_and_stops_in_order() {
     assert!(position(&lines, "Sync/Add/Update for Pod web-1") < gone);
     assert!(gone < position(&lines, "Sync/Add/Update for Pod web-2"));
 
-    for (name, error) in [("fails", "it has a label that says so"), ("panics", "the worker panicked")] {
+    for (name, error) in [("fails", "its label requests it"), ("panics", "the worker panicked")] {
         let failure = format!("Error syncing Pod default/{name}: {error}");
         assert_eq!(lines.iter().filter(|line| **line == failure).count(), 5, "{lines:#?}");
         let dropped = format!("Dropping Pod default/{name} out of the queue: {error}");

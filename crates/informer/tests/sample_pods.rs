@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
-#[allow(dead_code, missing_docs, reason = "a program, whose own entry nobody calls here")]
+#[allow(dead_code, missing_docs, reason = "a program whose entry point is unused here")]
 #[path = "../examples/pods.rs"]
 mod pods;
 
@@ -59,7 +59,7 @@ fn count(lines: &[String], line: &str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn pods_example_prints_changes_and_the_lister_content() {
     let lines = output_of(&["--for", "5s"]).await;
-    assert_eq!(lines[0], "Pods at home, and all of them again every 60s:");
+    assert_eq!(lines[0], "Pods at home, resynced every 60s:");
     let mut initial = lines[1..4].to_vec();
     initial.sort();
     let keys = ["kube-system/dns", "shop/web-1", "shop/web-2"];
@@ -110,10 +110,10 @@ async fn pods_example_runs_with_an_embedded_server() {
 #[tokio::test]
 async fn pods_example_reports_errors() {
     for (arguments, error) in [
-        (&["--kubeconfig"][..], "--kubeconfig needs a value"),
-        (&["--for", "ever"], "\"ever\" is no number of seconds"),
+        (&["--kubeconfig"][..], "--kubeconfig requires a value"),
+        (&["--for", "ever"], "\"ever\" is not a number of seconds"),
         (&["--faster"], "unknown argument \"--faster\""),
-        (&["--embedded", "--kubeconfig", "x"], "--embedded is no server of a kubeconfig"),
+        (&["--embedded", "--kubeconfig", "x"], "--embedded and --kubeconfig exclude each other"),
     ] {
         let text = options(arguments).unwrap_err();
         assert!(text.starts_with(error) && text.contains("\nusage: pods "), "{text}");

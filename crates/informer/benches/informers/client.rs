@@ -20,7 +20,8 @@ use crate::task::{Answer, Client, Content, Mode, Step, Task, read_task, say};
 use crate::{Result, pipeline, wire};
 
 type Events = BoxStream<'static, watcher::Result<watcher::Event<Pod>>>;
-type Start = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
+/// Starts watching, and waits until the store has synced.
+pub(crate) type Start = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 
 /// A kind of pod that can be measured.
 pub(crate) trait Measured: Kind {

@@ -45,7 +45,7 @@ impl Process {
     }
 
     fn write(&mut self, line: &str) -> Result<()> {
-        let input = self.input.as_mut().ok_or("the process was told to end")?;
+        let input = self.input.as_mut().ok_or("the process is ending")?;
         input.write_all(line.as_bytes())?;
         input.write_all(b"\n")?;
         Ok(input.flush()?)

@@ -9,7 +9,7 @@ use kube::{Api, Client, Config};
 use kube_informers::{InformerOptions, KubeListWatch, SharedInformer, namespace_indexer};
 
 use crate::Result;
-use crate::client::{Bench, Measured, listen, reflect};
+use crate::client::{Bench, Measured, Start, Tally, listen, reflect};
 use crate::task::Task;
 
 fn client(task: &Task) -> Result<Client> {
@@ -27,14 +27,7 @@ pub(crate) fn informer<K: Measured>(task: &Task) -> Result<Bench> {
     informer.set_transform(K::trim)?;
     let (tallies, start) = listen(&informer, task.listeners)?;
     let store = informer.store();
-    Ok(Bench {
-        start,
-        release: Box::new(|| ()),
-        tallies,
-        goals: [task.pods as u64, (task.pods + task.events) as u64],
-        has_all: Box::new(|_| true),
-        stored: Box::new(move || store.len()),
-    })
+    Ok(bench(task, start, tallies, move || store.len()))
 }
 
 /// `kube_runtime`'s watcher and reflector, as in its documentation.
@@ -43,12 +36,22 @@ pub(crate) fn kube(task: &Task) -> Result<Bench> {
     let events = watcher(pods, watcher::Config::default()).default_backoff();
     let events = events.modify(|pod| pod.metadata.managed_fields = None).boxed();
     let (store, tallies, start) = reflect(events, task.listeners);
-    Ok(Bench {
+    Ok(bench(task, start, tallies, move || store.len()))
+}
+
+/// A bench whose changes the server sends.
+fn bench(
+    task: &Task,
+    start: Start,
+    tallies: Vec<Arc<Tally>>,
+    stored: impl Fn() -> usize + Send + 'static,
+) -> Bench {
+    Bench {
         start,
         release: Box::new(|| ()),
         tallies,
         goals: [task.pods as u64, (task.pods + task.events) as u64],
         has_all: Box::new(|_| true),
-        stored: Box::new(move || store.len()),
-    })
+        stored: Box::new(stored),
+    }
 }

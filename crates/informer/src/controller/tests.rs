@@ -305,7 +305,7 @@ async fn a_private_transform_applies_to_every_call_once() {
         settle().await;
         let expected = [("add", true), ("update", true), ("update", true), ("delete", true)];
         assert_eq!(std::mem::take(&mut *calls.lock()), expected, "{kind:?}");
-        assert_eq!(runs.load(Ordering::Relaxed), 3, "once for each object that was read");
+        assert_eq!(runs.load(Ordering::Relaxed), 3, "once per object read");
         // A tombstone has the object as stored, and is not transformed again.
         source.apply(pod("b"));
         settle().await;
@@ -388,7 +388,7 @@ async fn a_skipped_panic_costs_one_change_and_a_second() {
         settle().await;
         let expected = [("a", 0), ("b", 0), ("c", 1), ("d", 1)].map(|(name, at)| (name.to_owned(), at));
         assert_eq!(*calls.lock(), expected, "{kind:?}");
-        assert_eq!(controller.store().len(), 4, "the store has what the handler missed");
+        assert_eq!(controller.store().len(), 4, "the store has the change that the handler missed");
         stop.cancel();
         running.await.unwrap();
     }
@@ -409,7 +409,11 @@ async fn a_stop_does_not_wait_for_the_pause_after_a_panic() {
     assert!(!controller.has_synced());
     stop.cancel();
     running.await.unwrap();
-    assert_eq!(*calls.lock(), [("b".to_owned(), 0), ("c".to_owned(), 0)], "what had been read is still told");
+    assert_eq!(
+        *calls.lock(),
+        [("b".to_owned(), 0), ("c".to_owned(), 0)],
+        "changes read before the stop are delivered"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -460,7 +464,7 @@ async fn a_controller_runs_once_and_leaves_no_task() {
     rig.stop().await;
     controller.stopped().await;
     assert_eq!(controller.add_indexers(Indexers::new()), Err(IndexError::Stopped));
-    assert_eq!(controller.store().len(), 1, "what was known can still be read");
+    assert_eq!(controller.store().len(), 1, "the last content remains readable");
 
     let dropped = Rig::start(&["a"], ControllerOptions::default());
     dropped.controller.synced().await;

@@ -55,7 +55,7 @@ impl<S: EventSink> Delivery<S> {
             };
             tries += 1;
             if tries >= self.options.tries {
-                return Err(format!("{error}; gave up after {tries} tries"));
+                return Err(format!("{error}; gave up after {tries} attempts"));
             }
             let pause = stretched(self.options.pause, 1.0 + JITTER * self.random.fraction(), FOR_EVER);
             if self.closing.run_until_cancelled(sleep(pause)).await.is_none() {

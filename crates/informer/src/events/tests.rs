@@ -87,7 +87,7 @@ impl EventSink for Told {
         async move {
             match self.begin(record) {
                 Try::Succeeds => {}
-                Try::Fails => return Err(SinkError::Unavailable("nobody there".into())),
+                Try::Fails => return Err(SinkError::Unavailable("nothing listens".into())),
                 Try::IsRejected => return Err(SinkError::Rejected("malformed".into())),
                 Try::Takes(time) => sleep(time).await,
                 Try::Hangs => std::future::pending().await,

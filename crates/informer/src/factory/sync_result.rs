@@ -89,7 +89,7 @@ mod tests {
             synced: vec![nodes.clone()],
             failed: vec![failed(&nodes, None), failed(&claims, None)],
         };
-        assert!(!many.by_resource()[&nodes], "two informers of nodes, of which one has not");
+        assert!(!many.by_resource()[&nodes], "one of two informers of nodes has not synced");
         let text = many.into_result().unwrap_err().to_string();
         assert!(text.contains("v1/nodes (no failure, but not synced when the wait ended), resource.k8s"));
     }

@@ -109,8 +109,12 @@ async fn informers_created_after_start_wait_for_the_next_start() {
     factory.start(&stop);
     let nodes = factory.informer(Typed::<Node>::new());
     let result = factory.wait_for_cache_sync(&stop).await;
-    assert_eq!(result.by_resource(), BTreeMap::from([(pods.kind().gvr(), true)]), "the others are not in it");
-    assert_eq!(pods.store().len(), 1, "the first list is there");
+    assert_eq!(
+        result.by_resource(),
+        BTreeMap::from([(pods.kind().gvr(), true)]),
+        "other informers are not included"
+    );
+    assert_eq!(pods.store().len(), 1, "the store has the first list");
     assert!(pods.is_started() && !nodes.is_started());
     factory.start(&stop);
     let result = factory.wait_for_cache_sync(&stop).await;
@@ -271,7 +275,7 @@ async fn the_order_of_a_factorys_settings_does_not_matter() {
                 periods.push(parts.resync.as_secs());
                 parts.build(Indexers::new())
             });
-            assert_eq!(periods, [30, 60], "the custom period counts for its resource only");
+            assert_eq!(periods, [30, 60], "the custom period applies only to its resource");
             let stop = CancellationToken::new();
             factory.start(&stop);
             factory.wait_for_cache_sync(&stop).await;

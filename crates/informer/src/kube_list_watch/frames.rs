@@ -3,6 +3,7 @@
 use http_body_util::BodyExt;
 use kube::client::Body;
 
+use crate::buffer;
 use crate::json;
 use crate::kind::ContentType;
 use crate::list_watch::ListWatchError;
@@ -10,8 +11,6 @@ use crate::list_watch::ListWatchError;
 /// The maximum size of an event or list item. etcd rejects objects of more than a few megabytes,
 /// and their encoding on the wire is not much larger.
 pub(super) const MAX_OBJECT: usize = 64 << 20;
-/// A buffer that one large object stretched beyond this is freed.
-const KEEP_BUFFER: usize = 1 << 20;
 /// The size of a length prefix.
 const LENGTH: usize = 4;
 
@@ -113,8 +112,8 @@ impl Frames {
         self.buffer.drain(..self.start);
         self.searched = self.searched.saturating_sub(self.start);
         self.start = 0;
-        if self.buffer.is_empty() && self.buffer.capacity() > KEEP_BUFFER {
-            self.buffer = Vec::new();
+        if self.buffer.is_empty() {
+            buffer::clear(&mut self.buffer);
         }
     }
 

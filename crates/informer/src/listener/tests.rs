@@ -154,7 +154,7 @@ async fn a_handler_beyond_its_limit_is_removed_with_a_named_error() {
     let mut line = Line::to(HandlerFuncs::new().with_add(move |_, _| *calling.lock() += 1), 3);
     (0..3).for_each(|number| line.send(number));
     settle().await;
-    assert!(line.panics.try_recv().is_err() && *calls.lock() == 3, "as many as the limit may wait");
+    assert!(line.panics.try_recv().is_err() && *calls.lock() == 3, "the limit itself is allowed");
     let _log = CaughtLog::new();
     (0..4).for_each(|number| line.send(number));
     let panic = line.panics.try_recv().unwrap();
@@ -166,5 +166,5 @@ async fn a_handler_beyond_its_limit_is_removed_with_a_named_error() {
     assert!(line.panics.try_recv().is_err(), "said once");
     let registration = line.registration();
     registration.stopped().await;
-    assert_eq!((*calls.lock(), registration.pending()), (3, 0), "it is not called any more");
+    assert_eq!((*calls.lock(), registration.pending()), (3, 0), "the handler is not called again");
 }

@@ -5,13 +5,12 @@ use prost::Message;
 use super::envelope::{MAGIC, check_encoding, content_type};
 use super::meta::ListMeta;
 use super::wire::{Fields, Malformed, Value, Varint, WireType, split_tag};
+use crate::buffer;
 use crate::kind::ContentType;
 
 /// The maximum size of the list's metadata and of the envelope's fields, far more than servers
 /// send.
 const MAX_METADATA: u64 = 1 << 20;
-/// A buffer that one large item stretched beyond this is freed.
-const KEEP_BUFFER: usize = 1 << 20;
 
 /// The position within the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +66,7 @@ impl ListSplitter {
     /// The next complete item. Advances `chunk` past the bytes read. `None` requests another chunk.
     pub(crate) fn next_item(&mut self, chunk: &mut &[u8]) -> Result<Option<&[u8]>, Malformed> {
         if std::mem::take(&mut self.item_done) {
-            self.clear();
+            buffer::clear(&mut self.buffer);
         }
         while let Some((&byte, rest)) = chunk.split_first() {
             if let State::Value(role, left) = self.state {
@@ -105,13 +104,6 @@ impl ListSplitter {
             return Err(Malformed("truncated list"));
         }
         self.metadata.ok_or(Malformed("list without metadata"))
-    }
-
-    fn clear(&mut self) {
-        self.buffer.clear();
-        if self.buffer.capacity() > KEEP_BUFFER {
-            self.buffer = Vec::new();
-        }
     }
 
     /// Subtracts bytes from the remaining length of the list.
@@ -188,7 +180,7 @@ impl ListSplitter {
             }
             Role::Outer(_) => {}
         }
-        self.clear();
+        buffer::clear(&mut self.buffer);
         Ok(())
     }
 

@@ -273,7 +273,7 @@ async fn shared_handlers_see_a_relist_in_queue_order() {
         let stop = CancellationToken::new();
         let running = tokio::spawn(Arc::clone(&informer).run(stop.clone()));
         registration.synced().await;
-        assert!(informer.has_synced(), "also with nothing in the list");
+        assert!(informer.has_synced(), "also for an empty list");
         for name in ["a", "b", "c"] {
             change(FakeSource::apply, name);
         }
@@ -401,8 +401,8 @@ fn run(kind: QueueKind, steps: &[Step]) {
     rig.queue.push(listing(&server));
     while rig.process() {}
     assert_eq!(rig.stored(), server, "the store has what the server has");
-    assert_eq!(rig.log.content(), server, "what was told adds up to it");
-    assert_eq!(rig.log.faults(), [""; 0], "and each part of it follows from the one before");
+    assert_eq!(rig.log.content(), server, "the notifications add up to it");
+    assert_eq!(rig.log.faults(), [""; 0], "each notification follows from the previous one");
     assert!(rig.synced);
     if matches!(rig.kind, QueueKind::DeltaFifo { .. }) {
         assert!(!rig.log.lines().iter().any(|line| line.ends_with("unknown")), "{:?}", rig.log.lines());

@@ -159,7 +159,7 @@ fn real_fifo_first_list_is_popped_with_its_last_change() {
         play(&mut queue, script);
         assert_eq!(queue.population.has_synced(), synced, "{script}");
     }
-    assert_eq!(play_out(&mut per_object("a5 b6"), "[a5]"), ["!-b?6 =a5."], "tombstones are part of it");
+    assert_eq!(play_out(&mut per_object("a5 b6"), "[a5]"), ["!-b?6 =a5."], "tombstones count, too");
 }
 
 #[test]

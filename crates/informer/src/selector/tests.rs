@@ -82,8 +82,8 @@ fn the_empty_selector_matches_everything() {
     let nothing = Selector::nothing();
     assert!(nothing.is_nothing() && !nothing.is_everything() && !nothing.selects(&pod));
     assert!(!nothing.matches(&labels(&[("a", "b")])));
-    assert!(nothing.to_string().parse::<Selector>().is_err(), "it must not become everything on the way");
-    assert!("!a".parse::<Selector>().unwrap().selects(&pod), "without labels there is no such label");
+    assert!(nothing.to_string().parse::<Selector>().is_err(), "it must not turn into everything");
+    assert!("!a".parse::<Selector>().unwrap().selects(&pod), "objects without labels do not match");
 }
 
 #[test]

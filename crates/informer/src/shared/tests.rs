@@ -89,6 +89,15 @@ impl Rig {
         (log, registration)
     }
 
+    /// Deletes c, changes b and adds d without events, and waits for the list that shows it.
+    async fn miss_changes(&self) {
+        self.source.delete_silently(pod("c"));
+        self.source.apply_silently(pod("b"));
+        self.source.apply_silently(pod("d"));
+        self.source.reset_watch();
+        tokio::time::sleep(secs(4)).await;
+    }
+
     fn run(&self) -> JoinHandle<()> {
         tokio::spawn(Arc::clone(&self.informer).run(self.stop.clone()))
     }

@@ -107,7 +107,7 @@ fn replaced_and_sync_deltas_are_stored_like_others() {
     ];
     assert_eq!(apply(&store, deltas), ["+1", "1>1", "1>2", "-a?2"]);
     assert!(store.index_values("label").unwrap().is_empty());
-    assert_eq!(store.resource_version(), "", "it has no version with lists in part");
+    assert_eq!(store.resource_version(), "", "a store of partial lists has no version");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn the_store_version_is_the_last_one_in_a_batch() {
     apply(&store, vec![put("a", "60", &[]), put("b", "55", &[]), Delta::tombstone(key("c"), None)]);
     assert_eq!(store.resource_version(), "55");
     apply(&store, vec![list("50", &[("a", "70")], &[])]);
-    assert_eq!(store.resource_version(), "50", "a list has a version of its own");
+    assert_eq!(store.resource_version(), "50", "a list has its own version");
 }
 
 #[test]

@@ -73,7 +73,7 @@ async fn giving_up_reports_unmet_conditions_and_the_cause() {
         assert_eq!(error.unfinished, missing);
         let text = format!("gave up waiting for my-caches: {}: {cause}", missing.join(", "));
         assert_eq!(error.to_string(), text);
-        assert!(error.cause.downcast_ref::<std::io::Error>().is_some(), "the cause is kept as it was");
+        assert!(error.cause.downcast_ref::<std::io::Error>().is_some(), "the cause is unchanged");
         assert_eq!(error.source().map(ToString::to_string).as_deref(), Some(cause));
         let last = log.lines().pop().unwrap();
         assert_eq!(

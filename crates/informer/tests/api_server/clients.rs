@@ -48,7 +48,7 @@ async fn kubeconfig_provides_server_ca_token_and_namespace() {
     // The path of the certificate authority is relative to the kubeconfig; the file has one
     // certificate.
     assert_eq!(config.root_cert.map(|certificates| certificates.len()), Some(1));
-    assert!(!config.default_retry, "retries beneath an informer hide what is wrong");
+    assert!(!config.default_retry, "retries below an informer hide failures");
     informer_client(Some(&fixture("kubeconfig"))).await.unwrap();
 }
 

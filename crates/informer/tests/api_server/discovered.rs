@@ -13,33 +13,28 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Cluster, log_of};
 
-const WIDGETS: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.example.dev}
-spec:
-  group: example.dev
-  scope: Namespaced
-  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: plants.example.dev}
-spec:
-  group: example.dev
-  scope: Cluster
-  names: {plural: plants, singular: plant, kind: Plant, listKind: PlantList}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
+/// The definitions of widgets, which are namespaced, and plants, which are not.
+fn definitions() -> String {
+    let definition = |scope, plural, singular, kind| {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.example.dev")},
+            "spec": {
+                "group": "example.dev",
+                "scope": scope,
+                "names": {"plural": plural, "singular": singular, "kind": kind, "listKind": format!("{kind}List")},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+                }],
+            },
+        })
+    };
+    let widgets = definition("Namespaced", "widgets", "widget", "Widget");
+    let plants = definition("Cluster", "plants", "plant", "Plant");
+    format!("{widgets}\n---\n{plants}")
+}
 
 fn path(namespace: &str) -> String {
     format!("/apis/example.dev/v1/namespaces/{namespace}/widgets")
@@ -52,7 +47,7 @@ fn widget(name: &str, label: &str) -> Value {
 
 fn cluster() -> Cluster {
     let cluster = Cluster::new();
-    cluster.load(WIDGETS);
+    cluster.load(&definitions());
     for namespace in ["shop", "other"] {
         cluster.load(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}"));
     }
@@ -242,6 +237,6 @@ async fn unknown_and_unwatchable_resources_are_errors() {
     let error = factory.for_kind(&review).await.err().unwrap();
     assert!(matches!(error, DiscoveryError::NotWatchable(_)), "{error}");
     // Once the server serves it, discovery finds it.
-    cluster.load(WIDGETS);
+    cluster.load(&definitions());
     assert!(factory.for_resource("example.dev", "v1", "widgets").await.is_ok());
 }

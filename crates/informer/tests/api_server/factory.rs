@@ -40,7 +40,7 @@ async fn many_consumers_share_one_list_and_one_watch() {
         let consumers: Vec<_> = (0..3).map(|_| log_of(&factory.informer(Typed::<Pod>::new()))).collect();
         tokio::time::sleep(Duration::from_mins(10)).await;
         assert!(consumers.iter().all(|log| log.lock().is_empty()), "nothing is delivered before the start");
-        assert!(cluster.beginnings().is_empty(), "nor is anything asked");
+        assert!(cluster.beginnings().is_empty(), "no requests are sent");
 
         let stop = CancellationToken::new();
         factory.start(&stop);
@@ -73,7 +73,7 @@ async fn the_first_registration_wins_and_terminated_pods_leave_it() {
         let first = filtered_pods(&factory);
         let plain = factory.informer(Typed::<Pod>::new());
         assert!(Arc::ptr_eq(&first, &plain));
-        assert!(!plain.store().has_index(NAMESPACE_INDEX), "it was made without");
+        assert!(!plain.store().has_index(NAMESPACE_INDEX), "the index was not configured");
         let log = log_of(&plain);
         let stop = CancellationToken::new();
         factory.start(&stop);
@@ -135,7 +135,7 @@ async fn for_resource_returns_the_typed_informer_or_an_error() {
     assert_eq!(generic.resource(), &resource);
     let widgets = GroupVersionResource::namespaced("example.dev", "v1", "widgets");
     let error = factory.for_resource(&widgets).err().unwrap();
-    assert!(error.to_string().starts_with("no type is known for example.dev/v1/widgets: "), "{error}");
+    assert!(error.to_string().starts_with("no type is registered for example.dev/v1/widgets: "), "{error}");
 
     let seen = Arc::<Mutex<Vec<String>>>::default();
     let handler = Seen(Arc::clone(&seen));

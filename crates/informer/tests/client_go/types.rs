@@ -152,5 +152,5 @@ fn type_errors_name_expected_and_actual_type() {
     assert_eq!(error.to_string(), "expected example.dev/v1 Widget, found example.dev/v1 Gadget");
     assert_eq!(decode("Widget").unwrap().types.unwrap().kind, "Widget");
     let error = Typed::<Pod>::new().decode(ContentType::Json, table("1").to_string().as_bytes()).unwrap_err();
-    assert_eq!(error.to_string(), "expected v1 Pod, but this is meta.k8s.io/v1 Table");
+    assert_eq!(error.to_string(), "expected v1 Pod, found meta.k8s.io/v1 Table");
 }

@@ -78,7 +78,7 @@ async fn a_hanging_sink_delays_neither_callers_nor_other_sinks() {
     sleep(Duration::from_secs(80)).await;
     let tries = hanging.tries();
     assert!(tries[1..].iter().all(|(at, reason)| *at >= 40_000 && reason == "Hangs"), "{tries:?}");
-    assert_eq!(tries.len(), 2, "a try that hangs is over after 30 s, the next comes 10 s later");
+    assert_eq!(tries.len(), 2, "a hanging attempt ends after 30 s, and the next follows 10 s later");
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +92,7 @@ async fn shutdown_writes_queued_events_with_one_attempt_each() {
     }
     let start = Instant::now();
     assert!(broadcaster.shutdown(Duration::from_secs(5)).await);
-    assert_eq!(start.elapsed(), ms(500), "no pauses between tries");
+    assert_eq!(start.elapsed(), ms(500), "no pauses between attempts");
     assert_eq!((sink.written(), broadcaster.failed()), (vec!["Slow".to_owned(), "Fine".to_owned()], 1));
     recorder.record(pod("a"), event("TooLate"));
     broadcaster.start_recording_to_sink(sink.clone());
@@ -124,7 +124,7 @@ async fn shutdown_respects_its_limit_and_leaves_no_task() {
     assert!(!broadcaster.shutdown(Duration::from_secs(5)).await);
     assert_eq!(start.elapsed(), Duration::from_secs(5));
     settle().await;
-    assert_eq!(Arc::strong_count(&sink.0), 1, "the task is gone, and its sink with it");
+    assert_eq!(Arc::strong_count(&sink.0), 1, "the task has ended and dropped its sink");
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,7 +206,7 @@ async fn dropped_events_are_logged_at_powers_of_two() {
     for _ in 0..100 {
         recorder.record(pod("a"), event("More"));
     }
-    assert_eq!(broadcaster.dropped(), 297, "each sink has room for one even if it was given none");
+    assert_eq!(broadcaster.dropped(), 297, "each sink has room for at least one event");
     let dropped = |line: &String| {
         let (_, rest) = line.split_once("dropped=").unwrap();
         rest.split_once(' ').unwrap().0.parse::<u64>().unwrap()

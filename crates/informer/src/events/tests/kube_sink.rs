@@ -111,7 +111,7 @@ async fn rejected_events_are_not_retried() {
             Rule::new(events("create"), Fault::Answer(Status { details: Box::default(), ..status })).times(2);
         let rule = world.server.faults().add(rule);
         world.record("a", "Pulled").await;
-        assert_eq!(world.server.faults().remaining(rule), 1, "it was asked once");
+        assert_eq!(world.server.faults().remaining(rule), 1, "it received one request");
         world.server.faults().remove(rule);
     }
     let elsewhere = ObjectReference { namespace: Some("nowhere".to_owned()), ..pod("a") };

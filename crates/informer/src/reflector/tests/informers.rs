@@ -104,7 +104,7 @@ async fn without_a_resync_period_there_are_no_resyncs() {
     tokio::spawn(Arc::clone(&informer).run(CancellationToken::new()));
     sleep(24.0 * 3600.0).await;
     assert_eq!(log.lines(), ["add ns/a 2 initial"]);
-    assert_eq!(lists(&source), 0, "a watch that runs out is taken up again");
+    assert_eq!(lists(&source), 0, "a watch that ends is resumed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -95,7 +95,7 @@ async fn a_panicking_transform_releases_the_watch_and_the_queue() {
     let run = tokio::spawn(reflector.run(CancellationToken::new()));
     assert!(run.await.unwrap_err().is_panic());
     assert_eq!(source.opened_and_released(), (1, 1));
-    assert!(queue.pop_batch().await.is_some(), "what was read before");
+    assert!(queue.pop_batch().await.is_some(), "changes read before the stop");
     assert!(queue.pop_batch().await.is_none());
 }
 

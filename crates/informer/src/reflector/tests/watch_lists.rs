@@ -11,7 +11,7 @@ async fn a_default_watch_list_without_end_is_replaced_by_a_list() {
     assert_eq!(source.summaries(), ["watch-list rv="]);
     sleep(2.0).await;
     assert_eq!(source.summaries(), ["watch-list rv=", "list rv=0 limit=500", "watch rv=2"]);
-    assert_eq!(source.watchers(), 1, "the first watch is gone");
+    assert_eq!(source.watchers(), 1, "the first watch is released");
     source.apply(pod("b", ""));
     settle().await;
     assert_eq!(rig.stop().await, ["=2[a@2]", "+b@3"]);

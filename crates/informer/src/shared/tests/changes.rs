@@ -54,11 +54,7 @@ async fn a_relist_delivers_tombstones_then_updates_then_adds() {
     for log in &logs {
         log.take();
     }
-    rig.source.delete_silently(pod("c"));
-    rig.source.apply_silently(pod("b"));
-    rig.source.apply_silently(pod("d"));
-    rig.source.reset_watch();
-    tokio::time::sleep(secs(4)).await;
+    rig.miss_changes().await;
     for log in logs {
         assert_eq!(log.take(), ["tombstone ns/c 4", "update ns/a 2>2", "update ns/b 3>6", "add ns/d 7"]);
         assert!(log.faults().is_empty());

@@ -408,7 +408,7 @@ impl Stage {
             let shown = content.iter().filter(|pod| !player.manner.filtered || passes(pod)).count();
             let expected = if period > 0 && player.manner.resynced { 4 * shown } else { 0 };
             if player.syncs_since(since) != expected {
-                return Err(format!("{} syncs in place of {expected}", player.syncs_since(since)));
+                return Err(format!("{} syncs instead of {expected}", player.syncs_since(since)));
             }
         }
         Ok(())
@@ -431,16 +431,16 @@ impl Stage {
         for player in &self.players {
             self.model.check(&player.account(self, complete))?;
             if complete && !player.registration.has_synced() || player.registration.pending() > 0 {
-                return Err("has not kept up".to_owned());
+                return Err("has pending changes".to_owned());
             }
             if player.synced_with.is_some_and(|beginning| beginning != player.beginning()) {
-                return Err("was synced in the middle of its beginning".to_owned());
+                return Err("synced before the end of its initial objects".to_owned());
             }
         }
         for (player, told) in &self.gone {
             self.model.check(&player.account(self, false))?;
             if player.witness.len() != *told {
-                return Err("was told something after it had left".to_owned());
+                return Err("received a notification after its removal".to_owned());
             }
         }
         Ok(())
@@ -454,7 +454,7 @@ impl Stage {
             let shown: model::Content = shown.map(|pod| (witness::key(pod), witness::version(pod))).collect();
             let told = fold(&player.witness.told());
             if told != shown {
-                return Err(format!("was told {told:?} before the end, where the store has {shown:?}"));
+                return Err(format!("received {told:?} in total, but the store has {shown:?}"));
             }
         }
         Ok(())
@@ -502,7 +502,7 @@ async fn play(setting: Setting, steps: Vec<Step>) -> Result<Stage, String> {
     stage.check_delivered()?;
     let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     if left > 0 || stage.rig.source.watchers() > 0 {
-        return Err(format!("{left} tasks and {} watches were left behind", stage.rig.source.watchers()));
+        return Err(format!("{left} tasks and {} watches remain", stage.rig.source.watchers()));
     }
     Ok(stage)
 }

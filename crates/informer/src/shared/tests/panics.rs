@@ -33,7 +33,7 @@ fn a_slow_handler_delays_no_other_handler() {
         assert_eq!(
             (slow.pending(), slow.processed()),
             (0, 3001),
-            "what had been read was delivered before the end"
+            "changes read before the end are delivered"
         );
     });
 }
@@ -69,7 +69,7 @@ async fn a_propagated_handler_panic_ends_the_informer() {
     let (log, _) = rig.log(HandlerOptions::default());
     let panic = rig.run().await.unwrap_err().into_panic();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
-    assert_eq!(log.lines().len(), 1, "the other handler was served to the end");
+    assert_eq!(log.lines().len(), 1, "the other handler receives everything");
     assert_eq!(rig.source.watchers(), 0);
 }
 
@@ -129,8 +129,8 @@ async fn a_handler_beyond_its_limit_ends_the_informer() {
     let panic = running.await.unwrap_err().into_panic();
     let text = "event handler \"stuck\" of v1/pods exceeds its limit of 4 pending changes";
     assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(text));
-    assert!(before.elapsed() < secs(1), "nobody waited for the one that is stuck");
-    assert_eq!(log.content(), rig.source.content(), "the others were served to the end");
+    assert!(before.elapsed() < secs(1), "run does not wait for the stuck handler");
+    assert_eq!(log.content(), rig.source.content(), "the other handlers receive everything");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn run_does_not_wait_for_a_stuck_handler_beyond_its_limit() {
         rig.source.apply(pod("c"));
         let panic = running.await.unwrap_err().into_panic();
         assert!(panic.downcast_ref::<String>().unwrap().contains("\"stuck\""));
-        assert_eq!(log.content(), rig.source.content(), "the others were served to the end");
+        assert_eq!(log.content(), rig.source.content(), "the other handlers receive everything");
         assert!(other.is_stopped() && !stuck.is_stopped());
     });
 }

@@ -1,6 +1,7 @@
 //! Concurrent operations on several threads.
 
 use super::*;
+use crate::backoff::SplitMix;
 
 /// A handler that counts existing objects, and its count.
 fn balance() -> (HandlerFuncs<Pod>, Arc<AtomicUsize>) {
@@ -44,11 +45,10 @@ fn a_hundred_workers_add_and_remove_handlers_until_the_informer_stops() {
             })
         });
         let workers: Vec<_> = workers.collect();
-        let mut random = 1_u32;
+        let mut random = SplitMix::new(Some(1));
         for n in 0..10_000_u32 {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let pod = pod(&format!("p{}", (random >> 16) % 50));
-            if (random >> 24).is_multiple_of(3) {
+            let pod = pod(&format!("p{}", random.below(50)));
+            if random.below(3) == 0 {
                 rig.source.delete(pod);
             } else {
                 rig.source.apply(pod);

@@ -62,7 +62,7 @@ async fn a_registration_syncs_once_the_first_list_is_processed() {
     assert!(quick.has_synced() && !slow.has_synced(), "the store is ready, the slow handler is not");
     assert_eq!((quick.pending(), slow.pending(), log.lines().len()), (0, 3, 3));
     slow.synced().await;
-    assert_eq!(slow.pending(), 0, "a panic does not keep a handler from becoming synced");
+    assert_eq!(slow.pending(), 0, "a handler syncs despite a panic");
 }
 
 #[tokio::test(start_paused = true)]

@@ -200,7 +200,7 @@ fn a_handler_may_use_the_informer_while_it_is_dropped() {
                 rig.informer.synced().await;
             }
             rig.informer.shut_down_event_handler(&registration).await;
-            assert!(gone.load(Ordering::Relaxed), "it is dropped before it counts as stopped");
+            assert!(gone.load(Ordering::Relaxed), "the handler is dropped before it counts as stopped");
         }
     });
 }

@@ -32,7 +32,7 @@ async fn a_stream_matches_a_handler_and_syncs_with_its_reader() {
     assert_eq!(stream.registration().pending(), 2);
     assert_eq!(line(&stream.next().await.unwrap()), "add a true");
     assert_eq!(line(&stream.next().await.unwrap()), "add b true");
-    assert!(!stream.registration().has_synced(), "the reader may still be at it");
+    assert!(!stream.registration().has_synced(), "the reader may still process it");
     assert_eq!(read(&mut stream), [""; 0]);
     assert!(stream.registration().has_synced());
     rig.source.apply(pod("b"));

@@ -24,7 +24,7 @@ async fn a_delayed_key_is_handed_out_exactly_when_due() {
     advance(ms(49)).await;
     assert!(is_waiting(&queue));
     advance(ms(1)).await;
-    assert_eq!(queue.len(), 1, "nobody had to wait for it");
+    assert_eq!(queue.len(), 1, "no worker had to wait for it");
     drop(take(&queue));
     // Far beyond client-go's check every 10 s.
     advance(ms(60_000)).await;
@@ -42,7 +42,7 @@ async fn the_earliest_of_several_delays_applies() {
     let expected = [("later, then earlier", 30), ("earlier, then later", 50)];
     assert_eq!(arrivals(&queue, start, 2).await, expected);
     advance(ms(100)).await;
-    assert!(is_waiting(&queue), "the later times are forgotten");
+    assert!(is_waiting(&queue), "later due times are discarded");
     // A key that was delivered can be delayed again.
     queue.add_after("earlier, then later", ms(40));
     assert_eq!(arrivals(&queue, Instant::now(), 1).await, [("earlier, then later", 40)]);
@@ -131,10 +131,10 @@ async fn shut_down_discards_delayed_keys() {
     });
     crate::testing::settle().await;
     queue.shut_down();
-    assert!(worker.await.unwrap(), "the worker does not wait until it is due");
+    assert!(worker.await.unwrap(), "the worker does not wait for the due time");
     queue.add_after("b", ms(1));
     queue.add_after("c", Duration::ZERO);
     advance(ms(20)).await;
     assert!(is_at_its_end(&queue));
-    assert_eq!(queue.metrics().retries, 1, "what comes after the end does not count");
+    assert_eq!(queue.metrics().retries, 1, "keys due after the shutdown are dropped");
 }

@@ -24,7 +24,7 @@ async fn a_drain_waits_for_waiting_and_processed_keys() {
     let c = take(&queue);
     assert!(is_at_its_end(&queue), "d was not");
     settle().await;
-    assert!(!drained.is_finished(), "c is in hand");
+    assert!(!drained.is_finished(), "c is processed");
     drop(c);
     drained.await.unwrap();
 }
@@ -72,7 +72,7 @@ async fn a_key_added_while_processed_is_still_drained() {
     settle().await;
     drop(first);
     settle().await;
-    assert!(!drained.is_finished(), "it is to be handed out once more");
+    assert!(!drained.is_finished(), "the key is queued once more");
     let second = take(&queue);
     queue.add("a");
     drop(second);

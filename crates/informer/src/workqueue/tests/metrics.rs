@@ -11,7 +11,7 @@ async fn queue_metrics_follow_a_key() {
     assert_eq!((&*metrics.name, metrics.depth, metrics.adds, metrics.retries), ("pods", 1, 1, 0));
     advance(ms(50)).await;
     queue.add("a");
-    assert_eq!(queue.metrics().adds, 1, "an add that changes nothing does not count");
+    assert_eq!(queue.metrics().adds, 1, "an add without effect does not count");
 
     let item = take(&queue);
     let metrics = queue.metrics();
@@ -21,7 +21,7 @@ async fn queue_metrics_follow_a_key() {
     advance(ms(25)).await;
     queue.add("a");
     let metrics = queue.metrics();
-    assert_eq!((metrics.depth, metrics.adds, queue.len()), (1, 2, 0), "in hand and to come again");
+    assert_eq!((metrics.depth, metrics.adds, queue.len()), (1, 2, 0), "processed and queued again");
     assert_eq!((metrics.unfinished_work, metrics.longest_running_processor), (ms(25), ms(25)));
 
     drop(item);
@@ -65,7 +65,7 @@ async fn delayed_adds_count_as_retries_and_wait_since_due() {
     assert_eq!(
         (metrics.retries, metrics.adds, metrics.depth),
         (4, 1, 1),
-        "what is not due is not in the queue"
+        "a key that is not due is not in the queue"
     );
     advance(ms(405)).await;
     assert_eq!(queue.metrics().adds, 3);

@@ -64,7 +64,7 @@ async fn cancellation_finishes_started_pieces_and_starts_no_more() {
         *finished.lock() += 1;
     })
     .await;
-    assert_eq!((*begun.lock(), *finished.lock()), (6, 6), "two by each of three");
+    assert_eq!((*begun.lock(), *finished.lock()), (6, 6), "two pieces for each of three workers");
 
     let none = Cell::new(0);
     parallelize_until(&stop, 3, 100, 1, async |_| none.set(none.get() + 1)).await;

@@ -100,9 +100,9 @@ async fn queue_length_counts_waiting_keys() {
     queue.add("a");
     assert_eq!(queue.len(), 2, "a waits once");
     let item = take(&queue);
-    assert_eq!(queue.len(), 1, "what is in hand does not wait");
+    assert_eq!(queue.len(), 1, "a processed key does not wait");
     queue.add("a");
-    assert_eq!(queue.len(), 1, "nor does it when it is added meanwhile");
+    assert_eq!(queue.len(), 1, "nor if it is added meanwhile");
     drop(item);
     assert_eq!(queue.len(), 2);
 }
@@ -114,7 +114,7 @@ async fn a_key_added_while_processed_is_queued_exactly_once_more() {
     let first = take(&queue);
     queue.add("a");
     queue.add("a");
-    assert!(is_waiting(&queue), "it is in hand");
+    assert!(is_waiting(&queue), "the key is processed");
     drop(first);
     let second = take(&queue);
     assert_eq!(*second, "a");
@@ -146,7 +146,7 @@ async fn a_processed_key_added_again_is_not_touched_or_handed_out() {
     queue.add("a");
     queue.add("a");
     settle().await;
-    assert!(!second.is_finished(), "the key is in the first worker's hands");
+    assert!(!second.is_finished(), "the first worker processes the key");
     assert_eq!(notes(), ["push a"]);
     drop(first);
     assert_eq!(second.await.unwrap(), Some("a"));
@@ -177,7 +177,7 @@ async fn a_processed_key_is_not_retained() {
     queue.add(second);
     queue.add_after(later, ms(1));
     drop(queue.get().await);
-    assert!(first_alive.upgrade().is_none(), "nothing pins it while others wait");
+    assert!(first_alive.upgrade().is_none(), "nothing keeps the key alive while others wait");
     assert!(second_alive.upgrade().is_some());
     drop(queue.get().await);
     drop(queue.get().await);
@@ -186,7 +186,7 @@ async fn a_processed_key_is_not_retained() {
     let (never, never_alive) = Held::new("never");
     queue.add_after(never, ms(1));
     queue.shut_down();
-    assert!(never_alive.upgrade().is_none(), "what will not be added is forgotten at the end");
+    assert!(never_alive.upgrade().is_none(), "delayed keys are discarded at the shutdown");
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,7 +212,7 @@ async fn a_panicking_or_cancelled_worker_returns_its_key() {
         }
     });
     tokio::time::sleep(ms(10)).await;
-    assert!(is_waiting(&queue), "it came back after the delay, and is in hand");
+    assert!(is_waiting(&queue), "the key came back after the delay, and is processed");
     hanging.abort();
     assert!(hanging.await.unwrap_err().is_cancelled());
     assert_eq!(*take(&queue), "a");

@@ -19,12 +19,16 @@ fn delays_of_a_key_double_until_it_is_forgotten() {
     let mut limiter = exponential(ms(1), ms(1_000));
     assert_eq!(waits(&mut limiter, "one", 5), [1, 2, 4, 8, 16]);
     assert_eq!(limiter.num_requeues(&"one"), 5);
-    assert_eq!(waits(&mut limiter, "two", 2), [1, 2], "keys do not share their waits");
+    assert_eq!(waits(&mut limiter, "two", 2), [1, 2], "keys have separate delays");
     assert_eq!(limiter.num_requeues(&"two"), 2);
     limiter.forget(&"one");
     assert_eq!((limiter.num_requeues(&"one"), limiter.num_requeues(&"two")), (0, 2));
     assert_eq!(waits(&mut limiter, "one", 1), [1]);
-    assert_eq!(waits(&mut limiter, "long", 12)[8..], [256, 512, 1_000, 1_000], "the longest is the cap");
+    assert_eq!(
+        waits(&mut limiter, "long", 12)[8..],
+        [256, 512, 1_000, 1_000],
+        "the longest delay is the cap"
+    );
 }
 
 #[test]
@@ -41,7 +45,7 @@ fn overflowing_delays_are_capped() {
         assert_eq!(last, max);
     }
     let mut none = exponential(Duration::ZERO, ms(1_000));
-    assert!((0..200).all(|_| none.when(&"a").is_zero()), "nothing doubled stays nothing");
+    assert!((0..200).all(|_| none.when(&"a").is_zero()), "a zero delay stays zero");
 }
 
 #[test]
@@ -84,12 +88,12 @@ async fn a_bucket_allows_its_burst_then_one_retry_per_interval() {
     let mut bucket = BucketRateLimiter::new(10.0, 3);
     assert_eq!(waits(&mut bucket, "a", 5), [0, 0, 0, 100, 200]);
     advance(ms(250)).await;
-    assert_eq!(waits(&mut bucket, "b", 2), [50, 150], "all keys share it, and what was given out counts");
+    assert_eq!(waits(&mut bucket, "b", 2), [50, 150], "all keys share the bucket, including reserved tokens");
     advance(ms(60_000)).await;
-    assert_eq!(waits(&mut bucket, "a", 4), [0, 0, 0, 100], "it does not fill beyond its burst");
+    assert_eq!(waits(&mut bucket, "a", 4), [0, 0, 0, 100], "the bucket does not exceed its burst");
     RateLimiter::<&str>::forget(&mut bucket, &"a");
     assert_eq!(bucket.num_requeues(&"a"), 0);
-    assert_eq!(waits(&mut bucket, "a", 1), [200], "there is nothing to forget");
+    assert_eq!(waits(&mut bucket, "a", 1), [200], "forgetting has no effect");
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +139,7 @@ async fn a_rate_limited_key_follows_its_limiter_until_forgotten() {
     queue.forget(&"one");
     assert_eq!(queue.num_requeues(&"one"), 0);
     advance(ms(8)).await;
-    assert_eq!([*take(&queue), *take(&queue)], ["two", "one"], "what is forgotten still comes");
+    assert_eq!([*take(&queue), *take(&queue)], ["two", "one"], "a forgotten key is still delivered");
     queue.add_rate_limited("one");
     advance(ms(1)).await;
     let item = take(&queue);

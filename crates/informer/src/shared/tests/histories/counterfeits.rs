@@ -62,8 +62,8 @@ fn the_model_detects_every_kind_of_false_account() {
         ("ends with", |told| drop(told.pop())),
         ("added twice", |told| told.insert(1, told[0].clone())),
         ("added twice", |told| drop(told.remove(nth(told, "ns/p0", 3)))),
-        ("follows on", |told| drop(told.remove(nth(told, "ns/p0", 1)))),
-        ("follows on", |told| {
+        ("does not follow", |told| drop(told.remove(nth(told, "ns/p0", 1)))),
+        ("does not follow", |told| {
             let (one, two) = (nth(told, "ns/p0", 1), nth(told, "ns/p0", 2));
             told.swap(one, two);
         }),
@@ -71,11 +71,11 @@ fn the_model_detects_every_kind_of_false_account() {
             let delete = told[nth(told, "ns/p1", 1)].clone();
             told.push(delete);
         }),
-        ("back in time", |told| {
+        ("older than an earlier state", |told| {
             let add = told[nth(told, "ns/p1", 0)].clone();
             told.insert(nth(told, "ns/p1", 1) + 1, add);
         }),
-        ("never was in this state", |told| {
+        ("the object never had this state", |told| {
             change(told, "ns/p2", 0, |said| {
                 *said = Said::Add { key: "ns/p2".to_owned(), version: 1000, initial: false };
             });
@@ -95,19 +95,19 @@ fn the_model_detects_every_kind_of_false_account() {
             let said = Said::Delete { key, version: Some(version), tombstone: true };
             told.push(Told { at: Instant::now(), said });
         }),
-        ("began with", |told| {
+        ("initial objects", |told| {
             change(told, "ns/p1", 0, |said| {
                 let Said::Add { initial, .. } = said else { panic!() };
                 *initial = false;
             });
         }),
-        ("initial after the beginning", |told| {
+        ("initial flag after the initial objects", |told| {
             change(told, "ns/p2", 0, |said| {
                 let Said::Add { initial, .. } = said else { panic!() };
                 *initial = true;
             });
         }),
-        ("no news for a handler without resyncs", |told| {
+        ("unchanged update for a handler without resyncs", |told| {
             let last = told.last().unwrap().clone();
             let Said::Update { key, new, .. } = last.said else { panic!() };
             told.push(Told { at: last.at, said: Said::Update { key, old: new, new } });
@@ -127,7 +127,7 @@ fn the_model_detects_a_stale_store_or_handler() {
     stage.check(true).unwrap();
     let (player, told) = (stage.players.pop().unwrap(), 0);
     stage.gone.push((player, told));
-    assert_eq!(stage.check(true).unwrap_err(), "was told something after it had left");
+    assert_eq!(stage.check(true).unwrap_err(), "received a notification after its removal");
     stage.gone.clear();
     stage.apply(3, true, How::Told);
     assert!(stage.check(true).unwrap_err().starts_with("the store has"));

@@ -110,7 +110,7 @@ impl Model {
         self.check_initial(account)?;
         let real = self.content_at(u64::MAX, account.filtered);
         if account.complete && known != real {
-            return Err(format!("ends with {known:?} where there is {real:?}"));
+            return Err(format!("ends with {known:?} instead of {real:?}"));
         }
         Ok(())
     }
@@ -138,10 +138,10 @@ impl Model {
         version: u64,
     ) -> Result<(), String> {
         if version < reached.get(key).copied().unwrap_or(0) {
-            return Err("back in time".to_owned());
+            return Err("older than an earlier state".to_owned());
         }
         let real = self.find(key, version).is_some_and(|state| is_shown(state, account.filtered));
-        if real { Ok(()) } else { Err("never was in this state".to_owned()) }
+        if real { Ok(()) } else { Err("the object never had this state".to_owned()) }
     }
 
     fn check_delete(
@@ -208,7 +208,7 @@ impl Model {
                     flagged.entry(key.clone()).or_insert(*version);
                 }
                 Said::Add { initial: true, .. } => {
-                    return Err(format!("initial after the beginning: {said:?}"));
+                    return Err(format!("initial flag after the initial objects: {said:?}"));
                 }
                 Said::Update { .. } | Said::Delete { .. } if account.gathered => {}
                 // An update that makes the object pass.
@@ -236,7 +236,7 @@ impl Model {
         if flagged == expected {
             Ok(())
         } else {
-            Err(format!("began with {flagged:?} instead of {expected:?}"))
+            Err(format!("initial objects {flagged:?} instead of {expected:?}"))
         }
     }
 
@@ -258,13 +258,13 @@ fn is_shown(state: State, filtered: bool) -> bool {
 fn check_known(known: &Content, key: &str, old: u64) -> Result<(), String> {
     match known.get(key) {
         Some(last) if *last == old => Ok(()),
-        last => Err(format!("follows on {last:?}")),
+        last => Err(format!("does not follow {last:?}")),
     }
 }
 
 fn check_sync(account: &Account, at: Instant) -> Result<(), String> {
     match account.no_syncs_after {
-        Some(end) if at > end => Err("no news for a handler without resyncs".to_owned()),
+        Some(end) if at > end => Err("unchanged update for a handler without resyncs".to_owned()),
         _ => Ok(()),
     }
 }
