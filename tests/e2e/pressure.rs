@@ -268,7 +268,7 @@ fn a_server_that_takes_two_changes_at_a_time_gets_no_more_than_it_takes() {
     let args = ["--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=2"];
     let Some(plane) = plane(&args) else { return };
     let log = bind_all(&plane, started);
-    assert!(log.contains("the API server is too busy"), "{log}");
+    assert!(log.contains("API server is overloaded"), "{log}");
     let refused = plane.audit_log().unwrap();
     let too_many = u64::from(StatusCode::TOO_MANY_REQUESTS.as_u16());
     let refused = refused.iter().filter(|event| event["responseStatus"]["code"] == too_many).count();
