@@ -153,7 +153,7 @@ impl Permit {
         match load {
             // Only a limit that is reached shows that the server may accept more.
             Load::Normal if !state.has_capacity() => {
-                state.limit = (state.limit + 1.0 / state.limit).min(MAX_IN_FLIGHT)
+                state.limit = (state.limit + 1.0 / state.limit).min(MAX_IN_FLIGHT);
             }
             Load::Normal => {}
             // A request from before the last reduction does not justify another one.

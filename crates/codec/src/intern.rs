@@ -83,7 +83,7 @@ impl<T: ?Sized + Eq + Hash, S: BuildHasher> Interner<T, S> {
 
 /// Wraps a sized value for [`Interner::intern`].
 #[derive(Debug)]
-pub struct Fresh<T>(pub T);
+pub(crate) struct Fresh<T>(pub(crate) T);
 
 impl<T> AsRef<T> for Fresh<T> {
     fn as_ref(&self) -> &T {

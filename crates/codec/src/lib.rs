@@ -41,7 +41,7 @@ mod tests;
 mod volume_source;
 
 pub use error::{Fault, WireError};
-pub use intern::{Fresh, Interner};
+pub use intern::Interner;
 pub use node::NodeKind;
 pub use objects::ObjectKind;
 pub use pod::PodKind;

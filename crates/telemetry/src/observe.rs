@@ -11,7 +11,7 @@ impl Observer for LogObserver {
             Observation::Anomaly(text) => tracing::error!("{text}"),
             Observation::NodeTaken => tracing::info!("node no longer fits a pod that waited for it"),
             Observation::LostRace => {
-                tracing::warn!("pod was bound elsewhere while this scheduler was binding it")
+                tracing::warn!("pod was bound elsewhere while this scheduler was binding it");
             }
             Observation::Attempt { pod, result, attempts, .. } => {
                 tracing::debug!(pod = %pod.key(), ?result, attempts, "attempt");

@@ -46,7 +46,7 @@ pub struct Collector {
 /// Maximum number of queued attempts, which take a few MB.
 const WAITING: usize = 2048;
 
-/// The result of [`trace`].
+/// The result of [`traced`].
 pub struct Traced {
     /// The observer to use.
     pub observer: Box<dyn Observer>,
