@@ -17,8 +17,8 @@ use crate::backlog::Backlog;
 use crate::gauge::{EventGauges, Gauge};
 use crate::informers::InformerStats;
 use crate::owner::Mailbox;
+use supercargo_client::adaptive_limit::LimitStats;
 use supercargo_client::api::Api;
-use supercargo_client::window::Figures as Requesting;
 use supercargo_telemetry::metrics::{Collector, Requests, Text, spec};
 
 /// Longest wait for the scheduler. A scrape times out after ten seconds by default, and the other
@@ -109,8 +109,8 @@ impl ResourceStats {
     fn write_clients(&self, text: &mut Text) {
         text.family(&spec::WINDOW);
         for (client, api) in &self.clients {
-            let Requesting { limit, under_way, waiting } = api.requesting();
-            for (state, value) in [("limit", limit), ("under_way", under_way), ("waiting", waiting)] {
+            let LimitStats { limit, in_flight, waiting } = api.limit_stats();
+            for (state, value) in [("limit", limit), ("under_way", in_flight), ("waiting", waiting)] {
                 text.sample(&spec::WINDOW, &[client, state], value as f64);
             }
         }

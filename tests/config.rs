@@ -114,7 +114,7 @@ fn write_config_to_writes_and_exits() {
     assert_eq!((election.lease_duration.as_secs(), election.retry_period.as_secs()), (20, 3));
     assert_eq!(found.client_connection.qps, None, "a deprecated flag does not count beside a file");
     let said = text(&said.stdout) + &text(&said.stderr);
-    for warning in ["--kube-api-qps has no effect", "--vmodule has no effect here"] {
+    for warning in ["--kube-api-qps is ignored", "--vmodule is ignored"] {
         assert!(said.contains(warning), "{warning} is not in\n{said}");
     }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use supercargo_scheduler::{EventType, PodEvent};
 
-use supercargo_codec::payload::{Message, Payload};
+use supercargo_codec::payload::{Payload, Writer, envelope, micro_time};
 
 /// Longest stem of an event name: the limit less the dot and the time.
 const LONGEST_STEM: usize = 253 - 17;
@@ -91,26 +91,26 @@ impl Payload for EventWithSeries<'_> {
 
     fn protobuf(&self) -> Vec<u8> {
         let EventObject { event, name, created, .. } = self.object;
-        let mut metadata = Message::default();
-        metadata.text(1, name).text(3, &event.pod.namespace);
-        let mut regarding = Message::default();
+        let mut metadata = Writer::new();
+        metadata.string(1, name).string(3, &event.pod.namespace);
+        let mut regarding = Writer::new();
         regarding
-            .text(1, "Pod")
-            .text(2, &event.pod.namespace)
-            .text(3, &event.pod.name)
-            .text(4, &event.uid.text());
-        regarding.text(5, "v1").text(6, &event.resource_version);
-        let mut body = Message::default();
-        body.message(1, &metadata).micros(2, *created);
+            .string(1, "Pod")
+            .string(2, &event.pod.namespace)
+            .string(3, &event.pod.name)
+            .string(4, &event.uid.text());
+        regarding.string(5, "v1").string(6, &event.resource_version);
+        let mut body = Writer::new();
+        body.message(1, &metadata).message(2, &micro_time(*created));
         if let Some(Count { count, last_observed }) = self.series {
-            let mut series = Message::default();
-            series.number(1, count.into()).micros(2, last_observed);
+            let mut series = Writer::new();
+            series.varint(1, count.into()).message(2, &micro_time(last_observed));
             body.message(3, &series);
         }
-        body.text(4, &event.scheduler_name).text(5, &self.object.reporting_instance());
-        body.text(6, &event.action).text(7, &event.reason).message(8, &regarding);
-        body.text(10, &event.note).text(11, self.object.kind());
-        body.enveloped("events.k8s.io/v1", "Event")
+        body.string(4, &event.scheduler_name).string(5, &self.object.reporting_instance());
+        body.string(6, &event.action).string(7, &event.reason).message(8, &regarding);
+        body.string(10, &event.note).string(11, self.object.kind());
+        envelope("events.k8s.io/v1", "Event", &body)
     }
 }
 

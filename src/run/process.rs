@@ -259,7 +259,7 @@ impl Process {
                 mailbox.post(Message::Stop);
                 tracing::error!(reason = %loss.why, "Leaderelection lost");
                 let why = loss.why.clone();
-                loss.told().await;
+                loss.event_written().await;
                 bail!("Leaderelection lost: {why}");
             }
         }

@@ -269,7 +269,7 @@ fn server_with_two_slots_gets_two_requests_at_a_time() {
     let args = ["--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=2"];
     let Some(plane) = plane(&args) else { return };
     let log = bind_all(&plane, started);
-    assert!(log.contains("the API server is too busy"), "{log}");
+    assert!(log.contains("API server is overloaded"), "{log}");
     let refused = plane.audit_log().unwrap();
     let too_many = u64::from(StatusCode::TOO_MANY_REQUESTS.as_u16());
     let refused = refused.iter().filter(|event| event["responseStatus"]["code"] == too_many).count();

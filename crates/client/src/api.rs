@@ -1,4 +1,4 @@
-//! Requests to the API server, and what a failure says about its state.
+//! Requests to the API server, and what a failure says about their effect.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,32 +15,34 @@ use serde_json::Value;
 use supercargo_framework::binding::{ApiError, Certainty};
 use thiserror::Error;
 
+use crate::adaptive_limit::{AdaptiveLimit, LimitStats, Load};
 use crate::fence::Fence;
 use crate::rate_limit::RateLimiter;
 use crate::transport::{Fate, Transport, fate, is_connection_refused};
-use crate::window::{Figures, Load, Window};
 use supercargo_codec::payload::{PROTOBUF, Payload};
 
-/// A server that is too busy is asked so often again, as client-go does it.
-const BUSY_ATTEMPTS: usize = 10;
-/// A server that has not looked at a request is sent it so often again. Each time over another connection, or a less busy one.
-const UNPROCESSED_ATTEMPTS: usize = 5;
-/// The longest wait that a server may ask for.
+/// Retries if the server is overloaded, as in client-go.
+const BUSY_RETRIES: usize = 10;
+/// Retries of requests that the server has not processed, each on another or a less busy
+/// connection.
+const UNPROCESSED_RETRIES: usize = 5;
+/// Upper bound of a server's `Retry-After`.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
-/// No try takes longer than this; then the request's fate is unknown. Above the 60 s after which the API server gives up itself.
+/// Timeout of an attempt, after which the request's effect is unknown. Longer than the API server's
+/// own timeout of 60 s.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// The content type of JSON bodies.
 pub const JSON: &str = "application/json";
-/// The answer is the whole object.
-const WHOLE: &str = JSON;
-/// The answer may be the object's metadata only: nobody reads it, and a patched pod would come back whole.
-const LITTLE: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// Accepts the whole object.
+const ACCEPT_OBJECT: &str = JSON;
+/// Accepts metadata only: the response is not read, and a patched pod would be returned whole.
+const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// Why there is no client.
+/// Why no client could be created.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// The kubeconfig is no YAML of its kind. What is there is not told: it may be a token.
+    /// The kubeconfig cannot be parsed. The content is not printed: it may be a token.
     #[error("kubeconfig {path}:{place}: not a kubeconfig")]
     Malformed {
         /// The file.
@@ -56,22 +58,23 @@ pub enum ConnectError {
         /// Why.
         source: Box<kube::config::KubeconfigError>,
     },
-    /// There is no kubeconfig, and this is no pod with a service account either.
+    /// There is neither a kubeconfig nor a service account.
     #[error(
         "not running in a cluster ({0}); give --kubeconfig FILE, or clientConnection.kubeconfig in the configuration"
     )]
     NotInCluster(#[source] Box<kube::config::InClusterError>),
-    /// The client cannot be made.
-    #[error("cannot make a client: {0}")]
+    /// The client cannot be created.
+    #[error("cannot create a client: {0}")]
     Client(#[source] Box<kube::Error>),
 }
 
-/// Reads how to reach the API server: from a kubeconfig, else from the pod's service account.
+/// Reads the connection to the API server from a kubeconfig, or else from the pod's service
+/// account.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     connect_to(None, kubeconfig).await
 }
 
-/// The same, but the server is this one: with the kubeconfig's credentials, and without any where there is none.
+/// Like [`connect`], with this server. Without a kubeconfig, requests carry no credentials.
 pub async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let mut config = match (kubeconfig, server) {
         (Some(path), _) => {
@@ -85,14 +88,15 @@ pub async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Resu
     if let Some(server) = server {
         config.cluster_url = server.clone();
     }
-    // The client's own retries would hide failures from the reflectors, and repeat a bind whose fate is unknown.
+    // Retries of the client would hide failures from reflectors, and repeat binds with unknown
+    // effect.
     config.default_retry = false;
     config.disable_compression = true;
     Ok(without_needless_trust(config))
 }
 
-/// Where no certificate is checked the system is not asked whom it trusts: in an image it may trust nobody, and that would be an
-/// error.
+/// Skips loading the system's CA certificates if no certificate is verified. In an image without
+/// any, loading them would be an error.
 pub fn without_needless_trust(mut config: Config) -> Config {
     let checks = config.cluster_url.scheme() == Some(&Scheme::HTTPS) && !config.accept_invalid_certs;
     if !checks && config.root_cert.is_none() {
@@ -113,20 +117,20 @@ fn kubeconfig_error(path: &Path, source: KubeconfigError) -> ConnectError {
     }
 }
 
-/// A client for this server.
+/// Creates a client.
 pub fn client(config: Config) -> Result<Client, ConnectError> {
     Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
-/// Sends requests: at most as fast as configured, and no more at once than the server takes.
+/// Sends requests, limited in rate and in number. Clones share the limits.
 #[derive(Clone)]
 pub struct Api {
     transport: Transport,
     limit: Option<RateLimiter>,
-    window: Window,
-    /// Whether objects go as protobuf; until the server says that it does not read that.
+    in_flight: AdaptiveLimit,
+    /// Whether to send objects as protobuf. Cleared once the server rejects the encoding.
     protobuf: Arc<AtomicBool>,
-    /// Where one of several schedulers leads: whether this one does.
+    /// Blocks requests while this process does not lead, if there is leader election.
     fence: Option<Fence>,
 }
 
@@ -143,7 +147,7 @@ pub struct Call<'a> {
     pub body: &'a Value,
 }
 
-/// A request with an object that can go as protobuf.
+/// A request with an object in either encoding.
 #[derive(Clone)]
 pub struct Submission<'a> {
     /// The method.
@@ -154,7 +158,7 @@ pub struct Submission<'a> {
     pub object: &'a dyn Payload,
 }
 
-/// A request as it goes out, as often as it has to.
+/// A request in its encoded form, for several attempts.
 struct Outgoing<'a> {
     method: &'a Method,
     path: &'a str,
@@ -163,56 +167,56 @@ struct Outgoing<'a> {
     body: Bytes,
 }
 
-/// Why a request failed: what is known of its effect, and the HTTP status when there was an answer.
+/// Why a request failed, what is known of its effect, and the HTTP status of a response.
 #[derive(Clone, Debug)]
 pub struct CallError {
     /// The error as plugins see it.
     pub error: ApiError,
     /// The HTTP status.
     pub status: Option<StatusCode>,
-    /// Whether nothing was sent because nobody listens.
+    /// Whether the connection was refused.
     pub connection_refused: bool,
-    /// How long the server, too busy now, wants to be left alone.
+    /// The pause that an overloaded server asks for.
     pub retry_after: Option<Duration>,
 }
 
-/// A try that failed.
+/// A failed attempt.
 enum Failure {
     Failed(CallError),
-    /// The server is too busy and has done nothing.
+    /// The server is overloaded and rejected the request.
     Busy(CallError),
-    /// The server has not looked at the request.
+    /// The server has not processed the request.
     Unprocessed(CallError),
 }
 
 impl Api {
-    /// Sends requests by a client made for this.
+    /// Creates a client for this configuration.
     pub fn new(config: Config, limit: Option<RateLimiter>) -> Result<Self, ConnectError> {
         Ok(Self::limited(client(config)?, limit))
     }
 
-    /// Sends requests by a client that exists.
+    /// Uses an existing client.
     pub fn with_client(client: Client) -> Self {
         Self::limited(client, None)
     }
 
-    /// Sends requests by a client that exists, at most so fast.
+    /// Uses an existing client with a rate limit.
     pub fn limited(client: Client, limit: Option<RateLimiter>) -> Self {
         Self::over(client.into(), limit, false)
     }
 
-    /// Sends requests by this transport, objects as protobuf if that is wanted.
+    /// Uses this transport. Objects are sent as protobuf if `protobuf` is set.
     pub fn over(transport: Transport, limit: Option<RateLimiter>, protobuf: bool) -> Self {
         let protobuf = Arc::new(AtomicBool::new(protobuf));
-        Self { transport, limit, window: Window::default(), protobuf, fence: None }
+        Self { transport, limit, in_flight: AdaptiveLimit::default(), protobuf, fence: None }
     }
 
-    /// The same, but nothing leaves while the fence is closed.
+    /// Blocks requests while the fence is closed.
     pub fn behind(self, fence: Option<Fence>) -> Self {
         Self { fence, ..self }
     }
 
-    /// An error unless requests may leave now.
+    /// Fails if the fence is closed.
     pub fn may_send(&self) -> Result<(), CallError> {
         match &self.fence {
             Some(fence) if !fence.is_open() => {
@@ -222,35 +226,35 @@ impl Api {
         }
     }
 
-    /// How things stand with its requests.
-    pub fn requesting(&self) -> Figures {
-        self.window.figures()
+    /// Statistics of the limit of requests in flight.
+    pub fn limit_stats(&self) -> LimitStats {
+        self.in_flight.stats()
     }
 
-    /// Sends a request and returns the answer's JSON.
+    /// Sends a request and returns the JSON response.
     pub async fn call(&self, call: Call<'_>) -> Result<Value, CallError> {
-        let answer = self.answer(&Outgoing::json(&call, WHOLE)).await?;
+        let answer = self.answer(&Outgoing::json(&call, ACCEPT_OBJECT)).await?;
         serde_json::from_slice(&answer).map_err(|error| unknown(format!("unreadable answer: {error}")))
     }
 
-    /// Sends a request whose answer says no more than that it was carried out.
+    /// Sends a request and ignores the content of the response.
     pub async fn write(&self, call: Call<'_>) -> Result<(), CallError> {
-        self.answer(&Outgoing::json(&call, LITTLE)).await.map(drop)
+        self.answer(&Outgoing::json(&call, ACCEPT_METADATA)).await.map(drop)
     }
 
-    /// Sends an object of which no more is wanted to be known than that it was taken.
+    /// Sends an object and ignores the content of the response.
     pub async fn submit(&self, Submission { method, path, object }: Submission<'_>) -> Result<(), CallError> {
         let outgoing = |content_type, body: Vec<u8>| Outgoing {
             method: &method,
             path,
             content_type,
-            accept: LITTLE,
+            accept: ACCEPT_METADATA,
             body: body.into(),
         };
         if self.protobuf.load(Ordering::Relaxed) {
             match self.answer(&outgoing(PROTOBUF, object.protobuf())).await {
                 Err(error) if error.status == Some(StatusCode::UNSUPPORTED_MEDIA_TYPE) => {
-                    tracing::info!("the API server does not read protobuf: sending JSON");
+                    tracing::info!("API server does not accept protobuf; sending JSON");
                     self.protobuf.store(false, Ordering::Relaxed);
                 }
                 result => return result.map(drop),
@@ -259,18 +263,18 @@ impl Api {
         self.answer(&outgoing(JSON, object.json().to_string().into_bytes())).await.map(drop)
     }
 
-    /// The body of a good answer. A server that is too busy is asked again, and so is one that has not looked at the request:
-    /// neither has done anything yet.
+    /// The body of a successful response. Retries requests that the server rejected as overloaded
+    /// or has not processed: these had no effect.
     async fn answer(&self, outgoing: &Outgoing<'_>) -> Result<Bytes, CallError> {
         let (mut busy, mut unprocessed) = (0, 0);
         loop {
             match self.attempt(outgoing).await {
                 Ok(answer) => return Ok(answer),
-                Err(Failure::Busy(error)) if busy < BUSY_ATTEMPTS => {
+                Err(Failure::Busy(error)) if busy < BUSY_RETRIES => {
                     busy += 1;
                     tokio::time::sleep(error.retry_after.unwrap_or_default()).await;
                 }
-                Err(Failure::Unprocessed(_)) if unprocessed < UNPROCESSED_ATTEMPTS => unprocessed += 1,
+                Err(Failure::Unprocessed(_)) if unprocessed < UNPROCESSED_RETRIES => unprocessed += 1,
                 Err(Failure::Failed(error) | Failure::Busy(error) | Failure::Unprocessed(error)) => {
                     return Err(error);
                 }
@@ -279,26 +283,26 @@ impl Api {
     }
 
     async fn attempt(&self, outgoing: &Outgoing<'_>) -> Result<Bytes, Failure> {
-        let came = Instant::now();
+        let queued = Instant::now();
         if let Some(limit) = &self.limit {
             limit.ready().await;
         }
-        let place = self.window.enter().await;
-        // The last thing before it leaves: whatever it had to wait for may have taken long.
+        let permit = self.in_flight.acquire().await;
+        // Check the fence last, because the waits above may take long.
         self.may_send().map_err(Failure::Failed)?;
-        self.transport.waited(outgoing.method, came.elapsed());
+        self.transport.waited(outgoing.method, queued.elapsed());
         let Ok(result) = tokio::time::timeout(REQUEST_TIMEOUT, self.send(outgoing)).await else {
-            place.learn(Load::TooMuch(Duration::ZERO));
+            permit.record(Load::Overload(Duration::ZERO));
             let message = format!("no answer within {} s", REQUEST_TIMEOUT.as_secs());
             return Err(Failure::Failed(unknown(message)));
         };
         match &result {
-            Ok(_) => place.learn(Load::Fine),
+            Ok(_) => permit.record(Load::Normal),
             Err(Failure::Busy(CallError { retry_after: Some(wait), .. })) => {
-                place.learn(Load::TooMuch(*wait));
+                permit.record(Load::Overload(*wait));
             }
             Err(Failure::Failed(error)) if error.status.is_some_and(is_overload) => {
-                place.learn(Load::TooMuch(Duration::ZERO));
+                permit.record(Load::Overload(Duration::ZERO));
             }
             Err(_) => {}
         }
@@ -331,7 +335,7 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// Answers that say that there is more to do than can be done, without saying whether this was.
+/// Statuses of an overloaded server that may have executed the request.
 fn is_overload(status: StatusCode) -> bool {
     status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::GATEWAY_TIMEOUT
 }
@@ -353,7 +357,8 @@ fn unknown(message: String) -> CallError {
     call_error(Certainty::Unknown, message)
 }
 
-/// No answer came. What was not sent, or not looked at, was not carried out; of anything else nobody knows.
+/// Classifies a missing response: requests that were not sent or not processed had no effect; the
+/// effect of others is unknown.
 fn no_answer(error: &(dyn std::error::Error + 'static)) -> Failure {
     let message = full_text(error);
     match fate(error) {
@@ -366,20 +371,20 @@ fn no_answer(error: &(dyn std::error::Error + 'static)) -> Failure {
     }
 }
 
-/// What a server that is too busy says of when to come back; a second if it does not say.
+/// The pause that an overloaded server asks for; one second by default.
 fn retry_after(status: StatusCode, headers: &http::HeaderMap) -> Option<Duration> {
     let said = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let wait = Duration::from_secs(said.unwrap_or(1)).min(LONGEST_RETRY_AFTER);
     (status == StatusCode::TOO_MANY_REQUESTS).then_some(wait)
 }
 
-/// The server's word. What it says with 409 or 5xx does not tell whether an earlier or this very request was carried out.
+/// The error of a response. 409 and 5xx do not tell whether this or an earlier attempt took effect.
 fn answered(code: StatusCode, body: &[u8]) -> CallError {
     let status: Option<Status> = serde_json::from_slice(body).ok();
     let is_not_found = status.as_ref().is_some_and(|status| status.reason == "NotFound");
     let certainty = match code {
         StatusCode::NOT_FOUND if is_not_found => Certainty::NotFound,
-        // A 404 that is no Status comes from a server that does not know its own paths yet.
+        // A 404 without a Status comes from a server that has not installed its paths yet.
         StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT => Certainty::Unknown,
         _ if code.is_server_error() => Certainty::Unknown,
         _ => Certainty::Refused,
@@ -392,7 +397,7 @@ fn answered(code: StatusCode, body: &[u8]) -> CallError {
     CallError { status: Some(code), ..call_error(certainty, message) }
 }
 
-/// An error with its causes, outermost first, none of them twice.
+/// An error with its causes, outermost first, without repetitions.
 pub fn full_text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -414,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_tells_what_may_have_happened() {
+    fn statuses_are_classified_by_certainty() {
         let body = |reason: &str| {
             serde_json::json!({"kind": "Status", "status": "Failure", "message": "no", "reason": reason, "code": 404})
                 .to_string()
@@ -443,7 +448,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_system_is_asked_for_authorities_only_where_they_are_needed() {
+    async fn system_cas_are_loaded_only_if_needed() {
         let asked = |config: Config| config.root_cert.is_none();
         let server = |url: &str| Config::new(url.parse().unwrap());
         let plain: Uri = "http://127.0.0.1:1".parse().unwrap();
@@ -463,17 +468,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_busy_server_is_asked_again() {
+    async fn requests_rejected_with_429_are_retried() {
         let (api, requests) = crate::testing::answering(vec![429, 429, 200]);
         let began = tokio::time::Instant::now();
         assert!(api.call(call()).await.is_ok());
         assert_eq!((began.elapsed(), requests.all().len()), (Duration::from_secs(2), 3));
         let (api, requests) = crate::testing::answering(vec![429; 20]);
         assert_eq!(api.call(call()).await.unwrap_err().error.certainty, Certainty::Refused);
-        assert_eq!(requests.all().len(), BUSY_ATTEMPTS + 1);
+        assert_eq!(requests.all().len(), BUSY_RETRIES + 1);
     }
 
-    /// A server that takes 8 requests at once, each for 10 ms, and answers any other with 429 and a time to wait.
+    /// A server that accepts 8 concurrent requests of 10 ms each and rejects others with 429 and a
+    /// `Retry-After`.
     fn loaded() -> (Api, Arc<AtomicUsize>, Arc<AtomicUsize>) {
         let (refusals, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let inside = Arc::new(AtomicUsize::new(0));
@@ -498,19 +504,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_overloaded_server_is_not_hammered_and_gets_everything_done() {
+    async fn requests_to_an_overloaded_server_are_throttled_and_complete() {
         let (api, refusals, most) = loaded();
         let began = tokio::time::Instant::now();
         let results = futures::future::join_all((0..5_000).map(|_| api.call(call()))).await;
         assert!(results.iter().all(Result::is_ok), "{:?}", results.into_iter().find(Result::is_err));
-        // Of the first windows the most is refused; after that, one now and then.
+        // Most of the first requests are rejected; later only a few.
         assert!(most.load(Ordering::SeqCst) <= 100);
         assert!(refusals.load(Ordering::SeqCst) < 500, "{refusals:?} of 5,000");
-        // Asked for 8 at once all the time, it would take 6.25 s.
+        // With 8 requests in flight all the time, it would take 6.25 s.
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
-    /// Says the same in both forms.
+    /// The same object in both encodings.
     struct Both;
 
     impl Payload for Both {
@@ -524,7 +530,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_read_protobuf_is_sent_json_from_then_on() {
+    async fn protobuf_is_disabled_after_415() {
         for (statuses, expected) in [
             (vec![], ["protobuf", "protobuf"].as_slice()),
             (vec![415], &["protobuf", "JSON", "JSON"]),
@@ -546,7 +552,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_malformed_kubeconfig_is_placed_and_not_shown() {
+    async fn malformed_kubeconfigs_are_located_but_not_printed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
         std::fs::write(&path, "users:\n- {name: x, user: {token: secret-token-123\n").unwrap();

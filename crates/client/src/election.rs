@@ -1,30 +1,32 @@
-//! Which of several schedulers leads, by a Lease; client-go's rules and timing.
+//! Leader election by a Lease, with client-go's rules and timing.
 //!
 //! ```text
-//! Candidacy ──> Elector ──get, create, update──> the lease <── the other candidates
+//! Candidacy ──> Elector ──get, create, update──> the lease <── other candidates
 //!     │            │  ^                              │
-//!     │            │  └────────── Bell <── watch ────┘
+//!     │            │  └─────── LeaseWatch <─ watch ───┘
 //!     │            └──> Fence ──> every Api that writes
-//!     └──> Leadership: who holds the lease, for health checks and metrics
+//!     └──> Leadership: the holder, for health checks and metrics
 //! ```
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `observed` | what a candidate may do about the lease as it has seen it; pure |
-//! | `lease` | the lease as the API has it, and the requests for it |
-//! | `elector` | one candidate: takes the lease, keeps it, gives it up |
-//! | `bell` | wakes a candidate that waits when the lease changes |
-//! | `candidacy` | an elector at work, for whoever waits for its outcome |
+//! | `observed` | the action that a candidate may take on the observed lease; pure |
+//! | `lease` | the Lease object and its requests |
+//! | `elector` | a candidate: acquires, renews and releases the lease |
+//! | `lease_watch` | wakes a waiting candidate when the lease changes |
+//! | `leader_events` | Kubernetes events about leadership |
+//! | `identity` | the candidate's name, and jitter |
+//! | `candidacy` | an elector in a task |
 //!
-//! Time is this machine's monotonic clock. What a lease says of times is its holder's, and is compared with nothing but what the
-//! lease said before: clocks that disagree do no harm, as long as they run at about the same rate.
+//! Time is the monotonic clock of this machine. Times in a lease are compared only with earlier
+//! times in the same lease. So clocks may differ, as long as they run at about the same rate.
 
-mod bell;
 mod candidacy;
 mod elector;
-mod event;
 mod identity;
+mod leader_events;
 mod lease;
+mod lease_watch;
 mod observed;
 
 #[cfg(test)]
@@ -43,29 +45,30 @@ pub use identity::hostname;
 use crate::fence::Fence;
 use supercargo_config::LeaderElectionConfig;
 
-/// How long after its end a lease that we hold may stay unrenewed before we call ourselves unhealthy; kube-scheduler's watchdog.
+/// How long an expired lease may stay unrenewed before its holder reports unhealthy; as
+/// kube-scheduler's watchdog.
 const TOLERANCE: Duration = Duration::from_secs(20);
-/// Waits between looks at the lease are up to so many times longer than the retry period; the same as client-go's jitter factor.
+/// Jitter factor of the retry period, as in client-go.
 const JITTER: f64 = 1.2;
 
-/// Who leads, as far as this candidate knows.
+/// The leader, as observed by this candidate.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     /// The name of the lease, which is the election's name in metrics.
     pub lease: Arc<str>,
-    /// What this candidate calls itself in the lease.
+    /// The identity of this candidate.
     pub identity: Arc<str>,
-    /// Who holds the lease; `None` when nobody does, or it has not been read.
+    /// The holder of the lease; `None` if it is free or not read yet.
     pub holder: Option<Arc<str>>,
     /// Whether this candidate leads.
     pub is_leader: bool,
-    /// When this candidate last renewed the lease.
+    /// The last renewal by this candidate.
     pub last_renewal: Option<Instant>,
-    /// How long the lease lasts.
+    /// The duration of the lease.
     pub lease_duration: Duration,
 }
 
-/// The lease is ours, has not been renewed for too long, and still this process lives.
+/// This process still holds an expired lease that it could not renew.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("failed election to renew leadership on lease {lease}")]
 pub struct RenewalOverdue {
@@ -74,8 +77,9 @@ pub struct RenewalOverdue {
 }
 
 impl Leadership {
-    /// The check `leaderElection` of health endpoints, same as client-go's `HealthzAdaptor` in kube-scheduler: it fails only
-    /// for a leader that has not renewed its lease by 20 s after the lease's end. A candidate that waits is well.
+    /// The health check `leaderElection`, as client-go's `HealthzAdaptor` in kube-scheduler. It
+    /// fails only for a leader that has not renewed its lease within 20 s after expiry. Candidates
+    /// are healthy.
     pub fn check(&self, now: Instant) -> Result<(), RenewalOverdue> {
         let limit = self.lease_duration + TOLERANCE;
         let is_overdue = |last: Instant| now.saturating_duration_since(last) > limit;
@@ -86,7 +90,7 @@ impl Leadership {
     }
 }
 
-/// How often, and for how long.
+/// Timing of the election.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     lease_duration: Duration,
@@ -100,18 +104,18 @@ impl Timing {
         Self { lease_duration, renew_deadline, retry_period }
     }
 
-    /// How long after the last renewal was sent we still lead: as client-go's tries go, the first a retry period after the
-    /// renewal and the last a renew deadline after that. But never longer than others wait.
+    /// How long this process leads after sending a renewal. client-go first retries after a retry
+    /// period, and stops a renew deadline later. Never longer than other candidates wait.
     fn hold(&self) -> Duration {
         self.lease_duration.min(self.retry_period + self.renew_deadline)
     }
 
-    /// How long one request may take, as in kube-scheduler.
+    /// The timeout of a request, as in kube-scheduler.
     fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
-    /// The lease's duration as the lease says it: in whole seconds, and rather longer than shorter.
+    /// The duration in the lease: whole seconds, rounded up.
     fn lease_seconds(&self) -> i64 {
         let seconds = self.lease_duration.as_nanos().div_ceil(1_000_000_000).max(1);
         i64::try_from(seconds).unwrap_or(i64::MAX)

@@ -3,7 +3,7 @@
 //! No other crate opens connections to the API server, except for the watches of `kube-informers`.
 //!
 //! ```text
-//! Api ──> Fence ──> RateLimiter ──> Window ──> Transport ──> API server
+//! Api ──> Fence ──> RateLimiter ──> AdaptiveLimit ──> Transport ──> API server
 //! ```
 //!
 //! | module | subject |
@@ -11,10 +11,11 @@
 //! | `api` | requests, and what a failure says about the server's state |
 //! | `fence` | blocks requests from a process that does not lead |
 //! | `rate_limit` | `clientConnection.qps` and `burst` |
-//! | `window` | how many requests are in flight at most; adapts to an overloaded server |
-//! | `transport` | HTTP/2 and HTTP/1.1 connections, and which failed requests are safe to send again |
+//! | `adaptive_limit` | limits the requests in flight; adapts to an overloaded server |
+//! | `transport` | HTTP/2 and HTTP/1.1 connections; which failed requests may be retried |
 //! | `election` | leader election by Lease |
 
+pub mod adaptive_limit;
 pub mod api;
 pub mod election;
 pub mod fence;
@@ -22,4 +23,3 @@ pub mod rate_limit;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod transport;
-pub mod window;

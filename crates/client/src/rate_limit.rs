@@ -1,4 +1,4 @@
-//! `clientConnection.qps` and `burst`.
+//! Rate limit: `clientConnection.qps` and `burst`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Lets a burst of requests through at once, and after that so many a second.
+/// Allows a burst of requests, and then a fixed rate.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     interval: Duration,
     burst: u32,
-    /// When the next request would be due if requests came at exactly the permitted rate.
+    /// When the next request is due at exactly the permitted rate.
     due: Arc<Mutex<Option<Instant>>>,
 }
 
 impl RateLimiter {
-    /// A limit of `qps` requests a second after a burst of `burst`; `None` when there is no limit.
+    /// A limit of `qps` requests per second with a burst; `None` if `qps` is not positive.
     pub fn new(qps: f32, burst: u32) -> Option<Self> {
         let interval = Duration::try_from_secs_f64(1.0 / f64::from(qps)).ok().filter(|_| qps > 0.0)?;
         Some(Self { interval, burst: burst.max(1), due: Arc::default() })
@@ -26,7 +26,7 @@ impl RateLimiter {
     pub async fn ready(&self) {
         let now = Instant::now();
         let turn = self.take_turn(now);
-        // Even a sleep until now takes until the timer's next millisecond.
+        // Even a sleep until now lasts until the next timer tick.
         if turn > now {
             tokio::time::sleep_until(turn).await;
         }
@@ -36,7 +36,7 @@ impl RateLimiter {
         let mut due = self.due.lock();
         let earliest = due.unwrap_or(now).max(now);
         *due = Some(earliest.checked_add(self.interval).unwrap_or(earliest));
-        // What does not fit into a duration is a burst that nobody will see the end of.
+        // A product out of range is an endless burst.
         let turn = self.interval.checked_mul(self.burst - 1).and_then(|ahead| earliest.checked_sub(ahead));
         turn.map_or(now, |turn| turn.max(now))
     }

@@ -1,4 +1,4 @@
-//! An API server that answers as told, for the tests beside this.
+//! An API server with scripted responses, for tests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// Requests that were made: method, path, body.
+/// The requests so far: method, path, body.
 #[derive(Clone, Debug, Default)]
 pub struct Requests(Arc<Mutex<Vec<(String, String, Value)>>>);
 
@@ -23,7 +23,7 @@ impl Requests {
     }
 }
 
-/// An API server that answers with these statuses in turn, and with 200 after that.
+/// An API server that responds with these statuses in turn, and then with 200.
 pub fn answering(statuses: Vec<u16>) -> (Api, Requests) {
     let (client, requests) = answering_client(statuses);
     (Api::with_client(client), requests)

@@ -1,7 +1,8 @@
-//! What carries requests to the API server: HTTP/2 where it speaks that, HTTP/1.1 where not.
+//! Connections to the API server: HTTP/2, or HTTP/1.1 if the server does not support it.
 //!
-//! One connection carries every request of a client over HTTP/2; hyper keeps to the number of streams that the server allows
-//! and lets the others wait. Pings find a connection that is dead. Credentials, their renewal and TLS are kube's.
+//! Over HTTP/2 one connection carries all requests of a client; hyper respects the server's limit
+//! of streams and queues other requests. Pings detect dead connections. Credentials and TLS are
+//! kube's.
 
 use std::error::Error as StdError;
 use std::io;
@@ -24,9 +25,9 @@ use tokio::sync::Mutex;
 use tower::util::{BoxCloneSyncService, ServiceExt as _};
 use tower::{Service, ServiceBuilder};
 
-/// A connection that has been silent for so long is pinged, as client-go does it.
+/// Idle time before a connection is pinged, as in client-go.
 const PING_AFTER: Duration = Duration::from_secs(30);
-/// A ping that is not answered within this ends the connection, and every request on it.
+/// Timeout of a ping. It ends the connection and all its requests.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
@@ -35,30 +36,30 @@ type Sending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 /// Observes the requests of a transport, to count them.
 pub trait RequestObserver: Send + Sync {
-    /// A request waited this long for the rate limit and for its place.
+    /// A request waited this long for the rate limit and for a permit.
     fn waited(&self, method: &Method, took: Duration);
 
-    /// The server answered with this status, or not at all.
+    /// The server responded with this status, or not at all.
     fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration);
 }
 
-/// Carries requests. The path and query are the caller's; where the server is and who asks is known here.
+/// Sends requests. Callers set path and query; the transport adds the server and credentials.
 #[derive(Clone)]
 pub struct Transport {
-    way: Way,
+    backend: Backend,
     observer: Option<Arc<dyn RequestObserver>>,
 }
 
 #[derive(Clone)]
-enum Way {
+enum Backend {
     Kube(Client),
-    Own(BoxCloneSyncService<Request<Full<Bytes>>, Response<hyper::body::Incoming>, BoxError>),
+    Http(BoxCloneSyncService<Request<Full<Bytes>>, Response<hyper::body::Incoming>, BoxError>),
 }
 
 impl Transport {
-    /// Reaches this server, over HTTP/2 if it offers that.
+    /// Connects to this server, over HTTP/2 if it supports it.
     pub fn connect(config: &Config) -> Result<Self, kube::Error> {
-        // Through a proxy kube's own client knows the way.
+        // kube's client supports proxies.
         if config.proxy_url.is_some() {
             return Ok(Self::from(Client::try_from(config.clone())?));
         }
@@ -68,8 +69,8 @@ impl Transport {
             .layer(config.extra_headers_layer()?)
             .map_err(BoxError::from)
             .service(Wire::new(config)?);
-        let way = Way::Own(BoxCloneSyncService::new(service.map_err(BoxError::from)));
-        Ok(Self { way, observer: None })
+        let backend = Backend::Http(BoxCloneSyncService::new(service.map_err(BoxError::from)));
+        Ok(Self { backend, observer: None })
     }
 
     /// The same transport, with its requests observed.
@@ -77,14 +78,14 @@ impl Transport {
         Self { observer: Some(observer), ..self }
     }
 
-    /// A request has waited so long for its turn.
+    /// Reports how long a request has waited.
     pub(crate) fn waited(&self, method: &Method, took: Duration) {
         if let Some(observer) = &self.observer {
             observer.waited(method, took);
         }
     }
 
-    /// The whole answer.
+    /// Sends a request and reads the whole response.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
         let Some(observer) = &self.observer else {
             return self.send_unobserved(request).await;
@@ -96,13 +97,13 @@ impl Transport {
     }
 
     async fn send_unobserved(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
-        match &self.way {
-            Way::Kube(client) => {
+        match &self.backend {
+            Backend::Kube(client) => {
                 let request = request.map(|body| kube::client::Body::from(Vec::from(body)));
                 let (head, body) = client.send(request).await?.into_parts();
                 Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
             }
-            Way::Own(service) => {
+            Backend::Http(service) => {
                 let request = request.map(Full::new);
                 let (head, body) = service.clone().oneshot(request).await?.into_parts();
                 Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
@@ -113,7 +114,7 @@ impl Transport {
 
 impl From<Client> for Transport {
     fn from(client: Client) -> Self {
-        Self { way: Way::Kube(client), observer: None }
+        Self { backend: Backend::Kube(client), observer: None }
     }
 }
 
@@ -125,33 +126,33 @@ struct Wire(Arc<Connections>);
 
 struct Connections {
     pool: Pool,
-    /// Whether the last that was heard of the server was an answer. If not, one request goes first and makes the connection that
-    /// the others share, instead of each making its own.
-    is_reached: AtomicBool,
+    /// Whether the server responded to the last request. If not, one request goes first and
+    /// establishes the connection that the others share.
+    is_connected: AtomicBool,
     first: Mutex<()>,
 }
 
 impl Wire {
     fn new(config: &Config) -> Result<Self, kube::Error> {
-        let (is_reached, first) = (AtomicBool::new(false), Mutex::new(()));
-        Ok(Self(Arc::new(Connections { pool: pool(config)?, is_reached, first })))
+        let (is_connected, first) = (AtomicBool::new(false), Mutex::new(()));
+        Ok(Self(Arc::new(Connections { pool: pool(config)?, is_connected, first })))
     }
 }
 
-/// Connections to the server by the protocol that it chooses.
+/// The connection pool; ALPN selects the protocol.
 fn pool(config: &Config) -> Result<Pool, kube::Error> {
     let mut tls = config.rustls_client_config()?;
     tls.alpn_protocols = [b"h2".as_slice(), b"http/1.1"].map(<[u8]>::to_vec).into();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_connect_timeout(config.connect_timeout);
-    // A request is small and complete: nothing is gained by waiting for more to send.
+    // Requests are small and complete, so there is nothing to coalesce.
     tcp.set_nodelay(true);
     let connector = HttpsConnector::new(tcp, tls, false, server_name(config));
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        // A binding after a quiet hour is not to wait for a handshake.
+        // A binding after an idle hour must not wait for a handshake.
         .pool_idle_timeout(None)
         .http2_keep_alive_interval(PING_AFTER)
         .http2_keep_alive_timeout(PING_TIMEOUT)
@@ -159,7 +160,7 @@ fn pool(config: &Config) -> Result<Pool, kube::Error> {
     Ok(builder.build(connector))
 }
 
-/// Whose certificate the server must show.
+/// The expected name in the server's certificate.
 fn server_name(config: &Config) -> Arc<dyn ResolveServerName + Send + Sync> {
     match config.tls_server_name.clone() {
         Some(name) => Arc::new(move |_: &Uri| name.clone().try_into()),
@@ -172,11 +173,11 @@ impl Connections {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<hyper::body::Incoming>, legacy::Error> {
-        if self.is_reached.load(Ordering::Relaxed) {
+        if self.is_connected.load(Ordering::Relaxed) {
             return self.send_now(request).await;
         }
         let first = self.first.lock().await;
-        if self.is_reached.load(Ordering::Relaxed) {
+        if self.is_connected.load(Ordering::Relaxed) {
             drop(first);
             return self.send_now(request).await;
         }
@@ -189,10 +190,10 @@ impl Connections {
     ) -> Result<Response<hyper::body::Incoming>, legacy::Error> {
         let result = self.pool.request(request).await;
         match &result {
-            Ok(_) => self.is_reached.store(true, Ordering::Relaxed),
-            // The server still speaks, if only to say no.
-            Err(error) if spoken(error).is_some_and(h2::Error::is_remote) => {}
-            Err(_) => self.is_reached.store(false, Ordering::Relaxed),
+            Ok(_) => self.is_connected.store(true, Ordering::Relaxed),
+            // The server responded with a stream error, so the connection works.
+            Err(error) if h2_error(error).is_some_and(h2::Error::is_remote) => {}
+            Err(_) => self.is_connected.store(false, Ordering::Relaxed),
         }
         result
     }
@@ -213,37 +214,37 @@ impl Service<Request<Full<Bytes>>> for Wire {
     }
 }
 
-/// What is known of a request that was not answered.
+/// What is known about a request without response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// There was no connection: nobody listens, or somebody else does. Or there was nothing to say who asks.
+    /// Not sent: there was no connection, or no credentials.
     NotSent,
-    /// The server said that it has not looked at it and will not: it is safe to send it again.
+    /// Not processed, according to the server: safe to retry.
     Unprocessed,
-    /// It may have been carried out.
+    /// The request may have taken effect.
     Unknown,
 }
 
-/// What an error says of the request.
+/// Classifies an error of a request.
 pub(crate) fn fate(error: &(dyn StdError + 'static)) -> Fate {
     let has_no_credentials = find(error, |_: &kube::client::AuthError| true);
     if has_no_credentials || is_connection_refused(error) || find(error, legacy::Error::is_connect) {
         return Fate::NotSent;
     }
-    // GOAWAY fails those streams only that are beyond the last one it names; the others go on, or break with the connection.
+    // GOAWAY fails only streams after the last one that it names.
     let is_left_out = |error: &h2::Error| {
         error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
     };
-    if spoken(error).is_some_and(is_left_out) { Fate::Unprocessed } else { Fate::Unknown }
+    if h2_error(error).is_some_and(is_left_out) { Fate::Unprocessed } else { Fate::Unknown }
 }
 
-/// Whether nobody listens where the server should be.
+/// Whether the server refused the connection.
 pub fn is_connection_refused(error: &(dyn StdError + 'static)) -> bool {
     find(error, |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// What HTTP/2 says.
-fn spoken<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a h2::Error> {
+/// The HTTP/2 error among the causes.
+fn h2_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a h2::Error> {
     chain(error).find_map(|error| error.downcast_ref())
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with an object, and where.
+//! Errors of decoding: object, field and cause.
 
 use std::fmt;
 
@@ -10,56 +10,57 @@ use thiserror::Error;
 
 use super::json::{Obj, Str};
 use super::metadata::Metadata;
-use super::proto::{Message, ProtoError, merge, message, read};
+use super::proto::{ProtoError, ProtoMessage, merge, message, read};
 
-/// An object that cannot become a record: which one, where in it, and why.
+/// An object that cannot be decoded.
 #[derive(Debug, Error)]
 #[error("{object}: {field}: {fault}")]
 pub struct WireError {
-    /// The object as far as it could be read: `pod default/web`, `node n1`, or `pod` alone.
+    /// The object as far as it can be identified: `pod default/web`, `node n1`, or `pod`.
     pub object: String,
-    /// The path of the field, such as `spec.containers[0].resources.requests[cpu]`; `.` for the whole document.
+    /// The path of the field, such as `spec.containers[0].resources.requests[cpu]`; `.` for the
+    /// whole document.
     pub field: String,
-    /// What is wrong there.
+    /// The cause.
     #[source]
     pub fault: Fault,
 }
 
-/// What is wrong with a field.
+/// Why a field cannot be decoded.
 #[derive(Debug, Error)]
 pub enum Fault {
-    /// The document is no JSON, ends too early, or the field has another type than the API gives it.
+    /// The document is not valid JSON, or the field does not have the API's type.
     #[error("{0}")]
     Json(#[source] serde_json::Error),
-    /// The message is no protobuf, ends too early, or a field has another type than the API gives it.
+    /// The message is not valid protobuf, or a field does not have the API's type.
     #[error("{0}")]
     Protobuf(#[source] ProtoError),
-    /// The object cannot be identified without this field.
+    /// A field that identifies the object is missing.
     #[error("missing or empty")]
     Missing,
-    /// A resource amount is no quantity.
+    /// A resource amount is not a quantity.
     #[error("{0}")]
     Quantity(#[source] QuantityError),
-    /// A time is not in RFC 3339's form.
+    /// A time is not in RFC 3339 format.
     #[error("{0}")]
     Time(#[source] jiff::Error),
 }
 
-/// A fault on its way to the place that knows the object.
+/// An error in a field of an object that is not known yet.
 #[derive(Debug)]
-pub(super) struct Misfit {
+pub(super) struct FieldError {
     field: String,
     fault: Fault,
 }
 
-impl Misfit {
+impl FieldError {
     pub(super) fn new(field: impl fmt::Display, fault: Fault) -> Self {
         let field = field.to_string();
         Self { field, fault }
     }
 
-    /// The error, now that the object is known.
-    pub(super) fn of(self, kind: &str, namespace: &str, name: &str) -> WireError {
+    /// Completes the error with the object's identity.
+    pub(super) fn in_object(self, kind: &str, namespace: &str, name: &str) -> WireError {
         let Self { field, fault } = self;
         let object = match (namespace, name) {
             ("", "") => kind.to_owned(),
@@ -70,40 +71,44 @@ impl Misfit {
     }
 }
 
-/// Reads a document. Only a failure pays for finding out where it is and in which object.
+/// Parses a JSON document. Only a failure pays for locating the field and identifying the object.
 pub(super) fn parse<'de, T: Deserialize<'de>>(kind: &str, document: &'de [u8]) -> Result<T, WireError> {
-    // One check of the whole document is cheaper than one of each text.
+    // Validating UTF-8 once is cheaper than for each string.
     let parsed = match std::str::from_utf8(document) {
         Ok(text) => serde_json::from_str(text),
-        // Bad text may yet be in a field that is skipped; then it does no harm.
+        // Invalid UTF-8 in a skipped field is harmless.
         Err(_) => serde_json::from_slice(document),
     };
     parsed.map_err(|error| {
         let mut json = serde_json::Deserializer::from_slice(document);
-        let misfit = match serde_path_to_error::deserialize::<_, T>(&mut json) {
-            Err(located) => Misfit::new(located.path().clone(), Fault::Json(located.into_inner())),
-            // Only what follows the object is wrong.
-            Ok(_) => Misfit::new(".", Fault::Json(error)),
+        let error = match serde_path_to_error::deserialize::<_, T>(&mut json) {
+            Err(located) => FieldError::new(located.path().clone(), Fault::Json(located.into_inner())),
+            // The object itself is valid; text follows it.
+            Ok(_) => FieldError::new(".", Fault::Json(error)),
         };
         let (namespace, name) = Identity::read(document);
-        misfit.of(kind, &namespace, &name)
+        error.in_object(kind, &namespace, &name)
     })
 }
 
-/// The same for protobuf, of which only the whole message can be named as the place.
-pub(super) fn parse_protobuf<'a, T: Message<'a> + Default>(
+/// Parses a protobuf message. Errors name the whole message.
+pub(super) fn parse_protobuf<'a, T: ProtoMessage<'a> + Default>(
     kind: &str,
     bytes: &'a [u8],
 ) -> Result<T, WireError> {
     read(bytes).map_err(|error| {
         let mut named = Named::default();
-        // The message is known to be broken; what came before the break has been taken.
+        // Ignore the error: the fields before it are read.
         let _ = merge(&mut named, bytes);
-        Misfit::new(".", Fault::Protobuf(error)).of(kind, &named.metadata.namespace, &named.metadata.name)
+        FieldError::new(".", Fault::Protobuf(error)).in_object(
+            kind,
+            &named.metadata.namespace,
+            &named.metadata.name,
+        )
     })
 }
 
-/// What all objects have.
+/// The part that all objects share.
 #[derive(Default)]
 struct Named<'a> {
     metadata: Obj<Metadata<'a>>,
@@ -111,7 +116,7 @@ struct Named<'a> {
 
 message!(Named { 1 => metadata });
 
-/// As much of an object's name as a broken document yields.
+/// The name of an object in an invalid document, as far as it can be read.
 #[derive(Default)]
 struct Identity {
     namespace: String,
@@ -122,13 +127,13 @@ impl Identity {
     fn read(document: &[u8]) -> (String, String) {
         let mut found = Self::default();
         let mut json = serde_json::Deserializer::from_slice(document);
-        // The document is known to be broken; what came before the break has been noted.
+        // Ignore the error: the names before it are read.
         let _ = Search { found: &mut found, in_metadata: false }.deserialize(&mut json);
         (found.namespace, found.name)
     }
 }
 
-/// Walks an object and notes what it finds at once, so that a later error loses nothing.
+/// Walks an object and stores names as it finds them, so that a later error loses nothing.
 struct Search<'a> {
     found: &'a mut Identity,
     in_metadata: bool,

@@ -1,27 +1,30 @@
-//! One copy of what many objects have in common.
+//! Interning: one shared copy of equal values.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
-/// Hands out one shared copy per distinct value.
+/// Returns one shared copy per distinct value.
 ///
-/// Interned values are compared for equality only; nothing may depend on an address or on insertion order. Values no
-/// longer used elsewhere are dropped whenever the table has doubled since the last sweep, or has been asked several times for
-/// each value in it: so the cost of sweeping is proportional to the cost of interning. With values goes the room they took.
+/// Interned values are compared for equality only; nothing may depend on an address or on insertion
+/// order.
 ///
-/// Whoever may create an object chooses its texts, so they must not be able to choose where these go: the hash has a seed of its
-/// own, unless `S` says otherwise.
+/// Unused values are dropped in sweeps. A sweep runs when the table has doubled since the last one,
+/// or after several lookups per value. So sweeping costs no more than interning does, up to a
+/// constant factor. A sweep also releases unused capacity.
+///
+/// The values come from objects that any user may create. The default hasher is randomly seeded, so
+/// that users cannot cause collisions.
 #[derive(Debug)]
 pub struct Interner<T: ?Sized + Eq + Hash, S = RandomState> {
     values: HashSet<Arc<T>, S>,
     sweep_at: usize,
-    /// How often it may still be asked before the next sweep.
+    /// Lookups until the next sweep.
     patience: usize,
 }
 
 const FIRST_SWEEP: usize = 1024;
-/// How often the table is asked for each value in it before it is swept.
+/// Lookups per value between two sweeps.
 const PATIENCE: usize = 4;
 
 impl<T: ?Sized + Eq + Hash, S: Default> Default for Interner<T, S> {
@@ -51,36 +54,36 @@ impl<T: ?Sized + Eq + Hash, S: BuildHasher> Interner<T, S> {
         shared
     }
 
-    /// The number of distinct values held.
+    /// The number of distinct values.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether nothing is held.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Drops what nobody else uses.
+    /// Drops unused values.
     pub fn sweep(&mut self) {
         self.values.retain(|value| Arc::strong_count(value) > 1);
         self.sweep_at = (self.values.len() * 2).max(FIRST_SWEEP);
         self.patience = PATIENCE * self.values.len().max(FIRST_SWEEP);
-        // Not below what the next values will want again.
+        // Keep room for the values until the next sweep.
         if self.values.capacity() > 2 * self.sweep_at {
             self.values.shrink_to(self.sweep_at);
         }
     }
 
-    /// For how many values there is room.
+    /// The capacity of the table.
     pub fn capacity(&self) -> usize {
         self.values.capacity()
     }
 }
 
-/// A sized value on its way into an [`Interner`].
+/// Wraps a sized value for [`Interner::intern`].
 #[derive(Debug)]
-pub struct Fresh<T>(pub T);
+pub(crate) struct Fresh<T>(pub(crate) T);
 
 impl<T> AsRef<T> for Fresh<T> {
     fn as_ref(&self) -> &T {
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn values_no_longer_used_are_given_back() {
+    fn unused_values_are_dropped() {
         let mut strings = Interner::<str>::default();
         for i in 0..10 * FIRST_SWEEP {
             drop(strings.intern(format!("pod-{i}")));
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_no_longer_grows_gives_back_as_well_and_the_room_too() {
+    fn a_table_of_constant_size_releases_values_and_capacity() {
         let mut strings = Interner::<str>::default();
         let kept = strings.intern("kept");
         let many: Vec<_> = (0..100_000).map(|i| strings.intern(format!("pod-{i}"))).collect();

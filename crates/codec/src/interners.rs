@@ -1,4 +1,4 @@
-//! The interners that pods and nodes have alike, and the conversions they serve.
+//! The interners that all kinds use, and the conversions that need them.
 
 use std::fmt;
 use std::hash::Hash;
@@ -10,12 +10,12 @@ use supercargo_framework::quantity;
 use supercargo_framework::requests::ResourceList;
 use supercargo_framework::resource::names;
 
-use super::error::{Fault, Misfit};
+use super::error::{Fault, FieldError};
 use super::intern::{Fresh, Interner};
 use super::json::{Pairs, Str};
 use super::metadata::{DeclaredKeys, OwnerReference};
 
-/// Texts and label sets.
+/// Interners of texts, label sets and owners.
 #[derive(Debug, Default)]
 pub(super) struct Interners {
     texts: Interner<str>,
@@ -34,7 +34,7 @@ impl Interners {
         self.texts.intern(text)
     }
 
-    /// The shared copy of a text that means nothing when empty.
+    /// The shared copy of a text; `None` if it is empty.
     pub(super) fn optional_text(&mut self, text: &str) -> Option<Arc<str>> {
         (!text.is_empty()).then(|| self.text(text))
     }
@@ -44,24 +44,24 @@ impl Interners {
         texts.iter().map(|text| self.text(text)).collect()
     }
 
-    /// The shared copy of a label set, made of shared keys and values.
+    /// The shared copy of a label set, with shared keys and values.
     pub(super) fn labels<'p>(&mut self, pairs: impl Iterator<Item = (&'p str, &'p str)>) -> Labels {
         let shared = pairs.map(|(key, value)| (self.text(key), self.text(value)));
         let labels = shared.collect();
         Labels::shared(labels, |labels| self.label_sets.intern(labels))
     }
 
-    /// The shared copy of those annotations that a plugin reads.
+    /// The shared copy of the annotations that plugins declared.
     pub(super) fn annotations(&mut self, all: &Pairs<'_>, declared: &DeclaredKeys) -> Labels {
         self.labels(all.iter().filter(|(key, _)| declared.contains(key)))
     }
 
-    /// A resource list in the units that the scheduler counts in: thousandths for CPU, whole units for all else.
+    /// A resource list in the scheduler's units: thousandths for CPU, whole units for all others.
     pub(super) fn resource_list(
         &mut self,
         list: &Pairs<'_>,
         path: fmt::Arguments<'_>,
-    ) -> Result<ResourceList, Misfit> {
+    ) -> Result<ResourceList, FieldError> {
         list.iter()
             .map(|(name, quantity)| {
                 let amount = if name == names::CPU {
@@ -69,8 +69,9 @@ impl Interners {
                 } else {
                     quantity::value(quantity)
                 };
-                let amount = amount
-                    .map_err(|error| Misfit::new(format_args!("{path}[{name}]"), Fault::Quantity(error)))?;
+                let amount = amount.map_err(|error| {
+                    FieldError::new(format_args!("{path}[{name}]"), Fault::Quantity(error))
+                })?;
                 Ok((self.text(name), amount))
             })
             .collect()
@@ -87,12 +88,12 @@ impl Interners {
         share(&mut self.owners, owner)
     }
 
-    /// How many values are held.
+    /// The number of interned values.
     pub(super) fn len(&self) -> usize {
         self.texts.len() + self.label_sets.len() + self.owners.len()
     }
 
-    /// Drops what no record uses any more; whole sets first, since they hold texts.
+    /// Drops unused values. Sets go before texts, because they hold texts.
     pub(super) fn sweep(&mut self) {
         self.label_sets.sweep();
         self.owners.sweep();

@@ -1,6 +1,7 @@
-//! The building blocks of the slim types: text, objects, lists and maps for which `null` means absent.
+//! Building blocks of the slim types: text, objects, lists and maps for which `null` means absent.
 //!
-//! serde's derive would take `[]` for a struct and copy every `Option<Cow<str>>`; these do neither.
+//! serde's derive accepts `[]` for a struct and copies every `Option<Cow<str>>`. These types do
+//! neither.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +11,8 @@ use std::ops::Deref;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Text, borrowed from the document unless that has escapes in it. Absent text is empty, as in Go.
+/// Text that is borrowed from the document unless it contains escapes. Absent text is empty, as in
+/// Go.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Str<'a>(pub(super) Cow<'a, str>);
 
@@ -22,11 +24,11 @@ pub(super) struct Obj<T>(pub(super) T);
 #[derive(Debug, Hash)]
 pub(super) struct List<T>(pub(super) Vec<T>);
 
-/// An object of texts, in document order.
+/// An object with string values, in document order.
 #[derive(Debug, Default)]
 pub(super) struct Pairs<'a>(pub(super) Vec<(Str<'a>, Str<'a>)>);
 
-/// The keys of an object, in document order; what is under them is passed over.
+/// The keys of an object, in document order. Values are skipped.
 #[derive(Debug, Default)]
 pub(super) struct Keys<'a>(pub(super) Vec<Str<'a>>);
 
@@ -68,7 +70,7 @@ impl Pairs<'_> {
 }
 
 impl Str<'_> {
-    /// The text, or `None` for what Go calls the empty string.
+    /// The text; `None` if it is empty.
     pub(super) fn non_empty(&self) -> Option<&str> {
         Some(&**self).filter(|text| !text.is_empty())
     }
@@ -79,7 +81,7 @@ impl Str<'_> {
     }
 }
 
-/// Makes a `V` of the one JSON type it is written in.
+/// A visitor that deserializes `V` from its JSON type or from null.
 struct Make<V>(PhantomData<V>);
 
 fn make<'de, V, D>(deserializer: D) -> Result<V, D::Error>
@@ -221,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_borrowed_unless_it_holds_escapes() {
+    fn text_is_borrowed_unless_it_has_escapes() {
         let document = r#"["plain", "a \"quoted\" \u00fc"]"#;
         let texts: List<Str<'_>> = serde_json::from_str(document).unwrap();
         assert_eq!(texts.iter().map(|text| &**text).collect::<Vec<_>>(), ["plain", "a \"quoted\" ü"]);
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_absent_and_an_array_is_no_object() {
+    fn null_is_absent_and_arrays_are_not_objects() {
         assert_eq!(serde_json::from_str::<Str<'_>>("null").unwrap().non_empty(), None);
         assert!(serde_json::from_str::<List<Str<'_>>>("null").unwrap().is_empty());
         assert_eq!(serde_json::from_str::<Pairs<'_>>("null").unwrap().iter().count(), 0);

@@ -1,4 +1,4 @@
-//! Pods and nodes as kinds that an informer can watch.
+//! Implements the informer's `Kind` for pods and nodes.
 
 use std::sync::LazyLock;
 

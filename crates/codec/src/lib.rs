@@ -1,14 +1,27 @@
-//! Pods and nodes from the API server's protobuf or JSON, and other kinds from its JSON, to the records that the scheduler
-//! keeps.
+//! Decodes API objects into the scheduler's records, and encodes the objects that supercargo
+//! creates. Pods and nodes are read from protobuf or JSON, all other kinds from JSON.
 //!
-//! A typed pod weighs tens of kilobytes and most of it never matters to scheduling. So an object is read into a slim
-//! type that borrows its strings from the document and knows only the fields that a decision can depend on, and is
-//! turned at once into an interned record: what pods of one template have in common is stored once. [`PodKind`] and
-//! [`NodeKind`] hold the interners.
+//! | module | content |
+//! |---|---|
+//! | `pod`, `node` | [`PodKind`] and [`NodeKind`]: decoders with their interners |
+//! | `objects` | [`ObjectKind`]: all other kinds |
+//! | `kind` | pods and nodes as kinds of an informer |
+//! | `json`, `proto` | the two encodings of the slim types |
+//! | `metadata`, `selector`, `volume_source` | parts that several kinds share |
+//! | `intern`, `interners` | shared copies of equal values |
+//! | `raw` | whole objects, for extenders and unknown kinds |
+//! | `error` | errors that name object and field |
+//! | [`payload`] | encodes objects for requests |
 //!
-//! Reading is lenient where the API is: unknown fields are skipped, `null` means absent, and enumerations keep a
-//! value for words this version does not know. What would make a record wrong (a quantity that is none, a field of
-//! another type, no name) is a [`WireError`] that names the object and the field.
+//! A typed pod takes tens of kilobytes, and most of it never matters to scheduling. So objects are
+//! first read into slim types that borrow their strings from the document and have only the fields
+//! that decisions depend on. These are converted to interned records at once: equal parts of pods
+//! of one template are stored once.
+//!
+//! Reading is as lenient as the API: unknown fields are skipped, `null` means absent, and
+//! enumerations have a variant for unknown values. Anything that would make a record wrong (an
+//! invalid quantity, a field of another type, a missing name) is a [`WireError`] that names the
+//! object and the field.
 
 mod error;
 mod intern;
@@ -28,7 +41,7 @@ mod tests;
 mod volume_source;
 
 pub use error::{Fault, WireError};
-pub use intern::{Fresh, Interner};
+pub use intern::Interner;
 pub use node::NodeKind;
 pub use objects::ObjectKind;
 pub use pod::PodKind;

@@ -1,14 +1,14 @@
-//! The metadata that pods and nodes have alike.
+//! Object metadata.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::error::{Fault, Misfit};
+use super::error::{Fault, FieldError};
 use super::json::{List, Obj, Pairs, Str};
 use super::proto::message;
 
-/// `metadata` as the API sends it.
+/// The `metadata` of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Metadata<'a> {
@@ -51,21 +51,21 @@ pub(super) struct OwnerReference<'a> {
 message!(OwnerReference { 1 => kind, 3 => name, 4 => uid, 5 => api_version, 6 => controller });
 
 impl Metadata<'_> {
-    /// The owner that controls the object.
+    /// The owner reference of the controller.
     pub(super) fn controller(&self) -> Option<&OwnerReference<'_>> {
         self.owner_references.iter().map(|owner| &**owner).find(|owner| owner.controller == Some(true))
     }
 }
 
-/// Fails when a field that tells objects apart is not there.
-pub(super) fn required(path: &'static str, text: &str) -> Result<(), Misfit> {
+/// Fails if a field that identifies the object is empty.
+pub(super) fn required(path: &'static str, text: &str) -> Result<(), FieldError> {
     if text.is_empty() {
-        return Err(Misfit::new(path, Fault::Missing));
+        return Err(FieldError::new(path, Fault::Missing));
     }
     Ok(())
 }
 
-/// The annotation keys that plugins declared; no other annotation is kept.
+/// The annotation keys that plugins declared. Other annotations are dropped.
 #[derive(Debug)]
 pub(super) struct DeclaredKeys(Box<[Arc<str>]>);
 

@@ -1,4 +1,4 @@
-//! Nodes from the wire.
+//! Decodes nodes.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use supercargo_framework::node::{NodeImage, NodeRecord};
 use supercargo_framework::resource::Resource;
 use supercargo_framework::taint::{Taint, TaintEffect};
 
-use super::error::{Misfit, WireError, parse, parse_protobuf};
+use super::error::{FieldError, WireError, parse, parse_protobuf};
 use super::intern::Interner;
 use super::interners::{Interners, share};
 use super::json::{List, Obj, Pairs, Str};
@@ -16,7 +16,7 @@ use super::metadata::{DeclaredKeys, Metadata, required};
 use super::proto::message;
 use super::raw::untyped_text;
 
-/// How nodes are decoded, and what they have in common.
+/// Decodes nodes and shares equal parts of them.
 #[derive(Debug)]
 pub struct NodeKind {
     annotations: DeclaredKeys,
@@ -36,25 +36,25 @@ impl NodeKind {
         }
     }
 
-    /// Whether to ask the server for protobuf, the default. A server that answers in JSON is understood in any case.
+    /// Whether to request protobuf, the default. JSON responses are always accepted.
     pub const fn protobuf(mut self, on: bool) -> Self {
         self.protobuf = on;
         self
     }
 
-    /// Whether to keep each node whole, for extenders; not so by default. It is kept as JSON, so that is what the server is
-    /// asked for then.
+    /// Whether to keep the whole object of each node as JSON, for extenders. Off by default. If on,
+    /// JSON is requested.
     pub const fn keep_raw(mut self, on: bool) -> Self {
         self.keeps_raw = on;
         self
     }
 
-    /// Whether the server is asked for protobuf.
+    /// Whether protobuf is requested.
     pub(super) const fn asks_for_protobuf(&self) -> bool {
         self.protobuf && !self.keeps_raw
     }
 
-    /// The record of a node in JSON.
+    /// Decodes a node in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<NodeRecord, WireError> {
         let node: Obj<_> = parse("node", json)?;
         let mut record = self.record(&node)?;
@@ -64,7 +64,7 @@ impl NodeKind {
         Ok(record)
     }
 
-    /// The record of a node in protobuf: the node's own message.
+    /// Decodes a node in protobuf, without its envelope.
     pub fn decode_protobuf(&self, message: &[u8]) -> Result<NodeRecord, WireError> {
         self.record(&parse_protobuf("node", message)?)
     }
@@ -74,10 +74,10 @@ impl NodeKind {
         self.shared
             .lock()
             .record(node, &self.annotations)
-            .map_err(|misfit| misfit.of("node", "", &metadata.name))
+            .map_err(|error| error.in_object("node", "", &metadata.name))
     }
 
-    /// How many distinct values the interners hold.
+    /// The number of interned values.
     pub fn interned(&self) -> usize {
         let shared = self.shared.lock();
         shared.common.len()
@@ -87,10 +87,10 @@ impl NodeKind {
             + shared.features.len()
     }
 
-    /// Gives back what no record uses any more. The interners do so by themselves as they grow.
+    /// Drops unused values. Interners also do so as they grow.
     pub fn sweep(&self) {
         let mut shared = self.shared.lock();
-        // Whole values before the texts they hold.
+        // Values first, because they hold texts.
         shared.taints.sweep();
         shared.resources.sweep();
         shared.images.sweep();
@@ -99,7 +99,7 @@ impl NodeKind {
     }
 }
 
-/// What nodes have in common.
+/// The interners of nodes.
 #[derive(Debug, Default)]
 struct Shared {
     common: Interners,
@@ -182,7 +182,7 @@ struct Condition<'a> {
 message!(Condition { 1 => kind, 2 => status });
 
 impl Shared {
-    fn record(&mut self, node: &Node<'_>, declared: &DeclaredKeys) -> Result<NodeRecord, Misfit> {
+    fn record(&mut self, node: &Node<'_>, declared: &DeclaredKeys) -> Result<NodeRecord, FieldError> {
         let metadata = &node.metadata;
         required("metadata.name", &metadata.name)?;
         let conditions = node.status.conditions.iter();
@@ -211,7 +211,7 @@ impl Shared {
         self.taints.intern(shared.collect::<Vec<_>>())
     }
 
-    fn allocatable(&mut self, amounts: &Pairs<'_>) -> Result<Arc<Resource>, Misfit> {
+    fn allocatable(&mut self, amounts: &Pairs<'_>) -> Result<Arc<Resource>, FieldError> {
         let mut resource = Resource::default();
         for (name, amount) in self.common.resource_list(amounts, format_args!("status.allocatable"))? {
             resource.set(&name, amount);
@@ -219,7 +219,7 @@ impl Shared {
         Ok(share(&mut self.resources, resource))
     }
 
-    /// One entry per name; of a name given twice the first counts, as upstream has it.
+    /// One entry per name. The first one of a repeated name applies, as upstream.
     fn images(&mut self, images: &[Obj<Image<'_>>]) -> Arc<[NodeImage]> {
         let named = images.iter().flat_map(|image| {
             let size = image.size_bytes.unwrap_or_default();

@@ -1,31 +1,28 @@
-//! Objects that are sent, in protobuf or JSON.
+//! Encodes the objects that supercargo creates, as protobuf or JSON.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use supercargo_framework::Uid;
 use supercargo_framework::pod::PodKey;
 
-/// The content type of protobuf bodies.
-pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub use kube_informers::protobuf::wire::Writer;
+pub use kube_informers::protobuf::{MEDIA_TYPE as PROTOBUF, envelope};
 
-/// What stands before a protobuf body.
-const MAGIC: &[u8] = b"k8s\0";
-
-/// An object in both forms that the API server reads.
+/// An object that can be sent to the API server in both encodings.
 pub trait Payload: Sync {
-    /// As JSON.
+    /// The object as JSON.
     fn json(&self) -> Value;
-    /// As a whole protobuf body.
+    /// The object as a protobuf body, including the envelope.
     fn protobuf(&self) -> Vec<u8>;
 }
 
-/// A binding (`v1`) of a pod to a node.
+/// A `v1` Binding of a pod to a node.
 pub struct Binding<'a> {
     /// The pod to bind.
     pub pod: &'a PodKey,
-    /// The server refuses to bind another pod of that name.
+    /// The pod's UID. The server rejects the binding of another pod of that name.
     pub uid: &'a Uid,
-    /// The node it goes to.
+    /// The name of the node.
     pub node: &'a str,
 }
 
@@ -40,131 +37,43 @@ impl Payload for Binding<'_> {
     }
 
     fn protobuf(&self) -> Vec<u8> {
-        let mut metadata = Message::default();
-        metadata.text(1, &self.pod.name).text(3, &self.pod.namespace).text(5, &self.uid.text());
-        let mut target = Message::default();
-        target.text(1, "Node").text(3, self.node);
-        let mut binding = Message::default();
+        let mut metadata = Writer::new();
+        metadata.string(1, &self.pod.name).string(3, &self.pod.namespace).string(5, &self.uid.text());
+        let mut target = Writer::new();
+        target.string(1, "Node").string(3, self.node);
+        let mut binding = Writer::new();
         binding.message(1, &metadata).message(2, &target);
-        binding.enveloped("v1", "Binding")
+        envelope("v1", "Binding", &binding)
     }
 }
 
-/// A protobuf message that is being written.
-#[derive(Default)]
-pub struct Message(Vec<u8>);
-
-impl Message {
-    /// A text. An empty one is left out, which says the same.
-    pub fn text(&mut self, number: u32, text: &str) -> &mut Self {
-        if text.is_empty() { self } else { self.bytes(number, text.as_bytes()) }
-    }
-
-    /// A nested message.
-    pub fn message(&mut self, number: u32, message: &Self) -> &mut Self {
-        self.bytes(number, &message.0)
-    }
-
-    /// A varint. Zero is written, too.
-    pub fn number(&mut self, number: u32, value: u64) -> &mut Self {
-        self.varint(u64::from(number) << 3);
-        self.varint(value);
-        self
-    }
-
-    /// A time, to the microsecond.
-    pub fn micros(&mut self, number: u32, time: Timestamp) -> &mut Self {
-        let micros = time.as_microsecond();
-        let mut message = Self::default();
-        // A negative number would be written as the two's complement that this is.
-        message.number(1, micros.div_euclid(1_000_000) as u64);
-        message.number(2, micros.rem_euclid(1_000_000) as u64 * 1_000);
-        self.message(number, &message)
-    }
-
-    fn bytes(&mut self, number: u32, bytes: &[u8]) -> &mut Self {
-        self.varint(u64::from(number) << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    /// The body: this message, and before it what it is.
-    pub fn enveloped(&self, api_version: &str, kind: &str) -> Vec<u8> {
-        let mut meta = Self::default();
-        meta.text(1, api_version).text(2, kind);
-        let mut body = Self(Vec::with_capacity(self.0.len() + 64));
-        body.0.extend_from_slice(MAGIC);
-        body.message(1, &meta).message(2, self);
-        body.0
-    }
+/// A time as the message of a `MicroTime`: truncated to microseconds.
+pub fn micro_time(time: Timestamp) -> Writer {
+    let micros = time.as_microsecond();
+    let mut message = Writer::new();
+    // The cast to u64 is protobuf's encoding of negative numbers.
+    message.varint(1, micros.div_euclid(1_000_000) as u64);
+    message.varint(2, micros.rem_euclid(1_000_000) as u64 * 1_000);
+    message
 }
 
 #[cfg(test)]
 mod tests {
+    use kube_informers::protobuf::wire::{Fields, Value};
     use proptest::prelude::*;
-    use prost::Message as _;
 
     use super::*;
 
-    #[derive(Clone, PartialEq, prost::Message)]
-    struct Envelope {
-        #[prost(message, optional, tag = "1")]
-        meta: Option<Meta>,
-        #[prost(bytes = "vec", tag = "2")]
-        raw: Vec<u8>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    struct Meta {
-        #[prost(string, tag = "1")]
-        api_version: String,
-        #[prost(string, tag = "2")]
-        kind: String,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    struct Sample {
-        #[prost(string, tag = "1")]
-        text: String,
-        #[prost(uint64, tag = "16")]
-        number: u64,
-        #[prost(message, optional, tag = "3000")]
-        time: Option<Time>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    struct Time {
-        #[prost(int64, tag = "1")]
-        seconds: i64,
-        #[prost(int32, tag = "2")]
-        nanos: i32,
-    }
-
     proptest! {
         #[test]
-        fn what_is_written_is_read_by_others(text in ".{0,300}", number: u64, micros in -1_000_000_000_000_i64..4_000_000_000_000_000) {
-            let time = Timestamp::from_microsecond(micros).unwrap();
-            let mut message = Message::default();
-            message.text(1, &text).number(16, number).micros(3000, time);
-            let body = message.enveloped("v1", "Sample");
-            let body = body.strip_prefix(MAGIC).unwrap();
-            let envelope = Envelope::decode(body).unwrap();
-            prop_assert_eq!(envelope.meta, Some(Meta { api_version: "v1".to_owned(), kind: "Sample".to_owned() }));
-            let sample = Sample::decode(&*envelope.raw).unwrap();
-            prop_assert_eq!(&sample.text, &text);
-            prop_assert_eq!(sample.number, number);
-            let read = sample.time.unwrap();
-            prop_assert!((0..1_000_000_000).contains(&read.nanos));
-            prop_assert_eq!(read.seconds * 1_000_000 + i64::from(read.nanos) / 1_000, micros);
+        fn micro_time_keeps_microseconds(micros in -1_000_000_000_000_i64..4_000_000_000_000_000) {
+            let message = micro_time(Timestamp::from_microsecond(micros).unwrap());
+            let fields: Vec<_> = Fields::new(message.as_bytes()).map(Result::unwrap).collect();
+            let [(1, Value::Varint(seconds)), (2, Value::Varint(nanos))] = fields[..] else {
+                panic!("{fields:?}");
+            };
+            prop_assert!((0..1_000_000_000).contains(&nanos));
+            prop_assert_eq!(seconds as i64 * 1_000_000 + nanos as i64 / 1_000, micros);
         }
     }
 }

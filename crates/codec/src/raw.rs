@@ -1,22 +1,22 @@
-//! Whole objects, for what wants more of them than scheduling reads.
+//! Whole objects, for users that need more fields than scheduling.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::error::{Fault, Misfit, WireError};
+use super::error::{Fault, FieldError, WireError};
 
-/// The document without the record of who manages which field, which can be larger than all the rest.
+/// The document without `managedFields`, which can be larger than the rest.
 pub(super) fn whole(kind: &str, json: &[u8]) -> Result<Map<String, Value>, WireError> {
     let mut object: Map<String, Value> = serde_json::from_slice(json)
-        .map_err(|error| Misfit::new(".", Fault::Json(error)).of(kind, "", ""))?;
+        .map_err(|error| FieldError::new(".", Fault::Json(error)).in_object(kind, "", ""))?;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
     Ok(object)
 }
 
-/// The same as text, and as upstream would hold it: without the type, which goes without saying.
+/// The document as text without its type, as upstream holds it.
 pub(super) fn untyped_text(kind: &str, json: &[u8]) -> Result<Arc<str>, WireError> {
     let mut object = whole(kind, json)?;
     object.remove("apiVersion");

@@ -1,4 +1,4 @@
-//! Label and node selectors as the API sends them.
+//! Slim types of label and node selectors.
 
 use serde::Deserialize;
 use supercargo_framework::affinity::{NodeSelectorTerm, RawRequirement};
@@ -53,7 +53,7 @@ pub(super) struct SelectorRequirement<'a> {
 message!(SelectorRequirement { 1 => key, 2 => operator, 3 => values });
 
 impl Interners {
-    /// The selector, if there is one; the error is the reason why it cannot be evaluated.
+    /// The selector, if any. The error is the reason why it is invalid.
     pub(super) fn label_selector(
         &mut self,
         selector: Option<&Obj<WireLabelSelector<'_>>>,
@@ -67,7 +67,7 @@ impl Interners {
         selector.map(parse).transpose()
     }
 
-    /// The terms of a node selector, any of which may hold.
+    /// The terms of a node selector, which are alternatives.
     pub(super) fn node_selector(&mut self, selector: &NodeSelector<'_>) -> Box<[NodeSelectorTerm]> {
         selector.node_selector_terms.iter().map(|term| self.node_selector_term(term)).collect()
     }

@@ -1,4 +1,4 @@
-//! The sources of volumes that scheduling reads, as the API sends them: in pods and in persistent volumes alike.
+//! Slim types of volume sources, in pods and persistent volumes.
 
 use serde::Deserialize;
 

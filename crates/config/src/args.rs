@@ -1,4 +1,4 @@
-//! The arguments of plugins, and where their errors stand.
+//! Plugin arguments, and the positions of errors in them.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use super::profile_file::FileArgs;
 use super::report::{Place, Report};
 use super::yaml::{Content, Node};
 
-/// Upstream types arguments; a plugin here need not know of it.
+/// Upstream's arguments carry a type; plugins here do not see it.
 const TYPE_FIELDS: &[&str] = &["apiVersion", "kind"];
 
 /// The arguments of one plugin.
 #[derive(Clone, Debug)]
 pub(super) struct Args<'a> {
-    /// As the plugin gets them.
+    /// The value that the plugin receives.
     pub(super) value: Value,
-    /// Where they stand.
+    /// Their place in the file.
     pub(super) place: Place,
     node: Option<&'a Node>,
 }
@@ -37,7 +37,7 @@ pub(super) fn read<'a>(configs: &[FileArgs<'a>], report: &mut Report<'_>) -> BTr
     all
 }
 
-/// Sets an argument of a plugin, whatever the file says of it.
+/// Sets an argument of a plugin, overriding the file.
 pub(super) fn set(all: &mut BTreeMap<String, Args<'_>>, plugin: &str, field: &str, value: Value) {
     let none = || Args { value: Value::Object(Map::new()), place: Place::default(), node: None };
     let args = all.entry(plugin.to_owned()).or_insert_with(none);
@@ -86,9 +86,10 @@ fn child<'a>(node: &'a Node, place: &Place, field: &str) -> Option<(Place, &'a N
 }
 
 impl Args<'_> {
-    /// The problem that a plugin has with its arguments, at the place that it names.
+    /// Converts a plugin's error to a problem at the place that it names.
     pub(super) fn problem(&self, error: &ArgsError) -> (Place, Problem) {
-        // Serde's words. An unknown field is wrong itself, everything else is wrong with what it holds.
+        // Serde's wording. Point at the key of an unknown field, and at the value for any other
+        // error.
         let wrong_key = error.message.starts_with("unknown field");
         let position = self.node.and_then(|node| locate(node, &error.path, wrong_key));
         let dot = if error.path.is_empty() || error.path.starts_with('[') { "" } else { "." };
@@ -100,13 +101,12 @@ impl Args<'_> {
     }
 }
 
-/// The position of the deepest field on a path that is there.
+/// The position of the deepest existing field on a path.
 fn locate(node: &Node, path: &str, wrong_key: bool) -> Option<super::Position> {
     let path = path.strip_prefix('.').unwrap_or(path);
     match &node.content {
         Content::Map(entries) => {
-            // A key may itself have dots, so that keys are tried against the path, not the path cut into
-            // keys.
+            // A key may contain dots, so match keys against the path instead of splitting the path.
             let found = entries.iter().find_map(|entry| {
                 let rest = path.strip_prefix(entry.key.as_str())?;
                 (rest.is_empty() || rest.starts_with(['.', '['])).then_some((entry, rest))

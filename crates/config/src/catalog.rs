@@ -1,21 +1,21 @@
-//! What there is to configure: plugins by name, those that are on by default, and features.
+//! What can be configured: plugins by name, the default plugins, and features.
 
 use supercargo_framework::Features;
 use supercargo_framework::registry::{DefaultPlugin, Factory, Registry};
 
-/// The plugins there are, those that are on unless a profile says otherwise, and the features that are on.
+/// The registered plugins, the default plugins, and the enabled features.
 #[derive(Clone, Debug)]
 pub struct Catalog {
-    /// Every plugin.
+    /// Every registered plugin.
     pub registry: Registry,
-    /// Those that a profile enables by default.
+    /// The plugins that a profile enables by default.
     pub defaults: Vec<DefaultPlugin>,
-    /// The features.
+    /// The enabled features.
     pub features: Features,
 }
 
 impl Catalog {
-    /// These plugins, with the features of the current version.
+    /// A catalog of these plugins, with the feature defaults of the current version.
     pub fn new(registry: Registry, defaults: &[DefaultPlugin]) -> Self {
         Self { registry, defaults: defaults.to_vec(), features: Features::default() }
     }
@@ -25,14 +25,14 @@ impl Catalog {
         Self::new(supercargo_plugins::registry(), supercargo_plugins::DEFAULT_PLUGINS)
     }
 
-    /// The same with one more plugin, which is off until a profile enables it.
+    /// Adds a plugin. It is disabled until a profile enables it.
     #[must_use]
     pub fn with_plugin(mut self, name: &'static str, factory: Factory) -> Self {
         self.registry.register(name, factory);
         self
     }
 
-    /// The same with these features.
+    /// Replaces the features.
     #[must_use]
     pub fn with_features(mut self, features: Features) -> Self {
         self.features = features;

@@ -1,4 +1,4 @@
-//! Completes a file: what it does not say, and what its profiles must agree on.
+//! Completes a file with defaults, and checks its profiles against each other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{
     DEFAULT_SCHEDULER_NAME, ExtenderConfig, ProfileConfig,
 };
 
-/// Completes what a file says. The result is of use only when nothing was reported.
+/// Completes a file. The result is meaningful only if nothing was reported.
 pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Report<'_>) -> Config {
     if file.profiles.is_empty() {
         file.profiles.push(FileProfile::default());
@@ -47,14 +47,14 @@ pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Repor
         leader_election: file.leader_election,
         delay_cache_until_active: file.delay_cache_until_active.unwrap_or(false),
         enable_profiling,
-        // Upstream: on by default, but only beside the other.
+        // As upstream: on by default, but only together with `enableProfiling`.
         enable_contention_profiling: file.enable_contention_profiling.unwrap_or(enable_profiling),
         pod_max_in_unschedulable_pods_duration: DEFAULT_MAX_IN_UNSCHEDULABLE,
         warnings: Vec::new(),
     }
 }
 
-/// The resources that extenders see to, so that NodeResourcesFit need not.
+/// The resources that extenders handle and NodeResourcesFit ignores.
 fn ignored_by_scheduler(extenders: &[ExtenderConfig]) -> impl Iterator<Item = &str> {
     let resources = extenders.iter().flat_map(|extender| &extender.managed_resources);
     resources.filter(|resource| resource.ignored_by_scheduler).map(|resource| &*resource.name)
@@ -77,7 +77,7 @@ fn scheduler_names<'a>(profiles: &'a [FileProfile<'_>], report: &mut Report<'_>)
     names
 }
 
-/// All profiles share one queue, so that they must sort it alike.
+/// All profiles share one queue, so they must use the same queue sort.
 fn check_common_queue_sort(
     files: &[FileProfile<'_>],
     profiles: &[Option<ProfileConfig>],

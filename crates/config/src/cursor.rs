@@ -1,4 +1,4 @@
-//! Reads typed values out of the tree; what does not fit is reported, and reading goes on.
+//! Reads typed values from the YAML tree. Wrong values are reported, and reading continues.
 
 use super::error::Problem;
 use super::report::{Place, Report};
@@ -26,7 +26,7 @@ impl<'a> Cursor<'a> {
         Self { place, node }
     }
 
-    /// A mapping with fields of these names only.
+    /// A mapping. Reports fields other than `known`.
     pub(super) fn object(&self, known: &[&str], report: &mut Report<'_>) -> Option<Object<'a>> {
         let Content::Map(entries) = &self.node.content else {
             return self.wrong_type("a mapping", report);
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// A field; what is null is not there, as in JSON for Go.
+    /// A field. Null counts as absent, as in Go's JSON decoding.
     pub(super) fn get(&self, name: &str) -> Option<Cursor<'a>> {
         let entry = self.entries.iter().find(|entry| entry.key == name)?;
         let place = self.place.field(name).at(entry.at());
@@ -111,7 +111,7 @@ impl<'a> Object<'a> {
         (!matches!(node.content, Content::Null)).then_some(Cursor { place, node })
     }
 
-    /// A field that must be there.
+    /// A required field.
     pub(super) fn require(&self, name: &str, report: &mut Report<'_>) -> Option<Cursor<'a>> {
         let found = self.get(name);
         if found.is_none() {
@@ -121,7 +121,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Reports keys that a mapping has twice, everywhere.
+/// Reports duplicate keys of all mappings.
 pub(super) fn report_duplicates(cursor: &Cursor<'_>, report: &mut Report<'_>) {
     match &cursor.node.content {
         Content::List(_) => {
@@ -145,8 +145,8 @@ pub(super) fn report_duplicates(cursor: &Cursor<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// A float that is an integer, such as `1e3`.
+/// An integer that is written as a float, such as `1e3`.
 fn whole(value: f64) -> Option<i64> {
-    // Above 2^53 a float does not say which integer it is.
+    // Above 2^53 a float does not represent every integer.
     (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64)
 }

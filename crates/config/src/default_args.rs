@@ -1,17 +1,17 @@
-//! What the arguments of the in-tree plugins are where a file does not say, for whoever wants to see them.
+//! Default arguments of the in-tree plugins, for writing a completed configuration.
 //!
-//! The plugins know their defaults themselves. These are to be shown, and tests hold them against what kube-scheduler
-//! writes.
+//! The plugins apply their defaults themselves. Tests compare these with the output of
+//! kube-scheduler.
 
 use serde_json::{Map, Value, json};
 use supercargo_framework::features::{Feature, Features};
 
 use super::file::API_VERSION;
 
-/// The arguments of a plugin with what they do not say; `None` for a plugin that has none and needs none.
+/// The arguments of a plugin with defaults; `None` for a plugin without arguments.
 pub(super) fn completed(plugin: &str, given: Option<&Value>, features: &Features) -> Option<Value> {
     let mut args = given.and_then(Value::as_object).cloned().unwrap_or_default();
-    // Null is as if it were not there.
+    // Null counts as absent.
     args.retain(|_, value| !value.is_null());
     let Some(defaults) = defaults(plugin, features) else {
         return (!args.is_empty()).then_some(Value::Object(args));
@@ -57,7 +57,7 @@ fn cpu_and_memory() -> Value {
     json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}])
 }
 
-/// No weight stands for 1, and no resource for the default ones.
+/// Weights default to 1. An empty list of resources selects the default ones.
 fn complete_resources(args: &mut Map<String, Value>) {
     let Some(Value::Array(resources)) = args.get_mut("resources") else { return };
     if resources.is_empty() {

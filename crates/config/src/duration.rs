@@ -1,15 +1,15 @@
-//! Durations as Go writes them: `1m30s`, `1.5h`.
+//! Durations in Go's syntax: `1m30s`, `1.5h`.
 
 use std::time::Duration;
 
-/// A duration that is not negative; `None` for what Go would not read either.
+/// Parses a non-negative duration; `None` if Go rejects the text, too.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
         return Some(Duration::ZERO);
     }
     let mut nanoseconds = 0_u64;
-    // At least one number with its unit.
+    // At least one number with a unit.
     loop {
         let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
         let (number, unit_on) = rest.split_at(digits);
@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     i64::try_from(nanoseconds).is_ok().then(|| Duration::from_nanos(nanoseconds))
 }
 
-/// A duration as Go writes it: `1h0m0s`, `1.5s`, `20ms`.
+/// Formats a duration as Go does: `1h0m0s`, `1.5s`, `20ms`.
 pub(crate) fn format(length: Duration) -> String {
     let seconds = length.as_secs();
     if length.is_zero() {
@@ -34,7 +34,7 @@ pub(crate) fn format(length: Duration) -> String {
     }
     if seconds == 0 {
         let nanoseconds = f64::from(length.subsec_nanos());
-        // Fewer than ten digits, all of which a float has.
+        // At most nine digits, which a float represents exactly.
         return match length.subsec_nanos() {
             ..1_000 => format!("{nanoseconds}ns"),
             1_000..1_000_000 => format!("{}µs", nanoseconds / 1e3),
@@ -74,7 +74,7 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
     let digits = |text: &str| {
         if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() }
     };
-    // Twelve digits are finer than a nanosecond of an hour; more would overflow.
+    // Twelve digits are finer than a nanosecond, even for hours. More would overflow.
     let fraction = fraction.get(..12).unwrap_or(fraction);
     let divisor = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
     let part = u128::from(digits(fraction)?) * u128::from(unit) / divisor;

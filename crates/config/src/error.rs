@@ -1,10 +1,10 @@
-//! What can be wrong with a configuration, and where.
+//! Errors in a configuration, and their positions.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// A place in a file, counted from 1. Columns count characters.
+/// A position in a file, counted from 1. Columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.
@@ -19,16 +19,16 @@ impl fmt::Display for Position {
     }
 }
 
-/// What is wrong, and what to do about it.
+/// A problem, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(String),
-    /// The text is not one YAML document, or one beyond the limits.
+    /// The text is not a single YAML document, or exceeds a limit.
     #[error("{0}")]
     Syntax(String),
-    /// Nothing of this name belongs here. Holds what to do instead.
+    /// Unknown field. Holds a suggestion.
     #[error("unknown field; {0}")]
     UnknownField(String),
     /// The field is set twice.
@@ -37,38 +37,37 @@ pub enum Problem {
         /// Where it is set first.
         first: Position,
     },
-    /// The value is of another type.
+    /// The value has the wrong type.
     #[error("must be {wanted}, is {found}")]
     WrongType {
-        /// What belongs here.
+        /// The expected type.
         wanted: &'static str,
-        /// What is there.
+        /// The value found.
         found: String,
     },
-    /// The value is of the right type, but not a possible one.
+    /// The value has the right type but is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// kube-scheduler has this, supercargo does not have it yet.
+    /// kube-scheduler supports this, supercargo does not yet.
     #[error("{0} is known to kube-scheduler, but not supported by supercargo yet; remove it")]
     Unsupported(String),
-    /// A plugin that is on by default in kube-scheduler and not here yet. Holds the plugin, and what becomes of pods that
-    /// need it. A warning.
+    /// A default plugin of kube-scheduler that supercargo does not have yet. A warning.
     #[error("{plugin} is not supported by supercargo yet: {consequence}")]
     Absent {
         /// The plugin.
         plugin: &'static str,
-        /// What becomes of pods that need it.
+        /// What happens to pods that need it.
         consequence: &'static str,
     },
-    /// Neither supercargo nor kube-scheduler has a plugin of this name. Holds what to do instead.
+    /// Neither supercargo nor kube-scheduler has a plugin of this name.
     #[error("unknown plugin {name:?}; {help}")]
     UnknownPlugin {
         /// The name.
         name: String,
-        /// What to do instead.
+        /// A suggestion.
         help: String,
     },
-    /// A plugin cannot work with its arguments. Holds what the plugin says.
+    /// A plugin rejects its arguments. Holds its message.
     #[error("{0}")]
     Args(String),
 }
@@ -76,13 +75,13 @@ pub enum Problem {
 /// One error in a configuration, or one warning about it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct ConfigError {
-    /// The file, as it was named.
+    /// The file name as given.
     pub file: String,
-    /// Where in the file; `None` for the file as a whole.
+    /// The position; `None` for the file as a whole.
     pub position: Option<Position>,
-    /// The field, such as `profiles[0].schedulerName`; empty for the whole.
+    /// The field, such as `profiles[0].schedulerName`; empty for the file as a whole.
     pub path: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -99,12 +98,12 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Everything that is wrong with a configuration, in the order of the file. Never empty.
+/// All errors of a configuration, sorted by position. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// The errors of a list, if there are any.
+    /// The sorted errors, if there are any.
     pub(super) fn of(mut errors: Vec<ConfigError>) -> Option<Self> {
         errors.sort_by_key(|error| error.position);
         (!errors.is_empty()).then_some(Self(errors))

@@ -1,4 +1,4 @@
-//! Extenders as they are written.
+//! Reads the `extenders` of a file.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::error::Position;
 use super::report::Report;
 use super::{ExtenderConfig, ExtenderTls, ManagedResource};
 
-/// How long a call to an extender may take, where the file does not say.
+/// Default timeout of a call to an extender.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 const FIELDS: &[&str] = &[
@@ -33,7 +33,7 @@ const TLS_FIELDS: &[&str] =
     &["insecure", "serverName", "certFile", "keyFile", "caFile", "certData", "keyData", "caData"];
 const MANAGED_RESOURCE_FIELDS: &[&str] = &["name", "ignoredByScheduler"];
 
-/// What extenders must not have in common.
+/// What at most one extender may have.
 #[derive(Default)]
 struct Taken {
     binder: Option<Position>,
@@ -70,12 +70,12 @@ fn read(cursor: &Cursor<'_>, taken: &mut Taken, report: &mut Report<'_>) -> Opti
     Some(extender)
 }
 
-/// The prefix, without slashes at its end.
+/// The URL prefix, without trailing slashes.
 fn read_url(object: &Object<'_>, report: &mut Report<'_>) -> String {
     let Some(cursor) = object.require("urlPrefix", report) else { return String::new() };
     let Some(text) = cursor.string(report) else { return String::new() };
     let problem = match text.parse::<http::Uri>() {
-        Err(error) => Some(format!("is no URL: {error}")),
+        Err(error) => Some(format!("is not a URL: {error}")),
         Ok(url) if !matches!(url.scheme_str(), Some("http" | "https")) => {
             Some("must begin with http:// or https://".to_owned())
         }
@@ -84,7 +84,7 @@ fn read_url(object: &Object<'_>, report: &mut Report<'_>) -> String {
             Some("must not have a user or a password in it".to_owned())
         }
         Ok(url) if url.query().is_some() => {
-            Some("must not have a query: a verb is appended to it".to_owned())
+            Some("must not have a query: verbs are appended to the URL".to_owned())
         }
         Ok(_) => None,
     };
@@ -94,12 +94,12 @@ fn read_url(object: &Object<'_>, report: &mut Report<'_>) -> String {
     text.trim_end_matches('/').to_owned()
 }
 
-/// What is appended to the prefix, if the extender takes such calls.
+/// The path below the prefix, if the extender implements this call.
 fn read_verb(object: &Object<'_>, field: &str, report: &mut Report<'_>) -> Option<String> {
     let cursor = object.get(field)?;
     let verb = cursor.string(report).filter(|verb| !verb.is_empty())?;
     if format!("/{verb}").parse::<http::uri::PathAndQuery>().is_err() {
-        report.invalid(&cursor.place, format!("must be what comes after the slash in a URL, is {verb:?}"));
+        report.invalid(&cursor.place, format!("must be a path in a URL, is {verb:?}"));
     }
     Some(verb.to_owned())
 }
@@ -175,7 +175,7 @@ fn read_tls(cursor: &Cursor<'_>, report: &mut Report<'_>) -> Option<ExtenderTls>
     Some(tls)
 }
 
-/// Whether Go would decode this as bytes.
+/// Whether Go accepts this as base64.
 fn is_base64(text: &str) -> bool {
     let letters = text.trim_end_matches('=');
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "+/".contains(letter);
@@ -202,10 +202,10 @@ fn read_managed_resource(
     let text = name.string(report)?;
     if !is_label_key(text) || !names::is_extended(text) {
         let message =
-            format!("is an invalid extended resource name: {text:?}; one is such as example.com/gpu");
+            format!("is an invalid extended resource name: {text:?}; use a name such as example.com/gpu");
         report.invalid(&name.place, message);
     } else if let Some(first) = taken.resources.get(text) {
-        let first = first.map_or_else(String::new, |first| format!(", it is at {first} too"));
+        let first = first.map_or_else(String::new, |first| format!(", first used at {first}"));
         report.invalid(&name.place, format!("duplicate extender managed resource name {text:?}{first}"));
     }
     taken.resources.entry(text.to_owned()).or_insert(name.place.position);

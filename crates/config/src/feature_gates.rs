@@ -1,4 +1,4 @@
-//! `--feature-gates` and `--emulated-version`: which features are on.
+//! Feature gates: `--feature-gates` and `--emulated-version`.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use thiserror::Error;
 
 use crate::suggest;
 
-/// The component whose gates these are, as upstream lets it stand before a gate or a version.
+/// The component that may prefix a gate or a version, as in kube-scheduler.
 const COMPONENT: &str = "kube";
 
-/// Gates that stand for all of a stage.
+/// Gates that set every gate of a stage.
 const OF_A_STAGE: &[(&str, Stage)] = &[("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 
-/// Upstream's gates that change a kube-scheduler and have nothing to change here, either because what they switch does
-/// not exist here or because it is settled. They may be set, so that a command line can be taken over.
+/// Gates of kube-scheduler that have no effect here: the feature does not exist, or it cannot be
+/// turned off. They are accepted so that kube-scheduler's command lines keep working.
 const WITHOUT_EFFECT: &[&str] = &[
     "ClearingNominatedNodeNameAfterBinding",
     "ComponentFlagz",
@@ -57,24 +57,24 @@ const WITHOUT_EFFECT: &[&str] = &[
     "WorkloadWithJob",
 ];
 
-/// Why a gate or a version is refused.
+/// Why a gate or a version is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GateError {
-    /// It is not of the form `Gate=true`.
+    /// Not of the form `Gate=true`.
     #[error("{0:?}: give each feature gate as Name=true or Name=false, separated by commas")]
     Form(String),
-    /// No such gate, but one that is called nearly so.
+    /// An unknown gate with a name close to a known one.
     #[error("unrecognized feature gate: {name}; {suggestion}")]
     Unknown {
-        /// What was said.
+        /// The unknown name.
         name: String,
-        /// What may have been meant.
+        /// The known names close to it.
         suggestion: String,
     },
-    /// A gate of something else.
+    /// A gate of another component.
     #[error("{0:?}: the only component is kube")]
     Component(String),
-    /// The gate is not there yet in this version.
+    /// The gate does not exist in this version.
     #[error("feature gate {gate} does not exist in version {version}")]
     Absent {
         /// The gate.
@@ -82,20 +82,20 @@ pub enum GateError {
         /// The version.
         version: Version,
     },
-    /// The gate can no longer be set.
+    /// The gate is locked.
     #[error("cannot set feature gate {gate} to {value}, feature is locked to {}", !value)]
     Locked {
         /// The gate.
         gate: &'static str,
-        /// What it should have been set to.
+        /// The rejected value.
         value: bool,
     },
-    /// Not a version whose defaults are known.
+    /// Not a version that can be emulated.
     #[error("{0:?}: the versions that can be emulated are 1.34, 1.35, 1.36 and 1.37")]
     Version(String),
 }
 
-/// The value of `--feature-gates`. Of what is said twice the last counts.
+/// The value of `--feature-gates`. The last value of a repeated gate applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureGates(BTreeMap<String, bool>);
 
@@ -118,7 +118,7 @@ impl FromStr for FeatureGates {
     }
 }
 
-/// A gate's name without the component before it.
+/// The name of a gate without its component.
 fn of_component(name: &str) -> Result<&str, GateError> {
     match name.split_once(':') {
         None => Ok(name),
@@ -127,7 +127,7 @@ fn of_component(name: &str) -> Result<&str, GateError> {
     }
 }
 
-/// Of a flag that is given several times.
+/// Merges the values of a repeated flag.
 impl FromIterator<FeatureGates> for FeatureGates {
     fn from_iter<T: IntoIterator<Item = FeatureGates>>(values: T) -> Self {
         Self(values.into_iter().flat_map(|gates| gates.0).collect())
@@ -135,8 +135,8 @@ impl FromIterator<FeatureGates> for FeatureGates {
 }
 
 impl FeatureGates {
-    /// The features that are on in `version` with these gates set. `AllAlpha` and `AllBeta` stand for every gate of that
-    /// stage that is not set itself.
+    /// The features that are on in `version` with these gates. `AllAlpha` and `AllBeta` apply to
+    /// every gate of that stage that is not set by name.
     pub fn apply(&self, version: Version) -> Result<Features, GateError> {
         let mut features = Features::of(version);
         for (name, stage) in OF_A_STAGE {
@@ -159,11 +159,12 @@ fn is_of_a_stage(name: &str) -> bool {
     OF_A_STAGE.iter().any(|(of_a_stage, _)| *of_a_stage == name)
 }
 
-/// Warns of a gate that changes nothing here. kube-scheduler takes every gate of Kubernetes, those of the kubelet included,
-/// and they come and go with each release; so what is not known is refused only where it looks like a slip.
+/// Warns about a gate without effect. kube-scheduler accepts every gate of Kubernetes, including
+/// the kubelet's, and each release changes them. So an unknown gate is rejected only if its name is
+/// close to a known one.
 fn without_effect(name: &str) -> Result<(), GateError> {
     if WITHOUT_EFFECT.contains(&name) {
-        tracing::warn!("feature gate {name} has no effect here");
+        tracing::warn!("feature gate {name} has no effect");
         return Ok(());
     }
     let features = Feature::ALL.iter().map(|feature| feature.name());
@@ -171,7 +172,7 @@ fn without_effect(name: &str) -> Result<(), GateError> {
     match suggest::near(name, features.chain(of_a_stage).chain(WITHOUT_EFFECT.iter().copied())) {
         Some(suggestion) => Err(GateError::Unknown { name: name.to_owned(), suggestion }),
         None => {
-            tracing::warn!("feature gate {name} is not known here, and has no effect");
+            tracing::warn!("feature gate {name} is unknown and has no effect");
             Ok(())
         }
     }
@@ -189,7 +190,7 @@ fn set(features: Features, feature: Feature, value: bool) -> Result<Features, Ga
     Ok(features.with(feature, value))
 }
 
-/// Reads the value of `--emulated-version`: `1.35`, or `kube=1.35` as upstream has it.
+/// Parses the value of `--emulated-version`: `1.35`, or `kube=1.35` as in kube-scheduler.
 pub fn emulated_version(text: &str) -> Result<Version, GateError> {
     let of_component = text.split_once('=').filter(|(component, _)| *component == COMPONENT);
     let bare = of_component.map_or(text, |(_, version)| version);
@@ -199,7 +200,7 @@ pub fn emulated_version(text: &str) -> Result<Version, GateError> {
         .ok_or_else(|| GateError::Version(text.to_owned()))
 }
 
-/// The gates with their defaults in the current version, a line each, for help.
+/// The gates and their defaults in the current version, one line each, for `--help`.
 pub fn help() -> String {
     let line = |feature: &Feature| {
         let gate = feature.gate(Version::CURRENT);
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_are_set_on_top_of_a_versions_defaults() {
+    fn gates_override_the_defaults_of_the_version() {
         let on = |gates, version, feature| features(gates, version).unwrap().enabled(feature);
         assert!(!on("", "1.36", Feature::StorageCapacityScoring));
         assert!(on("StorageCapacityScoring=true", "1.36", Feature::StorageCapacityScoring));
@@ -230,15 +231,15 @@ mod tests {
         assert!(on("AllAlpha=true", "v1.36", Feature::TaintTolerationComparisonOperators));
         assert!(!on("AllBeta=false", "1.36", Feature::SchedulerPopFromBackoffQ));
         let spared = "AllBeta=false,SchedulerPopFromBackoffQ=true";
-        assert!(on(spared, "1.36", Feature::SchedulerPopFromBackoffQ), "a gate's own word counts");
+        assert!(on(spared, "1.36", Feature::SchedulerPopFromBackoffQ), "a gate set by name takes precedence");
         assert!(on("kube:StorageCapacityScoring=true", "1.36", Feature::StorageCapacityScoring));
         let twice = "StorageCapacityScoring=true,StorageCapacityScoring=false";
-        assert!(!on(twice, "1.36", Feature::StorageCapacityScoring), "the last word counts");
+        assert!(!on(twice, "1.36", Feature::StorageCapacityScoring), "the last value applies");
     }
 
     #[test]
-    fn gates_of_kubernetes_that_change_nothing_here_are_taken() {
-        // One of the scheduler's, one of the kubelet's, and two of a name that is near another's.
+    fn gates_without_effect_are_accepted() {
+        // A gate of the scheduler, one of the kubelet, and two with names close to others.
         for gate in ["DRAAdminAccess", "MemoryQoS", "ComponentSLIs", "DRAPartitionableDevicesType"] {
             let none = Features::of(Version::CURRENT);
             assert_eq!(features(&format!("{gate}=true"), "1.36"), Ok(none), "{gate}");
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_a_flag_that_is_given_twice_add_up() {
+    fn values_of_a_repeated_flag_are_merged() {
         let values = ["StorageCapacityScoring=true,AllBeta=false", "AllBeta=true"];
         let values = values.map(|text| text.parse::<FeatureGates>().unwrap());
         let gates: FeatureGates = values.into_iter().collect();
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_is_refused_by_name() {
+    fn invalid_gates_are_rejected_by_name() {
         let cases = [
             (
                 "StorageCapacityScorin=true",

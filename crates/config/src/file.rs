@@ -1,4 +1,4 @@
-//! The file as it is written: KubeSchedulerConfiguration v1, every field with its place.
+//! Reads the fields of a KubeSchedulerConfiguration v1.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::profile_file::{self, FileProfile};
 use super::report::Report;
 use super::{ClientConnection, ExtenderConfig, MediaType};
 
-/// The version of the file and of what plugins are configured with.
+/// The API version of the file and of plugin arguments.
 pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 pub(super) const KIND: &str = "KubeSchedulerConfiguration";
 
@@ -33,10 +33,10 @@ const FIELDS: &[&str] = &[
 const CLIENT_CONNECTION_FIELDS: &[&str] =
     &["kubeconfig", "acceptContentTypes", "contentType", "qps", "burst"];
 
-/// Seconds in the longest time that Go's durations hold, about 292 years.
+/// Seconds in the longest duration of Go, about 292 years.
 const LONGEST_SECONDS: i64 = i64::MAX / 1_000_000_000;
 
-/// What a file says. `None` where it says nothing.
+/// The content of a file. Unset fields are `None`.
 #[derive(Debug, Default)]
 pub(super) struct File<'a> {
     pub(super) parallelism: Option<i32>,
@@ -44,7 +44,7 @@ pub(super) struct File<'a> {
     pub(super) initial_backoff_seconds: Option<u64>,
     pub(super) max_backoff_seconds: Option<u64>,
     pub(super) client_connection: ClientConnection,
-    /// What is not in the file has its default.
+    /// Completed with defaults.
     pub(super) leader_election: LeaderElectionConfig,
     pub(super) delay_cache_until_active: Option<bool>,
     pub(super) enable_profiling: Option<bool>,
@@ -53,13 +53,13 @@ pub(super) struct File<'a> {
     pub(super) extenders: Vec<ExtenderConfig>,
 }
 
-/// Reads a file, reporting everything in it that cannot be.
+/// Reads a file and reports everything that is invalid.
 pub(super) fn read<'a>(top: &Cursor<'a>, registry: &Registry, report: &mut Report<'_>) -> File<'a> {
     let Some(object) = top.object(FIELDS, report) else {
         return File::default();
     };
     if !check_type(&object, report) {
-        // Another type has other fields: nothing said about these would help.
+        // Another type has other fields, so errors about them would not help.
         return File::default();
     }
     let flag = |field, report: &mut Report<'_>| object.get(field).and_then(|cursor| cursor.boolean(report));
@@ -152,7 +152,7 @@ fn read_parallelism(object: &Object<'_>, report: &mut Report<'_>) -> Option<i32>
     Some(value)
 }
 
-/// A file's or a profile's share of nodes.
+/// Reads `percentageOfNodesToScore` of a file or a profile.
 pub(super) fn read_percentage(object: &Object<'_>, report: &mut Report<'_>) -> Option<i32> {
     let cursor = object.get("percentageOfNodesToScore")?;
     let value = cursor.integer(report)?;
@@ -168,7 +168,7 @@ fn read_backoff(object: &Object<'_>, report: &mut Report<'_>) -> (Option<u64>, O
     let initial_or_default = initial.unwrap_or(super::DEFAULT_INITIAL_BACKOFF.as_secs());
     let max_or_default = max.unwrap_or(super::DEFAULT_MAX_BACKOFF.as_secs());
     if max_or_default < initial_or_default {
-        // One of the two is in the file, for the defaults go together.
+        // At least one of the two is in the file: the defaults are consistent.
         let blamed = ["podMaxBackoffSeconds", "podInitialBackoffSeconds"];
         let place = blamed.iter().find_map(|field| object.get(field)).map(|cursor| cursor.place);
         let message = format!(

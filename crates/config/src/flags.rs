@@ -1,8 +1,9 @@
-//! The flags of `supercargo run`: upstream's, by their names and with their defaults, and a few of our own.
+//! The flags of `supercargo run`: those of kube-scheduler, with its names and defaults, and a few
+//! of supercargo's own.
 //!
-//! Each group of flags is a plain struct. Its `Default` is what a command line without any of them means, and the
-//! command line itself is where those defaults stand. What both a flag and the configuration can say is settled in
-//! [`Flags::configuration`].
+//! Each group of flags is a plain struct. Its `Default` equals a command line without flags; the
+//! defaults are declared in the clap attributes. [`Flags::configuration`] merges the flags with the
+//! configuration file.
 
 mod authentication;
 mod authorization;
@@ -43,34 +44,34 @@ use flagz::Texts;
 /// The flags of `supercargo run`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct Flags {
-    // First of all: the parser takes away what the others read.
+    // Must be the first field: clap removes each match that a later field reads.
     #[command(flatten)]
     texts: Texts,
-    /// Files, and the server.
+    /// Configuration file, API server, recording.
     #[command(flatten)]
     pub misc: MiscOptions,
-    /// How health and metrics are served.
+    /// HTTPS endpoints for health and metrics.
     #[command(flatten)]
     pub serving: ServingOptions,
-    /// How it is found out who asks.
+    /// Authentication of requests to the endpoints.
     #[command(flatten)]
     pub authentication: AuthenticationOptions,
-    /// How it is found out who may.
+    /// Authorization of requests to the endpoints.
     #[command(flatten)]
     pub authorization: AuthorizationOptions,
-    /// Which of several schedulers leads.
+    /// Leader election.
     #[command(flatten)]
     pub leader_election: LeaderElectionOptions,
-    /// Which features are on.
+    /// Feature gates.
     #[command(flatten)]
     pub features: FeatureOptions,
-    /// Where traces of attempts go.
+    /// Traces of scheduling attempts.
     #[command(flatten)]
     pub traces: TraceOptions,
-    /// What the configuration says better.
+    /// Flags that the configuration file replaces.
     #[command(flatten)]
     pub deprecated: DeprecatedOptions,
-    /// Upstream's flags that mean nothing here.
+    /// Flags of kube-scheduler that are accepted and ignored.
     #[command(flatten)]
     pub without_effect: WithoutEffect,
 }
@@ -82,22 +83,22 @@ impl Default for Flags {
 }
 
 impl Flags {
-    /// The configuration that counts: the file's, else the default one, with what these flags say. The features are the
-    /// catalog's.
+    /// The effective configuration: the file's, or the default one without a file, with the flags
+    /// applied. The features are the catalog's.
     ///
-    /// A flag of leader election wins over the file, a deprecated one only counts without a file. What is without effect
-    /// is logged.
+    /// Leader election flags take precedence over the file. Deprecated flags apply only without a
+    /// file. Ignored flags are logged.
     pub fn configuration(&self, catalog: &Catalog) -> Result<Config> {
         let file = self.misc.config.as_deref();
         let mut config = Config::load_or_default(file, catalog)?;
         self.leader_election.over(&mut config.leader_election)?;
         let ignored = self.deprecated.over(&mut config, file.is_some());
         for flag in &self.without_effect.given {
-            tracing::warn!("--{flag} has no effect here");
+            tracing::warn!("--{flag} is ignored: supercargo does not implement it");
         }
         for flag in ignored {
             let file = file.unwrap_or(Path::new("")).display();
-            tracing::warn!("{flag} has no effect: {file} counts");
+            tracing::warn!("{flag} is ignored: {file} takes precedence");
         }
         for warning in &config.warnings {
             tracing::warn!("{warning}");
@@ -105,7 +106,8 @@ impl Flags {
         Ok(config)
     }
 
-    /// Writes the configuration that counts where `--write-config-to` says; false where it says nothing.
+    /// Writes the effective configuration to the file given by `--write-config-to`. Returns false
+    /// without that flag.
     pub fn write_configuration(&self, catalog: &Catalog) -> Result<bool> {
         let Some(path) = &self.misc.write_config_to else { return Ok(false) };
         let text = self.configuration(catalog)?.to_yaml();
@@ -114,8 +116,8 @@ impl Flags {
     }
 }
 
-/// These flags as a command line without any leaves them.
+/// The flags of an empty command line.
 fn defaults<T: Args>() -> T {
     let matches = T::augment_args(Command::new("supercargo").no_binary_name(true)).get_matches_from([""; 0]);
-    T::from_arg_matches(&matches).expect("every flag can be left out")
+    T::from_arg_matches(&matches).expect("every flag is optional")
 }

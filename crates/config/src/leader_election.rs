@@ -1,4 +1,4 @@
-//! Which of several schedulers leads, as it is written and as it counts.
+//! Leader election settings: the `leaderElection` field and its validation.
 
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ const FIELDS: &[&str] = &[
     "resourceNamespace",
 ];
 
-/// The only kind of lock there is.
+/// The only supported type of lock.
 pub(crate) const LOCK: &str = "leases";
 
-/// Waits between tries are longer than the retry period by up to this factor less one.
+/// Upper bound of the jitter factor of the retry period.
 const MOST_JITTER: f64 = 1.2;
 
-/// How one of several schedulers comes to lead.
+/// Leader election settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElectionConfig {
-    /// Whether there is an election; without one every scheduler leads.
+    /// Whether leader election is on. If it is off, every replica schedules.
     pub leader_elect: bool,
-    /// How long others wait after the leader's last sign before one of them takes over.
+    /// How long candidates wait after the last observed renewal before one takes the lease.
     pub lease_duration: Duration,
-    /// How long the leader tries to renew its lease before it gives up.
+    /// How long the leader retries a renewal before it gives up leading.
     pub renew_deadline: Duration,
-    /// How long to wait between tries.
+    /// Time between attempts to acquire or renew the lease.
     pub retry_period: Duration,
     /// The name of the lease.
     pub resource_name: String,
@@ -41,7 +41,8 @@ pub struct LeaderElectionConfig {
 }
 
 impl Default for LeaderElectionConfig {
-    /// kube-scheduler's, but for the name, as the two are not to take the lead from one another.
+    /// kube-scheduler's defaults, except for the lease name: the two must not compete for one
+    /// lease.
     fn default() -> Self {
         Self {
             leader_elect: true,
@@ -55,7 +56,8 @@ impl Default for LeaderElectionConfig {
 }
 
 impl LeaderElectionConfig {
-    /// Why there can be no election like this, with the field that is too short: `leaseDuration` or `renewDeadline`.
+    /// Why the settings contradict each other, with the field that is too short: `leaseDuration` or
+    /// `renewDeadline`.
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         if !self.leader_elect {
             return None;
@@ -75,7 +77,7 @@ impl LeaderElectionConfig {
     }
 }
 
-/// Reads the field `leaderElection`. What is 0 or empty is as if it were not there.
+/// Reads the field `leaderElection`. Zero or empty values count as absent.
 pub(super) fn read(top: &Object<'_>, report: &mut Report<'_>) -> LeaderElectionConfig {
     let mut election = LeaderElectionConfig::default();
     let cursor = top.get("leaderElection");
@@ -120,11 +122,11 @@ fn read_length(object: &Object<'_>, field: &str, report: &mut Report<'_>) -> Opt
     length.filter(|length| !length.is_zero())
 }
 
-/// Without an election it does not matter what the lock would be.
+/// The lock type is not checked if leader election is off.
 fn check_lock(object: &Object<'_>, elects: bool, report: &mut Report<'_>) {
     let Some(cursor) = object.get("resourceLock") else { return };
     let lock = cursor.string(report);
     if elects && lock.is_some_and(|lock| !lock.is_empty() && lock != LOCK) {
-        report.invalid(&cursor.place, "must be leases, the only lock there is");
+        report.invalid(&cursor.place, "must be leases, the only supported lock");
     }
 }

@@ -1,23 +1,34 @@
-//! kube-scheduler's configuration file.
+//! KubeSchedulerConfiguration, feature gates and flags of supercargo. This crate makes no requests
+//! and knows no cluster.
 //!
-//! [`Config::load`] reads a `KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`), completes and
-//! validates it. The way is text → tree with positions (`yaml`) → the file as written (`file`,
-//! `profile_file`) → plugins merged over the defaults and expanded (`merge`), plugins built (`profile`) →
-//! checked together (`complete`).
+//! [`Config::load`] reads, completes and validates a `KubeSchedulerConfiguration`
+//! (`kubescheduler.config.k8s.io/v1`). [`flags::Flags`] is the command line of `supercargo run`.
+//! [`Config::to_yaml`] writes the completed configuration; reading it back gives an equal
+//! configuration.
 //!
-//! Everything in the file counts: an unknown or duplicate field, a value of the wrong type, a plugin that
-//! nobody has are errors, each with file, line and column, all at once. What kube-scheduler has and
-//! supercargo has not yet is refused by name, so that no part of a file is silently without effect; where it
-//! is one of upstream's defaults, so that files name it that do not ask for it, it is a warning
-//! ([`Config::warnings`]). Without effect are, because they ask for nothing: `parallelism`,
-//! `enableContentionProfiling`, a `weight` where nothing is scored, and disabling plugins that are not here
-//! anyway.
+//! | module | content |
+//! |---|---|
+//! | `yaml` | YAML text to a tree with positions, and back |
+//! | `cursor`, `report` | typed values of the tree; collected problems |
+//! | `file`, `profile_file`, `extender`, `leader_election` | the file's fields as written |
+//! | `args` | plugin arguments |
+//! | `names`, `points`, `suggest` | names of plugins and points; suggestions for misspelt names |
+//! | `merge`, `profile`, `complete` | plugins merged over the defaults; checks across profiles |
+//! | `write`, `default_args` | the completed configuration as a file |
+//! | `catalog` | the plugins and features that can be configured |
+//! | [`feature_gates`], [`flags`] | `--feature-gates`; the command line |
 //!
-//! The way back is `write`: [`Config::to_yaml`] is the completed configuration, and means the same when it is
-//! read.
+//! Every part of a file is checked. Unknown and duplicate fields, values of the wrong type and
+//! unknown plugins are errors, each with file, line and column, all reported together. Features of
+//! kube-scheduler that supercargo does not support yet are rejected by name. Default plugins of
+//! kube-scheduler that are not supported yet produce a warning instead ([`Config::warnings`]),
+//! because files often list them. These settings are accepted and have no effect: `parallelism`,
+//! `enableContentionProfiling`, a `weight` of a plugin that does not score, and disabling an
+//! unsupported plugin.
 //!
-//! Different from kube-scheduler: the one profile without a name is `supercargo`, and so is the lease without
-//! one; requests are limited only where `qps` is set, and unset `percentageOfNodesToScore` means all nodes.
+//! Differences from kube-scheduler: the default names of the profile and of the lease are
+//! `supercargo`; requests are limited only if `qps` is set; `percentageOfNodesToScore` defaults to
+//! all nodes.
 
 mod args;
 mod catalog;
@@ -64,81 +75,81 @@ use file::File;
 use merge::Sets;
 use report::Report;
 
-/// The scheduler name of the only profile, where the file gives it none.
+/// The default scheduler name of a single profile.
 pub const DEFAULT_SCHEDULER_NAME: &str = "supercargo";
-/// [`Config::parallelism`], where the file does not set it.
+/// Default of [`Config::parallelism`].
 pub const DEFAULT_PARALLELISM: i32 = 16;
-/// [`Config::pod_initial_backoff`], where the file does not set it.
+/// Default of [`Config::pod_initial_backoff`].
 pub const DEFAULT_INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-/// [`Config::pod_max_backoff`], where the file does not set it.
+/// Default of [`Config::pod_max_backoff`].
 pub const DEFAULT_MAX_BACKOFF: Duration = Duration::from_secs(10);
 
-/// [`Config::pod_max_in_unschedulable_pods_duration`], where no flag sets it.
+/// Default of [`Config::pod_max_in_unschedulable_pods_duration`].
 pub const DEFAULT_MAX_IN_UNSCHEDULABLE: Duration = Duration::from_mins(5);
 
-/// The largest file that is read. A large one has some kilobytes.
+/// Maximum size of a file. Large files have some kilobytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// A configuration, completed and valid.
+/// A completed and valid configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The profiles, at least one, with distinct scheduler names and the same queue sort.
     pub profiles: Vec<ProfileConfig>,
-    /// How many things may be evaluated at a time; at least 1.
+    /// kube-scheduler's parallelism; at least 1. Has no effect here.
     pub parallelism: i32,
-    /// How many of the nodes to score, 1 to 100 percent; `None` for all. Profiles have it worked in.
+    /// Percentage of nodes to score, 1 to 100; `None` for all. Already applied to the profiles.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// The backoff of a pod after its first failure; more than zero.
+    /// Backoff of a pod after its first failed attempt; more than zero.
     pub pod_initial_backoff: Duration,
-    /// The longest backoff; not less than the initial one.
+    /// Maximum backoff; not less than the initial one.
     pub pod_max_backoff: Duration,
-    /// How to reach the API server.
+    /// Connection to the API server.
     pub client_connection: ClientConnection,
-    /// The features that the plugins were built with.
+    /// The features with which the plugins were built.
     pub features: Features,
     /// The extenders, in the order of the file.
     pub extenders: Vec<ExtenderConfig>,
-    /// Whether, and by which lease, one of several schedulers leads.
+    /// Leader election settings.
     pub leader_election: LeaderElectionConfig,
-    /// Whether nothing is watched before this scheduler leads.
+    /// Whether informers start only once this replica leads.
     pub delay_cache_until_active: bool,
-    /// Whether profiles of the running process are served.
+    /// Whether `/debug/flags/v` is served.
     pub enable_profiling: bool,
-    /// Whether they tell of contention; upstream's, and of no meaning here.
+    /// kube-scheduler's contention profiling. Has no effect here.
     pub enable_contention_profiling: bool,
-    /// How long a pod is not tried again at most while nothing happens that could help it. No file says it, only a
-    /// flag.
+    /// Maximum time that a pod stays in the unschedulable pods without a cluster event. Set by a
+    /// flag only.
     pub pod_max_in_unschedulable_pods_duration: Duration,
-    /// What a file asks for that is not there, where that is no error.
+    /// Settings of the file that are not supported, if that is not an error.
     pub warnings: Vec<ConfigError>,
 }
 
-/// An extender: a process that is asked over HTTP.
+/// A scheduler extender, called over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtenderConfig {
-    /// What the URLs of all calls begin with, without slashes at its end.
+    /// URL prefix of all calls, without trailing slashes.
     pub url_prefix: String,
-    /// What is appended for Filter, if it filters.
+    /// Path of Filter calls, if the extender filters.
     pub filter_verb: Option<String>,
-    /// What is appended for preemption, if it has a say in it.
+    /// Path of preemption calls, if the extender takes part in preemption.
     pub preempt_verb: Option<String>,
-    /// What is appended for Prioritize, if it prioritizes.
+    /// Path of Prioritize calls, if the extender prioritizes.
     pub prioritize_verb: Option<String>,
-    /// What its scores are multiplied with; positive if it prioritizes.
+    /// Weight of its scores; positive if it prioritizes.
     pub weight: i64,
-    /// What is appended for Bind, if it binds; one extender at most does.
+    /// Path of Bind calls, if the extender binds. At most one extender does.
     pub bind_verb: Option<String>,
-    /// Whether certificates are not checked unless there is something to check them against.
+    /// kube-scheduler's `enableHTTPS`: certificates are verified only against a given CA.
     pub enable_https: bool,
-    /// How to be sure of each other.
+    /// TLS settings.
     pub tls: ExtenderTls,
-    /// The longest that a call takes.
+    /// Timeout of a call.
     pub http_timeout: Duration,
-    /// Whether it knows nodes by name, so that they need not be sent.
+    /// Whether the extender caches nodes. Calls then carry node names only.
     pub node_cache_capable: bool,
-    /// The resources that make a pod its business; empty means every pod is.
+    /// Only pods that request one of these resources are sent; empty for all pods.
     pub managed_resources: Vec<ManagedResource>,
-    /// Whether scheduling goes on without it when it fails.
+    /// Whether scheduling continues if the extender fails.
     pub ignorable: bool,
 }
 
@@ -147,32 +158,32 @@ pub struct ExtenderConfig {
 pub struct ManagedResource {
     /// The name.
     pub name: Arc<str>,
-    /// Whether NodeResourcesFit leaves it to the extender.
+    /// Whether NodeResourcesFit ignores it.
     pub ignored_by_scheduler: bool,
 }
 
-/// How an extender and the scheduler make sure of each other. What is data is base64, and goes before the file.
+/// TLS settings of an extender. Data is base64 and takes precedence over the file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ExtenderTls {
-    /// Whether any certificate will do.
+    /// Whether to skip verification of the server certificate.
     pub insecure: bool,
-    /// The name that the certificate must be for, if not the host's.
+    /// Expected server name, if it differs from the host.
     pub server_name: Option<String>,
-    /// Our certificate.
+    /// File of the client certificate.
     pub cert_file: Option<String>,
-    /// Its key.
+    /// File of its key.
     pub key_file: Option<String>,
-    /// Whose certificates to trust.
+    /// File of the CA bundle.
     pub ca_file: Option<String>,
-    /// Our certificate itself.
+    /// The client certificate.
     pub cert_data: Option<String>,
-    /// Its key itself.
+    /// Its key.
     pub key_data: Option<String>,
-    /// Whose certificates to trust, themselves.
+    /// The CA bundle.
     pub ca_data: Option<String>,
 }
 
-/// The key is not shown.
+/// Omits the key.
 impl fmt::Debug for ExtenderTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExtenderTls")
@@ -185,29 +196,29 @@ impl fmt::Debug for ExtenderTls {
     }
 }
 
-/// How to reach the API server.
+/// Connection to the API server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientConnection {
-    /// The kubeconfig file; `None` to look where clients look.
+    /// The kubeconfig file; `None` for the default lookup.
     pub kubeconfig: Option<PathBuf>,
     /// Requests per second; `None` for no limit.
     pub qps: Option<f32>,
-    /// Requests at once, beyond `qps`; `None` where the file does not say.
+    /// Burst of requests above `qps`; `None` if the file does not set it.
     pub burst: Option<i32>,
-    /// What requests are encoded in.
+    /// Encoding of requests.
     pub content_type: MediaType,
-    /// What answers may be encoded in, best first; empty for `content_type`.
+    /// Accepted encodings of responses in order of preference; empty for `content_type`.
     pub accept_content_types: Vec<MediaType>,
 }
 
 impl ClientConnection {
-    /// Whether pods and nodes are best read as protobuf. JSON is understood in any case.
+    /// Whether to request pods and nodes as protobuf. JSON responses are always accepted.
     pub fn reads_protobuf(&self) -> bool {
         let best = self.accept_content_types.first().unwrap_or(&self.content_type);
         *best == MediaType::Protobuf
     }
 
-    /// Whether objects that are created go as protobuf, where the server takes it.
+    /// Whether to send created objects as protobuf, if the server accepts it.
     pub fn writes_protobuf(&self) -> bool {
         self.content_type == MediaType::Protobuf
     }
@@ -239,30 +250,29 @@ impl MediaType {
     }
 }
 
-/// A profile: the scheduler that pods name in `spec.schedulerName`.
+/// A profile. Pods select it by `spec.schedulerName`.
 #[derive(Clone, Debug)]
 pub struct ProfileConfig {
     /// The name.
     pub scheduler_name: Arc<str>,
-    /// How many of the nodes to score, 1 to 100 percent, the file's unless the profile has its own; `None`
-    /// for all.
+    /// Percentage of nodes to score, 1 to 100: the profile's, or else the file's. `None` for all.
     pub percentage_of_nodes_to_score: Option<i32>,
     /// The plugins.
     pub plugins: PluginSet,
-    /// The arguments in the file, by plugin.
+    /// The arguments in the file, keyed by plugin.
     pub args: BTreeMap<String, serde_json::Value>,
-    /// What the profile itself says of [`Self::percentage_of_nodes_to_score`].
+    /// The profile's own value of [`Self::percentage_of_nodes_to_score`].
     own_percentage: Option<i32>,
-    /// What `plugins` was expanded from.
+    /// The sets from which `plugins` was expanded.
     sets: Sets,
 }
 
-/// The plugins of a profile: who takes part where, in order. Every name is in `instances`.
+/// The plugins of a profile by extension point, in order. Every name is in `instances`.
 #[derive(Clone, Default)]
 pub struct PluginSet {
     /// PreEnqueue.
     pub pre_enqueue: Vec<String>,
-    /// QueueSort: exactly one.
+    /// QueueSort; exactly one.
     pub queue_sort: Vec<String>,
     /// PreFilter.
     pub pre_filter: Vec<String>,
@@ -272,7 +282,7 @@ pub struct PluginSet {
     pub post_filter: Vec<String>,
     /// PreScore.
     pub pre_score: Vec<String>,
-    /// Score, with weights that are not 0.
+    /// Score, with nonzero weights.
     pub score: Vec<(String, i32)>,
     /// Reserve.
     pub reserve: Vec<String>,
@@ -280,11 +290,12 @@ pub struct PluginSet {
     pub permit: Vec<String>,
     /// PreBind.
     pub pre_bind: Vec<String>,
-    /// Bind: at least one.
+    /// Bind; at least one.
     pub bind: Vec<String>,
     /// PostBind.
     pub post_bind: Vec<String>,
-    /// Every enabled plugin, built once for the profile, also one that is disabled at each of its points.
+    /// Every enabled plugin, built once per profile, including those disabled at all of their
+    /// points.
     pub instances: BTreeMap<String, Arc<dyn Plugin>>,
 }
 
@@ -316,12 +327,12 @@ impl Config {
         Self::parse(&file_name, &text, catalog)
     }
 
-    /// Reads a configuration file, or returns the default configuration if there is none.
+    /// Reads a configuration file, or returns the default configuration without one.
     pub fn load_or_default(path: Option<&Path>, catalog: &Catalog) -> Result<Self, ConfigErrors> {
         path.map_or_else(|| Self::default_with(catalog), |path| Self::load(path, catalog))
     }
 
-    /// Reads the text of a file; `file_name` is for errors.
+    /// Reads the text of a file. Errors name it `file_name`.
     pub fn parse(file_name: &str, text: &str, catalog: &Catalog) -> Result<Self, ConfigErrors> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let root = yaml::parse(text)
@@ -333,7 +344,7 @@ impl Config {
         Self::completed(file, catalog, report)
     }
 
-    /// The configuration without a file: one profile with the default plugins.
+    /// The default configuration: one profile with the default plugins.
     pub fn default_with(catalog: &Catalog) -> Result<Self, ConfigErrors> {
         Self::completed(File::default(), catalog, Report::new("default configuration"))
     }
@@ -345,15 +356,15 @@ impl Config {
     }
 }
 
-/// What is wrong with a file as a whole.
+/// An error about a file as a whole.
 fn whole(file_name: &str, position: Option<Position>, problem: Problem) -> ConfigErrors {
     ConfigErrors::from(ConfigError { file: file_name.to_owned(), position, path: String::new(), problem })
 }
 
-/// The text of a file, or what is wrong with it, and where.
+/// The text of a file, or the problem and its position.
 fn read_text(path: &Path) -> Result<String, (Option<Position>, Problem)> {
     let mut bytes = Vec::new();
-    // A device or a pipe may never end.
+    // A device or a pipe may be endless.
     let read = std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
     if let Err(error) = read {
         return Err((None, Problem::Unreadable(error.to_string())));
@@ -364,7 +375,7 @@ fn read_text(path: &Path) -> Result<String, (Option<Position>, Problem)> {
     decode(bytes)
 }
 
-/// The text in these bytes.
+/// Decodes UTF-8.
 fn decode(bytes: Vec<u8>) -> Result<String, (Option<Position>, Problem)> {
     String::from_utf8(bytes).map_err(|error| {
         let good = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);

@@ -1,4 +1,4 @@
-//! Which plugins a profile has where: the user's merged over the defaults, and MultiPoint expanded.
+//! Merges a profile's plugins over the defaults, and expands MultiPoint.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ pub(super) struct Sets {
     empty: FileSet,
 }
 
-/// Only what counts: no places.
+/// Without places: they do not affect equality.
 impl fmt::Debug for Sets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sets = self.sets.iter().map(|(point, set)| {
@@ -35,7 +35,7 @@ impl Sets {
         self.sets.get(&point).unwrap_or(&self.empty)
     }
 
-    /// What is enabled at any point; one plugin may be at several.
+    /// The plugins enabled at any point, once per point.
     pub(super) fn enabled(&self) -> impl Iterator<Item = &Enabled> {
         self.sets.values().flat_map(|set| &set.enabled)
     }
@@ -64,8 +64,9 @@ pub(super) fn sets(
     Sets { sets: Point::ALL.iter().map(merged).collect(), empty: FileSet::default() }
 }
 
-/// The user's set over the defaults: what is disabled goes, what is listed again is replaced in its slot,
-/// what is new follows. A plugin that is both disabled and enabled therefore moves to the end.
+/// Merges the user's set over the defaults. Disabled plugins are removed, plugins listed again are
+/// replaced in their slot, and new ones are appended. So a plugin that is both disabled and enabled
+/// moves to the end.
 fn merge(defaults: &[Enabled], user: &FileSet) -> FileSet {
     let listed = |name: &str| user.enabled.iter().find(|plugin| plugin.name == name);
     let kept = defaults.iter().filter(|plugin| !is_disabled_default(user, &plugin.name));
@@ -79,8 +80,8 @@ fn merge(defaults: &[Enabled], user: &FileSet) -> FileSet {
     FileSet { enabled, ..user.clone() }
 }
 
-/// The plugins that take part at a point, in order: those that the point itself lists of MultiPoint's, the
-/// rest of MultiPoint's that implement the point, the rest of the point's.
+/// The plugins of a point, in order: first the point's own entries that override MultiPoint, then
+/// the rest of MultiPoint that implements the point, then the point's other entries.
 pub(super) fn expand(sets: &Sets, point: Point, implements: impl Fn(&Enabled) -> bool) -> Vec<&Enabled> {
     let own = sets.at(point);
     let from_multi_point: Vec<&Enabled> = sets
@@ -96,8 +97,9 @@ pub(super) fn expand(sets: &Sets, point: Point, implements: impl Fn(&Enabled) ->
     overriding.chain(inherited).chain(additional).collect()
 }
 
-/// `*` was written for kube-scheduler, which evaluates what supercargo does not yet: it must not take away what keeps a
-/// pod with such a constraint from being misplaced. Its name does.
+/// `*` does not disable this plugin, only its name does. A file written for kube-scheduler does not
+/// know it, and without it pods with constraints that supercargo does not evaluate yet would be
+/// misplaced.
 fn is_disabled_default(set: &FileSet, name: &str) -> bool {
     match name {
         unsupported_constraints::NAME => set.disabled.iter().any(|disabled| disabled == name),

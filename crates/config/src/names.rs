@@ -1,11 +1,11 @@
-//! The names of plugins: ours, kube-scheduler's, and those that are neither.
+//! Names of plugins: supercargo's, kube-scheduler's, and unknown ones.
 
 use supercargo_framework::registry::Registry;
 
 use super::error::Problem;
 use super::suggest;
 
-/// Every plugin of kube-scheduler, with those behind feature gates.
+/// All plugins of kube-scheduler, including those behind feature gates.
 const UPSTREAM: &[&str] = &[
     "DefaultBinder",
     "DefaultPreemption",
@@ -33,15 +33,15 @@ const UPSTREAM: &[&str] = &[
     "VolumeZone",
 ];
 
-/// Plugins that kube-scheduler had before configuration version v1, and refuses since.
+/// Plugins that kube-scheduler removed in configuration version v1 and rejects since.
 const REMOVED: &[&str] = &["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
-/// Plugins that are on by default in kube-scheduler, so that a file names them that does not ask for more than others, with
-/// what becomes of pods that need them.
+/// Default plugins of kube-scheduler that supercargo may lack, with the consequence for pods that
+/// need them. Files that only repeat the defaults list them, too.
 const ABSENT_DEFAULTS: &[(&str, &str)] =
-    &[("DynamicResources", "pods with spec.resourceClaims stay Pending and say why")];
+    &[("DynamicResources", "pods with spec.resourceClaims stay Pending, with the reason in their status")];
 
-/// The warning about a plugin that is not here, where enabling or configuring it is no error.
+/// The warning about a missing default plugin of kube-scheduler.
 pub(super) fn absent(name: &str, registry: &Registry) -> Option<Problem> {
     let (plugin, consequence) = *ABSENT_DEFAULTS.iter().find(|(plugin, _)| *plugin == name)?;
     registry.get(name).is_none().then_some(Problem::Absent { plugin, consequence })
@@ -62,7 +62,7 @@ pub(super) fn refusal(name: &str, registry: &Registry) -> Option<Problem> {
     }
 }
 
-/// Why a plugin cannot be disabled: only because nobody has it, for then it is a slip.
+/// Why a plugin cannot be disabled: the name is unknown, so it is probably misspelt.
 pub(super) fn refusal_to_disable(name: &str, registry: &Registry) -> Option<Problem> {
     let known =
         name == "*" || registry.get(name).is_some() || UPSTREAM.contains(&name) || REMOVED.contains(&name);

@@ -1,8 +1,8 @@
-//! The extension points, by the names that the file has for them.
+//! The extension points and their names in the file.
 
 use supercargo_framework::plugin::ExtensionPoints;
 
-/// Declares the points: their names, and how to see whether a plugin takes part.
+/// Declares the points with their names and the fields of [`ExtensionPoints`].
 macro_rules! points {
     ($($point:ident $name:literal $field:ident,)*) => {
         /// An extension point that a profile can configure.
@@ -26,7 +26,7 @@ macro_rules! points {
                 }
             }
 
-            /// Whether a plugin takes part here.
+            /// Whether a plugin with these points implements this one.
             pub(super) fn is_in(self, points: &ExtensionPoints) -> bool {
                 match self {
                     Point::MultiPoint => true,

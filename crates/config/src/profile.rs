@@ -1,4 +1,4 @@
-//! Completes a profile: defaults merged, plugins built, MultiPoint expanded.
+//! Completes a profile: merges defaults, builds plugins, expands MultiPoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::profile_file::{Enabled, FileProfile};
 use super::report::{Place, Report};
 use super::{PluginSet, ProfileConfig};
 
-/// A plugin of a profile, and where it takes part.
+/// A plugin of a profile, and its extension points.
 struct Built {
     plugin: Arc<dyn Plugin>,
     points: ExtensionPoints,
 }
 
-/// Completes a profile; `None` when something was reported.
+/// Completes a profile; `None` if a problem was reported.
 pub(super) fn complete(
     profile: &FileProfile<'_>,
     scheduler_name: &str,
@@ -35,7 +35,7 @@ pub(super) fn complete(
     let before = report.count();
     let mut args = args::read(&profile.plugin_config, report);
     if !ignored_resources.is_empty() {
-        // What the profile says itself is overwritten, as upstream does.
+        // Overrides the profile's own setting, as upstream does.
         args::set(&mut args, "NodeResourcesFit", "ignoredResources", ignored_resources.into());
     }
     let sets = merge::sets(&profile.plugins, &catalog.defaults, &catalog.features, &profile.place);
@@ -57,7 +57,8 @@ pub(super) fn complete(
     })
 }
 
-/// Builds every enabled plugin once. One that is configured and not enabled is built too, for its errors.
+/// Builds every enabled plugin once. Plugins that are configured but not enabled are built to
+/// validate their arguments.
 fn build(
     sets: &Sets,
     args: &BTreeMap<String, Args<'_>>,
@@ -96,18 +97,18 @@ fn build_one(
     args: Option<&Args<'_>>,
     Catalog { registry, features, .. }: &Catalog,
 ) -> Result<Arc<dyn Plugin>, ArgsError> {
-    // Names in the file have been checked, so that this is about the default plugins.
+    // Names in the file are already checked, so only a default plugin can be missing.
     let factory = registry.get(name).ok_or_else(|| ArgsError::new("", "it is not registered"))?;
     let none = Value::Object(serde_json::Map::new());
     factory(args.map_or(&none, |args| &args.value), features)
 }
 
-/// Reports plugins that are enabled where they do not take part.
+/// Reports plugins that are enabled at points they do not implement.
 fn refuse_misplaced(sets: &Sets, built: &BTreeMap<String, Built>, report: &mut Report<'_>) {
     for point in Point::ALL {
         for plugin in &sets.at(*point).enabled {
             if built.get(&plugin.name).is_some_and(|built| !point.is_in(&built.points)) {
-                let message = format!("{} has no {}; remove it here", plugin.name, point.name());
+                let message = format!("{} does not implement {}; remove it here", plugin.name, point.name());
                 report.invalid(&plugin.place, message);
             }
         }
@@ -120,7 +121,7 @@ fn expand(sets: &Sets, built: &BTreeMap<String, Built>) -> PluginSet {
     };
     let expanded = |point| merge::expand(sets, point, |plugin| implements(plugin, point));
     let names = |point| expanded(point).into_iter().map(|plugin| plugin.name.clone()).collect();
-    // No weight is no opinion, but a plugin that should have none is disabled.
+    // An unset weight is 1. To score with no weight, disable the plugin.
     let weight = |plugin: &Enabled| if plugin.weight == 0 { 1 } else { plugin.weight };
     PluginSet {
         pre_enqueue: names(Point::PreEnqueue),
@@ -142,7 +143,7 @@ fn expand(sets: &Sets, built: &BTreeMap<String, Built>) -> PluginSet {
     }
 }
 
-/// Reports what makes a profile useless.
+/// Reports what makes a profile unusable.
 fn check(plugins: &PluginSet, profile: &FileProfile<'_>, report: &mut Report<'_>) {
     match plugins.queue_sort.as_slice() {
         [_] => {}
@@ -158,11 +159,11 @@ fn check(plugins: &PluginSet, profile: &FileProfile<'_>, report: &mut Report<'_>
         report.invalid(&place_of(profile, Point::Bind), "no bind plugin is enabled; enable one");
     }
     if !total_fits(plugins.score.iter().map(|(_, weight)| *weight)) {
-        report.invalid(&place_of(profile, Point::Score), "the weights are too large together");
+        report.invalid(&place_of(profile, Point::Score), "the sum of the weights is too large");
     }
 }
 
-/// The place to blame for all of a point.
+/// The place for problems of a point as a whole.
 pub(super) fn place_of(profile: &FileProfile<'_>, point: Point) -> Place {
     match profile.plugins.at(point) {
         Some(set) => set.place.clone(),
@@ -170,7 +171,7 @@ pub(super) fn place_of(profile: &FileProfile<'_>, point: Point) -> Place {
     }
 }
 
-/// Whether the best total score is a score.
+/// Whether the maximum total score fits into 64 bits.
 pub(super) fn total_fits(mut weights: impl Iterator<Item = i32>) -> bool {
     let best = |weight: i32| i64::from(weight).checked_mul(MAX_NODE_SCORE);
     weights.try_fold(0_i64, |total, weight| total.checked_add(best(weight)?)).is_some()

@@ -1,4 +1,4 @@
-//! A profile as it is written.
+//! Reads the `profiles` of a file.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,23 @@ const SET_FIELDS: &[&str] = &["enabled", "disabled"];
 const PLUGIN_FIELDS: &[&str] = &["name", "weight"];
 const PLUGIN_CONFIG_FIELDS: &[&str] = &["name", "args"];
 
-/// Extension points of kube-scheduler that only its gated plugins implement.
+/// Extension points that only gated plugins of kube-scheduler implement.
 const GATED_POINTS: &[&str] = &["placementGenerate", "placementScore", "podGroupPostFilter"];
 
-/// What a file says of a profile.
+/// A profile as written in the file.
 #[derive(Debug, Default)]
 pub(super) struct FileProfile<'a> {
     pub(super) place: Place,
-    /// Without one the profile is alone, or that it has none is reported.
+    /// `None` only for a single profile, or if its absence was reported.
     pub(super) scheduler_name: Option<(String, Place)>,
     pub(super) percentage_of_nodes_to_score: Option<i32>,
     pub(super) plugins: FilePlugins,
     pub(super) plugin_config: Vec<FileArgs<'a>>,
-    /// Whether something in it was refused, so that what is left says little.
+    /// Whether a part was rejected, so that the rest is incomplete.
     pub(super) flawed: bool,
 }
 
-/// The plugins of a profile, by extension point.
+/// The plugins of a profile by extension point.
 #[derive(Debug, Default)]
 pub(super) struct FilePlugins {
     sets: BTreeMap<Point, FileSet>,
@@ -60,7 +60,7 @@ pub(super) struct FileArgs<'a> {
     pub(super) name: String,
     pub(super) place: Place,
     pub(super) args: Option<Cursor<'a>>,
-    /// Where the arguments stand, or would.
+    /// The place of the arguments, whether present or not.
     pub(super) args_place: Place,
 }
 
@@ -143,7 +143,8 @@ fn read_plugins(profile: &Object<'_>, registry: &Registry, report: &mut Report<'
     plugins
 }
 
-/// A point that we do not have may be written out, as `--write-config-to` does, but not used.
+/// An unsupported point may be present but must be empty: `--write-config-to` of kube-scheduler
+/// writes it.
 fn refuse_gated(point: &str, cursor: &Cursor<'_>, report: &mut Report<'_>) {
     let object = cursor.object(SET_FIELDS, report);
     let Some(enabled) = object.and_then(|object| object.get("enabled")) else {

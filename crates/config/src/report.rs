@@ -1,31 +1,31 @@
-//! Collects problems, so that all of them are told at once.
+//! Collects problems, so that all are reported together.
 
 use super::error::{ConfigError, ConfigErrors, Position, Problem};
 
-/// A field and where it stands.
+/// A field and its position.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
-    /// Where in the file; `None` for what no file says.
+    /// The position; `None` for values that are not in the file.
     pub(super) position: Option<Position>,
     /// The path of fields from the top of the file.
     pub(super) path: String,
 }
 
 impl Place {
-    /// A field of this one, as far as known at the same position.
+    /// A field of this one, at the same position until a better one is known.
     pub(super) fn field(&self, name: &str) -> Self {
         let dot = if self.path.is_empty() { "" } else { "." };
-        // A quoted key can hold anything, but an error is one line.
+        // A quoted key may contain a line break, but an error is one line.
         let path = format!("{}{dot}{}", self.path, name.escape_debug());
         Self { position: self.position, path }
     }
 
-    /// An item of this list, as far as known at the same position.
+    /// An item of this list, at the same position until a better one is known.
     pub(super) fn item(&self, index: usize) -> Self {
         Self { position: self.position, path: format!("{}[{index}]", self.path) }
     }
 
-    /// The same field, at a position that is known better.
+    /// The same field at a more precise position.
     pub(super) fn at(self, position: Position) -> Self {
         Self { position: Some(position), ..self }
     }
@@ -40,43 +40,43 @@ pub(super) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// No problem yet.
+    /// A report without problems.
     pub(super) fn new(file: &'a str) -> Self {
         Self { file, errors: Vec::new(), warnings: Vec::new() }
     }
 
-    /// Adds a problem. What an alias repeats is told once: it stands in the file once.
+    /// Adds a problem. Problems in a repeated alias are added once.
     pub(super) fn add(&mut self, place: &Place, problem: Problem) {
         push(&mut self.errors, self.file, place, problem);
     }
 
-    /// Adds what is to be known, and no reason to refuse the file.
+    /// Adds a warning.
     pub(super) fn warn(&mut self, place: &Place, problem: Problem) {
         push(&mut self.warnings, self.file, place, problem);
     }
 
-    /// Adds a value that cannot be.
+    /// Adds an invalid value.
     pub(super) fn invalid(&mut self, place: &Place, message: impl Into<String>) {
         self.add(place, Problem::Invalid(message.into()));
     }
 
-    /// How many problems there are, to see later whether there are more.
+    /// The number of errors so far, to detect new ones.
     pub(super) fn count(&self) -> usize {
         self.errors.len()
     }
 
-    /// Every problem, if there is one, and every warning.
+    /// All errors, if there are any, and all warnings.
     pub(super) fn finish(self) -> (Option<ConfigErrors>, Vec<ConfigError>) {
         (ConfigErrors::of(self.errors), self.warnings)
     }
 }
 
-fn push(told: &mut Vec<ConfigError>, file: &str, place: &Place, problem: Problem) {
-    let is_told = |error: &ConfigError| {
+fn push(found: &mut Vec<ConfigError>, file: &str, place: &Place, problem: Problem) {
+    let is_repeated = |error: &ConfigError| {
         place.position.is_some() && error.position == place.position && error.problem == problem
     };
-    if !told.iter().any(is_told) {
-        told.push(ConfigError {
+    if !found.iter().any(is_repeated) {
+        found.push(ConfigError {
             file: file.to_owned(),
             position: place.position,
             path: place.path.clone(),

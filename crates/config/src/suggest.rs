@@ -1,14 +1,14 @@
-//! What a misspelt name may have meant.
+//! Suggestions for misspelt names.
 
-/// What to write instead of an unknown field.
+/// A suggestion for an unknown field.
 pub(super) fn field(name: &str, known: &[&str]) -> String {
     near(name, known.iter().copied()).unwrap_or_else(|| match known {
-        [] => "nothing belongs here".to_owned(),
+        [] => "no fields are allowed here".to_owned(),
         known => format!("the fields here are {}", known.join(", ")),
     })
 }
 
-/// A question that offers the nearest names, if any are near.
+/// A question that offers the nearest names, if any are close.
 pub(crate) fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     const MOST: usize = 3;
     const LONGEST: usize = 64;
@@ -26,18 +26,7 @@ pub(crate) fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Opti
     (!quoted.is_empty()).then(|| format!("did you mean {}?", quoted.join(" or ")))
 }
 
-/// How many letters to insert, drop or change, whatever their case.
+/// The edit distance, ignoring case.
 fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (above, letter) in from.to_lowercase().chars().enumerate() {
-        let mut diagonal = above;
-        row[0] = above + 1;
-        for (column, other) in to.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
+    strsim::levenshtein(&from.to_lowercase(), &to.to_lowercase())
 }

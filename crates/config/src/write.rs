@@ -1,4 +1,4 @@
-//! The completed configuration as a file, as kube-scheduler's `--write-config-to` has it.
+//! Writes the completed configuration as a file, like kube-scheduler's `--write-config-to`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use super::{
 };
 
 impl Config {
-    /// The configuration with all defaults, as a KubeSchedulerConfiguration. It has the keys of extenders in it, if the file
-    /// has them.
+    /// The configuration with all defaults as a KubeSchedulerConfiguration. It contains the TLS
+    /// keys of extenders, if the file does.
     pub fn to_value(&self) -> Value {
         let percentage = self.percentage_of_nodes_to_score.unwrap_or(0);
         let mut all = json!({
@@ -43,12 +43,12 @@ impl Config {
         all
     }
 
-    /// The same as YAML, a few kilobytes.
+    /// The same as YAML.
     pub fn to_yaml(&self) -> String {
         yaml::write(&self.to_value())
     }
 
-    /// What is served to those who may see the configuration: `{"componentconfig": …}`, without keys.
+    /// The content of `/configz`: `{"componentconfig": …}`, with keys redacted.
     pub fn configz(&self) -> Value {
         let mut config = self.to_value();
         for extender in config["extenders"].as_array_mut().into_iter().flatten() {
@@ -74,7 +74,7 @@ fn leader_election(election: &LeaderElectionConfig) -> Value {
 
 fn client_connection(connection: &ClientConnection) -> Value {
     let accepted: Vec<&str> = connection.accept_content_types.iter().copied().map(MediaType::name).collect();
-    // As short as it can be said: `50`, and without the digits that 32 bits add to a fraction.
+    // The shortest decimal of the 32-bit float: `50` instead of `50.0`, and no extra digits.
     let qps = connection.qps.and_then(|qps| serde_json::from_str(&qps.to_string()).ok());
     json!({
         "kubeconfig": connection.kubeconfig.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
@@ -105,7 +105,7 @@ fn profile(profile: &ProfileConfig, features: &Features) -> Value {
 
 fn set(set: &FileSet) -> Value {
     let enabled = set.enabled.iter().map(|plugin| json!({ "name": plugin.name, "weight": plugin.weight }));
-    // Upstream writes the weight of what is disabled, too.
+    // Upstream writes the weight of disabled plugins, too.
     let disabled = set.disabled.iter().map(|name| json!({ "name": name, "weight": 0 }));
     let mut all = Map::new();
     insert(&mut all, "enabled", enabled.collect());
@@ -155,9 +155,9 @@ fn tls(tls: &ExtenderTls) -> Value {
     Value::Object(all)
 }
 
-/// Adds what says something.
+/// Adds a value unless it is null, false, zero or empty.
 fn insert(all: &mut Map<String, Value>, field: &str, value: Value) {
-    let says_nothing = match &value {
+    let is_empty = match &value {
         Value::Null => true,
         Value::Bool(value) => !value,
         Value::Number(value) => value.as_i64() == Some(0),
@@ -165,7 +165,7 @@ fn insert(all: &mut Map<String, Value>, field: &str, value: Value) {
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty(),
     };
-    if !says_nothing {
+    if !is_empty {
         all.insert(field.to_owned(), value);
     }
 }

@@ -1,4 +1,4 @@
-//! What happens on a connection.
+//! The requests in flight on a connection, and its idle time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// What happens on a connection.
+/// The requests in flight on a connection, and its idle time.
 #[derive(Clone, Default)]
 pub(super) struct Activity {
     counted: Arc<Mutex<Counted>>,
-    /// A request has ended.
+    /// Notified when a request ends.
     ended: Arc<Notify>,
 }
 
@@ -26,7 +26,7 @@ impl Default for Counted {
     }
 }
 
-/// A request that is under way for as long as this is there.
+/// A guard for a request in flight.
 pub(super) struct Busy(Activity);
 
 impl Activity {
@@ -35,13 +35,13 @@ impl Activity {
         Busy(self.clone())
     }
 
-    /// Since when there has been nothing to do; `None` while there is.
+    /// When the connection became idle; `None` while it is busy.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let counted = self.counted.lock();
         (counted.under_way == 0).then_some(counted.last)
     }
 
-    /// Waits until there has been nothing to do for so long.
+    /// Waits until the connection has been idle for `limit`.
     pub(super) async fn idle(&self, limit: Duration) {
         loop {
             self.done().await;
@@ -53,7 +53,7 @@ impl Activity {
         }
     }
 
-    /// Waits until no request is under way.
+    /// Waits until no request is in flight.
     pub(super) async fn done(&self) {
         while self.counted.lock().under_way > 0 {
             self.ended.notified().await;

@@ -1,4 +1,7 @@
-//! Answers of the API server that are kept for a while, so that a scrape every few seconds costs it nothing.
+//! A cache of the API server's review results, so that frequent scrapes cost it nothing.
+//!
+//! A cache library such as moka would not make this smaller: expiry per entry, coalesced requests
+//! and a bound are some forty lines.
 
 use std::collections::HashMap;
 use std::hash::RandomState;
@@ -10,12 +13,12 @@ use ring::digest::{SHA256, digest};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// What a question is known by: a hash, because a token must not lie about in memory longer than its request.
+/// The key of a request: a hash, because tokens must not stay in memory longer than their request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key([u8; 32]);
 
 impl Key {
-    /// The key of a question, whoever asks it.
+    /// The key of this request.
     pub(super) fn of(question: &[u8]) -> Self {
         let mut key = [0; 32];
         key.copy_from_slice(digest(&SHA256, question).as_ref());
@@ -23,10 +26,10 @@ impl Key {
     }
 }
 
-/// An answer, and until when it holds. Whoever asks the same meanwhile waits for it, too.
+/// A result and its expiry. Concurrent requests with the same key wait for it.
 type Entry<T> = OnceCell<(T, Instant)>;
 
-/// At most so many answers, each for as long as whoever asked says.
+/// A bounded cache of results, each with its own time to live.
 pub(super) struct Answers<T> {
     kept: Mutex<HashMap<Key, Arc<Entry<T>>, RandomState>>,
     most: usize,
@@ -37,7 +40,8 @@ impl<T: Clone> Answers<T> {
         Self { kept: Mutex::default(), most }
     }
 
-    /// The answer that is kept, or else what `ask` says, with how long that may be kept. Errors are not kept.
+    /// The cached result, or the result of `ask`, which returns its time to live. Errors are not
+    /// cached.
     pub(super) async fn get<E>(
         &self,
         key: Key,
@@ -60,7 +64,8 @@ impl<T: Clone> Answers<T> {
         if kept.len() >= self.most {
             kept.retain(|_, entry| holds(entry, now));
         }
-        // Somebody asks about more than can be kept. The map is in random order, so that nobody chooses what goes.
+        // The cache is full of valid entries. The map's order is random, so users cannot choose
+        // which entry is evicted.
         let too_many = (kept.len() + 1).saturating_sub(self.most);
         let gone: Vec<Key> = kept.keys().take(too_many).copied().collect();
         for key in gone {
@@ -72,7 +77,7 @@ impl<T: Clone> Answers<T> {
     }
 }
 
-/// Whether this is an answer still, or somebody is at work on it.
+/// Whether the entry is valid or being requested.
 fn holds<T>(entry: &Arc<Entry<T>>, now: Instant) -> bool {
     match entry.get() {
         Some((_, until)) => now < *until,
@@ -98,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_question_at_a_time_and_again_only_when_the_answer_is_old() {
+    async fn concurrent_requests_are_coalesced_and_results_expire() {
         let (answers, count) = (Answers::new(10), AtomicUsize::new(0));
         let both = tokio::join!(asked(&answers, "a", &count), asked(&answers, "a", &count));
         assert_eq!(both, (0, 0));
@@ -110,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn there_are_never_more_than_so_many() {
+    async fn the_cache_is_bounded() {
         let (answers, count) = (Answers::new(3), AtomicUsize::new(0));
         for question in 0..20 {
             asked(&answers, &question.to_string(), &count).await;
@@ -120,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_is_no_answer_and_whoever_waited_asks_itself() {
+    async fn errors_are_not_cached() {
         let answers = Answers::<u8>::new(3);
         let key = Key::of(b"x");
         assert_eq!(answers.get(key, async { Err("away") }).await, Err("away"));

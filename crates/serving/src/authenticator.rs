@@ -1,4 +1,5 @@
-//! Who asks: by the word of a front proxy, by certificate, by token, in this order, as upstream has it.
+//! Authentication: front proxy, client certificate, bearer token, in this order, as upstream. The
+//! first success wins.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use super::user::User;
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
-/// So many answers about tokens are kept. Each is a user with its groups, a few hundred bytes.
+/// Maximum number of cached TokenReview results. Each is a user with groups, a few hundred bytes.
 const MOST_TOKENS: usize = 1024;
 
-/// Why it is not known who asks, although something was shown. Says nothing of a token.
+/// Why the presented credentials were rejected. Contains no token.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Unknown(Vec<String>);
 
@@ -27,7 +28,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Finds out who asks.
+/// Authenticates requests.
 pub(super) struct Authenticator {
     trust: Arc<Trust>,
     reviewer: Arc<Reviewer>,
@@ -40,8 +41,8 @@ impl Authenticator {
         Self { trust, reviewer, tokens: Answers::new(MOST_TOKENS), token_time_to_live }
     }
 
-    /// Who sends these headers and has shown these certificates; `None` when nothing says who. One thing that is believed is
-    /// enough, whatever else is shown.
+    /// The user with these headers and client certificates; `None` without credentials. One
+    /// accepted credential is enough.
     pub(super) async fn user(
         &self,
         chain: &Chain,
@@ -69,7 +70,7 @@ impl Authenticator {
         if let Some(proxies) = self.trust.proxies() {
             match proxies.user(chain, headers) {
                 Ok(Some(user)) => return Ok(user),
-                // The proxy asks for itself.
+                // The proxy sends the request for itself.
                 Ok(None) => {}
                 Err(reason) => reasons.push(format!("front proxy: {reason}")),
             }
@@ -100,7 +101,7 @@ impl Authenticator {
     }
 }
 
-/// Whom a TokenReview names. One that cannot be read names nobody.
+/// The user of a TokenReview. A malformed review names no user.
 fn user_of(review: &Value) -> Option<Arc<User>> {
     let status = &review["status"];
     if status["authenticated"] != true {
@@ -110,7 +111,7 @@ fn user_of(review: &Value) -> Option<Arc<User>> {
     (!user.name.is_empty()).then(|| Arc::new(user.authenticated()))
 }
 
-/// The token of a request, if it comes with one.
+/// The bearer token of a request, if any.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
     let (scheme, rest) = value.split_once(' ')?;

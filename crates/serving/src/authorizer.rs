@@ -1,4 +1,4 @@
-//! Whether whoever asks may.
+//! Authorization of requests to the endpoints.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use super::user::User;
 use supercargo_config::flags::AuthorizationOptions;
 
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// Those whom an API server denies nothing; it need not be asked.
+/// API servers allow this group everything, so no review is needed.
 const MASTERS: &str = "system:masters";
 
-/// So many answers are kept.
+/// Maximum number of cached SubjectAccessReview results.
 const MOST_ANSWERS: usize = 1024;
 
-/// What was decided.
+/// The result of an authorization.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) is_allowed: bool,
-    /// What the API server says beside; often nothing.
+    /// The reason given by the API server; often empty.
     pub(super) reason: String,
 }
 
-/// Finds out who may do what.
+/// Authorizes requests.
 pub(super) struct Authorizer {
     open: OpenPaths,
     reviewer: Reviewer,
@@ -44,17 +44,17 @@ impl Authorizer {
         }
     }
 
-    /// Whether everybody may.
+    /// Whether the path is served without authorization.
     pub(super) fn is_open(&self, path: &str) -> bool {
         self.open.contains(path)
     }
 
-    /// Whether this user may do this: `verb` is the method in small letters.
+    /// Whether the user may do this. `verb` is the method in lower case.
     pub(super) async fn review(&self, user: &User, verb: &str, path: &str) -> Result<Verdict, ReviewError> {
         if user.is_in(MASTERS) {
             return Ok(Verdict { is_allowed: true, reason: String::new() });
         }
-        // A user is strings and lists of them, keyed by strings: that is always JSON.
+        // A user consists of strings, lists and string-keyed maps, so it always serializes.
         let mut spec = serde_json::to_value(user).unwrap_or_default();
         spec["nonResourceAttributes"] = json!({"path": path, "verb": verb});
         let key = Key::of(spec.to_string().as_bytes());
@@ -83,7 +83,7 @@ fn from_root(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path)
 }
 
-/// Paths, and beginnings of paths, that everybody may ask for.
+/// Paths and prefixes that are served without authorization.
 #[derive(Debug, Default)]
 struct OpenPaths {
     paths: Vec<String>,
@@ -91,7 +91,7 @@ struct OpenPaths {
 }
 
 impl OpenPaths {
-    /// A path that ends in `*` stands for all that begin so. The first `/` may be left out.
+    /// A trailing `*` matches any suffix. The leading `/` is optional.
     fn new(given: &[String]) -> Self {
         let mut open = Self::default();
         for path in given.iter().map(|path| from_root(path)) {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn open_paths_are_whole_or_end_in_a_star() {
+    fn open_paths_match_exactly_or_by_prefix() {
         let open = OpenPaths::new(&["/healthz", "livez/*", "/"].map(str::to_owned));
         for (path, expected) in [
             ("/healthz", true),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_question_is_asked_once_in_ten_seconds() {
+    async fn reviews_are_cached_for_ten_seconds() {
         let server = Server::default();
         server.answer(|request| access_review(request["spec"]["user"] == "jane", "because"));
         let authorizer = authorizer(&server);
@@ -167,14 +167,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn masters_may_everything_and_nobody_is_asked() {
+    async fn system_masters_are_allowed_without_review() {
         let server = Server::default();
         let verdict = authorizer(&server).review(&user("root", &[MASTERS]), "put", "/x").await.unwrap();
         assert!(verdict.is_allowed && server.requests().is_empty());
     }
 
     #[tokio::test]
-    async fn what_is_denied_is_not_allowed_and_an_error_is_no_verdict() {
+    async fn denials_take_precedence_and_errors_are_not_verdicts() {
         let server = Server::default();
         server.answer(|_| (201, json!({"status": {"allowed": true, "denied": true}})));
         let verdict = authorizer(&server).review(&user("jane", &[]), "get", "/x").await.unwrap();

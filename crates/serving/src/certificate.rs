@@ -1,4 +1,4 @@
-//! A certificate to serve with.
+//! Serving certificates.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -18,7 +18,7 @@ use super::ServeError;
 use super::tls::provider;
 use supercargo_config::flags::ServingOptions;
 
-/// What the files in `--cert-dir` are called: as upstream's, so that those of kube-scheduler can be taken over.
+/// The file name in `--cert-dir`, as upstream's, so that kube-scheduler's files can be reused.
 const PAIR_NAME: &str = "kube-scheduler";
 
 /// A certificate with its key, as PEM.
@@ -29,11 +29,11 @@ struct Pair {
 }
 
 impl Pair {
-    /// Makes a certificate that nobody but ourselves has signed.
+    /// Generates a self-signed certificate.
     fn generate(hostname: &str) -> Result<Self, rcgen::Error> {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
         params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
-        // A machine may have a name that no certificate can have; then it is not in there.
+        // Host names that are invalid in certificates are omitted.
         if DnsName::try_from(hostname).is_ok()
             && let Ok(name) = hostname.try_into()
         {
@@ -46,7 +46,7 @@ impl Pair {
         Ok(Self { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
     }
 
-    /// What TLS makes of it. The error says nothing of what is there.
+    /// Parses the pair. Errors do not contain its content.
     fn certified(&self) -> Result<CertifiedKey, String> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
         let chain = chain.map_err(|error| format!("the certificate is not PEM: {error}"))?;
@@ -56,7 +56,7 @@ impl Pair {
     }
 }
 
-/// Where a pair is.
+/// The files of a pair.
 #[derive(Clone, Debug)]
 struct Files {
     certificate: PathBuf,
@@ -86,7 +86,8 @@ impl Files {
         Ok(Pair { certificate: read(&self.certificate)?, key: read(&self.key)? })
     }
 
-    /// Makes a pair where there is none. Half of one is somebody's mistake, and reading it says so.
+    /// Generates a pair if both files are missing. If only one is missing, reading fails and names
+    /// it.
     fn make_if_missing(&self, hostname: &str) -> Result<(), ServeError> {
         if self.certificate.exists() || self.key.exists() {
             return Ok(());
@@ -102,7 +103,7 @@ impl Files {
     }
 }
 
-/// Writes a new file that only its owner reads.
+/// Writes a new file that only its owner can read.
 fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -114,14 +115,14 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     options.open(path)?.write_all(content)
 }
 
-/// The certificate that is served now.
+/// A serving certificate that follows its files.
 pub(super) struct Serving {
     files: Option<Files>,
     now: RwLock<(Pair, Arc<CertifiedKey>)>,
 }
 
 impl Serving {
-    /// Reads the files that are given, or makes a certificate.
+    /// Reads the given files, or generates a certificate.
     pub(super) fn new(options: &ServingOptions, hostname: &str) -> Result<Self, ServeError> {
         let files = Files::of(options);
         let pair = match &files {
@@ -145,12 +146,12 @@ impl Serving {
         Ok(Self { files: Some(files), now: RwLock::new((pair, certified)) })
     }
 
-    /// What is served now.
+    /// The current certificate.
     pub(super) fn current(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.now.read().1)
     }
 
-    /// Whether the certificate says that it is this name's.
+    /// Whether the certificate is valid for this host name.
     pub(super) fn is_made_out_to(&self, name: &str) -> bool {
         let current = self.current();
         let certificate = current.cert.first().and_then(|first| ParsedCertificate::try_from(first).ok());
@@ -160,7 +161,7 @@ impl Serving {
             .is_some_and(|(certificate, name)| verify_server_name(&certificate, &name).is_ok())
     }
 
-    /// Takes what the files have now, if it has changed and is a pair; else everything stays as it was.
+    /// Reloads the files if they have changed. An invalid pair leaves the current one in use.
     pub(super) fn reload(&self) -> Result<(), ServeError> {
         let Some(files) = &self.files else { return Ok(()) };
         let pair = files.read()?;
@@ -169,7 +170,7 @@ impl Serving {
         }
         let certified = certified(&pair, Some(files))?;
         *self.now.write() = (pair, certified);
-        tracing::info!(certificate = %files.certificate.display(), "serving with a new certificate");
+        tracing::info!(certificate = %files.certificate.display(), "reloaded serving certificate");
         Ok(())
     }
 }
@@ -181,7 +182,7 @@ fn certified(pair: &Pair, files: Option<&Files>) -> Result<Arc<CertifiedKey>, Se
 
 impl std::fmt::Debug for Serving {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the key.
+        // Omits the key.
         f.debug_struct("Serving").field("files", &self.files).finish_non_exhaustive()
     }
 }
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn without_files_each_process_makes_a_certificate_of_its_own() {
+    fn each_process_generates_a_certificate_without_files() {
         let new = || Serving::new(&ServingOptions::default(), "not a name!").unwrap();
         let (one, two) = (new(), new());
         assert_ne!(served(&one), served(&two));
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_filled_once_and_then_read() {
+    fn missing_files_in_cert_dir_are_generated_once() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("pki");
         let one = Serving::new(&options(&below), "host").unwrap();
@@ -228,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn files_that_change_are_taken_and_broken_ones_are_not() {
+    fn changed_files_are_reloaded_unless_invalid() {
         let folder = tempfile::tempdir().unwrap();
         let serving = Serving::new(&options(folder.path()), "host").unwrap();
         let first = served(&serving);
         let files = Files::in_folder(folder.path());
         let pair = Pair::generate("host").unwrap();
 
-        // Halfway through a renewal the key is not the certificate's.
+        // In the middle of a renewal, key and certificate do not match.
         fs::write(&files.certificate, &pair.certificate).unwrap();
         assert!(serving.reload().is_err());
         assert_eq!(served(&serving), first);

@@ -1,4 +1,7 @@
-//! Connections: TLS, HTTP/1.1 and HTTP/2, and when each of them ends.
+//! Connections: TLS, HTTP/1.1 and HTTP/2, timeouts and shutdown.
+//!
+//! hyper-util's `GracefulShutdown` would not replace the code here: it has no idle timeout and
+//! cannot close single connections to make room.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,25 +24,26 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
-use super::places::Places;
+use super::connection_limit::ConnectionLimit;
 
-/// How long a client may take to agree on TLS, or to answer a ping.
+/// Timeout of TLS handshakes and ping responses.
 const PEER_TIMEOUT: Duration = Duration::from_secs(15);
-/// A connection on which nothing happens is closed, after as long as Go leaves it. It is also what the head of a request may take:
-/// over HTTP/1.1 that begins when the last answer ends, and scrapers like to keep their connection.
+/// Idle timeout of a connection, as in Go. Also the timeout for request headers, because over
+/// HTTP/1.1 these are awaited from the end of the last response, and scrapers keep their
+/// connections.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// How long a client may take to close a connection that it is asked to close.
+/// How long a client may take to close its connection during shutdown.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest head of a request, in bytes.
-const MOST_HEAD: u32 = 64 * 1024;
-/// Requests at once on a connection, where nobody says how many.
-const STREAMS: u32 = 100;
-/// A connection that has been silent for so long is pinged.
+/// Maximum size of request headers in bytes.
+const MAX_HEADER_BYTES: u32 = 64 * 1024;
+/// Default limit of concurrent requests on a connection.
+const DEFAULT_STREAMS: u32 = 100;
+/// Idle time before a connection is pinged.
 const PING_AFTER: Duration = Duration::from_secs(30);
-/// How long to wait when the system gives no more connections.
-const EXHAUSTED: Duration = Duration::from_secs(1);
+/// How long to wait after a failed accept.
+const ACCEPT_RETRY_PERIOD: Duration = Duration::from_secs(1);
 
-/// Answers the requests of a client that has shown these certificates.
+/// Answers requests of a client with these certificates.
 pub(super) trait Answer: Send + Sync + 'static {
     fn answer(
         &self,
@@ -48,40 +52,40 @@ pub(super) trait Answer: Send + Sync + 'static {
     ) -> impl Future<Output = Response> + Send;
 }
 
-/// How connections are served.
+/// Serves connections.
 pub(super) struct Connections<A> {
     pub(super) tls: Arc<ServerConfig>,
-    /// Requests at once on an HTTP/2 connection; 0 for the default.
+    /// Limit of concurrent requests on an HTTP/2 connection; 0 for the default.
     pub(super) streams: u32,
-    pub(super) places: Places,
+    pub(super) limit: ConnectionLimit,
     pub(super) answer: Arc<A>,
 }
 
 impl<A: Answer> Connections<A> {
-    /// Serves until `stop`, and then what is under way.
+    /// Serves until `stop`, and then completes requests in flight.
     pub(super) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let connections = Arc::new(self);
         let mut open = JoinSet::new();
         let accept = async || {
-            let room = connections.places.room().await;
-            (listener.accept().await, room)
+            let reservation = connections.limit.reserve().await;
+            (listener.accept().await, reservation)
         };
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(_) = open.join_next() => {}
-                (accepted, room) = accept() => match accepted {
+                (accepted, reservation) = accept() => match accepted {
                     Ok((stream, _)) => {
                         let (connections, stop) = (Arc::clone(&connections), stop.clone());
-                        let place = connections.places.take(room);
+                        let slot = connections.limit.take(reservation);
                         open.spawn(async move {
-                            let serving = connections.serve_one(stream, &place.activity, stop);
-                            place.leave.run_until_cancelled(serving).await;
+                            let serving = connections.serve_one(stream, &slot.activity, stop);
+                            slot.leave.run_until_cancelled(serving).await;
                         });
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
-                        sleep(EXHAUSTED).await;
+                        sleep(ACCEPT_RETRY_PERIOD).await;
                     }
                 },
             }
@@ -92,8 +96,8 @@ impl<A: Answer> Connections<A> {
 
     async fn serve_one(&self, stream: TcpStream, activity: &Activity, stop: CancellationToken) {
         let Ok(Ok(stream)) = timeout(PEER_TIMEOUT, self.handshake(stream)).await else {
-            // Probes by TCP, scanners, and clients that do not believe the certificate. Of the last the server is told.
-            tracing::debug!("a client did not agree on TLS");
+            // TCP probes, scanners, and clients that do not trust the certificate.
+            tracing::debug!("TLS handshake failed");
             return;
         };
         let session = stream.get_ref().1;
@@ -125,7 +129,7 @@ impl<A: Answer> Connections<A> {
             _ = connection.as_mut() => return,
             () = is_over => connection.as_mut().graceful_shutdown(),
         }
-        // Requests that are under way are answered; then it is up to the client.
+        // Requests in flight are answered; then the client may close the connection.
         tokio::select! {
             _ = connection => {}
             () = async {
@@ -136,7 +140,7 @@ impl<A: Answer> Connections<A> {
     }
 
     async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        // An answer is small and complete: nothing is gained by waiting for more to send.
+        // Responses are small and complete, so there is nothing to coalesce.
         stream.set_nodelay(true)?;
         TlsAcceptor::from(Arc::clone(&self.tls)).accept(stream).await
     }
@@ -148,14 +152,14 @@ impl<A: Answer> Connections<A> {
             .http1()
             .timer(TokioTimer::new())
             .header_read_timeout(IDLE_TIMEOUT)
-            .max_buf_size(MOST_HEAD as usize);
+            .max_buf_size(MAX_HEADER_BYTES as usize);
         builder
             .http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_AFTER)
             .keep_alive_timeout(PEER_TIMEOUT)
-            .max_header_list_size(MOST_HEAD)
-            .max_concurrent_streams(if self.streams == 0 { STREAMS } else { self.streams });
+            .max_header_list_size(MAX_HEADER_BYTES)
+            .max_concurrent_streams(if self.streams == 0 { DEFAULT_STREAMS } else { self.streams });
         builder
     }
 }

@@ -1,4 +1,5 @@
-//! What every request passes: who asks, and whether they may. Nothing that goes wrong in here ends the process.
+//! The gate of all requests: authentication, authorization, timeout. Panics in handlers do not end
+//! the process.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -19,33 +20,32 @@ use super::text::{forbidden, plain_line, unauthorized};
 use super::trust::Chain;
 use super::user::User;
 
-/// No request takes longer. Reviews take 10 s at most, each; a scheduler that is not asked between two cycles for so long has
-/// other worries.
+/// Timeout of a request. Reviews take up to 10 s each; the scheduler answers between two cycles.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What every answer says: it is for whoever asked, now, and what it says it is.
+/// Headers of every response: not cacheable, no content sniffing.
 const HEADERS: [(HeaderName, HeaderValue); 2] = [
     (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private")),
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
 ];
 
-/// Lets requests through to what is served.
+/// Authenticates and authorizes requests.
 pub(super) struct Gate {
     pub(super) authenticator: Authenticator,
     pub(super) authorizer: Authorizer,
 }
 
 impl Gate {
-    /// The answer to a request of a client that has shown these certificates.
+    /// Answers a request of a client with these certificates.
     pub(super) async fn answer(&self, request: Request<Body>, chain: &Chain, routes: &Router) -> Response {
         let began = Instant::now();
-        // Not the query: what is there is nobody's business.
+        // Without the query, which may be confidential.
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let passing = AssertUnwindSafe(self.pass(request, chain, routes)).catch_unwind();
         let mut response = match timeout(REQUEST_TIMEOUT, passing).await {
             Ok(Ok(response)) => response,
             Ok(Err(panic)) => {
-                tracing::error!(%method, %path, panic = text_of(&*panic), "a request made a handler panic");
+                tracing::error!(%method, %path, panic = text_of(&*panic), "request handler panicked");
                 let text = "the handler of this request panicked; the log says more".to_owned();
                 plain_line(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
@@ -73,7 +73,7 @@ impl Gate {
                 }
                 Ok(None) => return unauthorized(),
                 Err(unknown) => {
-                    tracing::debug!(path, %unknown, "it is not known who asks");
+                    tracing::debug!(path, %unknown, "authentication failed");
                     return unauthorized();
                 }
             }
@@ -84,7 +84,7 @@ impl Gate {
         }
     }
 
-    /// Whether this user may; else what they are told.
+    /// Authorizes the user, or returns the error response.
     async fn may(&self, user: &Arc<User>, verb: &str, path: &str) -> Result<(), Response> {
         match self.authorizer.review(user, verb, path).await {
             Ok(verdict) if verdict.is_allowed => Ok(()),

@@ -1,4 +1,4 @@
-//! Health: checks by name, and what `/healthz`, `/livez` and `/readyz` say of them, in upstream's words.
+//! Health checks and the responses of `/healthz`, `/livez` and `/readyz`, in upstream's format.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,10 +10,10 @@ use http::StatusCode;
 use super::slis::Slis;
 use super::text::{plain, plain_line};
 
-/// Whether something is well; else what is wrong with it. It must not wait for anything.
+/// A health check: returns the problem, if any. Must not block.
 pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What is checked where. A probe without a check has one that is always well, `ping`.
+/// The checks of each probe. A probe without checks has `ping`, which always succeeds.
 #[derive(Clone, Default)]
 pub struct Checks {
     /// For `/healthz`: kube-scheduler checks `leaderElection` here, if it takes part in one.
@@ -38,12 +38,13 @@ impl Probe {
         self.0.push((name, Arc::new(check)));
     }
 
-    /// These checks, or `ping`.
+    /// The checks, or `ping`.
     fn checks(&self) -> Vec<(&'static str, Check)> {
         if self.0.is_empty() { vec![("ping", Arc::new(|| Ok(())))] } else { self.0.clone() }
     }
 
-    /// What the probe says. `query` has what follows the `?`, as pairs: `verbose`, and checks to leave out as `exclude`.
+    /// The response of the probe. `query` has the query parameters: `verbose`, and checks to skip
+    /// as `exclude`.
     pub(super) fn all(&self, name: &str, query: &[(String, String)], slis: &Slis) -> Response {
         let of = |key: &'static str| query.iter().filter(move |(name, _)| name == key);
         let mut excluded: BTreeSet<&str> = of("exclude").map(|(_, check)| check.as_str()).collect();
@@ -58,7 +59,8 @@ impl Probe {
                     Ok(()) => format!("[+]{check} ok"),
                     Err(problem) => {
                         failures.push(format!("{check}: {problem}"));
-                        // Everybody may ask this; what is wrong is for those who may ask for the check itself.
+                        // Probes are public; problems are shown only by the check's own path, which
+                        // requires authorization.
                         format!("[-]{check} failed: reason withheld")
                     }
                 }
@@ -69,7 +71,7 @@ impl Probe {
         if !excluded.is_empty() {
             let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
             let names = names.join(",");
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(report, "warn: some health checks cannot be excluded: no matches for {names}");
         }
         if !failures.is_empty() {
@@ -82,7 +84,7 @@ impl Probe {
         plain_line(StatusCode::OK, format!("{report}{name} check passed"))
     }
 
-    /// What one check says; `None` when there is no such check.
+    /// The response of one check; `None` if it does not exist.
     pub(super) fn one(&self, name: &str) -> Option<Response> {
         let (_, run) = self.checks().into_iter().find(|(check, _)| *check == name)?;
         Some(match run() {
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_probe_speaks_as_upstream_does() {
+    async fn probes_have_upstreams_format() {
         let (mut probe, slis) = (Probe::default(), Slis::default());
         assert_eq!(
             said(probe.all("livez", &query("verbose"), &slis)).await,

@@ -1,24 +1,35 @@
-//! HTTPS: health, metrics, and what people look at who look for a fault. As kube-scheduler serves it: who asks is found out by
-//! certificate or token, and whether they may by asking the API server; only the health paths are open to everybody.
+//! HTTPS endpoints for health, metrics and debugging, as in kube-scheduler. Clients authenticate by
+//! certificate or token, and the API server authorizes them. Only health paths are public.
 //!
 //! ```text
-//! connections (TLS, limits) ──> gate ──> routes ──> what the scheduler gives: Endpoints
+//! connections (TLS, limits) ──> gate ──> routes ──> Endpoints: content from the scheduler
 //!                                │
-//!                                ├── authenticator ── trust (client CAs), answers, review ──> TokenReview
+//!                                ├── authenticator ── trust, answers, review ──> TokenReview
 //!                                └── authorizer ── answers, review ──> SubjectAccessReview
 //! ```
 //!
-//! Nothing here waits for the scheduler but what asks it something, and nothing of the scheduler waits for anything here.
+//! | module | content |
+//! |---|---|
+//! | `connections`, `connection_limit`, `activity` | HTTP connections, their number and idle time |
+//! | `tls`, `certificate`, `sni` | TLS settings and serving certificates |
+//! | `gate` | authentication, authorization and timeout of each request |
+//! | `authenticator`, `trust`, `user` | the user of a request; trusted CAs |
+//! | `authorizer` | whether the user may send the request |
+//! | `review`, `answers` | reviews by the API server, and their cache |
+//! | `routes`, `text` | paths and responses |
+//! | `health`, `slis`, `statusz` | health checks, their metrics, and `/statusz` |
+//!
+//! The scheduler never waits for this crate. Only requests that query the scheduler wait for it.
 
 mod activity;
 mod answers;
 mod authenticator;
 mod authorizer;
 mod certificate;
+mod connection_limit;
 mod connections;
 mod gate;
 mod health;
-mod places;
 mod review;
 mod routes;
 mod slis;
@@ -52,10 +63,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::authenticator::Authenticator;
 use self::authorizer::Authorizer;
+use self::connection_limit::ConnectionLimit;
 use self::connections::{Answer, Connections};
 use self::gate::Gate;
 pub use self::health::{Check, Checks, Probe};
-use self::places::Places;
 use self::review::Reviewer;
 pub use self::routes::{Endpoints, JsonPage, TextPage};
 use self::sni::Certificates;
@@ -66,21 +77,22 @@ use supercargo_client::rate_limit::RateLimiter;
 use supercargo_client::transport::Transport;
 use supercargo_config::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 
-/// So many connections at most.
-const MOST_CONNECTIONS: usize = 1000;
-/// How often files are looked at.
+/// Maximum number of connections.
+const MAX_CONNECTIONS: usize = 1000;
+/// How often files are checked for changes.
 const FILES_PERIOD: Duration = Duration::from_secs(5);
-/// How often the cluster is asked whose certificates it believes. The kubelet takes as long to bring a changed Secret.
+/// How often client CAs are looked up in the cluster. The kubelet takes as long to update a mounted
+/// Secret.
 const LOOKUP_PERIOD: Duration = Duration::from_mins(1);
-/// Reviews a second, and at once, as upstream has it.
+/// Reviews per second, and their burst, as upstream.
 const REVIEWS: (f32, u32) = (200.0, 400);
 
-/// Why nothing is served.
+/// Why the server cannot start.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The address cannot be had.
+    /// Cannot listen on the address.
     #[error(
-        "cannot listen on {address}: {source}; say another --bind-address or --secure-port, or --secure-port=0 for none"
+        "cannot listen on {address}: {source}; use another --bind-address or --secure-port, or --secure-port=0 to disable serving"
     )]
     Listen {
         /// The address.
@@ -88,60 +100,60 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// A certificate to serve with, or its key, cannot be read, made or used.
-    #[error("certificate to serve with: {path}: {problem}")]
+    /// A serving certificate or its key cannot be read, written or used.
+    #[error("serving certificate: {path}: {problem}")]
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// No certificate could be made.
-    #[error("cannot make a certificate to serve with: {0}")]
+    /// No certificate could be generated.
+    #[error("cannot generate a serving certificate: {0}")]
     Generate(#[source] rcgen::Error),
-    /// The options of TLS do not fit each other.
+    /// The TLS options contradict each other.
     #[error("--tls-cipher-suites and --tls-min-version: {0}")]
     Tls(#[source] tokio_rustls::rustls::Error),
-    /// The certificates of authorities that clients are known by cannot be used.
-    #[error("authorities of clients: {path}: {problem}")]
+    /// A CA bundle for client certificates is invalid.
+    #[error("client CA: {path}: {problem}")]
     ClientAuthority {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The cluster did not say whose certificates it believes.
+    /// The lookup of client CAs in the cluster failed.
     #[error(
         "ConfigMap kube-system/extension-apiserver-authentication: {0}; \
-         to go on without it, say --authentication-tolerate-lookup-failure=true"
+         set --authentication-tolerate-lookup-failure=true to continue without it"
     )]
     Lookup(#[source] LookupError),
-    /// There is no way to the API server that says who somebody is, or what they may.
+    /// No client could be created for reviews.
     #[error("{flag}: {source}")]
     Connect {
-        /// The flag that names the way.
+        /// The flag with the kubeconfig.
         flag: &'static str,
         /// Why.
         source: ConnectError,
     },
 }
 
-/// What a server is made of.
+/// The settings of a server.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
-    /// Where and how to listen.
+    /// Address and TLS settings.
     pub serving: &'a ServingOptions,
-    /// How it is found out who asks.
+    /// Authentication settings.
     pub authentication: &'a AuthenticationOptions,
-    /// How it is found out who may.
+    /// Authorization settings.
     pub authorization: &'a AuthorizationOptions,
-    /// The way to the API server where the options name no other.
+    /// The default connection to the API server.
     pub connection: &'a kube::Config,
-    /// The name of this machine, for a certificate that is made.
+    /// The host name for a generated certificate.
     pub hostname: &'a str,
 }
 
-/// A server that listens, and answers once it is told with what.
+/// A server that listens. It answers once [`serve`](Self::serve) is called.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -154,7 +166,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens where the options say; `None` where they say that nothing is to be served.
+    /// Listens on the configured address; `None` if serving is disabled.
     pub async fn bind(setup: Setup<'_>) -> Result<Option<Self>, ServeError> {
         if setup.serving.secure_port == 0 {
             return Ok(None);
@@ -165,18 +177,18 @@ impl Server {
         Self::on(listener, setup).await.map(Some)
     }
 
-    /// Listens on what listens already, for a port that the system has given.
+    /// Uses an open listener, for a port chosen by the system.
     pub async fn on(listener: TcpListener, setup: Setup<'_>) -> Result<Self, ServeError> {
         let Setup { authentication, authorization, connection, .. } = setup;
         let identities =
-            way(connection, authentication.kubeconfig.as_deref(), "--authentication-kubeconfig").await?;
+            api(connection, authentication.kubeconfig.as_deref(), "--authentication-kubeconfig").await?;
         let permissions =
-            way(connection, authorization.kubeconfig.as_deref(), "--authorization-kubeconfig").await?;
-        Self::asking(identities, permissions, listener, setup).await
+            api(connection, authorization.kubeconfig.as_deref(), "--authorization-kubeconfig").await?;
+        Self::with_apis(identities, permissions, listener, setup).await
     }
 
-    /// The same, with the ways to the API server that says who somebody is, and what they may.
-    async fn asking(
+    /// Like [`on`](Self::on), with clients for both kinds of reviews.
+    async fn with_apis(
         identities: Api,
         permissions: Api,
         listener: TcpListener,
@@ -202,17 +214,17 @@ impl Server {
         Ok(Self { listener, address, tls, streams, certificates, trust, identities, gate })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop` is cancelled, and then for as long as what is under way takes.
+    /// Serves until `stop` is cancelled, and then completes requests in flight.
     pub async fn serve(self, endpoints: Endpoints, stop: CancellationToken) {
-        tracing::info!(address = %self.address, "serving securely");
+        tracing::info!(address = %self.address, "serving HTTPS");
         let answer = Arc::new(Served { gate: self.gate, routes: endpoints.into_routes() });
-        let places = Places::new(MOST_CONNECTIONS);
-        let connections = Connections { tls: self.tls, streams: self.streams, places, answer };
+        let limit = ConnectionLimit::new(MAX_CONNECTIONS);
+        let connections = Connections { tls: self.tls, streams: self.streams, limit, answer };
         let current = keep_current(&self.certificates, &self.trust, &self.identities);
         let serving = connections.serve(self.listener, stop);
         tokio::pin!(serving);
@@ -220,13 +232,13 @@ impl Server {
             () = &mut serving => {}
             never = current => match never {},
         }
-        tracing::info!(address = %self.address, "no longer serving");
+        tracing::info!(address = %self.address, "stopped serving HTTPS");
     }
 }
 
-/// The API server that this kubeconfig leads to, or else the scheduler's. A client of its own: reviews and bindings do not wait
-/// for each other.
-async fn way(
+/// A client for reviews, from this kubeconfig or the scheduler's connection. It is separate, so
+/// that reviews and bindings do not wait for each other.
+async fn api(
     connection: &kube::Config,
     kubeconfig: Option<&Path>,
     flag: &'static str,
@@ -241,35 +253,35 @@ async fn way(
     Ok(Api::over(transport, RateLimiter::new(REVIEWS.0, REVIEWS.1), false))
 }
 
-/// Follows the files, and what the cluster says of its authorities.
+/// Reloads the files, and looks up client CAs in the cluster.
 async fn keep_current(
     certificates: &Certificates,
     trust: &Trust,
     reviewer: &Reviewer,
 ) -> std::convert::Infallible {
     let (mut files, mut lookups) = (interval(FILES_PERIOD), interval(LOOKUP_PERIOD));
-    let [mut on_certificate, mut on_authorities, mut on_lookup] = [(); 3].map(|()| Complaint::default());
+    let [mut on_certificate, mut on_authorities, mut on_lookup] = [(); 3].map(|()| WarnOnChange::default());
     loop {
         tokio::select! {
             _ = files.tick() => {
-                // Who renews them may be another for each: one that is broken keeps none of the others.
-                on_certificate.about(certificates.reload(), "cannot take over what has changed; serving as before");
-                on_authorities.about(trust.read_files(), "cannot take over what has changed; believing as before");
+                // Files may be renewed independently: an invalid one must not block the others.
+                on_certificate.report(certificates.reload(), "cannot reload the serving certificate; keeping the current one");
+                on_authorities.report(trust.read_files(), "cannot reload client CAs; keeping the current ones");
             }
             _ = lookups.tick(), if trust.needs_lookup() => {
                 let result = trust.lookup(reviewer).await;
-                on_lookup.about(result, "cannot look up kube-system/extension-apiserver-authentication; clients may be unknown by certificate");
+                on_lookup.report(result, "cannot look up client CAs in kube-system/extension-apiserver-authentication; client certificates may be rejected");
             }
         }
     }
 }
 
-/// Says once what goes wrong again and again.
+/// Logs a repeated error only once.
 #[derive(Default)]
-struct Complaint(Option<String>);
+struct WarnOnChange(Option<String>);
 
-impl Complaint {
-    fn about(&mut self, result: Result<(), impl std::fmt::Display>, what: &str) {
+impl WarnOnChange {
+    fn report(&mut self, result: Result<(), impl std::fmt::Display>, what: &str) {
         let now = result.err().map(|error| error.to_string());
         if now != self.0
             && let Some(error) = &now
@@ -280,7 +292,7 @@ impl Complaint {
     }
 }
 
-/// The gate, and what is behind it.
+/// The gate and the routes behind it.
 struct Served {
     gate: Gate,
     routes: Router,

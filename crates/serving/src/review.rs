@@ -1,4 +1,4 @@
-//! Asks the API server who somebody is, and what they may do.
+//! Token and access reviews by the API server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,21 +11,23 @@ use tokio::time::timeout;
 
 use supercargo_client::api::{Api, Call, CallError, JSON};
 
-/// How long a client waits for a review at most, as upstream has it.
+/// Timeout of a review, as upstream.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// So many questions at most are under way: strangers with made-up tokens must not become load on the API server.
-const AT_ONCE: usize = 16;
+/// Maximum number of reviews in flight: requests with made-up tokens must not overload the API
+/// server.
+const MAX_IN_FLIGHT: usize = 16;
 
-/// Why there is no answer. It has nothing of the question in it.
+/// Why a review failed. Contains nothing of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum ReviewError {
-    /// No answer in time.
+    /// Timeout.
     #[error("no answer within {} s", TIMEOUT.as_secs())]
     Late,
-    /// The server says no to the question itself. What it says is not repeated: it has seen a token.
-    #[error("the API server answered {0}; see docs/security.md for what it must allow")]
+    /// The server rejected the review. Its message is not repeated, because it may contain the
+    /// token.
+    #[error("the API server answered {0}; see docs/security.md for the required permissions")]
     Refused(http::StatusCode),
-    /// There was no answer.
+    /// No response.
     #[error("{0}")]
     Unreachable(String),
 }
@@ -39,36 +41,36 @@ impl From<CallError> for ReviewError {
     }
 }
 
-/// Asks questions over a client of its own, so that they wait for no binding and no binding for them.
+/// Sends reviews by a separate client, so that reviews and bindings do not wait for each other.
 pub(super) struct Reviewer {
     api: Api,
-    /// What logs call the questions.
+    /// The kind of the reviews, for logs.
     kind: &'static str,
-    places: Semaphore,
+    permits: Semaphore,
     is_out: AtomicBool,
 }
 
 impl Reviewer {
     pub(super) fn new(api: Api, kind: &'static str) -> Self {
-        Self { api, kind, places: Semaphore::new(AT_ONCE), is_out: AtomicBool::new(false) }
+        Self { api, kind, permits: Semaphore::new(MAX_IN_FLIGHT), is_out: AtomicBool::new(false) }
     }
 
-    /// What the server says of a review that it is sent.
+    /// Sends a review and returns the response.
     pub(super) async fn review(&self, path: &str, review: &Value) -> Result<Value, ReviewError> {
         let result = self.call(Call { method: Method::POST, path, content_type: JSON, body: review }).await;
-        self.tell(result.as_ref().err());
+        self.log_outage(result.as_ref().err());
         result
     }
 
-    /// What is at this path. What goes wrong is for whoever asks to say.
+    /// Reads this path. The caller reports errors.
     pub(super) async fn read(&self, path: &str) -> Result<Value, ReviewError> {
         self.call(Call { method: Method::GET, path, content_type: JSON, body: &Value::Null }).await
     }
 
     async fn call(&self, call: Call<'_>) -> Result<Value, ReviewError> {
         let asked = async {
-            // It is never closed; without a place the question is asked all the same.
-            let _place = self.places.acquire().await;
+            // The semaphore is never closed.
+            let _permit = self.permits.acquire().await;
             self.api.call(call).await
         };
         match timeout(TIMEOUT, asked).await {
@@ -77,14 +79,14 @@ impl Reviewer {
         }
     }
 
-    /// Logs where an outage begins and where it ends, and nothing in between.
-    fn tell(&self, error: Option<&ReviewError>) {
+    /// Logs the beginning and the end of an outage.
+    fn log_outage(&self, error: Option<&ReviewError>) {
         let was_out = self.is_out.swap(error.is_some(), Ordering::Relaxed);
         match error {
             Some(error) if !was_out => {
-                tracing::warn!(kind = self.kind, %error, "the API server does not answer: whoever needs that answer is turned away");
+                tracing::warn!(kind = self.kind, %error, "review failed; rejecting the caller");
             }
-            None if was_out => tracing::info!(kind = self.kind, "the API server answers again"),
+            None if was_out => tracing::info!(kind = self.kind, "reviews succeed again"),
             _ => {}
         }
     }

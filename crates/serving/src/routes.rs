@@ -1,4 +1,4 @@
-//! What is served where.
+//! The paths and their handlers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,30 +19,30 @@ use super::text::{self, answer, json, not_found, plain, plain_line};
 use supercargo_telemetry::logs::LogLevel;
 use supercargo_telemetry::metrics::CONTENT_TYPE;
 
-/// The largest body of a request, in bytes: a log level.
+/// Maximum size of a request body in bytes. The only body is a log level.
 const MOST_BODY: usize = 4096;
 
-/// Text that is made for each request.
+/// Text that is generated for each request.
 pub type TextPage = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
-/// JSON that is made for each request.
+/// JSON that is generated for each request.
 pub type JsonPage = Arc<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;
 
-/// What there is to serve.
+/// The content of the endpoints.
 #[derive(Clone)]
 pub struct Endpoints {
     /// `/healthz`, `/livez`, `/readyz`.
     pub checks: Checks,
     /// `/metrics`, in the text format of Prometheus.
     pub metrics: TextPage,
-    /// `/metrics/resources`, in the same; empty while this is not the leader.
+    /// `/metrics/resources`, in the same format; empty on standbys.
     pub resource_metrics: TextPage,
     /// `/configz`: the configuration in effect, a KubeSchedulerConfiguration.
     pub configz: Arc<dyn Fn() -> Value + Send + Sync>,
     /// `/flagz`: lines of `name=value`.
     pub flagz: Arc<dyn Fn() -> String + Send + Sync>,
-    /// What else there is for people who look for a fault, by path, as in `/debug/cache`.
+    /// Debugging pages by path, such as `/debug/cache`.
     pub debug: BTreeMap<&'static str, JsonPage>,
-    /// `/debug/flags/v`, which is not there without it: kube-scheduler serves it where profiling is on.
+    /// `/debug/flags/v`; not served if `None`. kube-scheduler serves it if profiling is enabled.
     pub log_level: Option<LogLevel>,
     /// The version whose features are emulated, for `/statusz`.
     pub emulated_version: String,
@@ -92,34 +92,34 @@ fn probe(name: &'static str, probe: Probe, slis: &Arc<Slis>) -> Router {
     let (all, slis) = (Arc::clone(&probe), Arc::clone(slis));
     let all = async move |Query(query): Query<Vec<(String, String)>>| all.all(name, &query, &slis);
     let one = async move |Path(check): Path<String>| probe.one(&check).unwrap_or_else(not_found);
-    // A `/` at the end is none of the path, as upstream has it.
+    // A trailing `/` is ignored, as upstream.
     Router::new()
         .route(&format!("/{name}"), get(all.clone()))
         .route(&format!("/{name}/"), get(all))
         .route(&format!("/{name}/{{check}}"), get(one))
 }
 
-/// Says and sets what is logged: a number, as for `-v`, or what `--log-level` takes.
+/// Shows and sets the log level: a number as for `-v`, or a value of `--log-level`.
 fn log_level_page(level: LogLevel) -> MethodRouter {
     let now = level.clone();
     let set = async move |body: Bytes| {
         let text = str::from_utf8(&body).map_err(|error| error.to_string());
         match text.and_then(|text| level.set(text.trim()).map_err(|error| error.to_string())) {
             Ok(()) => {
-                tracing::info!(level = level.text(), "what is logged was changed");
+                tracing::info!(level = level.text(), "log level changed");
                 plain_line(StatusCode::OK, format!("logging {} from now on", level.text()))
             }
             Err(problem) => plain_line(StatusCode::BAD_REQUEST, problem),
         }
     };
     let unsupported = async || {
-        let text = "unsupported http method: GET says what is logged, PUT sets it".to_owned();
+        let text = "unsupported http method: GET shows the log level, PUT sets it".to_owned();
         plain_line(StatusCode::NOT_ACCEPTABLE, text)
     };
     get(async move || plain_line(StatusCode::OK, now.text())).put(set).fallback(unsupported)
 }
 
 async fn no_profiles() -> Response {
-    let text = "there are no Go profiles here: supercargo is no Go program\n";
+    let text = "pprof is not available: supercargo is not a Go program\n";
     plain(StatusCode::NOT_FOUND, text)
 }

@@ -1,6 +1,6 @@
-//! `/metrics/slis`: what the health checks have said, as kube-scheduler tells it.
+//! `/metrics/slis`: results of health checks, as in kube-scheduler.
 //!
-//! Only who asks a whole probe is counted, and only checks that were not left out, as upstream has it.
+//! Only requests of a whole probe are counted, and only checks that were not excluded, as upstream.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::text::{answer, plain_line};
 use supercargo_telemetry::metrics::spec::{HEALTHCHECK, HEALTHCHECKS};
 use supercargo_telemetry::metrics::{CONTENT_TYPE, Counter, Family, Gauge, Text};
 
-/// What each check said last, and how often it said what.
+/// The last result of each check, and the number of results.
 pub(super) struct Slis {
     last: Family<Gauge>,
     counts: Family<Counter>,
@@ -24,7 +24,7 @@ impl Default for Slis {
 }
 
 impl Slis {
-    /// A check of a probe has said that it is well, or not.
+    /// Records the result of a check.
     pub(super) fn observe(&self, check: &str, probe: &str, is_well: bool) {
         self.last.with(&[check, probe]).set(if is_well { 1.0 } else { 0.0 });
         let status = if is_well { "success" } else { "error" };
@@ -44,7 +44,7 @@ impl Slis {
     }
 }
 
-/// GET says it, DELETE starts over.
+/// GET shows the metrics, DELETE resets them.
 pub(super) fn page(slis: Arc<Slis>) -> MethodRouter {
     let resetting = Arc::clone(&slis);
     get(async move || answer(StatusCode::OK, CONTENT_TYPE, slis.text())).delete(async move || {

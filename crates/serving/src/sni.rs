@@ -1,4 +1,4 @@
-//! Which certificate a client is served with: by the name that it asks for.
+//! Selects the serving certificate by the requested host name (SNI).
 
 use std::iter;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use super::ServeError;
 use super::certificate::Serving;
 use supercargo_config::flags::ServingOptions;
 
-/// All certificates that are served.
+/// All serving certificates.
 #[derive(Debug)]
 pub(super) struct Certificates {
-    /// For whoever asks for none of the others' names, or for no name.
+    /// The default certificate, for other names or no name.
     usual: Serving,
     named: Vec<Named>,
 }
 
 #[derive(Debug)]
 struct Named {
-    /// None stands for those in the certificate.
+    /// If empty, the names in the certificate apply.
     names: Vec<String>,
     serving: Serving,
 }
 
 impl Certificates {
-    /// Reads the files that are given; the usual certificate is made where there is none.
+    /// Reads the given files. The default certificate is generated if necessary.
     pub(super) fn new(options: &ServingOptions, hostname: &str) -> Result<Self, ServeError> {
         let named = options.tls_sni_cert_key.iter().map(|pair| {
             let serving = Serving::read(&pair.certificate, &pair.key)?;
@@ -35,14 +35,14 @@ impl Certificates {
         Ok(Self { named: named.collect::<Result<_, ServeError>>()?, usual: Serving::new(options, hostname)? })
     }
 
-    /// Takes what the files have now. One that cannot be used stays as it was, and keeps no other from being taken.
+    /// Reloads all files. An invalid file keeps its certificate and does not block the others.
     pub(super) fn reload(&self) -> Result<(), ServeError> {
         let all = iter::once(&self.usual).chain(self.named.iter().map(|named| &named.serving));
         let results: Vec<_> = all.map(Serving::reload).collect();
         results.into_iter().collect()
     }
 
-    /// Names that were given count before those in certificates, and whole ones before patterns.
+    /// Configured names take precedence over names in certificates, and exact names over patterns.
     fn for_name(&self, name: &str) -> &Serving {
         let find = |serves: &dyn Fn(&Named) -> bool| self.named.iter().find(|named| serves(named));
         let found = find(&|named: &Named| named.names.iter().any(|given| given.eq_ignore_ascii_case(name)))
@@ -52,7 +52,7 @@ impl Certificates {
     }
 }
 
-/// Whether a pattern such as `*.example.com` covers the name; the star is one label.
+/// Whether a pattern such as `*.example.com` matches the name; the star is one label.
 fn covers(pattern: &str, name: &str) -> bool {
     let (domain, rest) = (pattern.strip_prefix("*."), name.split_once('.'));
     domain.zip(rest).is_some_and(|(domain, (_, rest))| domain.eq_ignore_ascii_case(rest))
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use supercargo_config::flags::NamedPair;
 
-    /// A certificate that is made out to `localhost` and this name, for these.
+    /// A certificate for `localhost` and this name.
     fn pair(folder: &Path, made_out_to: &str, names: &[&str]) -> NamedPair {
         let folder = folder.join(made_out_to);
         let options = ServingOptions { cert_dir: Some(folder.clone()), ..ServingOptions::default() };
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_served_with_the_certificate_for_the_name_that_it_asks_for() {
+    fn the_certificate_is_selected_by_requested_name() {
         let folder = tempfile::tempdir().unwrap();
         let options = ServingOptions {
             tls_sni_cert_key: vec![

@@ -1,10 +1,10 @@
-//! `/statusz`: since when this runs, and what it is.
+//! `/statusz`: start time, version and paths.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tokio::time::Instant;
 
-/// What stays the same while the process runs.
+/// The constant content.
 #[derive(Clone, Debug)]
 pub(super) struct Statusz {
     started: Timestamp,
@@ -18,7 +18,7 @@ impl Statusz {
         Self { started: Timestamp::now(), since: Instant::now(), emulated_version, paths: paths.join(" ") }
     }
 
-    /// A line for each.
+    /// The page, one line per item.
     pub(super) fn text(&self) -> String {
         let started = self.started.to_zoned(TimeZone::UTC).strftime("%a %b %e %H:%M:%S UTC %Y");
         let seconds = self.since.elapsed().as_secs();
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_says_how_long_it_has_been_up() {
+    async fn statusz_has_start_time_and_uptime() {
         let started = "2026-01-02T03:04:05.6Z".parse().unwrap();
         let statusz = Statusz { started, ..Statusz::new("1.36".into(), &["/livez", "/readyz"]) };
         tokio::time::advance(Duration::from_secs(3 * 3600 + 4 * 60 + 5)).await;

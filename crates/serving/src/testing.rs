@@ -1,4 +1,4 @@
-//! An API server that answers as told, and certificates.
+//! An API server with scripted responses, and certificates.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use supercargo_client::api::Api;
 type Answer = (u16, Value);
 type Answering = Arc<dyn Fn(&Value) -> Answer + Send + Sync>;
 
-/// An API server. It answers 404 until it is told what to answer.
+/// An API server. It responds with 404 until `answer` is called.
 #[derive(Clone, Default)]
 pub(super) struct Server {
     answering: Arc<Mutex<Option<Answering>>>,
@@ -28,12 +28,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// How a request with this body is answered from now on.
+    /// Sets the response for requests by their body.
     pub(super) fn answer(&self, answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) {
         *self.answering.lock() = Some(Arc::new(answer));
     }
 
-    /// Requests that were made: method, path, body.
+    /// The requests so far: method, path, body.
     pub(super) fn requests(&self) -> Vec<(String, String, Value)> {
         self.requests.lock().clone()
     }
@@ -57,17 +57,17 @@ impl Server {
     }
 }
 
-/// The answer to a SubjectAccessReview.
+/// The response to a SubjectAccessReview.
 pub(super) fn access_review(allowed: bool, reason: &str) -> Answer {
     (201, json!({"status": {"allowed": allowed, "reason": reason}}))
 }
 
-/// The answer to a TokenReview: this user, or nobody.
+/// The response to a TokenReview: this user, or unauthenticated.
 pub(super) fn token_review(user: Option<&str>) -> Answer {
     (201, json!({"status": {"authenticated": user.is_some(), "user": {"username": user}}}))
 }
 
-/// Signs certificates.
+/// A certificate authority.
 pub(super) struct Authority {
     pub(super) pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -82,12 +82,12 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// The certificate of a client of this name.
+    /// A client certificate with this common name.
     pub(super) fn client(&self, name: &str) -> Vec<CertificateDer<'static>> {
         self.sign(name, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    /// The certificate of a server of this name.
+    /// A server certificate with this common name.
     pub(super) fn server(&self, name: &str) -> Vec<CertificateDer<'static>> {
         self.sign(name, ExtendedKeyUsagePurpose::ServerAuth)
     }

@@ -1,4 +1,4 @@
-//! The whole server on loopback, with an API server that answers as told.
+//! The server on loopback, with a scripted API server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::testing::{self, access_review, token_review};
 use super::*;
 
-/// Everything that is served but health, each with the verb that it is asked for with.
+/// All paths except health, each with its verb.
 const GUARDED: &[&str] = &[
     "/",
     "/metrics",
@@ -42,7 +42,8 @@ const GUARDED: &[&str] = &[
     "/nothing",
 ];
 
-/// Whoever comes with the token `reader` may read, with `writer` do everything, with `stranger` nothing; other tokens are none.
+/// The token `reader` may read, `writer` may do everything, `stranger` nothing; other tokens are
+/// invalid.
 fn reviews(review: &Value) -> (u16, Value) {
     if let Some(token) = review["spec"]["token"].as_str() {
         return token_review(["reader", "writer", "stranger"].contains(&token).then_some(token));
@@ -59,7 +60,7 @@ struct Bed {
     served: JoinHandle<()>,
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     is_well: Arc<AtomicBool>,
-    /// A request to `/debug/slow` ends when there is room here.
+    /// A request to `/debug/slow` ends when a permit is added here.
     slow: Arc<Semaphore>,
     folder: TempDir,
 }
@@ -93,7 +94,7 @@ impl Bed {
             hostname: "host",
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let server = Server::asking(api.api(), api.api(), listener, setup).await.unwrap();
+        let server = Server::with_apis(api.api(), api.api(), listener, setup).await.unwrap();
         let (address, stop) = (server.local_addr(), CancellationToken::new());
         let (is_well, slow) = (Arc::new(AtomicBool::new(true)), Arc::new(Semaphore::new(0)));
         let endpoints = endpoints(&is_well, &slow);
@@ -153,7 +154,7 @@ fn endpoints(is_well: &Arc<AtomicBool>, slow: &Arc<Semaphore>) -> Endpoints {
     }
 }
 
-/// A client that believes this certificate, and keeps its connection.
+/// A client that trusts this certificate and keeps its connection.
 fn client(pem: &[u8]) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pem).unwrap()).unwrap();
@@ -168,7 +169,7 @@ fn client(pem: &[u8]) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn nobody_gets_401_and_whoever_may_not_gets_403_on_everything_but_health() {
+async fn all_paths_but_health_require_authentication_and_authorization() {
     let bed = Bed::new().await;
     for path in GUARDED {
         for token in [None, Some("made-up")] {
@@ -193,7 +194,7 @@ async fn nobody_gets_401_and_whoever_may_not_gets_403_on_everything_but_health()
 }
 
 #[tokio::test]
-async fn each_path_says_what_it_is_for() {
+async fn each_path_serves_its_content() {
     for http1_only in [false, true] {
         let bed = Bed::with(http1_only).await;
         for (path, status, content_type, body) in [
@@ -222,7 +223,7 @@ async fn each_path_says_what_it_is_for() {
         for (path, part) in [
             ("/flagz", "\n\nsecure-port=10259\n"),
             ("/statusz", "Emulation version: 1.36\nPaths: /configz /debug/cache /debug/flags/v "),
-            ("/debug/pprof/heap", "no Go profiles"),
+            ("/debug/pprof/heap", "pprof is not available"),
         ] {
             let answered = bed.get(path, Some("reader")).await;
             assert!(answered.body.contains(part), "{path}: {}", answered.body);
@@ -234,7 +235,7 @@ async fn each_path_says_what_it_is_for() {
 }
 
 #[tokio::test]
-async fn what_the_health_checks_said_is_counted_until_somebody_starts_over() {
+async fn health_check_results_are_counted_until_reset() {
     let bed = Bed::new().await;
     let slis = async || bed.get("/metrics/slis", Some("reader")).await.body;
     assert_eq!(slis().await, "");
@@ -264,7 +265,7 @@ async fn what_the_health_checks_said_is_counted_until_somebody_starts_over() {
 }
 
 #[tokio::test]
-async fn the_log_level_is_set_by_whoever_may_write() {
+async fn setting_the_log_level_requires_write_permission() {
     let bed = Bed::new().await;
     let put = async |token, body: &str| bed.request(Method::PUT, "/debug/flags/v", Some(token), body).await;
     assert_eq!(put("reader", "4").await.status, 403);
@@ -281,7 +282,7 @@ async fn the_log_level_is_set_by_whoever_may_write() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_is_answered_and_the_server_goes_on() {
+async fn a_panicking_handler_returns_500_and_the_server_continues() {
     let bed = Bed::new().await;
     let answered = bed.get("/debug/panic", Some("reader")).await;
     assert_eq!(answered.status, 500);
@@ -290,11 +291,11 @@ async fn a_handler_that_panics_is_answered_and_the_server_goes_on() {
 }
 
 #[tokio::test]
-async fn without_the_api_server_nobody_passes_and_health_is_well() {
+async fn without_api_server_only_health_is_served() {
     let bed = Bed::new().await;
     assert_eq!(bed.get("/metrics", Some("reader")).await.status, 200);
     bed.api.answer(|_| (500, json!({})));
-    // What was asked before is known for a while.
+    // Earlier results are cached for a while.
     assert_eq!(bed.get("/metrics", Some("reader")).await.status, 200);
     assert_eq!(bed.get("/configz", Some("reader")).await.status, 500);
     assert_eq!(bed.get("/metrics", Some("writer")).await.status, 401);
@@ -302,11 +303,11 @@ async fn without_the_api_server_nobody_passes_and_health_is_well() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_at_the_end_is_answered() {
+async fn requests_in_flight_are_answered_at_shutdown() {
     let bed = Bed::new().await;
     let slow = bed.get("/debug/slow", Some("reader"));
     let stop = async {
-        // It is under way once it is the only one that does not end.
+        // The slow request has begun once it is the only unfinished one.
         while bed.api.requests().len() < 2 {
             tokio::task::yield_now().await;
         }
@@ -323,7 +324,7 @@ async fn what_is_under_way_at_the_end_is_answered() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_named_and_port_0_serves_nothing() {
+async fn used_addresses_are_reported_and_port_0_disables_serving() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let mut serving = ServingOptions {
         bind_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -346,7 +347,7 @@ async fn an_address_that_is_taken_is_named_and_port_0_serves_nothing() {
     assert!(error.contains(&taken.local_addr().unwrap().to_string()), "{error}");
     serving.secure_port = 0;
     assert!(bind(&serving, &authentication).await.unwrap().is_none());
-    // Nobody listens at port 1, and that is not tolerated.
+    // Port 1 refuses connections, and that is not tolerated.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let intolerant =
         AuthenticationOptions { tolerate_lookup_failure: false, ..AuthenticationOptions::default() };
@@ -361,7 +362,7 @@ async fn an_address_that_is_taken_is_named_and_port_0_serves_nothing() {
     assert!(error.contains("extension-apiserver-authentication"), "{error}");
 }
 
-/// Answers everybody.
+/// Answers every request.
 struct Open;
 
 impl Answer for Open {
@@ -371,12 +372,12 @@ impl Answer for Open {
 }
 
 #[tokio::test]
-async fn strangers_who_only_hold_connections_keep_nobody_out() {
+async fn idle_connections_do_not_lock_out_others() {
     let folder = tempfile::tempdir().unwrap();
     let options = ServingOptions { cert_dir: Some(folder.path().to_owned()), ..ServingOptions::default() };
     let certificate = Arc::new(Certificates::new(&options, "host").unwrap());
     let tls = Arc::new(tls::config(&options, certificate).unwrap());
-    let connections = Connections { tls, streams: 0, places: Places::new(3), answer: Arc::new(Open) };
+    let connections = Connections { tls, streams: 0, limit: ConnectionLimit::new(3), answer: Arc::new(Open) };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let served = tokio::spawn(connections.serve(listener, CancellationToken::new()));
@@ -386,14 +387,14 @@ async fn strangers_who_only_hold_connections_keep_nobody_out() {
     }
     let client = client(&fs::read(folder.path().join("kube-scheduler.crt")).unwrap());
     let request = Request::get(format!("https://{address}/livez")).body(Full::default()).unwrap();
-    // Sooner than whoever agrees on nothing is sent away for that.
+    // Sooner than the timeout of handshakes.
     let answered = tokio::time::timeout(Duration::from_secs(10), client.request(request)).await.unwrap();
     assert_eq!(answered.unwrap().status(), 200);
     served.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_files_that_change_a_broken_one_keeps_none_of_the_others() {
+async fn an_invalid_file_does_not_block_reloading_others() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let options = ServingOptions { cert_dir: Some(folder.path().to_owned()), ..ServingOptions::default() };
@@ -425,7 +426,7 @@ async fn of_files_that_change_a_broken_one_keeps_none_of_the_others() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_changes_is_served_to_new_connections() {
+async fn changed_certificates_apply_to_new_connections() {
     let bed = Bed::new().await;
     let other = tempfile::tempdir().unwrap();
     let options = ServingOptions { cert_dir: Some(other.path().to_owned()), ..ServingOptions::default() };
@@ -437,7 +438,7 @@ async fn a_certificate_that_changes_is_served_to_new_connections() {
     let begun = std::time::Instant::now();
     loop {
         let request = Request::get(format!("https://{}/livez", bed.address)).body(Full::default()).unwrap();
-        // A new client, and so a new connection.
+        // A new client has a new connection.
         if client(&pem).request(request).await.is_ok() {
             break;
         }

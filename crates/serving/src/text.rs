@@ -1,15 +1,15 @@
-//! Answers: plain text, JSON, and the API's own Status.
+//! Responses: plain text, JSON, and the API's Status.
 
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-/// As upstream's, for everything that people read.
+/// The content type of plain text, as upstream.
 pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// An answer with this type and body.
+/// A response with this type and body.
 pub(super) fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
@@ -17,34 +17,34 @@ pub(super) fn answer(status: StatusCode, content_type: &'static str, body: impl 
     response
 }
 
-/// Text as it is.
+/// A response with this text.
 pub(super) fn plain(status: StatusCode, text: impl Into<Body>) -> Response {
     answer(status, PLAIN, text)
 }
 
-/// Text with an end of line.
+/// A response with this text and a line break.
 pub(super) fn plain_line(status: StatusCode, mut text: String) -> Response {
     text.push('\n');
     plain(status, text)
 }
 
-/// JSON.
+/// A response with this JSON.
 pub(super) fn json(value: &Value) -> Response {
     answer(StatusCode::OK, JSON, value.to_string())
 }
 
-/// There is nothing there, in Go's words.
+/// 404, in Go's words.
 pub(super) fn not_found() -> Response {
     plain(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// It is not known who asks.
+/// 401.
 pub(super) fn unauthorized() -> Response {
     let body = status_body(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
     answer(StatusCode::UNAUTHORIZED, JSON, format!("{body}\n"))
 }
 
-/// Whoever asks may not; `why` is the API server's word, or empty.
+/// 403; `why` is the API server's reason, or empty.
 pub(super) fn forbidden(user: &str, verb: &str, path: &str, why: &str) -> Response {
     let separator = if why.is_empty() { "" } else { ": " };
     let message = format!("forbidden: User {user:?} cannot {verb} path {path:?}{separator}{why}");
@@ -65,12 +65,12 @@ fn status_body(code: StatusCode, reason: &str, message: &str) -> Value {
     })
 }
 
-/// A page for people: what it is, a warning, and what it says.
+/// A z-page: title, warning and content.
 pub(super) fn zpage(name: &str, text: &str) -> Response {
     plain(
         StatusCode::OK,
         format!(
-            "\nsupercargo {name}\nWarning: this is for people; its form may change from version to version.\n\n{text}"
+            "\nsupercargo {name}\nWarning: this page is for humans; its format may change between versions.\n\n{text}"
         ),
     )
 }

@@ -1,4 +1,4 @@
-//! TLS towards clients.
+//! TLS settings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use tokio_rustls::rustls::{
 use super::sni::Certificates;
 use supercargo_config::flags::{ServingOptions, TlsVersion};
 
-/// Everything cryptographic, as it comes.
+/// The default crypto provider.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// How clients are spoken to.
+/// The server's TLS configuration.
 pub(super) fn config(
     options: &ServingOptions,
     certificates: Arc<Certificates>,
 ) -> Result<ServerConfig, Error> {
     let provider = offering(&options.tls_cipher_suites);
-    let anyone = Arc::new(Anyone { provider: Arc::clone(&provider) });
+    let accept_any = Arc::new(AcceptAnyClientCert { provider: Arc::clone(&provider) });
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(options.tls_min_version))?
-        .with_client_cert_verifier(anyone)
+        .with_client_cert_verifier(accept_any)
         .with_cert_resolver(certificates);
     let protocols: &[&[u8]] =
         if options.disable_http2_serving { &[b"http/1.1"] } else { &[b"h2", b"http/1.1"] };
@@ -46,7 +46,8 @@ fn versions(oldest: TlsVersion) -> &'static [&'static SupportedProtocolVersion] 
     }
 }
 
-/// These cipher suites, by their IANA numbers, or all when none is named. Those of TLS 1.3 are always there, as in Go.
+/// A provider with these cipher suites, by IANA number, or all if none is given. TLS 1.3 suites are
+/// always included, as in Go.
 fn offering(named: &[u16]) -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     if !named.is_empty() {
@@ -57,19 +58,19 @@ fn offering(named: &[u16]) -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Takes any certificate whose key the client has. Whether anybody believes it is asked for each request, so that a client that
-/// is not known gets an answer, and not a broken connection.
-struct Anyone {
+/// Accepts any client certificate whose key the client has. Trust is checked per request, so that
+/// an unknown client gets a response instead of a broken connection.
+struct AcceptAnyClientCert {
     provider: Arc<CryptoProvider>,
 }
 
-impl fmt::Debug for Anyone {
+impl fmt::Debug for AcceptAnyClientCert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Anyone")
+        f.write_str("AcceptAnyClientCert")
     }
 }
 
-impl ClientCertVerifier for Anyone {
+impl ClientCertVerifier for AcceptAnyClientCert {
     fn client_auth_mandatory(&self) -> bool {
         false
     }
@@ -127,7 +128,7 @@ mod tests {
     const AES_256: CipherSuite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384;
     const OF_TLS13: CipherSuite = CipherSuite::TLS13_AES_128_GCM_SHA256;
 
-    /// What is agreed on with a client that speaks this version only, and these cipher suites.
+    /// The negotiated version and suite for a client that supports only these.
     async fn agreed(
         options: ServingOptions,
         version: &'static SupportedProtocolVersion,

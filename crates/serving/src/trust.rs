@@ -1,4 +1,4 @@
-//! Whose certificates are believed: those of users, and those of proxies that say who the user is.
+//! Trusted CAs: for client certificates, and for front proxies that name users.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,35 +20,33 @@ use super::tls::provider;
 use super::user::{Subject, User};
 use supercargo_config::flags::{AuthenticationOptions, RequestHeaderOptions};
 
-/// Where an API server says whose certificates it believes itself.
+/// The ConfigMap in which API servers publish their client CAs.
 pub(super) const CONFIG_MAP: &str =
     "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
-/// The certificates that a client has shown, its own first.
+/// The certificate chain of a client, leaf first.
 pub(super) type Chain = [CertificateDer<'static>];
 
-/// Some authorities.
+/// A CA bundle.
 pub(super) struct Authorities {
     pem: String,
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
 impl Authorities {
-    /// Reads PEM. The error is one that says nothing of what is there.
+    /// Parses PEM. Errors do not contain its content.
     fn parse(pem: &str) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
             let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;
-            roots
-                .add(certificate)
-                .map_err(|error| format!("not the certificate of an authority: {error}"))?;
+            roots.add(certificate).map_err(|error| format!("not a CA certificate: {error}"))?;
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider()).build();
         let verifier = verifier.map_err(|error| format!("no certificates: {error}"))?;
         Ok(Self { pem: pem.to_owned(), verifier })
     }
 
-    /// Whether one of these has signed this certificate, for a client, and it holds now.
+    /// Verifies that the bundle has signed this client certificate and that it is currently valid.
     pub(super) fn verify(&self, chain: &Chain) -> Result<(), String> {
         let (first, intermediates) = chain.split_first().ok_or("no certificate")?;
         let verified = self.verifier.verify_client_cert(first, intermediates, UnixTime::now());
@@ -56,16 +54,16 @@ impl Authorities {
     }
 }
 
-/// A proxy that has found out who the user is, and says it in headers.
+/// A front proxy, which authenticates users and names them in headers.
 pub(super) struct FrontProxy {
     authorities: Authorities,
     headers: RequestHeaders,
 }
 
-/// What such a proxy says where.
+/// The header settings of front proxies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct RequestHeaders {
-    /// The common names that such a proxy may have; none means any.
+    /// Allowed common names of proxies; empty for any.
     allowed_names: Vec<String>,
     username: Vec<String>,
     uid: Vec<String>,
@@ -74,14 +72,14 @@ struct RequestHeaders {
 }
 
 impl FrontProxy {
-    /// Whom the headers name, if it is a proxy that shows this certificate.
+    /// The user in the headers, if the certificate is that of a proxy.
     pub(super) fn user(&self, chain: &Chain, headers: &HeaderMap) -> Result<Option<User>, String> {
         self.authorities.verify(chain)?;
         let subject = chain.first().and_then(Subject::of);
         let name = subject.as_ref().and_then(Subject::common_name).unwrap_or_default();
         let allowed = &self.headers.allowed_names;
         if !allowed.is_empty() && !allowed.iter().any(|of| of == name) {
-            return Err(format!("client certificate: {name:?} is no front proxy that may name users"));
+            return Err(format!("client certificate: {name:?} is not an allowed front proxy"));
         }
         Ok(self.headers.user(headers))
     }
@@ -113,7 +111,7 @@ impl RequestHeaders {
     }
 }
 
-/// The values of these headers, without empty ones.
+/// The non-empty values of these headers.
 fn all<'a>(headers: &'a HeaderMap, names: &'a [String]) -> impl Iterator<Item = &'a str> {
     let values = names.iter().flat_map(|name| headers.get_all(name.as_str()));
     values.filter_map(|value| value.to_str().ok()).filter(|value| !value.is_empty())
@@ -131,11 +129,11 @@ impl From<&RequestHeaderOptions> for RequestHeaders {
     }
 }
 
-/// Where PEM comes from.
+/// The source of a CA bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     File(PathBuf),
-    /// The ConfigMap of the API server.
+    /// The API server's ConfigMap.
     Cluster,
     Nowhere,
 }
@@ -149,7 +147,7 @@ impl Source {
         }
     }
 
-    /// Reads the file, if it is one, and has it believed.
+    /// Reads the file, if the source is one, and passes it to `believe`.
     fn read(&self, believe: impl FnOnce(&str) -> Result<(), String>) -> Result<(), ServeError> {
         let Self::File(path) = self else { return Ok(()) };
         let pem = std::fs::read_to_string(path).map_err(|error| error.to_string());
@@ -158,7 +156,7 @@ impl Source {
     }
 }
 
-/// Who is believed now. What cannot be read any more stays as it was.
+/// The currently trusted CAs. Failed reloads keep the current ones.
 pub(super) struct Trust {
     clients_from: Source,
     proxies_from: Source,
@@ -170,7 +168,7 @@ pub(super) struct Trust {
 type Believed<T> = RwLock<Option<Arc<T>>>;
 
 impl Trust {
-    /// Reads the files that are given. Those who are believed by the cluster come with [`lookup`](Self::lookup).
+    /// Reads the given files. CAs of the cluster are added by [`lookup`](Self::lookup).
     pub(super) fn new(options: &AuthenticationOptions) -> Result<Self, ServeError> {
         let header_file = options.request_header.client_ca_file.as_deref();
         let trust = Self {
@@ -192,19 +190,19 @@ impl Trust {
         self.proxies.read().clone()
     }
 
-    /// Whether the cluster is asked.
+    /// Whether CAs are looked up in the cluster.
     pub(super) fn needs_lookup(&self) -> bool {
         [&self.clients_from, &self.proxies_from].contains(&&Source::Cluster)
     }
 
-    /// Reads the files again: both, also where one is broken.
+    /// Reloads both files, even if one is invalid.
     pub(super) fn read_files(&self) -> Result<(), ServeError> {
         let clients = self.clients_from.read(|pem| self.believe_clients(pem));
         let proxies = self.proxies_from.read(|pem| self.believe_proxies(pem, &self.headers));
         clients.and(proxies)
     }
 
-    /// Asks the cluster again.
+    /// Looks up the CAs in the cluster.
     pub(super) async fn lookup(&self, reviewer: &Reviewer) -> Result<(), LookupError> {
         let map = reviewer.read(CONFIG_MAP).await?;
         let data = &map["data"];
@@ -235,7 +233,7 @@ impl Trust {
     fn believe_clients(&self, pem: &str) -> Result<(), String> {
         if self.clients().is_none_or(|now| now.pem != pem) {
             *self.clients.write() = Some(Arc::new(Authorities::parse(pem)?));
-            tracing::info!("certificates of clients are believed anew");
+            tracing::info!("reloaded client CA bundle");
         }
         Ok(())
     }
@@ -244,19 +242,19 @@ impl Trust {
         if self.proxies().is_none_or(|now| now.authorities.pem != pem || now.headers != *headers) {
             let authorities = Authorities::parse(pem)?;
             *self.proxies.write() = Some(Arc::new(FrontProxy { authorities, headers: headers.clone() }));
-            tracing::info!("certificates of front proxies are believed anew");
+            tracing::info!("reloaded front proxy CA bundle");
         }
         Ok(())
     }
 }
 
-/// Why the cluster did not say whom it believes.
+/// Why the lookup in the cluster failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
-    /// It was not read.
+    /// The ConfigMap could not be read.
     #[error("{0}")]
     Unread(String),
-    /// It was read and is not what it should be.
+    /// The ConfigMap is malformed.
     #[error("{0}")]
     Malformed(String),
 }
@@ -267,7 +265,7 @@ impl From<ReviewError> for LookupError {
     }
 }
 
-/// A list that is JSON in a string, as API servers write it. What is not there is empty.
+/// A list in a JSON string, as written by API servers. A missing list is empty.
 fn names(list: &Value) -> Result<Vec<String>, String> {
     match list.as_str() {
         Some(text) if !text.is_empty() => serde_json::from_str(text).map_err(|error| error.to_string()),

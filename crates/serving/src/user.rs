@@ -1,4 +1,4 @@
-//! Who asks.
+//! Users.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::der::{Decode as _, Tag, Tagged as _};
 
-/// The group of everybody who is known.
+/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
-/// What says which certificate somebody has shown, in `extra`.
+/// The `extra` key with the fingerprint of the client certificate.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
-/// Kubernetes' own: the UID of a user.
+/// Kubernetes' object identifier for the UID of a user.
 const UID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
 
-/// A user as Kubernetes knows one; it is read from a TokenReview, and written into a SubjectAccessReview.
+/// A Kubernetes user, read from a TokenReview and written into a SubjectAccessReview.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct User {
@@ -36,7 +36,8 @@ pub(super) struct User {
 }
 
 impl User {
-    /// Whom a certificate names: the common name, the organizations as groups. `None` without a name.
+    /// The user of a certificate: common name, with organizations as groups. `None` without a
+    /// common name.
     pub(super) fn of_certificate(certificate: &CertificateDer<'_>) -> Option<Self> {
         let subject = Subject::of(certificate)?;
         let name = subject.common_name().filter(|name| !name.is_empty())?.to_owned();
@@ -51,7 +52,7 @@ impl User {
         })
     }
 
-    /// The same, as one of those who are known.
+    /// Adds the group of authenticated users.
     pub(super) fn authenticated(mut self) -> Self {
         if !self.is_in(AUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -64,7 +65,7 @@ impl User {
     }
 }
 
-/// What a certificate says of its subject, in order.
+/// The subject of a certificate, in order.
 pub(super) struct Subject(Vec<(ObjectIdentifier, String)>);
 
 impl Subject {
@@ -74,7 +75,7 @@ impl Subject {
         Some(Self(names.filter_map(|name| Some((name.oid, text(name)?))).collect()))
     }
 
-    /// The common name; the last one where there are more, as Go has it.
+    /// The common name; the last one if there are several, as in Go.
     pub(super) fn common_name(&self) -> Option<&str> {
         self.values(COMMON_NAME).next_back()
     }
@@ -88,7 +89,7 @@ fn text(name: &AttributeTypeAndValue) -> Option<String> {
     let bytes = name.value.value();
     match name.value.tag() {
         Tag::Utf8String | Tag::PrintableString | Tag::Ia5String => String::from_utf8(bytes.to_vec()).ok(),
-        // Latin-1, as everybody reads it.
+        // Read as Latin-1, as is common practice.
         Tag::TeletexString => Some(bytes.iter().copied().map(char::from).collect()),
         _ => None,
     }
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_names_a_user_and_its_groups() {
+    fn certificates_name_a_user_and_groups() {
         let names = [(DnType::CommonName, "jane"), (DnType::OrganizationName, "ops")];
         let user = User::of_certificate(&certificate(&names)).unwrap();
         assert_eq!((user.name.as_str(), user.groups.as_slice()), ("jane", ["ops".to_owned()].as_slice()));
@@ -121,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_without_a_name_or_that_is_none_names_nobody() {
+    fn certificates_without_common_name_or_invalid_name_no_user() {
         assert_eq!(User::of_certificate(&certificate(&[(DnType::OrganizationName, "system:masters")])), None);
         assert_eq!(User::of_certificate(&certificate(&[(DnType::CommonName, "")])), None);
         assert_eq!(User::of_certificate(&CertificateDer::from(vec![1, 2, 3])), None);
     }
 
     #[test]
-    fn a_user_is_read_from_one_review_and_written_into_another() {
+    fn users_round_trip_between_reviews() {
         let read: User = serde_json::from_str(
             r#"{"username": "sa", "uid": "1", "groups": ["g"], "extra": {"k": ["v"]}, "new": 1}"#,
         )

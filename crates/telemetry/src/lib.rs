@@ -1,5 +1,14 @@
-//! What a scheduler tells its operators: metrics, traces, logs. It knows no client: who scrapes, collects and reads is the
-//! program's business.
+//! Metrics, traces and logs. This crate makes no requests: the program serves metrics and sends
+//! traces.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`metrics`] | families, text format, and the observer that updates them |
+//! | [`traces`] | OpenTelemetry traces of scheduling attempts |
+//! | [`logs`] | log sink, format and level |
+//! | `observe` | log lines for observations of the scheduler |
+//!
+//! Observers run on the scheduler's thread and never block.
 
 pub mod logs;
 pub mod metrics;

@@ -1,5 +1,5 @@
-//! Where logs go: to standard error, or held back while a picture is on the terminal. And what is logged, which can be changed
-//! while the process runs.
+//! Logs: output to standard error, which is buffered while a picture is on the terminal; and the
+//! level, which can change at run time.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal as _, Write};
@@ -12,31 +12,32 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::reload;
 
-/// So many bytes are held back at most; what comes then is left out.
+/// Maximum number of buffered bytes; further lines are dropped.
 const MOST_HELD: usize = 256 * 1024;
 
-/// The client calls every answer of 500 an error, without saying to what; whoever made the request says more.
+/// kube's client logs every 5xx response as an error without naming the request. The caller logs
+/// more.
 const NEVER: &str = "kube_client::client::builder=off";
 
-/// Why what is to be logged stays as it was.
+/// Why the log level cannot be set.
 #[derive(Debug, Error)]
 pub enum LevelError {
-    /// It is no level.
+    /// Not a log level.
     #[error(
-        "{level:?}: say error, warn, info, debug, trace, a number as for -v, or per module as in info,supercargo=debug: {problem}"
+        "{level:?}: must be error, warn, info, debug, trace, a number as for -v, or per module as in info,supercargo=debug: {problem}"
     )]
     NoLevel {
-        /// What was said.
+        /// The rejected level.
         level: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// Nothing is logged any more.
-    #[error("what is logged cannot be changed: {0}")]
+    /// The logger has shut down.
+    #[error("cannot change the log level: {0}")]
     Gone(#[source] reload::Error),
 }
 
-/// What is logged: error, warn, info, debug, trace, or per module.
+/// The log level: error, warn, info, debug or trace, or per module.
 #[derive(Clone)]
 pub struct LogLevel {
     apply: Arc<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>,
@@ -44,12 +45,12 @@ pub struct LogLevel {
 }
 
 impl LogLevel {
-    /// What is logged now.
+    /// The current level.
     pub fn text(&self) -> String {
         self.text.lock().clone()
     }
 
-    /// Logs this from now on: what `--log-level` takes, or a number as for `-v`.
+    /// Sets the level: a value of `--log-level`, or a number as for `-v`.
     pub fn set(&self, level: &str) -> Result<(), LevelError> {
         let level = match level.parse() {
             Ok(verbosity) => level_of_verbosity(verbosity),
@@ -63,13 +64,14 @@ impl LogLevel {
 
 #[cfg(any(test, feature = "testing"))]
 impl LogLevel {
-    /// One that changes nothing.
+    /// A level that has no effect.
     pub fn detached(level: &str) -> Self {
         Self { apply: Arc::new(|_| Ok(())), text: Arc::new(Mutex::new(level.to_owned())) }
     }
 }
 
-/// The level that logs as much as kube-scheduler does at this verbosity: 4 is for debugging, and above it every pod is logged.
+/// The level for this verbosity of kube-scheduler: 4 is for debugging, and above it every pod is
+/// logged.
 pub fn level_of_verbosity(verbosity: u32) -> &'static str {
     match verbosity {
         0..=3 => "info",
@@ -79,20 +81,20 @@ pub fn level_of_verbosity(verbosity: u32) -> &'static str {
 }
 
 fn filter(level: &str) -> Result<EnvFilter, LevelError> {
-    // Nothing is a filter, too, but one that nobody means.
+    // An empty text is a valid filter, but never intended.
     let parsed = if level.is_empty() { Err("it is empty".to_owned()) } else { Ok(level) };
     let parsed = parsed
         .and_then(|level| EnvFilter::try_new(format!("{NEVER},{level}")).map_err(|error| error.to_string()));
     parsed.map_err(|problem| LevelError::NoLevel { level: level.to_owned(), problem })
 }
 
-/// Sends the logs of the whole process to this sink: everything of this level, as lines or as JSON objects. Colour only to a
-/// terminal. It may be called once.
+/// Sends the logs of the process at this level to the sink, as lines or JSON objects. Colored only
+/// on a terminal. Must be called only once.
 pub fn install(sink: &LogSink, as_json: bool, level: &str) -> Result<LogLevel, LevelError> {
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter(level)?)
         .with_writer(sink.clone())
-        // Whoever read the log may be gone; saying so to the same place would end the process.
+        // The reader of the log may be gone; reporting it there would end the process.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal());
     let apply: Arc<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync> = if as_json {
@@ -110,7 +112,7 @@ pub fn install(sink: &LogSink, as_json: bool, level: &str) -> Result<LogLevel, L
     Ok(LogLevel { apply, text: Arc::new(Mutex::new(level.to_owned())) })
 }
 
-/// Has panics say in the log what they say, with a backtrace where the environment asks for one.
+/// Logs panics, with a backtrace if the environment requests one.
 fn log_panics() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -123,7 +125,7 @@ fn log_panics() {
     }));
 }
 
-/// Writes logs to standard error, now or later.
+/// Writes logs to standard error, directly or after buffering.
 #[derive(Clone, Debug, Default)]
 pub struct LogSink(Arc<Mutex<Option<Held>>>);
 
@@ -134,7 +136,7 @@ struct Held {
 }
 
 impl LogSink {
-    /// Holds logs back, if they would go to a terminal, until what this returns is dropped. Then they are written.
+    /// Buffers logs, if standard error is a terminal, until the returned guard is dropped.
     pub fn hold(&self) -> HeldBack<'_> {
         if io::stderr().is_terminal() {
             self.0.lock().get_or_insert_default();
@@ -143,14 +145,14 @@ impl LogSink {
     }
 }
 
-/// While there is one, logs are held back.
+/// Logs are buffered until this guard is dropped.
 pub struct HeldBack<'a>(&'a LogSink);
 
 impl Drop for HeldBack<'_> {
     fn drop(&mut self) {
         let held = self.0.0.lock().take();
         if let Some(held) = held {
-            // Whoever read the log may be gone.
+            // The reader of the log may be gone.
             let _ = held.write(&mut io::stderr().lock());
         }
     }
@@ -168,13 +170,13 @@ impl Held {
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(&self.logs)?;
         if self.left_out > 0 {
-            writeln!(out, "supercargo: {} more lines of logs were left out", self.left_out)?;
+            writeln!(out, "supercargo: {} more log lines were dropped", self.left_out)?;
         }
         out.flush()
     }
 }
 
-/// One line on its way.
+/// The writer of one line.
 pub struct LogLine<'a>(&'a LogSink);
 
 impl Write for LogLine<'_> {
@@ -204,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_back_is_written_in_order_and_within_bounds() {
+    fn buffered_logs_are_written_in_order_and_bounded() {
         let mut held = Held::default();
         held.take(b"one\n");
         held.take(b"two\n");
@@ -215,9 +217,7 @@ mod tests {
         out.clear();
         held.write(&mut out).unwrap();
         assert!(
-            String::from_utf8(out)
-                .unwrap()
-                .ends_with("two\nsupercargo: 1 more lines of logs were left out\n")
+            String::from_utf8(out).unwrap().ends_with("two\nsupercargo: 1 more log lines were dropped\n")
         );
     }
 }

@@ -1,7 +1,8 @@
-//! Metrics, under upstream's names where upstream has them.
+//! Metrics, under upstream's names where it has them.
 //!
-//! What happens is counted as it happens (`Series`, by an observer on the scheduler's thread); how much there is at the
-//! moment is asked for at each scrape. `docs/metrics.md` lists every family and what differs from kube-scheduler.
+//! Events are counted as they happen (`Series`, by an observer on the scheduler's thread). Current
+//! totals are read at each scrape. `docs/metrics.md` lists every family and the differences from
+//! kube-scheduler.
 
 mod family;
 mod observer;
@@ -31,15 +32,15 @@ pub use self::text::CONTENT_TYPE;
 pub use self::text::Text;
 pub use self::value::{Counter, Gauge};
 
-/// The release of kube-scheduler that is followed.
+/// The release of kube-scheduler that supercargo follows.
 const BASELINE: &str = "1.36.3";
 
-/// Reports at each scrape how much of everything exists at the moment.
+/// Measures current totals at each scrape.
 pub trait Collector: Send + Sync {
-    /// Writes the families that this collector measures.
+    /// Writes the families of this collector.
     fn collect<'a>(&'a self, text: &'a mut Text) -> BoxFuture<'a, ()>;
 
-    /// The pods for `/metrics/resources`; `None` while there is no informer.
+    /// The pods for `/metrics/resources`; `None` before informers run.
     fn pods(&self) -> Option<Vec<Arc<PodInfo>>>;
 }
 
@@ -52,12 +53,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics with nothing counted yet, under the first configuration.
+    /// Empty metrics, with the first configuration in effect.
     pub fn new(features: &Features) -> Arc<Self> {
         let series = Arc::new(Series::new());
         only(&series.config_generation).set(1.0);
         only(&series.config_successful).set(1.0);
-        // These are there before anything is counted: where a series begins with 1, Prometheus sees no increase.
+        // Create these series at once: Prometheus sees no increase in a series that begins with 1.
         for kind in ["node", "pod"] {
             series.cache_mismatches.with(&[kind]);
             series.lost_races.with(&[kind]);
@@ -65,55 +66,56 @@ impl Metrics {
         Arc::new(Self { series, features: features.clone(), collector: Mutex::new(None) })
     }
 
-    /// Counts what is observed, and passes it on.
+    /// An observer that updates these metrics and forwards to `next`.
     pub fn observer(&self, inner: Box<dyn Observer>) -> Box<dyn Observer> {
         Box::new(MetricsObserver::new(Arc::clone(&self.series), inner))
     }
 
-    /// Sets the collector that scrapes ask from now on.
+    /// Sets the collector for further scrapes.
     pub fn set_collector(&self, collector: Arc<dyn Collector>) {
         *self.collector.lock() = Some(collector);
     }
 
-    /// Whether this process leads, by the lease of this name. Without an election nobody says so, and there is no such series.
+    /// Reports whether this process holds the lease of this name. Without leader election the
+    /// series does not exist.
     pub fn leads(&self, lease: &str, leads: bool) {
         self.series.leader.with(&[lease]).set(f64::from(u8::from(leads)));
     }
 
-    /// Another configuration is in force.
+    /// Reports a reload of the configuration.
     pub fn config_reloaded(&self) {
         let generation = only(&self.series.config_generation);
         generation.set(generation.get() + 1.0);
     }
 
-    /// A changed configuration was refused.
+    /// Reports a rejected configuration.
     pub fn config_refused(&self) {
         only(&self.series.config_failures).increment();
     }
 
-    /// Whether the configuration file says what is in force, as far as it has been read.
+    /// Reports whether the configuration file is in effect.
     pub fn config_successful(&self, is_successful: bool) {
         only(&self.series.config_successful).set(f64::from(u8::from(is_successful)));
     }
 
-    /// The comparer found a difference between what the informer and what the scheduler knows of a `node` or a `pod`.
+    /// Reports a difference between informer and scheduler about a `node` or a `pod`.
     pub fn cache_mismatch(&self, kind: &str) {
         self.series.cache_mismatches.with(&[kind]).increment();
     }
 
-    /// Counts spans of traces that are dropped for this reason.
+    /// Counts dropped trace spans.
     pub fn trace_spans_dropped(&self, reason: &str) -> Arc<Counter> {
         self.series.trace_spans_dropped.with(&[reason])
     }
 
-    /// What `/metrics` serves, as [`CONTENT_TYPE`]. Asks the scheduler between two cycles.
+    /// The content of `/metrics`, as [`CONTENT_TYPE`]. Queries the scheduler between two cycles.
     pub async fn encode(&self) -> String {
         let collector = self.collector.lock().clone();
         let mut collected = Text::default();
         if let Some(collector) = collector {
             collector.collect(&mut collected).await;
         }
-        // Then what was counted is no older than the scheduler's answer: nothing is over there and has not happened here.
+        // Read the counters after the scheduler's reply, so that they are not older than it.
         let mut text = Text::default();
         self.series.write(&mut text);
         self.write_features(&mut text);
@@ -124,7 +126,8 @@ impl Metrics {
         text.finish() + &collected.finish()
     }
 
-    /// What `/metrics/resources` serves; empty before there is an informer. Reads the informer's store, not the scheduler.
+    /// The content of `/metrics/resources`; empty before informers run. Reads the informer's store,
+    /// not the scheduler.
     pub async fn resources(&self) -> String {
         let collector = self.collector.lock().clone();
         let Some(pods) = collector.and_then(|collector| collector.pods()) else { return String::new() };
@@ -133,7 +136,8 @@ impl Metrics {
             resources::write(&mut text, pods.iter().map(|pod| &**pod));
             text.finish()
         };
-        // With many pods this takes a while, during which others are to be served. It fails only where it panics.
+        // This takes a while with many pods, so it runs on a blocking thread. It fails only if it
+        // panics.
         tokio::task::spawn_blocking(write).await.unwrap_or_default()
     }
 

@@ -1,16 +1,18 @@
-//! Turns observations into log lines.
+//! Logs observations of the scheduler.
 
 use supercargo_runtime::observer::{Observation, Observer};
 
-/// Logs what deserves it.
+/// An observer that logs notable observations.
 pub struct LogObserver;
 
 impl Observer for LogObserver {
     fn observe(&self, observation: Observation<'_>) {
         match observation {
             Observation::Anomaly(text) => tracing::error!("{text}"),
-            Observation::NodeTaken => tracing::info!("a node no longer fits a pod that waited for it"),
-            Observation::LostRace => tracing::warn!("a pod was bound elsewhere while it was being bound"),
+            Observation::NodeTaken => tracing::info!("node no longer fits a pod that waited for it"),
+            Observation::LostRace => {
+                tracing::warn!("pod was bound elsewhere while this scheduler was binding it");
+            }
             Observation::Attempt { pod, result, attempts, .. } => {
                 tracing::debug!(pod = %pod.key(), ?result, attempts, "attempt");
             }
@@ -19,9 +21,9 @@ impl Observer for LogObserver {
             Observation::PermitWaited { result, waited } => tracing::debug!(result, ?waited, "permit"),
             Observation::Preempting { victims } => tracing::debug!(victims, "preempting"),
             Observation::PluginFailed { plugin, point } => {
-                tracing::debug!(plugin, point = point.as_str(), "a plugin failed");
+                tracing::debug!(plugin, point = point.as_str(), "plugin failed");
             }
-            // Only how long they took is of interest.
+            // Only their durations matter, which metrics record.
             Observation::Algorithm(_)
             | Observation::ExtensionPoint { .. }
             | Observation::Plugin { .. }

@@ -1,10 +1,10 @@
-//! Traces of attempts to schedule a pod, for OpenTelemetry: off, unless somebody says where they go.
+//! OpenTelemetry traces of scheduling attempts. Off unless a collector is configured.
 //!
-//! On the scheduler's thread it is only noted when what began and ended; what is known of an attempt is handed over once that
-//! has ended. Ids, texts and requests are made by a task of its own. What nobody takes in time is dropped and counted: nothing
-//! ever waits for it.
+//! The scheduler's thread only records times, and sends finished attempts to a task. That task
+//! creates ids, texts and requests. Attempts that cannot be sent in time are dropped and counted;
+//! the scheduler never waits.
 //!
-//! There is no SDK in it. OTLP in JSON is a stable protocol, and one message of it is all that is said here.
+//! No SDK is used: OTLP in JSON is a stable protocol, and only one of its messages is needed.
 
 mod attempt;
 mod exporter;
@@ -27,34 +27,35 @@ use self::exporter::Exporter;
 use self::observer::TracingObserver;
 use crate::metrics::{Counter, Metrics};
 
-/// Sends a request to the collector and returns its whole answer, or why there is none.
+/// Sends a request to the collector and returns the whole response, or the error.
 pub type SendRequest =
     Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, String>> + Send + Sync>;
 
-/// An OpenTelemetry collector, and what it gets.
+/// An OpenTelemetry collector, and the sampling for it.
 pub struct Collector {
     /// Its address, for logs.
     pub endpoint: Uri,
-    /// Reaches it.
+    /// Sends requests to it.
     pub send: SendRequest,
     /// Pods per million to trace.
     pub per_million: u32,
-    /// The host that the traces come from.
+    /// The host name in the traces.
     pub instance: String,
 }
 
-/// So many attempts at most wait to be sent, in a few MB.
+/// Maximum number of queued attempts, which take a few MB.
 const WAITING: usize = 2048;
 
-/// Attempts that may be traced.
+/// The result of [`traced`].
 pub struct Traced {
-    /// Who observes from now on.
+    /// The observer to use.
     pub observer: Box<dyn Observer>,
-    /// What sends, if anything is traced. It ends when that observer is gone and all is sent.
+    /// The exporting task, if tracing is on. It ends once the observer is dropped and everything is
+    /// sent.
     pub sending: Option<JoinHandle<()>>,
 }
 
-/// Wraps an observer so that attempts are traced, if there is a collector.
+/// Wraps an observer to trace attempts, if there is a collector.
 pub fn traced(collector: Option<Collector>, metrics: &Metrics, observer: Box<dyn Observer>) -> Traced {
     let Some(Collector { endpoint, send, per_million, instance }) = collector else {
         return Traced { observer, sending: None };
@@ -63,18 +64,18 @@ pub fn traced(collector: Option<Collector>, metrics: &Metrics, observer: Box<dyn
     let (sender, attempts) = mpsc::channel(WAITING);
     let exporter = Exporter::new(send, &instance, attempts, Arc::clone(&drops.not_taken));
     let observer = Box::new(TracingObserver::new(observer, per_million, sender, drops));
-    tracing::info!(%endpoint, per_million, "attempts are traced");
+    tracing::info!(%endpoint, per_million, "tracing scheduling attempts");
     Traced { observer, sending: Some(tokio::spawn(exporter.run())) }
 }
 
-/// Spans that reach no collector, by why.
+/// Why spans are dropped.
 #[derive(Clone, Default)]
 struct Drops {
-    /// Their attempt never ended, or came to nothing that anybody told of.
+    /// The attempt did not end, or ended unobserved.
     unfinished: Arc<Counter>,
-    /// Too much waited to be sent.
+    /// The queue was full.
     queue_full: Arc<Counter>,
-    /// The collector did not take them.
+    /// The collector rejected them.
     not_taken: Arc<Counter>,
 }
 

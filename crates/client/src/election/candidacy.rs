@@ -1,4 +1,4 @@
-//! An elector at work.
+//! An elector in a task.
 
 use std::future::{Future, pending};
 
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Elector, Leadership, Loss};
 
-/// An elector in a task of its own. Dropping this ends it where it is: the lease ends by itself then.
+/// An elector in a task. Dropping it aborts the task and leaves the lease to expire.
 pub struct Candidacy {
     leadership: watch::Receiver<Leadership>,
     begin: CancellationToken,
@@ -17,7 +17,7 @@ pub struct Candidacy {
 }
 
 impl Candidacy {
-    /// Has the elector wait until it is to [lead](Self::lead).
+    /// Starts the task, which waits for [`lead`](Self::lead).
     pub fn new(elector: Elector) -> Self {
         let leadership = elector.leadership();
         let (begin, resign) = (CancellationToken::new(), CancellationToken::new());
@@ -29,42 +29,42 @@ impl Candidacy {
         Self { leadership, begin, resign, task }
     }
 
-    /// Who leads.
+    /// The observed leader.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
-    /// Lets it run for leader, from when this is first polled, and resolves when it leads.
+    /// Starts the election when first polled, and resolves once this candidate leads.
     pub fn lead(&self) -> impl Future<Output = ()> + Send + use<> {
         let (begin, mut leadership) = (self.begin.clone(), self.leadership());
         async move {
             begin.cancel();
             if leadership.wait_for(|leadership| leadership.is_leader).await.is_err() {
-                // It has ended, and whoever waits for that hears of it.
+                // The task has ended; [`lost`](Self::lost) reports it.
                 pending::<()>().await;
             }
         }
     }
 
-    /// Resolves when it has led and lost.
+    /// Resolves when leadership is lost.
     pub async fn lost(&mut self) -> Loss {
         match (&mut self.task).await {
             Ok(Some(loss)) => loss,
-            // It does not end otherwise before it is told to.
+            // Otherwise the task ends only when resigning.
             Ok(None) => pending().await,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime is ending, and everything with it.
+                // The runtime is shutting down.
                 Err(_) => pending().await,
             },
         }
     }
 
-    /// Makes it give up the lease, and waits for that.
+    /// Releases the lease and waits for the task.
     pub async fn release(mut self) {
         self.resign.cancel();
         if !self.task.is_finished() {
-            // Its failures are in the log.
+            // Failures are logged.
             let _ = (&mut self.task).await;
         }
     }

@@ -1,4 +1,4 @@
-//! One candidate: it takes the lease when it may, keeps it, and gives it up.
+//! A candidate: acquires, renews and releases the lease.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::bell::Bell;
-use super::event::Herald;
 use super::identity::{hostname, jittered, new_identity};
+use super::leader_events::LeaderEvents;
 use super::lease::{Failure, Lease, LeaseClient, LeaseName, Record, micros};
+use super::lease_watch::LeaseWatch;
 use super::observed::{Action, Observed};
 use super::{Fence, Leadership, Timing};
 use crate::api::Api;
 use supercargo_config::LeaderElectionConfig;
 
-/// How long the event that we stopped leading may keep a process that ends.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long shutdown waits for the last event.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why a leader leads no more, though nobody asked it to stop.
+/// Why leadership was lost.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Lost {
-    /// The lease names somebody else.
+    /// Another candidate holds the lease.
     #[error("{holder} holds lease {lease} now")]
     Taken {
         /// The lease.
@@ -35,31 +35,31 @@ pub enum Lost {
         /// Its holder.
         holder: String,
     },
-    /// No renewal has succeeded for so long that others may take the lease.
+    /// The lease could not be renewed in time, so others may take it.
     #[error("lease {lease} could not be renewed within {within:?}: {reason}")]
     NotRenewed {
         /// The lease.
         lease: String,
-        /// How long ago the last renewal was sent, at least.
+        /// The minimum time since the last renewal was sent.
         within: Duration,
-        /// What the last try came to.
+        /// The error of the last attempt.
         reason: String,
     },
 }
 
-/// The end of a leader's time that it did not ask for.
+/// An involuntary end of leadership.
 #[derive(Debug)]
 pub struct Loss {
-    /// Why it lost the lease.
+    /// The reason.
     pub why: Lost,
-    told: JoinHandle<()>,
+    event: JoinHandle<()>,
 }
 
 impl Loss {
-    /// Waits, not for long, until the cluster has been told.
-    pub async fn told(self) {
-        // There is nobody left to tell that it was not.
-        let _ = timeout(LAST_WORDS, self.told).await;
+    /// Waits briefly for the event about the loss to be written.
+    pub async fn event_written(self) {
+        // A failure is already logged.
+        let _ = timeout(EVENT_TIMEOUT, self.event).await;
     }
 }
 
@@ -68,27 +68,27 @@ pub struct Elector {
     client: LeaseClient,
     timing: Timing,
     identity: Arc<str>,
-    herald: Herald,
-    /// By which to hear of changes; without it the lease is only looked at now and then.
+    events: LeaderEvents,
+    /// The client for watching the lease; `None` for polling only.
     watch: Option<Client>,
     fence: Fence,
     leadership: watch::Sender<Leadership>,
     observed: Option<Observed>,
-    /// When the last renewal that succeeded was sent.
+    /// When the last successful renewal was sent.
     renewed: Option<Instant>,
 }
 
-/// What came of a try that the server answered.
+/// The outcome of an attempt that the server answered.
 enum Attempt {
-    /// We hold the lease.
+    /// This candidate holds the lease.
     Ours,
-    /// Somebody else does, at least until then.
+    /// Another candidate holds it at least until then.
     Theirs { holder: String, until: Instant },
 }
 
 impl Elector {
-    /// A candidate for the lease of this configuration, of whose events `component` is the author. It writes by `api`, and hears of
-    /// changes by `watch`; that others of this process may write it says by `fence`.
+    /// A candidate for the configured lease. It sends requests by `api` and watches by `watch`. The
+    /// `fence` is open while it leads. Events name `component` as their source.
     pub fn new(
         config: &LeaderElectionConfig,
         api: Api,
@@ -108,7 +108,7 @@ impl Elector {
             last_renewal: None,
             lease_duration: config.lease_duration,
         };
-        let herald = Herald {
+        let events = LeaderEvents {
             api: api.clone(),
             name: name.clone(),
             identity: Arc::clone(&identity),
@@ -117,15 +117,15 @@ impl Elector {
         };
         let client = LeaseClient { api, name, timeout: timing.request_timeout() };
         let (leadership, _) = watch::channel(leadership);
-        Self { client, timing, identity, herald, watch, fence, leadership, observed: None, renewed: None }
+        Self { client, timing, identity, events, watch, fence, leadership, observed: None, renewed: None }
     }
 
-    /// Where it says who leads.
+    /// The observed leader.
     pub(crate) fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.subscribe()
     }
 
-    /// Runs for leader until it has led and lost, or until `resign` is cancelled: then it gives the lease up, if it has it.
+    /// Runs until leadership is lost, or until `resign` is cancelled; then it releases the lease.
     pub(crate) async fn run(mut self, resign: CancellationToken) -> Option<Loss> {
         if !self.acquire(&resign).await {
             return None;
@@ -138,27 +138,27 @@ impl Elector {
             tracing::warn!(lease = %self.client.name, error = failure.message, "failed to release lock");
         }
         self.leadership.send_modify(|leadership| leadership.is_leader = false);
-        let told = self.tell("stopped leading");
+        let event = self.record_event("stopped leading");
         match lost {
-            Some(why) => Some(Loss { why, told }),
+            Some(why) => Some(Loss { why, event }),
             None => {
-                let _ = timeout(LAST_WORDS, told).await;
+                let _ = timeout(EVENT_TIMEOUT, event).await;
                 None
             }
         }
     }
 
-    /// Tries until the lease is ours; false if `resign` is cancelled before.
+    /// Tries to acquire the lease; returns false if `resign` is cancelled first.
     async fn acquire(&mut self, resign: &CancellationToken) -> bool {
         tracing::info!(lease = %self.client.name, identity = %self.identity, "attempting to acquire leader lease...");
-        let bell = self.watch.clone().map(|client| Bell::hang(client, &self.client.name));
-        let rings = async || match &bell {
-            Some(bell) => bell.rings().await,
+        let lease_watch = self.watch.clone().map(|client| LeaseWatch::start(client, &self.client.name));
+        let lease_changed = async || match &lease_watch {
+            Some(lease_watch) => lease_watch.changed().await,
             None => pending().await,
         };
         loop {
             let mut next = Instant::now() + jittered(self.timing.retry_period);
-            // A try is never broken off: if the lease becomes ours by it, we must know.
+            // Attempts are not cancelled: one may acquire the lease.
             match self.attempt().await {
                 Ok(Attempt::Ours) => break,
                 Ok(Attempt::Theirs { until, .. }) => next = next.min(until),
@@ -167,15 +167,15 @@ impl Elector {
             tokio::select! {
                 () = resign.cancelled() => return false,
                 () = sleep_until(next) => {}
-                () = rings() => {}
+                () = lease_changed() => {}
             }
         }
         tracing::info!(lease = %self.client.name, identity = %self.identity, "successfully acquired lease");
-        self.tell("became leader");
+        self.record_event("became leader");
         true
     }
 
-    /// Renews the lease until it is lost, or `resign` is cancelled.
+    /// Renews the lease until it is lost or `resign` is cancelled.
     async fn keep(&mut self, resign: &CancellationToken) -> Option<Lost> {
         let mut reason = "this process was not running".to_owned();
         loop {
@@ -185,7 +185,8 @@ impl Elector {
                 () = resign.cancelled() => return None,
                 () = sleep_until(next) => {}
             }
-            // Who comes too late does not even try: it may have been asleep, and others are at work.
+            // After the deadline no renewal is sent: the process may have been suspended, and
+            // another candidate may lead.
             if Instant::now() >= deadline {
                 return Some(self.not_renewed(reason));
             }
@@ -203,7 +204,7 @@ impl Elector {
         }
     }
 
-    /// When we no longer lead, unless a renewal succeeds before.
+    /// When leadership ends without another renewal.
     fn deadline(&self) -> Instant {
         self.renewed.map_or_else(Instant::now, |renewed| renewed + self.timing.hold())
     }
@@ -216,7 +217,7 @@ impl Elector {
         tracing::warn!(lease = %self.client.name, error = failure.message, "cannot acquire or renew the lease");
     }
 
-    /// Takes or renews the lease if that is allowed.
+    /// Acquires or renews the lease if possible.
     async fn attempt(&mut self) -> Result<Attempt, Failure> {
         if let Some(lease) = self.known_as_ours() {
             match self.write(Some(lease)).await {
@@ -244,15 +245,15 @@ impl Elector {
         }
     }
 
-    /// The lease as we know it, if it is ours and need not be read before it is renewed: had anybody changed it, the update would
-    /// be refused.
+    /// The known lease, if it is ours and can be renewed without reading it. The update is rejected
+    /// if anyone has changed it.
     fn known_as_ours(&self) -> Option<Lease> {
         let observed = self.observed.as_ref()?;
         let is_ours = observed.record.holder == *self.identity && observed.end() > Instant::now();
         is_ours.then(|| observed.lease.clone())
     }
 
-    /// Writes our name into the lease, or into a new one.
+    /// Writes this candidate as holder into the lease, or creates it.
     async fn write(&mut self, lease: Option<Lease>) -> Result<(), Failure> {
         let now = micros(Timestamp::now());
         let mut record = Record {
@@ -275,7 +276,7 @@ impl Elector {
             }
             None => self.client.create(&Lease::new(&self.client.name, &record)).await?,
         };
-        // From when it was sent: others have seen it later than that.
+        // Counted from sending: others observe the renewal later.
         self.renewed = Some(sent);
         self.observed = Some(Observed { record: written.record(), lease: written, since: sent });
         self.fence.open_until(sent + self.timing.hold());
@@ -287,7 +288,7 @@ impl Elector {
         Ok(())
     }
 
-    /// Says who holds the lease, if that is news.
+    /// Reports a new holder of the lease.
     fn report(&self, holder: &str) {
         let is_news = self.leadership.send_if_modified(|leadership| {
             let is_news = leadership.holder.as_deref().unwrap_or_default() != holder;
@@ -299,12 +300,12 @@ impl Elector {
         }
     }
 
-    /// Gives the lease up, so that the next one need not wait for its end.
+    /// Releases the lease, so that the next leader need not wait for its expiry.
     async fn release(&mut self) -> Result<(), Failure> {
         self.fence.release();
         let Some(Observed { lease, .. }) = self.observed.clone() else { return Ok(()) };
         if self.give_up(&lease).await.is_err() {
-            // Somebody may have changed something beside its holder.
+            // Another client may have changed other fields; retry with the current version.
             match self.client.get().await? {
                 Some(lease) if lease.record().holder == *self.identity => self.give_up(&lease).await?,
                 _ => return Ok(()),
@@ -318,7 +319,7 @@ impl Elector {
     async fn give_up(&self, lease: &Lease) -> Result<(), Failure> {
         let now = micros(Timestamp::now());
         let transitions = lease.record().transitions;
-        // The shortest duration that the API takes, as client-go writes it: nobody's lease lasts for nobody.
+        // The shortest duration that the API accepts, as in client-go.
         let record = Record {
             holder: String::new(),
             duration_seconds: 1,
@@ -329,12 +330,12 @@ impl Elector {
         self.client.update(&lease.with(&record)).await.map(drop)
     }
 
-    /// Writes an event about ourselves, beside everything else.
-    fn tell(&self, what: &'static str) -> JoinHandle<()> {
-        let (herald, lease) = (self.herald.clone(), self.observed.clone());
+    /// Writes an event about this candidate in the background.
+    fn record_event(&self, what: &'static str) -> JoinHandle<()> {
+        let (events, lease) = (self.events.clone(), self.observed.clone());
         tokio::spawn(async move {
             if let Some(Observed { lease, .. }) = lease {
-                herald.tell(lease, what).await;
+                events.record(lease, what).await;
             }
         })
     }

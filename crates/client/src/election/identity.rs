@@ -1,11 +1,11 @@
-//! What a candidate calls itself, and its dice.
+//! Identities of candidates, and jitter.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use super::JITTER;
 
-/// The name of this machine; in a pod, the pod's.
+/// The host name; in a pod, the pod's name.
 pub fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname")
         .or_else(|_| std::fs::read_to_string("/etc/hostname"));
@@ -15,7 +15,7 @@ pub fn hostname() -> String {
         .unwrap_or_else(|| "localhost".into())
 }
 
-/// `<hostname>_<uuid>`, same as kube-scheduler's: another one for each process, also on the same machine.
+/// `<hostname>_<uuid>`, as kube-scheduler: unique per process.
 pub(super) fn new_identity() -> String {
     format!("{}_{}", hostname(), uuid())
 }
@@ -29,12 +29,12 @@ fn uuid() -> String {
     parts.join("-")
 }
 
-/// From the keys that the standard library draws for each map.
+/// Random bits from the standard library's hash keys.
 fn random() -> u64 {
     RandomState::new().hash_one(0_u8)
 }
 
-/// A duration, made longer by chance, so that candidates do not all look at once.
+/// Adds random jitter to a duration, so that candidates do not act in step.
 pub(super) fn jittered(duration: Duration) -> Duration {
     let fraction = (random() >> 11) as f64 / (1_u64 << 53) as f64;
     duration.mul_f64(1.0 + JITTER * fraction)
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_are_names_with_uuids_and_never_the_same() {
+    fn identities_are_unique_names_with_uuids() {
         let identities: BTreeSet<String> = (0..1000).map(|_| new_identity()).collect();
         assert_eq!(identities.len(), 1000);
         for identity in identities {

@@ -1,4 +1,4 @@
-//! The lease as the API has it (coordination.k8s.io/v1), and the requests for it.
+//! The Lease object (coordination.k8s.io/v1) and its requests.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::api::{Api, Call, CallError, JSON};
 
-/// Where the lease is.
+/// Namespace and name of the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseName {
     pub(crate) namespace: String,
@@ -33,19 +33,20 @@ impl fmt::Display for LeaseName {
     }
 }
 
-/// What a lease says of who holds it, upstream's LeaderElectionRecord. Times are texts, because nothing is worked out from them.
+/// The holder in a lease: upstream's LeaderElectionRecord. Times are kept as text, because they are
+/// only compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Empty when nobody holds it.
+    /// Empty if the lease is free.
     pub(super) holder: String,
     pub(super) duration_seconds: i64,
     pub(super) acquired: String,
     pub(super) renewed: String,
-    /// How often it has gone from one holder to another.
+    /// The number of changes of the holder.
     pub(super) transitions: i64,
 }
 
-/// A lease, with all that others keep in it.
+/// A lease, including fields of other clients.
 #[derive(Clone, Debug)]
 pub(super) struct Lease(Value);
 
@@ -55,7 +56,7 @@ impl Lease {
         Self(object)
     }
 
-    /// One that is to be created.
+    /// A lease to create.
     pub(super) fn new(name: &LeaseName, record: &Record) -> Self {
         Self(json!({
             "apiVersion": "coordination.k8s.io/v1",
@@ -78,7 +79,7 @@ impl Lease {
         }
     }
 
-    /// The same lease, of the same version, with another record.
+    /// The lease at the same resource version, with another record.
     pub(super) fn with(&self, record: &Record) -> Self {
         let mut object = self.0.clone();
         let Record { holder, duration_seconds, acquired, renewed, transitions } = record;
@@ -91,7 +92,7 @@ impl Lease {
         Self(object)
     }
 
-    /// What an event about it says of it.
+    /// The object reference for events.
     pub(super) fn reference(&self) -> Value {
         let metadata = &self.0["metadata"];
         json!({
@@ -110,7 +111,7 @@ pub(super) fn micros(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 
-/// Sends the requests for one lease, none of which may take long.
+/// Sends requests for a lease, with a timeout.
 #[derive(Clone)]
 pub(super) struct LeaseClient {
     pub(super) api: Api,
@@ -118,11 +119,11 @@ pub(super) struct LeaseClient {
     pub(super) timeout: Duration,
 }
 
-/// Why a request for the lease came to nothing.
+/// Why a request for the lease failed.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) message: String,
-    /// There is no such lease, if that was the server's answer.
+    /// Whether the server reports that the lease does not exist.
     pub(super) is_not_found: bool,
 }
 
@@ -133,7 +134,7 @@ impl From<CallError> for Failure {
 }
 
 impl LeaseClient {
-    /// The lease, if there is one.
+    /// Reads the lease, if it exists.
     pub(super) async fn get(&self) -> Result<Option<Lease>, Failure> {
         match self.send(Method::GET, &self.name.path(), &Value::Null).await {
             Ok(lease) => Ok(Some(lease)),
@@ -142,12 +143,12 @@ impl LeaseClient {
         }
     }
 
-    /// Creates the lease, if nobody has done so before.
+    /// Creates the lease; fails if it exists.
     pub(super) async fn create(&self, lease: &Lease) -> Result<Lease, Failure> {
         self.send(Method::POST, &self.name.collection(), &lease.0).await
     }
 
-    /// Changes the lease, if nobody has done so since this version of it.
+    /// Updates the lease; fails if its version has changed.
     pub(super) async fn update(&self, lease: &Lease) -> Result<Lease, Failure> {
         self.send(Method::PUT, &self.name.path(), &lease.0).await
     }
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_written_and_read_and_what_is_beside_it_stays() {
+    fn records_round_trip_and_other_fields_are_preserved() {
         let name = LeaseName { namespace: "kube-system".into(), name: "x".into() };
         let record = Record {
             holder: "me".into(),
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_says_nothing_is_nobodys() {
+    fn an_empty_lease_has_no_holder() {
         for object in [json!({}), json!({"spec": null}), json!({"spec": {"holderIdentity": 5}})] {
             assert_eq!(Lease(object).record(), Record::default());
         }

@@ -1,4 +1,4 @@
-//! What a candidate may do about a lease, by what it has seen of it and when.
+//! Decides what a candidate may do, from its observations of the lease.
 
 use std::time::Duration;
 
@@ -6,44 +6,44 @@ use tokio::time::Instant;
 
 use super::lease::{Lease, Record};
 
-/// The lease as it was last seen.
+/// The last observation of the lease.
 #[derive(Clone, Debug)]
 pub(super) struct Observed {
     pub(super) lease: Lease,
     pub(super) record: Record,
-    /// When it was first seen to say this, by our clock.
+    /// When this record was first observed, by the local clock.
     pub(super) since: Instant,
 }
 
-/// What to do.
+/// What a candidate may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// It is ours: say that we are still there.
+    /// Renew: this candidate holds the lease.
     Renew,
-    /// Nobody has it, or whoever had it has given no sign of life for as long as it lasts: take it.
+    /// Take: the lease is free or expired.
     Take,
-    /// Somebody else has it, at least until this moment.
+    /// Wait: another candidate holds the lease at least until then.
     Wait(Instant),
 }
 
 impl Observed {
-    /// The lease as seen now. What others call the time does not matter: only a change is a sign of life, and it counts from when
-    /// we saw it.
+    /// Observes the lease now. Only a changed record counts as a renewal, at the local time of its
+    /// observation.
     pub(super) fn see(previous: Option<Self>, lease: Lease, now: Instant) -> Self {
         let record = lease.record();
         let since = previous.filter(|previous| previous.record == record).map_or(now, |same| same.since);
         Self { lease, record, since }
     }
 
-    /// When it ends, unless its holder gives another sign of life before.
+    /// When the lease expires without another renewal.
     pub(super) fn end(&self) -> Instant {
         let seconds = u64::try_from(self.record.duration_seconds).unwrap_or(0);
         let end = self.since.checked_add(Duration::from_secs(seconds));
-        // A duration beyond what the clock can say lasts longer than any process.
+        // A duration out of the clock's range outlasts any process.
         end.unwrap_or_else(|| self.since + Duration::from_hours(24 * 365))
     }
 
-    /// What a candidate of this name may do about it now.
+    /// What the candidate `identity` may do now.
     pub(super) fn action(&self, identity: &str, now: Instant) -> Action {
         let end = self.end();
         if self.record.holder == identity {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_waited_for_from_when_it_was_seen_to_change_whatever_its_own_times_say() {
+    fn expiry_counts_from_observed_changes_not_from_lease_times() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         for renewed in ["1999-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z", "nonsense"] {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_change_beside_its_record_is_no_sign_of_life() {
+    fn changes_outside_the_record_are_not_renewals() {
         let start = Instant::now();
         let mut object = json!({
             "metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_nobody_holds_is_taken_and_ones_own_is_renewed_even_after_its_end() {
+    fn free_leases_are_taken_and_own_ones_renewed_after_expiry() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(see(None, lease("", 15, "x"), at(0)).action("me", at(0)), Action::Take);

@@ -1,4 +1,4 @@
-//! Servers that speak HTTP/2 well, badly or not at all.
+//! Servers with correct, faulty or no HTTP/2.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,7 +19,7 @@ use crate::api::{Api, Call, CallError, full_text};
 
 type Stream = TlsStream<TcpStream>;
 
-/// What a server does with its connections, the first of which has the number 0.
+/// How a server handles its connections, numbered from 0.
 type Script = fn(usize, Stream, Arc<Notes>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[derive(Default)]
@@ -40,7 +40,8 @@ impl Notes {
     }
 }
 
-/// A server on loopback that offers these protocols, connection by connection; the last holds for all that follow.
+/// A server on loopback that offers these protocols per connection; the last ones apply to all
+/// further connections.
 async fn server(protocols: &'static [&'static str], script: Script) -> (Config, Arc<Notes>) {
     let key = KeyPair::generate().unwrap();
     let certificate =
@@ -84,7 +85,7 @@ async fn post(api: &Api) -> Result<(), CallError> {
     api.write(Call { method: http::Method::POST, path: "/x", content_type: "application/json", body }).await
 }
 
-/// Answers everything with 200, a little later, with 10 streams at once.
+/// Responds with 200 after a delay, with up to 10 streams.
 fn good(_: usize, stream: Stream, notes: Arc<Notes>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let mut builder = h2::server::Builder::new();
@@ -115,7 +116,7 @@ async fn all_requests_share_one_connection_and_keep_to_its_streams() {
     assert!((2..=10).contains(&most), "{most} at once");
 }
 
-/// A frame's kind and stream, once it has come whole.
+/// Reads a frame; returns its type and stream.
 async fn frame(stream: &mut Stream) -> (u8, u32) {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await.unwrap();
@@ -135,7 +136,7 @@ async fn send(stream: &mut Stream, kind: u8, payload: &[u8]) {
     stream.flush().await.unwrap();
 }
 
-/// Takes a whole request and returns its stream.
+/// Reads a request and returns its stream.
 async fn request(stream: &mut Stream, notes: &Notes) -> u32 {
     stream.read_exact(&mut [0; 24]).await.unwrap();
     send(stream, SETTINGS, &[]).await;
@@ -147,7 +148,7 @@ async fn request(stream: &mut Stream, notes: &Notes) -> u32 {
     }
 }
 
-/// Says goodbye to the first request: it has been dealt with up to this stream.
+/// Answers the first request with GOAWAY up to this stream.
 async fn goodbye(stream: &mut Stream, last: u32) {
     let mut payload = last.to_be_bytes().to_vec();
     payload.extend_from_slice(&[0; 4]);
@@ -170,7 +171,7 @@ fn leaves_before(
 }
 
 #[tokio::test]
-async fn what_a_server_that_goes_away_has_not_looked_at_is_sent_again() {
+async fn streams_beyond_goaway_are_retried() {
     let (config, notes) = server(&["h2"], leaves_before).await;
     post(&api(&config)).await.unwrap();
     assert_eq!((notes.connections(), notes.requests()), (2, 2));
@@ -191,7 +192,7 @@ fn leaves_after(
 }
 
 #[tokio::test]
-async fn what_a_server_that_goes_away_may_have_done_is_uncertain_and_not_sent_again() {
+async fn streams_before_goaway_are_uncertain_and_not_retried() {
     let (config, notes) = server(&["h2"], leaves_after).await;
     let error = post(&api(&config)).await.unwrap_err();
     assert_eq!(error.error.certainty, Certainty::Unknown, "{}", error.error);
@@ -208,7 +209,7 @@ fn breaks(number: usize, mut stream: Stream, notes: Arc<Notes>) -> Pin<Box<dyn F
 }
 
 #[tokio::test]
-async fn a_request_whose_connection_breaks_is_uncertain_and_the_next_one_gets_through() {
+async fn requests_on_a_broken_connection_are_uncertain() {
     let (config, notes) = server(&["h2"], breaks).await;
     let api = api(&config);
     let error = post(&api).await.unwrap_err();
@@ -217,7 +218,7 @@ async fn a_request_whose_connection_breaks_is_uncertain_and_the_next_one_gets_th
     assert_eq!((notes.connections(), notes.requests()), (2, 2));
 }
 
-/// Refuses every other stream, and answers the rest.
+/// Refuses every second stream, and answers the others.
 fn refuses_some(_: usize, stream: Stream, notes: Arc<Notes>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let mut connection = h2::server::handshake(stream).await.unwrap();
@@ -242,7 +243,7 @@ async fn a_refused_stream_is_sent_again_over_the_same_connection() {
     assert_eq!((notes.connections(), notes.requests()), (1, 6));
 }
 
-/// Resets streams in a way that says nothing of what was done.
+/// Resets streams with a reason that leaves the effect unknown.
 fn resets(_: usize, stream: Stream, notes: Arc<Notes>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let mut connection = h2::server::handshake(stream).await.unwrap();
@@ -261,13 +262,13 @@ async fn a_stream_that_is_reset_is_uncertain() {
     assert_eq!(notes.requests(), 1);
 }
 
-/// HTTP/1.1 by hand, with the version of each request in the answer.
+/// A minimal HTTP/1.1 server that responds with the version of each request.
 fn old(_: usize, mut stream: Stream, notes: Arc<Notes>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let mut seen = Vec::new();
         while let Ok(byte) = stream.read_u8().await {
             seen.push(byte);
-            // The end of the only body that comes here.
+            // The end of the only request body.
             if seen.ends_with(b"}") {
                 let request = String::from_utf8(std::mem::take(&mut seen)).unwrap();
                 assert!(request.starts_with("POST /x HTTP/1.1\r\n"), "{request}");
@@ -318,14 +319,14 @@ async fn a_server_that_no_longer_speaks_http2_is_spoken_to_in_http1() {
     assert_eq!((notes.connections(), notes.requests()), (2, 3));
 }
 
-/// Answers once, and after that nothing at all, not even pings.
+/// Answers once and then nothing, not even pings.
 fn dies(_: usize, stream: Stream, notes: Arc<Notes>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let mut connection = h2::server::handshake(stream).await.unwrap();
         let (_, mut respond) = connection.accept().await.unwrap().unwrap();
         let mut body = respond.send_response(http::Response::new(()), false).unwrap();
         body.send_data(Bytes::from("{}"), true).unwrap();
-        // Until the answer is out.
+        // Until the response is sent.
         let _ = tokio::time::timeout(Duration::from_millis(50), connection.accept()).await;
         notes.requests.fetch_add(1, Ordering::SeqCst);
         std::future::pending::<()>().await;
@@ -351,7 +352,7 @@ async fn pings_find_a_connection_that_is_dead() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_nothing_was_sent() {
+async fn refused_connections_send_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = Config::new(format!("https://{}", listener.local_addr().unwrap()).parse().unwrap());
     drop(listener);
@@ -372,7 +373,7 @@ async fn a_server_with_another_certificate_is_sent_nothing() {
 }
 
 #[tokio::test]
-async fn the_server_in_memory_is_reached_with_its_token_with_tls_and_without() {
+async fn requests_succeed_with_token_over_tls_and_plain() {
     for tls in [true, false] {
         let server = ApiServer::default();
         let endpoint = server.listen(Listen { tls, ..Listen::default() }).await.unwrap();
@@ -404,7 +405,7 @@ async fn without_a_token_that_is_still_good_nothing_is_sent() {
     std::fs::write(&token, "secret").unwrap();
     config.auth_info.token_file = Some(token.display().to_string());
     post(&api(&config)).await.unwrap();
-    // A plugin that says that its token is over, and has no other.
+    // An exec plugin with an expired token and no other.
     let script = dir.path().join("plugin");
     let credential = json!({
         "kind": "ExecCredential",

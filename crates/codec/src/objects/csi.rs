@@ -1,4 +1,4 @@
-//! What CSI drivers tell of themselves and of nodes, and which volume is attached where.
+//! CSI kinds: drivers, nodes, storage capacities and volume attachments.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use supercargo_framework::objects::{
 
 use super::storage::{VolumeSpec, whole_bytes};
 use super::{Document, annotations};
-use crate::error::Misfit;
+use crate::error::FieldError;
 use crate::interners::Interners;
 use crate::json::{List, Obj, Pairs, Str};
 use crate::metadata::Metadata;
@@ -57,11 +57,11 @@ impl<'a> Document<'a> for Node<'a> {
     }
 
     fn node_name(&self) -> Option<&str> {
-        // It has the node's name.
+        // A CSINode has the name of its node.
         self.metadata.name.non_empty()
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
         let drivers = self.spec.drivers.iter();
         let drivers = drivers
             .map(|driver| CsiNodeDriver { name: shared.text(&driver.name), limit: driver.allocatable.count });
@@ -89,7 +89,7 @@ impl<'a> Document<'a> for Driver<'a> {
         &self.metadata
     }
 
-    fn body(&self, _: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, _: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
         Ok(Body::CsiDriver(CsiDriver {
             storage_capacity: self.spec.storage_capacity.unwrap_or_default(),
             prevents_scheduling_if_missing: self.spec.prevent_pod_scheduling_if_missing.unwrap_or_default(),
@@ -117,13 +117,13 @@ impl<'a> Document<'a> for StorageCapacity<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
         let bytes = |field: &'static str, amount: &Str<'_>| {
             amount.non_empty().map(|amount| whole_bytes(amount, format_args!("{field}"))).transpose()
         };
         Ok(Body::CsiStorageCapacity(CsiStorageCapacity {
             storage_class: shared.text(&self.storage_class_name),
-            // Nobody knows which nodes one speaks of that cannot be evaluated; upstream takes it for none.
+            // An invalid selector selects no node, as upstream.
             node_topology: shared.label_selector(self.node_topology.as_ref()).unwrap_or_default(),
             capacity: bytes("capacity", &self.capacity)?,
             maximum_volume_size: bytes("maximumVolumeSize", &self.maximum_volume_size)?,
@@ -169,7 +169,7 @@ impl<'a> Document<'a> for Attachment<'a> {
         self.spec.node_name.non_empty()
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
         let source = &self.spec.source;
         let inline = source.inline_volume_spec.as_ref();
         Ok(Body::VolumeAttachment(VolumeAttachment {

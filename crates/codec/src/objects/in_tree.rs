@@ -1,5 +1,5 @@
-//! Volume sources of a time before CSI, as their CSI drivers know them (upstream's csi-translation-lib). Only those whose
-//! volumes count against a node's limits.
+//! Translates in-tree volume sources to their CSI drivers, as upstream's csi-translation-lib. Only
+//! sources that count against a node's volume limits are translated.
 
 use supercargo_framework::objects::CsiSource;
 
@@ -7,13 +7,13 @@ use super::storage::VolumeSpec;
 use crate::interners::Interners;
 use crate::json::Pairs;
 
-/// What stands between the zones of a volume that has several.
+/// Separates the zones of a volume with several zones.
 const ZONE_DELIMITER: &str = "__";
-/// What stands for a project or a zone that the source does not name.
+/// Placeholder for a project or zone that the source does not name.
 const UNSPECIFIED: &str = "UNSPECIFIED";
 
 impl Interners {
-    /// The CSI source of a volume; in-tree sources are translated. `labels` are the volume's.
+    /// The CSI source of a volume, with in-tree sources translated. `labels` are the volume's.
     pub(super) fn csi_source(&mut self, spec: &VolumeSpec<'_>, labels: &Pairs<'_>) -> Option<CsiSource> {
         if let Some(csi) = &spec.csi {
             let (driver, handle) = (self.text(&csi.driver), self.text(&csi.volume_handle));
@@ -28,7 +28,7 @@ impl Interners {
     }
 }
 
-/// In-tree plugin, CSI driver and handle. `None` too when upstream cannot translate the source.
+/// In-tree plugin, CSI driver and handle. Also `None` if upstream cannot translate the source.
 fn translated(spec: &VolumeSpec<'_>, labels: &Pairs<'_>) -> Option<(&'static str, &'static str, String)> {
     if let Some(disk) = &spec.aws_elastic_block_store {
         let handle = ebs_handle(&disk.volume_id)?;
@@ -39,7 +39,7 @@ fn translated(spec: &VolumeSpec<'_>, labels: &Pairs<'_>) -> Option<(&'static str
         return Some(("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", handle));
     }
     if let Some(disk) = &spec.azure_disk {
-        // Disks in a storage account of one's own were never migrated.
+        // Unmanaged disks were never migrated.
         let managed = disk.kind.as_ref().is_none_or(|kind| kind.eq_ignore_ascii_case("managed"));
         let handle = managed.then(|| disk.disk_uri.to_string())?;
         return Some(("kubernetes.io/azure-disk", "disk.csi.azure.com", handle));
@@ -51,7 +51,7 @@ fn translated(spec: &VolumeSpec<'_>, labels: &Pairs<'_>) -> Option<(&'static str
     Some(("kubernetes.io/portworx-volume", "pxd.portworx.com", disk.volume_id.to_string()))
 }
 
-/// `vol-…`, also out of `aws://<zone>/vol-…`.
+/// `vol-…`, extracted from `aws://<zone>/vol-…` if necessary.
 fn ebs_handle(id: &str) -> Option<String> {
     let Some(address) = id.strip_prefix("aws://") else {
         return Some(id.to_owned());
@@ -61,7 +61,7 @@ fn ebs_handle(id: &str) -> Option<String> {
     (name.starts_with("vol-") && !name.contains('/')).then(|| name.to_owned())
 }
 
-/// The disk within its zone, or within its region when it has several zones.
+/// The disk in its zone, or in its region if it has several zones.
 fn gce_handle(name: &str, labels: &Pairs<'_>) -> Option<String> {
     let label = |wanted: &str| {
         let mut labels = labels.iter();
@@ -76,7 +76,7 @@ fn gce_handle(name: &str, labels: &Pairs<'_>) -> Option<String> {
     })
 }
 
-/// The region that all zones are in; a zone is `<locale>-<region>-<zone>`.
+/// The common region of the zones; a zone is `<locale>-<region>-<zone>`.
 fn region_of<'z>(zones: &[&'z str]) -> Option<&'z str> {
     let mut regions = zones.iter().map(|zone| {
         let (region, _) = zone.rsplit_once('-')?;
@@ -92,7 +92,7 @@ mod tests {
     use crate::json::Str;
 
     #[test]
-    fn a_disk_of_aws_is_named_by_the_end_of_its_address() {
+    fn aws_disks_are_named_by_the_last_path_segment() {
         for (id, handle) in [
             ("vol-1", Some("vol-1")),
             ("any-name", Some("any-name")),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_of_gce_is_in_a_zone_or_a_region() {
+    fn gce_disks_are_in_a_zone_or_a_region() {
         let handle = |labels: &[(&'static str, &'static str)]| {
             let text = |text: &'static str| Str(text.into());
             let pairs = labels.iter().map(|(key, value)| (text(key), text(value))).collect();

@@ -14,14 +14,14 @@ use supercargo_framework::quantity;
 use supercargo_framework::selector::LabelSelector;
 
 use super::{Document, annotations};
-use crate::error::{Fault, Misfit};
+use crate::error::{Fault, FieldError};
 use crate::interners::Interners;
 use crate::json::{List, Obj, Pairs, Str};
 use crate::metadata::Metadata;
 use crate::selector::{NodeSelector, WireLabelSelector};
 use crate::volume_source::{AwsElasticBlockStore, AzureDisk, ById, GcePersistentDisk};
 
-/// Where the class was named before there was a field for it; it still comes first.
+/// The former annotation for the class. It takes precedence over the field.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 #[derive(Default, Deserialize)]
@@ -112,7 +112,7 @@ impl<'a> Document<'a> for Volume<'a> {
         annotations(&self.metadata, shared)
     }
 
-    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, FieldError> {
         let spec = &self.spec;
         let class = class(&self.metadata, Some(&spec.storage_class_name));
         let required = spec.node_affinity.required.as_ref();
@@ -184,7 +184,7 @@ impl<'a> Document<'a> for Claim<'a> {
         annotations(&self.metadata, shared)
     }
 
-    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, FieldError> {
         let spec = &self.spec;
         let class = class(&self.metadata, spec.storage_class_name.as_ref());
         Ok(Body::PersistentVolumeClaim(PersistentVolumeClaim {
@@ -201,13 +201,14 @@ impl<'a> Document<'a> for Claim<'a> {
     }
 }
 
-/// The class that an object names.
+/// The storage class of an object.
 fn class<'m>(metadata: &'m Metadata<'_>, field: Option<&'m Str<'_>>) -> &'m str {
     let annotated = metadata.annotations.iter().find(|(key, _)| *key == CLASS_ANNOTATION);
     annotated.map(|(_, class)| class).or(field.map(|class| &**class)).unwrap_or_default()
 }
 
-/// A selector that selects nothing, for one that cannot be evaluated: an absent one would select everything.
+/// A selector that matches nothing, in place of an invalid one. An absent selector would match
+/// everything.
 fn nothing() -> LabelSelector {
     let requirement = |operator| Requirement { key: "nothing".into(), operator, values: Box::default() };
     LabelSelector::new([requirement(Operator::Exists), requirement(Operator::DoesNotExist)])
@@ -217,15 +218,15 @@ fn volume_mode(mode: &str) -> VolumeMode {
     if mode == "Block" { VolumeMode::Block } else { VolumeMode::Filesystem }
 }
 
-/// The storage in a list of amounts, if it is there.
-fn bytes(amounts: &Pairs<'_>, path: fmt::Arguments<'_>) -> Result<Option<i64>, Misfit> {
+/// The amount of storage, if any.
+fn bytes(amounts: &Pairs<'_>, path: fmt::Arguments<'_>) -> Result<Option<i64>, FieldError> {
     let storage = amounts.iter().find(|(name, _)| *name == "storage");
     storage.map(|(name, amount)| whole_bytes(amount, format_args!("{path}[{name}]"))).transpose()
 }
 
 /// An amount in bytes, rounded up.
-pub(super) fn whole_bytes(amount: &str, path: fmt::Arguments<'_>) -> Result<i64, Misfit> {
-    quantity::value(amount).map_err(|error| Misfit::new(path, Fault::Quantity(error)))
+pub(super) fn whole_bytes(amount: &str, path: fmt::Arguments<'_>) -> Result<i64, FieldError> {
+    quantity::value(amount).map_err(|error| FieldError::new(path, Fault::Quantity(error)))
 }
 
 #[derive(Default, Deserialize)]
@@ -268,7 +269,7 @@ impl<'a> Document<'a> for Class<'a> {
         annotations(&self.metadata, shared)
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
         let mut term = |term: &Obj<WireTopologyTerm<'_>>| -> TopologyTerm {
             let requirements = term.match_label_expressions.iter();
             requirements.map(|one| (shared.text(&one.key), shared.texts(&one.values))).collect()

@@ -1,4 +1,4 @@
-//! The kinds that have types of their own, where the API server serves them, and how they are read.
+//! The table of built-in kinds: resource, group and decoder.
 
 use kube_informers::GroupVersionResource;
 use supercargo_framework::Text;
@@ -19,7 +19,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// All of them are of version 1.
+    /// All built-in kinds are at version v1.
     pub(super) fn gvr(&self) -> GroupVersionResource {
         if self.namespaced {
             GroupVersionResource::namespaced(self.group, "v1", self.plural)
@@ -39,7 +39,7 @@ const fn cluster(resource: Text, group: &'static str, plural: &'static str, deco
 
 const STORAGE: &str = "storage.k8s.io";
 
-/// Every kind with a type of its own.
+/// All built-in kinds.
 pub(super) static KINDS: [Entry; 13] = [
     cluster(resources::PERSISTENT_VOLUME, "", "persistentvolumes", |k, j| k.read::<Volume<'_>>(j)),
     namespaced(resources::PERSISTENT_VOLUME_CLAIM, "", "persistentvolumeclaims", |k, j| {

@@ -1,4 +1,4 @@
-//! What selects pods, and namespaces.
+//! Kinds that select pods, and namespaces.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use supercargo_framework::objects::{self, Body, Namespace, PodDisruptionBudget, 
 use supercargo_framework::selector::LabelSelector;
 
 use super::Document;
-use crate::error::Misfit;
+use crate::error::FieldError;
 use crate::interners::Interners;
 use crate::json::{Keys, Obj, Pairs};
 use crate::metadata::Metadata;
@@ -37,7 +37,7 @@ impl<'a> Document<'a> for Service<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
         Ok(Body::Service(objects::Service { selector: shared.labels(self.spec.selector.iter()) }))
     }
 }
@@ -57,7 +57,7 @@ impl<'a> Document<'a> for Controller<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
         let exact = shared.labels(self.spec.selector.iter());
         let selector = if exact.is_empty() { None } else { LabelSelector::parse(&exact, []).ok() };
         Ok(Body::Workload(Workload { selector }))
@@ -82,7 +82,7 @@ struct Selection<'a> {
 }
 
 impl Selection<'_> {
-    /// The selector; one that cannot be evaluated selects nothing, as upstream has it.
+    /// The selector. An invalid one matches nothing, as upstream.
     fn selector(&self, shared: &mut Interners) -> Option<LabelSelector> {
         shared.label_selector(self.selector.as_ref()).unwrap_or_default()
     }
@@ -93,7 +93,7 @@ impl<'a> Document<'a> for Selecting<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
         Ok(Body::Workload(Workload { selector: self.spec.selector(shared) }))
     }
 }
@@ -123,7 +123,7 @@ impl<'a> Document<'a> for Budget<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
         let mut disrupted_pods = shared.texts(&self.status.disrupted_pods.0);
         disrupted_pods.sort();
         Ok(Body::PodDisruptionBudget(PodDisruptionBudget {
@@ -134,7 +134,7 @@ impl<'a> Document<'a> for Budget<'a> {
     }
 }
 
-/// A Namespace: its labels are all that matters of it.
+/// A Namespace, of which only metadata is read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Named<'a> {
@@ -147,7 +147,7 @@ impl<'a> Document<'a> for Named<'a> {
         &self.metadata
     }
 
-    fn body(&self, _: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, _: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
         Ok(Body::Namespace(Namespace {}))
     }
 }

@@ -1,4 +1,4 @@
-//! What a pod says of other pods: affinity, anti-affinity, and how to spread.
+//! Constraints on other pods: affinity, anti-affinity and topology spread.
 
 use serde::Deserialize;
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm};
@@ -32,7 +32,8 @@ struct WeightedTerm<'a> {
 
 message!(WeightedTerm { 1 => weight, 2 => pod_affinity_term });
 
-/// Without `matchLabelKeys` and `mismatchLabelKeys`: the API server has merged them into the selector.
+/// `matchLabelKeys` and `mismatchLabelKeys` are omitted: the API server merges them into the
+/// selector.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Term<'a> {
@@ -70,7 +71,8 @@ pub(super) struct SpreadConstraint<'a> {
 message!(SpreadConstraint { 1 => max_skew, 2 => topology_key, 3 => when_unsatisfiable, 4 => label_selector, 5 => min_domains, 6 => node_affinity_policy, 7 => node_taints_policy, 8 => match_label_keys });
 
 impl Interners {
-    /// Both affinities; a list with a term that cannot be parsed is empty, and the reason is kept, as upstream has it.
+    /// Affinity and anti-affinity. A list with an invalid term becomes empty, and the reason is
+    /// kept, as upstream.
     pub(super) fn pod_affinity(&mut self, affinity: &Affinity<'_>) -> Option<Box<PodAffinity>> {
         let (attract, repel) = (&affinity.pod_affinity, &affinity.pod_anti_affinity);
         let mut reasons = Vec::new();
@@ -125,7 +127,7 @@ impl Interners {
         })
     }
 
-    /// The constraint; the error is the reason why its selector cannot be evaluated.
+    /// The constraint. The error is the reason why its selector is invalid.
     pub(super) fn spread_constraint(
         &mut self,
         constraint: &SpreadConstraint<'_>,
@@ -153,7 +155,7 @@ fn kept<T>(list: &str, parsed: Result<Box<[T]>, String>, reasons: &mut Vec<Strin
     })
 }
 
-/// Several reasons as one, in the form of upstream's aggregated errors.
+/// Joins the reasons like upstream's aggregated errors.
 fn aggregate(reasons: &[String]) -> Option<String> {
     match reasons {
         [] => None,

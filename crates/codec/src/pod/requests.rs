@@ -1,4 +1,4 @@
-//! What a pod asks for, and what it may use at most.
+//! Resource requests and limits of a pod.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use supercargo_framework::resource::Resource;
 use supercargo_framework::{Feature, Features};
 
 use super::slim::{Container, Pod, Spec, Status};
-use crate::error::Misfit;
+use crate::error::FieldError;
 use crate::interners::Interners;
 use crate::json::{Obj, Pairs};
 
-/// What of the inputs counts with these features.
+/// Removes the inputs that these features do not use.
 pub(super) fn counted(mut inputs: RequestInputs, features: &Features) -> RequestInputs {
     let enabled = |feature| features.enabled(feature);
     if !enabled(Feature::PodLevelResources) {
@@ -30,14 +30,14 @@ pub(super) fn counted(mut inputs: RequestInputs, features: &Features) -> Request
     inputs
 }
 
-/// The request without pod-level amounts, when that makes a difference.
+/// The request without pod-level resources, if it differs.
 pub(super) fn without_pod_level(inputs: &RequestInputs, requests: &PodRequests) -> Option<PodRequests> {
     inputs.pod_level.as_ref()?;
     let options = RequestOptions { skip_pod_level: true, ..Default::default() };
     Some(inputs.effective(options)).filter(|other| other != requests)
 }
 
-/// The request with what the kubelet reports, when that makes a difference.
+/// The request with the kubelet's reports, if it differs.
 pub(super) fn with_status(inputs: &RequestInputs, requests: &PodRequests) -> Option<PodRequests> {
     let mut containers = inputs.containers.iter().chain(&inputs.init_containers);
     if inputs.pod_level_status.is_none() && !containers.any(|container| container.status.is_some()) {
@@ -47,16 +47,16 @@ pub(super) fn with_status(inputs: &RequestInputs, requests: &PodRequests) -> Opt
     Some(inputs.effective(options)).filter(|other| other != requests)
 }
 
-/// What the kubelet reports of the resources of one container or of the pod, and where in the document.
+/// The kubelet's report about the resources of a container or of the pod, and its path.
 struct Report<'p> {
-    /// The list of containers and the place in it; `None` for the pod.
+    /// The list of containers and the index in it; `None` for the pod.
     container: Option<(&'static str, usize)>,
     actual: &'p Pairs<'p>,
     allocated: &'p Pairs<'p>,
 }
 
-/// Reports by container name. One counts only with `resources`: without that the kubelet is too old to know what is
-/// in force.
+/// Reports by container name. A report without `resources` is ignored: such a kubelet is too old to
+/// report the actual resources.
 fn reports<'p>(status: &'p Status<'_>) -> HashMap<&'p str, Report<'p>> {
     let lists = [
         ("containerStatuses", &status.container_statuses),
@@ -79,8 +79,8 @@ fn reports<'p>(status: &'p Status<'_>) -> HashMap<&'p str, Report<'p>> {
 }
 
 impl Interners {
-    /// Everything that the effective request of the pod is derived from.
-    pub(super) fn request_inputs(&mut self, pod: &Pod<'_>) -> Result<RequestInputs, Misfit> {
+    /// The inputs of the pod's effective request.
+    pub(super) fn request_inputs(&mut self, pod: &Pod<'_>) -> Result<RequestInputs, FieldError> {
         let (spec, reports) = (&pod.spec, reports(&pod.status));
         let pod_level =
             self.resource_list(&spec.resources.requests, format_args!("spec.resources.requests"))?;
@@ -102,7 +102,7 @@ impl Interners {
         list: &str,
         containers: &[Obj<Container<'_>>],
         report_of: impl Fn(&Container<'_>) -> Option<&'p Report<'p>>,
-    ) -> Result<Vec<ContainerRequests>, Misfit> {
+    ) -> Result<Vec<ContainerRequests>, FieldError> {
         let containers = containers.iter().enumerate();
         containers
             .map(|(i, container)| {
@@ -118,8 +118,8 @@ impl Interners {
             .collect()
     }
 
-    /// What the pod may use at most, where anything says so.
-    pub(super) fn limits(&mut self, spec: &Spec<'_>) -> Result<Option<Box<Resource>>, Misfit> {
+    /// The limits of the pod, if any are set.
+    pub(super) fn limits(&mut self, spec: &Spec<'_>) -> Result<Option<Box<Resource>>, FieldError> {
         let mut containers = spec.containers.iter().chain(&*spec.init_containers);
         if !spec.resources.have_limits() && !containers.any(|container| container.resources.have_limits()) {
             return Ok(None);
@@ -139,7 +139,7 @@ impl Interners {
         &mut self,
         list: &str,
         containers: &[Obj<Container<'_>>],
-    ) -> Result<Vec<ContainerRequests>, Misfit> {
+    ) -> Result<Vec<ContainerRequests>, FieldError> {
         let containers = containers.iter().enumerate();
         containers
             .map(|(i, container)| {
@@ -154,8 +154,9 @@ impl Interners {
             .collect()
     }
 
-    /// What the kubelet reports of the pod's own resources. Like a container's it counts only with `resources`.
-    fn pod_report(&mut self, status: &Status<'_>) -> Result<Option<ContainerStatusRequests>, Misfit> {
+    /// The kubelet's report about pod-level resources. As for containers, it is ignored without
+    /// `resources`.
+    fn pod_report(&mut self, status: &Status<'_>) -> Result<Option<ContainerStatusRequests>, FieldError> {
         let report = status.resources.as_ref().map(|resources| Report {
             container: None,
             actual: &resources.requests,
@@ -164,7 +165,7 @@ impl Interners {
         report.map(|report| self.report(&report)).transpose()
     }
 
-    fn report(&mut self, report: &Report<'_>) -> Result<ContainerStatusRequests, Misfit> {
+    fn report(&mut self, report: &Report<'_>) -> Result<ContainerStatusRequests, FieldError> {
         let Report { container, actual, allocated } = report;
         let place = container.map_or_else(String::new, |(list, index)| format!("{list}[{index}]."));
         Ok(ContainerStatusRequests {

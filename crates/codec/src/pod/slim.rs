@@ -1,4 +1,4 @@
-//! Pods as the API sends them, cut down to what scheduling reads.
+//! Slim types of pods: the fields that scheduling reads.
 
 #![allow(clippy::struct_field_names)] // the names are the API's
 
@@ -12,7 +12,7 @@ use crate::metadata::Metadata;
 use crate::proto::message;
 use crate::selector::{NodeSelector, SelectorTerm};
 
-/// Whether a field is there at all; what is in it does not matter.
+/// Whether a field is present; its content is ignored.
 pub(super) type Presence = Option<IgnoredAny>;
 
 #[derive(Debug, Default, Deserialize)]
@@ -153,12 +153,12 @@ struct RestartRule<'a> {
 message!(RestartRule { 1 => action });
 
 impl Container<'_> {
-    /// Whether an init container keeps running beside the others. Only these have this policy.
+    /// Whether an init container is a sidecar. Only sidecars have this policy.
     pub(super) fn is_sidecar(&self) -> bool {
         &*self.restart_policy == "Always"
     }
 
-    /// Whether the end of this container can restart all of the pod's.
+    /// Whether the exit of this container can restart all containers of the pod.
     pub(super) fn restarts_all(&self) -> bool {
         self.restart_policy_rules.iter().any(|rule| &*rule.action == "RestartAllContainers")
     }
@@ -176,8 +176,7 @@ pub(super) struct ContainerPort<'a> {
 
 message!(ContainerPort { 2 => host_port, 4 => protocol, 5 => host_ip });
 
-/// Scheduling reads the requests only: on admission the API server gives a container that has a limit and no request its limit as
-/// request.
+/// Requests need no defaulting from limits: the API server does it on admission.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Resources<'a> {

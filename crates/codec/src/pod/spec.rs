@@ -1,4 +1,4 @@
-//! The part of a pod that all pods of its template share.
+//! The part of a pod that pods of one template share.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::interners::Interners;
 use crate::json::Obj;
 
 impl Interners {
-    /// The spec, and how much it asks for; without its limits.
+    /// The spec with its requests, without its limits.
     pub(super) fn pod_spec(
         &mut self,
         spec: &Spec<'_>,
@@ -41,7 +41,7 @@ impl Interners {
             image_containers: spec.init_containers.len() + spec.containers.len(),
             container_requests: requests::without_pod_level(inputs, &requests).map(Box::new),
             requests,
-            // They can be wrong, and whoever calls this says what becomes of that.
+            // Limits can be invalid; the caller sets them.
             limits: None,
             unsupported: unsupported.into(),
         }
@@ -62,8 +62,8 @@ impl Interners {
         }
     }
 
-    /// The constraints. One that cannot be evaluated is left out and listed among what is not supported, so that the pod is
-    /// not placed as if it were not there.
+    /// The topology spread constraints. An invalid one is listed as unsupported, so that the pod is
+    /// not placed without it.
     fn topology_spread(
         &mut self,
         spec: &Spec<'_>,
@@ -82,7 +82,8 @@ impl Interners {
         kept.into()
     }
 
-    /// What a node must declare to run the pod: those of upstream's `nodedeclaredfeatures` that matter for placing pods.
+    /// The features that a node must declare to run the pod: those of upstream's
+    /// `nodedeclaredfeatures` that affect placement.
     fn required_features(&mut self, spec: &Spec<'_>) -> Box<[Arc<str>]> {
         let mut containers = spec.containers.iter().chain(&*spec.init_containers);
         let features = [
@@ -104,8 +105,9 @@ impl Interners {
         }
     }
 
-    /// Ports on the host, of containers and then of sidecars; other init containers are gone before they could clash.
-    /// For pods on the host network the API server has already made every container port a host port.
+    /// Host ports of containers and sidecars. Other init containers have exited before their ports
+    /// could conflict. For pods on the host network, the API server sets a host port for every
+    /// container port.
     fn host_ports(&mut self, spec: &Spec<'_>) -> Box<[HostPort]> {
         let sidecars = spec.init_containers.iter().filter(|c| c.is_sidecar());
         let containers = spec.containers.iter().chain(sidecars);
@@ -127,8 +129,8 @@ impl Interners {
         containers.chain(volumes).map(|image| self.text(&normalized_image_name(image))).collect()
     }
 
-    /// The constraints that no plugin evaluates yet. Preferences are left out: ignoring one places a pod worse, ignoring
-    /// a demand places it wrongly.
+    /// The constraints that no plugin evaluates yet. Preferences are omitted: without a preference
+    /// the placement is worse, without a constraint it is wrong.
     fn unsupported(&mut self, spec: &Spec<'_>) -> Vec<Arc<str>> {
         let demands = [
             ("spec.resourceClaims", !spec.resource_claims.is_empty()),

@@ -1,4 +1,4 @@
-//! A pod's status.
+//! Pod status.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,18 +7,18 @@ use supercargo_framework::pod::{PodCondition, SharedStatus};
 use supercargo_framework::time::Timestamp;
 
 use super::slim::{Condition, Status};
-use crate::error::{Fault, Misfit};
+use crate::error::{Fault, FieldError};
 use crate::interners::Interners;
 use crate::json::Str;
 
 impl Status<'_> {
-    /// Whether the kubelet cannot do the resize that was asked for.
+    /// Whether the kubelet reports the requested resize as infeasible.
     pub(super) fn is_resize_infeasible(&self) -> bool {
         self.condition("PodResizePending").is_some_and(|(_, condition)| &*condition.reason == "Infeasible")
     }
 
-    /// When the pod started.
-    pub(super) fn started(&self) -> Result<Option<Timestamp>, Misfit> {
+    /// The start time of the pod.
+    pub(super) fn started(&self) -> Result<Option<Timestamp>, FieldError> {
         timestamp(&self.start_time, format_args!("status.startTime"))
     }
 
@@ -27,7 +27,7 @@ impl Status<'_> {
         conditions.find(|(_, condition)| &*condition.kind == kind)
     }
 
-    /// 0 for no claims at all; else a hash that is the same for the same claims in every process of one build.
+    /// 0 without claims; otherwise a hash of the claim statuses that is stable within one build.
     fn claims_fingerprint(&self) -> u64 {
         if self.resource_claim_statuses.is_empty() && self.extended_resource_claim_status.is_none() {
             return 0;
@@ -40,7 +40,7 @@ impl Status<'_> {
 }
 
 impl Interners {
-    pub(super) fn shared_status(&mut self, status: &Status<'_>) -> Result<SharedStatus, Misfit> {
+    pub(super) fn shared_status(&mut self, status: &Status<'_>) -> Result<SharedStatus, FieldError> {
         let scheduled = status.condition("PodScheduled");
         let disruption =
             status.condition("DisruptionTarget").filter(|(_, condition)| &*condition.status == "True");
@@ -53,7 +53,7 @@ impl Interners {
         })
     }
 
-    fn pod_condition(&mut self, i: usize, condition: &Condition<'_>) -> Result<PodCondition, Misfit> {
+    fn pod_condition(&mut self, i: usize, condition: &Condition<'_>) -> Result<PodCondition, FieldError> {
         let last_transition = timestamp(
             &condition.last_transition_time,
             format_args!("status.conditions[{i}].lastTransitionTime"),
@@ -63,17 +63,18 @@ impl Interners {
             reason: self.text(&condition.reason),
             message: self.text(&condition.message),
             observed_generation: condition.observed_generation,
-            // Since when a pod has had its node nobody asks, and without it the statuses of such pods are equal.
+            // The time of a true condition is never read. Dropping it makes the statuses of
+            // scheduled pods equal.
             last_transition: last_transition.filter(|_| &*condition.status == "False"),
         })
     }
 }
 
-fn timestamp(text: &Str<'_>, path: fmt::Arguments<'_>) -> Result<Option<Timestamp>, Misfit> {
+fn timestamp(text: &Str<'_>, path: fmt::Arguments<'_>) -> Result<Option<Timestamp>, FieldError> {
     let parse = |text: &str| text.parse::<jiff::Timestamp>();
     text.non_empty()
         .map(parse)
         .transpose()
         .map(|time| time.map(|time| Timestamp(time.as_microsecond())))
-        .map_err(|error| Misfit::new(path, Fault::Time(error)))
+        .map_err(|error| FieldError::new(path, Fault::Time(error)))
 }

@@ -1,12 +1,13 @@
-//! A pod's volumes.
+//! Volumes of a pod.
 
+use kube_informers::protobuf::wire::Value;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use supercargo_framework::volume::{Volume, VolumeSource};
 
 use crate::interners::Interners;
 use crate::json::{Obj, Str};
-use crate::proto::{Field as _, Message, Taken, Value, merge, message};
+use crate::proto::{Field as _, FieldResult, ProtoMessage, merge, message};
 use crate::volume_source::{AwsElasticBlockStore, AzureDisk, ById, GcePersistentDisk, Iscsi, Rbd};
 
 #[derive(Debug, Default, Deserialize)]
@@ -37,8 +38,8 @@ pub(super) struct WireVolume<'a> {
     portworx_volume: Option<Obj<ById<'a>>>,
 }
 
-impl<'a> Message<'a> for WireVolume<'a> {
-    fn field(&mut self, number: u32, value: Value<'a>) -> Taken {
+impl<'a> ProtoMessage<'a> for WireVolume<'a> {
+    fn field(&mut self, number: u32, value: Value<'a>) -> FieldResult {
         match (number, value) {
             (1, value) => self.name.set(value),
             (2, Value::Bytes(bytes)) => Some(merge(&mut Sources(self), bytes)),
@@ -48,11 +49,11 @@ impl<'a> Message<'a> for WireVolume<'a> {
     }
 }
 
-/// What in JSON is in the volume itself.
+/// The source of a volume: a separate message in protobuf, part of the volume in JSON.
 struct Sources<'v, 'a>(&'v mut WireVolume<'a>);
 
-impl<'a> Message<'a> for Sources<'_, 'a> {
-    fn field(&mut self, number: u32, value: Value<'a>) -> Taken {
+impl<'a> ProtoMessage<'a> for Sources<'_, 'a> {
+    fn field(&mut self, number: u32, value: Value<'a>) -> FieldResult {
         let volume = &mut *self.0;
         match number {
             3 => volume.gce_persistent_disk.set(value),
@@ -99,7 +100,7 @@ struct CsiVolume<'a> {
 message!(CsiVolume { 1 => driver });
 
 impl Interners {
-    /// The volumes that say something about nodes.
+    /// The volumes that constrain nodes.
     pub(super) fn volumes(&mut self, volumes: &[Obj<WireVolume<'_>>]) -> Box<[Volume]> {
         let kept = |volume: &Obj<WireVolume<'_>>| {
             let source = self.volume_source(volume)?;
@@ -108,7 +109,7 @@ impl Interners {
         volumes.iter().filter_map(kept).collect()
     }
 
-    /// A volume has one source; the API server sees to that.
+    /// A volume has one source; the API server validates it.
     fn volume_source(&mut self, volume: &WireVolume<'_>) -> Option<VolumeSource> {
         if let Some(claim) = &volume.persistent_volume_claim {
             Some(VolumeSource::Claim(self.text(&claim.claim_name)))
@@ -121,7 +122,7 @@ impl Interners {
         }
     }
 
-    /// The sources of a time before CSI.
+    /// In-tree sources.
     fn disk(&mut self, volume: &WireVolume<'_>) -> Option<VolumeSource> {
         let is_set = |flag: Option<bool>| flag.unwrap_or_default();
         Some(if let Some(disk) = &volume.gce_persistent_disk {

@@ -1,4 +1,4 @@
-//! Slim and full decoding lead to the same records, and so to the same decisions.
+//! Slim and full decoding give the same records.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use supercargo_framework::pod::PodInfo;
 
 use super::{DECLARED, NODE, PENDING_POD, RUNNING_POD, TYPICAL_POD, full, generate, node_kind, pod_kind};
 
-/// The record by slim decoding, its fingerprint reduced to what the full way knows of it.
+/// The record of slim decoding, with the fingerprint reduced as in full decoding.
 fn slim_pod(json: &[u8]) -> PodInfo {
     let mut pod = pod_kind().decode(json).unwrap();
     pod.status.claim_statuses = pod.status.claim_statuses.min(1);
@@ -23,7 +23,7 @@ fn full_node(json: &[u8]) -> NodeRecord {
     full::node(&serde_json::from_slice::<Node>(json).unwrap(), &DECLARED)
 }
 
-/// Maps that users fill; nothing may be added to them without a change of meaning.
+/// Maps that users fill: adding a key would change their meaning.
 const MAPS: [&str; 10] = [
     "labels",
     "annotations",
@@ -36,10 +36,10 @@ const MAPS: [&str; 10] = [
     "capacity",
     "allocatedResources",
 ];
-/// What k8s-openapi insists on, or what names the object.
+/// Fields that k8s-openapi requires or that identify the object.
 const IDENTITY: [&str; 6] = ["apiVersion", "kind", "metadata", "namespace", "name", "uid"];
 
-/// What a newer or a careless server may send: unknown fields, and `null` in place of a field.
+/// What a newer server may send: unknown fields, and `null` for a field.
 fn add_noise(value: &mut Value, dice: &mut impl Iterator<Item = u8>) {
     match value {
         Value::Array(elements) => elements.iter_mut().for_each(|element| add_noise(element, dice)),
@@ -77,7 +77,7 @@ fn dice(seed: u64) -> impl Iterator<Item = u8> {
 }
 
 #[test]
-fn fixtures_decode_alike_by_both_ways() {
+fn fixtures_decode_alike_by_slim_and_full_types() {
     for json in [TYPICAL_POD, RUNNING_POD, PENDING_POD] {
         assert_eq!(slim_pod(json), full_pod(json));
     }
@@ -86,7 +86,7 @@ fn fixtures_decode_alike_by_both_ways() {
 
 proptest! {
     #[test]
-    fn pods_decode_alike_by_both_ways(pod in generate::pod(), seed in any::<u64>()) {
+    fn pods_decode_alike_by_slim_and_full_types(pod in generate::pod(), seed in any::<u64>()) {
         let plain = serde_json::to_vec(&pod).unwrap();
         prop_assert_eq!(slim_pod(&plain), full_pod(&plain));
         let noisy = noisy(&pod, seed);
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn nodes_decode_alike_by_both_ways(node in generate::node(), seed in any::<u64>()) {
+    fn nodes_decode_alike_by_slim_and_full_types(node in generate::node(), seed in any::<u64>()) {
         let plain = serde_json::to_vec(&node).unwrap();
         prop_assert_eq!(node_kind().decode(&plain).unwrap(), full_node(&plain));
         let noisy = noisy(&node, seed);
@@ -107,7 +107,7 @@ proptest! {
             let status = json!({"resourceClaimStatuses": claims.0, "extendedResourceClaimStatus": claims.1});
             pod_kind().decode(&super::pod_json(json!({}), status)).unwrap().status.claim_statuses
         };
-        // No list and an empty one are the same to the API.
+        // The API does not distinguish absent and empty lists.
         let normal = |claims: &generate::Claims| (claims.0.clone().unwrap_or_default(), claims.1.clone());
         prop_assert_eq!(fingerprint(&a) == fingerprint(&b), normal(&a) == normal(&b));
         prop_assert_eq!(fingerprint(&a), fingerprint(&a.clone()));

@@ -14,7 +14,7 @@ fn node(rest: &str) -> String {
 }
 
 #[test]
-fn a_nonsense_pod_is_named_with_the_field() {
+fn errors_name_the_pod_and_the_field() {
     let cases = [
         (
             pod(r#""spec": {"containers": [{}, {"resources": {"requests": {"cpu": "lots"}}}]}"#),
@@ -88,7 +88,7 @@ fn a_nonsense_pod_is_named_with_the_field() {
 }
 
 #[test]
-fn a_nonsense_node_is_named_with_the_field() {
+fn errors_name_the_node_and_the_field() {
     let cases = [
         (
             node(r#""status": {"allocatable": {"memory": "much"}}"#),
@@ -108,7 +108,7 @@ fn a_nonsense_node_is_named_with_the_field() {
 }
 
 #[test]
-fn an_error_can_be_matched_on() {
+fn errors_have_a_matchable_cause() {
     let json = node(r#""status": {"allocatable": {"memory": "much"}}"#);
     let error = node_kind().decode(json.as_bytes()).unwrap_err();
     assert_eq!((&*error.object, &*error.field), ("node n", "status.allocatable[memory]"));
@@ -116,7 +116,7 @@ fn an_error_can_be_matched_on() {
 }
 
 #[test]
-fn words_of_the_future_are_no_errors() {
+fn unknown_enumeration_values_are_accepted() {
     let json = pod(r#""spec": {"preemptionPolicy": "X", "tolerations": [{"operator": "X", "effect": "X"}],
             "containers": [{"restartPolicy": "X", "ports": [{"hostPort": 1, "protocol": "X"}]}],
             "topologySpreadConstraints": [{"whenUnsatisfiable": "X"}]}, "status": {"phase": "X"}"#);
@@ -125,7 +125,7 @@ fn words_of_the_future_are_no_errors() {
 
 proptest! {
     #[test]
-    fn a_damaged_document_never_panics(at in 0..RUNNING_POD.len(), byte in any::<u8>(), cut in any::<bool>()) {
+    fn damaged_documents_never_panic(at in 0..RUNNING_POD.len(), byte in any::<u8>(), cut in any::<bool>()) {
         let mut json = RUNNING_POD.to_vec();
         json[at] = byte;
         if cut {

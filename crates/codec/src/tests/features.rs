@@ -1,4 +1,4 @@
-//! What pods ask for and tolerate, with features on and off.
+//! Feature gates that affect requests and tolerations.
 
 use serde_json::{Value, json};
 use supercargo_framework::taint::TolerationOperator;
@@ -11,7 +11,7 @@ fn decoded(pod: &Value, features: Features) -> PodInfo {
     PodKind::new(none).features(features).decode(pod.to_string().as_bytes()).unwrap()
 }
 
-/// The CPU that a pod counts for with a feature on and off.
+/// The CPU request of a pod with a feature on and off.
 fn cpu(pod: &Value, feature: Feature) -> (i64, i64) {
     let with = |on| decoded(pod, Features::default().with(feature, on)).requests().resource.milli_cpu;
     (with(true), with(false))
@@ -25,7 +25,7 @@ fn pod() -> Value {
 }
 
 #[test]
-fn pod_level_amounts_count_where_they_exist() {
+fn pod_level_requests_require_their_feature() {
     let mut pod = pod();
     pod["spec"]["resources"] = json!({"requests": {"cpu": "3"}});
     assert_eq!(cpu(&pod, Feature::PodLevelResources), (3000, 1000));
@@ -34,14 +34,14 @@ fn pod_level_amounts_count_where_they_exist() {
 }
 
 #[test]
-fn what_the_kubelet_reports_counts_where_pods_are_resized() {
+fn kubelet_reports_require_in_place_resize() {
     let mut pod = pod();
     pod["status"] = json!({"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]});
     assert_eq!(cpu(&pod, Feature::InPlacePodVerticalScaling), (2000, 1000));
 }
 
 #[test]
-fn tolerations_compare_where_they_may() {
+fn toleration_comparison_requires_its_feature() {
     let mut pod = pod();
     pod["spec"]["tolerations"] = json!([{"key": "k", "operator": "Gt", "value": "1"}]);
     let operator = |on| {

@@ -1,6 +1,6 @@
-//! The same records by the long way: through k8s-openapi's complete types, field by field.
+//! Full decoding: the same records from k8s-openapi's complete types.
 //!
-//! Only the fingerprint of claims is left out; here it is 1 where there are claims.
+//! The fingerprint of claims is 1 if there are claims.
 
 pub(super) mod constraints;
 

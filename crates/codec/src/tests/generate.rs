@@ -22,7 +22,8 @@ use constraints::{affinity, spread, volume};
 
 type Amounts = BTreeMap<String, Quantity>;
 
-/// One of a few words, so that values meet; some need escapes in JSON and some are no legal label values.
+/// One of a few words, so that equal values occur. Some need escapes in JSON, and some are invalid
+/// label values.
 fn text() -> impl Strategy<Value = String> {
     one_of(&[
         "",

@@ -1,11 +1,11 @@
-//! What of a node is kept, and in which form.
+//! Decoding of nodes.
 
 use supercargo_framework::taint::TaintEffect;
 
 use super::{NODE, node_kind};
 
 #[test]
-fn a_node_is_cut_down_to_what_scheduling_reads() {
+fn a_node_keeps_what_scheduling_reads() {
     let node = node_kind().decode(NODE).unwrap();
     assert_eq!((&*node.name, &*node.uid, &*node.resource_version), ("node-1", "n-uid", "991"));
     assert!(node.unschedulable);
@@ -21,7 +21,7 @@ fn a_node_is_cut_down_to_what_scheduling_reads() {
 }
 
 #[test]
-fn amounts_are_counted_in_the_scheduler_s_units() {
+fn amounts_are_in_the_schedulers_units() {
     let node = node_kind().decode(NODE).unwrap();
     let cases = [
         ("cpu", 7910),

@@ -1,4 +1,4 @@
-//! What of the other kinds is kept, and in which form.
+//! Decoding of kinds other than pods and nodes.
 
 use kube_informers::{ContentType, GroupVersionResource, Kind as _};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn kind(resource: &str) -> ObjectKind {
     ObjectKind::of(resource).unwrap()
 }
 
-/// The object `o`, in namespace `ns` where the kind has namespaces, with these fields.
+/// Decodes an object `o` with these fields, in namespace `ns` if the kind is namespaced.
 fn decode(kind: &ObjectKind, mut object: Value) -> Object {
     object["metadata"]["name"] = json!("o");
     if kind.gvr().namespaced {
@@ -44,7 +44,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 }
 
 #[test]
-fn every_kind_is_asked_for_where_it_is_served() {
+fn every_kind_has_its_resource_path() {
     let paths = [
         (resources::PERSISTENT_VOLUME, "/api/v1/persistentvolumes", false),
         (resources::PERSISTENT_VOLUME_CLAIM, "/api/v1/persistentvolumeclaims", true),
@@ -73,7 +73,7 @@ fn every_kind_is_asked_for_where_it_is_served() {
 }
 
 #[test]
-fn metadata_is_kept_as_far_as_plugins_read_it() {
+fn metadata_keeps_what_plugins_read() {
     let metadata = json!({
         "uid": "u", "resourceVersion": "7", "deletionTimestamp": "2026-03-01T12:00:00Z", "labels": {"a": "b"},
         "annotations": {"pv.kubernetes.io/bind-completed": "yes", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
@@ -90,7 +90,7 @@ fn metadata_is_kept_as_far_as_plugins_read_it() {
 }
 
 #[test]
-fn a_volume_says_what_it_is_and_whose() {
+fn a_volume_is_read_with_every_field() {
     let affinity = json!({"required": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     ]}});
@@ -123,7 +123,7 @@ fn a_volume_says_what_it_is_and_whose() {
 }
 
 #[test]
-fn sources_of_a_time_before_csi_are_translated() {
+fn in_tree_volume_sources_are_translated() {
     let zone = json!({"topology.kubernetes.io/zone": "us-east1-a"});
     let cases = [
         (
@@ -167,7 +167,7 @@ fn sources_of_a_time_before_csi_are_translated() {
 }
 
 #[test]
-fn a_claim_says_what_it_wants() {
+fn a_claim_is_read_with_every_field() {
     let found = claim(json!({
         "spec": {
             "volumeName": "v", "storageClassName": "fast", "accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem",
@@ -187,7 +187,7 @@ fn a_claim_says_what_it_wants() {
 }
 
 #[test]
-fn the_annotation_of_a_class_comes_before_the_field() {
+fn the_class_annotation_takes_precedence_over_the_field() {
     let annotated = json!({"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}});
     let object = json!({"metadata": annotated, "spec": {"storageClassName": "new"}});
     assert_eq!(&*claim(object.clone()).storage_class, "old");
@@ -196,7 +196,7 @@ fn the_annotation_of_a_class_comes_before_the_field() {
 }
 
 #[test]
-fn a_selector_of_a_claim_that_cannot_be_evaluated_selects_no_volume() {
+fn an_invalid_selector_of_a_claim_matches_no_volume() {
     let expression = json!({"key": "a", "operator": "Gt", "values": ["1"]});
     let selector = claim(json!({"spec": {"selector": {"matchExpressions": [expression]}}})).selector.unwrap();
     assert!(
@@ -205,7 +205,7 @@ fn a_selector_of_a_claim_that_cannot_be_evaluated_selects_no_volume() {
 }
 
 #[test]
-fn volumes_and_claims_are_kept_as_they_are_for_writing_them_back() {
+fn volumes_and_claims_are_kept_whole_for_updates() {
     for resource in ["PersistentVolume", "PersistentVolumeClaim"] {
         let object = json!({"metadata": {"managedFields": [{"manager": "m"}], "labels": {"a": "b"}}, "spec": {"future": [1]}});
         let raw = match decode(&kind(resource), object).body {
@@ -223,7 +223,7 @@ fn volumes_and_claims_are_kept_as_they_are_for_writing_them_back() {
 }
 
 #[test]
-fn a_class_may_not_say_when_it_binds() {
+fn the_binding_mode_of_a_class_is_optional() {
     let class = |object: Value| match decode(&kind("storage.k8s.io/StorageClass"), object).body {
         Body::StorageClass(class) => class,
         other => panic!("{other:?}"),
@@ -243,7 +243,7 @@ fn a_class_may_not_say_when_it_binds() {
 }
 
 #[test]
-fn a_node_says_how_many_volumes_of_each_driver_it_takes() {
+fn a_csi_node_has_volume_limits_by_driver() {
     let annotations = json!({"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/gce-pd"});
     let drivers = json!([{"name": "a", "nodeID": "n", "allocatable": {"count": 3}}, {"name": "b", "allocatable": {}}, {"name": "c"}]);
     let node = decode(
@@ -258,7 +258,7 @@ fn a_node_says_how_many_volumes_of_each_driver_it_takes() {
 }
 
 #[test]
-fn a_driver_says_what_it_offers_and_demands() {
+fn a_csi_driver_is_read_with_every_field() {
     let driver = |spec| match decode(&kind("storage.k8s.io/CSIDriver"), json!({"spec": spec})).body {
         Body::CsiDriver(driver) => (driver.storage_capacity, driver.prevents_scheduling_if_missing),
         other => panic!("{other:?}"),
@@ -270,7 +270,7 @@ fn a_driver_says_what_it_offers_and_demands() {
 }
 
 #[test]
-fn a_capacity_speaks_of_nodes_or_of_none() {
+fn a_capacity_selects_nodes_or_none() {
     let capacity = |object| match decode(&kind("storage.k8s.io/CSIStorageCapacity"), object).body {
         Body::CsiStorageCapacity(capacity) => capacity,
         other => panic!("{other:?}"),
@@ -290,7 +290,7 @@ fn a_capacity_speaks_of_nodes_or_of_none() {
 }
 
 #[test]
-fn an_attachment_is_of_a_volume_by_name_or_of_one_inline() {
+fn an_attachment_has_a_volume_name_or_an_inline_volume() {
     let attachment = |source: Value| {
         let spec = json!({"attacher": "d", "nodeName": "n1", "source": source});
         let object = decode(&kind("storage.k8s.io/VolumeAttachment"), json!({"spec": spec}));
@@ -308,7 +308,7 @@ fn an_attachment_is_of_a_volume_by_name_or_of_one_inline() {
 }
 
 #[test]
-fn what_selects_pods_says_which() {
+fn selectors_of_workloads_are_parsed() {
     let selects = |resource: &str, spec: Value| match decode(&kind(resource), json!({"spec": spec})).body {
         Body::Workload(workload) => workload.selector,
         Body::PodDisruptionBudget(budget) => budget.selector,
@@ -332,7 +332,7 @@ fn what_selects_pods_says_which() {
 }
 
 #[test]
-fn a_budget_says_how_many_disruptions_it_allows_and_which_are_under_way() {
+fn budgets_have_allowed_and_current_disruptions() {
     let status = json!({"disruptionsAllowed": 2, "disruptedPods": {"b": "2026-03-01T12:00:00Z", "a": null}});
     let Body::PodDisruptionBudget(budget) =
         decode(&kind("policy/PodDisruptionBudget"), json!({"status": status})).body
@@ -344,13 +344,13 @@ fn a_budget_says_how_many_disruptions_it_allows_and_which_are_under_way() {
 }
 
 #[test]
-fn of_a_namespace_its_labels_are_all_that_matters() {
+fn a_namespace_keeps_only_metadata() {
     let namespace = decode(&kind("Namespace"), json!({"metadata": {"labels": {"a": "b"}}, "spec": {}}));
     assert_eq!((namespace.labels, namespace.body), (labels(&[("a", "b")]), Body::Namespace(Namespace {})));
 }
 
 #[test]
-fn a_kind_that_only_a_plugin_knows_is_kept_whole() {
+fn objects_of_unknown_kinds_are_kept_whole() {
     let gvr = GroupVersionResource::namespaced("example.com", "v1", "widgets");
     let widgets = ObjectKind::dynamic("widgets.v1.example.com".into(), gvr);
     let mut widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"size": 3.5}});
@@ -364,7 +364,7 @@ fn a_kind_that_only_a_plugin_knows_is_kept_whole() {
 }
 
 #[test]
-fn nonsense_is_named_with_the_object_and_the_field() {
+fn errors_name_the_object_and_the_field() {
     for (resource, object, expected) in [
         (
             "PersistentVolume",
@@ -395,7 +395,7 @@ fn nonsense_is_named_with_the_object_and_the_field() {
 }
 
 #[test]
-fn these_kinds_are_read_as_json_only() {
+fn other_kinds_are_read_as_json_only() {
     let kind = kind("Service");
     assert!(!kind.accept().protobuf);
     assert!(kubernetes_decode(&kind, ContentType::Protobuf).is_err());
@@ -410,7 +410,7 @@ fn kubernetes_decode(
 }
 
 #[test]
-fn dropped_objects_give_everything_back() {
+fn dropped_objects_release_interned_values() {
     let kind = kind("apps/ReplicaSet");
     let selector = json!({"matchLabels": {"app": "web"}});
     let objects: Vec<_> = (0..20).map(|_| decode(&kind, json!({"spec": {"selector": selector}}))).collect();

@@ -1,4 +1,4 @@
-//! What of a pod is kept, and in which form.
+//! Decoding of pods.
 
 use serde_json::json;
 use supercargo_framework::pod::PodInfo;
@@ -23,7 +23,7 @@ fn pending() -> PodInfo {
 }
 
 #[test]
-fn metadata_is_cut_down_to_what_scheduling_reads() {
+fn metadata_keeps_what_scheduling_reads() {
     let pod = running();
     assert_eq!(pod.key().to_string(), "shop/web-5d78c9869d-x2lqk");
     assert_eq!((&*pod.resource_version, pod.generation, pod.terminating), ("48213", 2, false));
@@ -56,7 +56,7 @@ fn images_of_volumes_follow_those_of_containers() {
 }
 
 #[test]
-fn unknown_words_in_a_toleration_tolerate_nothing() {
+fn unknown_values_in_a_toleration_tolerate_nothing() {
     let tolerations = running().spec.tolerations.clone();
     let parsed: Vec<_> = tolerations.iter().map(|t| (t.operator, t.effect)).collect();
     assert_eq!(
@@ -70,7 +70,7 @@ fn unknown_words_in_a_toleration_tolerate_nothing() {
 }
 
 #[test]
-fn pod_level_amounts_replace_and_can_be_left_out() {
+fn pod_level_requests_override_containers() {
     let spec = pending().spec;
     assert_eq!(
         (spec.requests.resource.milli_cpu, spec.requests.resource.get("hugepages-2Mi")),
@@ -81,13 +81,13 @@ fn pod_level_amounts_replace_and_can_be_left_out() {
     assert!(running().spec.container_requests.is_none());
 }
 
-/// CPU that a pod counts for on its node.
+/// The CPU request of a pod.
 fn counted_cpu(spec: serde_json::Value, status: serde_json::Value) -> i64 {
     pod_kind().decode(&pod_json(spec, status)).unwrap().requests().resource.milli_cpu
 }
 
 #[test]
-fn during_a_resize_what_the_kubelet_reports_counts_too() {
+fn kubelet_reports_are_included_during_a_resize() {
     let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "400m"}}}]});
     let cpu = |amount: &str| json!({"requests": {"cpu": amount}});
     let cases = [
@@ -117,7 +117,7 @@ fn during_a_resize_what_the_kubelet_reports_counts_too() {
 }
 
 #[test]
-fn an_infeasible_resize_does_not_count() {
+fn infeasible_resizes_are_ignored() {
     let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "400m"}}}]});
     let reports = json!([{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]);
     for (reason, expected) in [("Infeasible", 100), ("Deferred", 400)] {
@@ -128,7 +128,7 @@ fn an_infeasible_resize_does_not_count() {
 }
 
 #[test]
-fn a_resize_of_the_pod_as_a_whole_counts_too() {
+fn pod_level_resizes_are_included() {
     let spec = json!({
         "resources": {"requests": {"cpu": "400m"}},
         "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}],
@@ -151,7 +151,7 @@ fn a_resize_of_the_pod_as_a_whole_counts_too() {
 }
 
 #[test]
-fn reports_count_for_sidecars_but_not_for_other_init_containers() {
+fn reports_apply_to_sidecars_but_not_to_other_init_containers() {
     for (policy, expected) in [(json!("Always"), 500), (json!(null), 100)] {
         let init = json!({"name": "i", "restartPolicy": policy, "resources": {"requests": {"cpu": "100m"}}});
         let reports = json!([{"name": "i", "resources": {"requests": {"cpu": "500m"}}}]);
@@ -164,7 +164,7 @@ fn reports_count_for_sidecars_but_not_for_other_init_containers() {
 }
 
 #[test]
-fn demands_that_no_plugin_evaluates_are_listed_by_path() {
+fn unsupported_constraints_are_listed_by_path() {
     assert_eq!(
         pending().spec.unsupported.iter().map(|path| &**path).collect::<Vec<_>>(),
         ["spec.resourceClaims", "spec.schedulingGroup"]
@@ -175,7 +175,7 @@ fn demands_that_no_plugin_evaluates_are_listed_by_path() {
 }
 
 #[test]
-fn other_pods_are_spoken_of_in_parsed_terms() {
+fn pod_affinity_terms_are_parsed() {
     let affinity = pending().spec.pod_affinity.clone().unwrap();
     let [term] = &*affinity.required_affinity else { panic!("{affinity:?}") };
     assert_eq!(&*term.topology_key, "zone");
@@ -205,7 +205,7 @@ fn namespaces_of_a_term_are_a_set() {
 }
 
 #[test]
-fn why_terms_cannot_be_parsed_is_said_in_upstreams_form() {
+fn invalid_terms_are_reported_in_upstreams_format() {
     let terms =
         json!([{"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}}]);
     let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
@@ -223,7 +223,7 @@ fn why_terms_cannot_be_parsed_is_said_in_upstreams_form() {
 }
 
 #[test]
-fn spreading_has_its_defaults() {
+fn spread_constraints_have_defaults() {
     let constraints = json!([
         {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
          "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["rev"], "minDomains": 3},
@@ -240,7 +240,7 @@ fn spreading_has_its_defaults() {
 }
 
 #[test]
-fn a_spread_constraint_that_cannot_be_evaluated_is_not_supported() {
+fn an_invalid_spread_constraint_is_unsupported() {
     let faulty = json!({"matchExpressions": [{"key": "a", "operator": "In", "values": []}]});
     let constraints = json!([{"labelSelector": {}}, {"labelSelector": faulty}]);
     let spec = decoded(json!({"topologySpreadConstraints": constraints})).spec;
@@ -252,7 +252,7 @@ fn a_spread_constraint_that_cannot_be_evaluated_is_not_supported() {
 }
 
 #[test]
-fn only_volumes_that_say_something_about_nodes_are_kept() {
+fn only_volumes_that_constrain_nodes_are_kept() {
     let volumes = pending().spec.volumes.clone();
     let names: Vec<_> = volumes.iter().map(|volume| &*volume.name).collect();
     assert_eq!(names, ["data", "scratch", "gce", "aws", "iscsi", "rbd", "inline"]);
@@ -267,7 +267,7 @@ fn only_volumes_that_say_something_about_nodes_are_kept() {
 }
 
 #[test]
-fn features_are_needed_for_what_not_every_node_can() {
+fn required_features_are_derived_from_the_spec() {
     let rules = |action| json!([{"name": "c", "restartPolicyRules": [{"action": action}]}]);
     let restart = "RestartAllContainersOnContainerExits";
     let user = "UserNamespacesHostNetworkSupport";
@@ -290,7 +290,7 @@ fn features_are_needed_for_what_not_every_node_can() {
 }
 
 #[test]
-fn affinity_terms_are_parsed_and_an_unparsable_one_is_kept() {
+fn affinity_terms_are_parsed_and_invalid_ones_reported() {
     let affinity = pending().spec.node_affinity.clone().unwrap();
     let required = affinity.required.unwrap();
     assert_eq!(required.len(), 4);
@@ -302,7 +302,7 @@ fn affinity_terms_are_parsed_and_an_unparsable_one_is_kept() {
 }
 
 #[test]
-fn the_status_is_cut_down_to_what_scheduling_reads() {
+fn the_status_keeps_what_scheduling_reads() {
     let status = pending().status;
     assert!(!status.terminal);
     assert_eq!(status.nominated_node_name.as_deref(), Some("node-9"));
@@ -320,14 +320,14 @@ fn the_status_is_cut_down_to_what_scheduling_reads() {
 }
 
 #[test]
-fn a_disruption_that_is_over_is_no_disruption() {
+fn a_false_disruption_condition_is_ignored() {
     let status = json!({"conditions": [{"type": "DisruptionTarget", "status": "False", "reason": "R"}]});
     let pod = pod_kind().decode(&pod_json(json!({}), status)).unwrap();
     assert_eq!(pod.status.disruption_reason, None);
 }
 
 #[test]
-fn finished_pods_are_terminal() {
+fn succeeded_and_failed_pods_are_terminal() {
     for (phase, terminal) in [("Pending", false), ("Running", false), ("Succeeded", true), ("Failed", true)] {
         let pod = pod_kind().decode(&pod_json(json!({}), json!({"phase": phase}))).unwrap();
         assert_eq!(pod.status.terminal, terminal, "{phase}");

@@ -11,7 +11,7 @@ fn with_managed_fields(json: &[u8]) -> Vec<u8> {
     object.to_string().into_bytes()
 }
 
-/// What is kept of it: all but the type.
+/// The kept object: everything but the type.
 fn expected(json: &[u8]) -> Value {
     let mut object: Value = serde_json::from_slice(json).unwrap();
     object.as_object_mut().unwrap().retain(|field, _| ["metadata", "spec", "status"].contains(&&**field));
@@ -19,7 +19,7 @@ fn expected(json: &[u8]) -> Value {
 }
 
 #[test]
-fn an_object_is_kept_whole_only_when_asked_for() {
+fn objects_are_kept_whole_only_on_request() {
     let pod = pod_kind().keep_raw(true).decode(&with_managed_fields(PENDING_POD)).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&pod.raw.unwrap()).unwrap(), expected(PENDING_POD));
     let node = node_kind().keep_raw(true).decode(&with_managed_fields(NODE)).unwrap();
@@ -29,7 +29,7 @@ fn an_object_is_kept_whole_only_when_asked_for() {
 }
 
 #[test]
-fn to_keep_objects_whole_the_server_is_asked_for_json() {
+fn keeping_whole_objects_requests_json() {
     let protobuf = |raw: bool| {
         let (pods, nodes) = (pod_kind().keep_raw(raw), node_kind().keep_raw(raw));
         (pods.accept().protobuf, nodes.accept().protobuf)

@@ -1,4 +1,4 @@
-//! What equal objects share, and that it is given back.
+//! Sharing of equal values, and their release.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use supercargo_framework::pod::PodInfo;
 use super::{NODE, RUNNING_POD, node_kind, pod_kind};
 use crate::PodKind;
 
-/// A pod of one template; what differs between such pods is set here.
+/// A pod of a template, with the fields that differ between its pods.
 fn replica(kind: &PodKind, number: usize) -> PodInfo {
     kind.decode(&replica_json(number)).unwrap()
 }
@@ -24,7 +24,7 @@ fn replica_json(number: usize) -> Vec<u8> {
 }
 
 #[test]
-fn pods_of_one_template_share_all_but_their_identity() {
+fn pods_of_a_template_share_all_but_identity() {
     let kind = pod_kind();
     let (a, b) = (replica(&kind, 1), replica(&kind, 11));
     assert!(Arc::ptr_eq(&a.spec, &b.spec));
@@ -55,7 +55,7 @@ fn nodes_share_what_is_equal() {
 }
 
 #[test]
-fn dropped_pods_give_everything_back() {
+fn dropped_pods_release_interned_values() {
     let kind = pod_kind();
     let pods: Vec<PodInfo> = (0..20).map(|number| replica(&kind, number)).collect();
     kind.sweep();
@@ -67,7 +67,7 @@ fn dropped_pods_give_everything_back() {
 }
 
 #[test]
-fn after_a_hundred_thousand_labels_have_come_and_gone_the_tables_are_as_before() {
+fn interners_shrink_after_100_000_labels() {
     let kind = pod_kind();
     let replicas: Vec<_> = (0..100).map(replica_json).collect();
     let staying: Vec<PodInfo> = replicas.iter().map(|json| kind.decode(json).unwrap()).collect();
@@ -78,14 +78,14 @@ fn after_a_hundred_thousand_labels_have_come_and_gone_the_tables_are_as_before()
         let labels = format!(r#"{{"unique":"label-{number}"}}"#);
         let pod = format!(r#"{{"metadata":{{"namespace":"ns","name":"p","uid":"u","labels":{labels}}}}}"#);
         passing.push_back(kind.decode(pod.as_bytes()).unwrap());
-        // A thousand of them are there at a time.
+        // A thousand pods exist at a time.
         if passing.len() > 1000 {
             drop(passing.pop_front());
         }
         assert!(kind.interned() < base + 10_000, "{} values held after {number}", kind.interned());
     }
     drop(passing);
-    // Nobody has to ask for it: the pods that stay change now and then.
+    // Updates of the remaining pods trigger the sweep.
     for json in replicas.iter().cycle().take(6000) {
         drop(kind.decode(json).unwrap());
     }
@@ -97,7 +97,7 @@ fn after_a_hundred_thousand_labels_have_come_and_gone_the_tables_are_as_before()
 }
 
 #[test]
-fn the_tables_do_not_grow_with_pods_that_come_and_go() {
+fn interners_do_not_grow_with_replaced_pods() {
     let kind = pod_kind();
     for number in 0..20_000 {
         let spec = json!({"containers": [{"name": "c", "image": format!("image-{number}:1")}]});

@@ -1,4 +1,4 @@
-//! Who it is that asks.
+//! Authentication flags.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use clap::{ArgAction, Args};
 
 use super::value::{boolean, length};
 
-/// How it is found out who sends a request.
+/// How the user of a request is determined.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Authentication flags")]
 pub struct AuthenticationOptions {
-    /// How to reach the server that is asked about tokens (TokenReview). Without it: as the scheduler reaches its own, with
-    /// its credentials.
+    /// Kubeconfig file for TokenReview requests. Defaults to the connection and credentials of the
+    /// scheduler.
     #[arg(long = "authentication-kubeconfig", id = "authentication_kubeconfig", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Do not look up client CAs and request-header settings in the cluster (the ConfigMap
+    /// Do not read client CAs and request-header settings from the cluster (the ConfigMap
     /// extension-apiserver-authentication in kube-system).
     #[arg(
         long = "authentication-skip-lookup", id = "authentication_skip_lookup", value_name = "BOOL",
@@ -23,23 +23,24 @@ pub struct AuthenticationOptions {
         default_value = "false", default_missing_value = "true", value_parser = boolean
     )]
     pub skip_lookup: bool,
-    /// Go on when that look-up fails; whoever would have been known by it is answered with 401.
+    /// Continue if the lookup of these settings fails. Clients that depend on them get 401.
     #[arg(
         long = "authentication-tolerate-lookup-failure", id = "authentication_tolerate_lookup_failure",
         value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value = "true", default_missing_value = "true", value_parser = boolean
     )]
     pub tolerate_lookup_failure: bool,
-    /// How long an answer about a token is kept.
+    /// How long to cache the result of a TokenReview.
     #[arg(
         long = "authentication-token-webhook-cache-ttl", id = "authentication_token_webhook_cache_ttl",
         value_name = "DURATION", default_value = "10s", value_parser = length
     )]
     pub token_cache_ttl: Duration,
-    /// Whoever has a certificate signed by one of these is known by its common name, as PEM.
+    /// PEM bundle of CAs for client certificates. The common name of a verified certificate is the
+    /// user name.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
-    /// The proxy that may say in headers who it is that asks.
+    /// Settings of an authenticating front proxy.
     #[command(flatten)]
     pub request_header: RequestHeaderOptions,
 }
@@ -50,14 +51,15 @@ impl Default for AuthenticationOptions {
     }
 }
 
-/// The proxy that may say in headers who it is that asks.
+/// Settings of an authenticating front proxy.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Authentication flags")]
 pub struct RequestHeaderOptions {
-    /// Who may sign the certificate of a proxy whose headers say who it is that asks, as PEM.
+    /// PEM bundle of CAs for client certificates of front proxies. Only a verified proxy may name
+    /// the user in headers.
     #[arg(long = "requestheader-client-ca-file", id = "requestheader_client_ca_file", value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
-    /// The common names that such a certificate may have. Without it: any.
+    /// Common names allowed in the certificate of a front proxy. Defaults to any.
     #[arg(
         long = "requestheader-allowed-names",
         id = "requestheader_allowed_names",
@@ -65,7 +67,7 @@ pub struct RequestHeaderOptions {
         value_delimiter = ','
     )]
     pub allowed_names: Vec<String>,
-    /// The headers that may have the user's name.
+    /// Request headers to read the user name from.
     #[arg(
         long = "requestheader-username-headers",
         id = "requestheader_username_headers",
@@ -74,7 +76,7 @@ pub struct RequestHeaderOptions {
         default_value = "x-remote-user"
     )]
     pub username_headers: Vec<String>,
-    /// The headers that may have the user's UID.
+    /// Request headers to read the user's UID from.
     #[arg(
         long = "requestheader-uid-headers",
         id = "requestheader_uid_headers",
@@ -82,7 +84,7 @@ pub struct RequestHeaderOptions {
         value_delimiter = ','
     )]
     pub uid_headers: Vec<String>,
-    /// The headers that may have the user's groups.
+    /// Request headers to read the user's groups from.
     #[arg(
         long = "requestheader-group-headers",
         id = "requestheader_group_headers",
@@ -91,7 +93,7 @@ pub struct RequestHeaderOptions {
         default_value = "x-remote-group"
     )]
     pub group_headers: Vec<String>,
-    /// What the names of headers begin with that say more about the user.
+    /// Prefixes of request headers with extra user attributes.
     #[arg(
         long = "requestheader-extra-headers-prefix",
         id = "requestheader_extra_headers_prefix",

@@ -1,4 +1,4 @@
-//! Whether whoever asks may.
+//! Authorization flags.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use clap::Args;
 
 use super::value::length;
 
-/// How it is found out whether a request is allowed.
+/// How requests are authorized.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Authorization flags")]
 pub struct AuthorizationOptions {
-    /// How to reach the server that is asked what is allowed (SubjectAccessReview). Without it: as the scheduler reaches its
-    /// own, with its credentials.
+    /// Kubeconfig file for SubjectAccessReview requests. Defaults to the connection and credentials
+    /// of the scheduler.
     #[arg(long = "authorization-kubeconfig", id = "authorization_kubeconfig", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Paths that everybody may ask for. One that ends in * stands for all that begin so.
+    /// Paths that are served without authorization. A trailing * matches any suffix.
     #[arg(
         long = "authorization-always-allow-paths",
         id = "authorization_always_allow_paths",
@@ -24,13 +24,13 @@ pub struct AuthorizationOptions {
         default_value = "/healthz,/readyz,/livez"
     )]
     pub always_allow_paths: Vec<String>,
-    /// How long it is kept that something is allowed.
+    /// How long to cache an authorization that allows a request.
     #[arg(
         long = "authorization-webhook-cache-authorized-ttl", id = "authorization_webhook_cache_authorized_ttl",
         value_name = "DURATION", default_value = "10s", value_parser = length
     )]
     pub authorized_ttl: Duration,
-    /// How long it is kept that something is not allowed.
+    /// How long to cache an authorization that denies a request.
     #[arg(
         long = "authorization-webhook-cache-unauthorized-ttl", id = "authorization_webhook_cache_unauthorized_ttl",
         value_name = "DURATION", default_value = "10s", value_parser = length

@@ -1,4 +1,4 @@
-//! What the configuration says better.
+//! Flags that the configuration file replaces.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,37 +8,40 @@ use clap::{ArgAction, Args};
 use super::value::{FlagError, boolean, length};
 use crate::{Config, MediaType};
 
-/// Flags for what the configuration says better. But for the first and the last they count only without --config.
+/// Flags that the configuration file replaces. All but the first and the last apply only without
+/// `--config`.
 #[derive(Args, Clone, Debug, PartialEq)]
-#[command(next_help_heading = "Flags that a configuration makes unnecessary")]
+#[command(next_help_heading = "Deprecated flags (use the configuration file instead)")]
 pub struct DeprecatedOptions {
-    /// How to reach the API server, where no configuration says it (clientConnection.kubeconfig). Without either: the
-    /// pod's service account.
+    /// Kubeconfig file for the API server. Used only if the configuration sets no
+    /// clientConnection.kubeconfig. Defaults to the service account of the pod.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Requests to the API server per second. Default: no limit. Ignored with --config.
+    /// Maximum requests per second to the API server. Default: no limit. Ignored with --config.
     #[arg(long, value_name = "NUMBER")]
     pub kube_api_qps: Option<f32>,
-    /// Requests at once, beyond --kube-api-qps. Default: 100. Ignored with --config.
+    /// Maximum burst of requests above --kube-api-qps. Default: 100. Ignored with --config.
     #[arg(long, value_name = "COUNT")]
     pub kube_api_burst: Option<i32>,
-    /// What requests are encoded in: application/vnd.kubernetes.protobuf, the default, or application/json. Ignored with
-    /// --config.
+    /// Encoding of requests: application/vnd.kubernetes.protobuf (default) or application/json.
+    /// Ignored with --config.
     #[arg(long, value_name = "TYPE", value_parser = content_type)]
     pub kube_api_content_type: Option<MediaType>,
-    /// Serve /debug/flags/v, which changes what is logged. Profiles there are none. Default: true. Ignored with --config.
+    /// Serve /debug/flags/v, which sets the log level at run time; pprof is not available. Default:
+    /// true. Ignored with --config.
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = boolean
     )]
     pub profiling: Option<bool>,
-    /// Of no effect here: nothing contends. Ignored with --config.
+    /// Accepted for compatibility; has no effect. Ignored with --config.
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = boolean
     )]
     pub contention_profiling: Option<bool>,
-    /// How long a pod that fits nowhere waits at most while nothing happens that could help it.
+    /// Maximum time that a pod stays in the unschedulable pods before it is retried without a
+    /// cluster event.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = length)]
     pub pod_max_in_unschedulable_pods_duration: Duration,
 }
@@ -50,7 +53,8 @@ impl Default for DeprecatedOptions {
 }
 
 impl DeprecatedOptions {
-    /// Sets what counts, given whether there is a configuration file. Returns the flags that are given and do not.
+    /// Applies these flags to `config`. Returns the flags that are set and ignored because the file
+    /// takes precedence.
     pub(super) fn over(&self, config: &mut Config, has_file: bool) -> Vec<&'static str> {
         config.pod_max_in_unschedulable_pods_duration = self.pod_max_in_unschedulable_pods_duration;
         let mut ignored = Vec::new();
@@ -79,7 +83,7 @@ impl DeprecatedOptions {
         ignored
     }
 
-    /// The given ones of those that count only without a configuration.
+    /// The flags that are set and that a configuration file overrides.
     fn unless_configured(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             ("--kube-api-qps", self.kube_api_qps.is_some()),

@@ -1,4 +1,4 @@
-//! Which features are on.
+//! Feature gates.
 
 use clap::Args;
 use supercargo_framework::features::{Features, Version};
@@ -7,15 +7,15 @@ use super::value::FlagError;
 use crate::Catalog;
 use crate::feature_gates::{FeatureGates, emulated_version};
 
-/// Which features are on.
+/// Feature gates.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Feature flags")]
 pub struct FeatureOptions {
-    /// Features to turn on or off, as in `StorageCapacityScoring=true,SchedulerAsyncPreemption=false`. Those there are, with
-    /// their defaults, stand at the end of this help.
+    /// Feature gates to set, as in `StorageCapacityScoring=true,SchedulerAsyncPreemption=false`.
+    /// The gates and their defaults are listed at the end of this help.
     #[arg(long, value_name = "GATES")]
     pub feature_gates: Vec<FeatureGates>,
-    /// The version of kube-scheduler whose defaults of feature gates are taken: 1.34 to 1.37.
+    /// Version of kube-scheduler whose feature gate defaults apply: 1.34 to 1.37.
     #[arg(long, value_name = "VERSION", value_parser = emulated_version, default_value = "1.36")]
     pub emulated_version: Version,
 }
@@ -27,7 +27,7 @@ impl Default for FeatureOptions {
 }
 
 impl FeatureOptions {
-    /// These plugins with the features as given.
+    /// The catalog with these feature gates applied.
     pub fn applied_to(&self, catalog: &Catalog) -> Result<Catalog, FlagError> {
         Ok(catalog.clone().with_features(self.features()?))
     }

@@ -1,4 +1,4 @@
-//! What every flag is, for `/flagz`.
+//! The value of every flag, for `/flagz`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use super::{Flags, LogOptions, WithoutEffect};
 use crate::{Config, duration};
 
-/// The text of every flag, by the name that the parser has for it.
+/// The text of every flag, by its clap id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Texts(BTreeMap<String, String>);
 
@@ -24,7 +24,7 @@ impl Args for Texts {
 impl FromArgMatches for Texts {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let text = |id: &str| {
-            // What is no argument but a group of them has no text.
+            // Argument groups have no values.
             let values = matches.try_get_raw(id).ok()??;
             let values: Vec<_> = values.map(|value| value.to_string_lossy().into_owned()).collect();
             Some((id.to_owned(), values.join(",")))
@@ -39,8 +39,8 @@ impl FromArgMatches for Texts {
 }
 
 impl Flags {
-    /// Every flag with its value, a line `name=value` each, by name. Where a configuration has a say, the value is what
-    /// has come of it. There is no secret in them: flags name files.
+    /// Every flag with its value, one `name=value` line each, sorted by name. Values that the
+    /// configuration file can set are the effective ones. Flags hold no secrets: they name files.
     pub fn flagz(&self, config: &Config) -> String {
         let command = LogOptions::augment_args(Self::augment_args(Command::new("supercargo")));
         let effective = effective(config);
@@ -57,7 +57,7 @@ impl Flags {
     }
 }
 
-/// The values of flags beside which a configuration, or a default of ours, has a say.
+/// The effective values of flags that the configuration file, or a default of supercargo, can set.
 fn effective(config: &Config) -> BTreeMap<&'static str, String> {
     let (connection, election) = (&config.client_connection, &config.leader_election);
     BTreeMap::from([

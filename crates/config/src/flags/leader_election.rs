@@ -1,4 +1,4 @@
-//! Which of several schedulers leads.
+//! Leader election flags.
 
 use std::time::Duration;
 
@@ -7,38 +7,41 @@ use clap::{ArgAction, Args};
 use super::value::{FlagError, boolean, length};
 use crate::LeaderElectionConfig;
 
-/// What the command line says of leader election; where it says nothing, the configuration counts.
+/// Leader election settings of the command line. Unset flags leave the configuration as it is.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-#[command(next_help_heading = "Leader election flags (they win over the configuration)")]
+#[command(next_help_heading = "Leader election flags (they take precedence over the configuration file)")]
 pub struct LeaderElectionOptions {
-    /// Schedule only while leading, so that several can run for availability. Default: true.
+    /// Schedule only while holding the lease, so that replicas can run for high availability.
+    /// Default: true.
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_parser = boolean
     )]
     pub leader_elect: Option<bool>,
-    /// How long others wait after the leader's last sign before one takes over. Default: 15s.
+    /// How long candidates wait after the last observed renewal before one of them takes the lease.
+    /// Default: 15s.
     #[arg(long = "leader-elect-lease-duration", value_name = "DURATION", value_parser = length)]
     pub lease_duration: Option<Duration>,
-    /// How long the leader tries to renew its lease before it gives up; less than the lease's duration. Default: 10s.
+    /// How long the leader retries a renewal before it gives up leading; less than the lease
+    /// duration. Default: 10s.
     #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION", value_parser = length)]
     pub renew_deadline: Option<Duration>,
-    /// How long to wait between tries. Default: 2s.
+    /// Time between attempts to acquire or renew the lease. Default: 2s.
     #[arg(long = "leader-elect-retry-period", value_name = "DURATION", value_parser = length)]
     pub retry_period: Option<Duration>,
-    /// What to lock: leases, there is nothing else.
+    /// Type of the lock; only leases is supported.
     #[arg(long = "leader-elect-resource-lock", value_name = "KIND", value_parser = ["leases"], hide_possible_values = true)]
     pub resource_lock: Option<String>,
-    /// The name of the lease. Default: supercargo.
+    /// Name of the lease. Default: supercargo.
     #[arg(long = "leader-elect-resource-name", value_name = "NAME")]
     pub resource_name: Option<String>,
-    /// The namespace of the lease. Default: kube-system.
+    /// Namespace of the lease. Default: kube-system.
     #[arg(long = "leader-elect-resource-namespace", value_name = "NAMESPACE")]
     pub resource_namespace: Option<String>,
 }
 
 impl LeaderElectionOptions {
-    /// Sets what is given.
+    /// Applies the flags that are set to `election`.
     pub(super) fn over(&self, election: &mut LeaderElectionConfig) -> Result<(), FlagError> {
         if *self == Self::default() {
             return Ok(());

@@ -1,29 +1,29 @@
-//! What logs look like, and what is in them.
+//! Log format and level.
 
 use clap::{Args, ValueEnum};
 
-/// What logs look like, and what is in them.
+/// Log format and level.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Logs flags")]
 pub struct LogOptions {
-    /// What logs look like.
+    /// Format of log entries.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, display_order = 100)]
     pub logging_format: LogFormat,
-    /// What is logged: error, warn, info, debug, trace, or per module as in `info,supercargo=debug`. Without it: what -v
-    /// says, else info, for `demo` warn.
+    /// Log level: error, warn, info, debug or trace; or a level per module, as in
+    /// `info,supercargo=debug`. Defaults to the level of -v, else info (warn for `demo`).
     #[arg(long, global = true, env = "SUPERCARGO_LOG", value_name = "LEVEL", display_order = 101)]
     pub log_level: Option<String>,
-    /// The same as a number, as kube-scheduler has it: up to 3 info, 4 and 5 debug, above trace.
+    /// Log level as a number, as for kube-scheduler: 0 to 3 is info, 4 and 5 debug, higher trace.
     #[arg(short = 'v', long = "v", id = "v", global = true, value_name = "NUMBER", display_order = 102)]
     pub verbosity: Option<u32>,
 }
 
-/// What a log looks like.
+/// Format of log entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// A line each.
+    /// One line of text per entry.
     #[default]
     Text,
-    /// A JSON object each.
+    /// One JSON object per entry.
     Json,
 }

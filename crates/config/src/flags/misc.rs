@@ -1,4 +1,4 @@
-//! Which files a scheduler works with.
+//! Configuration file, API server, recording.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,26 @@ use http::Uri;
 
 use super::value::{FlagError, length};
 
-/// Which files a scheduler works with, and which server.
+/// Configuration file, API server, recording.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Misc flags")]
 pub struct MiscOptions {
-    /// A KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1). Without it: one profile, `supercargo`, with every
-    /// plugin.
+    /// Configuration file: a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1). Default:
+    /// one profile, `supercargo`, with the default plugins.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// How often to look whether the configuration file has changed; 0 for never.
+    /// How often to check the configuration file for changes; 0 disables reloading.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = length)]
     pub config_reload_period: Duration,
-    /// The address of the API server, instead of the kubeconfig's. Without a kubeconfig, it is asked without credentials.
+    /// Address of the API server; overrides the kubeconfig. Without a kubeconfig, requests carry no
+    /// credentials.
     #[arg(long, value_name = "URL", value_parser = Server)]
     pub master: Option<Uri>,
-    /// Write the configuration with all defaults to a file, and end.
+    /// Write the configuration with all defaults to a file and exit.
     #[arg(long, value_name = "FILE")]
     pub write_config_to: Option<PathBuf>,
-    /// Record everything that the scheduler is told, for `replay`, in a new file. It grows without bound and has the pods
-    /// in it.
+    /// Record every input of the scheduler in a new file, for `replay`. The file grows without
+    /// bound and contains the pods.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 }
@@ -41,14 +42,15 @@ impl Default for MiscOptions {
 }
 
 impl MiscOptions {
-    /// The file whose changes are taken over, and how often it is looked at.
+    /// The configuration file to watch, and the period between two checks.
     pub fn followed(&self) -> Option<(&Path, Duration)> {
         let period = self.config_reload_period;
         self.config.as_deref().filter(|_| !period.is_zero()).map(|path| (path, period))
     }
 }
 
-/// Reads the address of a server. What is refused is not repeated, as the parser would by itself: it may have a password in it.
+/// Parses the address of a server. Errors do not repeat the value, as clap does by default: it may
+/// contain a password.
 #[derive(Clone)]
 pub(super) struct Server;
 
@@ -64,7 +66,7 @@ impl TypedValueParser for Server {
     }
 }
 
-/// The address of a server. A password has no place in it: a command line is no secret.
+/// Parses the address of a server. A user or password is rejected: command lines are not secret.
 fn server(text: &str) -> Option<Uri> {
     let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url: Uri = text.parse().ok()?;

@@ -1,4 +1,4 @@
-//! How health, metrics and the rest are served.
+//! Secure serving flags.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::value::{FlagError, boolean};
 /// kube-scheduler's port.
 const PORT: u16 = 10259;
 
-/// The cipher suites that are served: upstream's names (some suites have two) and IANA numbers.
+/// The supported cipher suites: Go's names (some suites have two) and IANA numbers.
 const CIPHER_SUITES: &[(&str, u16)] = &[
     ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", 0xc02b),
     ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", 0xc02c),
@@ -25,38 +25,41 @@ const CIPHER_SUITES: &[(&str, u16)] = &[
     ("TLS_CHACHA20_POLY1305_SHA256", 0x1303),
 ];
 
-/// How health, metrics and the rest are served over HTTPS.
+/// How the HTTPS endpoints are served.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Secure serving flags")]
 pub struct ServingOptions {
-    /// The address to listen on for --secure-port; 0.0.0.0 and :: mean all.
+    /// IP address to listen on for --secure-port; 0.0.0.0 and :: mean all addresses.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
     pub bind_address: IpAddr,
-    /// The port on which HTTPS is served, with authentication and authorization; 0 serves nothing.
+    /// Port to serve HTTPS on, with authentication and authorization; 0 disables serving.
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     pub secure_port: u16,
-    /// The folder of the certificate (`kube-scheduler.crt`) and its key (`kube-scheduler.key`). What is not there is made and
-    /// written there. Without it, a certificate is made for this process alone.
+    /// Folder of the serving certificate (`kube-scheduler.crt`) and its key (`kube-scheduler.key`).
+    /// Missing files are generated and written there. Without this flag, each process generates a
+    /// certificate in memory.
     #[arg(long, value_name = "FOLDER")]
     pub cert_dir: Option<PathBuf>,
-    /// The certificate to serve with, and after it those of whoever has signed it, as PEM. Needs --tls-private-key-file.
+    /// PEM file with the serving certificate, followed by its CA certificates. Requires
+    /// --tls-private-key-file.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub tls_cert_file: Option<PathBuf>,
-    /// The key of --tls-cert-file, as PEM.
+    /// PEM file with the private key of --tls-cert-file.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_private_key_file: Option<PathBuf>,
-    /// The oldest version of TLS that is served: VersionTLS12 or VersionTLS13.
+    /// Minimum TLS version: VersionTLS12 or VersionTLS13.
     #[arg(long, value_name = "VERSION", default_value_t, value_parser = TlsVersion::parse)]
     pub tls_min_version: TlsVersion,
-    /// The cipher suites that are offered, in no order, by the names that Go has for them. Without it: all that are
-    /// safe. Those of TLS 1.3 are always offered.
+    /// Cipher suites to offer, by their Go names; their order has no meaning. Defaults to all
+    /// secure suites. TLS 1.3 suites are always offered.
     #[arg(long, value_name = "SUITES", value_delimiter = ',', value_parser = cipher_suite)]
     pub tls_cipher_suites: Vec<u16>,
-    /// A certificate and its key for clients that ask for certain names, as in `a.crt,a.key:example.com,*.example.com`; without
-    /// names, for those in the certificate. May be given several times.
+    /// Certificate and key for clients that request certain host names, as in
+    /// `a.crt,a.key:example.com,*.example.com`. Without names, those of the certificate apply. May
+    /// be repeated.
     #[arg(long, value_name = "FILES", value_parser = NamedPair::parse)]
     pub tls_sni_cert_key: Vec<NamedPair>,
-    /// The most requests at once on an HTTP/2 connection; 0 for the default.
+    /// Maximum concurrent streams per HTTP/2 connection; 0 uses the default.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub http2_max_streams_per_connection: u32,
     /// Serve HTTP/1.1 only.
@@ -73,14 +76,14 @@ impl Default for ServingOptions {
     }
 }
 
-/// A certificate for clients that ask for certain names.
+/// A certificate for clients that request certain host names (SNI).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPair {
     /// The certificate, as PEM.
     pub certificate: PathBuf,
     /// Its key, as PEM.
     pub key: PathBuf,
-    /// The names, with `*.` for any one label. None: those in the certificate.
+    /// The host names; `*.` matches exactly one label. If empty, those of the certificate apply.
     pub names: Vec<String>,
 }
 
@@ -115,7 +118,7 @@ impl TlsVersion {
         found.ok_or(FlagError::TlsVersion)
     }
 
-    /// The name that Go has for it.
+    /// Go's name of the version.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tls12 => "VersionTLS12",

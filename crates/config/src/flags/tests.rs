@@ -1,4 +1,4 @@
-//! What a command line means.
+//! Parsing of command lines.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use supercargo_framework::Feature;
 use super::{Flags, ServingOptions, TlsVersion};
 use crate::{Catalog, Config, MediaType};
 
-/// The flags of a command line, or what is said of it.
+/// The flags of a command line, or the error.
 fn parsed(line: &[&str]) -> Result<Flags, String> {
     let command =
         Flags::augment_args(Command::new("supercargo").no_binary_name(true).args_override_self(true));
@@ -37,7 +37,7 @@ fn with_file(text: &str, line: &[&str]) -> Result<Config, String> {
 }
 
 #[test]
-fn without_flags_everything_is_upstreams_default() {
+fn defaults_without_flags_are_kube_schedulers() {
     let flags = flags(&[]);
     assert_eq!(flags, Flags::default());
     let serving = &flags.serving;
@@ -58,7 +58,7 @@ fn without_flags_everything_is_upstreams_default() {
 }
 
 #[test]
-fn values_are_written_as_for_kube_scheduler() {
+fn flag_values_have_kube_schedulers_syntax() {
     let flags = flags(&[
         "--authentication-skip-lookup",
         "--authentication-tolerate-lookup-failure=F",
@@ -97,26 +97,26 @@ fn values_are_written_as_for_kube_scheduler() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_what_to_say() {
+fn invalid_flags_are_rejected_with_a_hint() {
     let cases: &[(&[&str], &str)] = &[
         (&["--secure-port=65536"], "65536"),
         (&["--bind-address=localhost"], "invalid IP address"),
-        (&["--leader-elect=perhaps"], "say true or false"),
-        (&["--leader-elect-lease-duration=15"], "say a duration such as 15s"),
+        (&["--leader-elect=perhaps"], "must be true or false"),
+        (&["--leader-elect-lease-duration=15"], "must be a duration such as 15s"),
         (&["--leader-elect-resource-lock=endpoints"], "leases"),
-        (&["--tls-min-version=VersionTLS10"], "say VersionTLS12 or VersionTLS13"),
+        (&["--tls-min-version=VersionTLS10"], "must be VersionTLS12 or VersionTLS13"),
         (
             &["--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA"],
-            "not offered; those that can be chosen are TLS_ECDHE",
+            "unsupported cipher suite; the supported ones are TLS_ECDHE",
         ),
         (&["--tls-cert-file=a"], "--tls-private-key-file"),
-        (&["--tls-sni-cert-key=a.crt"], "say a certificate and its key"),
-        (&["--tls-sni-cert-key=a.crt,a.key,b"], "say a certificate and its key"),
-        (&["--tls-sni-cert-key=a.crt,a.key:"], "say a certificate and its key"),
-        (&["--master=https://me:secret@10.0.0.1"], "say a URL such as"),
-        (&["--tracing-endpoint=https://me:secret@10.0.0.1"], "say a URL such as"),
+        (&["--tls-sni-cert-key=a.crt"], "must be a certificate and its key"),
+        (&["--tls-sni-cert-key=a.crt,a.key,b"], "must be a certificate and its key"),
+        (&["--tls-sni-cert-key=a.crt,a.key:"], "must be a certificate and its key"),
+        (&["--master=https://me:secret@10.0.0.1"], "must be a URL such as"),
+        (&["--tracing-endpoint=https://me:secret@10.0.0.1"], "must be a URL such as"),
         (&["--tracing-sampling-rate-per-million=1000001"], "0..=1000000"),
-        (&["--kube-api-content-type=text/plain"], "say application/vnd.kubernetes.protobuf or"),
+        (&["--kube-api-content-type=text/plain"], "must be application/vnd.kubernetes.protobuf or"),
         (&["--feature-gates=X"], "give each feature gate as Name=true"),
         (&["--leader-elct"], "--leader-elect"),
         (&["--permit-port-sharings"], "--permit-port-sharing"),
@@ -129,7 +129,7 @@ fn what_cannot_be_is_refused_with_what_to_say() {
 }
 
 #[test]
-fn a_flag_of_leader_election_wins_over_the_file() {
+fn leader_election_flags_take_precedence_over_the_file() {
     let file = "leaderElection: {leaderElect: false, leaseDuration: 30s, resourceName: mine}\n";
     let election = |line: &[&str]| with_file(file, line).unwrap().leader_election;
     let of_file = election(&[]);
@@ -139,14 +139,11 @@ fn a_flag_of_leader_election_wins_over_the_file() {
     assert!(both.leader_elect);
     assert_eq!((both.lease_duration, &*both.resource_name), (Duration::from_secs(20), "mine"));
     assert!(!configuration(&["--leader-elect=false"]).leader_election.leader_elect);
-    assert!(
-        configuration(&[]).leader_election.leader_elect,
-        "there is an election unless somebody says otherwise"
-    );
+    assert!(configuration(&[]).leader_election.leader_elect, "leader election is on by default");
 }
 
 #[test]
-fn flags_and_file_must_make_an_election_together() {
+fn leader_election_of_flags_and_file_is_validated_together() {
     let refused = |line: &[&str]| with_file("leaderElection: {renewDeadline: 12s}\n", line).unwrap_err();
     assert_eq!(
         refused(&["--leader-elect-lease-duration=12s"]),
@@ -159,7 +156,7 @@ fn flags_and_file_must_make_an_election_together() {
 }
 
 #[test]
-fn deprecated_flags_count_only_without_a_file() {
+fn deprecated_flags_apply_only_without_a_file() {
     let line = [
         "--kube-api-qps=20.5",
         "--kube-api-burst=30",
@@ -180,12 +177,12 @@ fn deprecated_flags_count_only_without_a_file() {
     assert_eq!(
         config.pod_max_in_unschedulable_pods_duration,
         Duration::from_mins(1),
-        "this one always counts"
+        "this flag applies with a file, too"
     );
 }
 
 #[test]
-fn a_kubeconfig_counts_where_the_file_names_none() {
+fn kubeconfig_flag_applies_if_the_file_sets_none() {
     let kubeconfig =
         |file: &str| with_file(file, &["--kubeconfig=flag"]).unwrap().client_connection.kubeconfig;
     assert_eq!(kubeconfig("clientConnection: {kubeconfig: file}\n"), Some("file".into()));
@@ -194,14 +191,14 @@ fn a_kubeconfig_counts_where_the_file_names_none() {
 }
 
 #[test]
-fn flags_that_mean_nothing_here_are_taken_and_remembered() {
+fn ignored_flags_are_accepted_and_listed() {
     let flags =
         flags(&["--permit-port-sharing", "--vmodule", "a=1", "--disabled-metrics=x,y", "--vmodule=b=2"]);
     assert_eq!(flags.without_effect.given, ["disabled-metrics", "permit-port-sharing", "vmodule"]);
 }
 
 #[test]
-fn feature_gates_of_a_flag_that_is_given_twice_add_up() {
+fn repeated_feature_gates_flags_are_merged() {
     let line = ["--feature-gates=StorageCapacityScoring=true", "--feature-gates=VolumeLimitScaling=true,"];
     let features = flags(&line).features.applied_to(&Catalog::in_tree()).unwrap().features;
     assert!(
@@ -210,17 +207,17 @@ fn feature_gates_of_a_flag_that_is_given_twice_add_up() {
 }
 
 #[test]
-fn what_is_refused_of_a_server_is_not_repeated() {
-    // It may have a password in it, and what is said here ends in a log.
+fn rejected_server_addresses_are_not_printed() {
+    // The value may contain a password, and the error ends up in a log.
     for master in ["https://me:hunter2@10.0.0.1", "hunter2 ", "https://10.0.0.1/?password=hunter2"] {
         let error = parsed(&["--master", master]).expect_err("refused");
-        assert!(error.contains("invalid value for '--master <URL>': say a URL such as"), "{error}");
+        assert!(error.contains("invalid value for '--master <URL>': must be a URL such as"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
 }
 
 #[test]
-fn a_file_is_followed_unless_the_period_is_0() {
+fn reloading_is_off_with_a_period_of_0() {
     let followed =
         |line: &[&str]| flags(line).misc.followed().map(|(path, period)| (path.to_owned(), period));
     assert_eq!(followed(&[]), None);
@@ -235,7 +232,7 @@ fn a_file_is_followed_unless_the_period_is_0() {
 }
 
 #[test]
-fn flagz_has_every_flag_with_what_has_come_of_it() {
+fn flagz_lists_every_flag_with_its_effective_value() {
     let flags = flags(&["--secure-port=1", "--authorization-always-allow-paths=/a,/b"]);
     let mut config = configuration(&[]);
     config.leader_election.lease_duration = Duration::from_secs(75);
@@ -256,12 +253,12 @@ fn flagz_has_every_flag_with_what_has_come_of_it() {
     }
     assert!(lines.is_sorted());
     let names: BTreeSet<&str> = lines.iter().filter_map(|line| line.split('=').next()).collect();
-    assert_eq!(names.len(), lines.len(), "each once");
+    assert_eq!(names.len(), lines.len(), "each flag once");
     assert!(!text.contains("vmodule"));
 }
 
 #[test]
-fn the_completed_configuration_is_written_to_a_file() {
+fn write_config_to_writes_the_completed_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("written.yaml");
     let line = format!("--write-config-to={}", path.display());

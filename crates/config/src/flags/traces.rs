@@ -1,19 +1,19 @@
-//! Where traces of attempts go.
+//! Trace flags.
 
 use clap::{Args, value_parser};
 use http::Uri;
 
 use super::misc::Server;
 
-/// Where traces of attempts go, and of how many.
+/// Export of traces of scheduling attempts.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Traces flags")]
 pub struct TraceOptions {
-    /// The OpenTelemetry collector that gets traces of attempts by OTLP over HTTP, as in http://otel-collector:4318;
-    /// `/v1/traces` is appended. Without it, nothing is traced.
+    /// OpenTelemetry collector that receives traces of scheduling attempts by OTLP over HTTP, as in
+    /// http://otel-collector:4318; `/v1/traces` is appended. Without this flag, tracing is off.
     #[arg(long, value_name = "URL", value_parser = Server)]
     pub tracing_endpoint: Option<Uri>,
-    /// Of so many pods in a million every attempt is traced, of the others none.
+    /// Pods per million to trace; every attempt of a sampled pod is traced.
     #[arg(
         long,
         value_name = "COUNT",

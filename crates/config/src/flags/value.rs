@@ -1,4 +1,4 @@
-//! Values of flags, as Go reads and writes them.
+//! Flag values in Go's syntax.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use thiserror::Error;
 use crate::duration;
 use crate::feature_gates::GateError;
 
-/// Why the value of a flag is refused.
+/// Why a flag value is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FlagError {
-    /// It is neither true nor false.
-    #[error("say true or false")]
+    /// Not a boolean.
+    #[error("must be true or false")]
     Boolean,
-    /// It is no length of time.
-    #[error("say a duration such as 15s or 1m30s")]
+    /// Not a duration.
+    #[error("must be a duration such as 15s or 1m30s")]
     Duration,
-    /// It is no version of TLS that is served.
-    #[error("say VersionTLS12 or VersionTLS13; older ones are not served")]
+    /// Not a supported TLS version.
+    #[error("must be VersionTLS12 or VersionTLS13; older versions are not supported")]
     TlsVersion,
-    /// It is no cipher suite that is served. Holds those that are.
-    #[error("this cipher suite is not offered; those that can be chosen are {0}")]
+    /// Not a supported cipher suite. Holds the supported ones.
+    #[error("unsupported cipher suite; the supported ones are {0}")]
     CipherSuite(String),
-    /// It is no certificate with a key and names.
+    /// Not a certificate with a key and names.
     #[error(
-        "say a certificate and its key, and names after a colon if it is not for its own: a.crt,a.key:*.example.com"
+        "must be a certificate and its key, optionally with names after a colon: a.crt,a.key:*.example.com"
     )]
     NamedPair,
-    /// It is no address of a server.
-    #[error("say a URL such as https://10.0.0.1:6443, without a user, a password or a query")]
+    /// Not the address of a server.
+    #[error("must be a URL such as https://10.0.0.1:6443, without a user, a password or a query")]
     Server,
-    /// It is no encoding of API objects.
-    #[error("say application/vnd.kubernetes.protobuf or application/json")]
+    /// Not an encoding of API objects.
+    #[error("must be application/vnd.kubernetes.protobuf or application/json")]
     ContentType,
-    /// There can be no election like this.
+    /// The leader election settings contradict each other.
     #[error("--leader-elect-…: {0}")]
     LeaderElection(String),
-    /// The feature gates cannot be set like this.
+    /// A feature gate cannot be set this way.
     #[error("--feature-gates: {0}")]
     Gates(#[source] GateError),
 }

@@ -1,9 +1,10 @@
-//! Flags of upstream's that mean nothing here. They are accepted, so that a command line can be taken over.
+//! Flags of kube-scheduler that supercargo accepts and ignores, so that its command lines keep
+//! working.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// The flags, and whether a value may follow as a word of its own.
+/// The flags, and whether the value may be a separate argument.
 const FLAGS: &[(&str, bool)] = &[
     ("allow-metric-labels", true),
     ("allow-metric-labels-manifest", true),
@@ -22,15 +23,15 @@ const FLAGS: &[(&str, bool)] = &[
     ("vmodule", true),
 ];
 
-/// Those of upstream's flags that are given and mean nothing here.
+/// The ignored flags of a command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WithoutEffect {
-    /// Their names, without dashes.
+    /// Their names, without the leading dashes.
     pub given: Vec<&'static str>,
 }
 
 impl WithoutEffect {
-    /// Whether this is one of them.
+    /// Whether `name` is an ignored flag.
     pub(super) fn has(name: &str) -> bool {
         FLAGS.iter().any(|(flag, _)| *flag == name)
     }

@@ -1,4 +1,4 @@
-//! What a valid configuration says, and what it leaves to the defaults.
+//! Valid configurations and their defaults.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use supercargo_framework::registry::{DefaultPlugin, Registry};
 use super::super::{Catalog, ClientConnection, Config, LeaderElectionConfig, MediaType};
 use super::{catalog, valid};
 
-/// What of a configuration can be compared.
+/// The comparable part of a configuration.
 fn shown(config: &Config) -> String {
     format!("{config:#?}")
 }
@@ -31,7 +31,7 @@ fn without_a_file_there_is_one_profile_with_the_defaults() {
 }
 
 #[test]
-fn everything_in_a_file_counts() {
+fn every_field_of_a_file_is_read() {
     let text = "
 parallelism: 4.0
 percentageOfNodesToScore: 30
@@ -71,7 +71,7 @@ profiles:
 }
 
 #[test]
-fn without_a_word_about_it_there_is_an_election() {
+fn leader_election_is_on_by_default() {
     let election = valid("").leader_election;
     assert_eq!(election, LeaderElectionConfig::default());
     assert!(election.leader_elect);
@@ -82,7 +82,7 @@ fn without_a_word_about_it_there_is_an_election() {
 }
 
 #[test]
-fn an_election_is_what_the_file_says() {
+fn leader_election_is_read_with_every_field() {
     let text = "
 leaderElection:
   leaderElect: true
@@ -118,13 +118,13 @@ enableProfiling: false
 }
 
 #[test]
-fn without_an_election_its_timings_and_lock_do_not_matter() {
+fn settings_of_disabled_leader_election_are_not_validated() {
     let text = "leaderElection: {leaderElect: no, leaseDuration: 1s, resourceLock: endpoints}\n";
     assert_eq!(valid(text).leader_election.lease_duration, Duration::from_secs(1));
 }
 
 #[test]
-fn a_profile_has_its_own_percentage_or_the_files() {
+fn percentage_of_a_profile_takes_precedence_over_the_files() {
     let text = "
 percentageOfNodesToScore: 30
 profiles:
@@ -149,7 +149,7 @@ fn a_limit_of_zero_or_below_is_none() {
 }
 
 #[test]
-fn several_profiles_have_plugins_of_their_own() {
+fn profiles_have_separate_plugins() {
     let text = "
 profiles:
 - schedulerName: a
@@ -175,13 +175,13 @@ profiles:
 - {<<: *a, schedulerName: b}
 ";
     assert_eq!(valid(text).profiles.len(), 2);
-    // Arguments that say nothing are no arguments.
+    // Empty arguments equal no arguments.
     let text = "profiles:\n- {schedulerName: a, pluginConfig: [{name: PrioritySort, args: {}}]}\n- schedulerName: b\n";
     assert_eq!(valid(text).profiles.len(), 2);
 }
 
 #[test]
-fn the_defaults_must_be_there() {
+fn missing_default_plugins_are_errors() {
     let defaults = [DefaultPlugin::new("PrioritySort", 0)];
     let errors =
         Config::default_with(&Catalog::new(Registry::new(), &defaults)).expect_err("nothing is registered");
@@ -191,7 +191,7 @@ fn the_defaults_must_be_there() {
     );
 }
 
-/// What `kube-scheduler --write-config-to` prints, without the plugins that are not here yet.
+/// The output of `kube-scheduler --write-config-to`, without unsupported plugins.
 const WRITTEN: &str = "
 clientConnection:
   acceptContentTypes: \"\"
@@ -276,7 +276,7 @@ profiles:
 ";
 
 #[test]
-fn what_kube_scheduler_writes_can_be_read() {
+fn output_of_kube_scheduler_is_accepted() {
     let config = valid(WRITTEN);
     let default = valid("");
     assert_eq!(&*config.profiles[0].scheduler_name, "default-scheduler");

@@ -1,9 +1,9 @@
-//! Which plugins take part where.
+//! Expansion of plugins to extension points.
 
 use super::super::PluginSet;
 use super::{errors, valid};
 
-/// The plugins of the only profile, which has these `plugins`, indented by two.
+/// The plugins of a single profile with this `plugins` field, which is indented by two.
 fn plugins(text: &str) -> PluginSet {
     let mut config = valid(&format!("profiles:\n- plugins:\n{}", indented(text)));
     config.profiles.remove(0).plugins
@@ -22,7 +22,7 @@ fn weights(plugins: &PluginSet) -> Vec<(&str, i32)> {
 }
 
 #[test]
-fn without_plugins_the_defaults_take_part_where_they_can() {
+fn default_plugins_are_enabled_at_all_their_points() {
     let plugins = valid("").profiles.remove(0).plugins;
     assert_eq!(plugins.pre_enqueue, ["SchedulingGates"]);
     assert_eq!(plugins.queue_sort, ["PrioritySort"]);
@@ -49,7 +49,7 @@ fn without_plugins_the_defaults_take_part_where_they_can() {
 }
 
 #[test]
-fn a_plugin_at_multi_point_takes_part_wherever_it_can() {
+fn a_plugin_at_multi_point_is_enabled_at_all_its_points() {
     let plugins = plugins("multiPoint: {enabled: [{name: Everywhere, weight: 7}]}");
     for (point, names) in [
         ("preEnqueue", &plugins.pre_enqueue),
@@ -70,7 +70,7 @@ fn a_plugin_at_multi_point_takes_part_wherever_it_can() {
 }
 
 #[test]
-fn a_point_lists_first_what_it_overrides_then_the_rest_of_multi_point_then_its_own() {
+fn a_point_lists_overrides_then_multi_point_then_its_own_plugins() {
     let plugins = plugins("filter: {enabled: [{name: Everywhere}, {name: NodePorts}, {name: NodeName}]}");
     assert_eq!(
         plugins.filter,
@@ -88,7 +88,7 @@ fn a_point_lists_first_what_it_overrides_then_the_rest_of_multi_point_then_its_o
 }
 
 #[test]
-fn a_plugin_disabled_at_a_point_still_takes_part_elsewhere() {
+fn a_plugin_disabled_at_a_point_stays_enabled_at_others() {
     let plugins = plugins("filter: {disabled: [{name: NodePorts}, {name: NodeName}]}");
     assert_eq!(plugins.filter, ["NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeResourcesFit"]);
     assert_eq!(plugins.pre_filter, ["NodeAffinity", "NodePorts", "NodeResourcesFit"]);
@@ -96,7 +96,7 @@ fn a_plugin_disabled_at_a_point_still_takes_part_elsewhere() {
 }
 
 #[test]
-fn a_star_in_disabled_at_a_point_leaves_only_what_the_point_enables() {
+fn star_in_disabled_at_a_point_keeps_only_its_enabled_plugins() {
     let plugins = plugins("score:\n  disabled: [{name: '*'}]\n  enabled: [{name: ImageLocality}]");
     assert_eq!(weights(&plugins), [("ImageLocality", 1)]);
     assert_eq!(plugins.filter, DEFAULT_FILTERS);
@@ -117,7 +117,7 @@ fn a_default_listed_again_at_multi_point_keeps_its_slot() {
 }
 
 #[test]
-fn a_default_disabled_at_multi_point_is_gone() {
+fn a_default_disabled_at_multi_point_is_removed() {
     let plugins = plugins("multiPoint: {disabled: [{name: NodeAffinity}, {name: ImageLocality}]}");
     assert_eq!(plugins.pre_filter, ["NodePorts", "NodeResourcesFit"]);
     assert!(!plugins.instances.contains_key("NodeAffinity"));
@@ -125,7 +125,7 @@ fn a_default_disabled_at_multi_point_is_gone() {
 }
 
 #[test]
-fn a_default_disabled_and_enabled_at_multi_point_moves_to_the_end() {
+fn default_disabled_and_enabled_at_multi_point_moves_to_the_end() {
     let plugins = plugins("multiPoint: {disabled: [{name: NodeName}], enabled: [{name: NodeName}]}");
     assert_eq!(
         plugins.filter,
@@ -134,7 +134,7 @@ fn a_default_disabled_and_enabled_at_multi_point_moves_to_the_end() {
 }
 
 #[test]
-fn a_star_in_disabled_at_multi_point_removes_all_defaults() {
+fn star_in_disabled_at_multi_point_removes_all_defaults() {
     let text = "
 multiPoint:
   disabled: [{name: '*'}]
@@ -150,7 +150,7 @@ filter: {enabled: [{name: NodePorts}]}
 }
 
 #[test]
-fn disabling_at_multi_point_leaves_what_a_point_enables() {
+fn disabling_at_multi_point_keeps_plugins_enabled_at_a_point() {
     let text = "multiPoint: {disabled: [{name: NodePorts}]}\nfilter: {enabled: [{name: NodePorts}]}";
     let plugins = plugins(text);
     assert_eq!(plugins.filter.last().map(String::as_str), Some("NodePorts"));
@@ -158,7 +158,7 @@ fn disabling_at_multi_point_leaves_what_a_point_enables() {
 }
 
 #[test]
-fn a_weight_at_score_wins_over_one_at_multi_point() {
+fn weight_at_score_takes_precedence_over_multi_point() {
     let text = "
 multiPoint: {enabled: [{name: NodeAffinity, weight: 5}]}
 score: {enabled: [{name: NodeAffinity, weight: 8}]}
@@ -168,7 +168,7 @@ score: {enabled: [{name: NodeAffinity, weight: 8}]}
 }
 
 #[test]
-fn no_weight_is_one_even_where_multi_point_has_another() {
+fn unset_weight_at_score_is_1_whatever_multi_point_sets() {
     let text = "score: {enabled: [{name: TaintToleration}, {name: NodeAffinity, weight: 0}]}";
     assert_eq!(weights(&plugins(text))[..2], [("TaintToleration", 1), ("NodeAffinity", 1)]);
     let text = "multiPoint: {enabled: [{name: TaintToleration}]}";
@@ -176,13 +176,13 @@ fn no_weight_is_one_even_where_multi_point_has_another() {
 }
 
 #[test]
-fn the_queue_sort_can_be_another() {
+fn queue_sort_can_be_replaced() {
     let plugins = plugins("queueSort: {disabled: [{name: '*'}], enabled: [{name: OtherSort}]}");
     assert_eq!(plugins.queue_sort, ["OtherSort"]);
 }
 
 #[test]
-fn plugins_that_are_not_here_can_be_disabled() {
+fn unsupported_plugins_can_be_disabled() {
     let text = "
 multiPoint: {disabled: [{name: PodTopologySpread}, {name: EBSLimits}]}
 postFilter: {disabled: [{name: DefaultPreemption}]}
@@ -191,16 +191,16 @@ postFilter: {disabled: [{name: DefaultPreemption}]}
 }
 
 #[test]
-fn a_plugin_is_refused_at_a_point_that_it_has_not() {
+fn a_plugin_is_rejected_at_a_point_it_does_not_implement() {
     let text = "profiles:\n- plugins:\n    filter:\n      enabled:\n      - name: ImageLocality\n";
     assert_eq!(
         errors(text),
-        "c.yaml:8:15: profiles[0].plugins.filter.enabled[0].name: ImageLocality has no filter; remove it here"
+        "c.yaml:8:15: profiles[0].plugins.filter.enabled[0].name: ImageLocality does not implement filter; remove it here"
     );
 }
 
 #[test]
-fn a_plugin_enabled_twice_at_a_point_is_refused() {
+fn a_plugin_enabled_twice_at_a_point_is_rejected() {
     let text = "profiles: [{plugins: {filter: {enabled: [{name: NodeName}, {name: NodeName}]}}}]";
     assert_eq!(
         errors(text),
@@ -209,7 +209,7 @@ fn a_plugin_enabled_twice_at_a_point_is_refused() {
 }
 
 #[test]
-fn there_is_exactly_one_queue_sort() {
+fn exactly_one_queue_sort_is_required() {
     let text = "profiles:\n- plugins:\n    queueSort: {disabled: [{name: PrioritySort}]}\n";
     assert_eq!(
         errors(text),
@@ -224,16 +224,16 @@ fn there_is_exactly_one_queue_sort() {
 }
 
 #[test]
-fn there_is_at_least_one_bind() {
+fn at_least_one_bind_plugin_is_required() {
     let text = "profiles:\n- plugins:\n    bind:\n      disabled: [{name: '*'}]\n";
     assert_eq!(errors(text), "c.yaml:6:5: profiles[0].plugins.bind: no bind plugin is enabled; enable one");
 }
 
 #[test]
-fn the_best_total_score_must_be_a_score() {
+fn total_score_must_not_overflow() {
     use super::super::profile::total_fits;
     assert!(total_fits([i32::MAX; 1000].into_iter()));
-    // The largest weight times 100 fits 42,949,673 times.
+    // The maximum weight times 100 fits 42,949,673 times.
     assert!(total_fits(std::iter::repeat_n(i32::MAX, 42_949_672)));
     assert!(!total_fits(std::iter::repeat_n(i32::MAX, 42_949_674)));
 }

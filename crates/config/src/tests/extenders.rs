@@ -51,7 +51,7 @@ extenders:
 }
 
 #[test]
-fn what_is_unset_empty_or_zero_is_the_default() {
+fn unset_empty_and_zero_values_are_defaults() {
     let text =
         "extenders:\n- {urlPrefix: 'http://x', filterVerb: '', httpTimeout: 0s, tlsConfig: {certFile: ''}}\n";
     let config = valid(text);
@@ -60,7 +60,7 @@ fn what_is_unset_empty_or_zero_is_the_default() {
 }
 
 #[test]
-fn extenders_that_cannot_be_are_refused_in_place() {
+fn invalid_extenders_are_rejected_at_their_position() {
     check(&[
         ("no prefix", "extenders:\n- {}\n", "c.yaml:5:3: extenders[0].urlPrefix: is missing"),
         (
@@ -76,7 +76,7 @@ fn extenders_that_cannot_be_are_refused_in_place() {
         (
             "a verb that is none",
             "extenders:\n- {urlPrefix: 'http://x', filterVerb: 'a b'}\n",
-            "c.yaml:5:39: extenders[0].filterVerb: must be what comes after the slash in a URL, is \"a b\"",
+            "c.yaml:5:39: extenders[0].filterVerb: must be a path in a URL, is \"a b\"",
         ),
         (
             "no weight",
@@ -108,15 +108,15 @@ fn extenders_that_cannot_be_are_refused_in_place() {
         (
             "a resource of Kubernetes' own",
             "extenders:\n- urlPrefix: http://x\n  managedResources: [{name: cpu}]\n",
-            "c.yaml:6:29: extenders[0].managedResources[0].name: is an invalid extended resource name: \"cpu\"; one is such \
+            "c.yaml:6:29: extenders[0].managedResources[0].name: is an invalid extended resource name: \"cpu\"; use a name such \
              as example.com/gpu",
         ),
         (
             "a resource twice",
             "extenders:\n- urlPrefix: http://x\n  managedResources: [{name: a.b/c}]\n- urlPrefix: http://y\n  \
              managedResources: [{name: a.b/c}]\n",
-            "c.yaml:8:29: extenders[1].managedResources[0].name: duplicate extender managed resource name \"a.b/c\", it is \
-             at 6:29 too",
+            "c.yaml:8:29: extenders[1].managedResources[0].name: duplicate extender managed resource name \"a.b/c\", first used \
+             at 6:29",
         ),
         (
             "a certificate without a key",
@@ -144,7 +144,7 @@ fn extenders_that_cannot_be_are_refused_in_place() {
 }
 
 #[test]
-fn resources_that_extenders_see_to_are_ignored_by_every_profile_whatever_it_says_itself() {
+fn resources_ignored_by_the_scheduler_are_ignored_in_every_profile() {
     let text = "
 extenders:
 - urlPrefix: http://x

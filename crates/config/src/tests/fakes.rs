@@ -1,4 +1,4 @@
-//! Plugins that take part everywhere they say and do nothing there.
+//! Plugins that implement the given extension points and do nothing.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use supercargo_framework::plugin::{
 use supercargo_framework::registry::{ArgsError, DefaultPlugin, Registry};
 use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, QueueContext, Status};
 
-/// Those of kube-scheduler's default plugins that are here, in its order.
+/// The supported default plugins of kube-scheduler, in its order.
 pub(super) const DEFAULTS: &[DefaultPlugin] = &[
     default("SchedulingGates", 0),
     default("PrioritySort", 0),

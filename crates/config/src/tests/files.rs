@@ -1,17 +1,17 @@
-//! The configurations that are in this repository: those that tests and examples have, and those in documents.
+//! The configurations in this repository: in examples, manifests and documents.
 
 use std::path::Path;
 use std::sync::LazyLock;
 
 use super::super::{Catalog, Config, ConfigErrors};
 
-/// A configuration and where it is from.
+/// A configuration and its source.
 pub(super) struct File {
     pub(super) name: String,
     pub(super) text: String,
 }
 
-/// Files of which a part is a configuration, or all of which is one.
+/// Files that are or contain a configuration.
 const SOURCES: &[&str] = &[
     "docs/configuration.md",
     "manifests/base/configmap.yaml",
@@ -19,24 +19,24 @@ const SOURCES: &[&str] = &[
     "tests/parity/config.yaml",
 ];
 
-/// All of them; none is empty.
+/// All configurations; none is empty.
 pub(super) static FILES: LazyLock<Vec<File>> =
     LazyLock::new(|| SOURCES.iter().flat_map(|name| read(name)).collect());
 
-/// What a file means with the plugins that there are.
+/// Loads a file with the in-tree plugins.
 pub(super) fn in_tree(text: &str) -> Result<Config, ConfigErrors> {
     Config::parse("c.yaml", text, &Catalog::in_tree())
 }
 
 fn read(name: &str) -> Vec<File> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
     let found: Vec<File> = configurations(&text).map(|text| File { name: name.to_owned(), text }).collect();
     assert!(!found.is_empty(), "{name} has no configuration");
     found
 }
 
-/// From each line that begins a configuration to where its block ends, without the block's indentation.
+/// Extracts each configuration, without the indentation of its block.
 fn configurations(text: &str) -> impl Iterator<Item = String> {
     let lines: Vec<&str> = text.lines().collect();
     let begins = |line: &&str| line.trim_start().starts_with("apiVersion: kubescheduler.config.k8s.io/");

@@ -1,6 +1,7 @@
-//! No text panics, every error says where it is, and what is valid is still so when it is written and read again.
+//! No text panics, every error has a position, and valid files stay valid when written and read
+//! again.
 //!
-//! `PROPTEST_CASES=100000` makes this long.
+//! Set `PROPTEST_CASES=100000` for a long run.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -38,7 +39,7 @@ profiles:
   plugins: *plugins
 ";
 
-/// Pieces that mean something in YAML or in the file.
+/// Pieces with a meaning in YAML or in the file.
 const PIECES: &[&str] = &[
     "\n",
     " ",
@@ -96,7 +97,7 @@ fn check(text: &str) {
     judge(text, parse(text));
 }
 
-/// The same with the plugins that there are.
+/// The same with the in-tree plugins.
 fn check_in_tree(text: &str) {
     let catalog = Catalog::in_tree();
     let config = judge(text, Config::parse("c.yaml", text, &catalog));
@@ -107,7 +108,7 @@ fn check_in_tree(text: &str) {
     }
 }
 
-/// Every error is in the text, and says what it is about.
+/// Checks that every error is inside the text and names its field.
 fn judge(text: &str, read: Result<Config, super::ConfigErrors>) -> Option<Config> {
     let errors = match read {
         Ok(config) => return Some(config),
@@ -125,7 +126,7 @@ fn judge(text: &str, read: Result<Config, super::ConfigErrors>) -> Option<Config
     None
 }
 
-/// Replaces some letters by others.
+/// Replaces some characters.
 fn edited(text: &str, edits: &[(Index, usize, &str)]) -> String {
     let mut letters: Vec<char> = text.chars().collect();
     for (index, dropped, piece) in edits {
@@ -136,7 +137,7 @@ fn edited(text: &str, edits: &[(Index, usize, &str)]) -> String {
     letters.into_iter().collect()
 }
 
-/// Drops, repeats and moves lines, and takes some from another text.
+/// Drops, repeats and moves lines, and inserts lines of another text.
 fn shuffled(text: &str, other: &str, moves: &[(Index, Index, u8)]) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     let others: Vec<&str> = other.lines().collect();
@@ -187,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn no_mutation_of_a_file_that_is_handed_out_panics(file in any::<Index>(), edits in edits()) {
+    fn no_mutation_of_a_published_file_panics(file in any::<Index>(), edits in edits()) {
         check_in_tree(&edited(file.get(&FILES).text.as_str(), &edits));
     }
 
@@ -201,7 +202,7 @@ proptest! {
 }
 
 #[test]
-fn every_file_that_is_handed_out_is_valid_as_it_is() {
+fn every_published_file_is_valid() {
     for file in FILES.iter() {
         in_tree(&file.text).unwrap_or_else(|errors| panic!("{}: {errors}", file.name));
         check_in_tree(&file.text);

@@ -1,9 +1,9 @@
-//! Which plugins and arguments are refused, where, and in which words.
+//! Rejected plugins and arguments: positions and messages.
 
 use super::{check, errors, valid};
 
 #[test]
-fn what_is_known_but_not_here_yet_is_refused_by_name() {
+fn unsupported_settings_are_rejected_by_name() {
     let not_here = |what: &str| {
         format!("{what} is known to kube-scheduler, but not supported by supercargo yet; remove it")
     };
@@ -35,7 +35,7 @@ fn what_is_known_but_not_here_yet_is_refused_by_name() {
 }
 
 #[test]
-fn every_plugin_of_kube_scheduler_that_is_not_here_is_refused_by_name() {
+fn unsupported_plugins_of_kube_scheduler_are_rejected_by_name() {
     let names = [
         "VolumeRestrictions",
         "NodeVolumeLimits",
@@ -60,7 +60,7 @@ fn every_plugin_of_kube_scheduler_that_is_not_here_is_refused_by_name() {
 }
 
 #[test]
-fn a_default_of_kube_schedulers_that_is_not_here_is_a_warning() {
+fn unsupported_default_plugins_of_kube_scheduler_are_warnings() {
     let text = "
 profiles:
 - plugins:
@@ -71,7 +71,7 @@ profiles:
 ";
     let config = valid(text);
     let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
-    let words = "DynamicResources is not supported by supercargo yet: pods with spec.resourceClaims stay Pending and say why";
+    let words = "DynamicResources is not supported by supercargo yet: pods with spec.resourceClaims stay Pending, with the reason in their status";
     assert_eq!(
         warnings,
         [
@@ -85,7 +85,7 @@ profiles:
 }
 
 #[test]
-fn plugins_that_kube_scheduler_dropped_are_refused() {
+fn plugins_removed_from_kube_scheduler_are_rejected() {
     for name in ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"] {
         let text = format!(
             "profiles:\n- plugins: {{filter: {{enabled: [{{name: {name}}}]}}}}\n  pluginConfig: [{{name: {name}}}]\n"
@@ -99,7 +99,7 @@ fn plugins_that_kube_scheduler_dropped_are_refused() {
 }
 
 #[test]
-fn a_plugin_that_nobody_has_is_refused_with_the_nearest_names() {
+fn unknown_plugins_are_rejected_with_suggestions() {
     check(&[
         (
             "enabled",
@@ -140,7 +140,7 @@ fn a_plugin_that_nobody_has_is_refused_with_the_nearest_names() {
 }
 
 #[test]
-fn what_a_plugin_says_of_its_arguments_has_a_position() {
+fn argument_errors_of_plugins_have_a_position() {
     let fit =
         |args: &str| format!("profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n{args}");
     let cases = [

@@ -1,9 +1,9 @@
-//! What is refused, where, and in which words.
+//! Rejected files: positions and messages.
 
 use super::{check, errors, errors_of};
 
 #[test]
-fn another_version_or_kind_is_refused() {
+fn other_versions_and_kinds_are_rejected() {
     let cases = [
         (
             "neither",
@@ -33,7 +33,7 @@ fn another_version_or_kind_is_refused() {
 }
 
 #[test]
-fn an_unknown_field_is_refused_at_each_level() {
+fn unknown_fields_are_rejected_at_each_level() {
     check(&[
         ("top", "Profiles: []\n", "c.yaml:4:1: Profiles: unknown field; did you mean \"profiles\"?"),
         (
@@ -85,7 +85,7 @@ fn an_unknown_field_is_refused_at_each_level() {
 }
 
 #[test]
-fn a_duplicate_field_is_refused_at_each_level() {
+fn duplicate_fields_are_rejected_at_each_level() {
     check(&[
         (
             "top",
@@ -106,7 +106,7 @@ fn a_duplicate_field_is_refused_at_each_level() {
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_refused() {
+fn values_of_the_wrong_type_are_rejected() {
     check(&[
         (
             "string for integer",
@@ -180,7 +180,7 @@ fn a_value_of_the_wrong_type_is_refused() {
 }
 
 #[test]
-fn a_value_that_cannot_be_is_refused() {
+fn invalid_values_are_rejected() {
     check(&[
         ("parallelism", "parallelism: 0\n", "c.yaml:4:14: parallelism: must be greater than 0, is 0"),
         (
@@ -236,7 +236,7 @@ fn a_value_that_cannot_be_is_refused() {
         (
             "lock",
             "leaderElection: {resourceLock: endpoints}\n",
-            "c.yaml:4:32: leaderElection.resourceLock: must be leases, the only lock there is",
+            "c.yaml:4:32: leaderElection.resourceLock: must be leases, the only supported lock",
         ),
         (
             "a lease that ends before it is renewed",
@@ -293,7 +293,7 @@ fn profiles_must_differ_in_name_and_agree_on_the_queue_sort() {
 }
 
 #[test]
-fn all_errors_are_told_at_once_in_the_order_of_the_file() {
+fn all_errors_are_reported_together_in_file_order() {
     let text = "
 parallelism: -1
 profiles:

@@ -1,4 +1,4 @@
-//! What is written can be read, and means the same.
+//! Written configurations are read back as equal ones.
 
 use proptest::prelude::*;
 use serde_json::{Map, Number, Value, json};
@@ -7,7 +7,7 @@ use super::super::yaml;
 use super::super::{Catalog, Config};
 use super::{HEADER, catalog, parse, valid};
 
-/// Any tree that JSON has, and strings that YAML might take for something else.
+/// Any JSON tree, including strings that YAML could misread.
 fn tree() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "",
@@ -48,7 +48,7 @@ fn tree() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The plugins that a set may enable beside, or instead of, the default ones.
+/// Plugins that a set may enable besides or instead of the default ones.
 const SCORING: &[&str] =
     &["NodeResourcesFit", "ImageLocality", "InterPodAffinity", "PodTopologySpread", "NodeAffinity"];
 const OTHERS: &[&str] =
@@ -138,7 +138,7 @@ fn configuration() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What counts of a configuration; arguments as completed.
+/// The effective part of a configuration, with completed arguments.
 fn meaning(config: &Config) -> String {
     let plugins: Vec<_> = config.profiles.iter().map(|profile| &profile.plugins).collect();
     let percentages: Vec<_> =
@@ -154,14 +154,14 @@ fn meaning(config: &Config) -> String {
 
 proptest! {
     #[test]
-    fn every_tree_is_read_as_it_was_written(tree in tree()) {
+    fn every_tree_round_trips(tree in tree()) {
         let written = yaml::write(&json!([tree]));
         let read = yaml::parse(&written).map_err(|error| TestCaseError::fail(format!("{} in {written}", error.message)))?;
         prop_assert_eq!(read.to_json(), json!([tree]), "{}", written);
     }
 
     #[test]
-    fn a_completed_configuration_means_what_its_file_meant(file in configuration()) {
+    fn a_completed_configuration_equals_its_source(file in configuration()) {
         let catalog = Catalog::in_tree();
         let read = |text: &str| Config::parse("c.yaml", text, &catalog).map_err(|errors| TestCaseError::fail(format!("{errors}\n{text}")));
         let config = read(&file.to_string())?;
@@ -172,7 +172,7 @@ proptest! {
 }
 
 #[test]
-fn yaml_looks_as_people_write_it() {
+fn written_yaml_is_in_block_style() {
     let tree = json!({
         "a": [{"name": "one", "list": ["two", ["three"]]}, {}],
         "b": {"c": {"time": "15s", "path": "/etc/x.yaml", "odd": "no", "octal": "010", "number": 1.5}},
@@ -200,7 +200,7 @@ quoted: \"a: \\\"b\\\"\\n\\xe9\"
 }
 
 #[test]
-fn what_is_written_has_every_default() {
+fn written_configurations_have_every_default() {
     let written = valid("").to_value();
     assert_eq!(written["leaderElection"]["renewDeadline"], "10s");
     assert_eq!(written["clientConnection"]["contentType"], "application/vnd.kubernetes.protobuf");
@@ -220,7 +220,7 @@ fn what_is_written_has_every_default() {
 }
 
 #[test]
-fn a_private_key_is_written_to_files_and_not_served() {
+fn private_keys_are_written_to_files_but_not_served() {
     let text = "extenders: [{urlPrefix: 'https://x', tlsConfig: {certData: Y2VydA==, keyData: c2VjcmV0}}]\n";
     let config = valid(text);
     assert!(config.to_yaml().contains("c2VjcmV0"));
@@ -230,7 +230,7 @@ fn a_private_key_is_written_to_files_and_not_served() {
 }
 
 #[test]
-fn what_is_written_of_the_tests_own_plugins_means_the_same() {
+fn written_configurations_of_fake_plugins_round_trip() {
     let text = format!(
         "{HEADER}profiles:\n- plugins: {{multiPoint: {{disabled: [{{name: NodeName}}], enabled: [{{name: Everywhere, weight: 7}}, {{name: NodeName}}]}}}}\n"
     );

@@ -1,4 +1,4 @@
-//! The text: YAML, JSON, and what is neither.
+//! Syntax: YAML, JSON, and invalid text.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::super::{Config, duration};
 use super::{HEADER, catalog, errors, errors_of, parse, valid};
 
 #[test]
-fn what_is_not_one_yaml_document_is_refused_where_it_goes_wrong() {
+fn invalid_yaml_is_rejected_at_its_position() {
     let header = HEADER.trim_end();
     let cases = [
         (
@@ -46,7 +46,7 @@ fn what_is_not_one_yaml_document_is_refused_where_it_goes_wrong() {
         (
             "an alias within its anchor",
             "a: &a [*a]\n".to_owned(),
-            "c.yaml:1:8: an alias within the value that it repeats",
+            "c.yaml:1:8: an alias inside the value that it repeats",
         ),
         (
             "a key that is no string",
@@ -59,15 +59,19 @@ fn what_is_not_one_yaml_document_is_refused_where_it_goes_wrong() {
             "c.yaml:1:3: a key must be a string, this is a mapping",
         ),
         ("a merge of a string", "<<: a\n".to_owned(), "c.yaml:1:5: only mappings can be merged with <<"),
-        ("a tag", "a: !secret b\n".to_owned(), "c.yaml:1:12: the tag does not fit the value; remove it"),
-        ("a tagged list", "a: !x [b]\n".to_owned(), "c.yaml:1:7: tags have no meaning here; remove it"),
-        ("a wrong tag", "a: !!int b\n".to_owned(), "c.yaml:1:10: the tag does not fit the value; remove it"),
-        ("not a number", "a: .nan\n".to_owned(), "c.yaml:1:4: .nan is not a number that JSON has"),
+        ("a tag", "a: !secret b\n".to_owned(), "c.yaml:1:12: the tag does not match the value; remove it"),
+        ("a tagged list", "a: !x [b]\n".to_owned(), "c.yaml:1:7: tags are not supported; remove it"),
+        (
+            "a wrong tag",
+            "a: !!int b\n".to_owned(),
+            "c.yaml:1:10: the tag does not match the value; remove it",
+        ),
+        ("not a number", "a: .nan\n".to_owned(), "c.yaml:1:4: .nan is not a JSON number"),
         ("a large number", "a: 1e999\n".to_owned(), "c.yaml:1:4: 1e999 is too large"),
         (
             "a leading zero",
             "a: 010\n".to_owned(),
-            "c.yaml:1:4: 010 is octal to some and decimal to others; write it without the leading 0, or in quotes",
+            "c.yaml:1:4: 010 is ambiguous (octal or decimal); write it without the leading 0, or in quotes",
         ),
     ];
     for (name, text, expected) in cases {
@@ -76,7 +80,7 @@ fn what_is_not_one_yaml_document_is_refused_where_it_goes_wrong() {
 }
 
 #[test]
-fn what_could_become_too_much_is_refused() {
+fn oversized_files_are_rejected() {
     let flow = format!("a: {}", "[".repeat(1000));
     assert!(errors_of(&flow).contains("more than 64 levels"), "{}", errors_of(&flow));
     let block: Vec<String> = (0..1000).map(|level| format!("{}a:", " ".repeat(level))).collect();
@@ -95,7 +99,7 @@ fn what_could_become_too_much_is_refused() {
 }
 
 #[test]
-fn a_byte_order_mark_and_other_line_ends_are_fine() {
+fn byte_order_marks_and_crlf_are_accepted() {
     let text = format!("\u{feff}{HEADER}parallelism: 3\n").replace('\n', "\r\n");
     assert_eq!(parse(&text).expect("valid").parallelism, 3);
     let wrong = text.replace("parallelism", "parallelisms");
@@ -122,7 +126,7 @@ fn json_is_yaml() {
 }
 
 #[test]
-fn aliases_and_merge_keys_bring_what_they_name() {
+fn aliases_and_merge_keys_are_resolved() {
     let text = "
 profiles:
 - &one
@@ -148,7 +152,7 @@ profiles:
 }
 
 #[test]
-fn what_an_alias_repeats_is_wrong_once_where_it_was_written() {
+fn errors_in_repeated_aliases_are_reported_once() {
     let text = "
 profiles:
 - schedulerName: one
@@ -164,13 +168,13 @@ profiles:
 }
 
 #[test]
-fn an_alias_of_the_wrong_type_is_wrong_where_it_is_used() {
+fn an_alias_of_the_wrong_type_is_reported_at_its_use() {
     let text = "parallelism: &p 3\nclientConnection: {burst: *p}\nprofiles: [{plugins: *p}]\n";
     assert_eq!(errors(text), "c.yaml:6:13: profiles[0].plugins: must be a mapping, is the number 3");
 }
 
 #[test]
-fn plain_scalars_mean_what_they_mean_to_kube_scheduler() {
+fn plain_scalars_resolve_as_in_kube_scheduler() {
     let cases = [
         ("yes", "Bool(true)"),
         ("Off", "Bool(false)"),
@@ -207,7 +211,7 @@ fn plain_scalars_mean_what_they_mean_to_kube_scheduler() {
 }
 
 #[test]
-fn durations_are_gos() {
+fn durations_are_parsed_as_in_go() {
     let cases = [
         ("15s", Some(Duration::from_secs(15))),
         ("1m30s", Some(Duration::from_secs(90))),
@@ -235,7 +239,7 @@ fn durations_are_gos() {
 }
 
 #[test]
-fn durations_are_written_as_go_writes_them() {
+fn durations_are_formatted_as_in_go() {
     let cases = [
         (Duration::ZERO, "0s"),
         (Duration::from_nanos(1), "1ns"),
@@ -263,7 +267,7 @@ fn a_file_is_read_from_disk() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_says_so() {
+fn unreadable_files_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("config.yaml");
     let load = || Config::load(&path, &catalog()).expect_err("invalid").to_string();

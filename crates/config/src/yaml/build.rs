@@ -1,4 +1,4 @@
-//! Builds the tree from a parser's events.
+//! Builds the tree from parser events.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, Tag};
 
 use super::{Content, Entry, Node, Position, SyntaxError, scalar};
 
-/// Levels of lists and mappings. The deepest field of kube-scheduler's file is at 12, so that this is ample,
-/// and a walk over the tree may recurse.
+/// Maximum depth. The deepest field of kube-scheduler's file is at level 12. The limit makes
+/// recursion over the tree safe.
 const DEEPEST: usize = 64;
-/// Values, counting those that aliases repeat, so that a few lines cannot become gigabytes. A large file has
-/// hundreds.
+/// Maximum number of values, counting those repeated by aliases, so that a few lines cannot expand
+/// to gigabytes. A large file has hundreds.
 const MOST_NODES: usize = 10_000;
 
-/// The one document of a text.
+/// Parses a text with a single document.
 pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let options = granit_parser::options! {
         emit_comments: false,
@@ -28,12 +28,12 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
     builder.finish()
 }
 
-/// A parser's position as ours.
+/// Converts the parser's position.
 fn position(marker: &Marker) -> Position {
     Position { line: marker.line().max(1), column: marker.col() + 1 }
 }
 
-/// An error of the parser.
+/// Converts the parser's error.
 fn not_yaml(kind: &ErrorKind, at: Position) -> SyntaxError {
     match kind {
         ErrorKind::RecursionLimitExceeded => too_deep(at),
@@ -45,18 +45,18 @@ fn too_deep(at: Position) -> SyntaxError {
     SyntaxError::new(at, format!("more than {DEEPEST} levels of lists and mappings"))
 }
 
-/// The state between two events.
+/// The state between events.
 #[derive(Default)]
 struct Builder {
-    /// The lists and mappings around the next event.
+    /// The open lists and mappings.
     open: Vec<Open>,
-    /// What aliases can repeat.
+    /// Nodes that aliases can repeat.
     anchors: BTreeMap<usize, Node>,
-    /// How many nodes there are, those of `anchors` included.
+    /// The number of nodes, including those of `anchors`.
     nodes: usize,
-    /// How many documents have begun.
+    /// The number of documents so far.
     documents: usize,
-    /// The document.
+    /// The finished document.
     root: Option<Node>,
 }
 
@@ -67,7 +67,7 @@ struct Open {
     content: Content,
     /// The key whose value comes next.
     key: Option<(Key, Position)>,
-    /// What merge keys bring.
+    /// Values of merge keys.
     merged: Vec<Node>,
 }
 
@@ -120,7 +120,7 @@ impl Builder {
         own_tag: &str,
     ) -> Result<(), SyntaxError> {
         if tag.is_some_and(|tag| !tag.is_yaml_core_schema_tag(own_tag)) {
-            return Err(SyntaxError::new(at, "tags have no meaning here; remove it"));
+            return Err(SyntaxError::new(at, "tags are not supported; remove it"));
         }
         self.open.push(Open { at, anchor, content, key: None, merged: Vec::new() });
         Ok(())
@@ -137,7 +137,7 @@ impl Builder {
         self.put(Node { at, content }, open.anchor)
     }
 
-    /// Takes `<<` for a merge key, where a key is due.
+    /// Treats `<<` as a merge key if a key is expected.
     fn begin_merge(&mut self, at: Position) -> bool {
         match self.open.last_mut() {
             Some(open) if open.key.is_none() && matches!(open.content, Content::Map(_)) => {
@@ -148,10 +148,10 @@ impl Builder {
         }
     }
 
-    /// Puts what an anchor names, once more.
+    /// Inserts a copy of an anchored node.
     fn repeat(&mut self, anchor: usize, at: Position) -> Result<(), SyntaxError> {
         let Some(node) = self.anchors.get(&anchor).cloned() else {
-            return Err(SyntaxError::new(at, "an alias within the value that it repeats"));
+            return Err(SyntaxError::new(at, "an alias inside the value that it repeats"));
         };
         self.count(node.size(), at)?;
         if self.open.len() + node.height() > DEEPEST {
@@ -160,7 +160,7 @@ impl Builder {
         self.put(node, 0)
     }
 
-    /// Puts a finished node where it belongs.
+    /// Adds a finished node to the innermost open one.
     fn put(&mut self, node: Node, anchor: usize) -> Result<(), SyntaxError> {
         self.count(1, node.at)?;
         if anchor > 0 {
@@ -178,7 +178,7 @@ impl Builder {
             (Content::Map(_), Some((Key::Merge, _))) => open.merged.push(node),
             (Content::Map(_), None) => open.key = Some(field(node)?),
             (Content::List(items), _) => items.push(node),
-            // Only lists and mappings are ever open.
+            // Only lists and mappings can be open.
             _ => {}
         }
         Ok(())
@@ -204,7 +204,7 @@ impl Builder {
     }
 }
 
-/// A node as the key of a field.
+/// Converts a node to a key.
 fn field(node: Node) -> Result<(Key, Position), SyntaxError> {
     if let Content::String(key) = node.content {
         return Ok((Key::Field(key), node.at));
@@ -213,7 +213,7 @@ fn field(node: Node) -> Result<(Key, Position), SyntaxError> {
     Err(SyntaxError::new(node.at, message))
 }
 
-/// Adds what merge keys bring; what is there already wins.
+/// Adds the entries of merge keys. Existing keys take precedence.
 fn merge(entries: &mut Vec<Entry>, merged: Vec<Node>) -> Result<(), SyntaxError> {
     for node in merged {
         match node.content {
@@ -224,8 +224,7 @@ fn merge(entries: &mut Vec<Entry>, merged: Vec<Node>) -> Result<(), SyntaxError>
                     }
                 }
             }
-            // Merging a list of mappings is merging them one by one. An item that is a list itself is no
-            // mapping.
+            // A list of mappings is merged one by one. A nested list is not a mapping.
             Content::List(items) if items.iter().all(|item| matches!(item.content, Content::Map(_))) => {
                 merge(entries, items)?;
             }
@@ -235,7 +234,7 @@ fn merge(entries: &mut Vec<Entry>, merged: Vec<Node>) -> Result<(), SyntaxError>
     Ok(())
 }
 
-/// The meaning of a scalar of any style.
+/// The value of a scalar of any style.
 fn scalar_content(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Content, String> {
     let string = || Content::String(text.to_owned());
     let Some(tag) = tag else {
@@ -249,6 +248,6 @@ fn scalar_content(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<C
         content @ Content::Null if tagged("null") => Ok(content),
         content @ Content::Bool(_) if tagged("bool") => Ok(content),
         content @ Content::Number(_) if tagged("int") || tagged("float") => Ok(content),
-        _ => Err("the tag does not fit the value; remove it".to_owned()),
+        _ => Err("the tag does not match the value; remove it".to_owned()),
     }
 }

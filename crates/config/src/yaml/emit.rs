@@ -1,4 +1,4 @@
-//! Writes a tree as YAML that every reader takes for the same tree, whatever it thinks of `no` and `010`.
+//! Writes YAML that YAML 1.1 and 1.2 parsers read alike, including `no` and `010`.
 
 use std::fmt::Write as _;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::{Content, scalar};
 use crate::duration;
 
-/// The text of a tree, with a line break at its end. Fields are in the order of the tree.
+/// The text of a tree, with a final line break. Fields keep the order of the tree.
 pub(crate) fn write(value: &Value) -> String {
     let mut out = String::new();
     block(value, 0, &mut out);
     out
 }
 
-/// Writes a value that begins where the line is, and whose further lines are indented so far.
+/// Writes a value at the current position. Its further lines are indented by `indent`.
 fn block(value: &Value, indent: usize, out: &mut String) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -40,19 +40,19 @@ fn block(value: &Value, indent: usize, out: &mut String) {
             }
         }
         Value::String(value) => line(&text(value), out),
-        // What is left looks the same in JSON.
+        // Other values have JSON's syntax.
         value => line(&value.to_string(), out),
     }
 }
 
-/// Writes a value on lines of its own.
+/// Writes a value on separate lines.
 fn nested(value: &Value, indent: usize, out: &mut String) {
     out.push('\n');
     out.extend(std::iter::repeat_n(' ', indent));
     block(value, indent, out);
 }
 
-/// The first field or item begins where the line is already.
+/// The first field or item continues the current line.
 fn begin_line(index: usize, indent: usize, out: &mut String) {
     if index > 0 {
         out.extend(std::iter::repeat_n(' ', indent));
@@ -64,7 +64,7 @@ fn line(text: &str, out: &mut String) {
     out.push('\n');
 }
 
-/// A string, in quotes where it could be taken for anything else.
+/// A string, quoted if it could be read as something else.
 fn text(text: &str) -> String {
     let is_harmless = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
     let begins_well = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/');

@@ -1,13 +1,13 @@
-//! What a plain scalar means.
+//! Resolves plain scalars.
 
 use serde_json::Number;
 
 use super::Content;
 
-/// The meaning of a plain scalar, or why it has none.
+/// The value of a plain scalar, or why it is invalid.
 ///
-/// Booleans are those of YAML 1.1, as kube-scheduler reads them: `leaderElect: no` is false, and a name that
-/// is written `no` is not a string.
+/// Booleans follow YAML 1.1, as in kube-scheduler: `leaderElect: no` is false, and an unquoted name
+/// `no` is not a string.
 pub(super) fn resolve(text: &str) -> Result<Content, String> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Content::Null,
@@ -24,18 +24,18 @@ pub(super) fn resolve(text: &str) -> Result<Content, String> {
     })
 }
 
-/// The number that a scalar is, if it is one.
+/// Parses a number, if the scalar is one.
 fn number(text: &str) -> Result<Option<Number>, String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if matches!(unsigned, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN") {
-        return Err(format!("{text} is not a number that JSON has"));
+        return Err(format!("{text} is not a JSON number"));
     }
     if let Some(number) = prefixed(text, unsigned) {
         return Ok(Some(number));
     }
     if unsigned.len() > 1 && unsigned.starts_with('0') && unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!(
-            "{text} is octal to some and decimal to others; write it without the leading 0, or in quotes"
+            "{text} is ambiguous (octal or decimal); write it without the leading 0, or in quotes"
         ));
     }
     if !unsigned.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
@@ -47,7 +47,7 @@ fn number(text: &str) -> Result<Option<Number>, String> {
     if let Ok(integer) = text.parse::<u64>() {
         return Ok(Some(integer.into()));
     }
-    // Rust reads `inf` and `nan` too, but a first digit or dot is asked for above.
+    // Rust also parses `inf` and `nan`, but the check above requires a leading digit or dot.
     match text.parse::<f64>() {
         Ok(float) => match Number::from_f64(float) {
             Some(number) => Ok(Some(number)),
@@ -66,7 +66,7 @@ fn prefixed(text: &str, unsigned: &str) -> Option<Number> {
         _ => return None,
     };
     let digits = unsigned.get(2..)?;
-    // A second sign, as in `0x-1`, is none of ours.
+    // Reject a second sign, as in `0x-1`.
     if !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return None;
     }

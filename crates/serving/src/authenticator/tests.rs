@@ -10,7 +10,7 @@ use supercargo_config::flags::{AuthenticationOptions, RequestHeaderOptions};
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// Believes the clients of one authority and the proxies `proxy` of another.
+/// Trusts clients of one CA, and front proxies named `proxy` of another.
 struct Bed {
     server: Server,
     clients: Authority,
@@ -56,7 +56,7 @@ fn token(token: &str) -> HeaderMap {
 }
 
 #[tokio::test]
-async fn whoever_shows_nothing_is_nobody() {
+async fn requests_without_credentials_have_no_user() {
     let bed = bed();
     for shown in ["", "Basic am9lOnNlY3JldA==", "Bearer", "Bearer ", "Bearer  x"] {
         let user = bed.authenticator.user(&[], &headers(&[("authorization", shown)])).await;
@@ -66,21 +66,21 @@ async fn whoever_shows_nothing_is_nobody() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_a_believed_authority_is_enough() {
+async fn a_certificate_of_a_trusted_ca_is_enough() {
     let bed = bed();
     let user = bed.authenticator.user(&bed.clients.client("jane"), &HeaderMap::new()).await.unwrap().unwrap();
     assert_eq!(
         (user.name.as_str(), user.groups.as_slice()),
         ("jane", ["system:authenticated".to_owned()].as_slice())
     );
-    // Whatever is wrong with the token beside it.
+    // Even with an invalid token.
     bed.server.answer(|_| token_review(None));
     let user = bed.authenticator.user(&bed.clients.client("jane"), &token("wrong")).await.unwrap().unwrap();
     assert_eq!(user.name, "jane");
 }
 
 #[tokio::test]
-async fn other_certificates_are_not_believed_and_a_token_beside_them_is() {
+async fn untrusted_certificates_are_rejected_but_a_token_is_accepted() {
     let bed = bed();
     let stranger = Authority::new();
     for chain in [stranger.client("jane"), bed.clients.server("jane"), vec![vec![1, 2, 3].into()]] {
@@ -93,7 +93,7 @@ async fn other_certificates_are_not_believed_and_a_token_beside_them_is() {
 }
 
 #[tokio::test]
-async fn a_front_proxy_names_users_and_nobody_else_does() {
+async fn only_a_front_proxy_can_name_users() {
     let bed = bed();
     let said = headers(&[
         ("x-remote-user", "joe"),
@@ -110,13 +110,13 @@ async fn a_front_proxy_names_users_and_nobody_else_does() {
     assert_eq!((user.name.as_str(), user.groups.len()), ("jane", 1));
     assert_eq!(bed.authenticator.user(&[], &said).await, Ok(None));
     let unknown = bed.authenticator.user(&bed.proxies.client("other"), &said).await.unwrap_err().to_string();
-    assert!(unknown.contains("\"other\" is no front proxy"), "{unknown}");
-    // The proxy itself is no user: clients have another authority.
+    assert!(unknown.contains("\"other\" is not an allowed front proxy"), "{unknown}");
+    // The proxy itself is not a user: clients have another CA.
     assert!(bed.authenticator.user(&bed.proxies.client("proxy"), &HeaderMap::new()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_asked_about_once_in_a_while_and_never_shown() {
+async fn token_reviews_are_cached_and_tokens_never_printed() {
     let bed = bed();
     bed.server.answer(|review| token_review((review["spec"]["token"] == "s3cret").then_some("sa")));
     for _ in 0..3 {
@@ -132,7 +132,7 @@ async fn a_token_is_asked_about_once_in_a_while_and_never_shown() {
     let (method, path, body) = bed.server.requests().remove(0);
     assert_eq!((method.as_str(), path.as_str()), ("POST", TOKEN_REVIEWS));
     assert_eq!(body["spec"], json!({"token": "s3cret"}));
-    // Revoked.
+    // The token is revoked.
     bed.server.answer(|_| token_review(None));
     assert!(bed.authenticator.user(&[], &token("s3cret")).await.is_ok());
     tokio::time::advance(TTL).await;
@@ -140,9 +140,9 @@ async fn a_token_is_asked_about_once_in_a_while_and_never_shown() {
 }
 
 #[tokio::test]
-async fn an_api_server_that_does_not_answer_makes_nobody_known() {
+async fn unavailable_reviews_reject_the_caller() {
     let bed = bed();
-    // Not even one that repeats what it was asked.
+    // Not even if the response echoes the request.
     for (status, body) in [
         (500, json!({"message": "s3cret"})),
         (403, json!({})),

@@ -1,4 +1,4 @@
-//! All series of one name.
+//! Metric families.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::spec::Spec;
 use super::text::Text;
 use super::value::Value;
 
-/// The values of each combination of labels.
+/// A family: its values by labels.
 pub struct Family<V> {
     spec: &'static Spec,
     /// Sorted by labels.
@@ -18,7 +18,7 @@ pub struct Family<V> {
 type Child<V> = (Box<[Box<str>]>, Arc<V>);
 
 impl<V: Value> Family<V> {
-    /// A family. Without labels it has its one series from the beginning, as upstream's have.
+    /// An empty family. Without labels its single series exists from the start, as upstream.
     pub fn new(spec: &'static Spec) -> Self {
         let family = Self { spec, children: Mutex::default() };
         if spec.labels.is_empty() {
@@ -27,7 +27,7 @@ impl<V: Value> Family<V> {
         family
     }
 
-    /// The series with these values of the labels, in the order in which they are declared. To be kept where it is needed often.
+    /// The series with these label values, in the declared order. Frequent users should keep it.
     pub fn with(&self, labels: &[&str]) -> Arc<V> {
         debug_assert_eq!(labels.len(), self.spec.labels.len(), "{}", self.spec.name);
         let mut children = self.children.lock();
@@ -44,12 +44,12 @@ impl<V: Value> Family<V> {
         }
     }
 
-    /// Forgets all series. Who keeps one counts for nobody from now on.
+    /// Removes all series. Updates of series kept elsewhere are lost.
     pub fn clear(&self) {
         self.children.lock().clear();
     }
 
-    /// Writes all that there is, if there is any.
+    /// Writes the family, unless it is empty.
     pub fn write(&self, text: &mut Text) {
         let children = self.children.lock();
         if !children.is_empty() {

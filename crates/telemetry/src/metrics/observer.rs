@@ -1,7 +1,7 @@
-//! What the scheduler lets be observed, counted.
+//! An observer that updates metrics.
 //!
-//! This runs on the scheduler's thread, some dozen times for each pod. So series are looked up once and kept: by place where
-//! there are places, else in short lists.
+//! It runs on the scheduler's thread, some dozen times per pod. So series are looked up once and
+//! cached: by index where possible, else in short lists.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use supercargo_runtime::observer::{
 use super::series::{Series, only};
 use super::value::{Counter, Histogram, Value};
 
-/// How many status codes there are.
+/// The number of status codes.
 const CODES: usize = Code::Pending as usize + 1;
-/// From so many attempts on a pod's are no longer told apart.
+/// Pods with at least this many attempts share a label.
 const MANY_ATTEMPTS: usize = 15;
-/// The plugins of one in so many cycles are timed one by one, as upstream has it.
+/// Plugins are timed individually in one of this many cycles, as upstream.
 const WATCHED_CYCLES: u64 = 10;
-/// The plugin whose every run at PostFilter is an attempt at preemption.
+/// The plugin whose runs at PostFilter count as preemption attempts.
 const PREEMPTION: &str = "DefaultPreemption";
-/// The plugin whose failures upstream counts.
+/// The plugin whose errors upstream counts.
 const VOLUMES: &str = "VolumeBinding";
 
-/// Series that have been looked up, in the order in which they were first needed.
+/// Cached series, in the order of first use.
 struct Known<K, V>(RefCell<Vec<(K, Arc<V>)>>);
 
 impl<K, V: Value> Known<K, V> {
@@ -35,7 +35,7 @@ impl<K, V: Value> Known<K, V> {
         Self(RefCell::default())
     }
 
-    /// Acts on the series of the key that `is` it, or the one that is looked up.
+    /// Updates the cached series that matches `is`, or looks it up.
     fn with(&self, is: impl Fn(&K) -> bool, look_up: impl FnOnce() -> (K, Arc<V>), act: impl FnOnce(&V)) {
         let mut known = self.0.borrow_mut();
         if let Some((_, value)) = known.iter().find(|(key, _)| is(key)) {
@@ -47,7 +47,7 @@ impl<K, V: Value> Known<K, V> {
     }
 }
 
-/// Series by number, each looked up when it is first needed.
+/// Cached series by index, looked up at first use.
 struct Places<V, const N: usize>(RefCell<[Option<Arc<V>>; N]>);
 
 impl<V: Value, const N: usize> Places<V, N> {
@@ -60,7 +60,7 @@ impl<V: Value, const N: usize> Places<V, N> {
     }
 }
 
-/// What is counted of one profile.
+/// The series of one profile.
 struct OfProfile {
     name: Arc<str>,
     attempts: Places<Counter, 3>,
@@ -101,10 +101,10 @@ impl OfProfile {
     }
 }
 
-/// The hints of one event.
+/// The hint series of one event.
 type Hints = Known<(Box<str>, &'static str), Histogram>;
 
-/// Counts, and passes on.
+/// Updates metrics and forwards to the next observer.
 pub(super) struct MetricsObserver {
     series: Arc<Series>,
     inner: Box<dyn Observer>,
@@ -116,7 +116,7 @@ pub(super) struct MetricsObserver {
     handled: Known<ClusterEvent, Histogram>,
     hints: RefCell<Vec<(ClusterEvent, Hints)>>,
     plugins: Known<(Box<str>, Point, Code), Histogram>,
-    /// Moments are counted from here.
+    /// The origin of the observer's clock.
     origin: Instant,
     dice: Cell<u64>,
 }
@@ -167,7 +167,7 @@ impl MetricsObserver {
     }
 
     fn plugin(&self, plugin: &str, point: Point, status: Code, took: Timespan) {
-        // It is told of each time, for this.
+        // This observation is sent for each run, for this metric.
         if point == Point::PostFilter {
             if plugin == PREEMPTION {
                 only(&self.series.preemption_attempts).increment();
@@ -287,11 +287,11 @@ impl Observer for MetricsObserver {
     }
 
     fn time_point(&self) -> TimePoint {
-        // 584 years of nanoseconds fit.
+        // Nanoseconds of 584 years fit.
         TimePoint(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// By dice, so that no rhythm of the workload decides: whatever comes in turns would be watched always, or never.
+    /// Random, so that periodic workloads are sampled evenly.
     fn watches_plugins(&self) -> bool {
         let mut dice = self.dice.get();
         dice ^= dice << 13;

@@ -1,14 +1,14 @@
-//! What the kernel says of this process.
+//! Process metrics from `/proc`.
 
 use std::fs;
 
 use super::spec;
 use super::text::Text;
 
-/// Ticks a second in `/proc`, whatever the kernel's own rate is: part of what Linux promises to programs.
+/// Clock ticks per second in `/proc`; part of Linux's stable interface.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Writes what can be read; elsewhere than on Linux that is nothing.
+/// Writes the metrics that can be read; none on systems other than Linux.
 pub(super) fn write(text: &mut Text) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -30,7 +30,7 @@ pub(super) fn write(text: &mut Text) {
     }
 }
 
-/// A field of `stat`, from 3 on: the second is a name in brackets, which may have anything in it.
+/// A field of `stat` from number 3. The second is a name in parentheses that may contain anything.
 fn field(stat: &str, number: usize) -> Option<f64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
@@ -40,7 +40,7 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some((field(stat, 14)? + field(stat, 15)?) / TICKS_PER_SECOND)
 }
 
-/// An amount of `status`, which gives kB.
+/// A value of `status` in bytes; the file has kB.
 fn bytes(status: &str, name: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()? * 1024.0)
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_is_read() {
+    fn process_files_are_parsed() {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 4 0 1000 9 9";
         assert_eq!(cpu_seconds(stat), Some(3.0));
         assert_eq!(start_time(stat, "cpu 1 2\nbtime 1700000000\n"), Some(1_700_000_010.0));

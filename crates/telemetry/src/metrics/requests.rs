@@ -1,4 +1,4 @@
-//! Requests to the API server, counted as client-go counts them.
+//! Metrics of requests to the API server, as in client-go.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::spec;
 use super::text::Text;
 use super::value::{Counter, Histogram};
 
-/// The code of a request that was not answered, as client-go has it.
+/// The code of a request without response, as in client-go.
 const NO_ANSWER: &str = "<error>";
 
-/// What is counted of the requests to one server, by whichever client.
+/// Metrics of the requests to one server, by all clients.
 pub struct Requests {
     host: Box<str>,
     answers: Family<Counter>,
@@ -25,7 +25,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Of the server at this host and port.
+    /// Metrics for the server at this host and port.
     pub fn to(host: &str) -> Arc<Self> {
         Arc::new(Self {
             host: host.into(),
@@ -35,19 +35,19 @@ impl Requests {
         })
     }
 
-    /// Counts a request and the answer's status; `None` when there was no answer.
+    /// Counts a request with the status of its response; `None` without one.
     pub fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
         let code = status.as_ref().map_or(NO_ANSWER, StatusCode::as_str);
         self.answers.with(&[code, method.as_str(), &self.host]).increment();
         self.duration.with(&[method.as_str(), &self.host]).took(took);
     }
 
-    /// A request waited for its turn.
+    /// Observes how long a request waited.
     pub fn waited(&self, method: &Method, took: Duration) {
         self.waited.with(&[method.as_str(), &self.host]).took(took);
     }
 
-    /// Writes the families of requests.
+    /// Writes the request families.
     pub fn write(&self, text: &mut Text) {
         self.answers.write(text);
         self.duration.write(text);
@@ -55,7 +55,7 @@ impl Requests {
     }
 }
 
-/// Counts the requests of a client of kube's.
+/// A layer that counts the requests of a kube client.
 #[derive(Clone)]
 pub struct Counting(pub Arc<Requests>);
 
@@ -67,7 +67,7 @@ impl<S> Layer<S> for Counting {
     }
 }
 
-/// A service whose requests are counted.
+/// A service with counted requests.
 #[derive(Clone)]
 pub struct Counted<S> {
     inner: S,

@@ -1,4 +1,4 @@
-//! `/metrics/resources`: what each pod asks for, and what it may use at most.
+//! `/metrics/resources`: requests and limits of pods.
 
 use supercargo_framework::PodInfo;
 use supercargo_framework::resource::Resource;
@@ -6,7 +6,7 @@ use supercargo_framework::resource::Resource;
 use super::spec::{POD_LIMIT, POD_REQUEST, Spec};
 use super::text::Text;
 
-/// Writes what these pods ask for and are limited to; amounts of 0 are left out.
+/// Writes the requests and limits of these pods; zero amounts are omitted.
 pub(super) fn write<'a>(text: &mut Text, pods: impl IntoIterator<Item = &'a PodInfo> + Clone) {
     write_family(text, &POD_REQUEST, pods.clone(), |pod| Some(&pod.requests().resource));
     write_family(text, &POD_LIMIT, pods, |pod| pod.spec.limits.as_deref());
@@ -45,7 +45,7 @@ fn each_amount(resource: &Resource, mut tell: impl FnMut(&str, &str, f64)) {
     }
 }
 
-/// The unit of a resource that is neither CPU nor memory nor storage.
+/// The unit of resources other than CPU, memory and storage.
 fn unit_of(name: &str) -> &'static str {
     if name.starts_with("hugepages-") {
         "bytes"
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_have_upstreams_units() {
+    fn amounts_are_in_upstreams_units() {
         let pods = [
             pod("a")
                 .request("cpu", "1500m")

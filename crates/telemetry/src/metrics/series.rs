@@ -1,4 +1,4 @@
-//! The series that are written as things happen. What there is at the moment is read at each scrape instead.
+//! Series that are updated as events happen. Current totals are read at each scrape instead.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use super::spec;
 use super::text::Text;
 use super::value::{Counter, Gauge, Histogram};
 
-/// Declares the families that are kept, each by its [`spec`].
+/// Declares the stored families, each with its [`spec`].
 macro_rules! series {
     ($($name:ident: $value:ident = $spec:ident,)*) => {
-        /// The families that are kept.
+        /// The stored families.
         pub(crate) struct Series {
             $(pub(crate) $name: Family<$value>,)*
         }
@@ -20,7 +20,7 @@ macro_rules! series {
                 Self { $($name: Family::new(&spec::$spec),)* }
             }
 
-            /// Writes them all.
+            /// Writes all families.
             pub(crate) fn write(&self, text: &mut Text) {
                 $(self.$name.write(text);)*
             }
@@ -58,7 +58,7 @@ series! {
     trace_spans_dropped: Counter = TRACE_SPANS_DROPPED,
 }
 
-/// The one series of a family without labels.
+/// The single series of a family without labels.
 pub(crate) fn only<V: super::value::Value>(family: &Family<V>) -> Arc<V> {
     family.with(&[])
 }

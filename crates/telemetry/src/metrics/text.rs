@@ -1,18 +1,21 @@
-//! Prometheus' text format, version 0.0.4, which is what kube-scheduler serves.
+//! Prometheus text format, version 0.0.4, as served by kube-scheduler.
+//!
+//! `kube-informers` has a similar writer. This crate does not depend on it, so that both compile in
+//! parallel.
 
 use std::fmt::{self, Write as _};
 
 use super::spec::{Kind, Spec};
 
-/// The content type of the text.
+/// The content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A text in the making.
+/// Writes a text.
 #[derive(Debug, Default)]
 pub struct Text(String);
 
 impl Text {
-    /// Begins a family. Its samples follow.
+    /// Begins a family; its samples follow.
     pub fn family(&mut self, spec: &Spec) {
         let kind = match spec.kind {
             Kind::Counter => "counter",
@@ -23,12 +26,13 @@ impl Text {
         self.line(format_args!("# TYPE {} {kind}", spec.name));
     }
 
-    /// A series of a counter or gauge.
+    /// Writes a sample of a counter or gauge.
     pub fn sample(&mut self, spec: &Spec, labels: &[&str], value: f64) {
         self.line(format_args!("{}{} {}", spec.name, Labels(spec, labels, None), Number(value)));
     }
 
-    /// A series of a histogram: `counts` of those in each range and no lower one, the last one above all bounds.
+    /// Writes a series of a histogram. `counts` are per bucket, not cumulative; the last is above
+    /// all bounds.
     pub fn histogram(&mut self, spec: &Spec, labels: &[&str], bounds: &[f64], counts: &[u64], sum: f64) {
         let (name, mut below) = (spec.name, 0);
         let bounds = bounds.iter().copied().chain([f64::INFINITY]);
@@ -40,19 +44,19 @@ impl Text {
         self.line(format_args!("{name}_count{} {below}", Labels(spec, labels, None)));
     }
 
-    /// The whole text.
+    /// The finished text.
     pub fn finish(self) -> String {
         self.0
     }
 
     fn line(&mut self, line: fmt::Arguments<'_>) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.0.write_fmt(line);
         self.0.push('\n');
     }
 }
 
-/// `{name="value",…}`, with a bucket's bound last.
+/// Writes `{name="value",…}`, with a bucket's bound last.
 struct Labels<'a>(&'a Spec, &'a [&'a str], Option<f64>);
 
 impl fmt::Display for Labels<'_> {
@@ -83,7 +87,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// A number as Go writes it: bounds of buckets are labels, and only equal texts are equal labels.
+/// Formats a number as Go does. Bucket bounds are labels, which must be textually equal.
 struct Number(f64);
 
 impl fmt::Display for Number {
@@ -107,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_as_in_go() {
+    fn numbers_are_formatted_as_in_go() {
         for (number, expected) in [
             (0.0, "0"),
             (1.0, "1"),
@@ -125,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn label_values_are_escaped_and_nothing_else_is_added() {
+    fn label_values_are_escaped() {
         const PLAIN: Spec = Spec::counter("plain_total", &[], "None.");
         const LABELLED: Spec = Spec::gauge("labelled", &["a", "b"], "Two.");
         let mut text = Text::default();
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_add_up() {
+    fn buckets_are_cumulative() {
         const SPEC: Spec =
             Spec::histogram("h", &["l"], super::super::spec::Buckets::Given(&[1.0, 2.0]), "H.");
         let mut text = Text::default();

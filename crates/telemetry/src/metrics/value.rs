@@ -1,4 +1,4 @@
-//! What a series holds. Written from any thread, without a lock.
+//! Values of series. They are written from any thread, without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,31 +6,31 @@ use std::time::Duration;
 use super::spec::{Kind, Spec};
 use super::text::Text;
 
-/// What there is one of for each combination of labels.
+/// The value of one series.
 pub trait Value: Default + Send + Sync {
-    /// One that has counted nothing yet.
+    /// An empty value.
     fn new(kind: &Kind) -> Self;
 
-    /// Its lines.
+    /// Writes the samples.
     fn write(&self, text: &mut Text, spec: &Spec, labels: &[&str]);
 }
 
-/// A number that only rises.
+/// A counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds 1.
     pub fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many more.
+    /// Adds a number.
     pub(crate) fn add(&self, count: usize) {
         self.0.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// The current count.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -46,17 +46,17 @@ impl Value for Counter {
     }
 }
 
-/// A number that rises and falls.
+/// A gauge.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// It is this now.
+    /// Sets the value.
     pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 
-    /// What it is.
+    /// The current value.
     pub(crate) fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }
@@ -72,32 +72,32 @@ impl Value for Gauge {
     }
 }
 
-/// How many numbers fell into each of some ranges.
+/// A histogram.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
     bounds: Box<[f64]>,
-    /// Those in a range and no lower one; the last is above all bounds.
+    /// Counts per bucket, not cumulative; the last is above all bounds.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
 impl Histogram {
-    /// With these upper bounds, ascending.
+    /// A histogram with these upper bounds, in ascending order.
     pub(crate) fn with_bounds(bounds: Vec<f64>) -> Self {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::default()).collect();
         Self { bounds: bounds.into(), counts, sum: AtomicU64::default() }
     }
 
-    /// One more number.
+    /// Adds an observation.
     pub(crate) fn observe(&self, value: f64) {
         let range = self.bounds.partition_point(|bound| *bound < value);
         self.counts[range].fetch_add(1, Ordering::Relaxed);
-        // Nearly always one thread writes, and the first try succeeds.
+        // Usually a single thread writes, and the first attempt succeeds.
         let add = |bits| Some((f64::from_bits(bits) + value).to_bits());
         let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// One more duration, in seconds.
+    /// Adds a duration in seconds.
     pub(crate) fn took(&self, duration: Duration) {
         self.observe(duration.as_secs_f64());
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_belongs_to_the_range_below_it() {
+    fn upper_bounds_are_inclusive() {
         let histogram = Histogram::with_bounds(vec![1.0, 2.0]);
         for value in [0.0, 1.0, 1.5, 2.0, 2.5, f64::INFINITY] {
             histogram.observe(value);

@@ -1,4 +1,4 @@
-//! An attempt that has ended, and the spans that it makes.
+//! Finished attempts and their spans.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use super::ids::{Ids, SpanId, TraceId};
 use super::otlp::{Attribute, Failed, Kind, Span};
 use super::parts::{Part, Parts, PluginPart};
 
-/// What the span of a whole attempt is called.
+/// The name of the span of an attempt.
 const NAME: &str = "scheduling attempt";
 
-/// An attempt that has ended.
+/// A finished attempt.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) pod: PodKey,
     pub(super) uid: Uid,
-    /// The scheduler's name, which is the profile's.
+    /// The scheduler name of the profile.
     pub(super) profile: Arc<str>,
-    /// How many attempts the pod has had, this one included.
+    /// The number of attempts of the pod, including this one.
     pub(super) number: u32,
     pub(super) result: AttemptResult,
     pub(super) node: Option<Box<str>>,
     pub(super) message: Box<str>,
     pub(super) took: Timespan,
     pub(super) parts: Parts,
-    /// When the clock of all these moments began, in nanoseconds since 1970.
+    /// The origin of the clock, in nanoseconds since 1970.
     pub(super) epoch: u64,
 }
 
-/// What all spans of a trace share.
+/// Data that all spans of a trace share.
 struct Trace {
     id: TraceId,
     epoch: u64,
@@ -55,12 +55,12 @@ impl Trace {
 }
 
 impl Attempt {
-    /// How many spans it makes.
+    /// The number of its spans.
     pub(super) fn span_count(&self) -> usize {
         1 + self.parts.count()
     }
 
-    /// The span of the attempt, below it those of its extension points, and below these those of plugins.
+    /// The span of the attempt, with child spans for extension points and below them for plugins.
     pub(super) fn spans(&self, ids: &mut Ids) -> Vec<Span> {
         let trace = Trace { id: ids.trace(), epoch: self.epoch };
         let root = ids.span();
@@ -88,7 +88,7 @@ impl Attempt {
             attributes.push(Attribute::text("k8s.node.name", node.clone()));
         }
         let has_failed = self.result == AttemptResult::Error;
-        // That a pod fits nowhere is an answer, and no failure of who gives it.
+        // Unschedulable is a result, not an error.
         if !has_failed && !self.message.is_empty() {
             attributes.push(Attribute::text("supercargo.message", self.message.clone()));
         }

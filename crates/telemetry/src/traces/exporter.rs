@@ -1,4 +1,4 @@
-//! Sends traces to a collector, by OTLP over HTTP.
+//! Exports traces to a collector by OTLP over HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,38 +14,38 @@ use super::ids::Ids;
 use super::otlp::{self, Resource, Span};
 use crate::metrics::Counter;
 
-/// So many spans at most go in one request.
+/// Maximum number of spans in a request.
 const BATCH: usize = 512;
-/// How long a span waits at most for others.
+/// Maximum time that a span waits for a full batch.
 const PERIOD: Duration = Duration::from_secs(5);
-/// How long a try may take.
+/// Timeout of an attempt to send.
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait after each try that failed; after one more, the batch is dropped.
+/// Delays after failed attempts. After one more failure, the batch is dropped.
 const PAUSES: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
-/// The longest wait that a collector may ask for.
+/// Upper bound of a collector's `Retry-After`.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 const USER_AGENT: &str = concat!("supercargo/", env!("CARGO_PKG_VERSION"));
 
-/// Sends what attempts have left.
+/// Exports finished attempts.
 pub(super) struct Exporter {
     send: SendRequest,
     resource: Resource,
     attempts: mpsc::Receiver<Attempt>,
     ids: Ids,
-    /// Spans that have not been sent.
+    /// Spans to send.
     waiting: Vec<Span>,
     not_taken: Arc<Counter>,
-    /// Whether of the last batch something was not taken. The log says so once.
+    /// Whether the collector rejected spans of the last batch. Changes are logged.
     is_refused: bool,
 }
 
-/// A try that failed.
+/// A failed attempt to send.
 enum Failure {
-    /// It would fail again.
+    /// Permanent.
     Final(String),
-    /// Another one may not, after this long if the collector says so.
+    /// Retryable, after the delay that the collector asks for.
     Passing(String, Option<Duration>),
 }
 
@@ -67,7 +67,7 @@ impl Exporter {
         }
     }
 
-    /// Sends until nobody is left who observes, and then what is left.
+    /// Runs until all observers are dropped, and then sends the rest.
     pub(super) async fn run(mut self) {
         let mut period = interval(PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -83,7 +83,7 @@ impl Exporter {
         self.send_all().await;
     }
 
-    /// Takes an attempt, and sends what makes a full batch.
+    /// Adds an attempt, and sends full batches.
     async fn take(&mut self, attempt: &Attempt) {
         self.waiting.append(&mut attempt.spans(&mut self.ids));
         while self.waiting.len() >= BATCH {
@@ -93,7 +93,7 @@ impl Exporter {
         }
     }
 
-    /// Sends what waits, which is less than a batch.
+    /// Sends the remaining spans, fewer than a batch.
     async fn send_all(&mut self) {
         let batch = std::mem::take(&mut self.waiting);
         if !batch.is_empty() {
@@ -119,15 +119,15 @@ impl Exporter {
             Some((spans, error)) => {
                 self.not_taken.add(spans);
                 if !was_refused {
-                    tracing::warn!(spans, error, "traces are dropped: the collector does not take them");
+                    tracing::warn!(spans, error, "collector rejects traces; dropping them");
                 }
             }
-            None if was_refused => tracing::info!("the collector takes traces again"),
+            None if was_refused => tracing::info!("collector accepts traces again"),
             None => {}
         }
     }
 
-    /// Tries until the collector takes it, a few times. The same spans have the same names each time, so that none counts twice.
+    /// Tries a few times. The spans keep their ids, so that none is counted twice.
     async fn deliver(&self, body: Bytes) -> Result<Bytes, String> {
         let mut pauses = PAUSES.into_iter();
         loop {
@@ -159,7 +159,7 @@ impl Exporter {
     }
 }
 
-/// What an answer means, as the protocol has it.
+/// Classifies a response according to the protocol.
 fn judge(response: Response<Bytes>) -> Result<Bytes, Failure> {
     let (head, body) = response.into_parts();
     if head.status.is_success() {
@@ -177,7 +177,7 @@ fn judge(response: Response<Bytes>) -> Result<Bytes, Failure> {
     Err(if is_passing { Failure::Passing(error, retry_after(&head.headers)) } else { Failure::Final(error) })
 }
 
-/// When a collector wants to be asked again, if it says so in seconds. A date is as good as nothing: the clocks may differ.
+/// The `Retry-After` of a collector in seconds. Dates are ignored: clocks may differ.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER))

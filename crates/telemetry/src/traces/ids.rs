@@ -1,15 +1,15 @@
-//! What traces and spans are called: random numbers. Zero would mean none.
+//! Random ids of traces and spans. Zero is invalid.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZeroU64;
 
 use serde::{Serialize, Serializer};
 
-/// Names a trace.
+/// The id of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TraceId(pub(super) NonZeroU64, pub(super) NonZeroU64);
 
-/// Names a span.
+/// The id of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SpanId(pub(super) NonZeroU64);
 
@@ -25,7 +25,7 @@ impl Serialize for SpanId {
     }
 }
 
-/// Gives out names, by the keys that the standard library draws for each process.
+/// Generates ids from the standard library's hash keys, which differ per process.
 #[derive(Default)]
 pub(super) struct Ids {
     keys: RandomState,
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_processes_and_no_two_spans_have_the_same_name() {
+    fn ids_are_unique_across_processes_and_spans() {
         let (mut here, mut there) = (Ids::default(), Ids::default());
         let ids: BTreeSet<_> = (0..1000).flat_map(|_| [here.span().0, there.span().0]).collect();
         assert_eq!(ids.len(), 2000);

@@ -1,4 +1,5 @@
-//! Notes what attempts go through. On the scheduler's thread: it formats nothing and waits for nothing.
+//! An observer that records attempts. It runs on the scheduler's thread, so it formats nothing and
+//! never blocks.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher as _, RandomState};
@@ -15,12 +16,12 @@ use super::attempt::Attempt;
 use super::parts::Part;
 use super::under_way::UnderWay;
 
-/// A million, of which so many are traced.
+/// The denominator of the sampling rate.
 const ALL: u32 = 1_000_000;
-/// So many pods fill one of two generations of attempts that have not ended. Twice as many is the most that is kept.
+/// The number of pods in each of the two generations of attempts in progress.
 const GENERATION: usize = 5_000;
 
-/// Notes, and passes on.
+/// Records attempts and forwards to the next observer.
 pub(super) struct TracingObserver {
     inner: Box<dyn Observer>,
     sample: Sample,
@@ -28,12 +29,12 @@ pub(super) struct TracingObserver {
     under_way: RefCell<UnderWay>,
     attempts: mpsc::Sender<Attempt>,
     drops: Drops,
-    /// What time it is. Asked once for each attempt.
+    /// The wall clock, read once per attempt.
     wall: fn() -> SystemTime,
 }
 
-/// The pods that are traced. Chosen by pod, not by attempt: of one that is looked at nothing is missing, and nothing need be
-/// kept of the others.
+/// The sampled pods. Sampling is by pod, not by attempt, so that traces of a pod are complete and
+/// other pods need no memory.
 struct Sample {
     keys: RandomState,
     per_million: u32,
@@ -64,7 +65,7 @@ impl TracingObserver {
         }
     }
 
-    /// The same by another clock.
+    /// Like `new`, with another clock.
     #[cfg(test)]
     pub(super) fn with_wall(self, wall: fn() -> SystemTime) -> Self {
         Self { wall, ..self }
@@ -112,7 +113,8 @@ impl TracingObserver {
         }
     }
 
-    /// When moments began to be counted, by the wall clock of this very moment: if that has been set since, no trace is torn.
+    /// The origin of the clock, computed from the current wall clock, so that setting the clock
+    /// tears no trace apart.
     fn epoch(&self) -> u64 {
         let now = (self.wall)().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
@@ -120,7 +122,7 @@ impl TracingObserver {
     }
 }
 
-/// PreEnqueue comes before there is an attempt, PostBind after it has ended.
+/// PreEnqueue precedes the attempt, PostBind follows it.
 fn is_traced(point: Point) -> bool {
     !matches!(point, Point::PreEnqueue | Point::PostBind)
 }

@@ -1,7 +1,7 @@
-//! The message of OTLP that carries spans, in JSON.
+//! The OTLP message for spans, in JSON.
 //!
-//! As the protocol has it, ids are in hexadecimal, numbers of 64 bits are texts and enumerations numbers; and as in all JSON of
-//! protobuf, what has its default value may be left out.
+//! As the protocol specifies, ids are hexadecimal, 64-bit numbers are strings, and enumerations are
+//! numbers. As in all protobuf JSON, default values may be omitted.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use serde_json::Value as Json;
 
 use super::ids::{SpanId, TraceId};
 
-/// Where a collector takes traces, below its address.
+/// The path for traces, relative to the collector's address.
 pub(super) const PATH: &str = "/v1/traces";
 
-/// What the service is called, and the part of it that speaks.
+/// The names of the service and of the instrumentation scope.
 const NAME: &str = "supercargo";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -55,14 +55,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Who speaks.
+/// The source of the spans.
 #[derive(Serialize)]
 pub(super) struct Resource {
     attributes: Vec<Attribute>,
 }
 
 impl Resource {
-    /// This process, which differs from others of its kind by this name.
+    /// This process, identified by its host name.
     pub(super) fn of_process(instance: &str) -> Self {
         let attributes = vec![
             Attribute::text("service.name", NAME),
@@ -73,7 +73,7 @@ impl Resource {
     }
 }
 
-/// Something that took its time.
+/// A span.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "the protocol's names")]
@@ -93,7 +93,7 @@ pub(super) struct Span {
     pub(super) status: Option<Failed>,
 }
 
-/// There is one kind of span here: none of them is a call to another service.
+/// All spans are internal: none is a call to another service.
 #[derive(Debug)]
 pub(super) struct Kind;
 
@@ -103,7 +103,7 @@ impl Serialize for Kind {
     }
 }
 
-/// The status of a span that failed; others have none.
+/// The status of a failed span; others have none.
 #[derive(Debug, Serialize)]
 pub(super) struct Failed {
     code: u8,
@@ -117,7 +117,7 @@ impl Failed {
     }
 }
 
-/// Something that is said of a span.
+/// An attribute of a span.
 #[derive(Debug, Serialize)]
 pub(super) struct Attribute {
     key: &'static str,
@@ -145,7 +145,7 @@ fn as_text<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error
     serializer.collect_str(number)
 }
 
-/// Of how many spans an ExportTraceServiceResponse says that they were not taken, and why.
+/// The number of rejected spans in an ExportTraceServiceResponse, and the reason.
 pub(super) fn rejected(answer: &[u8]) -> Option<(usize, String)> {
     let answer: Json = serde_json::from_slice(answer).ok()?;
     let partial = answer.get("partialSuccess")?;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_what_the_protocol_says() {
+    fn the_message_follows_the_protocol() {
         let trace_id = TraceId(number(0x5b8e_fff7_9803_8103), number(0xd269_b633_813f_c60c));
         let root = Span {
             trace_id,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_collector_rejects_is_read_from_its_answer() {
+    fn rejected_spans_are_read_from_the_response() {
         let answer = |partial: Json| rejected(json!({ "partialSuccess": partial }).to_string().as_bytes());
         let some = Some((3, "too old".to_owned()));
         assert_eq!(answer(json!({"rejectedSpans": "3", "errorMessage": "too old"})), some);

@@ -1,10 +1,10 @@
-//! What has been seen of an attempt: its extension points, and plugins where they are told of.
+//! Observed parts of an attempt: extension points, and plugins where they are observed.
 
 use supercargo_framework::Code;
 use supercargo_runtime::observer::{Point, TimePoint, Timespan};
 
-/// So many parts at most are kept. No attempt has nearly as many, as a plugin is one however often it is asked; several that
-/// came to nothing without a word may.
+/// Maximum number of parts. An attempt has fewer, because all calls of a plugin at a point are one
+/// part. Several attempts that ended unobserved may exceed it.
 const MOST: usize = 500;
 
 /// An extension point, or a plugin at one.
@@ -16,14 +16,14 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Whether the other one began and ended within this.
+    /// Whether the other part lies within this one.
     pub(super) fn holds(&self, other: &Self) -> bool {
         self.took.from.0 <= other.took.from.0 && other.took.to.0 <= self.took.to.0
     }
 }
 
-/// A plugin at a point. It may be asked about one node after the other, in turn with other plugins; so it begins with the first
-/// call and takes as long as all of them together.
+/// A plugin at a point. Its calls may alternate with those of other plugins. The part begins with
+/// the first call and lasts as long as all calls together.
 #[derive(Debug)]
 pub(super) struct PluginPart {
     pub(super) plugin: Box<str>,
@@ -41,12 +41,12 @@ impl PluginPart {
     }
 }
 
-/// What has been seen.
+/// The observed parts.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) points: Vec<Part>,
     pub(super) plugins: Vec<PluginPart>,
-    /// So many of the plugins are at points that are over: a later call is another part.
+    /// The number of plugins at finished points: a later call begins a new part.
     over: usize,
 }
 
@@ -72,7 +72,7 @@ impl Parts {
         }
     }
 
-    /// Forgets what began before this, and says how much that was.
+    /// Removes parts that began before this time, and returns their number.
     pub(super) fn forget_before(&mut self, moment: TimePoint) -> usize {
         let before = self.count();
         self.points.retain(|point| point.took.from.0 >= moment.0);

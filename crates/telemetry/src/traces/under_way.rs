@@ -1,4 +1,4 @@
-//! Attempts that have not ended.
+//! Attempts in progress.
 
 use std::collections::HashMap;
 use std::mem;
@@ -9,14 +9,15 @@ use supercargo_framework::Uid;
 use super::parts::Parts;
 use crate::metrics::Counter;
 
-/// What has been seen of attempts that have not ended, by pod.
+/// The observed parts of attempts in progress, by pod.
 ///
-/// Not all of them end: a pod may be deleted, or bound by somebody else. So there are two generations; when the younger one is
-/// full it takes the place of the older one, and what nothing has been seen of for that long is dropped.
+/// Some attempts never end: the pod may be deleted or bound elsewhere. So there are two
+/// generations. When the younger one is full it replaces the older one, and attempts without
+/// observations since then are dropped.
 pub(super) struct UnderWay {
     young: HashMap<Uid, Parts>,
     old: HashMap<Uid, Parts>,
-    /// How many pods fill a generation.
+    /// The number of pods in a full generation.
     generation: usize,
     dropped: Arc<Counter>,
 }
@@ -26,7 +27,7 @@ impl UnderWay {
         Self { young: HashMap::new(), old: HashMap::new(), generation, dropped }
     }
 
-    /// What has been seen of this pod's attempt, with room for more.
+    /// The parts of this pod's attempt, to add to.
     pub(super) fn of(&mut self, pod: &Uid) -> &mut Parts {
         if !self.young.contains_key(pod) {
             self.renew(pod);
@@ -38,12 +39,12 @@ impl UnderWay {
         parts
     }
 
-    /// What has been seen of an attempt that ends.
+    /// Removes and returns the parts of a finished attempt.
     pub(super) fn take(&mut self, pod: &Uid) -> Parts {
         self.young.remove(pod).or_else(|| self.old.remove(pod)).unwrap_or_default()
     }
 
-    /// Puts an attempt into the younger generation.
+    /// Adds an attempt to the younger generation.
     fn renew(&mut self, pod: &Uid) {
         let parts = self.old.remove(pod).unwrap_or_default();
         if self.young.len() >= self.generation {
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_never_ends_is_dropped_in_the_end_and_one_that_goes_on_is_not() {
+    fn abandoned_attempts_are_dropped_and_active_ones_kept() {
         let dropped = Arc::<Counter>::default();
         let mut under_way = UnderWay::new(2, Arc::clone(&dropped));
         for pod in ["stuck", "busy", "a", "busy", "b", "busy", "c", "busy", "d"] {
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_of_one_pod_is_bounded() {
+    fn parts_of_a_pod_are_bounded() {
         let dropped = Arc::<Counter>::default();
         let mut under_way = UnderWay::new(2, Arc::clone(&dropped));
         for _ in 0..10_000 {

@@ -1,4 +1,5 @@
-//! Whatever is late, lost, asleep or killed: never do two lead at a moment, and when the trouble is over one does.
+//! Random delays, losses, suspensions and kills: at most one candidate leads at any time, and
+//! eventually one does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +15,21 @@ use super::world::{Candidate, Fate, Trip};
 use supercargo_config::LeaderElectionConfig;
 
 const CANDIDATES: usize = 3;
-/// How often it is looked who leads.
+/// How often the leaders are counted.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// What happens to a candidate.
 #[derive(Clone, Debug)]
 enum Trouble {
-    /// Its next requests go as planned.
+    /// The fates of its next requests.
     Trips(Vec<Trip>),
-    /// It does nothing for so long, and then goes on.
+    /// It is suspended for this long.
     Sleeps(Duration),
-    /// Nobody listens, from here on or no longer.
+    /// The server refuses connections from now on, or accepts them again.
     Closes(bool),
-    /// It ends, and another is started in its place.
+    /// It is killed and replaced.
     Dies,
-    /// The same in order.
+    /// It resigns and is replaced.
     Resigns,
 }
 
@@ -61,12 +62,12 @@ fn trouble() -> impl Strategy<Value = Trouble> {
     ]
 }
 
-/// Who is in what trouble, and how long after the one before.
+/// Which candidate is affected how, and how long after the previous trouble.
 fn history() -> impl Strategy<Value = Vec<(Duration, usize, Trouble)>> {
     prop::collection::vec((millis(2_500), 0..CANDIDATES, trouble()), 1..40)
 }
 
-/// Looks all the time how many may write.
+/// Continuously counts the candidates that may write.
 struct Watchman {
     fences: Arc<Mutex<Vec<Fence>>>,
     task: JoinHandle<()>,
@@ -93,32 +94,32 @@ impl Watchman {
         self.task.abort();
     }
 
-    /// The dead are watched, too: what they had begun may still be carried out.
+    /// Killed candidates are watched, too: their requests may still be in flight.
     fn watch(&self, candidate: Candidate) -> Candidate {
         self.fences.lock().push(candidate.fence.clone());
         candidate
     }
 }
 
-async fn play(history: Vec<(Duration, usize, Trouble)>, hears_bell: bool) {
+async fn play(history: Vec<(Duration, usize, Trouble)>, watches: bool) {
     let (server, watchman) = (ApiServer::default(), Watchman::start());
-    let new = || watchman.watch(Candidate::start(&server, &config(), hears_bell));
+    let new = || watchman.watch(Candidate::start(&server, &config(), watches));
     let mut candidates: Vec<Candidate> = (0..CANDIDATES).map(|_| new()).collect();
     for (pause, who, trouble) in history {
         sleep(pause).await;
         match trouble {
-            Trouble::Trips(trips) => candidates[who].way.plan(trips),
+            Trouble::Trips(trips) => candidates[who].connection.plan(trips),
             Trouble::Sleeps(duration) => candidates[who].sleep(duration),
-            Trouble::Closes(is_closed) => candidates[who].way.close(is_closed),
+            Trouble::Closes(is_closed) => candidates[who].connection.close(is_closed),
             Trouble::Dies => std::mem::replace(&mut candidates[who], new()).task.abort(),
             Trouble::Resigns => std::mem::replace(&mut candidates[who], new()).begin_to_resign(),
         }
         restart(&mut candidates, new);
     }
     for candidate in &candidates {
-        candidate.way.end_trouble();
+        candidate.connection.end_trouble();
     }
-    // Whoever still sleeps or waits for an answer wakes, or is waited out.
+    // Wait for suspended candidates and delayed responses.
     let calm = Instant::now();
     while !candidates.iter().any(|candidate| candidate.leads() && candidate.fence.is_open()) {
         assert!(calm.elapsed() < Duration::from_secs(30), "nobody leads");
@@ -128,7 +129,7 @@ async fn play(history: Vec<(Duration, usize, Trouble)>, hears_bell: bool) {
     watchman.has_seen_nothing();
 }
 
-/// Who has lost ends, and is started again.
+/// Candidates that lost leadership are restarted.
 fn restart(candidates: &mut [Candidate], new: impl Fn() -> Candidate) {
     for candidate in candidates.iter_mut().filter(|candidate| candidate.task.is_finished()) {
         *candidate = new();
@@ -139,8 +140,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn never_two_lead_and_in_the_end_one_does(history in history(), hears_bell in any::<bool>()) {
+    fn at_most_one_candidate_leads_and_eventually_one_does(history in history(), watches in any::<bool>()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(play(history, hears_bell));
+        runtime.block_on(play(history, watches));
     }
 }

@@ -6,18 +6,18 @@ use jiff::SignedDuration;
 use supercargo_apiserver::ApiServer;
 use tokio::time::{Instant, sleep};
 
-use super::world::{Candidate, LEASE_DURATION, LONGEST_LOOK, RETRY_PERIOD, Way, notes, spec};
+use super::world::{Candidate, Connection, LEASE_DURATION, LONGEST_LOOK, RETRY_PERIOD, notes, spec};
 use supercargo_config::LeaderElectionConfig;
 
-/// More than any request takes here.
+/// Longer than any request in these tests.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
-fn candidates(server: &ApiServer, count: usize, hears_bell: bool) -> Vec<Candidate> {
-    let start = |_| Candidate::start(server, &LeaderElectionConfig::default(), hears_bell);
+fn candidates(server: &ApiServer, count: usize, watches: bool) -> Vec<Candidate> {
+    let start = |_| Candidate::start(server, &LeaderElectionConfig::default(), watches);
     (0..count).map(start).collect()
 }
 
-/// Waits until one of them leads, and takes it out.
+/// Waits until a candidate leads, and removes it.
 async fn first_to_lead(candidates: &mut Vec<Candidate>) -> Candidate {
     let leads: Vec<_> = candidates.iter().map(|candidate| Box::pin(candidate.until_it_leads())).collect();
     let ((), first, _) = futures::future::select_all(leads).await;
@@ -25,18 +25,14 @@ async fn first_to_lead(candidates: &mut Vec<Candidate>) -> Candidate {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_three_who_begin_at_once_one_leads_and_the_others_follow_one_by_one() {
+async fn one_of_three_candidates_leads_and_the_others_succeed_it() {
     let server = ApiServer::default();
     let mut waiting = candidates(&server, 3, true);
     let mut expected = Vec::new();
     for transitions in 0..3 {
         let began = Instant::now();
         let leader = first_to_lead(&mut waiting).await;
-        assert!(
-            began.elapsed() < A_MOMENT,
-            "a lease that is given up is taken at once: {:?}",
-            began.elapsed()
-        );
+        assert!(began.elapsed() < A_MOMENT, "a released lease is taken at once: {:?}", began.elapsed());
         sleep(LEASE_DURATION * 3).await;
         assert!(leader.leads() && waiting.iter().all(|candidate| !candidate.leads()));
         assert!(waiting.iter().all(|candidate| !candidate.fence.is_open()));
@@ -60,21 +56,21 @@ async fn of_three_who_begin_at_once_one_leads_and_the_others_follow_one_by_one()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_dies_is_followed_when_its_lease_has_ended_and_not_before() {
-    for hears_bell in [true, false] {
+async fn a_dead_leader_is_replaced_when_its_lease_expires() {
+    for watches in [true, false] {
         let server = ApiServer::default();
-        let first = Candidate::start(&server, &LeaderElectionConfig::default(), hears_bell);
+        let first = Candidate::start(&server, &LeaderElectionConfig::default(), watches);
         first.until_it_leads().await;
-        let second = Candidate::start(&server, &LeaderElectionConfig::default(), hears_bell);
+        let second = Candidate::start(&server, &LeaderElectionConfig::default(), watches);
         sleep(LEASE_DURATION * 2).await;
         let last_renewal = first.leadership.borrow().last_renewal.unwrap();
         first.kill().await;
         second.until_it_leads().await;
         let gap = last_renewal.elapsed();
-        // Who hears the bell has seen the last renewal when it happened, and wakes when the lease ends.
-        let latest = LEASE_DURATION + if hears_bell { A_MOMENT } else { LONGEST_LOOK + A_MOMENT };
-        assert!((LEASE_DURATION..latest).contains(&gap), "bell: {hears_bell}, {gap:?}");
-        assert!(latest <= LEASE_DURATION + RETRY_PERIOD || !hears_bell);
+        // A watching candidate observes the renewal at once, and wakes when the lease expires.
+        let latest = LEASE_DURATION + if watches { A_MOMENT } else { LONGEST_LOOK + A_MOMENT };
+        assert!((LEASE_DURATION..latest).contains(&gap), "watches: {watches}, {gap:?}");
+        assert!(latest <= LEASE_DURATION + RETRY_PERIOD || !watches);
         assert_eq!(spec(&server).await["leaseTransitions"], 1);
     }
 }
@@ -85,9 +81,9 @@ async fn clocks_that_are_years_apart_make_no_difference() {
     for (first_skew, second_skew) in [(years, -years), (-years, years)] {
         let server = ApiServer::default();
         let start = |skew| {
-            let way = Way::default();
-            way.skew(skew);
-            Candidate::start_by(&server, &LeaderElectionConfig::default(), true, way)
+            let connection = Connection::default();
+            connection.skew(skew);
+            Candidate::start_by(&server, &LeaderElectionConfig::default(), true, connection)
         };
         let first = start(first_skew);
         first.until_it_leads().await;
@@ -106,7 +102,7 @@ async fn clocks_that_are_years_apart_make_no_difference() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_waits_for_as_long_as_the_holder_says_its_lease_lasts() {
+async fn candidates_wait_for_the_duration_in_the_lease() {
     let server = ApiServer::default();
     let longer =
         LeaderElectionConfig { lease_duration: Duration::from_mins(1), ..LeaderElectionConfig::default() };
@@ -120,17 +116,17 @@ async fn a_candidate_waits_for_as_long_as_the_holder_says_its_lease_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_resigns_without_touching_the_lease() {
+async fn a_waiting_candidate_resigns_without_writing() {
     let server = ApiServer::default();
     let first = Candidate::start(&server, &LeaderElectionConfig::default(), true);
     first.until_it_leads().await;
     let second = Candidate::start(&server, &LeaderElectionConfig::default(), true);
     sleep(LEASE_DURATION).await;
-    second.way.take_requests();
-    let way = second.way.clone();
+    second.connection.take_requests();
+    let connection = second.connection.clone();
     let began = Instant::now();
     second.resign().await;
     assert!(began.elapsed() < A_MOMENT);
-    assert!(way.take_requests().iter().all(|method| method == "GET"));
+    assert!(connection.take_requests().iter().all(|method| method == "GET"));
     assert!(first.leads());
 }

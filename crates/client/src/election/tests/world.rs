@@ -1,4 +1,4 @@
-//! A server with one lease, and candidates each of whom has a way of its own to it.
+//! A server with one lease, and candidates with separate connections to it.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -32,12 +32,12 @@ pub(super) const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/kube-system/e
 
 pub(super) const LEASE_DURATION: Duration = Duration::from_secs(15);
 pub(super) const RETRY_PERIOD: Duration = Duration::from_secs(2);
-/// What `LeaderElectionConfig::default` comes to: a renew deadline and a retry period.
+/// With `LeaderElectionConfig::default`: a renew deadline and a retry period.
 pub(super) const HOLD: Duration = Duration::from_secs(12);
-/// The longest wait between two looks at the lease.
+/// The longest time between two polls of the lease.
 pub(super) const LONGEST_LOOK: Duration = Duration::from_millis(4400);
 
-/// What happens to one request on its way.
+/// The fate of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trip {
     /// Before the server sees it.
@@ -51,66 +51,66 @@ pub(super) struct Trip {
 pub(super) enum Fate {
     #[default]
     Answered,
-    /// The server never sees it.
+    /// The request is lost.
     LostThere,
-    /// The server does what it says, and nobody hears of it.
+    /// The request is executed and its response lost.
     LostBack,
 }
 
-/// The way to the server.
+/// A connection to the server.
 #[derive(Clone, Default)]
-pub(super) struct Way(Arc<Mutex<State>>);
+pub(super) struct Connection(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     is_closed: bool,
     hangs: bool,
     trips: VecDeque<Trip>,
-    /// How far the clock of whoever goes this way is off.
+    /// The clock skew of the candidate.
     skew: SignedDuration,
     requests: Vec<String>,
 }
 
-impl Way {
-    /// From here on nobody listens at the other end, or again somebody does.
+impl Connection {
+    /// Refuses connections from now on, or accepts them again.
     pub(super) fn close(&self, is_closed: bool) {
         self.0.lock().is_closed = is_closed;
     }
 
-    /// From here on nothing is answered.
+    /// Answers nothing from now on.
     pub(super) fn hang(&self) {
         self.0.lock().hangs = true;
     }
 
-    /// From here on everything is answered at once.
+    /// Answers everything at once from now on.
     pub(super) fn end_trouble(&self) {
         let mut state = self.0.lock();
         (state.is_closed, state.hangs) = (false, false);
         state.trips.clear();
     }
 
-    /// What happens to the next requests.
+    /// Sets the fates of the next requests.
     pub(super) fn plan(&self, trips: impl IntoIterator<Item = Trip>) {
         self.0.lock().trips.extend(trips);
     }
 
-    /// Has all times that are sent be off by so much.
+    /// Skews all times that are sent.
     pub(super) fn skew(&self, by: SignedDuration) {
         self.0.lock().skew = by;
     }
 
-    /// What has been asked about leases since this was last called.
+    /// The lease requests since the last call.
     pub(super) fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().requests)
     }
 
     fn client(&self, server: &ApiServer) -> Client {
-        let (way, service) = (self.clone(), server.service());
+        let (connection, service) = (self.clone(), server.service());
         let service = tower::service_fn(move |request: Request<Body>| {
-            let (way, service) = (way.clone(), service.clone());
-            // A request that has left goes on, whoever still waits for it.
+            let (connection, service) = (connection.clone(), service.clone());
+            // A sent request continues even if its caller is gone.
             let under_way = tokio::spawn(async move {
-                let (request, trip) = way.begin(request).await?;
+                let (request, trip) = connection.begin(request).await?;
                 sleep(trip.there).await;
                 if trip.fate == Fate::LostThere {
                     return Err(std::io::Error::from(ErrorKind::ConnectionReset).into());
@@ -159,9 +159,9 @@ impl Way {
     }
 }
 
-/// A candidate, and what can be done to it.
+/// A candidate under test.
 pub(super) struct Candidate {
-    pub(super) way: Way,
+    pub(super) connection: Connection,
     pub(super) fence: Fence,
     pub(super) leadership: watch::Receiver<Leadership>,
     resign: CancellationToken,
@@ -170,25 +170,25 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Runs for leader with these times; by the bell, if it is to hear one.
-    pub(super) fn start(server: &ApiServer, config: &LeaderElectionConfig, hears_bell: bool) -> Self {
-        Self::start_by(server, config, hears_bell, Way::default())
+    /// Starts a candidate with this configuration.
+    pub(super) fn start(server: &ApiServer, config: &LeaderElectionConfig, watches: bool) -> Self {
+        Self::start_by(server, config, watches, Connection::default())
     }
 
     pub(super) fn start_by(
         server: &ApiServer,
         config: &LeaderElectionConfig,
-        hears_bell: bool,
-        way: Way,
+        watches: bool,
+        connection: Connection,
     ) -> Self {
-        let (client, fence) = (way.client(server), Fence::default());
+        let (client, fence) = (connection.client(server), Fence::default());
         let api = Api::with_client(client.clone());
-        let watch = hears_bell.then_some(client);
+        let watch = watches.then_some(client);
         let elector = Elector::new(config, api, watch, "supercargo".into(), fence.clone());
         let (leadership, resign) = (elector.leadership(), CancellationToken::new());
         let asleep_until = Arc::new(Mutex::new(Instant::now()));
         let task = tokio::spawn(sleepy(elector.run(resign.clone()), Arc::clone(&asleep_until)));
-        Self { way, fence, leadership, resign, asleep_until, task }
+        Self { connection, fence, leadership, resign, asleep_until, task }
     }
 
     pub(super) fn identity(&self) -> String {
@@ -204,30 +204,30 @@ impl Candidate {
         leadership.wait_for(|leadership| leadership.is_leader).await.unwrap();
     }
 
-    /// Stops the process, as SIGSTOP does, for so long. What it has sent goes on.
+    /// Suspends the candidate, like SIGSTOP. Sent requests continue.
     pub(super) fn sleep(&self, duration: Duration) {
         *self.asleep_until.lock() = Instant::now() + duration;
     }
 
-    /// Ends it as SIGKILL does.
+    /// Kills the candidate, like SIGKILL.
     pub(super) async fn kill(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
     }
 
-    /// Has it end in order.
+    /// Resigns.
     pub(super) fn begin_to_resign(&self) {
         self.resign.cancel();
     }
 
-    /// Ends it in order.
+    /// Resigns and waits for the end.
     pub(super) async fn resign(self) {
         self.resign.cancel();
         assert!(self.task.await.unwrap().is_none(), "it was not to lose the lease");
     }
 }
 
-/// The same, but that nothing happens while it sleeps.
+/// Polls the future, except while it is suspended.
 async fn sleepy<T>(inner: impl Future<Output = T>, asleep_until: Arc<Mutex<Instant>>) -> T {
     let (mut inner, mut alarm) = (pin!(inner), pin!(sleep(Duration::ZERO)));
     poll_fn(|cx| {
@@ -243,7 +243,7 @@ async fn sleepy<T>(inner: impl Future<Output = T>, asleep_until: Arc<Mutex<Insta
     .await
 }
 
-/// Sends a request to the server itself.
+/// Sends a request directly to the server.
 pub(super) async fn ask(server: &ApiServer, method: Method, path: &str, body: &Value) -> Value {
     let content_type =
         if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
@@ -261,7 +261,7 @@ pub(super) async fn spec(server: &ApiServer) -> Value {
     ask(server, Method::GET, LEASE, &Value::Null).await["spec"].take()
 }
 
-/// What the events about the lease say, the oldest first.
+/// The notes of the lease's events, oldest first.
 pub(super) async fn notes(server: &ApiServer) -> Vec<String> {
     let list = ask(server, Method::GET, EVENTS, &Value::Null).await;
     let mut events = list["items"].as_array().unwrap().clone();

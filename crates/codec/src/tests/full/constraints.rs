@@ -1,4 +1,4 @@
-//! What a pod demands of nodes beside resources, from the complete types.
+//! Constraints of a pod other than resources, from the complete types.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ pub(super) fn pod_affinity(affinity: Option<&k8s::Affinity>) -> Option<Box<PodAf
     (affinity != PodAffinity::default()).then(|| Box::new(affinity))
 }
 
-/// The constraints, and the paths of those that cannot be evaluated.
+/// The constraints, and the paths of invalid ones.
 pub(super) fn topology_spread(spec: &k8s::PodSpec) -> (Box<[TopologySpreadConstraint]>, Vec<String>) {
     let (mut kept, mut faulty) = (Vec::new(), Vec::new());
     for (i, constraint) in spec.topology_spread_constraints.iter().flatten().enumerate() {

@@ -1,4 +1,4 @@
-//! Random demands of a pod on nodes beside resources.
+//! Random constraints of a pod other than resources.
 
 use k8s_openapi::api::core::v1::{
     AWSElasticBlockStoreVolumeSource, Affinity, AzureDiskVolumeSource, CSIVolumeSource, CinderVolumeSource,
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use super::{list, node_affinity, one_of, some_texts, text};
 
 pub(in crate::tests) fn selector() -> impl Strategy<Value = Option<LabelSelector>> {
-    // Mostly words that can be evaluated, or hardly any pod could.
+    // Mostly valid words; otherwise hardly any pod would be valid.
     let operator = one_of(&["In", "NotIn", "Exists", "DoesNotExist", "Exists", "Gt"]);
     let key = one_of(&["a", "b", "example.com/key", "x y"]);
     let expression = (key, operator, list(one_of(&["a", "12", ""])))
@@ -88,7 +88,7 @@ pub(super) fn spread() -> impl Strategy<Value = TopologySpreadConstraint> {
     )
 }
 
-/// A volume with one source of twelve, or none that matters.
+/// A volume with one of twelve sources, or one that scheduling ignores.
 pub(super) fn volume() -> impl Strategy<Value = Volume> {
     let fields = (vec(text(), 3), of(any::<bool>()), any::<i32>(), of(text()));
     (text(), 0..13, fields).prop_map(|(name, source, (words, read_only, lun, optional))| {

@@ -1,4 +1,4 @@
-//! Collectors that answer as told, by a paused clock.
+//! Collectors with scripted responses and a paused clock.
 
 use futures::FutureExt as _;
 use supercargo_framework::Code;
@@ -11,7 +11,7 @@ use crate::traces::parts::{Part, Parts};
 use supercargo_client::testing::{Requests, answering_client};
 use supercargo_client::transport::Transport;
 
-/// An attempt that makes so many spans.
+/// An attempt with this number of spans.
 fn attempt(spans: usize) -> Attempt {
     let took = Timespan { from: TimePoint(0), to: TimePoint(1) };
     let mut parts = Parts::default();
@@ -32,7 +32,7 @@ fn attempt(spans: usize) -> Attempt {
     }
 }
 
-/// An exporter, and whom it sends to.
+/// An exporter and its channel.
 struct Bed {
     exporter: Exporter,
     sender: mpsc::Sender<Attempt>,
@@ -49,7 +49,7 @@ fn sending_by(client: kube::Client) -> SendRequest {
     })
 }
 
-/// A collector that answers with these statuses in turn, and with 200 after that.
+/// A collector that responds with these statuses in turn, and then with 200.
 fn bed(statuses: Vec<u16>) -> Bed {
     let (client, requests) = answering_client(statuses);
     let (sender, attempts) = mpsc::channel(1000);
@@ -58,7 +58,7 @@ fn bed(statuses: Vec<u16>) -> Bed {
     Bed { exporter, sender, requests, not_taken }
 }
 
-/// How many spans each request had.
+/// The number of spans in each request.
 fn sizes(requests: &Requests) -> Vec<usize> {
     let spans = |(method, path, body): (String, String, serde_json::Value)| {
         assert_eq!((&*method, &*path), ("POST", "/v1/traces"));
@@ -69,7 +69,7 @@ fn sizes(requests: &Requests) -> Vec<usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn spans_go_in_batches_and_what_is_left_goes_when_nobody_observes_any_more() {
+async fn spans_are_sent_in_batches_and_flushed_at_the_end() {
     let Bed { exporter, sender, requests, not_taken } = bed(Vec::new());
     for _ in 0..100 {
         sender.send(attempt(12)).await.unwrap();
@@ -82,7 +82,7 @@ async fn spans_go_in_batches_and_what_is_left_goes_when_nobody_observes_any_more
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_span_does_not_wait_long_for_others() {
+async fn incomplete_batches_are_sent_after_a_delay() {
     let Bed { exporter, sender, requests, .. } = bed(Vec::new());
     let task = tokio::spawn(exporter.run());
     let began = Instant::now();
@@ -97,7 +97,7 @@ async fn a_span_does_not_wait_long_for_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_collector_is_asked_again_with_the_same_spans() {
+async fn spans_are_resent_to_a_busy_collector() {
     let Bed { exporter, sender, requests, not_taken } = bed(vec![503, 429, 502, 504]);
     sender.send(attempt(2)).await.unwrap();
     drop(sender);
@@ -111,7 +111,7 @@ async fn a_busy_collector_is_asked_again_with_the_same_spans() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_collector_does_not_take_is_dropped_and_counted() {
+async fn rejected_spans_are_dropped_and_counted() {
     for (statuses, expected) in [(vec![400], 2), (vec![503; 5], 6)] {
         let Bed { exporter, sender, requests, not_taken } = bed(statuses);
         sender.send(attempt(BATCH)).await.unwrap();
@@ -125,7 +125,7 @@ async fn what_a_collector_does_not_take_is_dropped_and_counted() {
 }
 
 #[test]
-fn a_collector_says_when_to_come_back_within_reason() {
+fn retry_after_of_a_collector_is_bounded() {
     let wait = |value: &str| {
         let answer = Response::builder().status(503).header("retry-after", value).body(Bytes::new());
         match judge(answer.unwrap()) {

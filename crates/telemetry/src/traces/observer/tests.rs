@@ -1,4 +1,4 @@
-//! Attempts by a clock that tests set.
+//! Attempts with a manual clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use supercargo_runtime::observer::{AttemptResult, Timespan};
 use super::*;
 use crate::traces::ids::Ids;
 
-/// What time it always is, in nanoseconds since 1970.
+/// The constant wall clock, in nanoseconds since 1970.
 const WALL: u64 = 1_700_000_000_000_000_000;
 
 fn wall() -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(WALL)
 }
 
-/// A clock that is set.
+/// A manual clock.
 #[derive(Clone, Default)]
 struct Hand(Arc<AtomicU64>);
 
@@ -30,7 +30,7 @@ impl Observer for Hand {
     }
 }
 
-/// An observer, and what it hands over.
+/// An observer and its finished attempts.
 struct Bed {
     hand: Hand,
     observer: TracingObserver,
@@ -87,7 +87,7 @@ impl Bed {
         });
     }
 
-    /// The spans of the attempt that was handed over first.
+    /// The spans of the first finished attempt.
     fn trace(&mut self) -> Vec<Value> {
         let attempt = self.attempts.try_recv().unwrap();
         let spans = attempt.spans(&mut Ids::default());
@@ -100,7 +100,7 @@ impl Bed {
     }
 }
 
-/// What begins and ends when, below what; where `now` on the clock of the observer is the time on the wall.
+/// Names, times and parents of spans; `now` maps the observer's clock to the wall clock.
 fn tree(spans: &[Value], now: u64) -> Vec<String> {
     let time = |of: &Value| of.as_str().unwrap().parse::<u64>().unwrap() - (WALL - now);
     let name_of = |id: &Value| {
@@ -120,7 +120,7 @@ fn attribute<'a>(span: &'a Value, key: &str) -> Option<&'a Value> {
 }
 
 #[test]
-fn an_attempt_is_a_span_with_its_points_below_it_and_plugins_below_these() {
+fn spans_nest_from_attempt_to_points_to_plugins() {
     let (mut bed, pod) = (Bed::new(), pod("p").namespace("ns").uid("u").build());
     bed.plugin(&pod, "Fit", Point::PreFilter, (110, 120));
     bed.point(&pod, Point::PreFilter, (100, 130));
@@ -188,7 +188,7 @@ fn attempts_of_two_pods_do_not_mix() {
 }
 
 #[test]
-fn that_a_pod_fits_nowhere_is_said_and_is_no_failure() {
+fn unschedulable_attempts_are_not_errors() {
     let (mut bed, pod) = (Bed::new(), pod("p").uid("u").build());
     bed.end(&pod, AttemptResult::Unschedulable, "0/3 nodes are available", (0, 10));
     let root = &bed.trace()[0];
@@ -201,7 +201,7 @@ fn that_a_pod_fits_nowhere_is_said_and_is_no_failure() {
 }
 
 #[test]
-fn what_came_to_nothing_is_no_part_of_the_next_attempt() {
+fn aborted_attempts_leave_nothing_to_the_next_one() {
     let (mut bed, pod) = (Bed::new(), pod("p").uid("u").build());
     bed.plugin(&pod, "Fit", Point::Filter, (11, 12));
     bed.point(&pod, Point::Filter, (10, 20));
@@ -213,7 +213,7 @@ fn what_came_to_nothing_is_no_part_of_the_next_attempt() {
 }
 
 #[test]
-fn what_comes_before_an_attempt_and_after_it_leaves_nothing() {
+fn points_outside_an_attempt_are_ignored() {
     let (mut bed, pod) = (Bed::new(), pod("p").uid("u").build());
     bed.point(&pod, Point::PreEnqueue, (1, 2));
     bed.plugin(&pod, "Gates", Point::PreEnqueue, (1, 2));
@@ -224,7 +224,7 @@ fn what_comes_before_an_attempt_and_after_it_leaves_nothing() {
 }
 
 #[test]
-fn of_a_sample_of_none_nothing_is_seen() {
+fn sampling_rate_0_records_nothing() {
     let (mut bed, pod) = (Bed::with(0, 100), pod("p").uid("u").build());
     bed.point(&pod, Point::Filter, (10, 20));
     assert_eq!(bed.observer.under_way.borrow_mut().take(&pod.uid).count(), 0);
@@ -233,7 +233,7 @@ fn of_a_sample_of_none_nothing_is_seen() {
 }
 
 #[test]
-fn of_a_sampled_pod_nothing_is_missing() {
+fn all_attempts_of_a_sampled_pod_are_recorded() {
     let mut bed = Bed::with(ALL / 2, 10_000);
     for number in 0..1000 {
         let pod = pod(&format!("pod-{number}")).uid(&format!("uid-{number}")).build();
@@ -251,7 +251,7 @@ fn of_a_sampled_pod_nothing_is_missing() {
 }
 
 #[test]
-fn when_too_much_waits_the_newest_is_dropped_and_counted() {
+fn a_full_queue_drops_and_counts_new_attempts() {
     let (mut bed, pod) = (Bed::with(ALL, 1), pod("p").uid("u").build());
     bed.end(&pod, AttemptResult::Scheduled, "", (0, 10));
     bed.point(&pod, Point::Filter, (10, 20));

@@ -1,4 +1,4 @@
-//! The events that a lease changed hands: `<identity> became leader`, `<identity> stopped leading`.
+//! Events about leadership: `<identity> became leader`, `<identity> stopped leading`.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use serde_json::json;
 use super::lease::{Lease, LeaseName, micros};
 use crate::api::{Api, Call, JSON};
 
-/// The reason, and the action: upstream's events are of the older kind, which has none.
+/// The reason and the action. Upstream's core/v1 events have no action.
 const LEADER_ELECTION: &str = "LeaderElection";
 
-/// Tells of this candidate.
+/// Writes events about a candidate.
 #[derive(Clone)]
-pub(super) struct Herald {
+pub(super) struct LeaderEvents {
     pub(super) api: Api,
     pub(super) name: LeaseName,
     pub(super) identity: Arc<str>,
-    /// The first profile's scheduler, as upstream has it.
+    /// The scheduler name of the first profile, as upstream.
     pub(super) component: Arc<str>,
     pub(super) hostname: String,
 }
 
-impl Herald {
-    /// Creates the event. That this fails is no reason to do anything else.
-    pub(super) async fn tell(self, lease: Lease, what: &str) {
+impl LeaderEvents {
+    /// Creates the event. Failures are only logged.
+    pub(super) async fn record(self, lease: Lease, what: &str) {
         let now = Timestamp::now();
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
@@ -46,7 +46,7 @@ impl Herald {
         let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", self.name.namespace);
         let call = Call { method: Method::POST, path: &path, content_type: JSON, body: &event };
         if let Err(error) = self.api.write(call).await {
-            tracing::warn!(error = %error.error, lease = %self.name, "cannot write the event that this scheduler {what}");
+            tracing::warn!(error = %error.error, lease = %self.name, "cannot write event: {what}");
         }
     }
 }

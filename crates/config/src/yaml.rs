@@ -1,8 +1,8 @@
-//! YAML as a tree that knows where everything stands.
+//! YAML as a tree with positions.
 //!
-//! The tree is what kube-scheduler would make of the same text: JSON's types, with YAML 1.1's words for
-//! booleans. Duplicate keys are kept, for their paths are not known here. Aliases and merge keys are
-//! resolved; what they bring keeps the position where it was written.
+//! The tree has the values that kube-scheduler reads from the same text: JSON's types, with the
+//! booleans of YAML 1.1. Duplicate keys are kept, because their paths are not known here. Aliases
+//! and merge keys are resolved; resolved values keep the position of their definition.
 
 mod build;
 mod emit;
@@ -13,12 +13,12 @@ pub(super) use emit::write;
 
 use super::error::Position;
 
-/// What is wrong with a text that is not a tree.
+/// Why a text is not a valid tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
-    /// Where.
+    /// The position.
     pub(super) at: Position,
-    /// What.
+    /// The problem.
     pub(super) message: String,
 }
 
@@ -33,11 +33,11 @@ impl SyntaxError {
 pub(super) struct Node {
     /// Where it begins.
     pub(super) at: Position,
-    /// What it is.
+    /// Its content.
     pub(super) content: Content,
 }
 
-/// What a value is.
+/// The content of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     Null,
@@ -57,8 +57,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Where to point at for what is wrong with the value: at the value where it begins beside its key, else
-    /// (a block below the key, an alias) at the key.
+    /// The position for errors in the value: the value if it begins on the line of its key, else (a
+    /// block below the key, an alias) the key.
     pub(super) fn at(&self) -> Position {
         if self.value.at.line == self.key_at.line { self.value.at } else { self.key_at }
     }
@@ -81,7 +81,7 @@ impl Node {
         }
     }
 
-    /// The node in an error message.
+    /// Describes the node for an error message.
     pub(super) fn describe(&self) -> String {
         match &self.content {
             Content::Null => "null".to_owned(),
@@ -93,7 +93,7 @@ impl Node {
         }
     }
 
-    /// How many nodes there are, this one included.
+    /// The number of nodes, including this one.
     fn size(&self) -> usize {
         match &self.content {
             Content::List(items) => 1 + items.iter().map(Node::size).sum::<usize>(),
@@ -102,7 +102,7 @@ impl Node {
         }
     }
 
-    /// How many levels of lists and mappings there are.
+    /// The number of nested levels of lists and mappings.
     fn height(&self) -> usize {
         let below = match &self.content {
             Content::List(items) => items.iter().map(Node::height).max(),
@@ -113,7 +113,7 @@ impl Node {
     }
 }
 
-/// A string in quotes, cut to what fits on a line.
+/// A quoted string, truncated to fit on a line.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 40;
     if text.chars().count() <= LONGEST {

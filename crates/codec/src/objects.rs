@@ -1,7 +1,7 @@
-//! The other kinds from the wire: everything that plugins read beside pods and nodes.
+//! Decodes all kinds that plugins read, other than pods and nodes.
 //!
-//! These are read as JSON. There are fewer of them than of pods, they change seldom, and a kind that only a plugin outside
-//! the tree knows has no protobuf.
+//! They are read as JSON: there are fewer of them than pods, they change rarely, and custom
+//! resources have no protobuf encoding.
 
 mod csi;
 mod in_tree;
@@ -20,16 +20,16 @@ use supercargo_framework::Text;
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{Body, Object};
 
-use super::error::{Misfit, WireError, parse};
+use super::error::{FieldError, WireError, parse};
 use super::interners::Interners;
 use super::json::Obj;
 use super::metadata::{Metadata, required};
 use super::raw::whole;
 
-/// What a user's last `kubectl apply` said: long, and no plugin's business.
+/// Written by `kubectl apply`: long, and no plugin needs it.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// How objects of one kind are decoded, and what they have in common.
+/// Decodes objects of one kind and shares equal parts of them.
 pub struct ObjectKind {
     /// The name of the kind, as in [`supercargo_framework::objects::resources`].
     resource: Text,
@@ -41,13 +41,14 @@ pub struct ObjectKind {
 type Decode = fn(&ObjectKind, &[u8]) -> Result<Object, WireError>;
 
 impl ObjectKind {
-    /// The kind of this name, if it is one that has a type of its own here.
+    /// The built-in kind of this name.
     pub fn of(resource: &str) -> Option<Self> {
         let entry = table::KINDS.iter().find(|entry| *entry.resource == *resource)?;
         Some(Self::new(entry.resource.clone(), entry.gvr(), entry.decode))
     }
 
-    /// A kind that only a plugin knows, under the name by which the plugin asks for it; its objects are kept whole.
+    /// A kind that only a plugin knows, named as the plugin requests it. Its objects are kept
+    /// whole.
     pub fn dynamic(resource: Text, gvr: GroupVersionResource) -> Self {
         Self::new(resource, gvr, |kind, json| kind.read::<Unknown<'_>>(json))
     }
@@ -61,17 +62,17 @@ impl ObjectKind {
         &self.resource
     }
 
-    /// An object in JSON.
+    /// Decodes an object in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<Object, WireError> {
         (self.decode)(self, json)
     }
 
-    /// How many distinct values the interners hold.
+    /// The number of interned values.
     pub fn interned(&self) -> usize {
         self.shared.lock().len()
     }
 
-    /// Gives back what no object uses any more. The interners do so by themselves as they grow.
+    /// Drops unused values. Interners also do so as they grow.
     pub fn sweep(&self) {
         self.shared.lock().sweep();
     }
@@ -81,20 +82,25 @@ impl ObjectKind {
         let raw = if T::KEEPS_RAW { Some(self.raw(json, T::TYPE)?) } else { None };
         let metadata = document.metadata();
         self.object(&document.0, raw)
-            .map_err(|misfit| misfit.of(&self.resource, &metadata.namespace, &metadata.name))
+            .map_err(|error| error.in_object(&self.resource, &metadata.namespace, &metadata.name))
     }
 
-    /// The object as it is, of a type that is said where there is one: items of a list do not say it, and a write must.
-    fn raw(&self, json: &[u8], said: Option<(&str, &str)>) -> Result<Arc<Value>, WireError> {
+    /// The whole object. Sets its type if `said` is given: items of a list lack it, but writes need
+    /// it.
+    fn raw(&self, json: &[u8], api_type: Option<(&str, &str)>) -> Result<Arc<Value>, WireError> {
         let mut whole = whole(&self.resource, json)?;
-        if let Some((api_version, kind)) = said {
+        if let Some((api_version, kind)) = api_type {
             whole.insert("apiVersion".into(), api_version.into());
             whole.insert("kind".into(), kind.into());
         }
         Ok(Arc::new(Value::Object(whole)))
     }
 
-    fn object<'a>(&self, document: &impl Document<'a>, raw: Option<Arc<Value>>) -> Result<Object, Misfit> {
+    fn object<'a>(
+        &self,
+        document: &impl Document<'a>,
+        raw: Option<Arc<Value>>,
+    ) -> Result<Object, FieldError> {
         let metadata = document.metadata();
         required("metadata.name", &metadata.name)?;
         let namespace = if self.gvr.namespaced {
@@ -152,35 +158,35 @@ impl Kind for ObjectKind {
     }
 }
 
-/// An object as the API sends it, cut down to what is read of its kind.
+/// The slim type of an object of one kind.
 trait Document<'a>: Deserialize<'a> + Default {
-    /// Whether the object is kept as it is, too.
+    /// Whether to keep the whole object, too.
     const KEEPS_RAW: bool = false;
-    /// `apiVersion` and `kind` of what is kept.
+    /// `apiVersion` and `kind` of the kept object.
     const TYPE: Option<(&'static str, &'static str)> = None;
 
     fn metadata(&self) -> &Metadata<'a>;
 
-    /// The annotations that are kept: none, unless some plugin reads this kind's.
+    /// The annotations to keep. Defaults to none.
     fn annotations(&self, _: &mut Interners) -> Labels {
         Labels::default()
     }
 
-    /// The node it belongs to.
+    /// The node that the object belongs to.
     fn node_name(&self) -> Option<&str> {
         None
     }
 
-    /// What it says; `raw` is there if it is kept.
-    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, Misfit>;
+    /// The body of the record. `raw` is set if the whole object is kept.
+    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, FieldError>;
 }
 
-/// The annotations of kinds of which plugins read some.
+/// The annotations of kinds with annotations that plugins read.
 fn annotations(metadata: &Metadata<'_>, shared: &mut Interners) -> Labels {
     shared.labels(metadata.annotations.iter().filter(|(key, _)| *key != LAST_APPLIED))
 }
 
-/// An object of which nothing is known but what all have.
+/// An object of an unknown kind: only its metadata is known.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Unknown<'a> {
@@ -195,7 +201,7 @@ impl<'a> Document<'a> for Unknown<'a> {
         &self.metadata
     }
 
-    fn body(&self, _: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, Misfit> {
+    fn body(&self, _: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, FieldError> {
         Ok(Body::Other(raw.unwrap_or_default()))
     }
 }

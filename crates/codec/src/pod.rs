@@ -1,4 +1,4 @@
-//! Pods from the wire.
+//! Decodes pods.
 
 mod pod_affinity;
 mod requests;
@@ -14,14 +14,14 @@ use supercargo_framework::pod::{PodInfo, PodSpec, PodStatus, SharedStatus, Uid};
 use supercargo_framework::requests::PodRequests;
 use supercargo_framework::{Features, ResourceVersion};
 
-use super::error::{Misfit, WireError, parse, parse_protobuf};
+use super::error::{FieldError, WireError, parse, parse_protobuf};
 use super::intern::Interner;
 use super::interners::{Interners, share};
 use super::json::Obj;
 use super::metadata::{DeclaredKeys, required};
 use super::raw::untyped_text;
 
-/// How pods are decoded, and what they have in common.
+/// Decodes pods and shares equal parts of them.
 #[derive(Debug)]
 pub struct PodKind {
     annotations: DeclaredKeys,
@@ -41,31 +41,31 @@ impl PodKind {
         }
     }
 
-    /// Whether to ask the server for protobuf, the default. A server that answers in JSON is understood in any case.
+    /// Whether to request protobuf, the default. JSON responses are always accepted.
     pub const fn protobuf(mut self, on: bool) -> Self {
         self.protobuf = on;
         self
     }
 
-    /// Whether to keep each pod whole, for extenders; not so by default. It is kept as JSON, so that is what the server is
-    /// asked for then.
+    /// Whether to keep the whole object of each pod as JSON, for extenders. Off by default. If on,
+    /// JSON is requested.
     pub const fn keep_raw(mut self, on: bool) -> Self {
         self.keeps_raw = on;
         self
     }
 
-    /// The features that change what a pod asks for and tolerates; those of the current version by default.
+    /// The features that affect requests and tolerations. Defaults to those of the current version.
     pub fn features(mut self, features: Features) -> Self {
         self.shared.get_mut().features = features;
         self
     }
 
-    /// Whether the server is asked for protobuf.
+    /// Whether protobuf is requested.
     pub(super) const fn asks_for_protobuf(&self) -> bool {
         self.protobuf && !self.keeps_raw
     }
 
-    /// The record of a pod in JSON.
+    /// Decodes a pod in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<PodInfo, WireError> {
         let pod: Obj<_> = parse("pod", json)?;
         let mut record = self.record(&pod)?;
@@ -75,7 +75,7 @@ impl PodKind {
         Ok(record)
     }
 
-    /// The record of a pod in protobuf: the pod's own message.
+    /// Decodes a pod in protobuf, without its envelope.
     pub fn decode_protobuf(&self, message: &[u8]) -> Result<PodInfo, WireError> {
         self.record(&parse_protobuf("pod", message)?)
     }
@@ -85,19 +85,19 @@ impl PodKind {
         self.shared
             .lock()
             .record(pod, &self.annotations)
-            .map_err(|misfit| misfit.of("pod", &metadata.namespace, &metadata.name))
+            .map_err(|error| error.in_object("pod", &metadata.namespace, &metadata.name))
     }
 
-    /// How many distinct values the interners hold.
+    /// The number of interned values.
     pub fn interned(&self) -> usize {
         let shared = self.shared.lock();
         shared.common.len() + shared.specs.len() + shared.requests.len() + shared.statuses.len()
     }
 
-    /// Gives back what no record uses any more. The interners do so by themselves as they grow.
+    /// Drops unused values. Interners also do so as they grow.
     pub fn sweep(&self) {
         let mut shared = self.shared.lock();
-        // Whole values before the texts they hold.
+        // Values first, because they hold texts.
         shared.specs.sweep();
         shared.requests.sweep();
         shared.statuses.sweep();
@@ -105,7 +105,7 @@ impl PodKind {
     }
 }
 
-/// What pods have in common.
+/// The interners of pods.
 #[derive(Debug, Default)]
 struct Shared {
     common: Interners,
@@ -116,7 +116,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn record(&mut self, pod: &slim::Pod<'_>, declared: &DeclaredKeys) -> Result<PodInfo, Misfit> {
+    fn record(&mut self, pod: &slim::Pod<'_>, declared: &DeclaredKeys) -> Result<PodInfo, FieldError> {
         let (metadata, spec) = (&pod.metadata, &pod.spec);
         required("metadata.name", &metadata.name)?;
         required("metadata.namespace", &metadata.namespace)?;
@@ -145,7 +145,7 @@ impl Shared {
             raw: None,
         })
     }
-    fn status(&mut self, status: &slim::Status<'_>) -> Result<PodStatus, Misfit> {
+    fn status(&mut self, status: &slim::Status<'_>) -> Result<PodStatus, FieldError> {
         let shared = self.common.shared_status(status)?;
         Ok(PodStatus { start_time: status.started()?, shared: share(&mut self.statuses, shared) })
     }

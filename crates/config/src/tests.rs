@@ -1,4 +1,4 @@
-//! Tests against a registry of fakes that have kube-scheduler's names and extension points.
+//! Tests with a registry of fake plugins that have kube-scheduler's names and extension points.
 
 mod completion;
 mod expansion;
@@ -14,26 +14,26 @@ mod text;
 use super::{Catalog, Config, ConfigErrors};
 use fakes::{DEFAULTS, registry};
 
-/// What every file begins with; three lines, so that what is under test begins on the fourth.
+/// The header of every file: three lines, so that the tested part begins on the fourth.
 const HEADER: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\n";
 
-/// The plugins of the tests.
+/// The catalog of the tests.
 fn catalog() -> Catalog {
     Catalog::new(registry(), DEFAULTS)
 }
 
-/// Parses exactly this text.
+/// Parses this text.
 fn parse(text: &str) -> Result<Config, ConfigErrors> {
     Config::parse("c.yaml", text, &catalog())
 }
 
-/// Parses a header and this text, which must be valid.
+/// Parses the header followed by this text, which must be valid.
 fn valid(text: &str) -> Config {
     let text = format!("{HEADER}{text}");
     parse(&text).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
 }
 
-/// The errors of exactly this text.
+/// The errors of this text.
 fn errors_of(text: &str) -> String {
     match parse(text) {
         Ok(config) => panic!("no error in\n{text}\n{config:#?}"),
@@ -41,12 +41,12 @@ fn errors_of(text: &str) -> String {
     }
 }
 
-/// The errors of a header and this text.
+/// The errors of the header followed by this text.
 fn errors(text: &str) -> String {
     errors_of(&format!("{HEADER}{text}"))
 }
 
-/// Checks the errors of many texts, each below a header of three lines.
+/// Checks the errors of several texts, each below the header.
 fn check(cases: &[(&str, &str, &str)]) {
     for (name, text, expected) in cases {
         assert_eq!(errors(text), *expected, "{name}");

@@ -1,4 +1,4 @@
-//! What the decoders promise.
+//! Tests of the decoders.
 
 mod equivalence;
 mod errors;
@@ -15,7 +15,7 @@ mod sharing;
 use super::{NodeKind, PodKind};
 use serde_json::Value;
 
-/// The annotations that the kinds of these tests keep.
+/// The annotations that the kinds in these tests keep.
 const DECLARED: [&str; 3] = ["example.com/declared", "a", "example.com/key"];
 
 fn pod_kind() -> PodKind {
@@ -27,12 +27,12 @@ fn node_kind() -> NodeKind {
 }
 
 /// A pod of a deployment as the API server sends it.
-const TYPICAL_POD: &[u8] = include_bytes!("fixtures/pod-typical.json");
-/// A bound pod with sidecar, image volume and a resize under way.
-const RUNNING_POD: &[u8] = include_bytes!("fixtures/pod-running.json");
-/// A pending pod with every demand there is.
-const PENDING_POD: &[u8] = include_bytes!("fixtures/pod-pending.json");
-const NODE: &[u8] = include_bytes!("fixtures/node.json");
+const TYPICAL_POD: &[u8] = include_bytes!("tests/fixtures/pod-typical.json");
+/// A bound pod with a sidecar, an image volume and a resize in progress.
+const RUNNING_POD: &[u8] = include_bytes!("tests/fixtures/pod-running.json");
+/// A pending pod with every constraint.
+const PENDING_POD: &[u8] = include_bytes!("tests/fixtures/pod-pending.json");
+const NODE: &[u8] = include_bytes!("tests/fixtures/node.json");
 
 /// A pod `default/p` with this spec and status.
 fn pod_json(spec: Value, status: Value) -> Vec<u8> {

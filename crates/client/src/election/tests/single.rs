@@ -1,4 +1,4 @@
-//! What becomes of one leader, by what happens to its lease and to its way to the server.
+//! A single leader with failures of its lease and its connection.
 
 use std::time::Duration;
 
@@ -44,9 +44,9 @@ async fn the_lease_and_its_events_are_as_client_go_writes_them() {
     });
     assert_eq!(lease, expected);
 
-    leader.way.take_requests();
+    leader.connection.take_requests();
     sleep(RETRY_PERIOD * 3 + RETRY_PERIOD / 2).await;
-    assert_eq!(leader.way.take_requests(), ["PUT", "PUT", "PUT"], "it is renewed without being read");
+    assert_eq!(leader.connection.take_requests(), ["PUT", "PUT", "PUT"], "it is renewed without being read");
     let renewed = spec(&server).await;
     assert_eq!(renewed["acquireTime"], acquired);
     assert_ne!(renewed["renewTime"], acquired);
@@ -81,25 +81,25 @@ async fn a_server_that_is_away_for_a_while_is_waited_for() {
     let server = ApiServer::default();
     let leader = leader(&server).await;
     sleep(RETRY_PERIOD * 5 / 2).await;
-    leader.way.close(true);
-    // Its last renewal was a second ago.
+    leader.connection.close(true);
+    // The last renewal was a second ago.
     sleep(HOLD.saturating_sub(Duration::from_secs(4))).await;
-    leader.way.close(false);
+    leader.connection.close(false);
     sleep(LEASE_DURATION * 4).await;
     assert!(leader.leads() && leader.fence.is_open());
     assert_eq!(spec(&server).await["leaseTransitions"], 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_for_too_long_ends_the_leaders_time_before_others_may_begin_theirs() {
+async fn a_leader_without_server_stops_before_others_may_lead() {
     for hangs in [false, true] {
         let server = ApiServer::default();
         let leader = leader(&server).await;
         sleep(RETRY_PERIOD * 5 / 2).await;
         if hangs {
-            leader.way.hang();
+            leader.connection.hang();
         } else {
-            leader.way.close(true);
+            leader.connection.close(true);
         }
         let end = last_renewal(&leader.leadership.borrow()) + HOLD;
         let loss = leader.task.await.unwrap().unwrap();
@@ -117,7 +117,7 @@ async fn an_answer_that_is_lost_or_late_is_no_loss() {
     let late = Trip { there: Duration::from_secs(6), ..Trip::default() };
     let [lost_there, lost_back] =
         [Fate::LostThere, Fate::LostBack].map(|fate| Trip { fate, ..Trip::default() });
-    leader.way.plan([late, Trip::default(), lost_back, lost_there, Trip::default(), lost_there]);
+    leader.connection.plan([late, Trip::default(), lost_back, lost_there, Trip::default(), lost_there]);
     sleep(LEASE_DURATION * 4).await;
     assert!(leader.leads() && leader.fence.is_open());
     leader.resign().await;
@@ -125,16 +125,16 @@ async fn an_answer_that_is_lost_or_late_is_no_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_write_beside_the_record_stays_and_takes_nothing_away() {
+async fn other_fields_of_the_lease_are_preserved() {
     let server = ApiServer::default();
     let leader = leader(&server).await;
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     ask(&server, Method::PATCH, LEASE, &label).await;
-    leader.way.take_requests();
+    leader.connection.take_requests();
     sleep(RETRY_PERIOD * 2 + RETRY_PERIOD / 2).await;
-    assert_eq!(leader.way.take_requests(), ["PUT", "GET", "PUT", "PUT"], "the first is refused");
+    assert_eq!(leader.connection.take_requests(), ["PUT", "GET", "PUT", "PUT"], "the first is rejected");
     assert!(leader.leads() && leader.fence.is_open());
-    // Just before it is given up, too.
+    // Also just before the release.
     ask(&server, Method::PATCH, LEASE, &json!({"metadata": {"labels": {"c": "d"}}})).await;
     leader.resign().await;
     let lease = ask(&server, Method::GET, LEASE, &Value::Null).await;
@@ -153,7 +153,7 @@ async fn a_lease_that_is_deleted_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_empties_is_taken_again_and_one_that_names_another_is_lost_at_once() {
+async fn a_cleared_lease_is_retaken_and_a_stolen_one_is_lost() {
     let server = ApiServer::default();
     let leader = leader(&server).await;
     let names = |holder: &str| json!({"spec": {"holderIdentity": holder}});
@@ -172,25 +172,29 @@ async fn a_lease_that_somebody_empties_is_taken_again_and_one_that_names_another
     assert_eq!(loss.why.to_string(), "somebody holds lease kube-system/supercargo now");
     assert!(edited.elapsed() <= RETRY_PERIOD, "{:?}", edited.elapsed());
     assert!(!leader.fence.is_open());
-    assert_eq!(spec(&server).await["holderIdentity"], "somebody", "it is not ours to give up");
+    assert_eq!(
+        spec(&server).await["holderIdentity"],
+        "somebody",
+        "another candidate's lease is not released"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_slept_through_its_time_sends_nothing_and_knows_that_it_has_lost() {
+async fn a_leader_suspended_past_its_lease_sends_nothing() {
     for nap in [HOLD, LEASE_DURATION * 10] {
         let server = ApiServer::default();
         let leader = leader(&server).await;
         sleep(RETRY_PERIOD / 2).await;
         leader.sleep(nap);
-        leader.way.take_requests();
+        leader.connection.take_requests();
         sleep(nap.saturating_sub(Duration::from_millis(1))).await;
-        // While it still sleeps: whatever in it wakes before the elector does is stopped.
+        // While it is suspended: the fence blocks tasks that wake before the elector.
         assert!(!leader.fence.is_open());
         let loss = leader.task.await.unwrap().unwrap();
         assert!(matches!(loss.why, Lost::NotRenewed { .. }), "{}", loss.why);
-        assert_eq!(leader.way.take_requests(), [""; 0]);
+        assert_eq!(leader.connection.take_requests(), [""; 0]);
     }
-    // One that did not sleep for so long goes on.
+    // A leader that was suspended for less time continues.
     let server = ApiServer::default();
     let leader = leader(&server).await;
     leader.sleep(HOLD.saturating_sub(Duration::from_secs(1)));
@@ -209,7 +213,7 @@ async fn nothing_leaves_by_an_api_behind_a_closed_fence() {
     fence.open_until(Instant::now() + HOLD);
     call().await.unwrap();
     sleep(HOLD).await;
-    assert!(call().await.is_err(), "its time is over");
+    assert!(call().await.is_err(), "its lease has expired");
     fence.open_until(Instant::now() + HOLD);
     fence.release();
     assert!(!fence.is_open() && fence.for_events().is_open());
@@ -219,7 +223,7 @@ async fn nothing_leaves_by_an_api_behind_a_closed_fence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_health_check_fails_for_a_leader_alone_that_is_long_overdue() {
+async fn health_check_fails_only_for_a_long_overdue_leader() {
     let server = ApiServer::default();
     let leader = leader(&server).await;
     let leading = leader.leadership.borrow().clone();

@@ -1,0 +1,6 @@
+//! Candidates and the API server in memory, with a paused clock.
+
+mod property;
+mod several;
+mod single;
+mod world;
