@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(distinct(Signatures::Identical, "/spec", 1000), 1);
         assert_eq!(distinct(Signatures::Many(100), "/spec", 2000), 100);
         let many = distinct(Signatures::Many(10_000), "/spec", 10_000);
-        assert!((6000..10_000).contains(&many), "drawn at random, {many} of them come in so many pods");
+        assert!((6000..10_000).contains(&many), "10,000 random draws give {many} signatures");
         assert_eq!(distinct(Signatures::UniqueLabels, "/spec", 1000), 1);
         assert_eq!(distinct(Signatures::UniqueLabels, "/metadata/labels", 1000), 1000);
     }

@@ -24,7 +24,7 @@ impl Template {
         let size = json!({"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "500Gi"});
         let condition = |kind: &str, status: &str| {
             json!({
-                "type": kind, "status": status, "reason": "KubeletIsFine", "message": "kubelet says so",
+                "type": kind, "status": status, "reason": "KubeletIsFine", "message": "kubelet is ready",
                 "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
             })
         };

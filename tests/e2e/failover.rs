@@ -145,7 +145,7 @@ fn graceful_leader_change_is_faster_than_the_lease() {
     let signalled = Instant::now();
     scene.first.terminate();
     let left = scene.left();
-    scene.say(&format!("the leader is told to end, with {left} of {PODS} pods left"));
+    scene.say(&format!("the leader gets SIGTERM, with {left} of {PODS} pods left"));
     assert!(left > PODS / 4, "it was not in the middle of the work");
     let status = scene.first.wait(Duration::from_secs(30));
     assert_eq!(status.code(), Some(0), "{}", scene.first.log());

@@ -12,7 +12,7 @@ use super::dockerfile::{Dockerfile, Instruction};
 use super::install;
 use crate::rbac::manifests::{self, text};
 use xtask::source;
-use xtask::workspace::{Workspace, items};
+use xtask::workspace::{Workspace, items, shipped_packages};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -52,7 +52,7 @@ fn copied(file: &Dockerfile) -> [BTreeSet<String>; 2] {
 
 #[test]
 fn dependency_layer_copies_only_manifests() {
-    let workspace = Workspace::without_default_features();
+    let workspace = Workspace::load();
     let mut needed: BTreeSet<String> =
         workspace.members().iter().map(|member| inside(&member["manifest_path"])).collect();
     assert!(
@@ -66,8 +66,8 @@ fn dependency_layer_copies_only_manifests() {
 
 #[test]
 fn build_stage_copies_sources_of_every_crate() {
-    let workspace = Workspace::without_default_features();
-    let reached = workspace.reach("supercargo");
+    let workspace = Workspace::load();
+    let reached = shipped_packages();
     let [_, sources] = copied(&dockerfile());
     let parts: Vec<&Value> =
         workspace.members().into_iter().filter(|member| reached.contains(text(&member["name"]))).collect();
@@ -175,7 +175,7 @@ fn image_compiler_satisfies_rust_version() {
         file.arguments.iter().find_map(|instruction| instruction.rest.strip_prefix("RUST_VERSION="));
     let image = version(argument.expect("ARG RUST_VERSION"));
     assert!(file.stage("tools").base.starts_with("rust:${RUST_VERSION}-"));
-    for member in Workspace::without_default_features().members() {
+    for member in Workspace::load().members() {
         let wanted = version(text(&member["rust_version"]));
         assert!(image >= wanted, "{} wants Rust {wanted:?}, the image has {image:?}", member["name"]);
     }

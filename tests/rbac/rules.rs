@@ -85,7 +85,7 @@ fn lease_role_covers_one_lease_only() {
     for rule in list(&role, "rules") {
         let names = &rule["resourceNames"];
         if rule["verbs"] == serde_json::json!(["create"]) {
-            assert!(names.is_null(), "whoever creates something has no name to be held to: {rule}");
+            assert!(names.is_null(), "RBAC cannot restrict create by name: {rule}");
         } else {
             assert_eq!(*names, serde_json::json!([election.resource_name]), "{rule}");
         }

@@ -18,24 +18,8 @@ impl Workspace {
     /// The workspace with its default features, resolved for this platform only: packages for other
     /// platforms may not be on this machine.
     pub fn load() -> Self {
-        Self::with_features(&[])
-    }
-
-    /// The same without default features, as the image is built.
-    pub fn without_default_features() -> Self {
-        Self::with_features(&["--no-default-features"])
-    }
-
-    fn with_features(features: &[&str]) -> Self {
-        let output = Command::new(cargo())
-            .args(["metadata", "--format-version=1", "--offline", "--locked"])
-            .args(["--filter-platform", &host()])
-            .args(features)
-            .current_dir(root())
-            .output()
-            .expect("cargo can be started");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Self { metadata: serde_json::from_slice(&output.stdout).expect("cargo prints JSON") }
+        let metadata = ["metadata", "--format-version=1", "--filter-platform", &host()].map(str::to_owned);
+        Self { metadata: serde_json::from_str(&output(&metadata)).expect("cargo prints JSON") }
     }
 
     fn packages(&self) -> impl Iterator<Item = &Value> {
@@ -93,6 +77,23 @@ impl Workspace {
             .map(|package| text(&package["name"]))
             .collect()
     }
+}
+
+/// The packages that the program of the image is built from: without default features and tests.
+pub fn shipped_packages() -> BTreeSet<String> {
+    let tree =
+        "tree --no-default-features --edges normal,build --package supercargo --prefix none --format {p}";
+    let tree = output(&tree.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+/// What cargo prints, without the network.
+fn output(arguments: &[String]) -> String {
+    let command =
+        Command::new(cargo()).args(arguments).args(["--offline", "--locked"]).current_dir(root()).output();
+    let output = command.expect("cargo can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("cargo prints text")
 }
 
 /// The cargo that runs this, or the one on the path.

@@ -2,8 +2,8 @@
 //! are skipped.
 //!
 //! Go's protobuf differs from its JSON in one way: unset numbers and strings that are not pointers
-//! are written as 0 and "". The slim types treat empty texts as absent. Where 0 must be absent, the
-//! field table says so.
+//! are written as 0 and "". The slim types treat empty texts as absent. The field table
+//! marks the fields where 0 means absent.
 
 use std::borrow::Cow;
 

@@ -295,10 +295,10 @@ fn storage_capacity_is_checked_if_the_driver_reports_it() {
     };
     let little = || storage("s", Some("a"), Some(0), None);
     for (name, request, objects, expected) in [
-        ("who does not ask needs no storage", None, vec![], ""),
-        ("who asks for nothing asks", Some(0), vec![], NO_STORAGE),
-        ("and is content with nothing", Some(0), vec![little()], ""),
-        ("unlike who asks for something", Some(1), vec![little()], NO_STORAGE),
+        ("no request needs no storage", None, vec![], ""),
+        ("a request of 0 needs a capacity", Some(0), vec![], NO_STORAGE),
+        ("a capacity of 0 satisfies a request of 0", Some(0), vec![little()], ""),
+        ("but not a request of 1", Some(1), vec![little()], NO_STORAGE),
     ] {
         let objects = objects.into_iter().chain([driver(true), asking(request)]);
         assert_eq!(verdict(objects), expected, "{name}");
