@@ -158,7 +158,7 @@ pub(super) const FEATURES: &[Feature] = &[
     Feature {
         title: "Leader election",
         groups: &[],
-        tests: &["tests/e2e/failover.rs", "src/election/tests/property.rs"],
+        tests: &["tests/e2e/failover.rs", "crates/client/src/election/tests/property.rs"],
         sections: &["Leader election"],
         words: &[],
     },
