@@ -1,7 +1,6 @@
 //! Carries out bindings: runs PreBind and Bind plugins on the runtime, and reads pods whose binding
 //! is uncertain.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use supercargo_framework::binding::{
     ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BoxFuture, Certainty, Predicate, WaitError,
 };
 use supercargo_framework::pod::PodKey;
-use supercargo_framework::{PodInfo, Status, Text, Uid};
+use supercargo_framework::{PodInfo, Status, Text, Uid, panic_text};
 use supercargo_scheduler::{ExtenderSpec, Input, NamedBinder, PodRead, PreBindWork};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
@@ -224,13 +223,7 @@ async fn ask_binders(
 /// outcome.
 async fn catch_panic<T>(point: &str, plugin: &str, run: impl Future<Output = T>) -> Result<T, String> {
     let result = AssertUnwindSafe(run).catch_unwind().await;
-    result.map_err(|panic| format!("plugin {plugin:?} panicked in {point}: {}", text_of(&*panic)))
-}
-
-/// The message of a panic.
-fn text_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+    result.map_err(|panic| format!("plugin {plugin:?} panicked in {point}: {}", panic_text(&*panic)))
 }
 
 /// Calls that plugins may make during a binding.
@@ -288,6 +281,7 @@ impl BindingCalls for PluginCalls {
 
 #[cfg(test)]
 mod tests {
+    use std::any::Any;
     use std::sync::mpsc::Receiver;
 
     use supercargo_framework::plugin::{BindPlugin, PreBindPlugin, PreFlight};

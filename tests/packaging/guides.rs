@@ -136,6 +136,9 @@ fn flags(line: &str) -> Option<(&str, Vec<&str>)> {
     let mut words = line.split_whitespace().skip_while(|word| word.contains('=') && !word.starts_with('-'));
     let program = words.next()?;
     (program == "supercargo" || program.ends_with("/supercargo")).then_some(())?;
+    // A dependency in a manifest, not a command.
+    let mut words = words.peekable();
+    (words.peek() != Some(&"=")).then_some(())?;
     let words: Vec<&str> = words.take_while(|word| !["|", ">", "&&", "#"].contains(word)).collect();
     let subcommand = words.iter().find(|word| !word.starts_with('-'))?;
     let flags = words.iter().filter_map(|word| word.strip_prefix("--"));

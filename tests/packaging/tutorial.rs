@@ -38,8 +38,7 @@ fn files(text: &str) -> BTreeMap<&str, String> {
         let Some(path) = line.strip_prefix('`').and_then(|line| line.strip_suffix("`:")) else { continue };
         let mut block = lines.by_ref().skip_while(|line| line.is_empty());
         assert!(block.next().is_some_and(|fence| fence.starts_with("```")), "no block after {path}");
-        let content: String =
-            block.take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect();
+        let content: String = block.take_while(|line| *line != "```").flat_map(|line| [line, "\n"]).collect();
         files.insert(path, content);
     }
     files

@@ -2,6 +2,7 @@
 //! how to write instead.
 #![allow(clippy::unwrap_used)] // all of it is for tests
 
+use std::path::Path;
 use std::process::Command;
 
 use xtask::root;
@@ -64,7 +65,7 @@ fn texts_have_none_of_the_phrases() {
 #[test]
 fn test_names_are_short() {
     let mut found = Vec::new();
-    for path in files().iter().filter(|path| path.ends_with(".rs")) {
+    for path in files().iter().filter(|path| Path::new(path).extension().is_some_and(|it| it == "rs")) {
         let source = read(path.as_ref());
         let lines: Vec<&str> = source.lines().map(str::trim).collect();
         for (number, line) in lines.iter().enumerate() {

@@ -469,7 +469,7 @@ impl Profiles {
     }
 
     /// The number of active profiles.
-    pub fn len(&self) -> usize {
+    pub fn active_count(&self) -> usize {
         self.serving
     }
 

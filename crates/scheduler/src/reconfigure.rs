@@ -24,7 +24,8 @@ impl Scheduler {
         self.replace_profiles(next, &in_use);
         self.report_profiles();
         self.registered_kinds = registered_kinds(&self.profiles, &options.extenders);
-        self.tables = (!options.plain).then(|| Tables::new(self.profiles.len(), options.table_memory));
+        self.tables =
+            (!options.plain).then(|| Tables::new(self.profiles.active_count(), options.table_memory));
         self.percentage_of_nodes_to_score = options.percentage_of_nodes_to_score;
         self.features = options.features;
         self.extenders = options.extenders;

@@ -100,7 +100,7 @@ impl Scheduler {
         Ok(Self {
             registered_kinds: registered_kinds(&profiles, &options.extenders),
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
-            tables: (!options.plain).then(|| Tables::new(profiles.len(), options.table_memory)),
+            tables: (!options.plain).then(|| Tables::new(profiles.active_count(), options.table_memory)),
             #[cfg(test)]
             witness: None,
             profiles,

@@ -1,7 +1,6 @@
 //! The gate of all requests: authentication, authorization, timeout. Panics in handlers do not end
 //! the process.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use futures::FutureExt as _;
 use http::{HeaderName, HeaderValue, Request, StatusCode, header};
+use supercargo_framework::panic_text;
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt as _;
 
@@ -45,7 +45,7 @@ impl Gate {
         let mut response = match timeout(REQUEST_TIMEOUT, passing).await {
             Ok(Ok(response)) => response,
             Ok(Err(panic)) => {
-                tracing::error!(%method, %path, panic = text_of(&*panic), "request handler panicked");
+                tracing::error!(%method, %path, panic = panic_text(&*panic), "request handler panicked");
                 let text = "the handler of this request panicked; the log says more".to_owned();
                 plain_line(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
@@ -95,10 +95,4 @@ impl Gate {
             }
         }
     }
-}
-
-/// What a panic says.
-fn text_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text")
 }
