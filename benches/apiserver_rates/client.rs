@@ -26,11 +26,11 @@ pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) name: &'static str,
-    way: Way,
+    backend: Backend,
 }
 
 #[derive(Clone)]
-enum Way {
+enum Backend {
     InProcess(ApiServer),
     Wire { address: SocketAddr, tls: TlsConnector, authorization: HeaderValue },
 }
@@ -69,7 +69,7 @@ impl Call {
 
 impl Target {
     pub(crate) fn in_process(server: ApiServer) -> Self {
-        Self { name: "in process", way: Way::InProcess(server) }
+        Self { name: "in process", backend: Backend::InProcess(server) }
     }
 
     /// A server on loopback over HTTPS.
@@ -84,14 +84,14 @@ impl Target {
         let authorization = HeaderValue::try_from(format!("Bearer {token}"))?;
         Ok(Self {
             name,
-            way: Way::Wire { address, tls: TlsConnector::from(Arc::new(config)), authorization },
+            backend: Backend::Wire { address, tls: TlsConnector::from(Arc::new(config)), authorization },
         })
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection> {
-        match &self.way {
-            Way::InProcess(server) => Ok(Connection::InProcess(server.service())),
-            Way::Wire { address, tls, authorization } => {
+        match &self.backend {
+            Backend::InProcess(server) => Ok(Connection::InProcess(server.service())),
+            Backend::Wire { address, tls, authorization } => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
                 let stream = tls.connect(ServerName::from(address.ip()), stream).await?;

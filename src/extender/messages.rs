@@ -128,7 +128,7 @@ fn labels(labels: &supercargo_framework::Labels) -> Value {
 fn first_value(body: &[u8]) -> Result<Value, String> {
     let mut values = serde_json::Deserializer::from_slice(body).into_iter();
     match values.next() {
-        Some(value) => value.map_err(|error| format!("invalid response: {error}")),
+        Some(value) => value.map_err(|error| format!("invalid answer: {error}")),
         // Go's error text.
         None => Err("EOF".to_owned()),
     }
@@ -143,7 +143,7 @@ impl<'a> Fields<'a> {
         match value {
             Value::Object(fields) => Ok(Self(Some(fields))),
             Value::Null => Ok(Self(None)),
-            other => Err(format!("invalid response: {what} must be an object, not {}", kind_of(other))),
+            other => Err(format!("invalid answer: {what} is no object but {}", kind_of(other))),
         }
     }
 
@@ -158,13 +158,13 @@ impl<'a> Fields<'a> {
         match self.get(name) {
             None => Ok(""),
             Some(Value::String(text)) => Ok(text),
-            Some(other) => Err(format!("invalid response: {name} must be a string, not {}", kind_of(other))),
+            Some(other) => Err(format!("invalid answer: {name} is no string but {}", kind_of(other))),
         }
     }
 
     fn number(&self, name: &str) -> Result<i64, String> {
         let Some(value) = self.get(name) else { return Ok(0) };
-        value.as_i64().ok_or_else(|| format!("invalid response: {name} must be an integer, not {value}"))
+        value.as_i64().ok_or_else(|| format!("invalid answer: {name} is no integer but {value}"))
     }
 
     fn list(&self, name: &str) -> Result<&'a [Value], String> {
@@ -179,7 +179,7 @@ fn as_list<'a>(value: &'a Value, what: &str) -> Result<&'a [Value], String> {
     match value {
         Value::Array(items) => Ok(items),
         Value::Null => Ok(&[]),
-        other => Err(format!("invalid response: {what} must be a list, not {}", kind_of(other))),
+        other => Err(format!("invalid answer: {what} is no list but {}", kind_of(other))),
     }
 }
 
@@ -210,7 +210,7 @@ pub(super) fn filtered(
     url_prefix: &str,
 ) -> Result<ExtenderAnswer, String> {
     let value = first_value(body)?;
-    let fields = Fields::of(&value, "the response")?;
+    let fields = Fields::of(&value, "the answer")?;
     reported_error(&fields)?;
     let nodes = match (fields.get("NodeNames").filter(|_| by_name), fields.get("Nodes")) {
         (Some(names), _) => kept_by_name(as_list(names, "NodeNames")?, asked, url_prefix)?,
@@ -230,7 +230,7 @@ fn kept_by_name(
     let asked: std::collections::BTreeSet<&str> = asked.iter().map(|node| &*node.name).collect();
     let known = |name: &Value| {
         let name = name.as_str().ok_or_else(|| {
-            format!("invalid response: an item of NodeNames must be a string, not {}", kind_of(name))
+            format!("invalid answer: an item of NodeNames is no string but {}", kind_of(name))
         })?;
         if asked.contains(name) {
             return Ok(Arc::from(name));
@@ -257,9 +257,7 @@ fn reasons(fields: &Fields<'_>, name: &str) -> Result<Vec<(Arc<str>, String)>, S
     let reason = |(node, reason): (&String, &Value)| match reason {
         Value::String(reason) => Ok((Arc::from(node.as_str()), reason.clone())),
         Value::Null => Ok((Arc::from(node.as_str()), String::new())),
-        other => {
-            Err(format!("invalid response: a reason in {name} must be a string, not {}", kind_of(other)))
-        }
+        other => Err(format!("invalid answer: a reason in {name} is no string but {}", kind_of(other))),
     };
     let mut reasons = map.iter().map(reason).collect::<Result<Vec<_>, String>>()?;
     reasons.sort();
@@ -270,10 +268,10 @@ fn reasons(fields: &Fields<'_>, name: &str) -> Result<Vec<(Arc<str>, String)>, S
 pub(super) fn prioritized(body: &[u8]) -> Result<ExtenderAnswer, String> {
     let value = first_value(body)?;
     let score = |item: &Value| {
-        let fields = Fields::of(item, "an item of the response")?;
+        let fields = Fields::of(item, "an item of the answer")?;
         Ok((Arc::from(fields.text("Host")?), fields.number("Score")?))
     };
-    let scores = as_list(&value, "the response")?.iter().map(score).collect::<Result<_, String>>()?;
+    let scores = as_list(&value, "the answer")?.iter().map(score).collect::<Result<_, String>>()?;
     Ok(ExtenderAnswer::Prioritized(scores))
 }
 
@@ -281,7 +279,7 @@ pub(super) fn prioritized(body: &[u8]) -> Result<ExtenderAnswer, String> {
 pub(super) fn preempted(body: &[u8]) -> Result<ExtenderAnswer, String> {
     const VICTIMS: &str = "NodeNameToMetaVictims";
     let value = first_value(body)?;
-    let fields = Fields::of(&value, "the response")?;
+    let fields = Fields::of(&value, "the answer")?;
     let nodes = Fields::of(fields.get(VICTIMS).unwrap_or(&Value::Null), VICTIMS)?;
     let uid = |pod: &Value| Fields::of(pod, "a victim")?.text("UID").map(Into::into);
     let victims = |(node, victims): (&String, &Value)| {
@@ -300,7 +298,7 @@ pub(super) fn preempted(body: &[u8]) -> Result<ExtenderAnswer, String> {
 /// ExtenderBindingResult.
 pub(super) fn bound(body: &[u8]) -> Result<(), String> {
     let value = first_value(body)?;
-    reported_error(&Fields::of(&value, "the response")?)
+    reported_error(&Fields::of(&value, "the answer")?)
 }
 
 #[cfg(test)]

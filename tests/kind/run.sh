@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# docs/kind.md by machine, with a check after every step, and then the suite of docs/testing-on-a-cluster.md on the same cluster.
-# Needs docker (with BuildKit), kind, kubectl and, for the suite, cargo; and some minutes.
+# Runs the steps of docs/kind.md, checks each, then runs the suite of docs/testing-on-a-cluster.md.
+# Needs docker with BuildKit, kind, kubectl and, for the suite, cargo. Takes some minutes.
 #
-#     tests/kind/run.sh             does it
-#     tests/kind/run.sh --dry-run   prints every command that it would run, and runs none
+#     tests/kind/run.sh
+#     tests/kind/run.sh --dry-run   only prints the commands
 #
-# KIND_CLUSTER      what to call the cluster, which must not exist yet; else supercargo-test
-# KIND_NODE_IMAGE   the nodes' image, and so the version of Kubernetes; else kind's own
-# OVERLAY           what is installed, of manifests/overlays: kind or ha; else kind
-# LOGS              a folder for what is collected when something fails; else a new one in the system's place for such
-# KEEP=1            leave the cluster there in the end
+# KIND_CLUSTER      name of the new cluster; default supercargo-test
+# KIND_NODE_IMAGE   image of the nodes, which sets the Kubernetes version; default kind's own
+# OVERLAY           the overlay in manifests/overlays to install: kind (default) or ha
+# LOGS              folder for logs of a failed run; default: a new temporary folder
+# KEEP=1            keeps the cluster at the end
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

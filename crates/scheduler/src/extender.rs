@@ -165,7 +165,7 @@ pub struct NoCalls;
 
 impl Calls for NoCalls {
     fn ask(&mut self, extender: &ExtenderSpec, _: ExtenderQuestion<'_>) -> Result<ExtenderAnswer, String> {
-        Err(format!("calls of extender {} are not configured", extender.name))
+        Err(format!("no way to call extender {} was given", extender.name))
     }
 }
 

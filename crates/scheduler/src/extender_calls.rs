@@ -183,7 +183,7 @@ impl<'a> Extenders<'a> {
 
 /// The error for an answer to another question than the one asked.
 fn another_question(extender: &ExtenderSpec) -> String {
-    format!("extender {} returned an answer to another question", extender.name)
+    format!("extender {} answered another question", extender.name)
 }
 
 /// Removes or rejects candidates without victims.

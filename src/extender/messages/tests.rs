@@ -101,16 +101,13 @@ fn filter_result_is_parsed_like_in_go() {
             r#"{"NodeNames":["n9"]}"#,
             "error: extender \"http://x\" claims a filtered node \"n9\" which is not found in the input node list",
         ),
-        (r#"{"NodeNames":"n1"}"#, "error: invalid response: NodeNames must be a list, not a string"),
-        (
-            r#"{"NodeNames":[1]}"#,
-            "error: invalid response: an item of NodeNames must be a string, not a number",
-        ),
+        (r#"{"NodeNames":"n1"}"#, "error: invalid answer: NodeNames is no list but a string"),
+        (r#"{"NodeNames":[1]}"#, "error: invalid answer: an item of NodeNames is no string but a number"),
         (
             r#"{"FailedNodes":{"n1":{}}}"#,
-            "error: invalid response: a reason in FailedNodes must be a string, not an object",
+            "error: invalid answer: a reason in FailedNodes is no string but an object",
         ),
-        ("[]", "error: invalid response: the response must be an object, not a list"),
+        ("[]", "error: invalid answer: the answer is no object but a list"),
         ("", "error: EOF"),
     ];
     for (body, expected) in by_name {
@@ -134,8 +131,8 @@ fn scores_must_be_integers() {
     let cases = [
         (r#"[{"Host":"n1","Score":10},{"host":"n2"}]"#, r#"Prioritized([("n1", 10), ("n2", 0)])"#),
         ("null", "Prioritized([])"),
-        (r#"[{"Host":"n1","Score":1.5}]"#, "error: invalid response: Score must be an integer, not 1.5"),
-        (r#"{"Host":"n1"}"#, "error: invalid response: the response must be a list, not an object"),
+        (r#"[{"Host":"n1","Score":1.5}]"#, "error: invalid answer: Score is no integer but 1.5"),
+        (r#"{"Host":"n1"}"#, "error: invalid answer: the answer is no list but an object"),
     ];
     for (body, expected) in cases {
         assert_eq!(shown(prioritized(body.as_bytes())), expected, "{body}");

@@ -74,11 +74,11 @@ enum Stage {
 #[derive(Debug, PartialEq)]
 struct Work {
     pod: Value,
-    deed: Deed,
+    action: Action,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+enum Action {
     Run,
     Refuse,
     Complete,
@@ -190,17 +190,17 @@ impl Machines {
         if wanted <= on.begun {
             return None;
         }
-        let deed = match wanted {
+        let action = match wanted {
             Stage::Bound => return None,
-            Stage::Started if self.has_room(on) => Deed::Run,
-            Stage::Started => Deed::Refuse,
-            Stage::Completed => Deed::Complete,
-            Stage::Gone => Deed::End,
+            Stage::Started if self.has_room(on) => Action::Run,
+            Stage::Started => Action::Refuse,
+            Stage::Completed => Action::Complete,
+            Stage::Gone => Action::End,
         };
         let on = self.pods.get_mut(uid)?;
         on.begun = wanted;
-        on.refused |= deed == Deed::Refuse;
-        Some(Work { pod: on.pod.clone(), deed })
+        on.refused |= action == Action::Refuse;
+        Some(Work { pod: on.pod.clone(), action })
     }
 
     /// Whether the pod fits beside the admitted pods of its node.
@@ -246,13 +246,13 @@ impl Work {
         let meta = &self.pod["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let path = format!("/api/v1/namespaces/{}/pods/{}", text(&meta["namespace"]), text(&meta["name"]));
-        match self.deed {
-            Deed::Run => patch(client, &path, self.status("Running", true)).await,
-            Deed::Complete => {
+        match self.action {
+            Action::Run => patch(client, &path, self.status("Running", true)).await,
+            Action::Complete => {
                 sleep(RUNNING).await;
                 patch(client, &path, self.status("Succeeded", false)).await;
             }
-            Deed::Refuse => {
+            Action::Refuse => {
                 let status = json!({
                     "phase": "Failed",
                     "reason": "OutOfcpu",
@@ -260,7 +260,7 @@ impl Work {
                 });
                 patch(client, &path, json!({ "metadata": { "uid": meta["uid"] }, "status": status })).await;
             }
-            Deed::End => {
+            Action::End => {
                 sleep(STOPPING).await;
                 let now = json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": meta["uid"] } });
                 insist(client, "DELETE", &path, "application/json", &now).await;
@@ -364,35 +364,35 @@ mod tests {
         machines
     }
 
-    fn deed(machines: &mut Machines, pod: Value) -> Option<Deed> {
-        machines.learn(pod).map(|work| work.deed)
+    fn action(machines: &mut Machines, pod: Value) -> Option<Action> {
+        machines.learn(pod).map(|work| work.action)
     }
 
     #[test]
     fn simulated_node_runs_what_fits_and_rejects_the_rest() {
         let mut machines = machines(true);
-        assert_eq!(deed(&mut machines, bound("a", "600m", "Pending")), Some(Deed::Run));
-        assert_eq!(deed(&mut machines, bound("a", "600m", "Pending")), None, "it is about to run");
-        assert_eq!(deed(&mut machines, bound("b", "600m", "Pending")), Some(Deed::Refuse));
-        assert_eq!(deed(&mut machines, bound("c", "400m", "Pending")), Some(Deed::Run));
+        assert_eq!(action(&mut machines, bound("a", "600m", "Pending")), Some(Action::Run));
+        assert_eq!(action(&mut machines, bound("a", "600m", "Pending")), None, "it is about to run");
+        assert_eq!(action(&mut machines, bound("b", "600m", "Pending")), Some(Action::Refuse));
+        assert_eq!(action(&mut machines, bound("c", "400m", "Pending")), Some(Action::Run));
         machines.pods.remove("a");
-        assert_eq!(deed(&mut machines, bound("d", "600m", "Pending")), Some(Deed::Run));
+        assert_eq!(action(&mut machines, bound("d", "600m", "Pending")), Some(Action::Run));
     }
 
     #[test]
     fn simulated_job_pods_complete_and_deleted_pods_end() {
         let mut machines = machines(true);
         let mut pod = bound("a", "1", "Running");
-        assert_eq!(deed(&mut machines, pod.clone()), None);
+        assert_eq!(action(&mut machines, pod.clone()), None);
         pod["metadata"]["ownerReferences"] = json!([{ "kind": "Job" }]);
-        assert_eq!(deed(&mut machines, pod.clone()), Some(Deed::Complete));
+        assert_eq!(action(&mut machines, pod.clone()), Some(Action::Complete));
         pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        assert_eq!(deed(&mut machines, pod), Some(Deed::End));
+        assert_eq!(action(&mut machines, pod), Some(Action::End));
     }
 
     #[test]
     fn stopped_kubelet_does_nothing() {
         let mut machines = machines(false);
-        assert_eq!(deed(&mut machines, bound("a", "1", "Pending")), None);
+        assert_eq!(action(&mut machines, bound("a", "1", "Pending")), None);
     }
 }

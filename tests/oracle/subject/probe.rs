@@ -163,12 +163,12 @@ impl Probe {
         let points = Arc::clone(plugin).extension_points();
         let Some(filter) = points.filter else { return Status::success() };
         let seen = lock(&self.seen);
-        let promised = seen.nominated.get(&**node.name()).into_iter().flatten();
-        let promised: Vec<_> =
-            promised.filter(|other| other.priority >= pod.priority && other.uid != pod.uid).collect();
-        if !promised.is_empty() {
+        let nominated = seen.nominated.get(&**node.name()).into_iter().flatten();
+        let nominated: Vec<_> =
+            nominated.filter(|other| other.priority >= pod.priority && other.uid != pod.uid).collect();
+        if !nominated.is_empty() {
             let (mut state, mut node) = (state.clone(), node.clone());
-            for other in promised {
+            for other in nominated {
                 node.add_pod(Arc::clone(other));
                 if let Some(extensions) = points.pre_filter.as_ref().and_then(|plugin| plugin.extensions()) {
                     extensions.add_pod(&mut state, pod, other, &node);

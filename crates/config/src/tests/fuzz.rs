@@ -94,13 +94,13 @@ const PIECES: &[&str] = &[
 ];
 
 fn check(text: &str) {
-    judge(text, parse(text));
+    check_result(text, parse(text));
 }
 
 /// The same with the in-tree plugins.
 fn check_in_tree(text: &str) {
     let catalog = Catalog::in_tree();
-    let config = judge(text, Config::parse("c.yaml", text, &catalog));
+    let config = check_result(text, Config::parse("c.yaml", text, &catalog));
     if let Some(written) = config.map(|config| config.to_yaml()) {
         let again = Config::parse("written.yaml", &written, &catalog);
         let again = again.unwrap_or_else(|errors| panic!("{errors} in\n{written}"));
@@ -109,7 +109,7 @@ fn check_in_tree(text: &str) {
 }
 
 /// Checks that every error is inside the text and names its field.
-fn judge(text: &str, read: Result<Config, super::ConfigErrors>) -> Option<Config> {
+fn check_result(text: &str, read: Result<Config, super::ConfigErrors>) -> Option<Config> {
     let errors = match read {
         Ok(config) => return Some(config),
         Err(errors) => errors,

@@ -38,7 +38,7 @@ pub(super) struct Column {
     touched_from: Cursor,
     /// The number of tables that use it.
     pub(super) users: usize,
-    /// Whether nothing is cached, cause the plugin runs for each pod.
+    /// Whether nothing is cached because the plugin runs for each pod.
     is_blank: bool,
     /// Whether the last update failed halfway.
     is_broken: bool,

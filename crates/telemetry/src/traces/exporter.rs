@@ -149,7 +149,7 @@ impl Exporter {
             .body(body)
             .map_err(|error| Failure::Final(error.to_string()))?;
         match timeout(TRY_TIMEOUT, (self.send)(request)).await {
-            Ok(Ok(response)) => judge(response),
+            Ok(Ok(response)) => outcome(response),
             Ok(Err(error)) => Err(Failure::Passing(error, None)),
             Err(_) => {
                 let error = format!("no answer within {} s", TRY_TIMEOUT.as_secs());
@@ -160,7 +160,7 @@ impl Exporter {
 }
 
 /// Classifies a response according to the protocol.
-fn judge(response: Response<Bytes>) -> Result<Bytes, Failure> {
+fn outcome(response: Response<Bytes>) -> Result<Bytes, Failure> {
     let (head, body) = response.into_parts();
     if head.status.is_success() {
         return Ok(body);

@@ -136,7 +136,7 @@ fn merge(
     let owned = Owned { fields, api_version: manager.api_version.to_owned(), time: None };
     let before = owners.0.insert(owner.clone(), owned).unwrap_or_default();
     if !before.fields.is_empty() {
-        object = prune(&object, &before.fields, &owners, type_ref);
+        object = remove_unowned(&object, &before.fields, &owners, type_ref);
     }
 
     let comparison = typed::compare(live, &object, type_ref).without(&ignored);
@@ -159,7 +159,7 @@ fn merge(
 }
 
 /// Removes the fields that the manager owned before and that have no owner now.
-fn prune(merged: &Value, before: &Set, owners: &Owners, type_ref: TypeRef) -> Value {
+fn remove_unowned(merged: &Value, before: &Set, owners: &Owners, type_ref: TypeRef) -> Value {
     let named = |set: &Set| typed::with_named_fields(set, type_ref);
     let fields = |object: &Value| named(&typed::field_set(object, type_ref));
     let before = named(before);

@@ -128,7 +128,7 @@ async fn rejected_spans_are_dropped_and_counted() {
 fn retry_after_of_a_collector_is_bounded() {
     let wait = |value: &str| {
         let answer = Response::builder().status(503).header("retry-after", value).body(Bytes::new());
-        match judge(answer.unwrap()) {
+        match outcome(answer.unwrap()) {
             Err(Failure::Passing(_, wait)) => wait,
             _ => panic!("it passes"),
         }
