@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::{Value, json};
 
 use super::kubelets::lease;
@@ -21,6 +21,17 @@ const TIDYING: Duration = Duration::from_mins(1);
 /// other pods.
 pub(super) const LABEL: &str = "supercargo.dev/e2e";
 
+/// Held while a scenario uses the schedulers that all scenarios share.
+static SCHEDULERS: RwLock<()> = RwLock::new(());
+
+/// A scenario's hold on the shared schedulers.
+enum Hold {
+    /// They stay as they are.
+    Shared(#[expect(dead_code, reason = "held until it is dropped")] RwLockReadGuard<'static, ()>),
+    /// The scenario may stop them. A killed leader loses the events that it has not written yet.
+    Exclusive(#[expect(dead_code, reason = "held until it is dropped")] RwLockWriteGuard<'static, ()>),
+}
+
 /// A test's part of the cluster. It is deleted with this value.
 pub(super) struct Scenario {
     pub(super) site: &'static Site,
@@ -30,12 +41,23 @@ pub(super) struct Scenario {
     nodes: Mutex<Vec<String>>,
     /// The paths of cluster-scoped objects.
     globals: Mutex<Vec<String>>,
+    _schedulers: Hold,
 }
 
 impl Scenario {
     /// Starts a scenario, or returns `None` if no cluster is available.
     pub(super) fn begin(name: &'static str) -> Option<Self> {
         let site = Site::shared_or_skip()?;
+        Some(Self::on(site, name, Hold::Shared(SCHEDULERS.read())))
+    }
+
+    /// Starts a scenario that may stop the schedulers, while no other scenario runs.
+    pub(super) fn begin_alone(name: &'static str) -> Option<Self> {
+        let site = Site::shared_or_skip()?;
+        Some(Self::on(site, name, Hold::Exclusive(SCHEDULERS.write())))
+    }
+
+    fn on(site: &'static Site, name: &'static str, schedulers: Hold) -> Self {
         // Leftovers of an earlier run that was killed do not interfere.
         let namespace = format!("e2e-{name}-{:x}", Timestamp::now().as_millisecond() & 0xff_ffff);
         site.cluster.namespace(&namespace);
@@ -43,7 +65,7 @@ impl Scenario {
         let found = || site.cluster.find(&account);
         eventually("the namespace has an account for its pods", PATIENCE, found, String::new);
         let (nodes, globals) = (Mutex::default(), Mutex::default());
-        Some(Self { site, namespace, name, began: Instant::now(), nodes, globals })
+        Self { site, namespace, name, began: Instant::now(), nodes, globals, _schedulers: schedulers }
     }
 
     pub(super) fn cluster(&self) -> &Cluster {

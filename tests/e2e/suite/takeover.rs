@@ -14,7 +14,7 @@ const REPLICAS: usize = 20;
 
 /// Creates pods during and after `change`. All must run at the end, each bound once.
 fn under_load(name: &'static str, change: impl FnOnce(&Scenario, &Cluster) + Send) {
-    let Some(scenario) = Scenario::begin(name) else { return };
+    let Some(scenario) = Scenario::begin_alone(name) else { return };
     scenario.nodes(6, 10_000);
     let app = |index: usize| format!("load-{index}");
     thread::scope(|scope| {
