@@ -9,7 +9,7 @@ use super::points::Point;
 use super::profile;
 use super::profile_file::FileProfile;
 use super::report::Report;
-use super::{
+use crate::config::{
     Config, DEFAULT_INITIAL_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_IN_UNSCHEDULABLE, DEFAULT_PARALLELISM,
     DEFAULT_SCHEDULER_NAME, ExtenderConfig, ProfileConfig,
 };

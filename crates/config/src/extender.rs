@@ -10,7 +10,7 @@ use super::cursor::{Cursor, Object};
 use super::duration;
 use super::error::Position;
 use super::report::Report;
-use super::{ExtenderConfig, ExtenderTls, ManagedResource};
+use crate::config::{ExtenderConfig, ExtenderTls, ManagedResource};
 
 /// Default timeout of a call to an extender.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use super::extender;
 use super::leader_election::{self, LeaderElectionConfig};
 use super::profile_file::{self, FileProfile};
 use super::report::Report;
-use super::{ClientConnection, ExtenderConfig, MediaType};
+use crate::config::{ClientConnection, ExtenderConfig, MediaType};
 
 /// The API version of the file and of plugin arguments.
 pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";

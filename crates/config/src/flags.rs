@@ -38,7 +38,8 @@ pub use value::FlagError;
 pub use value::length;
 pub use without_effect::WithoutEffect;
 
-use crate::{Catalog, Config};
+use crate::Catalog;
+use crate::config::Config;
 use flagz::Texts;
 
 /// The flags of `supercargo run`.

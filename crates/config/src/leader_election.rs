@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::DEFAULT_SCHEDULER_NAME;
 use super::cursor::Object;
 use super::duration;
 use super::report::Report;
+use crate::config::DEFAULT_SCHEDULER_NAME;
 
 const FIELDS: &[&str] = &[
     "leaderElect",

@@ -15,7 +15,7 @@ use super::merge::{self, Sets};
 use super::points::Point;
 use super::profile_file::{Enabled, FileProfile};
 use super::report::{Place, Report};
-use super::{PluginSet, ProfileConfig};
+use crate::config::{PluginSet, ProfileConfig};
 
 /// A plugin of a profile, and its extension points.
 struct Built {

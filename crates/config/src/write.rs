@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use supercargo_framework::Features;
 
+use super::LeaderElectionConfig;
 use super::default_args;
 use super::duration;
 use super::file::{API_VERSION, KIND};
@@ -13,9 +14,7 @@ use super::leader_election::LOCK;
 use super::points::Point;
 use super::profile_file::FileSet;
 use super::yaml;
-use super::{
-    ClientConnection, Config, ExtenderConfig, ExtenderTls, LeaderElectionConfig, MediaType, ProfileConfig,
-};
+use crate::config::{ClientConnection, Config, ExtenderConfig, ExtenderTls, MediaType, ProfileConfig};
 
 impl Config {
     /// The configuration with all defaults as a KubeSchedulerConfiguration. It contains the TLS

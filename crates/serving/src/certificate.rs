@@ -14,7 +14,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, DnsName, PrivateKeyDer, Se
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::sign::CertifiedKey;
 
-use super::ServeError;
+use super::error::ServeError;
 use super::tls::provider;
 use supercargo_config::flags::ServingOptions;
 

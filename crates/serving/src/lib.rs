@@ -28,6 +28,7 @@ mod authorizer;
 mod certificate;
 mod connection_limit;
 mod connections;
+mod error;
 mod gate;
 mod health;
 mod review;
@@ -44,9 +45,8 @@ mod tls;
 mod trust;
 mod user;
 
-use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +54,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use http::Request;
-use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::time::interval;
 use tokio_rustls::rustls::ServerConfig;
@@ -65,12 +64,12 @@ use self::authenticator::Authenticator;
 use self::authorizer::Authorizer;
 use self::connection_limit::ConnectionLimit;
 use self::connections::{Answer, Connections};
+pub use self::error::{LookupError, ServeError};
 use self::gate::Gate;
 pub use self::health::{Check, Checks, Probe};
 use self::review::Reviewer;
 pub use self::routes::{Endpoints, JsonPage, TextPage};
 use self::sni::Certificates;
-pub use self::trust::LookupError;
 use self::trust::Trust;
 use supercargo_client::api::{Api, ConnectError, connect};
 use supercargo_client::rate_limit::RateLimiter;
@@ -86,57 +85,6 @@ const FILES_PERIOD: Duration = Duration::from_secs(5);
 const LOOKUP_PERIOD: Duration = Duration::from_mins(1);
 /// Reviews per second, and their burst, as upstream.
 const REVIEWS: (f32, u32) = (200.0, 400);
-
-/// Why the server cannot start.
-#[derive(Debug, Error)]
-pub enum ServeError {
-    /// Cannot listen on the address.
-    #[error(
-        "cannot listen on {address}: {source}; use another --bind-address or --secure-port, or --secure-port=0 to disable serving"
-    )]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// A serving certificate or its key cannot be read, written or used.
-    #[error("serving certificate: {path}: {problem}")]
-    Certificate {
-        /// The file.
-        path: PathBuf,
-        /// The problem.
-        problem: String,
-    },
-    /// No certificate could be generated.
-    #[error("cannot generate a serving certificate: {0}")]
-    Generate(#[source] rcgen::Error),
-    /// The TLS options contradict each other.
-    #[error("--tls-cipher-suites and --tls-min-version: {0}")]
-    Tls(#[source] tokio_rustls::rustls::Error),
-    /// A CA bundle for client certificates is invalid.
-    #[error("client CA: {path}: {problem}")]
-    ClientAuthority {
-        /// The file.
-        path: PathBuf,
-        /// The problem.
-        problem: String,
-    },
-    /// The lookup of client CAs in the cluster failed.
-    #[error(
-        "ConfigMap kube-system/extension-apiserver-authentication: {0}; \
-         set --authentication-tolerate-lookup-failure=true to continue without it"
-    )]
-    Lookup(#[source] LookupError),
-    /// No client could be created for reviews.
-    #[error("{flag}: {source}")]
-    Connect {
-        /// The flag with the kubeconfig.
-        flag: &'static str,
-        /// Why.
-        source: ConnectError,
-    },
-}
 
 /// The settings of a server.
 #[derive(Clone, Copy)]

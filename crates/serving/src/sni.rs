@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
-use super::ServeError;
 use super::certificate::Serving;
+use super::error::ServeError;
 use supercargo_config::flags::ServingOptions;
 
 /// All serving certificates.

@@ -14,7 +14,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 
-use super::ServeError;
+use super::error::{LookupError, ServeError};
 use super::review::{ReviewError, Reviewer};
 use super::tls::provider;
 use super::user::{Subject, User};
@@ -246,17 +246,6 @@ impl Trust {
         }
         Ok(())
     }
-}
-
-/// Why the lookup in the cluster failed.
-#[derive(Debug, thiserror::Error)]
-pub enum LookupError {
-    /// The ConfigMap could not be read.
-    #[error("{0}")]
-    Unread(String),
-    /// The ConfigMap is malformed.
-    #[error("{0}")]
-    Malformed(String),
 }
 
 impl From<ReviewError> for LookupError {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use super::value::{FlagError, boolean, length};
-use crate::{Config, MediaType};
+use crate::config::{Config, MediaType};
 
 /// Flags that the configuration file replaces. All but the first and the last apply only without
 /// `--config`.

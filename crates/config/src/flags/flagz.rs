@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 use super::{Flags, LogOptions, WithoutEffect};
-use crate::{Config, duration};
+use crate::config::Config;
+use crate::duration;
 
 /// The text of every flag, by its clap id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
