@@ -58,13 +58,14 @@ impl<'a, 'c> DryRun<'a, 'c> {
             .collect();
         let filters = cycle.filters(state);
         let follows = |name| followers.iter().any(|follower: &&Named<_>| follower.name == name);
-        let depends_on_pods = |filter: &&&Named<dyn FilterPlugin>| {
-            let caching = cycle.profile.filter_caching(filter.name);
+        let caching: SmallVec<[_; 16]> =
+            filters.iter().map(|filter| cycle.profile.filter_caching(filter.name)).collect();
+        let depends_on_pods = |(filter, caching): &(&&Named<dyn FilterPlugin>, &&dyn Caching)| {
             matches!(caching.filter_scope(state, cycle.pod), Scope::Node | Scope::Classes(_))
                 || follows(filter.name)
         };
-        let of_pods = filters.iter().filter(depends_on_pods).copied().collect();
-        let caching = filters.iter().map(|filter| cycle.profile.filter_caching(filter.name)).collect();
+        let of_pods =
+            filters.iter().zip(&caching).filter(depends_on_pods).map(|(filter, _)| *filter).collect();
         Self { cycle, filters, caching, of_pods, followers }
     }
 
