@@ -78,6 +78,10 @@ COPY crates/telemetry/src crates/telemetry/src
 COPY examples/scheduler/src examples/scheduler/src
 COPY plugins/src plugins/src
 COPY src src
+COPY build.rs ./
+# Shown by --version.
+ARG REVISION=unknown
+ENV SUPERCARGO_COMMIT=$REVISION
 # Cargo compares modification times, and the copied files are older than the empty ones were. A
 # program with an interpreter would not start without a C library.
 RUN find . -path ./target -prune -o -name '*.rs' -exec touch {} + \

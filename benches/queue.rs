@@ -1,20 +1,28 @@
-//! The queue with 10,000 pods: push and pop, and an event that runs the hints of every waiting pod.
+//! The queue: push and pop, events that help all of 10,000 waiting pods, and events that help none of
+//! 100,000. An event that helps none must cost at most a millisecond where pods come from templates.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use supercargo_benches::{Bench, default_pod, too_big_pod};
-use supercargo_framework::testing::node;
+use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
+use supercargo_benches::{Bench, default_pod};
+use supercargo_framework::PodInfo;
+use supercargo_framework::testing::{node, pod};
 use supercargo_scheduler::{Input, NoCalls, Notification};
 
 const PODS: usize = 10_000;
+const MANY: usize = 100_000;
 
-/// A scheduler with one small node and this many pods, none of which fits.
-fn unschedulable() -> Bench {
+/// A scheduler with one small node and this many pods of some templates, none of which fits. Pods of
+/// a template share their spec, as those of the informer do, and differ in a label.
+fn unschedulable(pods: usize, templates: usize) -> Bench {
     let mut bench = Bench::with_nodes(1);
-    for i in 0..PODS {
-        bench.add_pod(too_big_pod(&format!("pod-{i}")));
+    let cpus = |template: usize| (900 + template).to_string();
+    let specs: Vec<_> = (0..templates).map(|i| pod("t").request("cpu", &cpus(i)).build().spec).collect();
+    for i in 0..pods {
+        let spec = Arc::clone(&specs[i % templates]);
+        let name = format!("pod-{i}");
+        bench.add_pod(PodInfo { spec, ..pod(&name).label("index", &name).build() });
     }
     while bench.scheduler.queue_lengths()[0] > 0 {
         bench.scheduler.schedule_one(bench.now, &mut NoCalls);
@@ -43,18 +51,32 @@ fn queue(c: &mut Criterion) {
             BatchSize::LargeInput,
         );
     });
-    group.bench_function("event_that_helps_none_of_10000", |b| {
-        let mut bench = unschedulable();
-        let mut count = 0;
-        b.iter(|| {
-            count += 1;
-            let small = node(&format!("small-{count}")).allocatable("cpu", "1").build();
-            bench.handle(Input::Node(Notification::Added(Arc::new(small))));
+    for templates in [1, 100, MANY] {
+        let mut bench = unschedulable(MANY, templates);
+        // No plugin that rejected the pods registers for it.
+        group.bench_function(BenchmarkId::new("unregistered_event_100000", templates), |b| {
+            let mut count = 0;
+            b.iter(|| {
+                count += 1;
+                let bound = pod(&format!("bound-{count}")).node("node-0").build();
+                bench.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
+            });
         });
-    });
+        group.bench_function(BenchmarkId::new("two_events_that_help_none_100000", templates), |b| {
+            let small = |cpu: &str| Arc::new(node("small").allocatable("cpu", cpu).build());
+            let (one, two) = (small("1"), small("2"));
+            bench.handle(Input::Node(Notification::Added(Arc::clone(&one))));
+            b.iter(|| {
+                let more = Notification::Updated { old: Arc::clone(&one), new: Arc::clone(&two) };
+                bench.handle(Input::Node(more));
+                let less = Notification::Updated { old: Arc::clone(&two), new: Arc::clone(&one) };
+                bench.handle(Input::Node(less));
+            });
+        });
+    }
     group.bench_function("event_that_helps_all_of_10000", |b| {
         b.iter_batched(
-            unschedulable,
+            || unschedulable(PODS, 1),
             |mut bench| {
                 let big = node("big").allocatable("cpu", "1000000").build();
                 bench.handle(Input::Node(Notification::Added(Arc::new(big))));

@@ -4,19 +4,21 @@ mod config;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
+use std::fs::File;
 use std::future::Future;
 use std::io::{self, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-#[cfg(not(feature = "demo"))]
-use anyhow::bail;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use supercargo_scheduler::Scheduler;
 use supercargo_scheduler::record::replay;
 
+use crate::check::check;
 #[cfg(feature = "demo")]
 use crate::demo::{DemoOptions, demo};
 use crate::options::scheduler_options;
@@ -29,7 +31,7 @@ use supercargo_telemetry::logs::{self, LogSink};
 
 /// A Kubernetes scheduler built on informers
 #[derive(Debug, Parser)]
-#[command(name = "supercargo", version, about, propagate_version = true, max_term_width = 80)]
+#[command(name = "supercargo", version = crate::VERSION, about, propagate_version = true, max_term_width = 80)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -38,6 +40,12 @@ pub struct Cli {
 }
 
 impl Cli {
+    /// Parses the command line of this process, or exits with an error.
+    pub(crate) fn of_command_line() -> Self {
+        let args: Vec<OsString> = std::env::args_os().collect();
+        Self::try_parse_from(&args).unwrap_or_else(|error| with_boolean_tip(error, &args).exit())
+    }
+
     /// Whether the log format is JSON.
     pub(crate) fn logs_json(&self) -> bool {
         self.logs.logging_format == LogFormat::Json
@@ -50,6 +58,9 @@ enum Command {
     // As in kube-scheduler, the last occurrence of a repeated flag wins, and lists are appended to.
     #[command(after_help = feature_gates::help(), args_override_self = true)]
     Run(Box<Flags>),
+    /// Check what `run` with the same flags needs: the API server, permissions, the lease
+    #[command(after_help = feature_gates::help(), args_override_self = true)]
+    Check(Box<Flags>),
     /// Print or validate a configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -70,13 +81,19 @@ enum Command {
         /// Shell to print completions for
         shell: Shell,
     },
+    /// Print a manual page, for `man -l`
+    Man {
+        /// Subcommand to describe, such as `run`; without it, the program
+        subcommand: Vec<String>,
+    },
 }
 
 #[derive(Debug, Args)]
 struct Replay {
-    /// File written by `run --record`
-    file: PathBuf,
-    /// Configuration of the recorded run
+    /// Files written by `run --record`: all segments of one run, in order
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Configuration with which the recorded run started
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Value of this flag in the recorded run
@@ -88,13 +105,40 @@ struct Replay {
     features: FeatureOptions,
 }
 
+/// Adds how to write the value of a boolean flag: only after `=`, as for kube-scheduler.
+fn with_boolean_tip(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
+    let is_boolean = matches!(word.as_str(), "true" | "false");
+    let flag = args.iter().zip(&args[1..]).find(|(_, next)| *next == word.as_str()).map(|(flag, _)| flag);
+    if let Some(flag) =
+        flag.and_then(|flag| flag.to_str()).filter(|flag| is_boolean && flag.starts_with("--"))
+    {
+        let tip = format!("a boolean flag takes its value after '=': {flag}={word}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+/// What set the log level: the variable counts only without the flag.
+fn level_source(level: &str) -> &'static str {
+    if std::env::var("SUPERCARGO_LOG").is_ok_and(|of_variable| of_variable == level) {
+        "SUPERCARGO_LOG"
+    } else {
+        "--log-level"
+    }
+}
+
 /// Runs the command with these plugins.
-pub fn execute(cli: Cli, catalog: &Catalog) -> Result<ExitCode> {
-    let sink = LogSink::default();
-    let usual_level = if matches!(cli.command, Command::Demo { .. }) { "warn" } else { "info" };
+pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> {
+    let usual_level = match cli.command {
+        Command::Demo { .. } => "warn",
+        // Everything else is in its report.
+        Command::Check(_) => "error",
+        _ => "info",
+    };
     let verbosity = cli.logs.verbosity.map(logs::level_of_verbosity);
     let level = cli.logs.log_level.as_deref().or(verbosity).unwrap_or(usual_level);
-    let log_level = logs::install(&sink, cli.logs_json(), level).context("--log-level")?;
+    let log_level = logs::install(sink, cli.logs_json(), level).context(level_source(level))?;
     match cli.command {
         Command::Run(flags) => {
             let catalog = flags.features.applied_to(catalog)?;
@@ -102,15 +146,19 @@ pub fn execute(cli: Cli, catalog: &Catalog) -> Result<ExitCode> {
                 on_runtime(run(RunOptions { flags: *flags, log_level }, &catalog))?;
             }
         }
+        Command::Check(flags) => {
+            return on_runtime(check(&flags, &flags.features.applied_to(catalog)?));
+        }
         Command::Config(command) => return config::execute(&command, catalog),
         #[cfg(feature = "demo")]
-        Command::Demo(options) => on_runtime(demo(options, catalog, &sink))?,
+        Command::Demo(options) => on_runtime(demo(options, catalog, sink))?,
         #[cfg(not(feature = "demo"))]
         Command::Demo { .. } => bail!(
             "this build does not include the demo; in a source checkout, run `cargo run --release -- demo`"
         ),
         Command::Replay(options) => options.replay(catalog)?,
         Command::Completions { shell } => print(&completions(shell))?,
+        Command::Man { subcommand } => print(&manual(&subcommand)?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -121,6 +169,19 @@ fn completions(shell: Shell) -> Vec<u8> {
     script
 }
 
+/// The manual page of a subcommand, by its words.
+fn manual(words: &[String]) -> Result<Vec<u8>> {
+    let mut command = Cli::command();
+    command.build();
+    for word in words {
+        let known = command.find_subcommand(word).cloned();
+        command = known.with_context(|| format!("no subcommand {:?}", words.join(" ")))?;
+    }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page)?;
+    Ok(page)
+}
+
 /// Writes to standard output. A reader that closes the pipe early is not an error.
 fn print(text: &[u8]) -> Result<()> {
     match io::stdout().write_all(text) {
@@ -129,7 +190,7 @@ fn print(text: &[u8]) -> Result<()> {
     }
 }
 
-fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
+fn on_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let result = runtime.block_on(work);
@@ -140,14 +201,26 @@ fn on_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
 
 impl Replay {
     fn replay(&self, catalog: &Catalog) -> Result<()> {
-        let mut config =
-            Config::load_or_default(self.config.as_deref(), &self.features.applied_to(catalog)?)?;
-        config.pod_max_in_unschedulable_pods_duration = self.pod_max_in_unschedulable_pods_duration;
-        let mut scheduler = Scheduler::new(scheduler_options(&config))?;
-        let record = std::fs::File::open(&self.file)
-            .with_context(|| format!("cannot read {}", self.file.display()))?;
-        let steps = replay(&mut scheduler, BufReader::new(record))
-            .with_context(|| self.file.display().to_string())?;
+        let catalog = self.features.applied_to(catalog)?;
+        let options = |mut config: Config| {
+            config.pod_max_in_unschedulable_pods_duration = self.pod_max_in_unschedulable_pods_duration;
+            scheduler_options(&config)
+        };
+        let configure = |text: &str| {
+            let config = Config::parse("configuration", text, &catalog);
+            config.map(options).map_err(|errors| errors.to_string())
+        };
+        let config = Config::load_or_default(self.config.as_deref(), &catalog)?;
+        let mut scheduler = Scheduler::new(options(config))?;
+        let mut steps = 0;
+        for file in &self.files {
+            let record = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+            steps += replay(&mut scheduler, BufReader::new(record), configure)
+                .with_context(|| file.display().to_string())?;
+        }
+        if steps == 0 {
+            bail!("{}: the record is empty", self.files[0].display());
+        }
         print(format!("{steps} steps, every decision the same\n").as_bytes())
     }
 }

@@ -2,12 +2,16 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use supercargo_framework::registry::Factory;
 
 use crate::cli::{Cli, execute};
 use supercargo_client::api::full_text;
 use supercargo_config::Catalog;
+use supercargo_config::flags::FlagError;
+use supercargo_telemetry::logs::{LevelError, LogSink};
+
+/// Exit code of an invalid command line, as clap's.
+const USAGE_ERROR: u8 = 2;
 
 /// The `supercargo` program with custom plugins; the same as upstream's `app.NewSchedulerCommand`.
 ///
@@ -50,26 +54,46 @@ impl SchedulerCommand {
         self
     }
 
-    /// Parses the command line and runs the command.
+    /// Parses the command line and runs the command. Exits with 0 on success, with 2 if the command
+    /// line is invalid, and else with 1.
     pub fn main(self) -> ExitCode {
-        let cli = Cli::parse();
+        let cli = Cli::of_command_line();
         let logs_json = cli.logs_json();
-        match execute(cli, &self.catalog) {
-            Ok(code) => code,
+        let sink = match LogSink::start() {
+            Ok(sink) => sink,
             Err(error) => {
-                report_error(logs_json, &full_text(&*error));
-                ExitCode::FAILURE
+                eprintln!("supercargo: cannot start the thread that writes logs: {error}");
+                return ExitCode::FAILURE;
             }
-        }
+        };
+        let _flush = FlushOnDrop(&sink);
+        execute(cli, &self.catalog, &sink).unwrap_or_else(|error| {
+            report_error(&sink, logs_json, &full_text(&*error));
+            if is_usage_error(&error) { ExitCode::from(USAGE_ERROR) } else { ExitCode::FAILURE }
+        })
     }
 }
 
+/// Writes queued logs however the program ends.
+struct FlushOnDrop<'a>(&'a LogSink);
+
+impl Drop for FlushOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
+
+/// Whether the command line or the environment is wrong, as clap's errors are.
+fn is_usage_error(error: &anyhow::Error) -> bool {
+    error.is::<FlagError>() || error.is::<LevelError>()
+}
+
 /// Reports why the process exits: in the log if that is JSON, so that its reader can parse every
-/// line, else on standard error. Errors before logging starts always go to standard error.
-fn report_error(logs_json: bool, error: &str) {
+/// line, else as text. Errors before logging starts are always text.
+fn report_error(sink: &LogSink, logs_json: bool, error: &str) {
     if logs_json && tracing::enabled!(tracing::Level::ERROR) {
         tracing::error!("{error}");
     } else {
-        eprintln!("supercargo: {error}");
+        sink.write_line(&format!("supercargo: {error}"));
     }
 }

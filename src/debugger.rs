@@ -25,6 +25,8 @@ use supercargo_telemetry::metrics::Metrics;
 
 /// How often the comparison runs. It takes one pass over all pods.
 const COMPARE_PERIOD: Duration = Duration::from_mins(5);
+/// Nodes whose sums are checked at a time, so that the scheduler is not held up.
+const SUMS_AT_ONCE: usize = 100;
 /// Time until mismatches are checked again: events may be in flight.
 const RECHECK_DELAY: Duration = Duration::from_secs(5);
 
@@ -36,7 +38,8 @@ pub(crate) struct Debugger {
     metrics: Arc<Metrics>,
 }
 
-/// Objects that are only in the informers or only in the cache.
+/// Objects that are only in the informers or only in the cache, and sums that are not those of the
+/// pods in the cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mismatch {
     /// Nodes only in the informers.
@@ -47,6 +50,8 @@ pub(crate) struct Mismatch {
     pub(crate) missed_pods: BTreeSet<String>,
     /// UIDs of pods only in the scheduler.
     pub(crate) redundant_pods: BTreeSet<String>,
+    /// Nodes whose sums are wrong.
+    pub(crate) wrong_sums: BTreeSet<Arc<str>>,
 }
 
 impl Mismatch {
@@ -58,6 +63,7 @@ impl Mismatch {
             redundant_nodes: cached.nodes.difference(&informed.nodes).cloned().collect(),
             missed_pods: informed.pods.difference(&cached.pods).map(text).collect(),
             redundant_pods: cached.pods.difference(&informed.pods).map(text).collect(),
+            wrong_sums: BTreeSet::new(),
         }
     }
 
@@ -71,13 +77,17 @@ impl Mismatch {
             redundant_nodes: both(&self.redundant_nodes, &other.redundant_nodes),
             missed_pods: both(&self.missed_pods, &other.missed_pods),
             redundant_pods: both(&self.redundant_pods, &other.redundant_pods),
+            wrong_sums: both(&self.wrong_sums, &other.wrong_sums),
         }
     }
 
-    /// Numbers of nodes and of pods.
-    fn counts(&self) -> (usize, usize) {
-        let nodes = self.missed_nodes.len() + self.redundant_nodes.len();
-        (nodes, self.missed_pods.len() + self.redundant_pods.len())
+    /// Numbers of mismatches by kind.
+    fn counts(&self) -> [(&'static str, usize); 3] {
+        [
+            ("node", self.missed_nodes.len() + self.redundant_nodes.len()),
+            ("pod", self.missed_pods.len() + self.redundant_pods.len()),
+            ("sum", self.wrong_sums.len()),
+        ]
     }
 
     fn log(&self) {
@@ -88,6 +98,9 @@ impl Mismatch {
         if !(self.missed_pods.is_empty() && self.redundant_pods.is_empty()) {
             let (missed, redundant) = (&self.missed_pods, &self.redundant_pods);
             tracing::warn!(missedPods = ?missed, redundantPods = ?redundant, "Cache mismatch");
+        }
+        if !self.wrong_sums.is_empty() {
+            tracing::warn!(wrongSums = ?self.wrong_sums, "Cache mismatch");
         }
     }
 }
@@ -101,7 +114,17 @@ impl Debugger {
     pub(crate) async fn compare(&self) -> Option<Mismatch> {
         let informed = self.stores.known();
         let cached = self.mailbox.ask(Scheduler::known_objects).await?;
-        Some(Mismatch::between(&informed, &cached))
+        let wrong_sums = self.wrong_sums(&cached).await?;
+        Some(Mismatch { wrong_sums, ..Mismatch::between(&informed, &cached) })
+    }
+
+    async fn wrong_sums(&self, cached: &Known) -> Option<BTreeSet<Arc<str>>> {
+        let mut wrong = BTreeSet::new();
+        let names: Vec<_> = cached.nodes.iter().cloned().collect();
+        for some in names.chunks(SUMS_AT_ONCE).map(<[_]>::to_vec) {
+            wrong.extend(self.mailbox.ask(move |scheduler| scheduler.nodes_with_wrong_sums(&some)).await?);
+        }
+        Some(wrong)
     }
 
     /// Mismatches found by two comparisons.
@@ -123,9 +146,9 @@ impl Debugger {
             ticks.tick().await;
             let Some(mismatch) = self.compare_twice().await else { return };
             mismatch.log();
-            let (nodes, pods) = mismatch.counts();
-            (0..nodes).for_each(|_| self.metrics.cache_mismatch("node"));
-            (0..pods).for_each(|_| self.metrics.cache_mismatch("pod"));
+            for (kind, count) in mismatch.counts() {
+                (0..count).for_each(|_| self.metrics.cache_mismatch(kind));
+            }
         }
     }
 

@@ -59,6 +59,8 @@ const QUIET: Duration = Duration::from_millis(2500);
 /// The demo fails if a pod is undecided and nothing has changed for this long.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(30);
 
+const NO_OUTPUT: &str = "cannot write to standard output";
+
 /// Runs the demo to its end or until a signal.
 pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Result<()> {
     // Ignores a second signal, so that the terminal is always restored.
@@ -267,7 +269,7 @@ impl Demo {
     async fn print_from(&self, mut lines: Lines) -> Result<()> {
         let mut changes = self.shared.changes();
         loop {
-            lines.print(&self.shared.read(), &mut io::stdout().lock())?;
+            lines.print(&self.shared.read(), &mut io::stdout().lock()).context(NO_OUTPUT)?;
             // Cannot fail: the sender lives as long as `self`.
             let _ = changes.changed().await;
         }
@@ -308,8 +310,7 @@ impl Demo {
 
 fn print_text(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(NO_OUTPUT)
 }
 
 fn scheduler_error(ended: std::result::Result<Result<()>, tokio::task::JoinError>) -> anyhow::Error {

@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 
 use crate::watchdog::Watchdog;
 use supercargo_client::api::{self, full_text, without_needless_trust};
-use supercargo_client::transport::is_connection_refused;
+use supercargo_client::transport::{is_connection_refused, read_answer};
 use supercargo_config::{ExtenderConfig, ExtenderTls};
 
 /// The extenders of a configuration. Clones share connections.
@@ -183,13 +183,14 @@ impl HttpExtender {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
             .map_err(|error| format!("Post {url:?}: {error}"))?;
-        let failed = |error: &kube::Error| format!("Post {url:?}: {}", cause(error, &uri));
-        let response = self.client.send(request).await.map_err(|error| failed(&error))?;
+        let response = self.client.send(request).await;
+        let response = response.map_err(|error| format!("Post {url:?}: {}", cause(&error, &uri)))?;
         let status = response.status();
         if status != StatusCode::OK {
             return Err(format!("failed {verb} with extender at URL {url}, code {}", status.as_u16()));
         }
-        response.into_body().collect_bytes().await.map_err(|error| failed(&error))
+        let answer = read_answer(response.into_body()).await;
+        answer.map_err(|error| format!("Post {url:?}: {}", full_text(&*error)))
     }
 }
 

@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use kube::Client;
 use kube_informers::{
-    AddHandlerError, Deleted, EventHandler, FanOut, Filtering, HandlerOptions, Indexers, Registration,
-    SharedInformer, SharedInformerFactory, Store, SyncResult,
+    AddHandlerError, Deleted, EventHandler, FailedInformer, FanOut, Filtering, HandlerOptions, Indexers,
+    Registration, SharedInformer, SharedInformerFactory, Store, SyncResult,
 };
 use parking_lot::Mutex;
 use supercargo_framework::{NodeRecord, PodInfo, Text};
 use supercargo_scheduler::{Input, Known, Notification};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::objects::WantedResource;
 pub(crate) use self::stats::InformerStats;
 use crate::owner::{Mailbox, Message};
 use supercargo_codec::{NodeKind, PodKind};
@@ -96,6 +97,8 @@ impl Stores {
 
 /// The informers of a scheduler.
 pub(crate) struct Informers {
+    /// Name of the server in logs.
+    server: String,
     client: Client,
     factory: SharedInformerFactory,
     pods: Arc<SharedInformer<PodKind>>,
@@ -109,11 +112,12 @@ pub(crate) struct Informers {
 impl Informers {
     /// Creates the pod and node informers. Sends no request before [`start`](Self::start).
     pub(crate) fn new(
+        server: &str,
         client: Client,
         mailbox: &Mailbox,
         kinds: (PodKind, NodeKind),
     ) -> Result<Self, AddHandlerError> {
-        let informers = Self::without_handlers(client, kinds);
+        let informers = Self::without_handlers(server, client, kinds);
         // One registration feeds both, in this order: a pod that is bound enters the cache before
         // it leaves the queue.
         let pod_handlers = FanOut::new().then(cache_handler(mailbox)).then(queue_handler(mailbox));
@@ -122,7 +126,7 @@ impl Informers {
         Ok(informers)
     }
 
-    fn without_handlers(client: Client, (pods, nodes): (PodKind, NodeKind)) -> Self {
+    fn without_handlers(server: &str, client: Client, (pods, nodes): (PodKind, NodeKind)) -> Self {
         let factory = SharedInformerFactory::new(client.clone());
         let pods = factory.informer_for(Arc::new(pods), |mut parts| {
             parts.list_watch = parts.list_watch.fields(NON_TERMINAL);
@@ -132,7 +136,7 @@ impl Informers {
         let nodes = factory.informer_for(Arc::new(nodes), |parts| parts.build(Indexers::default()));
         let stats = InformerStats::new(&pods, &nodes);
         let (stop, others) = (CancellationToken::new(), Mutex::default());
-        Self { client, factory, pods, nodes, stop, stats, others }
+        Self { server: server.to_owned(), client, factory, pods, nodes, stop, stats, others }
     }
 
     /// Metrics and sizes.
@@ -150,7 +154,7 @@ impl Informers {
     }
 
     /// Resolves when an informer fails. The scheduler would miss changes from then on.
-    pub(crate) async fn failed(&self) -> String {
+    pub(crate) async fn failed(&self) -> FailedInformer {
         self.factory.failed().await
     }
 

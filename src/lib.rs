@@ -11,6 +11,7 @@
 
 mod backlog;
 mod binder;
+mod check;
 pub mod cli;
 pub mod clock;
 mod command;
@@ -22,9 +23,11 @@ mod events;
 mod extender;
 mod gauge;
 mod informers;
+mod memory_limit;
 pub mod options;
 mod owner;
 mod preemptor;
+mod recorder;
 mod reload;
 mod resource_stats;
 pub mod run;
@@ -33,4 +36,7 @@ mod trace_collector;
 mod watchdog;
 
 pub use command::SchedulerCommand;
+
+/// The version, with the commit if the build knew it.
+pub const VERSION: &str = env!("SUPERCARGO_VERSION");
 pub use supercargo_config as config;

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use supercargo_framework::{Feature, Plugin};
-use supercargo_scheduler::{Backoff, ExtenderSpec, Options, PluginLists, ProfileSpec, QueueOptions};
+use supercargo_scheduler::{
+    Backoff, DEFAULT_TABLE_MEMORY, ExtenderSpec, Options, PluginLists, ProfileSpec, QueueOptions,
+};
 
+use crate::memory_limit;
 use supercargo_config::{Config, ExtenderConfig, PluginSet, ProfileConfig};
 
 /// The scheduler's options for this configuration.
@@ -19,9 +22,16 @@ pub fn scheduler_options(config: &Config) -> Options {
             max_in_unschedulable: config.pod_max_in_unschedulable_pods_duration,
             pop_from_backoff: config.features.enabled(Feature::SchedulerPopFromBackoffQ),
         },
+        table_memory: config.table_memory.unwrap_or_else(default_table_memory),
         features: config.features.clone(),
         ..Options::default()
     }
+}
+
+/// A quarter of the container's memory, but no more than the scheduler's default.
+fn default_table_memory() -> usize {
+    let quarter = memory_limit::of_container().and_then(|bytes| usize::try_from(bytes / 4).ok());
+    quarter.map_or(DEFAULT_TABLE_MEMORY, |bytes| bytes.min(DEFAULT_TABLE_MEMORY))
 }
 
 /// Ignorable extenders come last, as upstream.

@@ -2,8 +2,6 @@
 //!
 //! It takes messages, schedules, and passes effects on. Nothing else accesses the scheduler.
 
-use std::fs::File;
-use std::io::{self, BufWriter};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
@@ -15,11 +13,12 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
+use crate::recorder::Recorder;
 use crate::watchdog::Watchdog;
 
-/// Maximum number of messages taken before the next cycle, so that many events do not starve
-/// scheduling.
-const MESSAGES_PER_CYCLE: usize = 1000;
+/// How long messages are taken before the next cycle, so that many events do not starve scheduling.
+/// One message may take longer.
+const LONGEST_INTAKE: Duration = Duration::from_millis(20);
 
 /// Longest sleep, so that the thread notices when the wall clock is set.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
@@ -43,6 +42,8 @@ pub(crate) enum Message {
     Reconfigure {
         /// Options of the new configuration.
         options: Box<Options>,
+        /// Its text, for a record.
+        text: String,
         /// Gets the outcome.
         done: oneshot::Sender<Result<(), ReconfigureError>>,
     },
@@ -60,9 +61,6 @@ pub(crate) enum ReconfigureError {
     /// The new profiles are invalid.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A record has a single configuration.
-    #[error("a recorded run cannot change its configuration; restart supercargo to change it")]
-    Recorded,
     /// The scheduler has stopped.
     #[error("the scheduler has stopped")]
     Ended,
@@ -100,10 +98,10 @@ impl Mailbox {
         answer.await.ok()
     }
 
-    /// Replaces the profiles between two cycles.
-    pub(crate) async fn reconfigure(&self, options: Options) -> Result<(), ReconfigureError> {
+    /// Replaces the profiles between two cycles. A record gets the `text` of the configuration.
+    pub(crate) async fn reconfigure(&self, options: Options, text: String) -> Result<(), ReconfigureError> {
         let (done, answer) = oneshot::channel();
-        self.post(Message::Reconfigure { options: Box::new(options), done });
+        self.post(Message::Reconfigure { options: Box::new(options), text, done });
         answer.await.unwrap_or(Err(ReconfigureError::Ended))
     }
 
@@ -124,7 +122,7 @@ pub(crate) trait CarryOut {
 /// The scheduler, with or without a record of its calls.
 pub(crate) enum MaybeRecorded {
     Plain(Box<Scheduler>),
-    Recorded(Box<Recorded<BufWriter<File>>>),
+    Recorded(Box<Recorded<Recorder>>),
 }
 
 impl MaybeRecorded {
@@ -135,40 +133,33 @@ impl MaybeRecorded {
         }
     }
 
-    fn handle(&mut self, now: Now, input: Input) -> io::Result<Vec<Effect>> {
+    fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         match self {
             Self::Plain(scheduler) => {
                 scheduler.handle(now, input);
-                Ok(scheduler.take_effects())
+                scheduler.take_effects()
             }
             Self::Recorded(recorded) => recorded.handle(now, input),
         }
     }
 
-    fn schedule_one(&mut self, now: Now, calls: &mut dyn Calls) -> io::Result<Vec<Effect>> {
+    fn schedule_one(&mut self, now: Now, calls: &mut dyn Calls) -> Vec<Effect> {
         match self {
             Self::Plain(scheduler) => {
                 scheduler.schedule_one(now, calls);
-                Ok(scheduler.take_effects())
+                scheduler.take_effects()
             }
             Self::Recorded(recorded) => recorded.schedule_one(now, calls),
         }
     }
 
-    fn reconfigure(&mut self, now: Now, options: Options) -> Result<Vec<Effect>, ReconfigureError> {
+    fn reconfigure(&mut self, now: Now, options: Options, text: String) -> Result<Vec<Effect>, BuildError> {
         match self {
             Self::Plain(scheduler) => {
                 scheduler.reconfigure(now, options)?;
                 Ok(scheduler.take_effects())
             }
-            Self::Recorded(_) => Err(ReconfigureError::Recorded),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(_) => Ok(()),
-            Self::Recorded(recorded) => recorded.flush(),
+            Self::Recorded(recorded) => recorded.reconfigure(now, options, text),
         }
     }
 }
@@ -218,65 +209,70 @@ impl<C: CarryOut> Owner<C> {
         Self { scheduler, messages, effects, calls, clock, watchdog, started, stopped, waits }
     }
 
-    /// Runs until the scheduler is drained or [`Message::Stop`] arrives. Fails if the record cannot
-    /// be written.
-    pub(crate) fn run(mut self) -> io::Result<()> {
+    /// Runs until the scheduler is drained or [`Message::Stop`] arrives.
+    pub(crate) fn run(mut self) {
         while !self.stopped {
             self.watchdog.tick();
-            self.take_messages()?;
+            self.take_messages();
             let now = self.clock.now();
             self.fail_late_waits(now);
             let deadlines = self.waits.iter().map(|wait| wait.deadline.saturating_sub(now.monotonic));
             let idle = deadlines.fold(self.scheduler.get().next_deadline(now), Duration::min);
             if idle.is_zero() {
-                self.handle(Input::Tick)?;
+                self.handle(Input::Tick);
             }
             if self.scheduler.get().is_drained() {
                 break;
             }
             if self.started && self.effects.has_room() && self.scheduler.get().has_work() {
                 let now = self.clock.now();
-                let effects = self.scheduler.schedule_one(now, &mut *self.calls)?;
+                self.watchdog.begin_cycle(self.scheduler.get().next_pod().cloned());
+                let effects = self.scheduler.schedule_one(now, &mut *self.calls);
+                self.watchdog.end_cycle();
                 self.carry_out(effects);
             } else {
-                self.sleep(idle)?;
+                self.sleep(idle);
             }
         }
-        self.scheduler.flush()?;
         self.watchdog.idle();
-        Ok(())
     }
 
-    /// Takes pending messages, up to a limit.
-    fn take_messages(&mut self) -> io::Result<()> {
-        for _ in 0..MESSAGES_PER_CYCLE {
-            // Effect handlers hold senders, so the channel is not closed.
-            let Ok(message) = self.messages.try_recv() else { break };
-            // Each message is a step: a thousand changes that each affect all pending pods may take
-            // long without a hang.
+    /// Takes pending messages, for a limited time.
+    fn take_messages(&mut self) {
+        let mut until = None;
+        // Effect handlers hold senders, so the channel is not closed.
+        while !self.stopped
+            && let Ok(message) = self.messages.try_recv()
+        {
+            // Each message is a step: changes that each affect all pending pods may take long
+            // without a hang.
             self.watchdog.tick();
-            self.take(message)?;
+            self.take(message);
+            let now = self.clock.now().monotonic;
+            if now >= *until.get_or_insert(now + LONGEST_INTAKE) {
+                break;
+            }
         }
-        Ok(())
     }
 
     /// Waits for a message or for time to pass.
-    fn sleep(&mut self, idle: Duration) -> io::Result<()> {
+    fn sleep(&mut self, idle: Duration) {
         if idle.is_zero() || self.stopped {
-            return Ok(());
+            return;
         }
-        self.scheduler.flush()?;
         self.watchdog.idle();
         let message = self.messages.recv_timeout(self.clock.wait(idle).min(LONGEST_SLEEP));
         self.watchdog.tick();
-        message.map_or(Ok(()), |message| self.take(message))
+        if let Ok(message) = message {
+            self.take(message);
+        }
     }
 
-    fn take(&mut self, message: Message) -> io::Result<()> {
+    fn take(&mut self, message: Message) {
         match message {
             Message::Input(input) => {
                 let checks_waits = affects_waits(&input);
-                self.handle(*input)?;
+                self.handle(*input);
                 if checks_waits {
                     self.check_waits();
                 }
@@ -286,10 +282,11 @@ impl<C: CarryOut> Owner<C> {
                 self.waits.push(Wait { predicate, deadline, done });
                 self.check_waits();
             }
-            Message::Reconfigure { options, done } => {
-                let effects = self.scheduler.reconfigure(self.clock.now(), *options);
+            Message::Reconfigure { options, text, done } => {
+                let effects = self.scheduler.reconfigure(self.clock.now(), *options, text);
+                let outcome = effects.map(|effects| self.carry_out(effects));
                 // The caller may have stopped waiting.
-                let _ = done.send(effects.map(|effects| self.carry_out(effects)));
+                let _ = done.send(outcome.map_err(ReconfigureError::from));
             }
             Message::Ask(question) => question(self.scheduler.get()),
             Message::Start => self.started = true,
@@ -297,13 +294,11 @@ impl<C: CarryOut> Owner<C> {
             Message::Room => {}
             Message::Stop => self.stopped = true,
         }
-        Ok(())
     }
 
-    fn handle(&mut self, input: Input) -> io::Result<()> {
-        let effects = self.scheduler.handle(self.clock.now(), input)?;
+    fn handle(&mut self, input: Input) {
+        let effects = self.scheduler.handle(self.clock.now(), input);
         self.carry_out(effects);
-        Ok(())
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) {
@@ -353,10 +348,11 @@ fn affects_waits(input: &Input) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::{Arc, Mutex};
     use std::thread::{self, JoinHandle};
 
+    use supercargo_framework::Timestamp;
     use supercargo_framework::testing::{node, pod};
     use supercargo_scheduler::NoCalls;
     use tokio::time::Instant;
@@ -395,11 +391,7 @@ mod tests {
     }
 
     /// Starts an owner.
-    fn start(
-        config: &Config,
-        effects: FakeEffects,
-        watchdog: Watchdog,
-    ) -> (Mailbox, JoinHandle<io::Result<()>>) {
+    fn start(config: &Config, effects: FakeEffects, watchdog: Watchdog) -> (Mailbox, JoinHandle<()>) {
         let scheduler = Scheduler::new(scheduler_options(config)).unwrap();
         let (mailbox, messages) = Mailbox::new();
         let (scheduler, clock) =
@@ -409,7 +401,7 @@ mod tests {
     }
 
     /// Starts an owner without work.
-    fn idle() -> (Mailbox, JoinHandle<io::Result<()>>, Watchdog) {
+    fn idle() -> (Mailbox, JoinHandle<()>, Watchdog) {
         let config = Config::default_with(&Catalog::in_tree()).unwrap();
         let watchdog = Watchdog::new(Duration::ZERO);
         let effects = FakeEffects { bindings: mpsc::channel().0, has_room: Arc::default() };
@@ -436,7 +428,7 @@ mod tests {
             thread::yield_now();
         }
         mailbox.post(Message::Stop);
-        owner.join().unwrap().unwrap();
+        owner.join().unwrap();
         assert!(is_healthy_in_a_minute(), "the owner has stopped");
     }
 
@@ -458,7 +450,53 @@ mod tests {
         let steps: Vec<u64> = told.iter().take(3).collect();
         assert!(steps.is_sorted_by(|one, next| one < next), "{steps:?}");
         mailbox.post(Message::Stop);
-        owner.join().unwrap().unwrap();
+        owner.join().unwrap();
+    }
+
+    /// A clock that the test sets.
+    struct ManualClock(Arc<AtomicU64>);
+
+    impl Clock for ManualClock {
+        fn now(&self) -> Now {
+            let monotonic = Duration::from_millis(self.0.load(Ordering::SeqCst));
+            Now { wall: Timestamp::default().plus(monotonic), monotonic }
+        }
+    }
+
+    #[test]
+    fn a_storm_of_messages_delays_a_cycle_by_20_ms() {
+        let config = Config::default_with(&Catalog::in_tree()).unwrap();
+        let (mailbox, messages) = Mailbox::new();
+        let (bind, bindings) = mpsc::channel();
+        let effects = FakeEffects { bindings: bind, has_room: Arc::new(AtomicBool::new(true)) };
+        let millis = Arc::new(AtomicU64::new(0));
+        let scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
+        let owner = Owner::new(
+            MaybeRecorded::Plain(Box::new(scheduler)),
+            messages,
+            effects,
+            Box::new(NoCalls),
+            Box::new(ManualClock(Arc::clone(&millis))),
+            Watchdog::new(Duration::ZERO),
+        );
+        let node = node("n").allocatable("pods", "10").build();
+        mailbox.send(Input::Node(Notification::Added(Arc::new(node))));
+        let pod = pod("a").scheduler(&config.profiles[0].scheduler_name).build();
+        mailbox.send(Input::QueuedPod(Notification::Added(Arc::new(pod))));
+        mailbox.post(Message::Start);
+        let (tell, taken_before) = mpsc::channel();
+        let bindings = Arc::new(Mutex::new(bindings));
+        for _ in 0..10 {
+            let (millis, tell, bindings) = (Arc::clone(&millis), tell.clone(), Arc::clone(&bindings));
+            mailbox.post(Message::Ask(Box::new(move |_| {
+                millis.fetch_add(7, Ordering::SeqCst);
+                tell.send(bindings.lock().unwrap().try_recv().is_ok()).unwrap();
+            })));
+        }
+        mailbox.post(Message::Stop);
+        owner.run();
+        let bound_before: Vec<bool> = taken_before.try_iter().collect();
+        assert_eq!(bound_before.iter().position(|bound| *bound), Some(3), "{bound_before:?}");
     }
 
     #[test]
@@ -486,6 +524,6 @@ mod tests {
         wait_for_a_turn(&mailbox);
         assert!(bindings.try_recv().is_err());
         mailbox.post(Message::Stop);
-        owner.join().unwrap().unwrap();
+        owner.join().unwrap();
     }
 }

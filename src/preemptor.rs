@@ -7,6 +7,8 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use supercargo_framework::Uid;
+use supercargo_framework::pod::PodCondition;
 use supercargo_scheduler::{Eviction, Input, VictimEviction};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -63,14 +65,18 @@ impl Preemptor {
 /// Sets the condition before it deletes the pod, so that watchers know the reason when the pod
 /// terminates.
 async fn evict(api: &Api, victim: &VictimEviction) -> Result<(), CallError> {
-    let mut condition = condition_json("DisruptionTarget", &victim.condition);
-    if let Some(condition) = condition.as_object_mut().filter(|_| victim.condition.last_transition.is_none())
-    {
-        condition.remove("lastTransitionTime");
+    if let Some(condition) = &victim.condition {
+        patch(api, victim, &body(&victim.uid, condition)).await?;
     }
-    let body = json!({"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}});
-    patch(api, victim, &body).await?;
     delete(api, victim).await
+}
+
+fn body(uid: &Uid, condition: &PodCondition) -> Value {
+    let mut disruption = condition_json("DisruptionTarget", condition);
+    if let Some(disruption) = disruption.as_object_mut().filter(|_| condition.last_transition.is_none()) {
+        disruption.remove("lastTransitionTime");
+    }
+    json!({"metadata": {"uid": uid}, "status": {"conditions": [disruption]}})
 }
 
 /// Retries a few times, as upstream.
@@ -117,7 +123,7 @@ mod tests {
 
     use supercargo_framework::Timestamp;
     use supercargo_framework::binding::{ApiError, Certainty};
-    use supercargo_framework::pod::{PodCondition, PodKey};
+    use supercargo_framework::pod::PodKey;
 
     use super::*;
     use crate::owner::Message;
@@ -127,13 +133,13 @@ mod tests {
         VictimEviction {
             pod: PodKey { namespace: "ns".into(), name: name.into() },
             uid: format!("uid-{name}").as_str().into(),
-            condition: PodCondition {
+            condition: Some(PodCondition {
                 status: "True".into(),
                 reason: "PreemptionByScheduler".into(),
                 message: "supercargo: preempting to accommodate a higher priority pod".into(),
                 observed_generation: Some(2),
                 last_transition: since.map(Timestamp),
-            },
+            }),
         }
     }
 
@@ -180,6 +186,15 @@ mod tests {
         let (_, requests) = evicted(vec![victim("v", None)], vec![]).await;
         let condition = requests.all()[0].2["status"]["conditions"][0].clone();
         assert!(!condition.as_object().unwrap().contains_key("lastTransitionTime"), "{condition}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn victim_that_has_its_condition_is_only_deleted() {
+        let known = VictimEviction { condition: None, ..victim("v", None) };
+        let (outcomes, requests) = evicted(vec![known], vec![200]).await;
+        assert_eq!(outcomes, [Eviction::Deleted]);
+        let calls: Vec<_> = requests.all().into_iter().map(|(method, ..)| method).collect();
+        assert_eq!(calls, ["DELETE"]);
     }
 
     #[tokio::test(start_paused = true)]

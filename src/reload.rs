@@ -137,7 +137,7 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
         let options = scheduler_options(&config);
         let resources = Scheduler::new(options.clone())?.resources();
         self.watch_kinds(resources, watched, watch).await?;
-        self.mailbox.reconfigure(options).await?;
+        self.mailbox.reconfigure(options, config.to_yaml()).await?;
         self.generations.send_modify(|generation| {
             generation.config = Arc::new(config);
             generation.number += 1;
@@ -354,6 +354,6 @@ mod tests {
         test.mailbox.post(Message::Stop);
         while test.mailbox.ask(|_| ()).await.is_some() {}
         let options = scheduler_options(&test.generations.borrow().config);
-        assert_eq!(test.mailbox.reconfigure(options).await, Err(ReconfigureError::Ended));
+        assert_eq!(test.mailbox.reconfigure(options, String::new()).await, Err(ReconfigureError::Ended));
     }
 }

@@ -1,6 +1,7 @@
 //! `supercargo run`: starts a scheduler process from the command line, and shuts it down.
 
 mod endpoints;
+mod open_files;
 mod process;
 
 use std::path::Path;
@@ -18,21 +19,20 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, SystemClock};
-use supercargo_client::api::{ConnectError, connect_to};
+use supercargo_client::api::ConnectError;
+use supercargo_client::connection::Connection;
 use supercargo_client::election::hostname;
 use supercargo_client::rate_limit::RateLimiter;
 use supercargo_client::transport::{RequestObserver, Transport};
+use supercargo_client::watch_service::WatchService;
 use supercargo_config::flags::{Flags, TraceOptions};
 use supercargo_config::{Catalog, ClientConnection, Config};
 use supercargo_serving::{Server, Setup};
-use supercargo_telemetry::logs::LogLevel;
+use supercargo_telemetry::logs::{self, LogLevel};
 use supercargo_telemetry::metrics::{Counting, Metrics, Requests};
 
 use process::{ConfigFile, Process, failed};
 
-/// A watch that receives nothing for this long has lost its server: bookmarks arrive about once a
-/// minute.
-pub(crate) const WATCH_SILENCE: Duration = Duration::from_mins(3);
 /// How long HTTP responses in flight may delay the end of the process.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// kube-scheduler's default burst, used if only `qps` is set.
@@ -76,14 +76,16 @@ pub struct Clients {
 
 impl Clients {
     /// Connects to a server over the network.
-    pub fn connect(connection: kube::Config) -> Result<Self, ConnectError> {
-        let server = without_credentials(&connection.cluster_url);
-        let requests = Requests::to(host(&connection.cluster_url));
+    pub fn connect(connection: impl Into<Connection>) -> Result<Self, ConnectError> {
+        let connection = connection.into();
+        let url = connection.server();
+        let server = without_credentials(&url);
+        let requests = Requests::to(host(&url));
         let observer = Arc::new(ObservedRequests(Arc::clone(&requests)));
         let [write, events, election] =
             [(); 3].map(|()| transport(&connection).map(|transport| transport.observed(observer.clone())));
         let (write, events, election) = (write?, events?, election?);
-        let watch = watching_client(connection, &requests)?;
+        let watch = watching_client(&connection, &requests)?;
         Ok(Self { server, watch, write, events, election, requests })
     }
 
@@ -104,6 +106,7 @@ impl Clients {
 pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     // Comes first: the kernel does not deliver unhandled signals to PID 1.
     let signalled = stop_signal(exit_immediately)?;
+    open_files::raise_limit();
     let RunOptions { flags, log_level } = options;
     let watched = flags.misc.followed();
     // Read before the configuration is parsed, so that a change in between is noticed.
@@ -111,7 +114,7 @@ pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     let config = flags.configuration(catalog)?;
     let kubeconfig = config.client_connection.kubeconfig.as_deref();
     let connection = tokio::select! {
-        connection = connect_to(flags.misc.master.as_ref(), kubeconfig) => connection?,
+        connection = Connection::open(flags.misc.master.as_ref(), kubeconfig) => connection?,
         () = signalled.cancelled() => return Ok(()),
     };
     let setup = Setup {
@@ -157,7 +160,7 @@ pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
 /// Schedules on this server until `stop` is cancelled, waits for bindings in flight, and returns.
 pub async fn schedule(
     config: &Config,
-    connection: kube::Config,
+    connection: impl Into<Connection>,
     record: Option<&Path>,
     stop: &CancellationToken,
 ) -> Result<()> {
@@ -190,7 +193,7 @@ pub async fn schedule_measured(
     process.shut_down().await
 }
 
-fn transport(connection: &kube::Config) -> Result<Transport, ConnectError> {
+fn transport(connection: &Connection) -> Result<Transport, ConnectError> {
     Transport::connect(connection).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
@@ -199,16 +202,14 @@ fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
     RateLimiter::new(connection.qps?, burst)
 }
 
-/// A client for informers that counts requests and times out when a watch receives nothing.
-fn watching_client(mut connection: kube::Config, requests: &Arc<Requests>) -> Result<Client, ConnectError> {
-    connection.read_timeout = Some(WATCH_SILENCE);
-    let builder = ClientBuilder::try_from(connection);
-    let builder = builder.map_err(|error| ConnectError::Client(Box::new(error)))?;
-    Ok(builder.with_layer(&Counting(Arc::clone(requests))).build())
+/// A client for informers that counts requests.
+fn watching_client(connection: &Connection, requests: &Arc<Requests>) -> Result<Client, ConnectError> {
+    let service = WatchService::connect(connection).map_err(|error| ConnectError::Client(Box::new(error)))?;
+    Ok(ClientBuilder::new(service, "default").with_layer(&Counting(Arc::clone(requests))).build())
 }
 
 /// The server's address for logs. The URL may contain a password, which must not be logged.
-fn without_credentials(url: &http::Uri) -> String {
+pub(crate) fn without_credentials(url: &http::Uri) -> String {
     format!("{}://{}", url.scheme_str().unwrap_or("https"), host(url))
 }
 
@@ -221,6 +222,7 @@ fn host(url: &http::Uri) -> &str {
 /// Exits without waiting for bindings.
 fn exit_immediately() {
     tracing::warn!("second signal received, exiting immediately");
+    logs::flush();
     std::process::exit(1);
 }
 

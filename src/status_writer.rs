@@ -202,6 +202,11 @@ fn merge(waiting: &mut StatusPatch, later: StatusPatch) {
     }
 }
 
+/// Writes a patch at once, without regard to others.
+pub(crate) async fn write_now(api: &Api, patch: &StatusPatch) {
+    write(api, patch, &CancellationToken::new()).await;
+}
+
 /// Retries until the patch is written, the error is permanent, or `last_try` is cancelled.
 async fn write(api: &Api, patch: &StatusPatch, last_try: &CancellationToken) {
     let path = pod_path(&patch.pod, "/status");
@@ -358,6 +363,19 @@ mod tests {
             all[1].2["status"]["nominatedNodeName"], "n1",
             "fields that the newest patch does not set are kept"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queued_nomination_that_is_cleared_is_not_written() {
+        let patches = vec![
+            patch("u1", "first", Nomination::Keep),
+            patch("u1", "second", Nomination::Override(Some("n1".into()))),
+            patch("u1", "third", Nomination::Override(None)),
+        ];
+        let requests = written(patches, vec![]).await.all();
+        assert_eq!(requests.len(), 2);
+        assert_eq!(requests[1].2["status"]["nominatedNodeName"], Value::Null);
+        assert!(!format!("{requests:?}").contains("n1"));
     }
 
     #[tokio::test(start_paused = true)]

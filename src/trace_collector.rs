@@ -15,7 +15,7 @@ use supercargo_telemetry::traces::Collector;
 /// The collector of `--tracing-endpoint`, if set. Trusts the system's root certificates.
 pub(crate) fn collector(options: &TraceOptions) -> Result<Option<Collector>> {
     let Some(endpoint) = options.tracing_endpoint.clone() else { return Ok(None) };
-    let transport = Transport::connect(&without_needless_trust(Config::new(endpoint.clone())))
+    let transport = Transport::connect(without_needless_trust(Config::new(endpoint.clone())))
         .with_context(|| format!("--tracing-endpoint {endpoint}"))?;
     Ok(Some(Collector {
         endpoint,

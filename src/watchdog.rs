@@ -1,12 +1,15 @@
 //! Detects a hung scheduler thread.
 //!
-//! The owner's thread reports each step, and when it is idle. A plugin that never returns is not
-//! visible otherwise: nothing fails, and nothing is scheduled.
+//! The owner's thread reports each step, the pod that it tries, and when it is idle. A plugin that
+//! never returns is not visible otherwise: nothing fails, and nothing is scheduled.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use supercargo_framework::PodInfo;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 
@@ -27,14 +30,27 @@ pub(crate) struct Watchdog {
     zero: Instant,
     /// When the current step began, in milliseconds since `zero`, or [`IDLE`].
     step: Arc<AtomicU64>,
+    /// The pod of the current cycle.
+    pod: Arc<Mutex<Option<Arc<PodInfo>>>>,
     longest_step: Duration,
 }
 
 /// The owner's thread hangs.
 #[derive(Debug, Error)]
-#[error("the scheduler has not advanced for {} s", .stalled_for.as_secs())]
 pub(crate) struct Stalled {
-    stalled_for: Duration,
+    pub(crate) stalled_for: Duration,
+    /// The pod that it tries.
+    pub(crate) pod: Option<Arc<PodInfo>>,
+}
+
+impl fmt::Display for Stalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the scheduler has not advanced for {} s", self.stalled_for.as_secs())?;
+        match &self.pod {
+            Some(pod) => write!(f, "; it tries pod {}", pod.key()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Watchdog {
@@ -42,13 +58,24 @@ impl Watchdog {
     /// `longest_call` at most.
     pub(crate) fn new(longest_call: Duration) -> Self {
         let longest_step = LONGEST_STEP.saturating_add(longest_call);
-        Self { zero: Instant::now(), step: Arc::new(AtomicU64::new(IDLE)), longest_step }
+        Self { zero: Instant::now(), step: Arc::new(AtomicU64::new(IDLE)), pod: Arc::default(), longest_step }
     }
 
     /// Marks the beginning of a step.
     pub(crate) fn tick(&self) {
         let millis = self.zero.elapsed().as_millis();
         self.step.store(u64::try_from(millis).unwrap_or(IDLE), Ordering::Relaxed);
+    }
+
+    /// Marks the beginning of a pod's cycle.
+    pub(crate) fn begin_cycle(&self, pod: Option<Arc<PodInfo>>) {
+        *self.pod.lock() = pod;
+        self.tick();
+    }
+
+    /// Marks the end of a cycle.
+    pub(crate) fn end_cycle(&self) {
+        *self.pod.lock() = None;
     }
 
     /// Marks the thread as waiting for messages.
@@ -59,7 +86,7 @@ impl Watchdog {
     /// The health check `scheduler`.
     pub(crate) fn check(&self, now: Instant) -> Result<(), Stalled> {
         let stalled_for = self.stalled_for(now);
-        if stalled_for > self.longest_step { Err(Stalled { stalled_for }) } else { Ok(()) }
+        if stalled_for > self.longest_step { Err(self.stalled(stalled_for)) } else { Ok(()) }
     }
 
     /// Resolves when the thread has hung for so long that the process must exit.
@@ -69,9 +96,13 @@ impl Watchdog {
             let (step, stalled_for) = (self.step.load(Ordering::Relaxed), self.stalled_for(Instant::now()));
             sleep(limit.saturating_sub(stalled_for).max(LAST_CHECK)).await;
             if stalled_for >= limit && self.step.load(Ordering::Relaxed) == step {
-                return Stalled { stalled_for };
+                return self.stalled(stalled_for);
             }
         }
+    }
+
+    fn stalled(&self, stalled_for: Duration) -> Stalled {
+        Stalled { stalled_for, pod: self.pod.lock().clone() }
     }
 
     /// When the current step began.
@@ -91,6 +122,8 @@ impl Watchdog {
 
 #[cfg(test)]
 mod tests {
+    use supercargo_framework::testing::pod;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -107,6 +140,17 @@ mod tests {
         assert!(watchdog.check(Instant::now()).is_ok(), "next step");
         watchdog.idle();
         assert!(watchdog.check(after(1000)).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pod_of_a_hung_cycle_is_named() {
+        let watchdog = Watchdog::new(Duration::ZERO);
+        watchdog.begin_cycle(Some(Arc::new(pod("p").build())));
+        let stalled = watchdog.expired().await;
+        assert_eq!(stalled.to_string(), "the scheduler has not advanced for 60 s; it tries pod default/p");
+        watchdog.end_cycle();
+        watchdog.tick();
+        assert!(watchdog.expired().await.pod.is_none(), "the next step is about no pod");
     }
 
     #[tokio::test(start_paused = true)]

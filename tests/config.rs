@@ -2,15 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
+// Its `main` runs in the build.
+#[path = "../build.rs"]
+#[allow(dead_code)]
+mod build_script;
 mod upstream;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use supercargo_config::{Catalog, Config};
 
-use crate::support::output;
+use crate::support::{command, output};
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
@@ -85,6 +90,50 @@ fn every_config_error_is_reported_on_its_own_line() {
 }
 
 #[test]
+fn every_error_of_plugin_arguments_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = |plugin: &str, args: &str| format!("  - {{name: {plugin}, args: {{{args}}}}}\n");
+    let text = "profiles:\n- pluginConfig:\n".to_owned()
+        + &args("NodeResourcesFit", "ignoredResources: [a b, c, d e], ignoredResourceGroups: [f/g], size: 1")
+        + &args("DefaultPreemption", "minCandidateNodesPercentage: 200, minCandidateNodesAbsolute: -1")
+        + &args("InterPodAffinity", "hardPodAffinityWeight: 101, ignorePreferredTermsOfExistingPods: 1");
+    let path = file(folder.path(), &text);
+    let (code, said) = refused(&["config", "validate", path.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    for field in [
+        "args.ignoredResources[0]",
+        "args.ignoredResources[2]",
+        "args.ignoredResourceGroups[0]",
+        "args.size",
+        "args.minCandidateNodesPercentage",
+        "args.minCandidateNodesAbsolute",
+        "args.hardPodAffinityWeight",
+        "args.ignorePreferredTermsOfExistingPods",
+    ] {
+        assert_eq!(said.matches(&format!(".{field}: ")).count(), 1, "{field}:\n{said}");
+    }
+    assert_eq!(said.lines().count(), 8, "{said}");
+}
+
+#[test]
+fn configuration_is_read_from_standard_input() {
+    let validate = |text: &str| {
+        let mut child = command(["config", "validate", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    assert_eq!(text(&validate(HEAD).stdout), "<stdin>: valid\n");
+    let wrong = validate(&format!("{HEAD}parallelism: 0\n"));
+    assert_eq!(wrong.status.code(), Some(1));
+    assert_eq!(text(&wrong.stderr), "<stdin>:3:14: parallelism: must be greater than 0, is 0\n");
+}
+
+#[test]
 fn unsupported_settings_produce_warnings() {
     let folder = tempfile::tempdir().unwrap();
     let plugins = "plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}";
@@ -127,19 +176,47 @@ fn invalid_command_line_is_rejected_with_a_suggestion() {
         (&["run", "--feature-gates=AllBetas=true"], "unrecognized feature gate: AllBetas; did you mean"),
         (
             &["run", "--leader-elect-lease-duration=1s"],
-            "leaseDuration (1s) must be longer than renewDeadline (10s)",
+            "--leader-elect-lease-duration (1s) must be longer than --leader-elect-renew-deadline (10s)",
         ),
+        (
+            &["run", "--leader-elect", "true"],
+            "tip: a boolean flag takes its value after '=': --leader-elect=true",
+        ),
+        (&["run", "--log-level=loud"], "--log-level: \"loud\" is not a log level"),
         (&["config", "validate"], "<FILE>"),
     ] {
-        let (_, said) = refused(args);
+        let (code, said) = refused(args);
+        assert_eq!(code, 2, "{args:?}: {said}");
         assert!(said.contains(message), "{args:?}: {said}");
     }
 }
 
 #[test]
-fn version_and_shell_completion() {
-    let version = format!("supercargo {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(printed(&["--version"]), version);
+fn invalid_log_level_of_the_environment_names_the_variable() {
+    let output = command(["config", "default"]).env("SUPERCARGO_LOG", "foo=bar=baz").output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("supercargo: SUPERCARGO_LOG: \"foo=bar=baz\" is not a log level"), "{said}");
+}
+
+#[test]
+fn version_names_the_commit_if_it_is_known() {
+    let version = format!("supercargo {}", env!("CARGO_PKG_VERSION"));
+    let said = printed(&["--version"]);
+    let commit = said.trim_end().strip_prefix(&version).unwrap_or_else(|| panic!("{said}"));
+    assert!(commit.is_empty() || (commit.starts_with(" (") && commit.ends_with(')')), "{said}");
+    let package = env!("CARGO_PKG_VERSION");
+    assert_eq!(build_script::version(None), package);
+    assert_eq!(build_script::version(Some("0123456789abcdef")), format!("{package} (0123456789ab)"));
+    assert_eq!(build_script::version(Some("v1")), format!("{package} (v1)"));
+    // Without git or a checkout there is no commit.
+    let commit = build_script::commit_of_git();
+    assert!(commit.is_none_or(|commit| commit.len() == 40), "no commit");
+}
+
+#[test]
+fn completions_and_manual_pages_are_printed() {
+    assert!(printed(&["man", "config", "validate"]).contains("KubeSchedulerConfiguration"));
     assert!(printed(&["run", "--version"]).contains(env!("CARGO_PKG_VERSION")));
     assert!(printed(&["completions", "bash"]).contains("--leader-elect-lease-duration"));
 }

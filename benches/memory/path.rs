@@ -42,12 +42,7 @@ impl<K: Kind> Source<K> {
 
 impl<K: Kind> ListerWatcher<K> for Source<K> {
     fn list<'a>(&'a self, _: &'a ListOptions) -> BoxFuture<'a, Result<Page<K::Object>, ListWatchError>> {
-        let page = Page {
-            items: self.items().collect(),
-            undecodable: Vec::new(),
-            resource_version: "9000000".to_owned(),
-            continue_token: None,
-        };
+        let page = Page::new(self.items().collect(), "9000000");
         Box::pin(async { Ok(page) })
     }
 

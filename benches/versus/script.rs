@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use jiff::Timestamp;
+use kube_informers::protobuf::wire::Writer;
 use serde_json::{Value, json};
 
 use crate::api::{Call, JSON, PROTOBUF, STRATEGIC_MERGE};
 use crate::names::{Names, PodName};
-use crate::proto::Message;
+use crate::proto;
 use crate::watch::Change;
 
 /// The writes of a run, in order.
@@ -134,9 +136,10 @@ fn call(write: &Write, pod: &PodName, encoding: Encoding) -> Result<Call> {
                 })
             };
             let protobuf = || {
-                let target = Message::default().text(1, "Node").text(3, node);
-                let binding = Message::default().message(1, &metadata(namespace, name)).message(2, &target);
-                Ok(binding.into_body("v1", "Binding"))
+                let (mut target, mut binding) = (Writer::new(), Writer::new());
+                target.string(1, "Node").string(3, node);
+                binding.message(1, &metadata(namespace, name)).message(2, &target);
+                Ok(proto::body("v1", "Binding", &binding))
             };
             object(format!("{path}/binding"), &json, &protobuf)
         }
@@ -166,74 +169,33 @@ fn renamed(event: &Value, pod: &PodName) -> Value {
     event
 }
 
-fn metadata(namespace: &str, name: &str) -> Message {
-    Message::default().text(1, name).text(3, namespace)
+fn metadata(namespace: &str, name: &str) -> Writer {
+    let mut metadata = Writer::new();
+    metadata.string(1, name).string(3, namespace);
+    metadata
 }
 
 /// An event (events.k8s.io/v1) in protobuf.
 fn event_message(event: &Value) -> Result<Vec<u8>> {
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let time: MicroTime = text("/eventTime").parse()?;
-    let time = Message::default().number(1, time.seconds).number(2, time.nanos);
-    let regarding =
-        [(1, "kind"), (2, "namespace"), (3, "name"), (4, "uid"), (5, "apiVersion"), (6, "resourceVersion")];
-    let regarding = regarding.into_iter().fold(Message::default(), |message, (number, key)| {
-        message.text(number, text(&format!("/regarding/{key}")))
-    });
-    let message = Message::default()
-        .message(1, &metadata(text("/metadata/namespace"), text("/metadata/name")))
-        .message(2, &time)
-        .text(4, text("/reportingController"))
-        .text(5, text("/reportingInstance"))
-        .text(6, text("/action"))
-        .text(7, text("/reason"))
-        .message(8, &regarding)
-        .text(10, text("/note"))
-        .text(11, text("/type"));
-    Ok(message.into_body("events.k8s.io/v1", "Event"))
-}
-
-/// A moment as `2026-01-31T12:34:56.123456Z`.
-struct MicroTime {
-    seconds: u64,
-    nanos: u64,
-}
-
-impl std::str::FromStr for MicroTime {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let parse = || {
-            let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
-            let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
-            let numbers = |text: &str, by: char| {
-                text.split(by).map(|part| part.parse::<u64>().ok()).collect::<Option<Vec<_>>>()
-            };
-            let ([year, month, day], [hour, minute, second]) = (
-                <[u64; 3]>::try_from(numbers(date, '-')?).ok()?,
-                <[u64; 3]>::try_from(numbers(time, ':')?).ok()?,
-            );
-            let mut digits = fraction.to_owned();
-            while digits.len() < 9 {
-                digits.push('0');
-            }
-            let days = days_since_1970(year, month, day)?;
-            Some(Self {
-                seconds: ((days * 24 + hour) * 60 + minute) * 60 + second,
-                nanos: digits.parse().ok()?,
-            })
-        };
-        parse().with_context(|| format!("{text:?} is no time"))
+    let time: Timestamp = text("/eventTime").parse()?;
+    let (mut seconds, mut regarding, mut message) = (Writer::new(), Writer::new(), Writer::new());
+    seconds.varint(1, time.as_second() as u64).varint(2, time.subsec_nanosecond() as u64);
+    let keys = ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion"];
+    for (number, key) in (1..).zip(keys) {
+        regarding.string(number, text(&format!("/regarding/{key}")));
     }
-}
-
-fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let lengths = [31, if leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let months = usize::try_from(month.checked_sub(1)?).ok()?;
-    let before: u64 = lengths.get(..months)?.iter().sum();
-    let years: u64 = (1970..year).map(|year| if leap(year) { 366 } else { 365 }).sum();
-    Some(years + before + day.checked_sub(1)?)
+    message
+        .message(1, &metadata(text("/metadata/namespace"), text("/metadata/name")))
+        .message(2, &seconds)
+        .string(4, text("/reportingController"))
+        .string(5, text("/reportingInstance"))
+        .string(6, text("/action"))
+        .string(7, text("/reason"))
+        .message(8, &regarding)
+        .string(10, text("/note"))
+        .string(11, text("/type"));
+    Ok(proto::body("events.k8s.io/v1", "Event", &message))
 }
 
 impl std::fmt::Display for Counts {

@@ -79,11 +79,10 @@ impl Watch {
 /// The change of an event. Additions are ignored, because the benchmark creates the pods.
 fn change(event: &[u8], names: &Names, bound: &mut HashSet<usize>) -> Result<Option<(PodName, Change)>> {
     let kind = proto::text(event, 1);
-    let object = proto::field(event, 2).and_then(|object| proto::field(object, 1)).and_then(proto::object);
+    let object = proto::object(proto::field(proto::field(event, 2), 1));
     let object = object.with_context(|| format!("an event {kind:?} has no object"))?;
     ensure!(kind != "ERROR", "the watch failed: {}", proto::text(object, 3));
-    let metadata = proto::field(object, 1).context("a pod has no metadata")?;
-    let spec = proto::field(object, 2).unwrap_or_default();
+    let (metadata, spec) = (proto::field(object, 1), proto::field(object, 2));
     let pod =
         PodName { namespace: proto::text(metadata, 3).to_owned(), name: proto::text(metadata, 1).to_owned() };
     let node = proto::text(spec, 10);
@@ -93,7 +92,7 @@ fn change(event: &[u8], names: &Names, bound: &mut HashSet<usize>) -> Result<Opt
             Some((pod, Change::Bound { node: node.to_owned() }))
         }
         "MODIFIED" => {
-            let status = status(proto::field(object, 3).unwrap_or_default());
+            let status = status(proto::field(object, 3));
             Some((pod, Change::Status(status)))
         }
         _ => None,
@@ -102,7 +101,7 @@ fn change(event: &[u8], names: &Names, bound: &mut HashSet<usize>) -> Result<Opt
 
 /// The fields of a status that schedulers write.
 fn status(status: &[u8]) -> Value {
-    let conditions = proto::fields(status).filter(|(number, _)| *number == 2).map(|(_, condition)| {
+    let conditions = proto::messages(status, 2).map(|condition| {
         json!({
             "type": proto::text(condition, 1), "status": proto::text(condition, 2),
             "reason": proto::text(condition, 5), "message": proto::text(condition, 6),

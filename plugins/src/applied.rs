@@ -3,12 +3,31 @@
 use std::sync::Arc;
 
 use smallvec::smallvec;
+use supercargo_framework::SmallMap;
 use supercargo_framework::caching::Applied;
 
 /// The change can alter answers about nodes that share the value of this label with the changed
 /// node.
 pub(crate) fn in_domain(key: &Arc<str>) -> Applied {
     Applied::Domain(smallvec![Arc::clone(key)])
+}
+
+/// Labels whose domains a change can alter answers in.
+#[derive(Default)]
+pub(crate) struct Domains(SmallMap<Arc<str>, ()>);
+
+impl Domains {
+    pub(crate) fn add(&mut self, key: &Arc<str>) {
+        if !self.0.contains(key) {
+            self.0.insert(Arc::clone(key), ());
+        }
+    }
+}
+
+impl From<Domains> for Applied {
+    fn from(Domains(keys): Domains) -> Self {
+        if keys.is_empty() { Self::Here } else { Self::Domain(keys.into_keys().into()) }
+    }
 }
 
 /// Widens a result by another.
@@ -23,13 +42,10 @@ pub(crate) fn join(a: Applied, b: Applied) -> Applied {
         (Applied::Rebuild, _) | (_, Applied::Rebuild) => Applied::Rebuild,
         (Applied::Everywhere, _) | (_, Applied::Everywhere) => Applied::Everywhere,
         (Applied::Here, other) | (other, Applied::Here) => other,
-        (Applied::Domain(mut keys), Applied::Domain(others)) => {
-            for key in others {
-                if !keys.contains(&key) {
-                    keys.push(key);
-                }
-            }
-            Applied::Domain(keys)
+        (Applied::Domain(keys), Applied::Domain(others)) => {
+            let mut all = Domains::default();
+            keys.iter().chain(&others).for_each(|key| all.add(key));
+            all.into()
         }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use rustc_hash::FxHasher;
 use serde_json::Value;
 use supercargo_framework::context::Command;
-use supercargo_framework::event::{EventRegistration, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::features::Feature;
 use supercargo_framework::objects::resources::POD_DISRUPTION_BUDGET;
 use supercargo_framework::plugin::{
@@ -82,7 +82,9 @@ impl EnqueueExtensions for DefaultPreemption {
         if !self.asynchronous {
             return Vec::new();
         }
-        vec![EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, |_, _| Ok(QueueingHint::Skip))]
+        let skips = |_: &PodInfo, _: &Change| Ok(QueueingHint::Skip);
+        let deleted = EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, skips);
+        vec![deleted.scoped(HintScope::Event)]
     }
 }
 
@@ -181,7 +183,7 @@ fn eligible(cx: &Context<'_>, pod: &PodInfo, statuses: &NodeStatuses) -> Result<
     let leaves_for_us = |victim: &PodInfo| {
         victim.priority < pod.priority
             && victim.terminating
-            && victim.status.disruption_reason.as_deref() == Some(PREEMPTED)
+            && victim.status.disruption_target.as_ref().is_some_and(|target| *target.reason == *PREEMPTED)
     };
     if nodes.at(index).pods().iter().any(|victim| leaves_for_us(victim)) {
         return Err("not eligible due to a terminating pod on the nominated node.");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use supercargo_framework::caching::{Caching, Scope};
 use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE, ScorePlugin, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
-use supercargo_framework::{Context, CycleState, NodeInfo, Nodes, Plugin, PodInfo, Status};
+use supercargo_framework::{Context, CycleState, NodeInfo, Nodes, Plugin, PodInfo, SmallMap, Status};
 
 /// The plugin's name.
 pub const NAME: &str = "ImageLocality";
@@ -47,9 +47,20 @@ impl Plugin for ImageLocality {
 
 impl ScorePlugin for ImageLocality {
     fn score(&self, cx: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
-        let images = pod.spec.images.iter();
-        let present = images.filter(|image| node.node().has_image(image));
-        let sum = present.fold(0_i64, |sum, image| sum.wrapping_add(worth(cx, image)));
+        let (wanted, node) = (&pod.spec.images, node.node());
+        let mut sum = 0_i64;
+        if wanted.is_scanned() || wanted.len() <= node.images.len() {
+            for image in wanted.iter().filter(|image| node.has_image(image)) {
+                sum = sum.wrapping_add(worth(cx, image));
+            }
+        } else {
+            for image in node.images.iter() {
+                let times = wanted.find_by(|known| known.cmp(&image.name)).count();
+                if times > 0 {
+                    sum = sum.wrapping_add(worth(cx, &image.name).wrapping_mul(times as i64));
+                }
+            }
+        }
         Ok(score_of(sum, pod.spec.image_containers))
     }
 }
@@ -85,8 +96,12 @@ impl Caching for ImageLocality {
             return true;
         }
         scores.fill(0);
+        let mut wanted: SmallMap<&str, i64> = SmallMap::default();
         for image in &pod.spec.images {
-            let worth = worth(cx, image);
+            *wanted.or_default(&&**image) += 1;
+        }
+        for (image, times) in &wanted {
+            let worth = worth(cx, image).wrapping_mul(*times);
             for index in nodes.with_image(image) {
                 let sum = &mut scores[index.0 as usize];
                 *sum = sum.wrapping_add(worth);

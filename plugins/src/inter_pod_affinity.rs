@@ -16,12 +16,13 @@ mod tests;
 use std::sync::Arc;
 
 use serde_json::Value;
-use supercargo_framework::event::EventRegistration;
+use supercargo_framework::event::{EventRegistration, HintScope};
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, SignPlugin};
+use supercargo_framework::pod_affinity::PodAffinity;
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
-use supercargo_framework::{ActionType, Context, EventResource, Features, Plugin, PodInfo, Text};
+use supercargo_framework::{ActionType, Context, EventResource, Features, Plugin, PodInfo, SmallMap, Text};
 
 use terms::affinity_of;
 
@@ -70,12 +71,15 @@ impl EnqueueExtensions for InterPodAffinity {
                 EventResource::Pod,
                 ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::DELETE,
                 hint::after_pod_change,
-            ),
+            )
+            // Terms of the event's pod may match the labels of the waiting one.
+            .scoped(HintScope::Template),
             EventRegistration::hinted(
                 EventResource::Node,
                 ActionType::ADD | ActionType::UPDATE_NODE_LABEL,
                 hint::after_node_change,
-            ),
+            )
+            .scoped(HintScope::Spec),
         ]
     }
 }
@@ -91,13 +95,14 @@ impl SignPlugin for InterPodAffinity {
             return Err(Unsignable);
         }
         let keys = cx.nodes().affinity_keys();
-        let is_named = |key: &str| {
-            keys.contains(key) || own.is_some_and(|own| own.label_keys().any(|known| **known == *key))
-        };
+        let mut of_own: SmallMap<&str, ()> = SmallMap::default();
+        for key in own.into_iter().flat_map(PodAffinity::label_keys) {
+            of_own.insert(&**key, ());
+        }
         signer.write(&own);
         signer.write(&pod.namespace);
         signer.write(&keys.epoch());
-        for label in pod.labels.iter().filter(|(key, _)| is_named(key)) {
+        for label in pod.labels.iter().filter(|(key, _)| keys.contains(key) || of_own.contains(&***key)) {
             signer.write(&Some(label));
         }
         signer.write(&None::<(&str, &str)>);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use supercargo_framework::affinity::{self, METADATA_NAME, Operator};
 use supercargo_framework::caching::{Caching, Scope, Stateless};
-use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeNames, Normalize, PreFilter, PreFilterPlugin,
     PreScorePlugin, ScorePlugin, SignPlugin,
@@ -47,6 +47,11 @@ fn preferred_terms(pod: &PodInfo) -> &[PreferredTerm] {
     pod.spec.node_affinity.as_ref().map_or(&[], |affinity| &affinity.preferred)
 }
 
+/// The sum of the weights of the pod's preferred terms that match the node.
+fn preferred_weight(pod: &PodInfo, node: &NodeRecord) -> i64 {
+    pod.spec.node_affinity.as_ref().map_or(0, |affinity| affinity.preferred.weight(node))
+}
+
 /// Whether the pod's selector and affinity match the node.
 fn admits(pod: &PodInfo, node: &NodeRecord) -> bool {
     pod.spec.admits_node(node)
@@ -64,6 +69,7 @@ fn try_admits(pod: &PodInfo, node: &NodeRecord) -> Result<bool, String> {
     let errors: Vec<_> = terms
         .iter()
         .enumerate()
+        .filter(|(_, term)| !term.invalid.is_empty())
         .flat_map(|(i, term)| located_errors(&format!("nodeSelectorTerms[{i}]"), term))
         .collect();
     if errors.is_empty() { Ok(false) } else { Err(aggregate(errors)) }
@@ -82,7 +88,7 @@ fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<NodeNames> {
             .map(|field| &field.values);
         let first = lists.next()?;
         let others: Vec<_> = lists.collect();
-        let common = first.iter().filter(|name| others.iter().all(|values| values.contains(name)));
+        let common = first.iter().filter(|name| others.iter().all(|values| values.has(name)));
         names.extend(common.cloned());
     }
     (!terms.is_empty()).then_some(names)
@@ -108,15 +114,10 @@ fn preferred_error(terms: &[PreferredTerm]) -> Option<String> {
     let errors: Vec<_> = terms
         .iter()
         .enumerate()
-        .filter(|(_, preferred)| preferred.weight != 0)
+        .filter(|(_, preferred)| preferred.weight != 0 && !preferred.term.invalid.is_empty())
         .flat_map(|(i, preferred)| located_errors(&format!("[{i}]"), &preferred.term))
         .collect();
     (!errors.is_empty()).then(|| aggregate(errors))
-}
-
-fn weight_of(terms: &[PreferredTerm], node: &NodeRecord) -> i64 {
-    let matching = terms.iter().filter(|preferred| preferred.term.matches(node));
-    matching.map(|preferred| i64::from(preferred.weight)).sum()
 }
 
 impl NodeAffinity {
@@ -193,7 +194,7 @@ impl PreScorePlugin for NodeAffinity {
 
 impl ScorePlugin for NodeAffinity {
     fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
-        Ok(weight_of(&self.added.preferred, node.node()) + weight_of(preferred_terms(pod), node.node()))
+        Ok(self.added.preferred.weight(node.node()) + preferred_weight(pod, node.node()))
     }
 
     fn normalization(&self) -> Normalize {
@@ -203,11 +204,12 @@ impl ScorePlugin for NodeAffinity {
 
 impl EnqueueExtensions for NodeAffinity {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        vec![EventRegistration::hinted(
+        let changed = EventRegistration::hinted(
             EventResource::Node,
             ActionType::ADD | ActionType::UPDATE_NODE_LABEL,
             move |pod, change| self.after_node_change(pod, change),
-        )]
+        );
+        vec![changed.scoped(HintScope::Spec)]
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use supercargo_framework::caching::{Caching, Scope, Stateless};
-use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
 };
@@ -99,8 +99,10 @@ impl EnqueueExtensions for NodeDeclaredFeatures {
                 EventResource::Node,
                 ActionType::ADD | ActionType::UPDATE_NODE_DECLARED_FEATURE,
                 after_node_change,
-            ),
-            EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE, after_pod_update),
+            )
+            .scoped(HintScope::Event),
+            EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE, after_pod_update)
+                .scoped(HintScope::Event),
         ]
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::caching::{Caching, Stateless};
-use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
 };
@@ -51,7 +51,7 @@ impl PreFilterPlugin for NodePorts {
 
 impl FilterPlugin for NodePorts {
     fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        if any_conflict(&pod.spec.host_ports, node.used_ports()) {
+        if node.used_ports().conflict_with(&pod.spec.host_ports) {
             Status::unschedulable("node(s) didn't have free ports for the requested pod ports")
         } else {
             Status::success()
@@ -62,7 +62,8 @@ impl FilterPlugin for NodePorts {
 impl EnqueueExtensions for NodePorts {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         vec![
-            EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, after_pod_deleted),
+            EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, after_pod_deleted)
+                .scoped(HintScope::Spec),
             EventRegistration::always(EventResource::Node, ActionType::ADD),
         ]
     }
@@ -86,7 +87,7 @@ impl Caching for NodePorts {
     ) -> bool {
         for index in nodes.columns().with_flags(NodeFlags::PORTS) {
             let passes = &mut passes[index.0 as usize];
-            *passes = *passes && !any_conflict(&pod.spec.host_ports, nodes.at(index).used_ports());
+            *passes = *passes && !nodes.at(index).used_ports().conflict_with(&pod.spec.host_ports);
         }
         true
     }

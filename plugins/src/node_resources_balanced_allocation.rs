@@ -70,9 +70,11 @@ impl BalancedAllocation {
     }
 }
 
-/// From 50, if the pod destroys the balance, over 75, if it changes nothing, to 100.
+/// From 50, if the pod destroys the balance, over 75, if it changes nothing, to 100. A node with
+/// absurd amounts gets an absurd score.
 fn score_of(usages: &[Usage]) -> i64 {
-    let gain = balance(usages, |usage| usage.after) - balance(usages, |usage| usage.before);
+    let balance_after = balance(usages, |usage| usage.after);
+    let gain = balance_after.wrapping_sub(balance(usages, |usage| usage.before));
     let half = MAX_NODE_SCORE / 2;
     // The balance is never below 50, so the sum is not negative and truncates like upstream's
     // division.

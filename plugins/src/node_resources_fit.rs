@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use supercargo_framework::caching::{Caching, Stateless};
-use supercargo_framework::event::EventRegistration;
+use supercargo_framework::event::{EventRegistration, HintScope};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, PreScorePlugin,
     ScorePlugin, SignPlugin,
@@ -57,6 +57,10 @@ impl IgnoredResources {
         (listed(&self.names, name) || listed(&self.groups, group)) && names::is_extended(name)
     }
 }
+
+/// The maximum number of insufficient scalar resources that are named for a node. Upstream names all
+/// of a pod's, which can be tens of thousands.
+const MAX_SCALAR_REASONS: usize = 64;
 
 /// The reasons if scalar resources are insufficient, in the order of the pod's request; `None` for
 /// ignored resources. Built once per pod, so that rejecting a node does not allocate.
@@ -105,7 +109,8 @@ impl NodeResourcesFit {
         shortages.into_status()
     }
 
-    /// Adds the insufficient scalar resources, in name order; upstream's order is random.
+    /// Adds the insufficient scalar resources, in name order; upstream's order is random. At most
+    /// [`MAX_SCALAR_REASONS`] are named.
     fn add_scalars(
         &self,
         shortages: &mut Shortages,
@@ -114,7 +119,7 @@ impl NodeResourcesFit {
         offered: &Resource,
         taken: &Resource,
     ) {
-        let mut prepared = None;
+        let (mut prepared, mut named) = (None, 0);
         for (i, (name, wanted)) in pod.spec.requests.resource.scalars().iter().enumerate() {
             let (offered, taken) = (offered.scalar(name), taken.scalar(name));
             if !is_short(*wanted, offered, taken) {
@@ -125,8 +130,15 @@ impl NodeResourcesFit {
                 // Only if a profile disables the plugin at PreFilter.
                 None => self.scalar_reasons(pod),
             });
-            if let Some(Some(reason)) = prepared.0.get(i) {
-                shortages.add(reason.clone(), *wanted > offered);
+            let Some(Some(reason)) = prepared.0.get(i) else { continue };
+            let is_hopeless = *wanted > offered;
+            if named < MAX_SCALAR_REASONS {
+                shortages.add(reason.clone(), is_hopeless);
+                named += 1;
+            } else if is_hopeless || shortages.unresolvable {
+                // No other resource can change the verdict.
+                shortages.unresolvable = true;
+                return;
             }
         }
     }
@@ -235,12 +247,14 @@ impl EnqueueExtensions for NodeResourcesFit {
                 EventResource::Pod,
                 ActionType::DELETE | shrinks,
                 hint::after_pod_event,
-            ),
+            )
+            .scoped(HintScope::Spec),
             EventRegistration::hinted(
                 EventResource::Node,
                 ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
                 hint::after_node_change,
-            ),
+            )
+            .scoped(HintScope::Spec),
         ]
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::caching::{Caching, Scope};
-use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::tolerated;
@@ -80,12 +80,14 @@ impl EnqueueExtensions for NodeUnschedulable {
                 EventResource::Node,
                 ActionType::ADD | ActionType::UPDATE_NODE_TAINT,
                 after_node_change,
-            ),
+            )
+            .scoped(HintScope::Event),
             EventRegistration::hinted(
                 EventResource::Pod,
                 ActionType::UPDATE_POD_TOLERATION,
                 move |pod, change| self.after_toleration(pod, change),
-            ),
+            )
+            .scoped(HintScope::Event),
         ]
     }
 }

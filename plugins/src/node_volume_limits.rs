@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use smallvec::SmallVec;
 use supercargo_framework::caching::{Caching, Stateless};
-use supercargo_framework::event::EventRegistration;
+use supercargo_framework::event::{EventRegistration, HintScope};
 use supercargo_framework::objects::{CsiDriver, CsiNode, PersistentVolume, VolumeAttachment, resources};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
@@ -19,7 +19,7 @@ use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Feature, Features, NodeFlags, NodeInfo, Plugin, PodInfo,
-    Status, Text,
+    SmallMap, Status, Text,
 };
 
 use crate::args::without_args;
@@ -42,9 +42,14 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
     Ok(Arc::new(NodeVolumeLimits { heeds_missing_drivers: features.enabled(Feature::VolumeLimitScaling) }))
 }
 
-/// The volumes of the pod that can count, up to the first that fails on every node.
+/// The volumes of the pod that can count.
 #[derive(Clone)]
-struct NewVolumes(Arc<[Lookup]>);
+struct NewVolumes {
+    /// On nodes with a CSINode.
+    with_csi_node: Result<Arc<Wanted>, Status>,
+    /// On nodes without one, which have no limits.
+    without_csi_node: Result<Arc<Wanted>, Status>,
+}
 
 impl NewVolumes {
     fn of(cx: &Context<'_>, pod: &PodInfo) -> Self {
@@ -54,26 +59,45 @@ impl NewVolumes {
             match attachable::of_new_pod(cx, pod, volume, &mut key) {
                 Ok(None) => {}
                 Ok(Some(counted)) => found.push(Ok(counted)),
+                // It fails on every node.
                 Err(status) => {
                     found.push(Err(status));
                     break;
                 }
             }
         }
-        Self(found.into())
+        let on = |has_csi_node| Wanted::of(&found, has_csi_node).map(Arc::new);
+        Self { with_csi_node: on(true), without_csi_node: on(false) }
     }
 
-    /// The volumes that count on a node with or without a CSINode, deduplicated.
-    fn on(&self, has_csi_node: bool) -> Result<SmallVec<[&Attachable; 4]>, Status> {
-        let mut wanted: SmallVec<[&Attachable; 4]> = SmallVec::new();
-        for lookup in &*self.0 {
-            if let Some(volume) = lookup.as_ref().map_err(Clone::clone)?.on(has_csi_node)?
-                && !wanted.contains(&volume)
-            {
-                wanted.push(volume);
+    /// The volumes that count on a node with or without a CSINode.
+    fn on(&self, has_csi_node: bool) -> Result<&Wanted, Status> {
+        let wanted = if has_csi_node { &self.with_csi_node } else { &self.without_csi_node };
+        wanted.as_deref().map_err(Clone::clone)
+    }
+}
+
+/// New volumes by driver, each once. Drivers are in the order of the volumes if there are few.
+#[derive(Debug, Default)]
+struct Wanted(SmallMap<Text, SmallMap<Attachable, ()>>);
+
+impl Wanted {
+    fn of(lookups: &[Lookup], has_csi_node: bool) -> Result<Self, Status> {
+        let mut wanted = Self::default();
+        for lookup in lookups {
+            if let Some(volume) = lookup.as_ref().map_err(Clone::clone)?.on(has_csi_node)? {
+                wanted.0.or_default(&volume.driver).insert(volume.clone(), ());
             }
         }
         Ok(wanted)
+    }
+
+    fn drivers(&self) -> impl Iterator<Item = &Text> {
+        self.0.keys()
+    }
+
+    fn has_driver(&self, driver: &str) -> bool {
+        self.0.contains(driver)
     }
 }
 
@@ -81,7 +105,7 @@ impl NewVolumes {
 type OnNode = SmallVec<[Attachable; 16]>;
 
 /// The volumes of the node's pods that belong to the drivers of these volumes.
-fn used_by_pods(cx: &Context<'_>, node: &NodeInfo, wanted: &[&Attachable]) -> Result<OnNode, Status> {
+fn used_by_pods(cx: &Context<'_>, node: &NodeInfo, wanted: &Wanted) -> Result<OnNode, Status> {
     let mut key = KeyBuffer::default();
     let mut used = OnNode::new();
     for pod in node.pods() {
@@ -89,7 +113,7 @@ fn used_by_pods(cx: &Context<'_>, node: &NodeInfo, wanted: &[&Attachable]) -> Re
             let counted = attachable::of_running_pod(cx, pod, volume, &mut key)?;
             // A node without CSINode has no limits, so its pods are not visited.
             if let Some(volume) = counted.as_ref().map(|counted| counted.on(true)).transpose()?.flatten()
-                && of_same_driver(wanted, &volume.driver)
+                && wanted.has_driver(&volume.driver)
             {
                 used.push(volume.clone());
             }
@@ -100,11 +124,11 @@ fn used_by_pods(cx: &Context<'_>, node: &NodeInfo, wanted: &[&Attachable]) -> Re
 
 /// The volumes attached to the node that belong to the drivers of these volumes and are used by
 /// none of its pods.
-fn only_attached(cx: &Context<'_>, node: &NodeInfo, wanted: &[&Attachable], used: &OnNode) -> OnNode {
+fn only_attached(cx: &Context<'_>, node: &NodeInfo, wanted: &Wanted, used: &OnNode) -> OnNode {
     let mut attached = OnNode::new();
     for attachment in cx.list_on::<VolumeAttachment>(&resources::VOLUME_ATTACHMENT, node.name()) {
         let (driver, Some(volume)) = (&attachment.attacher, &attachment.volume_name) else { continue };
-        if !of_same_driver(wanted, driver) {
+        if !wanted.has_driver(driver) {
             continue;
         }
         let volume = cx.get::<PersistentVolume>(&resources::PERSISTENT_VOLUME, volume);
@@ -117,10 +141,6 @@ fn only_attached(cx: &Context<'_>, node: &NodeInfo, wanted: &[&Attachable], used
     let mut attached = sorted(attached);
     attached.retain(|volume| used.binary_search(volume).is_err());
     attached
-}
-
-fn of_same_driver(volumes: &[&Attachable], driver: &str) -> bool {
-    volumes.iter().any(|volume| volume.driver == *driver)
 }
 
 fn sorted(mut volumes: OnNode) -> OnNode {
@@ -141,7 +161,7 @@ impl NodeVolumeLimits {
         &self,
         cx: &Context<'_>,
         node: Option<&CsiNode>,
-        wanted: &[&'a Attachable],
+        wanted: &'a Wanted,
     ) -> Option<&'a Text> {
         let is_there =
             |driver: &Text| node.is_some_and(|node| node.drivers.iter().any(|known| *driver == *known.name));
@@ -149,29 +169,23 @@ impl NodeVolumeLimits {
             let driver = cx.get::<CsiDriver>(&resources::CSI_DRIVER, driver);
             driver.is_some_and(|driver| driver.prevents_scheduling_if_missing)
         };
-        let mut drivers = wanted.iter().map(|volume| &volume.driver);
+        let mut drivers = wanted.drivers();
         drivers.find(|driver| self.heeds_missing_drivers && is_demanded(driver) && !is_there(driver))
     }
 }
 
 /// Whether the node can attach these volumes in addition to its own.
-fn has_room(
-    cx: &Context<'_>,
-    node: &NodeInfo,
-    limits: &CsiNode,
-    wanted: &[&Attachable],
-) -> Result<bool, Status> {
+fn has_room(cx: &Context<'_>, node: &NodeInfo, limits: &CsiNode, wanted: &Wanted) -> Result<bool, Status> {
     let used = used_by_pods(cx, node, wanted)?;
     let attached = only_attached(cx, node, wanted, &used);
-    let is_new = |volume: &&&Attachable| used.binary_search(volume).is_err();
-    let fits = |driver: &Text| {
+    let fits = |(driver, volumes): (&Text, &SmallMap<Attachable, ()>)| {
         let of_driver = |volume: &&Attachable| volume.driver == *driver;
         let had = used.iter().filter(of_driver).count() + attached.iter().filter(of_driver).count();
         // As upstream, a new volume that is already attached counts twice.
-        let new = wanted.iter().filter(is_new).filter(|volume| of_driver(volume)).count();
+        let new = volumes.len() - used.iter().filter(|volume| volumes.contains(*volume)).count();
         limit_of(limits, driver).is_none_or(|limit| new == 0 || (had + new) as i64 <= limit)
     };
-    Ok(wanted.iter().all(|volume| fits(&volume.driver)))
+    Ok(wanted.0.iter().all(fits))
 }
 
 impl Plugin for NodeVolumeLimits {
@@ -221,18 +235,18 @@ impl FilterPlugin for NodeVolumeLimits {
         };
         let csi_node = cx.get::<CsiNode>(&resources::CSI_NODE, node.name()).map(|node| node.body);
         let wanted = match new.on(csi_node.is_some()) {
-            Ok(wanted) if wanted.is_empty() => return Status::success(),
+            Ok(wanted) if wanted.0.is_empty() => return Status::success(),
             Ok(wanted) => wanted,
             Err(status) => return status,
         };
-        if let Some(driver) = self.missing_driver(cx, csi_node, &wanted) {
+        if let Some(driver) = self.missing_driver(cx, csi_node, wanted) {
             return Status::unschedulable(format!("{driver} CSI driver is not installed on the node"));
         }
         let Some(limits) = csi_node.filter(|node| node.drivers.iter().any(|driver| driver.limit.is_some()))
         else {
             return Status::success();
         };
-        match has_room(cx, node, limits, &wanted) {
+        match has_room(cx, node, limits, wanted) {
             Ok(true) => Status::success(),
             Ok(false) => Status::unschedulable("node(s) exceed max volume count"),
             Err(status) => status,
@@ -249,8 +263,10 @@ impl EnqueueExtensions for NodeVolumeLimits {
                 other(resources::CSI_NODE),
                 ActionType::UPDATE,
                 hint::after_csi_node_update,
-            ),
-            EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, hint::after_pod_deleted),
+            )
+            .scoped(HintScope::Event),
+            EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, hint::after_pod_deleted)
+                .scoped(HintScope::Event),
             EventRegistration::hinted(
                 other(resources::PERSISTENT_VOLUME_CLAIM),
                 ActionType::ADD,
@@ -260,7 +276,8 @@ impl EnqueueExtensions for NodeVolumeLimits {
                 other(resources::VOLUME_ATTACHMENT),
                 ActionType::DELETE,
                 hint::after_volume_detached,
-            ),
+            )
+            .scoped(HintScope::Spec),
         ]
     }
 }
@@ -275,8 +292,7 @@ impl Caching for NodeVolumeLimits {
     /// Filter fails only for volumes that cannot be identified: the pod's, or those of a pod on the
     /// node.
     fn filter_never_fails(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
-        let is_known = |lookup: &Lookup| lookup.as_ref().is_ok_and(|counted| counted.on(true).is_ok());
-        state.read::<NewVolumes>().is_some_and(|NewVolumes(volumes)| volumes.iter().all(is_known))
+        state.read::<NewVolumes>().is_some_and(|new| new.with_csi_node.is_ok())
             && cx.nodes().columns().with_flags(NodeFlags::DOUBTFUL_VOLUMES).next().is_none()
     }
 

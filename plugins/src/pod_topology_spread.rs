@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use constraint::Constraint;
 use serde_json::Value;
-use supercargo_framework::event::EventRegistration;
+use supercargo_framework::event::{EventRegistration, HintScope};
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, SignPlugin};
 use supercargo_framework::registry::ArgsError;
@@ -94,7 +94,8 @@ impl EnqueueExtensions for PodTopologySpread {
                     | ActionType::UPDATE_POD_TOLERATION
                     | ActionType::DELETE,
                 move |cx, pod, change| plugin.after_pod_change(cx, pod, change),
-            ),
+            )
+            .scoped(HintScope::Template),
             EventRegistration::reading(
                 EventResource::Node,
                 ActionType::ADD
@@ -102,7 +103,8 @@ impl EnqueueExtensions for PodTopologySpread {
                     | ActionType::UPDATE_NODE_LABEL
                     | ActionType::UPDATE_NODE_TAINT,
                 move |cx, pod, change| self.after_node_change(cx, pod, change),
-            ),
+            )
+            .scoped(HintScope::Template),
         ]
     }
 }

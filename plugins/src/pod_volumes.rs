@@ -45,12 +45,13 @@ pub(crate) fn has_claims(pod: &PodInfo) -> bool {
 
 /// Whether the pod uses this claim, other than as an ephemeral volume.
 pub(crate) fn names_claim(pod: &PodInfo, claim: &Object) -> bool {
-    claim.namespace() == &*pod.namespace && claim_names(pod).any(|name| name == claim.name())
+    claim.namespace() == &*pod.namespace && pod.spec.volumes.have_claim(claim.name())
 }
 
 /// Whether both pods use a common claim.
 pub(crate) fn share_claim(a: &PodInfo, b: &PodInfo) -> bool {
-    a.namespace == b.namespace && claim_names(a).any(|name| claim_names(b).any(|other| other == name))
+    let (few, many) = if a.spec.volumes.len() <= b.spec.volumes.len() { (a, b) } else { (b, a) };
+    a.namespace == b.namespace && claim_names(few).any(|name| many.spec.volumes.have_claim(name))
 }
 
 /// Signs the sources of the pod's volumes. Unlike upstream, claims are signed with the pod's

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::event::EventRegistration;
+use supercargo_framework::event::{EventRegistration, HintScope};
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, PreEnqueuePlugin};
 use supercargo_framework::{ActionType, EventResource, Plugin, PodInfo, QueueContext, Status};
 
@@ -36,11 +36,12 @@ impl PreEnqueuePlugin for SchedulingGates {
 
 impl EnqueueExtensions for SchedulingGates {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        vec![EventRegistration::hinted(
+        let lifted = EventRegistration::hinted(
             EventResource::Pod,
             ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
             hint::queue_if_own,
-        )]
+        );
+        vec![lifted.scoped(HintScope::Event)]
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::caching::{Caching, Scope, Stateless};
-use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreScorePlugin, ScorePlugin, SignPlugin,
 };
@@ -93,12 +93,14 @@ impl EnqueueExtensions for TaintToleration {
                 EventResource::Node,
                 ActionType::ADD | ActionType::UPDATE_NODE_TAINT,
                 after_node_change,
-            ),
+            )
+            .scoped(HintScope::Spec),
             EventRegistration::hinted(
                 EventResource::Pod,
                 ActionType::UPDATE_POD_TOLERATION,
                 hint::queue_if_own,
-            ),
+            )
+            .scoped(HintScope::Event),
         ]
     }
 }

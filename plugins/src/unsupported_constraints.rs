@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::caching::Stateless;
-use supercargo_framework::event::{EventRegistration, QueueingHint};
+use supercargo_framework::event::{EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, PreFilter, PreFilterPlugin, SignPlugin,
 };
@@ -48,10 +48,11 @@ impl EnqueueExtensions for UnsupportedConstraints {
     /// Only an update of the pod itself can help, and no single kind of update shows that a
     /// constraint was removed.
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        vec![EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE, |pod, change| {
+        let updated = EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE, |pod, change| {
             let free = hint::is_about(pod, change)? && hint::new_pod(change)?.spec.unsupported.is_empty();
             Ok(QueueingHint::queue_if(free))
-        })]
+        });
+        vec![updated.scoped(HintScope::Event)]
     }
 }
 

@@ -220,7 +220,7 @@ impl SignPlugin for VolumeBinding {
 
 impl Caching for VolumeBinding {
     fn filter_never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
-        claims(state).is_none_or(|claims| claims.unmatchable.is_none())
+        claims(state).is_none_or(|claims| !claims.can_fail())
     }
 
     fn pre_score_depends_on_nodes(&self) -> bool {

@@ -6,7 +6,7 @@ mod tests;
 use std::sync::Arc;
 
 use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin};
-use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::objects::{PersistentVolumeClaim, resources};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin,
@@ -15,7 +15,7 @@ use supercargo_framework::plugin::{
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::volume::VolumeSource;
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, NodeInfo, NodeRecord, Plugin, PodInfo, Status,
+    ActionType, Context, CycleState, EventResource, NodeInfo, NodeRecord, Plugin, PodInfo, SmallMap, Status,
 };
 
 use crate::hint::{self, Hint};
@@ -35,7 +35,7 @@ pub(crate) struct VolumeRestrictions;
 /// The pod's exclusive claims, and the number of uses by pods with a node.
 #[derive(Clone)]
 struct Exclusive {
-    claims: Arc<[Arc<str>]>,
+    claims: Arc<SmallMap<Arc<str>, ()>>,
     /// Negative if a dry run removes several pods that use one claim: initially they count once.
     references: i64,
 }
@@ -44,26 +44,32 @@ impl Exclusive {
     /// The pod's exclusive claims, and the references in the whole cluster.
     fn of(cx: &Context<'_>, pod: &PodInfo) -> Result<Self, Status> {
         let mut key = KeyBuffer::default();
-        let mut claims: Vec<Arc<str>> = Vec::new();
+        let mut claims: SmallMap<Arc<str>, ()> = SmallMap::default();
         for name in claim_names(pod) {
             let key = key.join(&[&pod.namespace, "/", name]);
             let claim = cx.get::<PersistentVolumeClaim>(&resources::PERSISTENT_VOLUME_CLAIM, key);
             let claim = claim.ok_or_else(|| Status::unresolvable(claim_not_found(name)))?;
             let exclusive = claim.access_modes.iter().any(|mode| &**mode == READ_WRITE_ONCE_POD);
-            if exclusive && claims.iter().all(|known| **known != *name) {
-                claims.push(name.into());
+            if exclusive {
+                claims.insert(name.into(), ());
             }
         }
-        let in_use =
-            |name: &&Arc<str>| cx.nodes().iter().any(|(_, node)| node.uses_claim(&pod.namespace, name));
-        let references = claims.iter().filter(in_use).count() as i64;
-        Ok(Self { claims: claims.into(), references })
+        let mut in_use: SmallMap<&str, ()> = SmallMap::default();
+        if !claims.is_empty() {
+            for (_, node) in cx.nodes().iter() {
+                let own = node.claims().filter(|(namespace, _)| *namespace == &*pod.namespace);
+                for (_, name) in own.filter(|(_, name)| claims.contains(*name)) {
+                    in_use.insert(name, ());
+                }
+            }
+        }
+        Ok(Self { references: in_use.len() as i64, claims: Arc::new(claims) })
     }
 
     /// The number of volumes of a pod that use one of the claims. As upstream, ignores the
     /// namespace.
     fn references_of(&self, pod: &PodInfo) -> i64 {
-        claim_names(pod).filter(|name| self.claims.iter().any(|claim| **claim == **name)).count() as i64
+        claim_names(pod).filter(|name| self.claims.contains(*name)).count() as i64
     }
 }
 
@@ -84,7 +90,12 @@ fn conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
             Rbd { monitors, pool, image, read_only: a_reads },
             Rbd { monitors: b_monitors, pool: b_pool, image: b_image, read_only: b_reads },
         ) => {
-            monitors.iter().any(|monitor| b_monitors.contains(monitor))
+            let (few, many) = if monitors.len() <= b_monitors.len() {
+                (monitors, b_monitors)
+            } else {
+                (b_monitors, monitors)
+            };
+            few.iter().any(|monitor| many.has(monitor))
                 && pool == b_pool
                 && image == b_image
                 && !(*a_reads && *b_reads)
@@ -106,10 +117,10 @@ fn is_disk(source: &VolumeSource) -> bool {
 
 /// Whether any volume of the pod conflicts with one of the other pod's.
 fn pods_conflict(pod: &PodInfo, other: &PodInfo) -> bool {
-    let disks = pod.spec.volumes.iter().filter(|volume| is_disk(&volume.source));
-    disks
-        .into_iter()
-        .any(|disk| other.spec.volumes.iter().any(|volume| conflict(&disk.source, &volume.source)))
+    let (a, b) = (&pod.spec.volumes, &other.spec.volumes);
+    let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    let mut disks = few.iter().map(|volume| &volume.source).filter(|source| is_disk(source));
+    disks.any(|disk| many.like(disk).any(|volume| conflict(disk, &volume.source)))
 }
 
 fn after_pod_deleted(pod: &PodInfo, change: &Change) -> Hint {
@@ -201,13 +212,15 @@ impl FilterPlugin for VolumeRestrictions {
 impl EnqueueExtensions for VolumeRestrictions {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         vec![
-            EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, after_pod_deleted),
+            EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, after_pod_deleted)
+                .scoped(HintScope::Spec),
             EventRegistration::always(EventResource::Node, ActionType::ADD),
             EventRegistration::hinted(
                 EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM),
                 ActionType::ADD,
                 after_claim_added,
-            ),
+            )
+            .scoped(HintScope::Spec),
         ]
     }
 }

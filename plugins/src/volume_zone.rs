@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use supercargo_framework::caching::{Caching, Scope, Stateless};
-use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{PersistentVolume, PersistentVolumeClaim, StorageClass, resources};
 use supercargo_framework::plugin::{
@@ -189,10 +189,13 @@ impl EnqueueExtensions for VolumeZone {
         let other = EventResource::Other;
         let changed = ActionType::ADD | ActionType::UPDATE;
         vec![
-            EventRegistration::hinted(other(resources::STORAGE_CLASS), ActionType::ADD, after_class_added),
+            EventRegistration::hinted(other(resources::STORAGE_CLASS), ActionType::ADD, after_class_added)
+                .scoped(HintScope::Event),
             EventRegistration::always(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL),
-            EventRegistration::hinted(other(resources::PERSISTENT_VOLUME_CLAIM), changed, after_claim_change),
-            EventRegistration::hinted(other(resources::PERSISTENT_VOLUME), changed, after_volume_change),
+            EventRegistration::hinted(other(resources::PERSISTENT_VOLUME_CLAIM), changed, after_claim_change)
+                .scoped(HintScope::Spec),
+            EventRegistration::hinted(other(resources::PERSISTENT_VOLUME), changed, after_volume_change)
+                .scoped(HintScope::Event),
         ]
     }
 }

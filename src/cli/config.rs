@@ -1,5 +1,6 @@
 //! `supercargo config`: prints and validates configurations.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::print;
 use supercargo_config::flags::FeatureOptions;
-use supercargo_config::{Catalog, Config, feature_gates};
+use supercargo_config::{Catalog, Config, ConfigErrors, feature_gates};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
@@ -25,7 +26,7 @@ pub(super) enum ConfigCommand {
 
 #[derive(Debug, Args)]
 pub(super) struct Validate {
-    /// KubeSchedulerConfiguration file
+    /// KubeSchedulerConfiguration, or ConfigMap with one in its data; - reads standard input
     file: PathBuf,
     #[command(flatten)]
     features: FeatureOptions,
@@ -33,7 +34,8 @@ pub(super) struct Validate {
 
 #[derive(Debug, Args)]
 pub(super) struct Show {
-    /// KubeSchedulerConfiguration file; defaults to the built-in configuration
+    /// KubeSchedulerConfiguration, or ConfigMap with one in its data; - reads standard input.
+    /// Defaults to the built-in configuration
     file: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
@@ -69,7 +71,8 @@ pub(super) fn execute(command: &ConfigCommand, catalog: &Catalog) -> Result<Exit
 
 impl Output {
     fn show(&self, file: Option<&Path>, catalog: &Catalog) -> Result<()> {
-        let config = Config::load_or_default(file, &self.features.applied_to(catalog)?)?;
+        let catalog = self.features.applied_to(catalog)?;
+        let config = file.map_or_else(|| Config::default_with(&catalog), |file| load(file, &catalog))?;
         print_warnings(&config);
         let text = match self.output {
             Format::Yaml => config.to_yaml(),
@@ -81,10 +84,10 @@ impl Output {
 
 impl Validate {
     fn validate(&self, catalog: &Catalog) -> Result<ExitCode> {
-        match Config::load(&self.file, &self.features.applied_to(catalog)?) {
+        match load(&self.file, &self.features.applied_to(catalog)?) {
             Ok(config) => {
                 print_warnings(&config);
-                print(format!("{}: valid\n", self.file.display()).as_bytes())?;
+                print(format!("{}: valid\n", name(&self.file)).as_bytes())?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(errors) => {
@@ -94,6 +97,19 @@ impl Validate {
             }
         }
     }
+}
+
+/// The name of a file in messages.
+fn name(file: &Path) -> String {
+    if is_stdin(file) { "<stdin>".to_owned() } else { file.display().to_string() }
+}
+
+fn is_stdin(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+fn load(file: &Path, catalog: &Catalog) -> Result<Config, ConfigErrors> {
+    if is_stdin(file) { Config::read(&name(file), io::stdin(), catalog) } else { Config::load(file, catalog) }
 }
 
 fn print_warnings(config: &Config) {

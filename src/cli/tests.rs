@@ -4,7 +4,7 @@ use clap::ValueEnum as _;
 use clap::{CommandFactory as _, Parser as _};
 use clap_complete::Shell;
 
-use super::{Cli, Command, completions};
+use super::{Cli, Command, completions, manual};
 use supercargo_config::{Catalog, Config};
 
 /// The help of a subcommand at the maximum width.
@@ -56,6 +56,20 @@ fn completions_exist_for_every_shell() {
         let script = String::from_utf8(completions(*shell)).unwrap();
         assert!(script.contains("secure-port") && script.contains("validate"), "{shell}");
     }
+}
+
+#[test]
+fn manual_pages_describe_the_program_and_its_subcommands() {
+    let page = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        manual(&words).map(|page| String::from_utf8(page).unwrap()).map_err(|error| error.to_string())
+    };
+    let program = page(&[]).unwrap();
+    assert!(program.starts_with(".ie") || program.contains(".TH supercargo 1"), "{program}");
+    assert!(page(&["run"]).unwrap().contains("supercargo\\-run"));
+    assert!(page(&["run"]).unwrap().contains("\\-\\-leader\\-elect"));
+    assert!(page(&["config", "validate"]).unwrap().contains("supercargo\\-config\\-validate"));
+    assert_eq!(page(&["rn"]).unwrap_err(), "no subcommand \"rn\"");
 }
 
 #[test]

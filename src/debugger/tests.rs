@@ -75,7 +75,8 @@ async fn mismatches_found_twice_are_counted_every_five_minutes() {
     let metrics = Metrics::new(&Config::default_with(&Catalog::in_tree()).unwrap().features);
     let (mailbox, messages) = Mailbox::new();
     // The informers are empty, so that every object in the cache is redundant.
-    let informers = Informers::new(answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
+    let informers =
+        Informers::new("in memory", answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
     let debugger = Debugger::new(informers.stores(), mailbox, Arc::clone(&metrics));
     let scheduler = scheduler();
     let answers = async {
@@ -93,7 +94,7 @@ async fn mismatches_found_twice_are_counted_every_five_minutes() {
     for (nodes, pods) in [(1, 4), (2, 8)] {
         assert!(timeout(COMPARE_PERIOD + 2 * RECHECK_DELAY, &mut both).await.is_err());
         let text = metrics.encode().await;
-        for (kind, count) in [("node", nodes), ("pod", pods)] {
+        for (kind, count) in [("node", nodes), ("pod", pods), ("sum", 0)] {
             let line = format!("supercargo_cache_mismatches_total{{kind=\"{kind}\"}} {count}\n");
             assert!(text.contains(&line), "{line}{text}");
         }
@@ -115,11 +116,18 @@ fn nodes_are_compared_by_name_and_pods_by_uid() {
     assert_eq!((mismatch.missed_pods.clone(), mismatch.redundant_pods.clone()), (one("new"), one("large")));
     assert_eq!(mismatch.missed_nodes.first().map(|name| &**name), Some("n2"));
     assert_eq!(mismatch.redundant_nodes.first().map(|name| &**name), Some("n1"));
-    assert_eq!(mismatch.counts(), (2, 2));
+    assert_eq!(mismatch.counts(), [("node", 2), ("pod", 2), ("sum", 0)]);
     assert_eq!(
         mismatch.intersection(&Mismatch::default()),
         Mismatch::default(),
         "mismatches that disappear are dropped"
     );
     assert_eq!(mismatch.intersection(&mismatch), mismatch);
+    let sums = |names: &[&str]| Mismatch {
+        wrong_sums: names.iter().map(|name| Arc::from(*name)).collect(),
+        ..Mismatch::default()
+    };
+    let lasting = sums(&["n1", "n2"]).intersection(&sums(&["n2", "n3"]));
+    assert_eq!(lasting, sums(&["n2"]));
+    assert_eq!(lasting.counts(), [("node", 0), ("pod", 0), ("sum", 1)]);
 }

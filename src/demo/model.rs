@@ -110,10 +110,12 @@ impl Load {
         Self { milli_cpu: requests.milli_cpu, memory: requests.memory, pods: 1 }
     }
 
+    /// Adds or subtracts a load. Wraps, so that subtracting undoes adding.
     fn add(&mut self, other: &Self, sign: i64) {
-        self.milli_cpu += sign * other.milli_cpu;
-        self.memory += sign * other.memory;
-        self.pods += sign * other.pods;
+        let change = |sum: &mut i64, amount: i64| *sum = sum.wrapping_add(sign.wrapping_mul(amount));
+        change(&mut self.milli_cpu, other.milli_cpu);
+        change(&mut self.memory, other.memory);
+        change(&mut self.pods, other.pods);
     }
 
     /// Shares of CPU and memory relative to `of`.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use kube::Client;
 use kube_informers::{Deleted, EventHandler, HandlerOptions, Indexers, SharedInformerFactory};
 use parking_lot::{Mutex, MutexGuard};
 use supercargo_framework::{NodeRecord, PodInfo};
@@ -11,8 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::model::Model;
-use crate::run::WATCH_SILENCE;
-use supercargo_client::api::client;
+use supercargo_client::watch_service::WatchService;
 use supercargo_codec::{NodeKind, PodKind};
 
 /// The model, its clock, and notifications of changes.
@@ -113,12 +113,12 @@ impl EventHandler<NodeRecord> for Nodes {
 
 /// Watches pods and nodes. Returns once the model contains all existing ones.
 pub(crate) async fn watch(
-    mut connection: kube::Config,
+    connection: kube::Config,
     shared: &Shared,
     stop: &CancellationToken,
 ) -> Result<SharedInformerFactory> {
-    connection.read_timeout = Some(WATCH_SILENCE);
-    let factory = SharedInformerFactory::new(client(connection)?);
+    let service = WatchService::connect(connection)?;
+    let factory = SharedInformerFactory::new(Client::new(service, "default"));
     let no_annotations: [&str; 0] = [];
     // Finished pods are watched, too: they count as bound.
     let pods = factory

@@ -127,6 +127,21 @@ async fn errors_have_the_texts_of_gos_client() {
 }
 
 #[tokio::test]
+async fn an_endless_answer_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_request(&mut stream).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").await.unwrap();
+        let piece = vec![b' '; 1 << 20];
+        while stream.write_all(&piece).await.is_ok() {}
+    });
+    let error = filter(configured(&url)).await.unwrap_err();
+    assert_eq!(error, format!("Post \"{url}/filter\": answer exceeds 64 MiB"));
+}
+
+#[tokio::test]
 async fn call_without_a_configured_verb_fails() {
     let config = ExtenderConfig { filter_verb: None, ..configured("http://127.0.0.1:1") };
     assert_eq!(filter(config).await, Err("extender http://127.0.0.1:1 has no verb for this".to_owned()));

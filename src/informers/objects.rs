@@ -1,5 +1,6 @@
 //! Informers of other kinds: those that plugins watch and the server serves.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -25,14 +26,14 @@ const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WantedResource {
     name: Text,
-    group: String,
+    pub(crate) group: String,
     version: String,
-    plural: String,
+    pub(crate) plural: String,
 }
 
 impl WantedResource {
     /// Parses the name of a built-in kind, or `<plural>.<version>.<group>`.
-    fn new(name: &Text) -> Option<Self> {
+    pub(crate) fn new(name: &Text) -> Option<Self> {
         if let Some(kind) = ObjectKind::of(name) {
             let gvr = kube_informers::Kind::gvr(&kind);
             let [group, version, plural] = [&gvr.group, &gvr.version, &gvr.resource].map(ToString::to_string);
@@ -55,25 +56,13 @@ impl WantedResource {
             Err(error) => Err(error),
         }
     }
+}
 
-    /// Like [`discover`](Self::discover), but retries errors. `None` also if `give_up` is
-    /// cancelled.
-    async fn discover_patiently(
-        &self,
-        client: &kube::Client,
-        give_up: &CancellationToken,
-    ) -> Option<ObjectKind> {
-        let mut wait = FIRST_RETRY;
-        loop {
-            match self.discover(client).await {
-                Ok(found) => return found,
-                Err(error) => {
-                    tracing::warn!(kind = %self.name, %error, "cannot discover whether the resource is served");
-                }
-            }
-            give_up.run_until_cancelled(tokio::time::sleep(wait)).await?;
-            wait = LONGEST_RETRY.min(wait * 2);
-        }
+/// The same cause may affect many groups: it is reported once, without them.
+fn cause(error: &DiscoveryError) -> String {
+    match error {
+        DiscoveryError::Request { source, .. } => source.to_string(),
+        error => error.to_string(),
     }
 }
 
@@ -93,12 +82,8 @@ impl Informers {
             }
             wanted
         });
-        let discovered = join_all(wanted.map(|wanted| async {
-            let kind = wanted.discover_patiently(&self.client, give_up).await;
-            (wanted, kind)
-        }));
         let mut not_served = Vec::new();
-        for (wanted, kind) in discovered.await {
+        for (wanted, kind) in self.discover_patiently(wanted.collect(), give_up).await {
             match kind {
                 Some(kind) => self.watch(mailbox, kind),
                 None => not_served.push(wanted),
@@ -113,19 +98,59 @@ impl Informers {
         not_served
     }
 
+    /// The kind of each resource, if the server serves it. Retries errors; resources whose discovery
+    /// has not succeeded when `give_up` is cancelled have none.
+    async fn discover_patiently(
+        &self,
+        mut pending: Vec<WantedResource>,
+        give_up: &CancellationToken,
+    ) -> Vec<(WantedResource, Option<ObjectKind>)> {
+        let mut discovered = Vec::new();
+        let mut wait = FIRST_RETRY;
+        loop {
+            let mut failed: BTreeMap<String, Vec<WantedResource>> = BTreeMap::new();
+            for (wanted, kind) in self.discover(pending).await {
+                match kind {
+                    Ok(kind) => discovered.push((wanted, kind)),
+                    Err(error) => failed.entry(cause(&error)).or_default().push(wanted),
+                }
+            }
+            for (error, of) in &failed {
+                let (server, resources) = (&self.server, of.len());
+                tracing::warn!(%server, resources, %error, "cannot discover which resources are served; retrying");
+            }
+            pending = failed.into_values().flatten().collect();
+            let is_over =
+                pending.is_empty() || give_up.run_until_cancelled(tokio::time::sleep(wait)).await.is_none();
+            if is_over {
+                discovered.extend(pending.into_iter().map(|wanted| (wanted, None)));
+                return discovered;
+            }
+            wait = LONGEST_RETRY.min(wait * 2);
+        }
+    }
+
+    /// Asks the server for all of these at the same time.
+    async fn discover(
+        &self,
+        wanted: Vec<WantedResource>,
+    ) -> Vec<(WantedResource, Result<Option<ObjectKind>, DiscoveryError>)> {
+        let discover = async |wanted: WantedResource| {
+            let kind = wanted.discover(&self.client).await;
+            (wanted, kind)
+        };
+        join_all(wanted.into_iter().map(discover)).await
+    }
+
     /// Starts an informer of each resource once the server serves it. Its events requeue pods like
     /// any other event.
     pub(crate) async fn watch_once_served(&self, mailbox: &Mailbox, mut not_served: Vec<WantedResource>) {
         while !not_served.is_empty() {
             tokio::time::sleep(DISCOVERY_PERIOD).await;
-            let looked = join_all(not_served.into_iter().map(|wanted| async {
+            let discovered = self.discover(std::mem::take(&mut not_served)).await;
+            for (wanted, kind) in discovered {
                 // Errors are retried in the next round.
-                let kind = wanted.discover(&self.client).await.unwrap_or_default();
-                (wanted, kind)
-            }));
-            not_served = Vec::new();
-            for (wanted, kind) in looked.await {
-                match kind {
+                match kind.unwrap_or_default() {
                     Some(kind) => {
                         tracing::info!(kind = %wanted.name, "resource is now served; watching it");
                         self.watch(mailbox, kind);

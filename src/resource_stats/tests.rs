@@ -145,7 +145,8 @@ async fn plugins_are_timed_in_about_10_percent_of_cycles() {
 
 /// Makes the metrics collect through this mailbox.
 fn collect_through(metrics: &Metrics, mailbox: Mailbox) {
-    let informers = Informers::new(answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
+    let informers =
+        Informers::new("in memory", answering_client(Vec::new()).0, &mailbox, kinds(true)).unwrap();
     metrics.set_collector(Arc::new(ResourceStats {
         informers: informers.stats(),
         requests: Requests::to("server"),

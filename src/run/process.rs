@@ -6,9 +6,8 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::fs::File;
 use std::future::pending;
-use std::io::{self, BufWriter};
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +18,16 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use supercargo_framework::Text;
 use supercargo_scheduler::record::Recorded;
-use supercargo_scheduler::{Input, Scheduler};
+use supercargo_scheduler::{Input, Options, Scheduler};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::endpoints::EndpointState;
 use super::{Clients, rate_limit};
 use crate::binder::Binder;
-use crate::clock::Clock;
+use crate::clock::{Clock, SystemClock};
 use crate::debugger::Debugger;
 use crate::effects::EffectHandler;
 use crate::events::Writer;
@@ -37,11 +36,12 @@ use crate::informers::{self, Informers};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, MaybeRecorded, Message, Owner, StopOnDrop};
 use crate::preemptor::Preemptor;
+use crate::recorder::{Recorder, Recording};
 use crate::reload::{Generation, Reload};
 use crate::resource_stats::ResourceStats;
-use crate::status_writer::StatusWriter;
+use crate::status_writer::{StatusWriter, write_now};
 use crate::trace_collector::collector;
-use crate::watchdog::Watchdog;
+use crate::watchdog::{Stalled, Watchdog};
 use supercargo_client::api::Api;
 use supercargo_client::election::{Candidacy, Elector, Leadership, Loss, hostname};
 use supercargo_client::fence::Fence;
@@ -59,6 +59,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the initial list of a kind may take that only the changed configuration needs.
 const KIND_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long marking the pod with which the scheduler stalled may take.
+const MARK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long releasing the lease may take.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -71,7 +73,7 @@ pub(super) struct Process {
     /// Kinds that plugins watch.
     resources: Vec<Text>,
     mailbox: Mailbox,
-    owner: JoinHandle<io::Result<()>>,
+    owner: JoinHandle<()>,
     /// `None` without leader election.
     candidacy: Option<Candidacy>,
     /// Whether informers start only once this process leads.
@@ -85,9 +87,13 @@ pub(super) struct Process {
     debugger: Debugger,
     stats: Arc<ResourceStats>,
     watchdog: Watchdog,
+    /// Writes behind the fence.
+    api: Api,
     generations: watch::Sender<Generation>,
     metrics: Arc<Metrics>,
     _stop: StopOnDrop,
+    // Dropped after the owner has been told to stop: it waits for the rest of the record.
+    _recording: Option<Recording>,
 }
 
 /// A configuration file to watch for changes.
@@ -112,7 +118,7 @@ impl Process {
         let Clients { server, watch, write, events, election, requests } = clients;
         let names: BTreeSet<_> =
             config.profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
-        tracing::info!(profiles = ?names, %server, version = env!("CARGO_PKG_VERSION"), "starting supercargo");
+        tracing::info!(profiles = ?names, %server, version = crate::VERSION, "starting supercargo");
 
         let connection = &config.client_connection;
         let fence = config.leader_election.leader_elect.then(Fence::default);
@@ -122,9 +128,10 @@ impl Process {
 
         let observer = metrics.observer(Box::new(LogObserver));
         let Traced { observer, sending: traces } = traced(collector(traces)?, &metrics, observer);
-        let scheduler = Scheduler::new(scheduler_options(config))?.with_observer(observer);
+        let options = Options { hash_seed: RandomState::new().hash_one(0_u8), ..scheduler_options(config) };
+        let scheduler = Scheduler::new(options)?.with_observer(observer);
         let resources = scheduler.resources();
-        let scheduler = maybe_recorded(scheduler, record)?;
+        let (scheduler, recording) = maybe_recorded(scheduler, record);
         let (mailbox, messages) = Mailbox::new();
         let stop = StopOnDrop(mailbox.clone());
         let clients = vec![("scheduler", api.clone()), ("events", event_api.clone())];
@@ -138,17 +145,18 @@ impl Process {
         let effects = EffectHandler {
             runtime,
             binder: Binder::new(api.clone(), mailbox.clone(), extenders),
-            preemptor: Preemptor::new(api, mailbox.clone()),
+            preemptor: Preemptor::new(api.clone(), mailbox.clone()),
             recorder,
             patches,
         };
 
         let candidacy = fence.map(|fence| {
+            let election = election.pinged_every(config.leader_election.retry_period);
             let api = Api::over(election, None, false);
             let component = Arc::clone(&config.profiles[0].scheduler_name);
             Candidacy::new(Elector::new(&config.leader_election, api, Some(watch.clone()), component, fence))
         });
-        let informers = Informers::new(watch, &mailbox, kinds)?;
+        let informers = Informers::new(&server, watch, &mailbox, kinds)?;
         let stats = Arc::new(ResourceStats {
             mailbox: mailbox.clone(),
             informers: informers.stats(),
@@ -171,6 +179,7 @@ impl Process {
             debugger,
             stats,
             watchdog,
+            api,
             generations,
             metrics,
             owner: tokio::task::spawn_blocking(move || owner.run()),
@@ -180,6 +189,7 @@ impl Process {
             statuses: tokio::spawn(statuses.run()).fuse(),
             traces,
             _stop: stop,
+            _recording: recording,
         })
     }
 
@@ -213,6 +223,7 @@ impl Process {
             synced,
             debugger,
             watchdog,
+            api,
             generations,
             metrics,
             ..
@@ -245,13 +256,13 @@ impl Process {
             () = until_stopped => Ok(()),
             failure = debugger.on_signal() => Err(failure),
             never = reported => match never {},
-            failure = informers.failed() => bail!("informer failed: {failure}"),
+            failure = informers.failed() => bail!("{failure}"),
             ended = owner => {
-                owner_result(ended)?;
+                ended.context("the scheduler panicked")?;
                 bail!("scheduler thread exited unexpectedly");
             }
             // A leader that does not schedule must make way for another replica.
-            stalled = watchdog.expired() => Err(stalled.into()),
+            stalled = watchdog.expired() => Err(set_back(api, stalled).await.into()),
             failure = failed("event writer", events) => Err(failure),
             failure = failed("status writer", statuses) => Err(failure),
             loss = lost(candidacy) => {
@@ -273,7 +284,7 @@ impl Process {
         self.informers.shut_down().await;
         let is_drained = drained.is_ok();
         match drained {
-            Ok(ended) => owner_result(ended)?,
+            Ok(ended) => ended.context("the scheduler panicked")?,
             Err(_) => {
                 tracing::warn!("bindings still in flight after {} s", DRAIN_TIMEOUT.as_secs());
                 self.mailbox.post(Message::Stop);
@@ -369,6 +380,18 @@ async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
     pending::<()>().await;
 }
 
+/// Marks the pod with which the scheduler stalled, so that the next process tries it last.
+async fn set_back(api: &Api, stalled: Stalled) -> Stalled {
+    if let Some(pod) = &stalled.pod {
+        let patch =
+            supercargo_scheduler::stalled(pod, stalled.stalled_for, SystemClock::default().now().wall);
+        if timeout(MARK_TIMEOUT, write_now(api, &patch)).await.is_err() {
+            tracing::warn!(pod = %patch.pod, "pod not marked within {} s", MARK_TIMEOUT.as_secs());
+        }
+    }
+    stalled
+}
+
 /// Resolves when the lease is lost; never without an election.
 async fn lost(candidacy: &mut Option<Candidacy>) -> Loss {
     match candidacy {
@@ -385,10 +408,6 @@ pub(super) async fn failed(what: &str, task: &mut Task) -> anyhow::Error {
     }
 }
 
-fn owner_result(ended: Result<io::Result<()>, JoinError>) -> Result<()> {
-    ended.context("the scheduler panicked")?.context("cannot write the record")
-}
-
 /// How pods and nodes are decoded. Extenders that receive whole objects need the raw JSON.
 fn kinds(config: &Config, extenders: &HttpExtenders) -> (PodKind, NodeKind) {
     let (pods, nodes) = informers::kinds(config.client_connection.reads_protobuf());
@@ -396,14 +415,15 @@ fn kinds(config: &Config, extenders: &HttpExtenders) -> (PodKind, NodeKind) {
     (pods.keep_raw(extenders.need_whole_pods()), nodes.keep_raw(extenders.need_whole_nodes()))
 }
 
-fn maybe_recorded(scheduler: Scheduler, record: Option<&Path>) -> Result<MaybeRecorded> {
-    let Some(path) = record else {
-        return Ok(MaybeRecorded::Plain(Box::new(scheduler)));
-    };
-    // A restart must not overwrite the record of the run that crashed.
-    if path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
-        bail!("cannot record to {}: file already exists; use another name", path.display());
+/// The scheduler, recorded if a path is given. It runs without a record rather than not at all.
+fn maybe_recorded(scheduler: Scheduler, record: Option<&Path>) -> (MaybeRecorded, Option<Recording>) {
+    match record.map(Recorder::start) {
+        Some(Ok((recorder, recording))) => {
+            let recorded = Recorded::new(scheduler, recorder);
+            return (MaybeRecorded::Recorded(Box::new(recorded)), Some(recording));
+        }
+        Some(Err(error)) => tracing::error!(%error, "cannot start the thread that writes the record"),
+        None => {}
     }
-    let file = File::create(path).with_context(|| format!("cannot record to {}", path.display()))?;
-    Ok(MaybeRecorded::Recorded(Box::new(Recorded::new(scheduler, BufWriter::new(file)))))
+    (MaybeRecorded::Plain(Box::new(scheduler)), None)
 }

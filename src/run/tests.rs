@@ -10,6 +10,8 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use supercargo_apiserver::ApiServer;
+use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin};
+use supercargo_framework::{Context, CycleState, NodeInfo, Plugin, PodInfo, Status};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -94,10 +96,14 @@ async fn with_a_node() -> ApiServer {
     server
 }
 
-/// Creates a pod and waits until it is bound.
-async fn have_bound(server: &ApiServer, name: &str) {
+async fn create_pod(server: &ApiServer, name: &str) {
     let spec = json!({ "schedulerName": "supercargo", "containers": [{ "name": "main", "image": "none" }] });
     request(server, Method::POST, PODS, &json!({ "metadata": { "name": name }, "spec": spec })).await;
+}
+
+/// Creates a pod and waits until it is bound.
+async fn have_bound(server: &ApiServer, name: &str) {
+    create_pod(server, name).await;
     let path = format!("{PODS}/{name}");
     let is_bound =
         async || request(server, Method::GET, &path, &json!({})).await["spec"]["nodeName"].is_string();
@@ -155,6 +161,78 @@ async fn process_that_loses_the_lease_fails_and_binds_no_more() {
     let error = tokio::time::timeout(WITHIN, scheduler.task).await.unwrap().unwrap().unwrap_err();
     assert_eq!(error.to_string(), "Leaderelection lost: another holds lease kube-system/supercargo now");
     assert_eq!(holder(&server).await, "another");
+}
+
+/// A filter that does not return for the pod `hangs` while the sender of `release` exists.
+struct Hanging {
+    filtered: std::sync::mpsc::Sender<Arc<str>>,
+    release: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Plugin for Hanging {
+    fn name(&self) -> &'static str {
+        "Hanging"
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new().filter(&self)
+    }
+}
+
+impl FilterPlugin for Hanging {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, _: &NodeInfo) -> Status {
+        // The test may have ended.
+        let _ = self.filtered.send(Arc::clone(&pod.name));
+        if *pod.name == *"hangs" {
+            let _ = self.release.lock().recv();
+        }
+        Status::success()
+    }
+}
+
+/// Starts a process without election that filters with this plugin.
+fn start_with(plugin: Hanging, server: &ApiServer) -> (JoinHandle<Result<()>>, CancellationToken) {
+    let mut config = Config::default_with(&Catalog::in_tree()).unwrap();
+    config.leader_election.leader_elect = false;
+    let plugins = &mut config.profiles[0].plugins;
+    plugins.filter.push("Hanging".to_owned());
+    plugins.instances.insert("Hanging".to_owned(), Arc::new(plugin));
+    let clients = Clients::one("in memory", Client::new(server.service(), "default"));
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let clock = Box::new(SystemClock::default());
+    (tokio::spawn(async move { schedule_by(&config, clients, clock, None, &stopped).await }), stop)
+}
+
+#[tokio::test]
+async fn a_pod_that_hung_a_process_waits_while_the_next_schedules() {
+    let server = with_a_node().await;
+    create_pod(&server, "hangs").await;
+    let (filtered, pods) = std::sync::mpsc::channel();
+    let (release, blocked) = std::sync::mpsc::channel();
+    let plugin = Hanging { filtered: filtered.clone(), release: Mutex::new(blocked) };
+    let (first, _) = start_with(plugin, &server);
+    eventually("the pod is tried", async || pods.try_recv().is_ok()).await;
+    tokio::time::pause();
+    while !first.is_finished() {
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    tokio::time::resume();
+    let error = first.await.unwrap().unwrap_err().to_string();
+    assert!(error.ends_with(" s; it tries pod default/hangs"), "{error}");
+    drop(release);
+    let pod = request(&server, Method::GET, &format!("{PODS}/hangs"), &json!({})).await;
+    assert_eq!(pod["status"]["conditions"][0]["reason"], "SchedulerStalled", "{pod}");
+
+    while pods.try_recv().is_ok() {}
+    let plugin = Hanging { filtered, release: Mutex::new(std::sync::mpsc::channel().1) };
+    let (second, stop) = start_with(plugin, &server);
+    have_bound(&server, "a").await;
+    have_bound(&server, "b").await;
+    stop.cancel();
+    second.await.unwrap().unwrap();
+    let tried: Vec<Arc<str>> = pods.try_iter().collect();
+    assert!(!tried.contains(&"hangs".into()) && tried.contains(&"b".into()), "{tried:?}");
 }
 
 #[tokio::test]

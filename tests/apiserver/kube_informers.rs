@@ -83,13 +83,9 @@ impl KubeInformers {
 
     fn follow<K: Kind>(&mut self, resource: &'static str, kind: K, json: fn(&K::Object) -> Option<Value>) {
         let informer = self.factory.informer_for(Arc::new(kind), |parts| {
-            let backoff = BackoffPolicy { max: LONGEST_WAIT, ..BackoffPolicy::default() };
-            let reflector = ReflectorOptions { backoff, ..ReflectorOptions::default() };
-            SharedInformer::new(
-                parts.kind,
-                parts.list_watch,
-                InformerOptions { reflector, ..InformerOptions::default() },
-            )
+            let backoff = BackoffPolicy::between(BackoffPolicy::default().initial, LONGEST_WAIT);
+            let reflector = ReflectorOptions::default().backoff(backoff);
+            SharedInformer::new(parts.kind, parts.list_watch, InformerOptions::default().reflector(reflector))
         });
         let told = EventLog::new(Arc::clone(informer.kind()));
         let registration = informer.add_event_handler(told.clone(), HandlerOptions::named(resource)).unwrap();

@@ -91,23 +91,23 @@ fn missing_files_and_invalid_kubeconfigs_are_named() {
 }
 
 #[test]
-fn unwritable_record_fails_at_once() {
+fn unwritable_record_is_logged_and_scheduling_goes_on() {
     let api = FakeApi::start();
-    let kubeconfig = api.kubeconfig().display().to_string();
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("missing").join("record").display().to_string();
-    let record =
-        |path: &str| error_of(&["--log-level=off", "run", "--kubeconfig", &kubeconfig, "--record", path]);
-    let error = record(&nowhere);
-    assert!(error.contains(&format!("cannot record to {nowhere}")), "{error}");
-    let earlier = folder.path().join("earlier");
-    fs::write(&earlier, "{}\n").unwrap();
-    let error = record(&earlier.display().to_string());
-    assert!(error.contains("already exists"), "{error}");
-    // A full disk: a record with gaps would be useless.
+    let supercargo = Supercargo::start(&api.kubeconfig(), None, &["--record", &nowhere]);
+    supercargo.wait_for_line(&["ERROR", "cannot write the record; recording ends", "No such file"]);
     api.set_node(node("n1", &[], &[]));
-    let error = record("/dev/full");
-    assert!(error.contains("cannot write the record") && error.contains("No space left"), "{error}");
+    supercargo.wait_until_scheduling();
+    supercargo.stop();
+}
+
+#[test]
+fn empty_record_is_not_a_replay() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = file(folder.path(), "empty", "");
+    assert!(error_of(&["replay", &empty]).ends_with("empty: the record is empty\n"));
+    assert!(error_of(&["replay", "/nowhere"]).contains("cannot read /nowhere: No such file"));
 }
 
 #[test]
@@ -135,6 +135,9 @@ fn unreachable_server_is_logged_and_retried() {
     // Once per informer, with the resource and the reason.
     supercargo.wait_for_line(&["WARN", "pods", "refused"]);
     supercargo.wait_for_line(&["WARN", "nodes", "refused"]);
+    // Once for all other resources, with the server and the reason.
+    let address = format!("server=http://127.0.0.1:{port}");
+    supercargo.wait_for_line(&["WARN", &address, "resources=13", "refused"]);
     assert!(supercargo.is_running());
     supercargo.terminate();
     assert_eq!(supercargo.wait(Duration::from_secs(20)).code(), Some(0), "{}", supercargo.log());

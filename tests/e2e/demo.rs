@@ -38,6 +38,15 @@ fn terminate(child: &Child) {
 }
 
 #[test]
+fn unwritable_output_is_named() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ended = command(["demo"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    let error = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{error}");
+    assert!(error.contains("cannot write to standard output: No space left on device"), "{error}");
+}
+
+#[test]
 fn demo_in_a_pipe_prints_lines_and_summary() {
     let (code, out, err) = printed(&["--speed", "8"]);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use supercargo_controlplane::{ControlPlane, SchedulerOptions};
 
 use crate::support::{
-    Cluster, Extender, Supercargo, eventually, name_of, node, node_of, output, own_plane, pod,
+    Cluster, Extender, Supercargo, eventually, name_of, node, node_of, output, own_plane, pod, segment,
 };
 
 const NAMESPACE: &str = "e2e-extenders";
@@ -250,7 +250,7 @@ fn extenders_are_called_as_by_kube_scheduler() {
     // The record has the extenders' answers, so a replay calls none.
     drop(extender);
     let path = |path: &std::path::Path| path.display().to_string();
-    let replayed = output(&["replay", &path(&record), "--config", &path(&file)]);
+    let replayed = output(&["replay", &path(&segment(folder.path())), "--config", &path(&file)]);
     assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
 }
 

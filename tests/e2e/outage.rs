@@ -3,7 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Bindings, Cluster, Supercargo, name_of, node, node_of, output, own_plane, pods, say};
+use crate::support::{
+    Bindings, Cluster, Supercargo, name_of, node, node_of, output, own_plane, pods, say, segment,
+};
 
 const TEST: &str = "outage";
 const OUTAGE: Duration = Duration::from_secs(20);
@@ -60,7 +62,7 @@ fn after_a_20_s_outage_every_pod_is_bound_once() {
     supercargo.stop();
 
     // Even this run depends only on its record.
-    let replayed = output(&["replay", &record]);
+    let replayed = output(&["replay", segment(folder.path()).to_str().unwrap()]);
     let text = String::from_utf8_lossy(&replayed.stdout);
     assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
     assert!(text.ends_with("every decision the same\n"), "{text}");

@@ -258,18 +258,15 @@ fn closed_connections_lose_no_binding() {
     // The highest probability: every fiftieth request is the last of its connection.
     let Some(plane) = plane(&["--goaway-chance=0.02"]) else { return };
     let log = bind_all(&plane, started);
-    // On a busy machine, hyper sometimes drops a request in flight with its connection, and nobody knows
-    // whether the server took it. Such a pod is read and scheduled again.
-    let (dropped, others): (Vec<&str>, Vec<&str>) = log
+    let lost: Vec<&str> = log
         .lines()
         .filter(|line| {
             ["running Bind plugin", "cannot read the pod", "cannot write event"]
                 .iter()
                 .any(|it| line.contains(it))
         })
-        .partition(|line| line.contains("dispatch task is gone"));
-    assert!(others.is_empty(), "{others:#?}");
-    assert!(dropped.len() <= PODS / 100, "{dropped:#?}");
+        .collect();
+    assert!(lost.is_empty(), "{lost:#?}");
 }
 
 #[test]

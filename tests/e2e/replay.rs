@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use supercargo_controlplane::shared_or_skip;
 
-use crate::support::{Cluster, Supercargo, config, node, output, pod};
+use crate::support::{Cluster, Supercargo, config, node, output, pod, segment};
 
 const LABEL: (&str, &str) = ("e2e", "replay");
 
@@ -51,16 +51,17 @@ fn recorded_run_replays_and_altered_record_differs() {
         cluster.create(&node(&name, &[LABEL], &[("cpu", "2"), ("memory", "4Gi")]));
     }
     let folder = tempfile::tempdir().unwrap();
-    let (path, config_path) = (folder.path().join("record"), folder.path().join("config.yaml"));
+    let (prefix, config_path) = (folder.path().join("record"), folder.path().join("config.yaml"));
     let config = config(&["e2e-replay"]);
     fs::write(&config_path, &config).unwrap();
 
     let kubeconfig = plane.kubeconfig("system:kube-scheduler").unwrap();
-    let supercargo = Supercargo::start(&kubeconfig, Some(&config), &["--record", path.to_str().unwrap()]);
+    let supercargo = Supercargo::start(&kubeconfig, Some(&config), &["--record", prefix.to_str().unwrap()]);
     supercargo.wait_until_scheduling();
     record(&cluster, &supercargo);
     supercargo.stop();
 
+    let path = segment(folder.path());
     let text = fs::read_to_string(&path).unwrap();
     let steps = text.lines().count();
     let (code, out, error) = replay(&path, &config_path);

@@ -115,18 +115,13 @@ fn run<K: Kind<Object: AnyPod>>(
 ) -> (Box<dyn Informer>, JoinHandle<()>) {
     let kind = Arc::new(kind);
     let source = KubeListWatch::new(client, Arc::clone(&kind)).watch_list(setup.watch_list);
-    let (initial, max) = (Duration::from_millis(50), Duration::from_millis(500));
-    let options = InformerOptions {
-        resync: RESYNC,
-        indexers: namespace_indexer(),
-        reflector: ReflectorOptions {
-            backoff: BackoffPolicy { initial, max, ..BackoffPolicy::default() },
-            detect_inconsistency: setup.checked,
-            ..ReflectorOptions::default()
-        },
-        queue: setup.queue,
-        ..InformerOptions::default()
-    };
+    let backoff = BackoffPolicy::between(Duration::from_millis(50), Duration::from_millis(500));
+    let reflector = ReflectorOptions::default().backoff(backoff).detect_inconsistency(setup.checked);
+    let options = InformerOptions::default()
+        .resync(RESYNC)
+        .indexers(namespace_indexer())
+        .reflector(reflector)
+        .queue(setup.queue);
     let informer = SharedInformer::new(kind, source, options);
     let running = tokio::spawn(Arc::clone(&informer).run(stop));
     (Box::new(informer), running)
@@ -154,8 +149,7 @@ impl Subject {
     /// Adds a handler, for all pods or those with a node.
     pub(super) fn join(&mut self, name: &'static str, resync: Option<Duration>, filtered: bool) {
         let model = Model::default();
-        let options =
-            HandlerOptions { resync: Some(resync.unwrap_or(Duration::ZERO)), ..HandlerOptions::named(name) };
+        let options = HandlerOptions::named(name).resync(resync.unwrap_or(Duration::ZERO));
         let registration = self.informer.add(&model, filtered, options).unwrap();
         self.handlers.push(Handler { name, model, registration, filtered });
     }

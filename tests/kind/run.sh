@@ -136,7 +136,7 @@ fi
 
 step "image $image"
 run docker build --tag "$image" --build-arg "REVISION=$(git rev-parse HEAD 2>/dev/null || echo unknown)" .
-expect "the version" "supercargo $version" docker run --rm "$image" --version
+expect "the version" "supercargo $version*" docker run --rm "$image" --version
 expect "the user" 65532:65532 docker image inspect --format '{{.Config.User}}' "$image"
 refuse "the image has a shell" docker run --rm --entrypoint /bin/sh "$image" -c true
 

@@ -34,15 +34,20 @@ pub(super) struct Pod {
     pub(super) attempts: u32,
     pub(super) unschedulable_plugins: Vec<String>,
     pub(super) pending_plugins: Vec<String>,
-    /// The PodScheduled condition.
+    /// The PodScheduled condition, unless it is true.
     pub(super) condition: Option<Condition>,
+    /// The DisruptionTarget condition.
+    pub(super) disruption: Option<Condition>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Condition {
+    pub(super) status: String,
     pub(super) reason: String,
     pub(super) message: String,
+    /// 0 if there is none.
+    pub(super) observed_generation: i64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -56,6 +56,12 @@ impl Counts {
         self.0.get(kind).copied().unwrap_or(0)
     }
 
+    /// The kinds that occurred in less than half of the recorded number.
+    pub(super) fn much_rarer_than(&self, recorded: &Recorded) -> Vec<String> {
+        let recorded = recorded.counts.iter().filter(|(kind, count)| self.of(kind) * 2 < **count);
+        recorded.map(|(kind, count)| format!("{kind}: {} instead of {count}", self.of(kind))).collect()
+    }
+
     /// Counts the fields of an answer.
     fn note(&mut self, answer: &Answer) {
         self.add("steps", 1);
@@ -92,6 +98,25 @@ impl fmt::Display for Counts {
     }
 }
 
+/// The counts of the run that `docs/parity.md` cites.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Recorded {
+    counts: BTreeMap<String, u64>,
+    #[serde(rename = "firstSeed")]
+    _first_seed: u64,
+    #[serde(rename = "lastSeed")]
+    _last_seed: u64,
+}
+
+impl Recorded {
+    pub(super) fn read() -> Result<Self> {
+        let path = super::folder("counts.yaml");
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        serde_saphyr::from_str(&text).with_context(|| format!("read {}", path.display()))
+    }
+}
+
 /// The comparison of both sides' answers to a history.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
@@ -111,9 +136,13 @@ pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>
         let (theirs, ours) = aligned(theirs, ours);
         let mut found = Vec::new();
         compare(step, "", &theirs, &ours, &mut found);
-        let (mut ends, mut is_covered) = (false, false);
+        let (mut ends, mut is_covered, mut times) = (false, false, BTreeMap::<usize, u64>::new());
         found.retain(|difference| {
-            let excuse = meant.excuse(difference);
+            let excuse = meant.excuse(difference).filter(|entry| {
+                let times = times.entry(*entry).or_default();
+                *times += 1;
+                meant.0[*entry].limit(&ours).is_none_or(|limit| *times <= limit)
+            });
             if let Some(entry) = excuse {
                 comparison.used.insert(entry);
                 ends |= meant.0[entry].ends;
@@ -245,6 +274,9 @@ struct Entry {
     /// Whether it causes all other differences of the step.
     #[serde(default)]
     covers_step: bool,
+    /// The field of our answer that counts how often the difference may occur in a step.
+    #[serde(default)]
+    as_often_as: String,
     reason: String,
 }
 
@@ -273,6 +305,14 @@ impl Meant {
     /// The scenarios with differences on purpose.
     pub(super) fn scenarios(&self) -> BTreeSet<&str> {
         self.differences.iter().map(|entry| entry.scenario.as_str()).collect()
+    }
+}
+
+impl Entry {
+    /// How often the difference may occur in a step with this answer of ours.
+    fn limit(&self, ours: &Value) -> Option<u64> {
+        let (section, name) = self.as_often_as.split_once('.')?;
+        Some(ours[section][name].as_u64().unwrap_or(0))
     }
 }
 
@@ -360,6 +400,25 @@ mod tests {
         assert_eq!(found(&[answer()], &[other.clone()], excused), ["pods.a/b.attempts"]);
         let whole = "{scenario: s, path: pods.*.place, covers_step: true, reason: because}";
         assert!(found(&[answer()], &[other], whole).is_empty());
+    }
+
+    #[test]
+    fn a_difference_is_excused_only_as_often_as_its_cause_occurs() {
+        let mut other = answer();
+        let moved = Pod { place: "backoff".to_owned(), ..Pod::default() };
+        other.pods.insert("a/b".to_owned(), moved.clone());
+        let with_second = |answer: &Answer, pod: &Pod| {
+            let mut answer = answer.clone();
+            answer.pods.insert("a/c".to_owned(), pod.clone());
+            answer
+        };
+        let waits = answer().pods["a/b"].clone();
+        let (theirs, ours) = (with_second(&answer(), &waits), with_second(&other, &moved));
+        let excused = "{scenario: s, path: pods.*.place, as_often_as: moves.active/X, reason: because},
+                       {scenario: s, path: moves.active/X, reason: because}";
+        let times = |times: u64| Answer { moves: [("active/X".to_owned(), times)].into(), ..ours.clone() };
+        assert!(found(std::slice::from_ref(&theirs), &[times(2)], excused).is_empty());
+        assert_eq!(found(&[theirs], &[times(1)], excused), ["pods.a/c.place"]);
     }
 
     #[test]

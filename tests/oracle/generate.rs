@@ -39,13 +39,27 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
     mix.adjust(adjustments)?;
     let config = configuration::random(&mut random, mix.of(Kind::Arguments));
     let feature_gates = configuration::feature_gates(&mut random, mix.of(Kind::FeatureGates));
+    if feature_gates.get(Feature::PodLevelResources.name()) == Some(&false) {
+        // The API server drops these resources then.
+        mix.adjust("podLevel=0")?;
+    }
     let about = format!("Seed {seed}.");
+    let profiles = config["profiles"].as_array().map_or(0, Vec::len);
     let history = History { about, config, feature_gates, steps: Vec::new() };
     let mut subject = Subject::new(&history)?;
     let played = Played { history, answers: Vec::new(), stopped: None };
     let templates = Vec::new();
-    let mut generator =
-        Generator { random, mix, subject: &mut subject, played, templates, made: 0, version: 0, nodes: 0 };
+    let mut generator = Generator {
+        random,
+        mix,
+        profiles,
+        subject: &mut subject,
+        played,
+        templates,
+        made: 0,
+        version: 0,
+        nodes: 0,
+    };
     if let Err(why) = generator.run(steps) {
         generator.played.stopped = Some(format!("{why:#}"));
     }
@@ -56,6 +70,8 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
 struct Generator<'s> {
     random: Random,
     mix: Mix,
+    /// The number of profiles.
+    profiles: usize,
     subject: &'s mut Subject,
     played: Played,
     templates: Vec<Value>,

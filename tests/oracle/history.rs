@@ -120,7 +120,12 @@ impl History {
                 gates.insert(depends.to_owned(), false);
             }
         }
-        json!({ "config": self.config, "featureGates": gates, "steps": self.steps }).to_string()
+        // Upstream's default leaves nodes out from 100 nodes on; ours does not.
+        let mut config = self.config.clone();
+        if let Some(config) = config.as_object_mut() {
+            config.entry("percentageOfNodesToScore").or_insert(json!(100));
+        }
+        json!({ "config": config, "featureGates": gates, "steps": self.steps }).to_string()
     }
 
     /// The enabled features.

@@ -24,7 +24,7 @@ use self::calls::lock;
 use self::effects::Effects;
 use self::informers::{Informers, has_ended};
 use self::observations::{Observations, Recorder};
-use self::probe::Probe;
+use self::probe::Probes;
 use self::world::World;
 pub(super) use self::world::pruned;
 use super::answer::{Answer, Condition, Cycle, Outcome, Pod};
@@ -45,7 +45,7 @@ pub(super) struct Subject {
     informers: Informers,
     effects: Effects,
     observations: Arc<Mutex<Observations>>,
-    probe: Arc<Probe>,
+    probes: Probes,
     /// The attempts of each pod.
     attempts: BTreeMap<Uid, u32>,
 }
@@ -58,9 +58,8 @@ impl Subject {
         let config = Config::parse("history", &history.config.to_string(), &catalog)
             .context("the history's configuration")?;
         let mut options = scheduler_options(&config);
-        ensure!(options.profiles.len() == 1, "a history has one profile");
         let names = options.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
-        let probe = Probe::install(&mut options.profiles[0].plugins);
+        let probes = Probes::install(&mut options.profiles);
         let observations = Arc::<Mutex<Observations>>::default();
         let observer = Box::new(Recorder(Arc::clone(&observations)));
         let scheduler = Scheduler::new(options).context("make the scheduler")?.with_observer(observer);
@@ -72,7 +71,7 @@ impl Subject {
             effects: Effects::new(Arc::clone(&world)),
             world,
             observations,
-            probe,
+            probes,
             attempts: BTreeMap::new(),
         };
         subject.scheduler.handle(subject.now, Input::Tick);
@@ -90,7 +89,7 @@ impl Subject {
             Step::Schedule(_) => {
                 let names = self.informers.node_names();
                 let nominated = names.map(|name| (name.to_owned(), self.scheduler.nominated_on(name)));
-                self.probe.reset(nominated.collect());
+                self.probes.reset(&nominated.collect());
                 let waiting = self.waiting();
                 lock(&self.observations).attempted = None;
                 if self.scheduler.schedule_one(self.now, &mut NoCalls) {
@@ -184,17 +183,17 @@ impl Subject {
 
     /// The node that the pod of the last cycle is assumed on.
     fn chosen(&self) -> Option<String> {
-        let pod = self.informers.pod_named(&self.probe.pod()?)?;
+        let pod = self.informers.pod_named(&self.probes.pod()?)?;
         self.scheduler.cache().node_of(&pod.uid).map(ToString::to_string)
     }
 
     /// The last cycle: what the probe has seen, and the result.
     fn cycle(&self, node: Option<String>) -> Option<Cycle> {
-        let mut cycle = self.probe.take().or_else(|| {
+        let mut cycle = self.probes.take().or_else(|| {
             // Without nodes no plugin runs, but upstream's side calls them all.
             let (nodes, objects) = (self.scheduler.cache().nodes(), self.scheduler.objects());
             let pod = self.informers.pod_named(lock(&self.observations).attempted.as_ref()?)?;
-            Some(self.probe.look(&Context::new(nodes, objects, &[], self.now), pod))
+            self.probes.look(&Context::new(nodes, objects, &[], self.now), pod)
         })?;
         cycle.result = Some(match node {
             Some(node) => Outcome::Node(node),
@@ -248,9 +247,6 @@ impl Subject {
         // A pod in flight counts on its assumed node.
         let assumed = self.scheduler.cache().node_of(&uid).filter(|_| place == "inflight");
         let node = assumed.map_or(text(&pod["spec"]["nodeName"]), |node| node);
-        let conditions = pod["status"]["conditions"].as_array();
-        let condition = conditions.and_then(|all| all.iter().find(|one| one["type"] == "PodScheduled"));
-        let condition = condition.filter(|condition| condition["status"] != "True");
         Pod {
             place: place.to_owned(),
             node: node.to_owned(),
@@ -262,12 +258,20 @@ impl Subject {
             },
             unschedulable_plugins: names(queued.map(|queued| &queued.unschedulable_plugins)),
             pending_plugins: names(queued.map(|queued| &queued.pending_plugins)),
-            condition: condition.map(|condition| Condition {
-                reason: text(&condition["reason"]).to_owned(),
-                message: text(&condition["message"]).to_owned(),
-            }),
+            condition: condition(pod, "PodScheduled").filter(|condition| condition.status != "True"),
+            disruption: condition(pod, "DisruptionTarget"),
         }
     }
+}
+
+fn condition(pod: &Value, kind: &str) -> Option<Condition> {
+    let found = pod["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == kind)?;
+    Some(Condition {
+        status: text(&found["status"]).to_owned(),
+        reason: text(&found["reason"]).to_owned(),
+        message: text(&found["message"]).to_owned(),
+        observed_generation: found["observedGeneration"].as_i64().unwrap_or_default(),
+    })
 }
 
 /// The state that the generator reads.

@@ -122,7 +122,10 @@ fn finds(own: &Objects, kind: &str, other: &Objects) -> Vec<bool> {
         assert!(!pairs.is_empty(), "{kind} selects everything");
         pairs.iter().all(|(name, value)| labels[name] == *value)
     };
-    selectors(&only(own, kind)["spec"]).into_iter().map(selects).collect()
+    let spec = &only(own, kind)["spec"];
+    // Its other selectors are about its clients.
+    let spec = if kind == "NetworkPolicy" { &spec["podSelector"] } else { spec };
+    selectors(spec).into_iter().map(selects).collect()
 }
 
 #[test]
@@ -140,9 +143,13 @@ fn two_chart_releases_do_not_collide() {
     let role = object("Role kube-system/batch-supercargo");
     assert_eq!(role["rules"][1]["resourceNames"], json!(["batch-supercargo"]));
     // The Deployment's selector, and the two rules that spread replicas.
-    for (kind, count) in
-        [("Deployment", 3), ("PodDisruptionBudget", 1), ("Service", 1), ("ServiceMonitor", 1)]
-    {
+    for (kind, count) in [
+        ("Deployment", 3),
+        ("NetworkPolicy", 1),
+        ("PodDisruptionBudget", 1),
+        ("Service", 1),
+        ("ServiceMonitor", 1),
+    ] {
         for (own, other) in [(&first, &second), (&second, &first)] {
             assert_eq!(finds(own, kind, own), vec![true; count], "{kind} and its own");
             assert_eq!(finds(own, kind, other), vec![false; count], "{kind} and the other release's");
@@ -186,7 +193,7 @@ fn chart_pod_values_reach_the_pod() {
     let Some(objects) = render("supercargo", &values) else { return };
     let objects = objects.unwrap();
     let kinds: Vec<&str> = objects.values().map(|object| text(&object["kind"])).collect();
-    assert_eq!(kinds, ["ConfigMap", "Deployment", "Service"]);
+    assert_eq!(kinds, ["ConfigMap", "Deployment", "NetworkPolicy", "Service"]);
     let spec = &objects["Deployment supercargo-system/supercargo"]["spec"];
     let (pod, metadata) = (&spec["template"]["spec"], &spec["template"]["metadata"]);
     let container = &pod["containers"][0];
@@ -217,6 +224,21 @@ fn chart_pod_values_reach_the_pod() {
     assert_eq!(pod["topologySpreadConstraints"].as_array().map(Vec::len), Some(2));
     assert_eq!(metadata["annotations"], values["podAnnotations"]);
     assert_eq!(metadata["labels"]["e"], "f");
+}
+
+#[test]
+fn chart_network_policy_names_its_peers_or_nobody() {
+    let ingress = |policy: Value| {
+        let objects = render("supercargo", &json!({"networkPolicy": policy}))?.unwrap();
+        let policy = objects.values().find(|object| object["kind"] == "NetworkPolicy");
+        Some(policy.map(|policy| policy["spec"]["ingress"].clone()))
+    };
+    let peers = json!([{"podSelector": {"matchLabels": {"app": "prometheus"}}}]);
+    let Some(named) = ingress(json!({"from": peers})) else { return };
+    let port = json!([{"port": "https", "protocol": "TCP"}]);
+    assert_eq!(named, Some(json!([{"from": peers, "ports": port}])));
+    assert_eq!(ingress(json!({"from": []})), Some(Some(Value::Null)));
+    assert_eq!(ingress(json!({"enabled": false})), Some(None));
 }
 
 #[test]

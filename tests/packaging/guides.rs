@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use supercargo::cli::Cli;
 
+use crate::rbac::manifests;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -189,6 +191,34 @@ fn troubleshooting_guide_lists_plugin_reasons() {
         let said = format!("\"{}", reason.split('…').next().unwrap_or_default());
         assert!(code.contains(&said), "no plugin says {reason}");
     }
+}
+
+#[test]
+fn uninstall_guide_covers_every_object_outside_the_base() {
+    let guide = read(Path::new("docs/install.md"));
+    let (_, section) = guide.split_once("\n## Uninstall\n").unwrap();
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let name = |object: &serde_json::Value| {
+        (object["kind"].to_string(), object["metadata"]["name"].as_str().unwrap_or_default().to_owned())
+    };
+    let base: Vec<_> = manifests::base().iter().map(name).collect();
+    let folders = ["base", "ha", "monitoring", "examples"].map(|folder| manifests::root().join(folder));
+    let files =
+        manifests::yaml_files().into_iter().filter(|path| folders.iter().any(|f| path.starts_with(f)));
+    let objects: Vec<_> = files.flat_map(|path| manifests::documents(&path)).collect();
+    assert!(objects.len() > base.len() + 5);
+    for object in objects.iter().filter(|object| object["metadata"]["name"].is_string()) {
+        // Deleted with the namespace.
+        let is_inside = object["metadata"]["namespace"] == "supercargo-system";
+        let (kind, name) = name(object);
+        let is_example = section.contains("examples/pod.yaml") && section.contains("examples/too-large.yaml");
+        let is_deleted = match name.strip_prefix("supercargo-") {
+            Some("example" | "too-large") => is_example,
+            _ => section.contains(&name),
+        };
+        assert!(is_inside || base.contains(&(kind.clone(), name.clone())) || is_deleted, "{kind} {name}");
+    }
+    assert!(section.contains("lease supercargo"));
 }
 
 #[test]

@@ -38,6 +38,33 @@ fn placed(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[test]
+fn static_pod_starts_beside_kube_scheduler() {
+    let pod = manifests::read("static-pod/supercargo.yaml");
+    let container = &pod["spec"]["containers"][0];
+    let args: Vec<&str> = container["args"].as_array().unwrap().iter().map(text).collect();
+    let port = args.iter().find_map(|arg| arg.strip_prefix("--secure-port=")).unwrap();
+    assert_ne!(port, "10259", "kube-scheduler listens there until supercargo is ready");
+    assert_eq!(container["ports"][0]["containerPort"].to_string(), port);
+
+    let guide = std::fs::read_to_string(manifests::root().join("../docs/migrating.md")).unwrap();
+    let (_, steps) = guide.split_once("## Replace kube-scheduler with a static pod").unwrap();
+    let (forward, back) = steps.split_once("To go back,").unwrap();
+    let at = |steps: &str, command: &str| steps.find(command).unwrap_or_else(|| panic!("no {command}"));
+    let mut order = [
+        at(forward, "/etc/kubernetes/manifests/supercargo.yaml"),
+        at(forward, "component=supercargo"),
+        at(forward, "mv /etc/kubernetes/manifests/kube-scheduler.yaml"),
+    ];
+    assert!(order.is_sorted(), "{order:?}");
+    order = [
+        at(back, "mv /etc/kubernetes/kube-scheduler.yaml.off"),
+        at(back, "component=kube-scheduler"),
+        at(back, "rm /etc/kubernetes/manifests/supercargo.yaml"),
+    ];
+    assert!(order.is_sorted(), "{order:?}");
+}
+
+#[test]
 fn leadership_moves_between_kube_scheduler_and_supercargo() {
     let Some(plane) = own_plane() else { return };
     let cluster = Cluster::of(&plane);

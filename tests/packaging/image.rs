@@ -84,14 +84,15 @@ fn build_stage_copies_sources_of_every_crate() {
         }
     }
     for source in &sources {
-        assert!(root().join(source).is_dir(), "{source} is no folder");
+        assert!(root().join(source).exists(), "there is no {source}");
     }
 }
 
 #[test]
 fn included_files_are_copied() {
     let [_, sources] = copied(&dockerfile());
-    for path in sources.iter().flat_map(|folder| source::sources(folder)) {
+    let folders = sources.iter().filter(|source| root().join(source).is_dir());
+    for path in folders.flat_map(|folder| source::sources(folder)) {
         if source::is_test(&path) {
             continue;
         }
@@ -166,6 +167,21 @@ fn dependency_and_program_builds_use_one_command() {
     for flag in ["--release", "--locked"] {
         assert!(commands[0].contains(flag), "{} without {flag}", commands[0]);
     }
+}
+
+#[test]
+fn program_in_the_image_knows_its_commit() {
+    let file = dockerfile();
+    let build = &file.stage("build").instructions;
+    let last = build.iter().rposition(|instruction| instruction.cargo_build().is_some()).unwrap();
+    let at = |name: &str, words: &str| {
+        build
+            .iter()
+            .position(|it| it.name == name && it.rest == words)
+            .unwrap_or_else(|| panic!("no {words}"))
+    };
+    let order = [at("ARG", "REVISION=unknown"), at("ENV", "SUPERCARGO_COMMIT=$REVISION"), last];
+    assert!(order.is_sorted(), "{order:?}");
 }
 
 #[test]

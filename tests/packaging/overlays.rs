@@ -140,6 +140,22 @@ fn replicated_overlays_have_a_flow_schema_for_the_lease() {
 }
 
 #[test]
+fn network_policy_guards_the_pods_and_their_port() {
+    for folder in ["base", "overlays/ha", "overlays/monitoring"] {
+        let Some(objects) = kustomize(folder) else { return };
+        let (policy, pod) = (&only(&objects, "NetworkPolicy")["spec"], &only(&objects, "Deployment")["spec"]);
+        assert_eq!(policy["podSelector"], pod["selector"], "{folder}");
+        let container = &pod["template"]["spec"]["containers"][0];
+        assert_eq!(policy["ingress"][0]["ports"][0]["port"], container["ports"][0]["name"], "{folder}");
+        assert_eq!(
+            policy["policyTypes"],
+            json!(["Ingress"]),
+            "{folder}: the API server's address is unknown"
+        );
+    }
+}
+
+#[test]
 fn overlay_tolerations_name_keys_and_only_no_schedule() {
     for overlay in OVERLAYS {
         let Some(objects) = kustomize(&format!("overlays/{overlay}")) else { return };

@@ -110,6 +110,7 @@ pub(crate) fn collection(object: &Value) -> String {
         "ClusterRoleBinding" => "clusterrolebindings",
         "Role" => "roles",
         "RoleBinding" => "rolebindings",
+        "NetworkPolicy" => "networkpolicies",
         "PodDisruptionBudget" => "poddisruptionbudgets",
         "ResourceQuota" => "resourcequotas",
         "Service" => "services",

@@ -51,6 +51,13 @@ pub(crate) fn output(args: &[&str]) -> Output {
     child.wait_with_output().unwrap()
 }
 
+/// The only segment of a record in this folder.
+pub(crate) fn segment(folder: &Path) -> PathBuf {
+    let files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let of_record = |path: &&PathBuf| path.extension().is_some_and(|number| number == "0001");
+    files.iter().find(of_record).unwrap_or_else(|| panic!("{files:?}")).clone()
+}
+
 /// A running scheduler. It ends with this value, and with this process.
 pub(crate) struct Supercargo {
     process: Leashed,

@@ -41,8 +41,8 @@ pub fn is_test(path: &Path) -> bool {
 
 /// The numbered lines that are compiled outside tests and documentation, without comments.
 ///
-/// Relies on rustfmt: an item for tests begins with an attribute at some depth and ends with a line at
-/// the same depth.
+/// Relies on rustfmt: an item for tests begins with an attribute at some depth and ends with a
+/// line at the same depth.
 pub fn code(source: &str) -> Vec<(usize, &str)> {
     let mut code = Vec::new();
     let mut lines = source.lines().enumerate();

@@ -1,5 +1,5 @@
-//! Texts are plain English. A word list guards against relapses; ARCHITECTURE.md and CONTRIBUTING.md say
-//! how to write instead.
+//! Texts are plain English. A word list guards against relapses; ARCHITECTURE.md and
+//! CONTRIBUTING.md say how to write instead.
 #![allow(clippy::unwrap_used)] // all of it is for tests
 
 use std::path::Path;
@@ -37,7 +37,10 @@ fn files() -> Vec<String> {
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().unwrap();
     assert!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
     let is_prose = |path: &str| {
-        [".md", ".rs", ".yaml", ".yml", ".toml", ".go", ".sh"].iter().any(|end| path.ends_with(end))
+        ([".md", ".rs", ".yaml", ".yml", ".toml", ".go", ".sh", ".tpl", "Dockerfile"]
+            .iter()
+            .any(|end| path.ends_with(end))
+            || path.starts_with(".ci/"))
             // This one has the list.
             && !path.ends_with("xtask/tests/prose.rs")
     };

@@ -100,6 +100,8 @@ const MUTATIONS: &[(&str, &[&str])] = &[
     ("crates/telemetry/src/traces/exporter.rs", &["Request::post"]),
     // Plugins choose the method of their own requests.
     ("src/binder.rs", &["Method::POST", "Method::from_bytes"]),
+    // A review changes nothing.
+    ("src/check/permissions.rs", &["Method::POST"]),
     // Only the demo's own cluster.
     ("src/demo/driver.rs", &["Method::PATCH", "Method::POST"]),
     ("src/events.rs", &["Method::PATCH", "Method::POST"]),
@@ -234,6 +236,8 @@ fn no_source_file_is_too_long() {
         .flat_map(|member| items(&member["targets"]))
         .map(|target| Path::new(text(&target["src_path"])).parent().expect("a folder"))
         .map(|folder| folder.strip_prefix(root()).expect("inside").display().to_string())
+        // The root has only a build script.
+        .filter(|folder| !folder.is_empty())
         .collect();
     assert!(folders.contains("src") && folders.contains("tests"), "{folders:?}");
     let long: Vec<(String, usize)> = folders

@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-/// The initial and maximum limit. The API server allows 100 streams per HTTP/2 connection. More
-/// requests would queue in the connection, indistinguishable from requests in flight if it ends.
-const MAX_IN_FLIGHT: f64 = 100.0;
+/// The initial and maximum limit. The API server allows 100 streams per HTTP/2 connection. The
+/// request that takes the last one waits in hyper, which drops it if the connection ends: nobody
+/// knows then whether it was sent.
+const MAX_IN_FLIGHT: f64 = 98.0;
 
 /// Limits the requests in flight of a client. Requests above the limit wait in order.
 #[derive(Clone)]

@@ -1,5 +1,6 @@
 //! Requests to the API server, and what a failure says about their effect.
 
+use std::error::Error as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,15 +9,17 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::uri::Scheme;
 use http::{Method, Request, StatusCode, Uri, header};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Status;
 use kube::{Client, Config};
 use serde_json::Value;
 use supercargo_framework::binding::{ApiError, Certainty};
 use thiserror::Error;
+use tokio_rustls::rustls;
 
 use crate::adaptive_limit::{AdaptiveLimit, LimitStats, Load};
+pub use crate::exec_plugin::PluginError;
 use crate::fence::Fence;
+use crate::kubeconfig;
 use crate::rate_limit::RateLimiter;
 use crate::transport::{Fate, Transport, fate, is_connection_refused};
 use supercargo_codec::payload::{PROTOBUF, Payload};
@@ -42,21 +45,13 @@ const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.
 /// Why no client could be created.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// The kubeconfig cannot be parsed. The content is not printed: it may be a token.
-    #[error("kubeconfig {path}:{place}: not a kubeconfig")]
-    Malformed {
-        /// The file.
-        path: String,
-        /// Line and column, if known.
-        place: String,
-    },
     /// The kubeconfig cannot be used.
-    #[error("kubeconfig {path}: {source}")]
+    #[error("kubeconfig {path}: {problem}")]
     Kubeconfig {
         /// The file.
         path: String,
-        /// Why.
-        source: Box<kube::config::KubeconfigError>,
+        /// What is wrong.
+        problem: Box<kubeconfig::Problem>,
     },
     /// There is neither a kubeconfig nor a service account.
     #[error(
@@ -64,8 +59,30 @@ pub enum ConnectError {
     )]
     NotInCluster(#[source] Box<kube::config::InClusterError>),
     /// The client cannot be created.
-    #[error("cannot create a client: {0}")]
+    #[error("cannot create a client: {}", client_problem(.0))]
     Client(#[source] Box<kube::Error>),
+    /// The kubeconfig names another server than at the start.
+    #[error("the server has changed; restart to use another server")]
+    AnotherServer,
+    /// There is a CA bundle, and it is empty.
+    #[error("the CA bundle for the API server contains no certificate")]
+    NoAuthority,
+    /// The client certificate or its key cannot be read.
+    #[error("{path}: {source}")]
+    Credentials {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The exec plugin of the kubeconfig gave no credentials.
+    #[error("exec plugin {command}: {source}")]
+    ExecPlugin {
+        /// The command, without arguments.
+        command: String,
+        /// Why.
+        source: PluginError,
+    },
 }
 
 /// Reads the connection to the API server from a kubeconfig, or else from the pod's service
@@ -78,9 +95,11 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> 
 pub async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let mut config = match (kubeconfig, server) {
         (Some(path), _) => {
-            let named = |source| kubeconfig_error(path, source);
-            let file = Kubeconfig::read_from(path).map_err(named)?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(named)?
+            let named = |problem| ConnectError::Kubeconfig {
+                path: path.display().to_string(),
+                problem: Box::new(problem),
+            };
+            kubeconfig::read(path).await.map_err(named)?
         }
         (None, Some(server)) => Config::new(server.clone()),
         (None, None) => Config::incluster().map_err(|error| ConnectError::NotInCluster(Box::new(error)))?,
@@ -98,23 +117,34 @@ pub async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Resu
 /// Skips loading the system's CA certificates if no certificate is verified. In an image without
 /// any, loading them would be an error.
 pub fn without_needless_trust(mut config: Config) -> Config {
-    let checks = config.cluster_url.scheme() == Some(&Scheme::HTTPS) && !config.accept_invalid_certs;
-    if !checks && config.root_cert.is_none() {
+    if !checks_certificate(&config) && config.root_cert.is_none() {
         config.root_cert = Some(Vec::new());
     }
     config
 }
 
-fn kubeconfig_error(path: &Path, source: KubeconfigError) -> ConnectError {
-    let path = path.display().to_string();
-    match source {
-        KubeconfigError::Parse(error) => {
-            let place =
-                error.location().map_or_else(String::new, |at| format!("{}:{}", at.line(), at.column()));
-            ConnectError::Malformed { path, place }
+/// Whether the server has to show a certificate that a CA has signed.
+pub(crate) fn checks_certificate(config: &Config) -> bool {
+    config.cluster_url.scheme() == Some(&Scheme::HTTPS) && !config.accept_invalid_certs
+}
+
+/// A client certificate in the kubeconfig itself has no file to name. rustls prints its errors as
+/// Rust does.
+fn client_problem(error: &kube::Error) -> String {
+    use rustls::{CertificateError, InconsistentKeys};
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        match error.downcast_ref() {
+            Some(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+                return "the client key does not belong to the client certificate".to_owned();
+            }
+            Some(rustls::Error::InvalidCertificate(CertificateError::Other(_))) => {
+                return "the client certificate is unusable; X.509 version 3 is needed".to_owned();
+            }
+            _ => cause = error.source(),
         }
-        source => ConnectError::Kubeconfig { path, source: Box::new(source) },
     }
+    error.to_string()
 }
 
 /// Creates a client.
@@ -180,6 +210,13 @@ pub struct CallError {
     pub retry_after: Option<Duration>,
 }
 
+impl CallError {
+    /// No answer came in time.
+    pub fn late(within: Duration) -> Self {
+        unknown(format!("no answer within {} s", within.as_secs()))
+    }
+}
+
 /// A failed attempt.
 enum Failure {
     Failed(CallError),
@@ -226,9 +263,19 @@ impl Api {
         }
     }
 
+    /// Sends later requests over a new connection.
+    pub(crate) fn reconnect(&self) {
+        self.transport.reconnect();
+    }
+
     /// Statistics of the limit of requests in flight.
     pub fn limit_stats(&self) -> LimitStats {
         self.in_flight.stats()
+    }
+
+    /// Reads the JSON response of this path.
+    pub async fn get(&self, path: &str) -> Result<Value, CallError> {
+        self.call(Call { method: Method::GET, path, content_type: JSON, body: &Value::Null }).await
     }
 
     /// Sends a request and returns the JSON response.
@@ -293,8 +340,7 @@ impl Api {
         self.transport.waited(outgoing.method, queued.elapsed());
         let Ok(result) = tokio::time::timeout(REQUEST_TIMEOUT, self.send(outgoing)).await else {
             permit.record(Load::Overload(Duration::ZERO));
-            let message = format!("no answer within {} s", REQUEST_TIMEOUT.as_secs());
-            return Err(Failure::Failed(unknown(message)));
+            return Err(Failure::Failed(CallError::late(REQUEST_TIMEOUT)));
         };
         match &result {
             Ok(_) => permit.record(Load::Normal),

@@ -1,6 +1,8 @@
-//! An API server with scripted responses, for tests.
+//! An API server with scripted responses, and a proxy that freezes, for tests.
 
 use std::collections::VecDeque;
+use std::future::pending;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::{Request, Response};
@@ -9,6 +11,11 @@ use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::Api;
 
@@ -50,4 +57,46 @@ pub fn answering_client(statuses: Vec<u16>) -> (Client, Requests) {
         }
     });
     (Client::new(service, "default"), requests)
+}
+
+/// A TCP proxy on loopback. Its connections can be frozen: they stay open, acknowledge what they
+/// receive, and forward nothing.
+pub struct Proxy {
+    address: SocketAddr,
+    freeze: watch::Sender<()>,
+    _accepting: AbortOnDropHandle<()>,
+}
+
+impl Proxy {
+    /// Forwards to this server.
+    pub async fn to(server: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (address, (freeze, frozen)) = (listener.local_addr()?, watch::channel(()));
+        let accepting = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((mut client, _)) = listener.accept().await {
+                let mut frozen = frozen.clone();
+                frozen.mark_unchanged();
+                connections.spawn(async move {
+                    let Ok(mut upstream) = TcpStream::connect(server).await else { return };
+                    tokio::select! {
+                        // Both streams stay open.
+                        _ = frozen.changed() => pending().await,
+                        _ = copy_bidirectional(&mut client, &mut upstream) => {}
+                    }
+                });
+            }
+        });
+        Ok(Self { address, freeze, _accepting: AbortOnDropHandle::new(accepting) })
+    }
+
+    /// The address on which it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Freezes the connections of this moment. Later ones work.
+    pub fn freeze(&self) {
+        self.freeze.send_replace(());
+    }
 }

@@ -1,38 +1,29 @@
-//! Connections to the API server: HTTP/2, or HTTP/1.1 if the server does not support it.
-//!
-//! Over HTTP/2 one connection carries all requests of a client; hyper respects the server's limit
-//! of streams and queues other requests. Pings detect dead connections. Credentials and TLS are
-//! kube's.
+//! Sends requests to the API server, and classifies requests without response.
 
 use std::error::Error as StdError;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full};
-use hyper_rustls::{HttpsConnector, ResolveServerName};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use kube::client::ConfigExt as _;
-use kube::{Client, Config};
+use kube::Client;
+use kube::client::Body;
+use thiserror::Error;
 use tokio::sync::Mutex;
-use tower::util::{BoxCloneSyncService, ServiceExt as _};
-use tower::{Service, ServiceBuilder};
 
-/// Idle time before a connection is pinged, as in client-go.
-const PING_AFTER: Duration = Duration::from_secs(30);
-/// Timeout of a ping. It ends the connection and all its requests.
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
+use crate::connection::Connection;
+use crate::wire::{NoAccess, Patience, Wire};
 
-pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
+/// Maximum size of an answer in bytes. Objects are at most 1.5 MiB.
+const MAX_ANSWER: usize = 64 << 20;
 
-type Sending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+/// Any error.
+pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Observes the requests of a transport, to count them.
 pub trait RequestObserver: Send + Sync {
@@ -53,24 +44,45 @@ pub struct Transport {
 #[derive(Clone)]
 enum Backend {
     Kube(Client),
-    Http(BoxCloneSyncService<Request<Full<Bytes>>, Response<hyper::body::Incoming>, BoxError>),
+    Wire(Shared),
 }
+
+/// A wire whose requests share one HTTP/2 connection.
+#[derive(Clone)]
+struct Shared {
+    wire: Wire,
+    /// Whether the server responded to the last request. If not, one request goes first and
+    /// establishes the connection that the others share.
+    is_connected: Arc<AtomicBool>,
+    first: Arc<Mutex<()>>,
+}
+
+/// An answer is larger than 64 MiB.
+#[derive(Debug, Error)]
+#[error("answer exceeds {} MiB", MAX_ANSWER >> 20)]
+struct TooLarge;
 
 impl Transport {
     /// Connects to this server, over HTTP/2 if it supports it.
-    pub fn connect(config: &Config) -> Result<Self, kube::Error> {
-        // kube's client supports proxies.
-        if config.proxy_url.is_some() {
-            return Ok(Self::from(Client::try_from(config.clone())?));
+    pub fn connect(connection: impl Into<Connection>) -> Result<Self, kube::Error> {
+        let wire = Wire::new(connection.into(), Patience::default())?;
+        Ok(Self { backend: Backend::Wire(Shared::new(wire)), observer: None })
+    }
+
+    /// A transport to the same server over connections of its own, which are pinged after this much
+    /// silence and may take as long to answer.
+    pub fn pinged_every(self, period: Duration) -> Self {
+        let Backend::Wire(Shared { wire, .. }) = &self.backend else { return self };
+        let wire = wire.with_patience(Patience { ping_after: period, ping_timeout: period });
+        Self { backend: Backend::Wire(Shared::new(wire)), ..self }
+    }
+
+    /// Sends later requests over a new connection.
+    pub(crate) fn reconnect(&self) {
+        if let Backend::Wire(Shared { wire, is_connected, .. }) = &self.backend {
+            is_connected.store(false, Ordering::Relaxed);
+            wire.reconnect();
         }
-        let service = ServiceBuilder::new()
-            .layer(config.base_uri_layer())
-            .option_layer(config.auth_layer()?)
-            .layer(config.extra_headers_layer()?)
-            .map_err(BoxError::from)
-            .service(Wire::new(config)?);
-        let backend = Backend::Http(BoxCloneSyncService::new(service.map_err(BoxError::from)));
-        Ok(Self { backend, observer: None })
     }
 
     /// The same transport, with its requests observed.
@@ -97,82 +109,26 @@ impl Transport {
     }
 
     async fn send_unobserved(&self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
+        let request = request.map(Body::from);
         match &self.backend {
             Backend::Kube(client) => {
-                let request = request.map(|body| kube::client::Body::from(Vec::from(body)));
                 let (head, body) = client.send(request).await?.into_parts();
-                Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
+                Ok(Response::from_parts(head, read_answer(body).await?))
             }
-            Backend::Http(service) => {
-                let request = request.map(Full::new);
-                let (head, body) = service.clone().oneshot(request).await?.into_parts();
-                Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
+            Backend::Wire(shared) => {
+                let (head, body) = shared.send(request).await?.into_parts();
+                Ok(Response::from_parts(head, read_answer(body).await?))
             }
         }
     }
 }
 
-impl From<Client> for Transport {
-    fn from(client: Client) -> Self {
-        Self { backend: Backend::Kube(client), observer: None }
+impl Shared {
+    fn new(wire: Wire) -> Self {
+        Self { wire, is_connected: Arc::default(), first: Arc::default() }
     }
-}
 
-type Pool = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
-
-/// The way to one server.
-#[derive(Clone)]
-struct Wire(Arc<Connections>);
-
-struct Connections {
-    pool: Pool,
-    /// Whether the server responded to the last request. If not, one request goes first and
-    /// establishes the connection that the others share.
-    is_connected: AtomicBool,
-    first: Mutex<()>,
-}
-
-impl Wire {
-    fn new(config: &Config) -> Result<Self, kube::Error> {
-        let (is_connected, first) = (AtomicBool::new(false), Mutex::new(()));
-        Ok(Self(Arc::new(Connections { pool: pool(config)?, is_connected, first })))
-    }
-}
-
-/// The connection pool; ALPN selects the protocol.
-fn pool(config: &Config) -> Result<Pool, kube::Error> {
-    let mut tls = config.rustls_client_config()?;
-    tls.alpn_protocols = [b"h2".as_slice(), b"http/1.1"].map(<[u8]>::to_vec).into();
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_connect_timeout(config.connect_timeout);
-    // Requests are small and complete, so there is nothing to coalesce.
-    tcp.set_nodelay(true);
-    let connector = HttpsConnector::new(tcp, tls, false, server_name(config));
-    let mut builder = legacy::Client::builder(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        // A binding after an idle hour must not wait for a handshake.
-        .pool_idle_timeout(None)
-        .http2_keep_alive_interval(PING_AFTER)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
-        .http2_keep_alive_while_idle(true);
-    Ok(builder.build(connector))
-}
-
-/// The expected name in the server's certificate.
-fn server_name(config: &Config) -> Arc<dyn ResolveServerName + Send + Sync> {
-    match config.tls_server_name.clone() {
-        Some(name) => Arc::new(move |_: &Uri| name.clone().try_into()),
-        None => Arc::new(hyper_rustls::DefaultServerNameResolver::default()),
-    }
-}
-
-impl Connections {
-    async fn send(
-        &self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<hyper::body::Incoming>, legacy::Error> {
+    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
         if self.is_connected.load(Ordering::Relaxed) {
             return self.send_now(request).await;
         }
@@ -184,33 +140,33 @@ impl Connections {
         self.send_now(request).await
     }
 
-    async fn send_now(
-        &self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<hyper::body::Incoming>, legacy::Error> {
-        let result = self.pool.request(request).await;
+    async fn send_now(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+        let result = self.wire.send(request).await;
         match &result {
             Ok(_) => self.is_connected.store(true, Ordering::Relaxed),
             // The server responded with a stream error, so the connection works.
-            Err(error) if h2_error(error).is_some_and(h2::Error::is_remote) => {}
+            Err(error) if h2_error(&**error).is_some_and(h2::Error::is_remote) => {}
             Err(_) => self.is_connected.store(false, Ordering::Relaxed),
         }
         result
     }
 }
 
-impl Service<Request<Full<Bytes>>> for Wire {
-    type Response = Response<hyper::body::Incoming>;
-    type Error = legacy::Error;
-    type Future = Sending<Self::Response, Self::Error>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
+/// Reads an answer of bounded size.
+pub async fn read_answer<B>(body: B) -> Result<Bytes, BoxError>
+where
+    B: hyper::body::Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    match Limited::new(body, MAX_ANSWER).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(TooLarge.into()),
+        Err(error) => Err(error),
     }
+}
 
-    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
-        let connections = Arc::clone(&self.0);
-        Box::pin(async move { connections.send(request).await })
+impl From<Client> for Transport {
+    fn from(client: Client) -> Self {
+        Self { backend: Backend::Kube(client), observer: None }
     }
 }
 
@@ -227,8 +183,8 @@ pub(crate) enum Fate {
 
 /// Classifies an error of a request.
 pub(crate) fn fate(error: &(dyn StdError + 'static)) -> Fate {
-    let has_no_credentials = find(error, |_: &kube::client::AuthError| true);
-    if has_no_credentials || is_connection_refused(error) || find(error, legacy::Error::is_connect) {
+    let has_no_access = find(error, |_: &NoAccess| true) || find(error, |_: &kube::client::AuthError| true);
+    if has_no_access || is_connection_refused(error) || find(error, legacy::Error::is_connect) {
         return Fate::NotSent;
     }
     // GOAWAY fails only streams after the last one that it names.

@@ -32,7 +32,7 @@ impl Kind for PodKind {
     }
 
     fn accept(&self) -> Accept {
-        Accept { protobuf: self.asks_for_protobuf(), metadata_only: false }
+        Accept::default().protobuf(self.asks_for_protobuf())
     }
 
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<PodInfo, DecodeError> {
@@ -65,7 +65,7 @@ impl Kind for NodeKind {
     }
 
     fn accept(&self) -> Accept {
-        Accept { protobuf: self.asks_for_protobuf(), metadata_only: false }
+        Accept::default().protobuf(self.asks_for_protobuf())
     }
 
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<NodeRecord, DecodeError> {

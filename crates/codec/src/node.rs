@@ -212,10 +212,8 @@ impl Shared {
     }
 
     fn allocatable(&mut self, amounts: &Pairs<'_>) -> Result<Arc<Resource>, FieldError> {
-        let mut resource = Resource::default();
-        for (name, amount) in self.common.resource_list(amounts, format_args!("status.allocatable"))? {
-            resource.set(&name, amount);
-        }
+        let list = self.common.resource_list(amounts, format_args!("status.allocatable"))?;
+        let resource = Resource::of(list.iter().map(|(name, amount)| (name, *amount)));
         Ok(share(&mut self.resources, resource))
     }
 

@@ -7,7 +7,7 @@ use supercargo_framework::registry::ArgsError;
 
 use super::cursor::Cursor;
 use super::error::Problem;
-use super::file::API_VERSION;
+use super::file::{API_VERSION, wrong_type};
 use super::profile_file::FileArgs;
 use super::report::{Place, Report};
 use super::yaml::{Content, Node};
@@ -72,7 +72,7 @@ fn check_type(plugin: &str, cursor: &Cursor<'_>, report: &mut Report<'_>) {
         };
         let found = Cursor { place, node };
         if let Some(text) = found.string(report).filter(|text| *text != wanted) {
-            report.invalid(&found.place, format!("must be {wanted}, is {text:?}"));
+            report.invalid(&found.place, wrong_type(text, &wanted));
         }
     }
 }

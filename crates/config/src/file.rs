@@ -92,12 +92,23 @@ fn check_type(object: &Object<'_>, report: &mut Report<'_>) -> bool {
             Some(cursor) => {
                 let found = cursor.string(report);
                 if let Some(found) = found.filter(|found| *found != wanted) {
-                    report.invalid(&cursor.place, format!("must be {wanted}, is {found:?}"));
+                    report.invalid(&cursor.place, wrong_type(found, wanted));
                 }
             }
         }
     }
     report.count() == before
+}
+
+/// The error about an `apiVersion` or a `kind`.
+pub(super) fn wrong_type(found: &str, wanted: &str) -> String {
+    let older = API_VERSION.strip_suffix("v1").and_then(|group| found.strip_prefix(group));
+    match older {
+        Some(version) => {
+            format!("{} was removed from kube-scheduler; write {wanted}", version.escape_debug())
+        }
+        None => format!("must be {wanted}, is {found:?}"),
+    }
 }
 
 fn read_client_connection(top: &Object<'_>, report: &mut Report<'_>) -> ClientConnection {

@@ -93,6 +93,7 @@ impl Flags {
         let file = self.misc.config.as_deref();
         let mut config = Config::load_or_default(file, catalog)?;
         self.leader_election.over(&mut config.leader_election)?;
+        config.table_memory = self.misc.table_memory;
         let ignored = self.deprecated.over(&mut config, file.is_some());
         for flag in &self.without_effect.given {
             tracing::warn!("--{flag} is ignored: supercargo does not implement it");

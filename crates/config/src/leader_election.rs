@@ -23,6 +23,21 @@ pub(crate) const LOCK: &str = "leases";
 /// Upper bound of the jitter factor of the retry period.
 const MOST_JITTER: f64 = 1.2;
 
+/// What the periods are called where they are set.
+#[derive(Clone, Copy)]
+pub(crate) struct SettingNames {
+    pub(crate) lease_duration: &'static str,
+    pub(crate) renew_deadline: &'static str,
+    pub(crate) retry_period: &'static str,
+}
+
+/// The names in the file.
+const FIELD_NAMES: SettingNames = SettingNames {
+    lease_duration: "leaseDuration",
+    renew_deadline: "renewDeadline",
+    retry_period: "retryPeriod",
+};
+
 /// Leader election settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElectionConfig {
@@ -56,22 +71,24 @@ impl Default for LeaderElectionConfig {
 }
 
 impl LeaderElectionConfig {
-    /// Why the settings contradict each other, with the field that is too short: `leaseDuration` or
-    /// `renewDeadline`.
-    pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
+    /// Which setting is too short, and why, if the settings contradict each other. Texts call the
+    /// settings by these names.
+    pub(crate) fn problem(&self, names: SettingNames) -> Option<(&'static str, String)> {
         if !self.leader_elect {
             return None;
         }
         let [lease, renewal, retry] =
             [self.lease_duration, self.renew_deadline, self.retry_period].map(duration::format);
         if self.lease_duration <= self.renew_deadline {
-            let message = format!("({lease}) must be longer than renewDeadline ({renewal})");
-            return Some(("leaseDuration", message));
+            let message = format!("({lease}) must be longer than {} ({renewal})", names.renew_deadline);
+            return Some((names.lease_duration, message));
         }
         if self.renew_deadline.as_secs_f64() <= self.retry_period.as_secs_f64() * MOST_JITTER {
-            let message =
-                format!("({renewal}) must be longer than {MOST_JITTER} times retryPeriod ({retry})");
-            return Some(("renewDeadline", message));
+            let message = format!(
+                "({renewal}) must be longer than {MOST_JITTER} times {} ({retry})",
+                names.retry_period
+            );
+            return Some((names.renew_deadline, message));
         }
         None
     }
@@ -105,7 +122,7 @@ pub(super) fn read(top: &Object<'_>, report: &mut Report<'_>) -> LeaderElectionC
         }
     }
     check_lock(&object, election.leader_elect, report);
-    if let (true, Some((field, message))) = (report.count() == before, election.problem()) {
+    if let (true, Some((field, message))) = (report.count() == before, election.problem(FIELD_NAMES)) {
         let fields = [field, "leaseDuration", "renewDeadline", "retryPeriod"];
         let blamed = fields.iter().find_map(|field| object.get(field)).map(|cursor| cursor.place);
         report.invalid(&blamed.unwrap_or_else(|| object.place.field(field)), format!("{field} {message}"));

@@ -11,7 +11,8 @@
 //! | `yaml` | YAML text to a tree with positions, and back |
 //! | `cursor`, `report` | typed values of the tree; collected problems |
 //! | `file`, `profile_file`, `extender`, `leader_election` | the file's fields as written |
-//! | `args` | plugin arguments |
+//! | `args`, `args_errors` | plugin arguments, and all that is wrong with them |
+//! | `config_map` | a configuration inside a ConfigMap |
 //! | `names`, `points`, `suggest` | names of plugins and points; suggestions for misspelt names |
 //! | `merge`, `profile`, `complete` | plugins merged over the defaults; checks across profiles |
 //! | `write`, `default_args` | the completed configuration as a file |
@@ -31,9 +32,11 @@
 //! all nodes.
 
 mod args;
+mod args_errors;
 mod catalog;
 mod complete;
 mod config;
+mod config_map;
 mod cursor;
 mod default_args;
 pub(crate) mod duration;
@@ -80,8 +83,16 @@ impl Config {
     /// Reads a file.
     pub fn load(path: &Path, catalog: &Catalog) -> Result<Self, ConfigErrors> {
         let file_name = path.display().to_string();
-        let text = read_text(path).map_err(|(position, problem)| whole(&file_name, position, problem))?;
-        Self::parse(&file_name, &text, catalog)
+        match std::fs::File::open(path) {
+            Ok(file) => Self::read(&file_name, file, catalog),
+            Err(error) => Err(whole(&file_name, None, Problem::Unreadable(error.to_string()))),
+        }
+    }
+
+    /// Reads a text. Errors call it `file_name`.
+    pub fn read(file_name: &str, text: impl Read, catalog: &Catalog) -> Result<Self, ConfigErrors> {
+        let text = read_text(text).map_err(|(position, problem)| whole(file_name, position, problem))?;
+        Self::parse(file_name, &text, catalog)
     }
 
     /// Reads a configuration file, or returns the default configuration without one.
@@ -89,13 +100,23 @@ impl Config {
         path.map_or_else(|| Self::default_with(catalog), |path| Self::load(path, catalog))
     }
 
-    /// Reads the text of a file. Errors name it `file_name`.
+    /// Reads the text of a file. Errors name it `file_name`. The file may be a ConfigMap with the
+    /// configuration in its data; then errors also name the key, and positions are those in its text.
     pub fn parse(file_name: &str, text: &str, catalog: &Catalog) -> Result<Self, ConfigErrors> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let root = yaml::parse(text)
-            .map_err(|error| whole(file_name, Some(error.at), Problem::Syntax(error.message)))?;
+        let root = parse_yaml(file_name, text)?;
+        match config_map::data(&root) {
+            None => Self::of_tree(file_name, &root, catalog),
+            Some(Ok((key, text))) => {
+                let file_name = format!("{file_name}: {}", key.escape_debug());
+                Self::of_tree(&file_name, &parse_yaml(&file_name, text)?, catalog)
+            }
+            Some(Err(problem)) => Err(whole(file_name, Some(root.at), Problem::Invalid(problem))),
+        }
+    }
+
+    fn of_tree(file_name: &str, root: &yaml::Node, catalog: &Catalog) -> Result<Self, ConfigErrors> {
         let mut report = Report::new(file_name);
-        let top = Cursor::top(&root);
+        let top = Cursor::top(root);
         cursor::report_duplicates(&top, &mut report);
         let file = file::read(&top, &catalog.registry, &mut report);
         Self::completed(file, catalog, report)
@@ -113,17 +134,21 @@ impl Config {
     }
 }
 
+fn parse_yaml(file_name: &str, text: &str) -> Result<yaml::Node, ConfigErrors> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    yaml::parse(text).map_err(|error| whole(file_name, Some(error.at), Problem::Syntax(error.message)))
+}
+
 /// An error about a file as a whole.
 fn whole(file_name: &str, position: Option<Position>, problem: Problem) -> ConfigErrors {
     ConfigErrors::from(ConfigError { file: file_name.to_owned(), position, path: String::new(), problem })
 }
 
-/// The text of a file, or the problem and its position.
-fn read_text(path: &Path) -> Result<String, (Option<Position>, Problem)> {
+/// The whole text, or the problem and its position.
+fn read_text(text: impl Read) -> Result<String, (Option<Position>, Problem)> {
     let mut bytes = Vec::new();
     // A device or a pipe may be endless.
-    let read = std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
-    if let Err(error) = read {
+    if let Err(error) = text.take(MOST_BYTES + 1).read_to_end(&mut bytes) {
         return Err((None, Problem::Unreadable(error.to_string())));
     }
     if bytes.len() as u64 > MOST_BYTES {

@@ -58,7 +58,7 @@ pub(super) fn refusal(name: &str, registry: &Registry) -> Option<Problem> {
             format!("{name} is invalid in v1: kube-scheduler dropped it for NodeVolumeLimits; remove it");
         Some(Problem::Invalid(message))
     } else {
-        Some(unknown(name, registry))
+        Some(unknown(name, registry, &[]))
     }
 }
 
@@ -66,12 +66,13 @@ pub(super) fn refusal(name: &str, registry: &Registry) -> Option<Problem> {
 pub(super) fn refusal_to_disable(name: &str, registry: &Registry) -> Option<Problem> {
     let known =
         name == "*" || registry.get(name).is_some() || UPSTREAM.contains(&name) || REMOVED.contains(&name);
-    (!known).then(|| unknown(name, registry))
+    (!known).then(|| unknown(name, registry, UPSTREAM))
 }
 
-fn unknown(name: &str, registry: &Registry) -> Problem {
-    let names = || registry.names().chain(UPSTREAM.iter().copied());
+/// Suggests the registered plugins and these `others`: only names that are accepted in this place.
+fn unknown(name: &str, registry: &Registry, others: &[&'static str]) -> Problem {
+    let accepted = registry.names().chain(others.iter().copied());
     let plugins = || registry.names().collect::<Vec<_>>().join(", ");
-    let help = suggest::near(name, names()).unwrap_or_else(|| format!("the plugins are {}", plugins()));
+    let help = suggest::near(name, accepted).unwrap_or_else(|| format!("the plugins are {}", plugins()));
     Problem::UnknownPlugin { name: name.to_owned(), help }
 }

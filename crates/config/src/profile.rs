@@ -9,6 +9,7 @@ use supercargo_framework::plugin::{ExtensionPoints, MAX_NODE_SCORE};
 use supercargo_framework::registry::ArgsError;
 
 use super::args::{self, Args};
+use super::args_errors;
 use super::catalog::Catalog;
 use super::error::Problem;
 use super::merge::{self, Sets};
@@ -71,22 +72,25 @@ fn build(
     let mut built = BTreeMap::new();
     for name in names {
         let args = args.get(name);
-        match build_one(name, args, catalog) {
+        match build_one(name, args.map(|args| &args.value), catalog) {
             Ok(plugin) if enabled.contains_key(name) => {
                 let points = Arc::clone(&plugin).extension_points();
                 built.insert(name.to_owned(), Built { plugin, points });
             }
             Ok(_) => {}
-            Err(error) => {
-                let (place, problem) = match (args, enabled.get(name)) {
-                    (Some(args), _) => args.problem(&error),
-                    (None, place) => {
-                        let place = place.copied().cloned().unwrap_or_default();
-                        (place, Problem::Args(format!("{name} cannot be built: {error}")))
+            Err(first) => match args {
+                Some(args) => {
+                    let validate = |value: &Value| build_one(name, Some(value), catalog).err();
+                    for error in args_errors::all(first, &args.value, validate) {
+                        let (place, problem) = args.problem(&error);
+                        report.add(&place, problem);
                     }
-                };
-                report.add(&place, problem);
-            }
+                }
+                None => {
+                    let place = enabled.get(name).copied().cloned().unwrap_or_default();
+                    report.add(&place, Problem::Args(format!("{name} cannot be built: {first}")));
+                }
+            },
         }
     }
     built
@@ -94,13 +98,13 @@ fn build(
 
 fn build_one(
     name: &str,
-    args: Option<&Args<'_>>,
+    args: Option<&Value>,
     Catalog { registry, features, .. }: &Catalog,
 ) -> Result<Arc<dyn Plugin>, ArgsError> {
     // Names in the file are already checked, so only a default plugin can be missing.
     let factory = registry.get(name).ok_or_else(|| ArgsError::new("", "it is not registered"))?;
     let none = Value::Object(serde_json::Map::new());
-    factory(args.map_or(&none, |args| &args.value), features)
+    factory(args.unwrap_or(&none), features)
 }
 
 /// Reports plugins that are enabled at points they do not implement.

@@ -4,18 +4,23 @@
 //! a space). Such a term keeps the error: a required term matches nothing, and scoring a preferred
 //! one fails.
 
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
+use crate::indexed::Indexed;
 use crate::labels::{Labels, MAX_LABEL_VALUE, is_label_key, is_label_value, is_name};
 use crate::node::NodeRecord;
+use crate::selector_set::{MANY, SelectorSet};
+use crate::steps;
 
 /// The only field that `matchFields` supports.
 pub const METADATA_NAME: &str = "metadata.name";
 
 /// The operator of a requirement.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Operator {
     /// The label has one of the values.
     In,
@@ -32,14 +37,14 @@ pub enum Operator {
 }
 
 /// One requirement on a label or a field.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Requirement {
     /// The label key or the field path.
     pub key: Arc<str>,
     /// The comparison.
     pub operator: Operator,
     /// The values of `In` and `NotIn`.
-    pub values: Box<[Arc<str>]>,
+    pub values: Indexed<Arc<str>>,
 }
 
 impl Requirement {
@@ -109,10 +114,11 @@ impl Requirement {
 
     /// Whether these labels meet the requirement.
     pub fn matches_labels(&self, labels: &Labels) -> bool {
+        steps::add(1);
         let label = labels.get(&self.key);
         match &self.operator {
-            Operator::In => label.is_some_and(|value| self.values.contains(value)),
-            Operator::NotIn => label.is_none_or(|value| !self.values.contains(value)),
+            Operator::In => label.is_some_and(|value| self.values.has(value)),
+            Operator::NotIn => label.is_none_or(|value| !self.values.has(value)),
             Operator::Exists => label.is_some(),
             Operator::DoesNotExist => label.is_none(),
             Operator::Gt(bound) => integer(label).is_some_and(|value| value > *bound),
@@ -122,7 +128,7 @@ impl Requirement {
 
     fn matches_field(&self, node: &NodeRecord) -> bool {
         let field = if &*self.key == METADATA_NAME { &*node.name } else { "" };
-        let found = self.values.iter().any(|value| &**value == field);
+        let found = self.values.has(field);
         found == (self.operator == Operator::In)
     }
 }
@@ -242,24 +248,193 @@ pub struct PreferredTerm {
     pub term: NodeSelectorTerm,
 }
 
+/// A term in a list of them.
+pub trait NodeTerm {
+    /// The term.
+    fn term(&self) -> &NodeSelectorTerm;
+    /// Its weight.
+    fn weight(&self) -> i64;
+}
+
+impl NodeTerm for NodeSelectorTerm {
+    fn term(&self) -> &NodeSelectorTerm {
+        self
+    }
+
+    /// Terms of a selector are alternatives.
+    fn weight(&self) -> i64 {
+        1
+    }
+}
+
+impl NodeTerm for PreferredTerm {
+    fn term(&self) -> &NodeSelectorTerm {
+        &self.term
+    }
+
+    fn weight(&self) -> i64 {
+        i64::from(self.weight)
+    }
+}
+
+/// Terms in their API order. If they have more than [`MANY`] requirements, they are matched together.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Vec<T>", bound(deserialize = "T: NodeTerm + Deserialize<'de>"))]
+pub struct NodeTerms<T> {
+    terms: Box<[T]>,
+    together: Option<Box<Together>>,
+}
+
+/// Many terms.
+#[derive(Clone, Debug)]
+struct Together {
+    selectors: SelectorSet,
+    /// The weight on a node without any label that the terms name.
+    base: i64,
+}
+
+impl Together {
+    fn new<T: NodeTerm>(terms: &[T]) -> Self {
+        let selectors = SelectorSet::new(terms.iter().map(|it| it.term().requirements()));
+        Self { base: selectors.by_default().map(|place| terms[place].weight()).sum(), selectors }
+    }
+
+    /// The sum of the weights of the terms that match the node.
+    fn weight<T: NodeTerm>(&self, terms: &[T], node: &NodeRecord) -> i64 {
+        let mut sum = self.base;
+        let touched = self.selectors.touched(node.labels.texts().chain([(NAME, &*node.name)]));
+        self.selectors.differences(&touched, |place, matches| {
+            sum += if matches { terms[place].weight() } else { -terms[place].weight() };
+        });
+        sum
+    }
+}
+
+/// The key of the node's name, as if it were a label. No label has this key.
+const NAME: &str = "";
+
+impl NodeSelectorTerm {
+    /// The requirements by label; `None` if the term matches nothing.
+    fn requirements(&self) -> Option<impl Iterator<Item = (Arc<str>, &Requirement)>> {
+        // The API server admits no other field.
+        let is_name = |field: &Requirement| &*field.key == METADATA_NAME;
+        let can_match = self.invalid.is_empty() && !self.is_empty() && self.match_fields.iter().all(is_name);
+        let expressions = self.match_expressions.iter().map(|it| (Arc::clone(&it.key), it));
+        let fields = self.match_fields.iter().map(|it| (Arc::default(), it));
+        can_match.then(|| expressions.chain(fields))
+    }
+}
+
+impl<T: NodeTerm> NodeTerms<T> {
+    /// A list of these terms.
+    pub fn new(terms: impl Into<Box<[T]>>) -> Self {
+        let terms = terms.into();
+        let requirements = |it: &T| it.term().match_expressions.len() + it.term().match_fields.len();
+        let is_many = terms.iter().map(requirements).sum::<usize>() > MANY;
+        let together = is_many.then(|| Box::new(Together::new(&terms)));
+        Self { terms, together }
+    }
+}
+
+impl NodeTerms<NodeSelectorTerm> {
+    /// Whether any term matches the node.
+    #[inline]
+    pub fn any_matches(&self, node: &NodeRecord) -> bool {
+        match &self.together {
+            None => self.terms.iter().any(|term| term.matches(node)),
+            Some(together) => together.weight(&self.terms, node) > 0,
+        }
+    }
+}
+
+impl NodeTerms<PreferredTerm> {
+    /// The sum of the weights of the terms that match the node.
+    #[inline]
+    pub fn weight(&self, node: &NodeRecord) -> i64 {
+        match &self.together {
+            None => {
+                let matching = self.terms.iter().filter(|preferred| preferred.term.matches(node));
+                matching.map(NodeTerm::weight).sum()
+            }
+            Some(together) => together.weight(&self.terms, node),
+        }
+    }
+}
+
+impl<T> Default for NodeTerms<T> {
+    fn default() -> Self {
+        Self { terms: Box::default(), together: None }
+    }
+}
+
+impl<T> Deref for NodeTerms<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.terms
+    }
+}
+
+impl<T: NodeTerm> From<Vec<T>> for NodeTerms<T> {
+    fn from(terms: Vec<T>) -> Self {
+        Self::new(terms)
+    }
+}
+
+impl<T: NodeTerm, const N: usize> From<[T; N]> for NodeTerms<T> {
+    fn from(terms: [T; N]) -> Self {
+        Self::new(terms)
+    }
+}
+
+impl<T: NodeTerm> FromIterator<T> for NodeTerms<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(terms: I) -> Self {
+        Self::new(Box::from_iter(terms))
+    }
+}
+
+impl<T: PartialEq> PartialEq for NodeTerms<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.terms == other.terms
+    }
+}
+
+impl<T: Eq> Eq for NodeTerms<T> {}
+
+impl<T: Hash> Hash for NodeTerms<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.terms.hash(state);
+    }
+}
+
+impl<T: Serialize> Serialize for NodeTerms<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.terms.serialize(serializer)
+    }
+}
+
 /// The `nodeAffinity` of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeAffinity {
     /// Terms of which one must match. An empty list matches no node; `None` matches every node.
-    pub required: Option<Box<[NodeSelectorTerm]>>,
+    pub required: Option<NodeTerms<NodeSelectorTerm>>,
     /// Terms that add their weight to the score.
-    pub preferred: Box<[PreferredTerm]>,
+    pub preferred: NodeTerms<PreferredTerm>,
 }
 
 impl NodeAffinity {
     /// Whether the required terms, if any, match this node.
     pub fn required_matches(&self, node: &NodeRecord) -> bool {
-        self.required.as_deref().is_none_or(|terms| terms.iter().any(|term| term.matches(node)))
+        self.required.as_ref().is_none_or(|terms| terms.any_matches(node))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample;
+
     use super::*;
     use crate::testing::node;
 
@@ -342,6 +517,44 @@ mod tests {
         assert!(!affinity(Some([].into())).required_matches(&node));
         let terms = [term(&[("zone", "In", &["b"])]), term(&[("zone", "In", &["a"])])];
         assert!(affinity(Some(terms.into())).required_matches(&node));
+    }
+
+    fn any_term() -> impl Strategy<Value = NodeSelectorTerm> {
+        let operator = sample::select(vec!["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like"]);
+        let expression = ("[a-c]", operator, vec("[0-3x]", 1..3)).prop_map(|(key, operator, values)| {
+            let most = match operator {
+                "In" | "NotIn" => 2,
+                "Gt" | "Lt" => 1,
+                _ => 0,
+            };
+            let values = values.into_iter().take(most).map(Arc::from).collect();
+            RawRequirement { key: key.into(), operator: operator.into(), values }
+        });
+        let field = ("(In|NotIn)", "n[12]").prop_map(|(operator, name)| RawRequirement {
+            key: METADATA_NAME.into(),
+            operator: operator.into(),
+            values: vec![name.into()],
+        });
+        (vec(expression, 0..3), vec(field, 0..2))
+            .prop_map(|(expressions, fields)| NodeSelectorTerm::parse(expressions, fields))
+    }
+
+    proptest! {
+        #[test]
+        fn many_terms_match_as_one_after_the_other(
+            terms in vec((any_term(), 1..4_i32), 0..60),
+            labels in vec(("[a-d]", "[0-4x]"), 0..4),
+            name in "n[1-3]",
+        ) {
+            let node = labels.iter().fold(node(&name), |node, (key, value)| node.label(key, value)).build();
+            let matching = terms.iter().filter(|(term, _)| term.matches(&node));
+            let weight: i64 = matching.map(|(_, weight)| i64::from(*weight)).sum();
+            let required: NodeTerms<_> = terms.iter().map(|(term, _)| term.clone()).collect();
+            prop_assert_eq!(required.any_matches(&node), weight > 0);
+            let preferred: NodeTerms<PreferredTerm> =
+                terms.into_iter().map(|(term, weight)| PreferredTerm { weight, term }).collect();
+            prop_assert_eq!(preferred.weight(&node), weight);
+        }
     }
 
     #[test]

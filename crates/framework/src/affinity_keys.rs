@@ -1,8 +1,7 @@
 //! Label keys that inter-pod affinity terms refer to.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-
-use rustc_hash::FxHashSet;
 
 use crate::pod::PodInfo;
 use crate::pod_affinity::PodAffinity;
@@ -15,7 +14,8 @@ use crate::pod_affinity::PodAffinity;
 /// equal restrictions mean that no term distinguishes two pods.
 #[derive(Clone, Debug, Default)]
 pub struct AffinityKeys {
-    keys: FxHashSet<Arc<str>>,
+    /// Anyone who creates pods chooses them, so they are ordered and not hashed.
+    keys: BTreeSet<Arc<str>>,
     epoch: u64,
     /// Pods with affinity removed since the last sweep.
     gone: usize,
@@ -55,7 +55,7 @@ impl AffinityKeys {
     /// Removes the keys that none of these pods, which must be all pods, refers to; but only if
     /// most keys are unused, as users of the keys must start over.
     pub(crate) fn sweep<'a>(&mut self, pods: impl IntoIterator<Item = &'a Arc<PodInfo>>) {
-        let (mut live, mut count) = (FxHashSet::default(), 0);
+        let (mut live, mut count) = (BTreeSet::new(), 0);
         let counted = pods.into_iter().inspect(|_| count += 1);
         visit(counted, |key| {
             if !live.contains(key) {

@@ -178,6 +178,12 @@ pub trait Caching: Send + Sync + 'static {
         false
     }
 
+    /// The approximate size in bytes of the state that PreFilter and PreScore prepared. It counts
+    /// towards the memory limit of tables; states of constant size need not be counted.
+    fn state_bytes(&self, _state: &CycleState) -> usize {
+        0
+    }
+
     /// Whether the pod has something that hardly any other pod has, such as its own claims, so that
     /// its answers are not worth keeping. The plugin is then called in every cycle, as it is for
     /// pods that it cannot sign.

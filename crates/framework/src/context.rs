@@ -11,6 +11,7 @@ use crate::node_info::NodeInfo;
 use crate::nodes::{ImageState, Nodes};
 use crate::objects::{Object, ObjectBody, Objects, PersistentVolume, Typed, resources};
 use crate::pod::{PodInfo, PodKey, Uid};
+use crate::small_map::SmallMap;
 use crate::text::Text;
 use crate::time::Now;
 
@@ -18,7 +19,7 @@ use crate::time::Now;
 ///
 /// An answer can be cached until something it read changes. A miss is also a read: the object may
 /// be created.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Read {
     /// One object of a kind.
     Object {
@@ -121,7 +122,7 @@ pub struct Context<'a> {
     objects: &'a Objects,
     waiting: &'a [WaitingPod],
     now: Now,
-    reads: RefCell<Option<Vec<Read>>>,
+    reads: RefCell<Option<SmallMap<Read, ()>>>,
     commands: RefCell<Vec<Command>>,
 }
 
@@ -133,7 +134,7 @@ impl<'a> Context<'a> {
 
     /// The same, recording reads.
     pub fn tracking(mut self) -> Self {
-        self.reads = RefCell::new(Some(Vec::new()));
+        self.reads = RefCell::new(Some(SmallMap::default()));
         self
     }
 
@@ -219,7 +220,7 @@ impl<'a> Context<'a> {
 
     /// The reads since the last call, without repetitions.
     pub fn take_reads(&self) -> Vec<Read> {
-        self.reads.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default()
+        self.reads.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default().into_keys()
     }
 
     /// Whether there are commands since the last call of [`take_commands`](Self::take_commands).
@@ -239,10 +240,7 @@ impl<'a> Context<'a> {
 
     fn note(&self, read: impl FnOnce() -> Read) {
         if let Some(reads) = &mut *self.reads.borrow_mut() {
-            let read = read();
-            if !reads.contains(&read) {
-                reads.push(read);
-            }
+            reads.insert(read(), ());
         }
     }
 }

@@ -257,21 +257,40 @@ impl QueueingHint {
 pub type HintFn =
     Arc<dyn Fn(&QueueContext<'_>, &PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync>;
 
+/// What a hint reads of the pending pod. Pods that are equal in these parts share one answer, so
+/// that an event costs a call for each template and not for each pod.
+///
+/// In every scope, a hint may compare the pod's UID with that of the event's pod: an event about a
+/// pending pod is evaluated for that pod by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HintScope {
+    /// Nothing: the event alone decides.
+    Event,
+    /// The namespace, `spec` and the requests.
+    Spec,
+    /// These, the labels and the controller.
+    Template,
+    /// Anything.
+    Pod,
+}
+
 /// An event that a plugin registers, with its queueing hint.
 pub struct EventRegistration {
     /// The event.
     pub event: ClusterEvent,
     /// The hint; `None` always queues.
     pub hint: Option<HintFn>,
+    /// What the hint reads of the pending pod.
+    pub scope: HintScope,
 }
 
 impl EventRegistration {
     /// An event that always queues.
     pub fn always(resource: EventResource, action: ActionType) -> Self {
-        Self { event: ClusterEvent::new(resource, action), hint: None }
+        Self { event: ClusterEvent::new(resource, action), hint: None, scope: HintScope::Event }
     }
 
-    /// An event that queues if `hint` returns `Queue`.
+    /// An event that queues if `hint` returns `Queue`. The hint may read all of the pod.
     pub fn hinted(
         resource: EventResource,
         action: ActionType,
@@ -289,7 +308,14 @@ impl EventRegistration {
         + Sync
         + 'static,
     ) -> Self {
-        Self { event: ClusterEvent::new(resource, action), hint: Some(Arc::new(hint)) }
+        let event = ClusterEvent::new(resource, action);
+        Self { event, hint: Some(Arc::new(hint)), scope: HintScope::Pod }
+    }
+
+    /// Promises that the hint reads no more of the pod than `scope`.
+    #[must_use]
+    pub fn scoped(self, scope: HintScope) -> Self {
+        Self { scope, ..self }
     }
 }
 

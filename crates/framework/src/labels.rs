@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::steps;
+
 /// A label: key and value.
 pub type Label = (Arc<str>, Arc<str>);
 
 /// An immutable set of labels (or annotations), sorted by key. Clones share it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<Label>")]
 pub struct Labels(Arc<[Label]>);
 
@@ -25,6 +27,7 @@ impl Labels {
 
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Arc<str>> {
+        steps::add(1);
         self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok().map(|i| &self.0[i].1)
     }
 
@@ -41,6 +44,11 @@ impl Labels {
     /// Keys and values in key order.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter().map(|(k, v)| (k, v))
+    }
+
+    /// The same as texts.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.iter().map(|(key, value)| (&**key, &**value))
     }
 
     /// Whether every label of `self` is in `other` with the same value, as a `nodeSelector`

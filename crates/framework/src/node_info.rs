@@ -1,15 +1,16 @@
 //! A node with the pods on it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::node::NodeRecord;
 use crate::pod::{PodInfo, Uid};
-use crate::ports::HostPort;
+use crate::ports::UsedPorts;
 use crate::requests::PodRequests;
 use crate::resource::Resource;
+use crate::resource::sum::{BasicSum, ResourceSum, limited};
 use crate::volume::VolumeSource;
 
 /// The total requests of some pods on a node.
@@ -27,9 +28,7 @@ pub struct PodTotals {
 struct OfPriority {
     priority: i32,
     pods: u32,
-    milli_cpu: i64,
-    memory: i64,
-    ephemeral_storage: i64,
+    requested: BasicSum,
 }
 
 /// A node, the pods on it (bound and assumed), and their totals.
@@ -39,14 +38,17 @@ pub struct NodeInfo {
     pods: Vec<Arc<PodInfo>>,
     pods_with_affinity: Vec<Arc<PodInfo>>,
     pods_with_required_anti_affinity: Vec<Arc<PodInfo>>,
-    claims: FxHashMap<(Arc<str>, Arc<str>), u32>,
-    used_ports: Vec<HostPort>,
+    /// By namespace and name. Ordered, because anyone who creates claims chooses their names.
+    claims: BTreeMap<(Arc<str>, Arc<str>), u32>,
+    used_ports: UsedPorts,
     doubtful_volumes: usize,
     /// By priority, ascending. A node has few priorities.
     by_priority: SmallVec<[OfPriority; 1]>,
+    requested_sum: ResourceSum,
+    /// `requested_sum`, limited.
     requested: Resource,
-    non_zero_milli_cpu: i64,
-    non_zero_memory: i64,
+    non_zero_milli_cpu: i128,
+    non_zero_memory: i128,
     generation: u64,
     affinity_arrivals: usize,
 }
@@ -87,18 +89,13 @@ impl NodeInfo {
         self.claims.keys().map(|(namespace, name)| (&**namespace, &**name))
     }
 
-    /// Whether a pod on the node uses the claim.
-    pub fn uses_claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> bool {
-        !self.claims.is_empty() && self.claims.contains_key(&(Arc::clone(namespace), Arc::clone(name)))
-    }
-
     /// The number of [doubtful](crate::VolumeSource::is_doubtful) volumes of the pods.
     pub fn doubtful_volumes(&self) -> usize {
         self.doubtful_volumes
     }
 
-    /// Host ports in use; one entry per pod and port.
-    pub fn used_ports(&self) -> &[HostPort] {
+    /// Host ports in use.
+    pub fn used_ports(&self) -> &UsedPorts {
         &self.used_ports
     }
 
@@ -115,19 +112,17 @@ impl NodeInfo {
     /// The totals of pods with at least this priority. Visits the pods only if some of them request
     /// scalar resources.
     pub fn totals_from(&self, priority: i32) -> PodTotals {
-        let mut totals = self.totals();
+        let (mut pods, mut sum) = (self.pods.len(), self.requested_sum.clone());
         for sums in self.below(priority) {
-            totals.pods -= sums.pods as usize;
-            totals.requested.milli_cpu -= sums.milli_cpu;
-            totals.requested.memory -= sums.memory;
-            totals.requested.ephemeral_storage -= sums.ephemeral_storage;
+            pods -= sums.pods as usize;
+            sum.subtract_basic(&sums.requested);
         }
-        if !totals.requested.scalars().is_empty() {
+        if sum.has_scalars() {
             for pod in self.pods.iter().filter(|pod| pod.priority < priority) {
-                totals.requested.subtract_scalars(&pod.requests().resource);
+                sum.subtract_scalars(&pod.requests().resource);
             }
         }
-        totals
+        PodTotals { pods, requested: sum.limited() }
     }
 
     fn below(&self, priority: i32) -> impl Iterator<Item = &OfPriority> {
@@ -143,32 +138,53 @@ impl NodeInfo {
         node
     }
 
-    /// Adds a pod to the totals of its priority, or subtracts it.
-    fn sum_up(&mut self, pod: &PodInfo, comes: bool) {
-        let requested = &pod.requests().resource;
-        let place = match self.by_priority.binary_search_by_key(&pod.priority, |sums| sums.priority) {
+    /// The totals of a priority.
+    fn of_priority(&mut self, priority: i32) -> &mut OfPriority {
+        let place = match self.by_priority.binary_search_by_key(&priority, |sums| sums.priority) {
             Ok(place) => place,
             Err(place) => {
-                let none = OfPriority {
-                    priority: pod.priority,
-                    pods: 0,
-                    milli_cpu: 0,
-                    memory: 0,
-                    ephemeral_storage: 0,
-                };
+                let none = OfPriority { priority, pods: 0, requested: BasicSum::default() };
                 self.by_priority.insert(place, none);
                 place
             }
         };
-        let sums = &mut self.by_priority[place];
-        let change: fn(i64, i64) -> i64 = if comes { i64::saturating_add } else { i64::saturating_sub };
-        sums.milli_cpu = change(sums.milli_cpu, requested.milli_cpu);
-        sums.memory = change(sums.memory, requested.memory);
-        sums.ephemeral_storage = change(sums.ephemeral_storage, requested.ephemeral_storage);
-        sums.pods = if comes { sums.pods + 1 } else { sums.pods.saturating_sub(1) };
-        if sums.pods == 0 {
-            self.by_priority.remove(place);
-        }
+        &mut self.by_priority[place]
+    }
+
+    /// Adds a pod to all sums.
+    fn add_requests(&mut self, pod: &PodInfo) {
+        let PodRequests { resource, non_zero_milli_cpu, non_zero_memory } = pod.requests();
+        self.requested_sum.add(resource);
+        self.requested = self.requested_sum.limited();
+        self.non_zero_milli_cpu += i128::from(*non_zero_milli_cpu);
+        self.non_zero_memory += i128::from(*non_zero_memory);
+        let sums = self.of_priority(pod.priority);
+        sums.pods += 1;
+        sums.requested.add(resource);
+    }
+
+    /// Subtracts a pod from all sums.
+    fn subtract_requests(&mut self, pod: &PodInfo) {
+        let PodRequests { resource, non_zero_milli_cpu, non_zero_memory } = pod.requests();
+        self.requested_sum.subtract(resource);
+        self.requested = self.requested_sum.limited();
+        self.non_zero_milli_cpu -= i128::from(*non_zero_milli_cpu);
+        self.non_zero_memory -= i128::from(*non_zero_memory);
+        let sums = self.of_priority(pod.priority);
+        sums.pods -= 1;
+        sums.requested.subtract(resource);
+        self.by_priority.retain(|sums| sums.pods > 0);
+    }
+
+    /// Whether the sums are those of the pods: always, unless there is a bug. Costs as much as
+    /// adding up the pods' requests.
+    pub fn has_exact_sums(&self) -> bool {
+        let mut fresh = Self::new(Arc::clone(&self.node));
+        self.pods.iter().for_each(|pod| fresh.add_requests(pod));
+        (self.requested_sum == fresh.requested_sum && self.requested == fresh.requested)
+            && (self.non_zero_milli_cpu, self.non_zero_memory)
+                == (fresh.non_zero_milli_cpu, fresh.non_zero_memory)
+            && self.by_priority == fresh.by_priority
     }
 
     /// The node's allocatable resources.
@@ -176,7 +192,7 @@ impl NodeInfo {
         &self.node.allocatable
     }
 
-    /// The sum of the pods' requests.
+    /// The sum of the pods' requests. Amounts that 64 bits cannot express are limited.
     pub fn requested(&self) -> &Resource {
         &self.requested
     }
@@ -184,12 +200,12 @@ impl NodeInfo {
     /// The sum of the pods' CPU requests, with the scoring default for containers without a
     /// request.
     pub fn non_zero_milli_cpu(&self) -> i64 {
-        self.non_zero_milli_cpu
+        limited(self.non_zero_milli_cpu)
     }
 
     /// The same for memory.
     pub fn non_zero_memory(&self) -> i64 {
-        self.non_zero_memory
+        limited(self.non_zero_memory)
     }
 
     /// Increases with every change of the node or its pods.
@@ -210,12 +226,8 @@ impl NodeInfo {
 
     /// Adds a pod.
     pub fn add_pod(&mut self, pod: Arc<PodInfo>) {
-        let PodRequests { resource, non_zero_milli_cpu, non_zero_memory } = pod.requests();
-        self.requested.add(resource);
-        self.sum_up(&pod, true);
-        self.non_zero_milli_cpu += non_zero_milli_cpu;
-        self.non_zero_memory += non_zero_memory;
-        self.used_ports.extend(pod.spec.host_ports.iter().cloned());
+        self.add_requests(&pod);
+        self.used_ports.add(&pod.spec.host_ports);
         self.doubtful_volumes += doubtful_volumes_of(&pod);
         for key in claims_of(&pod) {
             *self.claims.entry(key).or_default() += 1;
@@ -236,11 +248,7 @@ impl NodeInfo {
         // In a dry run it is often the last one added.
         let position = self.pods.iter().rposition(|pod| pod.uid == *uid)?;
         let pod = self.pods.swap_remove(position);
-        self.sum_up(&pod, false);
-        let PodRequests { resource, non_zero_milli_cpu, non_zero_memory } = pod.requests();
-        self.requested.subtract(resource);
-        self.non_zero_milli_cpu -= non_zero_milli_cpu;
-        self.non_zero_memory -= non_zero_memory;
+        self.subtract_requests(&pod);
         self.doubtful_volumes -= doubtful_volumes_of(&pod);
         for key in claims_of(&pod) {
             if let Some(count) = self.claims.get_mut(&key) {
@@ -257,11 +265,7 @@ impl NodeInfo {
                 }
             }
         }
-        for port in &pod.spec.host_ports {
-            if let Some(i) = self.used_ports.iter().position(|used| used == port) {
-                self.used_ports.swap_remove(i);
-            }
-        }
+        self.used_ports.remove(&pod.spec.host_ports);
         self.generation += 1;
         Some(pod)
     }
@@ -281,8 +285,10 @@ fn claims_of(pod: &PodInfo) -> impl Iterator<Item = (Arc<str>, Arc<str>)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::testing::{node, pod};
+    use crate::testing::{PodBuilder, node, pod};
 
     #[test]
     fn removing_a_pod_undoes_adding_it() {
@@ -292,9 +298,8 @@ mod tests {
         info.add_pod(Arc::clone(&first));
         info.add_pod(Arc::clone(&second));
         assert_eq!(info.requested().get("example.com/gpu"), 2);
-        assert_eq!(info.used_ports().len(), 2, "two pods with one port count twice");
         info.remove_pod(&second.uid);
-        assert_eq!(info.used_ports().len(), 1);
+        assert!(info.used_ports().conflict_with(&first.spec.host_ports), "the first pod still has the port");
         info.remove_pod(&first.uid);
         assert!(info.requested().is_zero() && info.used_ports().is_empty() && info.pods().is_empty());
         assert_eq!((info.non_zero_milli_cpu(), info.non_zero_memory()), (0, 0));
@@ -327,26 +332,101 @@ mod tests {
         assert!(info.by_priority.is_empty());
     }
 
+    /// All sums of a node.
+    fn sums(info: &NodeInfo) -> (&ResourceSum, i128, i128, &[OfPriority]) {
+        (&info.requested_sum, info.non_zero_milli_cpu, info.non_zero_memory, &info.by_priority)
+    }
+
+    /// The pods' requests of a resource, added up without a limit.
+    fn total(pods: &[Arc<PodInfo>], name: &str) -> i64 {
+        limited(pods.iter().map(|pod| i128::from(pod.requests().resource.get(name))).sum())
+    }
+
     #[test]
-    fn huge_requests_leave_no_trace_after_removal() {
+    fn pods_beyond_64_bits_fill_a_node_and_leave_no_trace() {
         let mut info = NodeInfo::new(Arc::new(node("n1").build()));
-        let greedy = |name: &str| {
-            let pod = pod(name).request("memory", "9223372036854775807").request("cpu", "9e15");
-            Arc::new(pod.request("example.com/gpu", "8Ei").build())
-        };
-        let pods: Vec<_> = (0..2_000).map(|i| greedy(&format!("p{i}"))).collect();
+        let greedy = |i: usize| pod(&format!("p{i}")).request("memory", "4Pi").request("cpu", "4e15");
+        let pods: Vec<_> = (0..2_200).map(|i| Arc::new(greedy(i).build())).collect();
         for pod in &pods {
             info.add_pod(Arc::clone(pod));
         }
-        assert!(
-            info.requested().memory > 0
-                && info.non_zero_memory() > 0
-                && info.requested().get("example.com/gpu") > 0
-        );
+        assert_eq!((info.requested().memory, info.non_zero_memory()), (i64::MAX, i64::MAX));
+        assert_eq!((info.requested().milli_cpu, info.non_zero_milli_cpu()), (i64::MAX, i64::MAX));
+        assert_eq!(info.totals_from(0).requested.memory, i64::MAX);
+        assert_eq!(info.totals_from(1).requested.memory, 0);
         for pod in &pods {
             info.remove_pod(&pod.uid);
         }
         assert!(info.requested().is_zero());
-        assert_eq!((info.non_zero_milli_cpu(), info.non_zero_memory()), (0, 0));
+        assert_eq!(sums(&info), sums(&NodeInfo::new(Arc::clone(info.node()))));
+    }
+
+    /// Requests of all magnitudes.
+    fn request(name: usize) -> impl Strategy<Value = Arc<PodInfo>> {
+        let amount = || {
+            prop_oneof![0..100_i64, (0..63_u32).prop_map(|shift| i64::MAX >> shift), Just(i64::MAX)]
+                .prop_map(|amount| amount.to_string())
+        };
+        let milli_cpu = || amount().prop_map(|amount| format!("{amount}m"));
+        let scalars = prop::collection::vec(("example.com/[a-c]", amount()), 0..3);
+        (milli_cpu(), amount(), amount(), scalars, -2..3_i32).prop_map(
+            move |(cpu, memory, storage, scalars, priority)| {
+                let pod = pod(&format!("p{name}")).request("cpu", &cpu).priority(priority);
+                let pod = pod.request("memory", &memory).request("ephemeral-storage", &storage);
+                let add = |pod: PodBuilder, (name, amount): &(String, String)| pod.request(name, amount);
+                Arc::new(scalars.iter().fold(pod, add).build())
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn sums_are_exact_beyond_5000_pods(
+            kinds in (0..12_usize).map(request).collect::<Vec<_>>(),
+            kept in 0..20_usize,
+            stride in 1..40_usize,
+        ) {
+            let named = |i: usize| {
+                let uid = Uid::from(&*format!("p{i}"));
+                Arc::new(PodInfo { uid, ..(*kinds[i % kinds.len()]).clone() })
+            };
+            let pods: Vec<_> = (0..5_200).map(named).collect();
+            let mut info = NodeInfo::new(Arc::new(node("n1").build()));
+            for pod in &pods {
+                info.add_pod(Arc::clone(pod));
+            }
+            for name in ["cpu", "memory", "ephemeral-storage", "example.com/a"] {
+                prop_assert_eq!(info.requested().get(name), total(&pods, name), "{}", name);
+            }
+            for start in 0..stride {
+                for pod in pods[kept..].iter().skip(start).step_by(stride) {
+                    info.remove_pod(&pod.uid);
+                }
+            }
+            let rebuilt = info.with_pods_that(|_| true);
+            prop_assert_eq!(info.pods().len(), kept);
+            prop_assert_eq!(sums(&info), sums(&rebuilt));
+            prop_assert!(info.has_exact_sums());
+        }
+    }
+
+    #[test]
+    fn a_sum_that_is_not_of_the_pods_is_noticed() {
+        let mut info = NodeInfo::new(Arc::new(node("n1").build()));
+        info.add_pod(Arc::new(pod("a").request("cpu", "1").build()));
+        assert!(info.has_exact_sums());
+        let wrong: [fn(&mut NodeInfo); 4] = [
+            |info| info.requested_sum.add(&Resource::new(1, 0)),
+            |info| info.non_zero_memory += 1,
+            |info| info.by_priority.clear(),
+            |info| info.requested.memory += 1,
+        ];
+        for (i, change) in wrong.into_iter().enumerate() {
+            let mut wrong = info.clone();
+            change(&mut wrong);
+            assert!(!wrong.has_exact_sums(), "case {i}");
+        }
     }
 }

@@ -1,15 +1,17 @@
 //! All nodes, in the order in which scheduling visits them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use crate::affinity_keys::AffinityKeys;
+use crate::labels::Labels;
 use crate::node::NodeImage;
 use crate::node_columns::NodeColumns;
 use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
+use crate::steps;
 
 /// An image on nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +41,10 @@ pub struct Nodes {
     free: Vec<NodeIndex>,
     by_name: FxHashMap<Arc<str>, NodeIndex>,
     order: Vec<NodeIndex>,
-    images: FxHashMap<Arc<str>, Image>,
+    /// By name. Ordered, because anyone who creates pods chooses the names.
+    images: BTreeMap<Arc<str>, Image>,
+    /// The keys of the nodes' labels, with the number of nodes that have them.
+    label_keys: BTreeMap<Arc<str>, usize>,
     columns: NodeColumns,
     with_affinity: BTreeSet<NodeIndex>,
     with_required_anti_affinity: BTreeSet<NodeIndex>,
@@ -126,6 +131,12 @@ impl Nodes {
         self.images.get(name).map_or(&[], |image| &image.nodes)
     }
 
+    /// Whether any node has a label with this key. Most keys that a pod can make up are on none.
+    pub fn any_has_label(&self, key: &str) -> bool {
+        steps::add(1);
+        self.label_keys.contains_key(key)
+    }
+
     /// Adds a node. The visiting order does not change until [`set_order`](Self::set_order).
     pub fn insert(&mut self, info: NodeInfo) -> NodeIndex {
         let name = Arc::clone(info.name());
@@ -135,6 +146,7 @@ impl Nodes {
             NodeIndex(self.slots.len() as u32 - 1)
         });
         self.add_images(index, &info.node().images);
+        self.add_label_keys(&info.node().labels);
         self.slots[index.0 as usize] = Some(info);
         self.by_name.insert(name, index);
         self.follow(index);
@@ -162,6 +174,10 @@ impl Nodes {
             return;
         };
         self.replace_images(index, &info.node().images, &node.images);
+        if info.node().labels != node.labels {
+            self.add_label_keys(&node.labels);
+            self.remove_label_keys(&info.node().labels);
+        }
         info.set_node(node);
         self.slots[index.0 as usize] = Some(info);
         self.follow(index);
@@ -172,6 +188,7 @@ impl Nodes {
         let info = self.slots.get_mut(index.0 as usize)?.take()?;
         self.by_name.remove(info.name());
         self.remove_images(index, &*info.node().images);
+        self.remove_label_keys(&info.node().labels);
         self.follow(index);
         self.forget_affinity(info.pods_with_affinity().len());
         self.free.push(index);
@@ -210,6 +227,24 @@ impl Nodes {
         if pods > 0 && self.affinity_keys.note_gone(pods) {
             let infos = self.with_affinity.iter().filter_map(|index| self.slots[index.0 as usize].as_ref());
             self.affinity_keys.sweep(infos.flat_map(NodeInfo::pods_with_affinity));
+        }
+    }
+
+    fn add_label_keys(&mut self, labels: &Labels) {
+        for (key, _) in labels.iter() {
+            match self.label_keys.get_mut(key) {
+                Some(nodes) => *nodes += 1,
+                None => drop(self.label_keys.insert(Arc::clone(key), 1)),
+            }
+        }
+    }
+
+    fn remove_label_keys(&mut self, labels: &Labels) {
+        for (key, _) in labels.iter() {
+            match self.label_keys.get_mut(key) {
+                Some(nodes) if *nodes > 1 => *nodes -= 1,
+                _ => drop(self.label_keys.remove(key)),
+            }
         }
     }
 
@@ -273,6 +308,26 @@ mod tests {
         nodes.remove(a);
         assert_eq!((nodes.image("x:1"), nodes.image("y:1")), (None, None));
         assert_eq!(nodes.index_of("a"), None);
+    }
+
+    #[test]
+    fn label_keys_are_known_while_a_node_has_them() {
+        let labelled =
+            |name: &str, keys: &[&str]| keys.iter().fold(node(name), |node, key| node.label(key, "")).build();
+        let mut nodes = Nodes::default();
+        let a = nodes.insert(NodeInfo::new(Arc::new(labelled("a", &["x", "y"]))));
+        let b = nodes.insert(NodeInfo::new(Arc::new(labelled("b", &["x"]))));
+        let known = |nodes: &Nodes| {
+            ["x", "y", "z"].into_iter().filter(|key| nodes.any_has_label(key)).collect::<String>()
+        };
+        assert_eq!(known(&nodes), "xy");
+        nodes.set_node(b, Arc::new(labelled("b", &["x", "z"])));
+        nodes.set_node(a, Arc::new(labelled("a", &["x"])));
+        assert_eq!(known(&nodes), "xz");
+        nodes.remove(b);
+        assert_eq!(known(&nodes), "x");
+        nodes.remove(a);
+        assert_eq!(known(&nodes), "");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::affinity::NodeAffinity;
+use crate::indexed::Indexed;
 use crate::labels::Labels;
 use crate::node::NodeRecord;
 use crate::pod_affinity::PodAffinity;
@@ -41,16 +42,16 @@ pub struct PodSpec {
     /// `topologySpreadConstraints`.
     pub topology_spread: Box<[TopologySpreadConstraint]>,
     /// The volumes that restrict nodes.
-    pub volumes: Box<[Volume]>,
+    pub volumes: Indexed<Volume>,
     /// The node features that the pod requires, as inferred by upstream's `nodedeclaredfeatures`;
     /// sorted.
     pub required_features: Box<[Arc<str>]>,
     /// `tolerations`.
-    pub tolerations: Box<[Toleration]>,
+    pub tolerations: Indexed<Toleration>,
     /// Host ports of containers and sidecars.
-    pub host_ports: Box<[HostPort]>,
+    pub host_ports: Indexed<HostPort>,
     /// Images of init containers, containers and image volumes, normalised, in that order.
-    pub images: Box<[Arc<str>]>,
+    pub images: Indexed<Arc<str>>,
     /// How many of `images` belong to containers and init containers.
     pub image_containers: usize,
     /// The effective request of the spec, pod-level resources included.
@@ -65,7 +66,7 @@ pub struct PodSpec {
 }
 
 /// The owner that controls an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OwnerRef {
     /// `apiVersion`.
     pub api_version: Arc<str>,
@@ -77,7 +78,7 @@ pub struct OwnerRef {
     pub uid: Arc<str>,
 }
 
-/// The condition with the reason why a pod is pending.
+/// A condition: why a pod is pending, or why it is about to be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodCondition {
     /// `True`, `False` or `Unknown`.
@@ -127,8 +128,8 @@ pub struct SharedStatus {
     pub nominated_node_name: Option<Arc<str>>,
     /// The `PodScheduled` condition.
     pub pod_scheduled: Option<PodCondition>,
-    /// The reason of a `DisruptionTarget=True` condition.
-    pub disruption_reason: Option<Arc<str>>,
+    /// The `DisruptionTarget` condition, if it is true.
+    pub disruption_target: Option<Box<PodCondition>>,
     /// A fingerprint of `resourceClaimStatuses` and `extendedResourceClaimStatus`, to detect
     /// changes.
     pub claim_statuses: u64,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::indexed::Indexed;
 use crate::labels::Labels;
 use crate::selector::LabelSelector;
 
@@ -17,7 +18,7 @@ pub struct PodAffinityTerm {
     pub topology_key: Arc<str>,
     /// `namespaces`, sorted. If empty and without `namespace_selector`: the namespace of the pod
     /// with the term.
-    pub namespaces: Box<[Arc<str>]>,
+    pub namespaces: Indexed<Arc<str>>,
     /// `namespaceSelector`; an empty one selects every namespace.
     pub namespace_selector: Option<LabelSelector>,
 }
@@ -39,7 +40,7 @@ impl PodAffinityTerm {
         if self.namespaces.is_empty() && self.namespace_selector.is_none() {
             return owner == namespace;
         }
-        self.namespaces.iter().any(|named| **named == *namespace)
+        self.namespaces.has(namespace)
     }
 
     /// Whether the term selects pods with these labels, in any namespace.

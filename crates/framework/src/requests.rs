@@ -11,10 +11,6 @@ pub const DEFAULT_MILLI_CPU: i64 = 100;
 /// Memory that scoring assumes for a container without a request, in bytes (200 MiB).
 pub const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
-/// The maximum of a request: about 4 PiB, or 4 trillion cores. Larger requests count as this much,
-/// so that the totals of a node stay exact and removing a pod undoes adding it.
-pub const MAX_AMOUNT: i64 = 1 << 52;
-
 /// A pod's requests, in the two forms that scheduling needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodRequests {
@@ -92,9 +88,9 @@ impl RequestInputs {
             requests
         });
         PodRequests {
-            resource: resource.capped(MAX_AMOUNT),
-            non_zero_milli_cpu: with_defaults.milli_cpu.min(MAX_AMOUNT),
-            non_zero_memory: with_defaults.memory.min(MAX_AMOUNT),
+            resource,
+            non_zero_milli_cpu: with_defaults.milli_cpu,
+            non_zero_memory: with_defaults.memory,
         }
     }
 
@@ -108,7 +104,7 @@ impl RequestInputs {
                 limits.set(name, limit.saturating_add(*overhead));
             }
         }
-        limits.capped(MAX_AMOUNT)
+        limits
     }
 
     fn aggregate(&self, options: RequestOptions, requests: impl Fn(&Counted<'_>) -> Resource) -> Resource {
@@ -217,11 +213,8 @@ fn is_pod_level(name: &str) -> bool {
 
 /// A resource list as a vector. A `pods` entry is not a request.
 pub fn resource_of(list: &[(Arc<str>, i64)]) -> Resource {
-    let mut resource = Resource::default();
-    for (name, amount) in list.iter().filter(|(name, _)| &**name != names::PODS) {
-        resource.set(name, *amount);
-    }
-    resource
+    let counted = list.iter().filter(|(name, _)| &**name != names::PODS);
+    Resource::of(counted.map(|(name, amount)| (name, *amount)))
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
 //! Resource vectors.
 
+pub(crate) mod sum;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+
+use crate::steps;
 
 /// Names of resources and their classes.
 pub mod names {
@@ -33,6 +37,11 @@ pub mod names {
             && crate::labels::is_label_key(&["requests.", name].concat())
     }
 
+    /// Whether the name is one of the four basic resources.
+    pub(super) fn is_basic(name: &str) -> bool {
+        matches!(name, CPU | MEMORY | EPHEMERAL_STORAGE | PODS)
+    }
+
     /// Whether the scheduler counts this resource in addition to the four basic ones.
     pub fn is_scalar(name: &str) -> bool {
         is_extended(name)
@@ -45,7 +54,8 @@ pub mod names {
 /// Scalar resources, sorted by name, none of them zero.
 pub type Scalars = SmallVec<[(Arc<str>, i64); 1]>;
 
-/// An amount of each resource. Arithmetic saturates.
+/// An amount of each resource. Arithmetic saturates, so it suits a pod; the requests of a
+/// node's pods are summed up exactly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resource {
     /// CPU in milli-cores.
@@ -63,6 +73,25 @@ impl Resource {
     /// A vector of CPU (milli-cores) and memory (bytes).
     pub fn new(milli_cpu: i64, memory: i64) -> Self {
         Self { milli_cpu, memory, ..Self::default() }
+    }
+
+    /// A vector of these amounts, by API name. Of several amounts of one name the last counts.
+    pub fn of<'a>(amounts: impl IntoIterator<Item = (&'a Arc<str>, i64)>) -> Self {
+        let mut resource = Self::default();
+        let mut scalars = Scalars::new();
+        for (name, amount) in amounts {
+            if names::is_basic(name) {
+                resource.set(name, amount);
+            } else if names::is_scalar(name) {
+                scalars.push((Arc::clone(name), amount));
+            }
+        }
+        // Sorted once: to insert each in its place would move all others.
+        scalars.reverse();
+        scalars.sort_by(|a, b| a.0.cmp(&b.0));
+        scalars.dedup_by(|earlier, last| earlier.0 == last.0);
+        scalars.retain(|(_, amount)| *amount != 0);
+        Self { scalars, ..resource }
     }
 
     /// The amount of a resource by its API name: CPU in milli-cores, others in whole units.
@@ -103,30 +132,9 @@ impl Resource {
         self.combine(other, i64::saturating_add);
     }
 
-    /// Subtracts another vector.
-    pub fn subtract(&mut self, other: &Self) {
-        self.combine(other, i64::saturating_sub);
-    }
-
-    /// Subtracts another vector's scalar resources.
-    pub fn subtract_scalars(&mut self, other: &Self) {
-        for (name, amount) in &other.scalars {
-            self.set_scalar(name, self.scalar(name).saturating_sub(*amount));
-        }
-    }
-
     /// Takes the maximum of each amount and the other vector's.
     pub fn set_max(&mut self, other: &Self) {
         self.combine(other, i64::max);
-    }
-
-    /// The same, with each amount limited to `most`.
-    pub fn capped(mut self, most: i64) -> Self {
-        let amounts = [&mut self.milli_cpu, &mut self.memory, &mut self.ephemeral_storage];
-        for amount in amounts.into_iter().chain(self.scalars.iter_mut().map(|(_, amount)| amount)) {
-            *amount = (*amount).min(most);
-        }
-        self
     }
 
     /// Whether nothing is requested.
@@ -139,9 +147,7 @@ impl Resource {
         self.memory = op(self.memory, other.memory);
         self.ephemeral_storage = op(self.ephemeral_storage, other.ephemeral_storage);
         self.allowed_pod_number = op(self.allowed_pod_number, other.allowed_pod_number);
-        for (name, amount) in &other.scalars {
-            self.set_scalar(name, op(self.scalar(name), *amount));
-        }
+        combine_scalars(&mut self.scalars, &other.scalars, op);
     }
 
     fn set_scalar(&mut self, name: &Arc<str>, amount: i64) {
@@ -156,7 +162,32 @@ impl Resource {
     }
 
     fn position(&self, name: &str) -> Result<usize, usize> {
+        steps::add(1);
         self.scalars.binary_search_by(|(n, _)| (**n).cmp(name))
+    }
+}
+
+/// Combines amounts with those of a sorted list. Absent amounts count as zero; zeros are dropped.
+///
+/// A list that has all names already, as on most nodes, neither moves nor grows.
+fn combine_scalars<T: Copy + Default + PartialEq>(
+    amounts: &mut SmallVec<[(Arc<str>, T); 1]>,
+    others: &[(Arc<str>, i64)],
+    op: impl Fn(T, i64) -> T,
+) {
+    let known = amounts.len();
+    for (name, other) in others {
+        match amounts[..known].binary_search_by(|(known, _)| known.cmp(name)) {
+            Ok(i) => amounts[i].1 = op(amounts[i].1, *other),
+            Err(_) => amounts.push((Arc::clone(name), op(T::default(), *other))),
+        }
+    }
+    if amounts.len() > known {
+        // Two sorted runs: one pass.
+        amounts.sort_by(|(a, _), (b, _)| a.cmp(b));
+    }
+    if !others.is_empty() {
+        amounts.retain(|(_, amount)| *amount != T::default());
     }
 }
 
@@ -184,13 +215,30 @@ mod tests {
     }
 
     #[test]
-    fn adding_and_subtracting_leaves_no_trace() {
-        let mut total = Resource::new(100, 200);
-        let mut gpu = Resource::default();
-        gpu.set(&Arc::from("example.com/gpu"), 2);
-        total.add(&gpu);
-        assert_eq!(total.get("example.com/gpu"), 2);
-        total.subtract(&gpu);
-        assert_eq!(total, Resource::new(100, 200));
+    fn a_list_of_amounts_is_the_same_as_setting_each() {
+        let list = [("b.io/x", 1), ("cpu", 5), ("a.io/x", 2), ("b.io/x", 3), ("c.io/x", 0), ("nonsense", 4)];
+        let list = list.map(|(name, amount)| (Arc::from(name), amount));
+        let mut expected = Resource::default();
+        for (name, amount) in &list {
+            expected.set(name, *amount);
+        }
+        assert_eq!(Resource::of(list.iter().map(|(name, amount)| (name, *amount))), expected);
+        assert_eq!(expected.scalars().len(), 2);
+    }
+
+    #[test]
+    fn scalars_stay_sorted_and_are_never_zero() {
+        let vector = |scalars: &[(&str, i64)]| {
+            let mut vector = Resource::default();
+            for (name, amount) in scalars {
+                vector.set(&format!("a.com/{name}").into(), *amount);
+            }
+            vector
+        };
+        let mut total = vector(&[("b", 2), ("d", -1)]);
+        total.add(&vector(&[("a", 1), ("b", 3), ("c", 4), ("d", 1), ("e", 5)]));
+        assert_eq!(total, vector(&[("a", 1), ("b", 5), ("c", 4), ("e", 5)]));
+        let names: Vec<_> = total.scalars().iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["a.com/a", "a.com/b", "a.com/c", "a.com/e"]);
     }
 }

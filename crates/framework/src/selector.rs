@@ -1,16 +1,38 @@
 //! Parsed label selectors.
 
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::affinity::{RawRequirement, Requirement};
 use crate::labels::Labels;
+use crate::selector_set::{MANY, SelectorSet};
 
-/// A label selector: all its requirements must hold. An empty selector matches everything.
+/// A label selector: all its requirements must hold. An empty selector matches everything. Clones
+/// share it.
 ///
 /// An absent selector, which matches nothing, is represented by `Option::None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Listed")]
 pub struct LabelSelector {
-    requirements: Box<[Requirement]>,
+    requirements: Arc<[Requirement]>,
+    /// The same if there are many.
+    #[serde(skip)]
+    together: Option<Arc<SelectorSet>>,
+}
+
+/// A selector as it is recorded.
+#[derive(Deserialize)]
+struct Listed {
+    requirements: Arc<[Requirement]>,
+}
+
+impl From<Listed> for LabelSelector {
+    fn from(Listed { requirements }: Listed) -> Self {
+        Self::new(requirements)
+    }
 }
 
 impl LabelSelector {
@@ -34,13 +56,16 @@ impl LabelSelector {
                 }
                 other => Err(format!("{other:?} is not a valid label selector operator")),
             })
-            .collect::<Result<_, _>>()?;
-        Ok(Self { requirements })
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::new(requirements))
     }
 
     /// A selector of valid requirements.
-    pub fn new(requirements: impl Into<Box<[Requirement]>>) -> Self {
-        Self { requirements: requirements.into() }
+    pub fn new(requirements: impl Into<Arc<[Requirement]>>) -> Self {
+        let requirements = requirements.into();
+        let by_label = || requirements.iter().map(|requirement| (Arc::clone(&requirement.key), requirement));
+        let together = (requirements.len() > MANY).then(|| Arc::new(SelectorSet::new([Some(by_label())])));
+        Self { requirements, together }
     }
 
     /// Whether the selector matches everything.
@@ -55,7 +80,38 @@ impl LabelSelector {
 
     /// Whether these labels meet every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.requirements.iter().all(|requirement| requirement.matches_labels(labels))
+        let Some(together) = &self.together else {
+            return self.requirements.iter().all(|requirement| requirement.matches_labels(labels));
+        };
+        let mut matches = false;
+        together.matching(&together.touched(labels.texts()), |_| matches = true);
+        matches
+    }
+}
+
+impl PartialEq for LabelSelector {
+    fn eq(&self, other: &Self) -> bool {
+        self.requirements == other.requirements
+    }
+}
+
+impl Eq for LabelSelector {}
+
+impl PartialOrd for LabelSelector {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for LabelSelector {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.requirements.cmp(&other.requirements)
+    }
+}
+
+impl Hash for LabelSelector {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.requirements.hash(state);
     }
 }
 
@@ -69,6 +125,17 @@ mod tests {
             operator: operator.into(),
             values: values.iter().map(|value| (*value).into()).collect(),
         }
+    }
+
+    #[test]
+    fn many_requirements_hold_together_or_not() {
+        let absent = (0..2 * MANY).map(|i| raw(&format!("k{i}"), "DoesNotExist", &[]));
+        let selector = LabelSelector::parse(&Labels::default(), absent).unwrap();
+        let with = |key: &str| [(key, "x")].into_iter().collect::<Labels>();
+        assert!(selector.matches(&Labels::default()) && selector.matches(&with("other")));
+        assert!(!selector.matches(&with("k7")));
+        let read: LabelSelector = serde_json::from_value(serde_json::to_value(&selector).unwrap()).unwrap();
+        assert!(read == selector && !read.matches(&with("k7")));
     }
 
     #[test]

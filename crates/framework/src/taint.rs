@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::features::{Feature, Features};
+use crate::indexed::{Indexed, Keyed};
+use crate::steps;
 
 /// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -49,7 +51,7 @@ pub struct Taint {
 }
 
 /// The operator of a toleration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TolerationOperator {
     /// The value must be equal; the default.
     Equal,
@@ -93,6 +95,7 @@ pub struct Toleration {
 impl Toleration {
     /// Whether the taint is tolerated.
     pub fn tolerates(&self, taint: &Taint) -> bool {
+        steps::add(1);
         self.effect.is_none_or(|effect| effect == taint.effect)
             && (self.key.is_empty() || self.key == taint.key)
             && match self.operator {
@@ -117,18 +120,40 @@ fn integer(text: &str) -> Option<i64> {
     if is_canonical { text.parse().ok() } else { None }
 }
 
+/// Tolerations are found by key, operator, and the value if it must be equal.
+impl Keyed for Toleration {
+    type Key<'a> = (&'a str, TolerationOperator, &'a str);
+
+    fn key(&self) -> Self::Key<'_> {
+        let value = if self.operator == TolerationOperator::Equal { &*self.value } else { "" };
+        (&self.key, self.operator, value)
+    }
+}
+
 /// Whether any of the tolerations tolerates the taint.
-pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
-    tolerations.iter().any(|toleration| toleration.tolerates(taint))
+pub fn tolerated(tolerations: &Indexed<Toleration>, taint: &Taint) -> bool {
+    if tolerations.is_scanned() {
+        return tolerations.iter().any(|toleration| toleration.tolerates(taint));
+    }
+    // An empty key matches every key.
+    ["", &*taint.key].into_iter().any(|key| {
+        use TolerationOperator::{Equal, Exists, Gt, Lt};
+        [(Exists, ""), (Equal, &*taint.value), (Lt, ""), (Gt, "")].into_iter().any(|(operator, value)| {
+            let mut found = tolerations.find_by(move |known| known.cmp(&(key, operator, value)));
+            found.any(|toleration| toleration.tolerates(taint))
+        })
+    })
 }
 
 /// The first untolerated taint with effect NoSchedule or NoExecute.
-pub fn first_untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
+pub fn first_untolerated<'a>(taints: &'a [Taint], tolerations: &Indexed<Toleration>) -> Option<&'a Taint> {
     taints.iter().find(|taint| taint.effect.forbids() && !tolerated(tolerations, taint))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn toleration(
@@ -158,6 +183,28 @@ mod tests {
         for (name, toleration, expected) in cases {
             assert_eq!(toleration.tolerates(&taint), expected, "{name}");
         }
+    }
+
+    proptest! {
+        #[test]
+        fn many_tolerations_tolerate_what_one_of_them_does(
+            tolerations in proptest::collection::vec(any_toleration(), 0..30),
+            (key, value) in ("[ab]", "[0-3]"),
+        ) {
+            let taint = Taint { key: key.into(), value: value.into(), effect: TaintEffect::NoSchedule };
+            let expected = tolerations.iter().any(|toleration| toleration.tolerates(&taint));
+            prop_assert_eq!(tolerated(&tolerations.into(), &taint), expected);
+        }
+    }
+
+    fn any_toleration() -> impl Strategy<Value = Toleration> {
+        use TolerationOperator::{Equal, Exists, Gt, Lt, Unknown};
+        let operator = proptest::sample::select(vec![Equal, Equal, Exists, Lt, Gt, Unknown]);
+        let effects = [None, Some(TaintEffect::NoSchedule), Some(TaintEffect::NoExecute)];
+        let effect = proptest::sample::select(effects.to_vec());
+        // Mostly tolerations of nothing here.
+        ("[c-z]|[ab]?", operator, "[0-9]", effect)
+            .prop_map(|(key, operator, value, effect)| toleration(&key, operator, &value, effect))
     }
 
     #[test]

@@ -5,11 +5,13 @@
 //!
 //! * [`pod`], [`node`] and [`object`] build what a plugin reads.
 //! * [`Driver`] calls a plugin at its extension points as the scheduler does.
+//! * [`giants`] builds pods and nodes with one enormous list each.
 //! * [`caching`] compares a plugin's cached answers with fresh ones over random histories.
 
 mod builders;
 pub mod caching;
 mod driver;
+pub mod giants;
 mod random;
 
 pub use builders::{NodeBuilder, PodBuilder, amount, node, object, pod};

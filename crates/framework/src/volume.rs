@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::indexed::{Indexed, Keyed};
+
 /// A volume. Volumes without effect on scheduling (config maps, empty directories, …) are not
 /// stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,7 +53,7 @@ pub enum VolumeSource {
     /// `rbd`.
     Rbd {
         /// `monitors`.
-        monitors: Box<[Arc<str>]>,
+        monitors: Indexed<Arc<str>>,
         /// `pool`.
         pool: Arc<str>,
         /// `image`.
@@ -70,6 +72,10 @@ pub enum VolumeSource {
     Cinder(Arc<str>),
     /// `portworxVolume`: the `volumeID`.
     Portworx(Arc<str>),
+    /// `azureFile`.
+    AzureFile,
+    /// `vsphereVolume`.
+    Vsphere,
 }
 
 impl VolumeSource {
@@ -82,6 +88,50 @@ impl VolumeSource {
             Self::AwsElasticBlockStore { volume_id, .. } => volume_id.starts_with("aws://"),
             _ => false,
         }
+    }
+
+    /// The identity of the claim or the disk: its kind and up to two names. Sources with different
+    /// identities are different volumes.
+    pub fn identity(&self) -> (u8, &str, &str) {
+        match self {
+            Self::Claim(name) => (CLAIM, name, ""),
+            Self::Ephemeral => (1, "", ""),
+            Self::Csi(driver) => (2, driver, ""),
+            Self::GcePersistentDisk { pd_name, .. } => (3, pd_name, ""),
+            Self::AwsElasticBlockStore { volume_id, .. } => (4, volume_id, ""),
+            Self::Iscsi { iqn, .. } => (5, iqn, ""),
+            Self::Rbd { pool, image, .. } => (6, pool, image),
+            Self::AzureDisk { disk_name, disk_uri } => (7, disk_name, disk_uri),
+            Self::Cinder(volume_id) => (8, volume_id, ""),
+            Self::Portworx(volume_id) => (9, volume_id, ""),
+            Self::AzureFile => (10, "", ""),
+            Self::Vsphere => (11, "", ""),
+        }
+    }
+}
+
+/// The kind of claims in an [identity](VolumeSource::identity).
+const CLAIM: u8 = 0;
+
+/// Volumes are found by the identity of their sources.
+impl Keyed for Volume {
+    type Key<'a> = (u8, &'a str, &'a str);
+
+    fn key(&self) -> Self::Key<'_> {
+        self.source.identity()
+    }
+}
+
+impl Indexed<Volume> {
+    /// Whether any volume is a claim of this name, other than an ephemeral one.
+    pub fn have_claim(&self, name: &str) -> bool {
+        self.find_by(move |known| known.cmp(&(CLAIM, name, ""))).next().is_some()
+    }
+
+    /// The volumes whose sources have the identity of this one.
+    pub fn like<'a>(&'a self, source: &'a VolumeSource) -> impl Iterator<Item = &'a Volume> {
+        let identity = source.identity();
+        self.find_by(move |known| known.cmp(&identity))
     }
 }
 

@@ -1,14 +1,11 @@
-//! Shared parts of the examples: their options, and the cluster that they watch.
+//! The options of the controller example, and the pods that it watches.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
-use kube_informers::informer_client;
-use serde_json::json;
-use supercargo_apiserver::ApiServer;
+use kube_informers::testing::FakeSource;
+use kube_informers::{KubeListWatch, ListerWatcher, Typed, informer_client};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -18,7 +15,7 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + S
 pub(crate) struct Options {
     /// `--kubeconfig FILE`: the cluster. The default is `KUBECONFIG`, or the cluster of this pod.
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// `--embedded`: a cluster in memory, with some pods that change.
+    /// `--embedded`: no cluster, but some made-up pods that change.
     pub(crate) embedded: bool,
     /// `--for 5s`: how long to run. The default is until Ctrl-C.
     pub(crate) run_for: Option<Duration>,
@@ -49,14 +46,11 @@ impl Options {
         Ok(options)
     }
 
-    /// Builds a client that does not retry: informers retry themselves.
-    pub(crate) async fn connect(&self) -> Result<Client> {
-        if self.embedded {
-            return embedded_cluster();
-        }
+    /// The pods of the cluster. The client does not retry: informers retry themselves.
+    pub(crate) async fn pods(&self) -> Result<impl ListerWatcher<Typed<Pod>> + use<>> {
         let from_environment = std::env::var_os("KUBECONFIG").map(PathBuf::from);
         let file = self.kubeconfig.clone().or(from_environment);
-        Ok(informer_client(file.as_deref()).await?)
+        Ok(KubeListWatch::new(informer_client(file.as_deref()).await?, Typed::<Pod>::new().into()))
     }
 
     /// A token that is cancelled when the program must end.
@@ -74,38 +68,35 @@ impl Options {
     }
 }
 
-/// An API server in this process, with some initial pods and others that come and go.
-fn embedded_cluster() -> Result<Client> {
-    let server = ApiServer::default();
-    let pods = ["mypod", "fails", "panics"].map(|name| pod(name, name).to_string());
-    server.load(&pods.join("\n"))?;
-    let client = Client::new(server.service(), "default");
-    tokio::spawn(come_and_go(client.clone()));
-    Ok(client)
+/// A fake API server with some initial pods, and others that come and go.
+pub(crate) fn embedded_pods() -> FakeSource<Typed<Pod>> {
+    let pods = FakeSource::typed();
+    for name in ["mypod", "fails", "panics"] {
+        pods.apply(pod(name, name));
+    }
+    tokio::spawn(come_and_go(pods.clone()));
+    pods
 }
 
 /// A pod; `mood` is one of its labels.
-fn pod(name: &str, mood: &str) -> serde_json::Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": {"mood": mood}},
-        "spec": {"containers": [{"name": "main", "image": "example.com/image"}]},
-    })
+fn pod(name: &str, mood: &str) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.name = Some(name.to_owned());
+    pod.metadata.namespace = Some("default".to_owned());
+    pod.metadata.labels = Some([("mood".to_owned(), mood.to_owned())].into());
+    pod
 }
 
 /// Creates, changes and deletes one pod after another, with a second between the steps.
-async fn come_and_go(client: Client) -> Result<()> {
-    let pods = Api::<Pod>::default_namespaced(client);
+async fn come_and_go(pods: FakeSource<Typed<Pod>>) {
     let pause = || tokio::time::sleep(Duration::from_secs(1));
-    for number in 1.. {
+    for number in 1_u64.. {
         let name = format!("web-{number}");
         pause().await;
-        pods.create(&PostParams::default(), &serde_json::from_value(pod(&name, "new"))?).await?;
+        pods.apply(pod(&name, "new"));
         pause().await;
-        let change = json!({"metadata": {"labels": {"mood": "changed"}}});
-        pods.patch(&name, &PatchParams::default(), &Patch::Merge(change)).await?;
+        pods.apply(pod(&name, "changed"));
         pause().await;
-        pods.delete(&name, &DeleteParams::default()).await?;
+        pods.delete(pod(&name, "changed"));
     }
-    Ok(())
 }

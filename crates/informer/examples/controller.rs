@@ -2,10 +2,10 @@
 //! newest state from the store, and act. This one acts by printing.
 //!
 //! ```console
-//! $ cargo run --example controller -- --embedded --for 5s
+//! $ cargo run --features testing --example controller -- --embedded --for 5s
 //! ```
 //!
-//! Without `--embedded`, it reads the cluster of your kubeconfig, and changes nothing.
+//! `--embedded` needs no cluster: a fake one has some pods that change. Without it, it reads the cluster of your kubeconfig, and changes nothing.
 
 pub(crate) mod common;
 
@@ -18,13 +18,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube_informers::workqueue::WorkQueue;
 use kube_informers::{
-    Deleted, HandlerFuncs, HandlerOptions, InformerOptions, Kind as _, KubeListWatch, ObjectKey,
+    Deleted, HandlerFuncs, HandlerOptions, InformerOptions, Kind as _, ListerWatcher, ObjectKey,
     SharedInformer, Store, Typed, namespace_indexer,
 };
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use common::{Options, Result};
+use common::{Options, Result, embedded_pods};
 
 const WORKERS: usize = 2;
 /// The number of retries of a key that fails.
@@ -59,12 +59,17 @@ struct Controller {
 }
 
 pub(crate) async fn run(options: &Options, print: Print) -> Result<()> {
-    let client = options.connect().await?;
+    if options.embedded {
+        control(embedded_pods(), options, print).await
+    } else {
+        control(options.pods().await?, options, print).await
+    }
+}
+
+async fn control(source: impl ListerWatcher<Typed<Pod>>, options: &Options, print: Print) -> Result<()> {
     let stop = options.stop();
-    let kind = Arc::new(Typed::<Pod>::new());
-    let source = KubeListWatch::new(client, Arc::clone(&kind));
-    let with_index = InformerOptions { indexers: namespace_indexer(), ..InformerOptions::default() };
-    let informer = SharedInformer::new(kind, source, with_index);
+    let with_index = InformerOptions::default().indexers(namespace_indexer());
+    let informer = SharedInformer::new(Typed::<Pod>::new().into(), source, with_index);
 
     let queue = WorkQueue::builder().name("pods").build();
     let registration = informer.add_event_handler(put_keys_on(&queue), HandlerOptions::named("queue"))?;
@@ -83,13 +88,18 @@ pub(crate) async fn run(options: &Options, print: Print) -> Result<()> {
                 workers.spawn(controller.clone().work());
             }
         }
+        _ = informer.failed() => stop.cancel(),
         () = stop.cancelled() => print("Timed out waiting for caches to sync".to_owned()),
     }
 
-    stop.cancelled().await;
+    tokio::select! {
+        () = stop.cancelled() => {}
+        // Workers that act on a store without changes do harm.
+        _ = informer.failed() => stop.cancel(),
+    }
     print("Stopping Pod controller".to_owned());
-    // Stop filling the queue before draining it.
-    informing.await?;
+    // Stop filling the queue before draining it. Of a failed informer, this returns the panic.
+    let informed = informing.await;
     workers.close();
     if !workers.is_empty() && timeout(DRAIN, queue.shut_down_with_drain()).await.is_err() {
         print(format!("{} keys left", queue.metrics().depth));
@@ -97,7 +107,10 @@ pub(crate) async fn run(options: &Options, print: Print) -> Result<()> {
     queue.shut_down();
     workers.wait().await;
     print("Stopped Pod controller".to_owned());
-    Ok(())
+    match informer.failure() {
+        Some(failure) => Err(failure.into()),
+        None => Ok(informed?),
+    }
 }
 
 /// Handlers only enqueue: whatever happens to a pod, its key is in the queue once.

@@ -1,12 +1,10 @@
 //! Prints the changes of pods, with a resync once a minute; then reads the lister's cache.
 //!
-//! ```text
-//! cargo run -p kube-informers --example pods -- --embedded
-//! cargo run -p kube-informers --example pods -- --kubeconfig ~/.kube/config
+//! ```console
+//! $ cargo run --example pods -- --kubeconfig ~/.kube/config
 //! ```
 //!
 //! Without `--kubeconfig`, it uses the file of `KUBECONFIG`, or else a pod's service account.
-//! `--embedded` starts an API server in memory, where pods come and go.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -15,40 +13,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, PostParams};
-use kube::{Client, Config, ResourceExt};
+use kube::{Client, ResourceExt};
 use kube_informers::{
-    HandlerFuncs, HandlerOptions, Lister, ObjectKey, SharedInformerFactory, SyncError, Typed, informer_config,
+    HandlerFuncs, HandlerOptions, Lister, ObjectKey, SharedInformerFactory, Typed, informer_client_from,
+    informer_config,
 };
 use parking_lot::Mutex;
-use supercargo_apiserver::sim::Simulation;
-use supercargo_apiserver::{ApiServer, Listen};
 use tokio_util::sync::CancellationToken;
 
-/// The initial content of `--embedded`.
-const CLUSTER: &str = "
-{apiVersion: v1, kind: Node, metadata: {name: node-a}}
----
-{apiVersion: v1, kind: Node, metadata: {name: node-b}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: dns, namespace: kube-system}
-spec: {nodeName: node-a, containers: [{name: dns, image: dns}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: web-1, namespace: shop}
-spec: {nodeName: node-a, containers: [{name: web, image: web}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: web-2, namespace: shop}
-spec: {nodeName: node-b, containers: [{name: web, image: web}]}
-";
-
 const USAGE: &str = "\
-usage: pods [--kubeconfig FILE | --embedded] [--namespace NAME]
+usage: pods [--kubeconfig FILE] [--namespace NAME]
             [--resync SECONDS] [--for SECONDS]";
 
 /// Receives the lines.
@@ -58,7 +32,6 @@ type Output = Arc<Mutex<dyn Write + Send>>;
 #[derive(Debug)]
 pub(crate) struct Options {
     kubeconfig: Option<PathBuf>,
-    embedded: bool,
     namespace: Option<String>,
     /// The resync period.
     resync: Duration,
@@ -69,19 +42,10 @@ pub(crate) struct Options {
 impl Options {
     /// Parses the command line.
     pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self {
-            kubeconfig: None,
-            embedded: false,
-            namespace: None,
-            resync: Duration::from_mins(1),
-            duration: None,
-        };
+        let mut options =
+            Self { kubeconfig: None, namespace: None, resync: Duration::from_mins(1), duration: None };
         let mut arguments = arguments.into_iter();
         while let Some(name) = arguments.next() {
-            if name == "--embedded" {
-                options.embedded = true;
-                continue;
-            }
             if !["--kubeconfig", "--namespace", "--resync", "--for"].contains(&name.as_str()) {
                 return Err(format!("unknown argument {name:?}\n{USAGE}"));
             }
@@ -92,9 +56,6 @@ impl Options {
                 "--resync" => options.resync = seconds(&value)?,
                 _ => options.duration = Some(seconds(&value)?),
             }
-        }
-        if options.embedded && options.kubeconfig.is_some() {
-            return Err(format!("--embedded and --kubeconfig exclude each other\n{USAGE}"));
         }
         Ok(options)
     }
@@ -127,51 +88,11 @@ async fn main() -> ExitCode {
 
 /// Connects to the cluster of the options, and watches until the end.
 pub(crate) async fn run(options: &Options, output: Output) -> Result<(), Box<dyn std::error::Error>> {
-    if !options.embedded {
-        let variable = std::env::var_os("KUBECONFIG").map(PathBuf::from);
-        let kubeconfig = options.kubeconfig.clone().or(variable);
-        let config = informer_config(kubeconfig.as_deref()).await?;
-        let url = config.cluster_url.to_string();
-        return watch(options, Client::try_from(config)?, &url, output).await;
-    }
-    let server = ApiServer::default();
-    let _simulation = embed(&server)?;
-    let endpoint = server.listen(Listen { tls: false, ..Listen::default() }).await?;
-    let mut config = Config::new(endpoint.url().parse()?);
-    config.default_retry = false;
-    config.headers.push(("authorization".parse()?, format!("Bearer {}", endpoint.token()).parse()?));
-    watch(options, Client::try_from(config)?, &endpoint.url(), output).await
-}
-
-/// Starts a cluster whose pods come and go until the result is dropped.
-pub(crate) fn embed(
-    server: &ApiServer,
-) -> Result<(Simulation, impl Drop + use<>), Box<dyn std::error::Error>> {
-    server.load(CLUSTER)?;
-    let simulation = server.simulate(&supercargo_apiserver::sim::Options::default());
-    let end = CancellationToken::new();
-    let pods = Api::namespaced(Client::new(server.service(), "shop"), "shop");
-    tokio::spawn(end.clone().run_until_cancelled_owned(come_and_go(pods)));
-    Ok((simulation, end.drop_guard()))
-}
-
-/// Creates a pod every other second, and deletes the oldest.
-async fn come_and_go(pods: Api<Pod>) {
-    for number in 3_u32.. {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let pod = serde_json::from_value(serde_json::json!({
-            "metadata": {"name": format!("web-{number}")},
-            "spec": {"nodeName": "node-b", "containers": [{"name": "web", "image": "web"}]},
-        }));
-        let Ok(pod) = pod else { return };
-        let (new, none) = (PostParams::default(), DeleteParams::default());
-        let created = pods.create(&new, &pod).await.map(drop);
-        let deleted = pods.delete(&format!("web-{}", number - 2), &none).await.map(drop);
-        if let Err(error) = created.and(deleted) {
-            eprintln!("pods: the embedded server rejected a request: {error}");
-            return;
-        }
-    }
+    let variable = std::env::var_os("KUBECONFIG").map(PathBuf::from);
+    let kubeconfig = options.kubeconfig.clone().or(variable);
+    let config = informer_config(kubeconfig.as_deref()).await?;
+    let url = config.cluster_url.to_string();
+    watch(options, informer_client_from(config)?, &url, output).await
 }
 
 /// The life of an informer: handlers, start, wait; at the end, an orderly shutdown.
@@ -210,7 +131,11 @@ pub(crate) async fn watch(
         for line in cache(&informer.lister()) {
             print(line);
         }
-        Ok::<(), SyncError>(())
+        // A program that goes on without its informers acts on what was true once.
+        tokio::select! {
+            failed = factory.failed() => Err(failed.into()),
+            () = stop.cancelled() => Ok(()),
+        }
     };
     let ending = async {
         match options.duration {
@@ -221,7 +146,7 @@ pub(crate) async fn watch(
         Ok(())
     };
     // A run that ends before the informer has synced reports what it waited for.
-    let outcome = tokio::try_join!(reading, ending);
+    let outcome: Result<_, Box<dyn std::error::Error>> = tokio::try_join!(reading, ending);
     factory.shutdown().await;
     print("The informer has stopped.".to_owned());
     outcome?;

@@ -11,6 +11,7 @@ pub(crate) const FOR_EVER: Duration = Duration::from_hours(24 * 365 * 100);
 
 /// How waits between attempts grow.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct BackoffPolicy {
     /// The first wait, before jitter.
     pub initial: Duration,
@@ -38,6 +39,28 @@ impl Default for BackoffPolicy {
             jitter: 1.0,
             reset: Duration::from_mins(2),
         }
+    }
+}
+
+impl BackoffPolicy {
+    /// Waits that grow from `initial` to `max`, and are otherwise the default.
+    pub fn between(initial: Duration, max: Duration) -> Self {
+        Self { initial, max, ..Self::default() }
+    }
+
+    /// Sets [`factor`](field@Self::factor).
+    pub fn factor(self, factor: f64) -> Self {
+        Self { factor, ..self }
+    }
+
+    /// Sets [`jitter`](field@Self::jitter).
+    pub fn jitter(self, jitter: f64) -> Self {
+        Self { jitter, ..self }
+    }
+
+    /// Sets [`reset`](field@Self::reset).
+    pub fn reset(self, reset: Duration) -> Self {
+        Self { reset, ..self }
     }
 }
 

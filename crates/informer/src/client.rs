@@ -1,13 +1,21 @@
 //! Clients for informers: locates the API server, and disables retries below the reflector.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use thiserror::Error;
 
+#[cfg(feature = "http2")]
+mod http2;
+
+/// Servers send a bookmark a minute.
+const READ_TIMEOUT: Duration = Duration::from_secs(90);
+
 /// Why no client can be built.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// The file is not a kubeconfig. The error omits its content, which may include a token.
     #[error("kubeconfig {}{place}: not a kubeconfig", .path.display())]
@@ -52,7 +60,8 @@ pub async fn informer_config(kubeconfig: Option<&Path>) -> Result<Config, Client
     Ok(config)
 }
 
-/// Builds a client for informers from [`informer_config`]. Must be called within a tokio runtime.
+/// Builds a client for informers from [`informer_config`]; see [`informer_client_from`]. Must be
+/// called within a tokio runtime.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -64,8 +73,27 @@ pub async fn informer_config(kubeconfig: Option<&Path>) -> Result<Config, Client
 /// # }
 /// ```
 pub async fn informer_client(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
-    let config = informer_config(kubeconfig).await?;
-    Client::try_from(config).map_err(|error| ClientError::Client(Box::new(error)))
+    informer_client_from(informer_config(kubeconfig).await?)
+}
+
+/// Builds a client for informers from any configuration. Must be called within a tokio runtime.
+///
+/// It does not retry, and notices silent connections. With the feature `http2`, it pings the server
+/// over HTTP/2 and notices a dead connection in 25 s. Without it, or through a proxy of the
+/// configuration, a connection counts as dead after 90 s of silence, unless the configuration has
+/// another `read_timeout`; bookmarks arrive once a minute.
+pub fn informer_client_from(mut config: Config) -> Result<Client, ClientError> {
+    config.default_retry = false;
+    if config.read_timeout.is_none() {
+        config.read_timeout = Some(READ_TIMEOUT);
+        // The silence of an idle connection must not count for its next request.
+        config.reset_reader_on_write = true;
+    }
+    #[cfg(feature = "http2")]
+    let client = http2::connect(config, http2::Patience::default());
+    #[cfg(not(feature = "http2"))]
+    let client = Client::try_from(config);
+    client.map_err(|error| ClientError::Client(Box::new(error)))
 }
 
 fn in_file(path: &Path, source: KubeconfigError) -> ClientError {

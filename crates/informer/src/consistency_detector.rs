@@ -17,7 +17,7 @@
 //! # }
 //! ```
 //!
-//! [`ReflectorOptions::detect_inconsistency`]: crate::ReflectorOptions::detect_inconsistency
+//! [`ReflectorOptions::detect_inconsistency`]: field@crate::ReflectorOptions::detect_inconsistency
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -38,6 +38,7 @@ const MAX_SHOWN: usize = 20;
 
 /// The list that a store is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Against {
     /// The list at exactly the store's own version. Correct at any time, even while objects change.
     /// Fails with an expired version once the server has compacted it.
@@ -48,6 +49,7 @@ pub enum Against {
 
 /// Why a check failed.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ConsistencyError {
     /// The list failed, so there is nothing to compare with.
     #[error("failed to list: {0}")]
@@ -178,13 +180,19 @@ async fn compare_store<K: Kind>(
 /// Resource versions by key. `None`, for an object that cannot be decoded, equals any version.
 pub(crate) type Versions = BTreeMap<ObjectKey, Option<String>>;
 
-pub(crate) fn versions_of<K: Kind>(kind: &K, items: &[K::Object], undecodable: &[Undecodable]) -> Versions {
-    let known = items.iter().map(|item| (kind.key(item), Some(kind.resource_version(item).to_owned())));
+pub(crate) fn versions_of<'a, K: Kind>(
+    kind: &K,
+    items: impl IntoIterator<Item = &'a K::Object>,
+    undecodable: &[Undecodable],
+) -> Versions {
+    let version = |item| (kind.key(item), Some(kind.resource_version(item).to_owned()));
+    let known = items.into_iter().map(version);
     let unknown = undecodable.iter().filter_map(|item| Some((item.key.clone()?, None)));
     known.chain(unknown).collect()
 }
 
-/// Compares initial events with a list at their version. Repeats a list that fails.
+/// Compares initial events, which are transformed, with a list at their version. Repeats a list
+/// that fails.
 ///
 /// # Panics
 ///
@@ -192,6 +200,7 @@ pub(crate) fn versions_of<K: Kind>(kind: &K, items: &[K::Object], undecodable: &
 pub(crate) async fn compare_initial_events<K: Kind>(
     kind: &K,
     source: &dyn ListerWatcher<K>,
+    transform: Option<&Transform<K::Object>>,
     version: &str,
     watched: Versions,
 ) {
@@ -201,7 +210,7 @@ pub(crate) async fn compare_initial_events<K: Kind>(
         return;
     }
     tracing::warn!(%resource, version, "comparing initial events with an uncached list");
-    let page = loop {
+    let mut page = loop {
         match list_at(source, version).await {
             Ok(page) => break page,
             // An expired version never becomes available again.
@@ -215,6 +224,9 @@ pub(crate) async fn compare_initial_events<K: Kind>(
         }
         tokio::time::sleep(RETRY).await;
     };
+    if let Some(transform) = transform {
+        page.items.iter_mut().for_each(|item| transform(item));
+    }
     let listed = versions_of(kind, &page.items, &page.undecodable);
     let readable = |versions: &Versions| -> BTreeMap<ObjectKey, String> {
         let both = |key| !matches!((watched.get(key), listed.get(key)), (Some(None), _) | (_, Some(None)));

@@ -1,10 +1,10 @@
 //! Tracks whether informers have seen the writes of their own program.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use thiserror::Error;
 
 use crate::key::{KeyMap, ObjectKey};
@@ -14,6 +14,7 @@ use crate::store::Store;
 
 /// Why an owner must not be processed yet.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ConsistencyError {
     /// A store has not caught up with a write. Try again later.
     #[error("the store of {resource} is at version {read:?}, behind the write at {wrote}")]
@@ -63,7 +64,7 @@ pub enum ConsistencyError {
 /// servers before 1.35 do not guarantee; see [`compare_rv`].
 #[derive(Default)]
 pub struct ConsistencyStore {
-    stores: FxHashMap<GroupVersionResource, Version>,
+    stores: HashMap<GroupVersionResource, Version>,
     writes: Mutex<KeyMap<Writes>>,
 }
 
@@ -74,7 +75,7 @@ type Version = Box<dyn Fn() -> String + Send + Sync>;
 struct Writes {
     uid: String,
     /// The newest written version of each resource.
-    versions: FxHashMap<GroupVersionResource, String>,
+    versions: HashMap<GroupVersionResource, String>,
 }
 
 impl ConsistencyStore {
@@ -102,7 +103,7 @@ impl ConsistencyStore {
         let writes = match writes.entry(owner.clone()) {
             Entry::Occupied(known) if known.get().uid == uid => known.into_mut(),
             other => {
-                other.insert_entry(Writes { uid: uid.to_owned(), versions: FxHashMap::default() }).into_mut()
+                other.insert_entry(Writes { uid: uid.to_owned(), versions: HashMap::default() }).into_mut()
             }
         };
         let known = writes.versions.get(resource);

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
 
 use crate::delta::{Batch, Delta, Queue};
+use crate::failure::{Panic, panic_message};
 use crate::handler::EventHandler;
 use crate::kind::Kind;
 use crate::latch::Latch;
 use crate::list_watch::ListerWatcher;
-use crate::listener::{Panic, PanicPolicy, panic_message};
+use crate::listener::PanicPolicy;
 use crate::lister::Lister;
 use crate::queue::{InformerQueue, QueueKind};
 use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Transform, WatchErrorHandler};
@@ -26,6 +28,7 @@ pub type ShouldResync = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Options of a [`Controller`]. Same as client-go's `Config`, but the processing is fixed: store
 /// first, then handler. client-go has dropped `RetryOnError`; processing cannot fail here either.
+#[non_exhaustive]
 pub struct ControllerOptions<T> {
     /// The resync period of the handler; zero disables resyncs.
     pub resync: Duration,
@@ -62,6 +65,48 @@ impl<T> Default for ControllerOptions<T> {
     }
 }
 
+impl<T> ControllerOptions<T> {
+    /// Sets [`resync`](field@Self::resync).
+    pub fn resync(self, period: Duration) -> Self {
+        Self { resync: period, ..self }
+    }
+
+    /// Sets [`should_resync`](field@Self::should_resync).
+    pub fn should_resync(self, should_resync: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { should_resync: Some(Arc::new(should_resync)), ..self }
+    }
+
+    /// Sets [`indexers`](field@Self::indexers).
+    pub fn indexers(self, indexers: Indexers<T>) -> Self {
+        Self { indexers, ..self }
+    }
+
+    /// Sets [`reflector`](field@Self::reflector).
+    pub fn reflector(self, options: ReflectorOptions) -> Self {
+        Self { reflector: options, ..self }
+    }
+
+    /// Sets [`queue`](field@Self::queue).
+    pub fn queue(self, kind: QueueKind) -> Self {
+        Self { queue: kind, ..self }
+    }
+
+    /// Sets [`transform`](field@Self::transform).
+    pub fn transform(self, transform: impl Fn(&mut T) + Send + Sync + 'static) -> Self {
+        Self { transform: Some(Arc::new(transform)), ..self }
+    }
+
+    /// Sets [`watch_error_handler`](field@Self::watch_error_handler).
+    pub fn watch_error_handler(self, on_error: WatchErrorHandler) -> Self {
+        Self { watch_error_handler: Some(on_error), ..self }
+    }
+
+    /// Sets [`panic_policy`](field@Self::panic_policy).
+    pub fn panic_policy(self, panic_policy: PanicPolicy) -> Self {
+        Self { panic_policy, ..self }
+    }
+}
+
 /// A private informer: keeps its own store in sync with the server, and calls one handler
 /// synchronously.
 ///
@@ -86,8 +131,7 @@ impl<T> Default for ControllerOptions<T> {
 /// let kind = Arc::new(Typed::<Pod>::new());
 /// let source = KubeListWatch::new(client, Arc::clone(&kind));
 /// let handler = HandlerFuncs::new().with_add(|pod: &Arc<Pod>, _| println!("{:?}", pod.metadata.name));
-/// let options =
-///     ControllerOptions { queue: QueueKind::DeltaFifo { replaced: true }, ..ControllerOptions::default() };
+/// let options = ControllerOptions::default().queue(QueueKind::DeltaFifo { replaced: true });
 /// let controller = Controller::new(kind, source, handler, options);
 /// let pods = controller.store();
 /// tokio::spawn(Arc::clone(&controller).run(CancellationToken::new()));
@@ -139,9 +183,10 @@ impl<K: Kind> Controller<K> {
     ///
     /// # Panics
     ///
-    /// After stopping, with the panic of a transform, or of the handler if the policy propagates
-    /// it.
+    /// Panics outside a tokio runtime. After stopping, with the panic of a transform, or of the
+    /// handler if the policy propagates it.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let runtime = Handle::current();
         let Some(Setup { source, handler, mut options }) = self.setup.lock().take() else {
             tracing::warn!(resource = %self.kind.gvr(), "the controller is already started");
             return;
@@ -160,7 +205,7 @@ impl<K: Kind> Controller<K> {
         );
         let reflector = reflector.with_transform(options.transform.take());
         let reflector = reflector.with_error_handler(options.watch_error_handler.take());
-        let reflector = tokio::spawn(reflector.run(stop.clone()));
+        let reflector = runtime.spawn(reflector.run(stop.clone()));
 
         let panic = self.process(&queue, handler, options, &stop).await;
         stop.cancel();
@@ -185,7 +230,7 @@ impl<K: Kind> Controller<K> {
             let next = tokio::select! {
                 biased;
                 () = tick(&mut resync) => {
-                    if options.should_resync.as_ref().is_none_or(|ask| ask()) {
+                    if self.status.is_watching() && options.should_resync.as_ref().is_none_or(|ask| ask()) {
                         queue.push(Delta::SyncAll);
                     }
                     restart(&mut resync);

@@ -5,9 +5,11 @@ use kube::core::{ApiResource, GroupVersionKind, Status};
 use thiserror::Error;
 
 use crate::kind::GroupVersionResource;
+use crate::list_watch::ListWatchError;
 
 /// A resource, as the server describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Discovered {
     /// The resource that requests name, with its scope.
     pub resource: GroupVersionResource,
@@ -19,6 +21,7 @@ pub struct Discovered {
 
 /// Why a kind or a resource could not be found.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum DiscoveryError {
     /// The server serves no such kind.
     #[error("the server has no kind {kind} in {group_version}")]
@@ -45,7 +48,7 @@ pub enum DiscoveryError {
         /// The group and version, as in `apiVersion`.
         group_version: String,
         /// The cause.
-        source: Box<kube::Error>,
+        source: ListWatchError,
     },
 }
 
@@ -108,7 +111,7 @@ async fn find(
         Ok(list) => list,
         Err(kube::Error::Api(status)) if is_absent(&status) => return Ok(None),
         Err(source) => {
-            return Err(DiscoveryError::Request { group_version: name, source: Box::new(source) });
+            return Err(DiscoveryError::Request { group_version: name, source: cause(source) });
         }
     };
     let mut resources = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
@@ -125,10 +128,34 @@ async fn find(
     }))
 }
 
+/// kube's own text of a rejection repeats the whole status as Rust prints it.
+fn cause(error: kube::Error) -> ListWatchError {
+    match error {
+        kube::Error::Api(status) => ListWatchError::Status(status),
+        error => ListWatchError::Transport(Box::new(error)),
+    }
+}
+
 fn is_absent(status: &Status) -> bool {
     status.code == 404
 }
 
 fn group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rejection_is_reported_as_the_server_words_it() {
+        let status = json!({ "code": 403, "reason": "Forbidden", "message": "not yours", "details": {} });
+        let rejected = kube::Error::Api(serde_json::from_value(status).unwrap());
+        let error = DiscoveryError::Request { group_version: "apps/v1".to_owned(), source: cause(rejected) };
+        let text = "discovery of apps/v1 failed: the server rejected the request: 403 Forbidden: not yours";
+        assert_eq!(error.to_string(), text);
+    }
 }

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::discovery::{Discovered, DiscoveryError, discover_kind, discover_resource};
 use crate::factory::{FactoryBuilder, SharedInformerFactory, SyncResult};
+use crate::failure::FailedInformer;
 use crate::kind::{Dynamic, GroupVersionResource, Kind};
 use crate::metadata::Metadata;
 use crate::shared::SharedInformer;
@@ -136,6 +137,11 @@ impl<K: FromDiscovery> DiscoveringFactory<K> {
     /// [`SharedInformerFactory::wait_for_handlers_sync`].
     pub async fn wait_for_handlers_sync(&self, stop: &CancellationToken) -> SyncResult {
         self.factory.wait_for_handlers_sync(stop).await
+    }
+
+    /// Waits until an informer fails; see [`SharedInformerFactory::failed`].
+    pub async fn failed(&self) -> FailedInformer {
+        self.factory.failed().await
     }
 
     /// Stops all informers, and waits for them and their handlers to end.

@@ -13,7 +13,7 @@ use crate::notification::Notification;
 /// [`SharedInformer::add_event_stream`](crate::SharedInformer::add_event_stream).
 ///
 /// A stream receives the same changes as a handler, in the same order. Unread changes wait without
-/// a limit unless [`HandlerOptions::max_pending`](crate::HandlerOptions::max_pending) sets one;
+/// a limit unless [`HandlerOptions::max_pending`](field@crate::HandlerOptions::max_pending) sets one;
 /// [`Registration::pending`] counts them. The registration becomes synced when the reader polls
 /// again after the last initial object. The stream ends immediately when it is removed. When the
 /// informer stops, it ends after what the informer has read. Dropping the stream removes it.
@@ -24,6 +24,13 @@ pub struct EventStream<T> {
     registration: Registration,
 }
 
+/// What a stream receives.
+pub(crate) enum Step<T> {
+    Change(Notification<T>),
+    /// The initial objects end here.
+    Synced,
+}
+
 impl<T> EventStream<T> {
     pub(crate) fn new(inbox: UnboundedReceiver<Message<T>>, registration: Registration) -> Self {
         Self { inbox, shown: None, registration }
@@ -32,6 +39,30 @@ impl<T> EventStream<T> {
     /// The stream's registration: reports progress, and identifies the stream for removal.
     pub fn registration(&self) -> &Registration {
         &self.registration
+    }
+
+    /// The next change, or the end of the initial objects, which the public stream leaves out.
+    pub(crate) fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<Option<Step<T>>> {
+        // Removal also drops the sender, which wakes a waiting reader.
+        while !self.registration.0.removed.is_cancelled() {
+            if let Some(change) = self.shown.as_mut().and_then(Shown::next) {
+                self.registration.0.note_processed();
+                return Poll::Ready(Some(Step::Change(change.clone())));
+            }
+            self.shown = None;
+            match ready!(self.inbox.poll_recv(context)) {
+                Some(Message::Synced) => {
+                    self.registration.0.synced.set();
+                    return Poll::Ready(Some(Step::Synced));
+                }
+                Some(Message::Changes { changes, syncing }) => {
+                    self.shown = Some(Shown::new(changes, syncing));
+                }
+                None => break,
+            }
+        }
+        self.end();
+        Poll::Ready(None)
     }
 
     fn end(&mut self) {
@@ -49,23 +80,13 @@ impl<T> Stream for EventStream<T> {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let stream = self.get_mut();
-        // Removal also drops the sender, which wakes a waiting reader.
-        while !stream.registration.0.removed.is_cancelled() {
-            if let Some(change) = stream.shown.as_mut().and_then(Shown::next) {
-                stream.registration.0.note_processed();
-                return Poll::Ready(Some(change.clone()));
-            }
-            stream.shown = None;
-            match ready!(stream.inbox.poll_recv(context)) {
-                Some(Message::Synced) => stream.registration.0.synced.set(),
-                Some(Message::Changes { changes, syncing }) => {
-                    stream.shown = Some(Shown::new(changes, syncing));
-                }
-                None => break,
+        loop {
+            match ready!(stream.poll_step(context)) {
+                Some(Step::Change(change)) => return Poll::Ready(Some(change)),
+                Some(Step::Synced) => {}
+                None => return Poll::Ready(None),
             }
         }
-        stream.end();
-        Poll::Ready(None)
     }
 }
 

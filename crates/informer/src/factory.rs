@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,15 +13,16 @@ use kube::{Client, Resource};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::failure::FailedInformer;
 use crate::generic::GenericInformer;
 use crate::informer_name::{InformerIdentity, InformerName};
 use crate::kind::{GroupVersionResource, Kind, Typed};
 use crate::kube_list_watch::{KubeListWatch, Selectors};
-use crate::listener::panic_message;
 use crate::shared::{InformerOptions, SharedInformer};
 use crate::store::{Indexers, namespace_indexer};
 
@@ -114,6 +116,7 @@ impl FactoryBuilder {
 }
 
 /// What a factory provides to build an informer.
+#[non_exhaustive]
 pub struct InformerParts<K: Kind> {
     /// The descriptor.
     pub kind: Arc<K>,
@@ -140,7 +143,7 @@ pub struct SharedInformerFactory {
     state: Mutex<State>,
     tasks: TaskTracker,
     stop: CancellationToken,
-    failure: watch::Sender<Option<String>>,
+    failure: watch::Sender<Option<FailedInformer>>,
 }
 
 struct State {
@@ -240,38 +243,32 @@ impl SharedInformerFactory {
     ///
     /// # Panics
     ///
-    /// Panics outside a tokio runtime.
+    /// Panics outside a tokio runtime, and then starts nothing.
     pub fn start(&self, stop: &CancellationToken) {
+        let runtime = Handle::current();
         let mut state = self.state.lock();
         if state.shut_down {
             return;
         }
         for ((_, resource), entry) in &mut state.informers {
-            if std::mem::replace(&mut entry.started, true) {
-                continue;
+            if !std::mem::replace(&mut entry.started, true) {
+                let own = self.stop.child_token();
+                let run = Arc::clone(&entry.informer).run(own.clone());
+                let run = stop_with(run, own, stop.clone());
+                let (informer, resource) = (Arc::clone(&entry.informer), resource.clone());
+                self.tasks.spawn_on(supervise(informer, run, resource, self.failure.clone()), &runtime);
             }
-            let own = self.stop.child_token();
-            let run = Arc::clone(&entry.informer).run(own.clone());
-            let run = stop_with(run, own, stop.clone());
-            let (resource, failure) = (resource.clone(), self.failure.clone());
-            self.tasks.spawn(async move {
-                if let Err(panic) = AssertUnwindSafe(run).catch_unwind().await {
-                    let text = format!("the informer of {resource} panicked: {}", panic_message(&panic));
-                    tracing::error!("{text}");
-                    failure.send_replace(Some(text));
-                }
-            });
         }
     }
 
-    /// Waits until the stores of all started informers contain their first list, or `stop` is
-    /// cancelled.
+    /// Waits until the stores of all started informers contain their first list, `stop` is
+    /// cancelled, or an informer fails.
     pub async fn wait_for_cache_sync(&self, stop: &CancellationToken) -> SyncResult {
         self.wait(stop, |informer| informer.synced()).await
     }
 
-    /// Waits until the handlers of all started informers have processed their initial objects, or
-    /// `stop` is cancelled. Synced stores do not imply it.
+    /// Waits until the handlers of all started informers have processed their initial objects,
+    /// `stop` is cancelled, or an informer fails. Synced stores do not imply it.
     pub async fn wait_for_handlers_sync(&self, stop: &CancellationToken) -> SyncResult {
         self.wait(stop, |informer| informer.handlers_synced()).await
     }
@@ -286,20 +283,25 @@ impl SharedInformerFactory {
             let started = state.informers.iter().filter(|(_, entry)| entry.started);
             started.map(|((_, resource), entry)| (resource.clone(), Arc::clone(&entry.informer))).collect()
         };
-        let waits = started.into_iter().map(|(resource, informer)| async move {
-            let reached = tokio::select! {
+        let waits = started.iter().map(|(_, informer)| async move {
+            tokio::select! {
                 biased;
-                () = synced(&*informer) => true,
+                () = synced(&**informer) => true,
                 () = stop.cancelled() => false,
                 () = informer.stopped() => false,
-            };
-            if reached { Ok(resource) } else { Err(SyncFailure { resource, reason: informer.last_error() }) }
+                _ = self.failed() => false,
+            }
         });
+        let reached = join_all(waits).await;
         let mut result = SyncResult::default();
-        for outcome in join_all(waits).await {
-            match outcome {
-                Ok(resource) => result.synced.push(resource),
-                Err(failure) => result.failed.push(failure),
+        for ((resource, informer), reached) in started.into_iter().zip(reached) {
+            // An informer can fail after it has synced, while the others are awaited.
+            let failure = informer.failure().map(|failure| failure.to_string());
+            if reached && failure.is_none() {
+                result.synced.push(resource);
+            } else {
+                let reason = failure.or_else(|| informer.last_error());
+                result.failed.push(SyncFailure { resource, reason });
             }
         }
         result.synced.sort_unstable();
@@ -307,13 +309,16 @@ impl SharedInformerFactory {
         result
     }
 
-    /// Waits until a handler or transform makes an informer panic, and returns its description. The
-    /// other informers continue; programs that should exit instead await this.
-    pub async fn failed(&self) -> String {
+    /// Waits until an informer fails, and returns the first failure. Returns as soon as it happens;
+    /// the handlers may still be catching up.
+    ///
+    /// The other informers continue, and the failed one's store becomes stale without notice. So
+    /// every program should await this beside its work, and end.
+    pub async fn failed(&self) -> FailedInformer {
         let mut failure = self.failure.subscribe();
         loop {
-            if let Some(text) = &*failure.borrow_and_update() {
-                return text.clone();
+            if let Some(failure) = &*failure.borrow_and_update() {
+                return failure.clone();
             }
             // The sender is a field of `self`, so it outlives this call.
             let _ = failure.changed().await;
@@ -330,6 +335,32 @@ impl SharedInformerFactory {
         if let Some(name) = &self.settings.name {
             name.release();
         }
+    }
+}
+
+/// Runs an informer, and announces its failure as soon as it happens.
+async fn supervise(
+    informer: Arc<dyn AnyInformer>,
+    run: impl Future<Output = ()>,
+    resource: GroupVersionResource,
+    failed: watch::Sender<Option<FailedInformer>>,
+) {
+    // The informer itself has noted the panic that ends `run`.
+    let mut run = pin!(AssertUnwindSafe(run).catch_unwind());
+    let has_ended = tokio::select! {
+        biased;
+        _ = informer.failed() => false,
+        _ = &mut run => true,
+    };
+    if let Some(failure) = informer.failure() {
+        failed.send_if_modified(|first| {
+            let is_first = first.is_none();
+            first.get_or_insert_with(|| FailedInformer::new(resource, failure));
+            is_first
+        });
+    }
+    if !has_ended {
+        let _ = run.await;
     }
 }
 

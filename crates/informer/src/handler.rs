@@ -8,7 +8,8 @@ use crate::key::Deleted;
 ///
 /// Handlers are synchronous, and each has its own task. A handler needs no locks, and never delays
 /// the informer or another handler. Put slow work on a queue: blocking the thread blocks a worker
-/// of the runtime. Asynchronous consumers use [`EventStream`](crate::EventStream).
+/// of the runtime, unless the handler has [its own](field@crate::HandlerOptions::own_thread).
+/// Asynchronous consumers use [`EventStream`](crate::EventStream).
 ///
 /// Per object, the calls are `on_add`, any number of `on_update`, then `on_delete`. The `old` of an
 /// update is the `new` of the previous call. A handler sees some of the real states, in order. An
@@ -52,15 +53,21 @@ use crate::key::Deleted;
 /// ```
 pub trait EventHandler<T>: Send + 'static {
     /// An object that is new to this handler. `is_in_initial_list` is set for objects of the first
-    /// list, or of the store when the handler was added.
-    fn on_add(&mut self, object: &Arc<T>, is_in_initial_list: bool);
+    /// list, or of the store when the handler was added. Does nothing by default.
+    fn on_add(&mut self, object: &Arc<T>, is_in_initial_list: bool) {
+        let _ = (object, is_in_initial_list);
+    }
 
-    /// A new state of a known object.
-    fn on_update(&mut self, old: &Arc<T>, new: &Arc<T>);
+    /// A new state of a known object. Does nothing by default.
+    fn on_update(&mut self, old: &Arc<T>, new: &Arc<T>) {
+        let _ = (old, new);
+    }
 
     /// A deleted object. The handler knows it, unless its addition was lost and the informer's
-    /// [`QueueKind`](crate::QueueKind) delivers such deletions.
-    fn on_delete(&mut self, deleted: &Deleted<T>);
+    /// [`QueueKind`](crate::QueueKind) delivers such deletions. Does nothing by default.
+    fn on_delete(&mut self, deleted: &Deleted<T>) {
+        let _ = deleted;
+    }
 }
 
 impl<T> EventHandler<T> for Box<dyn EventHandler<T>>

@@ -14,6 +14,7 @@ static NAMES: Mutex<BTreeSet<Arc<str>>> = Mutex::new(BTreeSet::new());
 
 /// Why a name is not available.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum InformerNameError {
     /// The name is empty.
     #[error("the informer name is empty")]

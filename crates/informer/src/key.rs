@@ -23,6 +23,7 @@ pub(crate) type KeySet = HashSet<ObjectKey>;
 
 /// A text that is not an object key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum KeyError {
     /// More than one `/`: neither `name` nor `namespace/name`.
     #[error("unexpected key format: {0:?}")]

@@ -97,6 +97,7 @@ pub enum ContentType {
 
 /// The preferred form of responses. [`Kind::decode`] receives the actual one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Accept {
     /// Prefer protobuf, if the server supports it for this resource, over JSON.
     pub protobuf: bool,
@@ -104,8 +105,21 @@ pub struct Accept {
     pub metadata_only: bool,
 }
 
+impl Accept {
+    /// Sets [`protobuf`](field@Self::protobuf).
+    pub fn protobuf(self, on: bool) -> Self {
+        Self { protobuf: on, ..self }
+    }
+
+    /// Sets [`metadata_only`](field@Self::metadata_only).
+    pub fn metadata_only(self, on: bool) -> Self {
+        Self { metadata_only: on, ..self }
+    }
+}
+
 /// Why one object could not be decoded.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// The bytes are not valid JSON of such an object.
     #[error("cannot decode JSON: {0}")]
@@ -228,6 +242,7 @@ fn check_type(expected: &TypeMeta, actual: Option<&TypeMeta>) -> Result<(), Deco
 }
 
 /// The descriptor of a resource that is known only at run time, such as a custom resource.
+#[derive(Clone, Debug)]
 pub struct Dynamic {
     gvr: GroupVersionResource,
     types: TypeMeta,

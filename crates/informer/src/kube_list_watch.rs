@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::kind::{Accept, ContentType, DecodeError, Kind};
 use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchEvent, WatchStream};
 use crate::protobuf::MEDIA_TYPE;
+use crate::reflector::Transform;
 
 mod event;
 mod frames;
@@ -27,7 +28,7 @@ mod status;
 
 use event::decode_event;
 use frames::{FrameError, Frames};
-use meta::describe;
+use meta::identify;
 use page::Splitter;
 use status::{refusal, unreadable_event};
 
@@ -37,6 +38,7 @@ const SILENCE: Duration = Duration::from_secs(70);
 
 /// Selects objects; both selectors have the API server's syntax.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Selectors {
     /// A field selector, such as `status.phase!=Succeeded,status.phase!=Failed`.
     pub fields: Option<String>,
@@ -80,19 +82,19 @@ impl<K: Kind> KubeListWatch<K> {
         self
     }
 
-    /// Selects objects by their fields.
-    pub fn fields(mut self, selector: impl Into<String>) -> Self {
-        self.selectors.fields = Some(selector.into());
+    /// Selects objects by their fields, in addition to earlier selectors, such as a factory's.
+    pub fn fields(mut self, selector: impl AsRef<str>) -> Self {
+        add(&mut self.selectors.fields, selector.as_ref());
         self
     }
 
-    /// Selects objects by their labels.
-    pub fn labels(mut self, selector: impl Into<String>) -> Self {
-        self.selectors.labels = Some(selector.into());
+    /// Selects objects by their labels, in addition to earlier selectors, such as a factory's.
+    pub fn labels(mut self, selector: impl AsRef<str>) -> Self {
+        add(&mut self.selectors.labels, selector.as_ref());
         self
     }
 
-    /// Changes the selectors.
+    /// Changes the selectors, or replaces them.
     pub fn tweak(mut self, tweak: impl FnOnce(&mut Selectors)) -> Self {
         tweak(&mut self.selectors);
         self
@@ -103,6 +105,14 @@ impl<K: Kind> KubeListWatch<K> {
     pub fn watch_list(mut self, on: bool) -> Self {
         self.watch_list = on;
         self
+    }
+
+    pub(crate) fn kind(&self) -> &K {
+        &self.kind
+    }
+
+    pub(crate) fn selectors(&self) -> &Selectors {
+        &self.selectors
     }
 
     fn request(
@@ -145,7 +155,11 @@ impl<K: Kind> KubeListWatch<K> {
         Ok((content_type(answer.headers())?, answer.into_body()))
     }
 
-    async fn list_page(&self, options: &ListOptions) -> Result<Page<K::Object>, ListWatchError> {
+    async fn list_page(
+        &self,
+        options: &ListOptions,
+        transform: Option<&Transform<K::Object>>,
+    ) -> Result<Page<K::Object>, ListWatchError> {
         let (content_type, mut body) = self.send(options, false).await?;
         let mut splitter = Splitter::new(content_type);
         let (mut items, mut undecodable) = (Vec::new(), Vec::new());
@@ -153,8 +167,14 @@ impl<K: Kind> KubeListWatch<K> {
             let mut chunk = data.as_ref();
             while let Some(bytes) = splitter.next_item(&mut chunk).map_err(ListWatchError::NotAList)? {
                 match self.kind.decode(content_type, bytes) {
-                    Ok(item) => items.push(item),
-                    Err(error) => undecodable.push(describe(content_type, bytes, error)),
+                    Ok(mut item) => {
+                        if let Some(transform) = transform {
+                            transform(&mut item);
+                        }
+                        items.push(item);
+                    }
+                    Err(error) => undecodable
+                        .push(identify(content_type, bytes, error).map_err(ListWatchError::UnnamedItem)?),
                 }
                 coop::consume_budget().await;
             }
@@ -174,7 +194,15 @@ impl<K: Kind> ListerWatcher<K> for KubeListWatch<K> {
         &'a self,
         options: &'a ListOptions,
     ) -> BoxFuture<'a, Result<Page<K::Object>, ListWatchError>> {
-        Box::pin(self.list_page(options))
+        Box::pin(self.list_page(options, None))
+    }
+
+    fn list_transformed<'a>(
+        &'a self,
+        options: &'a ListOptions,
+        transform: &'a Transform<K::Object>,
+    ) -> BoxFuture<'a, Result<Page<K::Object>, ListWatchError>> {
+        Box::pin(self.list_page(options, Some(transform)))
     }
 
     fn watch<'a>(
@@ -208,6 +236,15 @@ impl<K: Kind> ListerWatcher<K> for KubeListWatch<K> {
     fn supports_watch_list(&self) -> bool {
         self.watch_list
     }
+}
+
+/// Requires a second selector, too. Both kinds of selectors are lists of requirements.
+fn add(selector: &mut Option<String>, second: &str) {
+    let first = selector.get_or_insert_default();
+    if !first.is_empty() && !second.is_empty() {
+        first.push(',');
+    }
+    first.push_str(second);
 }
 
 /// A response without a content type counts as JSON.

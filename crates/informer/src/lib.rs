@@ -22,24 +22,25 @@
 //! * [`workqueue::WorkQueue`] passes keys from handlers to workers.
 //! * [`client_go`] lists client-go's mechanisms with their counterparts and tests.
 //!
-//! Optional features: `events` adds a recorder of Kubernetes events. `testing` adds fake API servers
-//! and recording handlers for tests under a paused clock.
+//! Optional features: `events` adds a recorder of Kubernetes events. `http2` makes
+//! [`informer_client`] notice dead connections by pings. `runtime` adds bridges to `kube_runtime`.
+//! `testing` adds fake API servers and recording handlers for tests under a paused clock. Programs
+//! select the Kubernetes version of `k8s-openapi` and the TLS of `kube` by features of these crates.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
 //! use kube_informers::{
 //!     FanOut, Filtering, HandlerFuncs, HandlerOptions, InformerOptions, SharedInformer,
-//!     SharedInformerFactory, Typed,
+//!     SharedInformerFactory, Typed, informer_client_from,
 //! };
 //! use tokio_util::sync::CancellationToken;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut config = kube::Config::infer().await?;
-//! config.default_retry = false;
-//! let factory = SharedInformerFactory::new(kube::Client::try_from(config)?);
+//! let client = informer_client_from(kube::Config::infer().await?)?;
+//! let factory = SharedInformerFactory::new(client);
 //! let pods = factory.informer_for(Typed::<Pod>::new().into(), |parts| {
 //!     let running = parts.list_watch.fields("status.phase!=Succeeded,status.phase!=Failed");
-//!     let options = InformerOptions { resync: parts.resync, ..InformerOptions::default() };
+//!     let options = InformerOptions::default().resync(parts.resync);
 //!     SharedInformer::new(parts.kind, running, options)
 //! });
 //!
@@ -56,13 +57,18 @@
 //! factory.wait_for_cache_sync(&stop).await.into_result()?;
 //! factory.wait_for_handlers_sync(&stop).await.into_result()?;
 //! println!("{} pods", pods.store().len());
+//! // Returns if a handler panics: the informer's store and handlers are stale from then on.
+//! let failed = factory.failed().await;
 //! factory.shutdown().await;
-//! # Ok(())
+//! # Err(failed.into())
 //! # }
 //! ```
 //!
-//! Build the [`kube::Client`] for informers with `default_retry = false`, as [`informer_client`]
-//! does; see [`KubeListWatch`].
+//! Build the [`kube::Client`] for informers by [`informer_client_from`], which disables retries and
+//! notices silent connections; see [`KubeListWatch`].
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(missing_debug_implementations)]
 
 mod backoff;
 mod buffer;
@@ -70,6 +76,7 @@ mod client;
 pub mod consistency_detector;
 mod consistency_store;
 mod controller;
+mod debug;
 mod delta;
 mod delta_fifo;
 mod discovery;
@@ -78,6 +85,7 @@ mod event_stream;
 #[cfg(feature = "events")]
 pub mod events;
 mod factory;
+mod failure;
 mod generic;
 mod handler;
 mod informer_name;
@@ -101,6 +109,8 @@ mod reflector;
 mod resource_version;
 mod resync_period;
 mod retry_window;
+#[cfg(feature = "runtime")]
+mod runtime;
 mod selector;
 mod shared;
 mod store;
@@ -114,7 +124,7 @@ mod wait;
 pub mod workqueue;
 
 pub use backoff::BackoffPolicy;
-pub use client::{ClientError, informer_client, informer_config};
+pub use client::{ClientError, informer_client, informer_client_from, informer_config};
 pub use consistency_store::{ConsistencyError, ConsistencyStore};
 pub use controller::{Controller, ControllerOptions, ShouldResync};
 pub use discovery::{Discovered, DiscoveryError, discover_kind, discover_resource};
@@ -126,6 +136,7 @@ pub use factory::{
     FactoryBuilder, InformerParts, SharedInformerFactory, SyncError, SyncFailure, SyncResult,
     UnknownResourceError,
 };
+pub use failure::{FailedInformer, InformerFailure};
 pub use generic::{GenericInformer, GenericLister, GenericObject};
 pub use handler::{EventHandler, FanOut, Filtering, HandlerFuncs};
 pub use informer_name::{InformerIdentity, InformerName, InformerNameError};
@@ -151,6 +162,16 @@ pub use shared::{InformerOptions, SettingError, SharedInformer};
 pub use store::{IndexError, IndexFn, Indexers, NAMESPACE_INDEX, Store, namespace_indexer};
 pub use undelta::UndeltaStore;
 pub use wait::{DoneChecker, WaitError, wait_for};
+
+// Foreign crates and types in signatures, in the versions that this crate uses.
+#[doc(no_inline)]
+pub use futures::future::BoxFuture;
+#[doc(no_inline)]
+pub use futures::stream::{BoxStream, Stream};
+#[doc(no_inline)]
+pub use tokio_util::sync::CancellationToken;
+#[doc(no_inline)]
+pub use {http, kube, prost, serde_json};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -8,12 +8,15 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use kube::core::Status;
 use thiserror::Error;
+use tokio::task::coop;
 
 use crate::key::ObjectKey;
 use crate::kind::{DecodeError, Kind};
+use crate::reflector::Transform;
 
 /// How the server interprets the resource version of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum VersionMatch {
     /// Any state that is at least as new.
     NotOlderThan,
@@ -23,6 +26,7 @@ pub enum VersionMatch {
 
 /// Options of a request by the reflector. Selectors belong to the lister-watcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ListOptions {
     /// Empty requests the most recent state, "0" any state.
     pub resource_version: String,
@@ -40,8 +44,16 @@ pub struct ListOptions {
     pub send_initial_events: bool,
 }
 
+impl ListOptions {
+    /// A request at this resource version, with no other options.
+    pub fn at(resource_version: impl Into<String>) -> Self {
+        Self { resource_version: resource_version.into(), ..Self::default() }
+    }
+}
+
 /// One page of a list.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Page<T> {
     /// The decoded items.
     pub items: Vec<T>,
@@ -53,10 +65,22 @@ pub struct Page<T> {
     pub continue_token: Option<String>,
 }
 
+impl<T> Page<T> {
+    /// The only or the last page of a list, with these items.
+    pub fn new(items: Vec<T>, resource_version: impl Into<String>) -> Self {
+        let resource_version = resource_version.into();
+        Self { items, undecodable: Vec::new(), resource_version, continue_token: None }
+    }
+}
+
 /// An object that could not be decoded, with what is known about it.
+///
+/// If a source cannot read the key, it must fail the list or the watch instead: the informer would
+/// take a stored object for deleted. Only an object of another type may lack its key.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Undecodable {
-    /// The object's key, if its metadata could be read.
+    /// The object's key.
     pub key: Option<ObjectKey>,
     /// The object's resource version, if its metadata could be read.
     pub resource_version: Option<String>,
@@ -65,6 +89,11 @@ pub struct Undecodable {
 }
 
 impl Undecodable {
+    /// An object that cannot be decoded because of this error.
+    pub fn new(key: Option<ObjectKey>, resource_version: Option<String>, error: DecodeError) -> Self {
+        Self { key, resource_version, error }
+    }
+
     /// Whether this is no object of the kind at all. Such an item affects no object of the store.
     pub(crate) fn is_of_another_type(&self) -> bool {
         matches!(self.error, DecodeError::UnexpectedType { .. })
@@ -73,6 +102,7 @@ impl Undecodable {
 
 /// One event of a watch.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum WatchEvent<T> {
     /// A new object, or one that started to match the selectors.
     Added(T),
@@ -107,6 +137,25 @@ pub trait ListerWatcher<K: Kind>: Send + Sync + 'static {
     fn list<'a>(&'a self, options: &'a ListOptions)
     -> BoxFuture<'a, Result<Page<K::Object>, ListWatchError>>;
 
+    /// Requests one page of a list, with transformed items.
+    ///
+    /// By default, the items are transformed once the page is complete. Sources that decode items
+    /// one by one should transform each immediately, which saves memory.
+    fn list_transformed<'a>(
+        &'a self,
+        options: &'a ListOptions,
+        transform: &'a Transform<K::Object>,
+    ) -> BoxFuture<'a, Result<Page<K::Object>, ListWatchError>> {
+        Box::pin(async move {
+            let mut page = self.list(options).await?;
+            for item in &mut page.items {
+                transform(item);
+                coop::consume_budget().await;
+            }
+            Ok(page)
+        })
+    }
+
     /// Opens a watch.
     fn watch<'a>(
         &'a self,
@@ -122,6 +171,7 @@ pub trait ListerWatcher<K: Kind>: Send + Sync + 'static {
 
 /// Why a list failed, or a watch failed to open or broke off.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ListWatchError {
     /// The server rejected the request with a `Status`.
     #[error("the server rejected the request: {} {}: {}", .0.code, .0.reason, .0.message)]
@@ -141,6 +191,9 @@ pub enum ListWatchError {
     /// The response to a list is not a list.
     #[error("the response is not a list: {0}")]
     NotAList(#[source] Box<dyn Error + Send + Sync>),
+    /// A list contains an object that can neither be decoded nor identified.
+    #[error("an item of the list has no readable name: {0}")]
+    UnnamedItem(#[source] DecodeError),
     /// The request could not be built, for example because of a malformed namespace.
     #[error("cannot build the request: {0}")]
     Request(#[from] http::Error),

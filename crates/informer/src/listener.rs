@@ -1,6 +1,5 @@
 //! One handler of an informer: its queue, its task, and its registration.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::failure::{FirstFailure, InformerFailure, panic_message};
 use crate::handler::EventHandler;
 use crate::latch::Latch;
 use crate::notification::Notification;
@@ -27,10 +27,9 @@ const SLOW_CALL: Duration = Duration::from_millis(100);
 /// Reports per handler are limited to one in this time, to protect the log.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-pub(crate) type Panic = Box<dyn Any + Send>;
-
 /// What happens when a handler panics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PanicPolicy {
     /// The informer stops, and its `run` panics with the handler's panic. This is client-go's
     /// default, too, where the process exits.
@@ -43,7 +42,19 @@ pub enum PanicPolicy {
 }
 
 /// Options of a handler.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use kube_informers::{HandlerOptions, PanicPolicy};
+///
+/// let options = HandlerOptions::named("cache")
+///     .resync(Duration::from_mins(10))
+///     .panic_policy(PanicPolicy::SkipAfter(Duration::from_secs(1)));
+/// assert_eq!(options.name, "cache");
+/// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct HandlerOptions {
     /// The resync period. Zero disables resyncs; `None` uses the informer's period.
     pub resync: Option<Duration>,
@@ -51,20 +62,45 @@ pub struct HandlerOptions {
     pub panic_policy: PanicPolicy,
     /// The handler's name in the log and in metrics.
     pub name: Cow<'static, str>,
-    /// The maximum number of changes that wait for the handler, including initial objects. A
-    /// handler that exceeds it is removed, and the informer stops. Its `run` panics with a message
-    /// that names the handler, without waiting for the current call.
+    /// The maximum number of changes that wait for the handler, initial objects excluded. A handler
+    /// that exceeds it is removed, and the informer stops. Its `run` panics with a message that
+    /// names the handler, without waiting for the current call.
+    ///
+    /// A relist can repeat all objects to the handler, so a limit should exceed their number.
     ///
     /// `None`, the default, is no limit, same as client-go. A stuck handler then costs 40 bytes per
     /// change, shared by all handlers, 40 more for a change that arrives alone, and the old objects
     /// that the changes keep alive.
     pub max_pending: Option<usize>,
+    /// Whether the handler runs on a thread of its own, instead of a worker of the runtime. For
+    /// handlers that block. Streams ignore it.
+    pub own_thread: bool,
 }
 
 impl HandlerOptions {
     /// The defaults, with a name for logs and metrics.
     pub fn named(name: impl Into<Cow<'static, str>>) -> Self {
         Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Sets [`resync`](field@Self::resync).
+    pub fn resync(self, period: Duration) -> Self {
+        Self { resync: Some(period), ..self }
+    }
+
+    /// Sets [`panic_policy`](field@Self::panic_policy).
+    pub fn panic_policy(self, panic_policy: PanicPolicy) -> Self {
+        Self { panic_policy, ..self }
+    }
+
+    /// Sets [`max_pending`](field@Self::max_pending).
+    pub fn max_pending(self, limit: usize) -> Self {
+        Self { max_pending: Some(limit), ..self }
+    }
+
+    /// Sets [`own_thread`](field@Self::own_thread).
+    pub fn own_thread(self) -> Self {
+        Self { own_thread: true, ..self }
     }
 }
 
@@ -135,6 +171,8 @@ pub(crate) struct Progress {
     pub(crate) removed: CancellationToken,
     /// Held while the informer waits for the listener's task.
     awaited: Mutex<Option<TaskTrackerToken>>,
+    /// The number of initial objects. The handler receives them before all other changes.
+    initial: AtomicU64,
     pending: AtomicUsize,
     processed: AtomicU64,
     panics: AtomicU64,
@@ -150,6 +188,7 @@ impl Progress {
             stopped: Latch::default(),
             removed: CancellationToken::new(),
             awaited: Mutex::default(),
+            initial: AtomicU64::new(0),
             pending: AtomicUsize::new(0),
             processed: AtomicU64::new(0),
             panics: AtomicU64::new(0),
@@ -165,6 +204,13 @@ impl Progress {
     pub(crate) fn note_processed(&self) {
         self.processed.fetch_add(1, Ordering::Relaxed);
         self.pending.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The number of initial objects that wait for the handler.
+    fn initial_pending(&self) -> usize {
+        let processed = self.processed.load(Ordering::Relaxed);
+        let left = self.initial.load(Ordering::Relaxed).saturating_sub(processed);
+        usize::try_from(left).unwrap_or(usize::MAX)
     }
 
     pub(crate) fn forget_pending(&self) {
@@ -217,17 +263,22 @@ pub(crate) struct Outbox<T> {
     pub(crate) progress: Arc<Progress>,
     pub(crate) sender: UnboundedSender<Message<T>>,
     pub(crate) max_pending: usize,
-    pub(crate) panics: UnboundedSender<Panic>,
+    pub(crate) failure: Arc<FirstFailure>,
 }
 
 impl<T> Outbox<T> {
-    /// `count` is the number of changes that the listener receives.
-    pub(crate) fn send(&self, changes: Changes<T>, syncing: bool, count: usize) {
+    /// Sends changes of which the listener receives `count`. The limit leaves initial objects out.
+    pub(crate) fn send(&self, changes: Changes<T>, syncing: bool, count: usize, is_initial: bool) {
         if count == 0 {
             return;
         }
+        if is_initial {
+            self.progress.initial.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        // Read before `pending`: a call that ends in between must not count against the limit.
+        let initial = self.progress.initial_pending();
         let pending = self.progress.pending.fetch_add(count, Ordering::Relaxed) + count;
-        if pending > self.max_pending {
+        if pending.saturating_sub(initial) > self.max_pending {
             self.give_up();
         } else if self.sender.send(Message::Changes { changes, syncing }).is_err() {
             // The handler panicked or was removed. It receives nothing more.
@@ -247,18 +298,15 @@ impl<T> Outbox<T> {
     /// Removes a handler that will not catch up. The informer does not wait for it, because its
     /// current call may never return.
     fn give_up(&self) {
-        let Progress { name, informer, removed, awaited, .. } = &*self.progress;
+        let Progress { name, removed, awaited, .. } = &*self.progress;
         if removed.is_cancelled() {
             return;
         }
         removed.cancel();
-        let text = format!(
-            "event handler {name:?} of {informer} exceeds its limit of {} pending changes",
-            self.max_pending
-        );
-        tracing::error!("{text}");
-        // The receiver is dropped only after `run`.
-        let _ = self.panics.send(Box::new(text));
+        self.failure.note(InformerFailure::HandlerBehind {
+            handler: name.clone().into_owned(),
+            limit: self.max_pending,
+        });
         *awaited.lock() = None;
     }
 }
@@ -279,7 +327,7 @@ pub(crate) struct Listener<T, H> {
     pub(crate) inbox: UnboundedReceiver<Message<T>>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) policy: PanicPolicy,
-    pub(crate) panics: UnboundedSender<Panic>,
+    pub(crate) failure: Arc<FirstFailure>,
     pub(crate) last_report: Option<Instant>,
 }
 
@@ -358,8 +406,9 @@ where
         self.progress.panics.fetch_add(1, Ordering::Relaxed);
         match self.policy {
             PanicPolicy::Propagate => {
-                // The receiver is dropped only after `run`.
-                let _ = self.panics.send(panic);
+                let handler = self.progress.name.clone().into_owned();
+                let message = panic_message(&panic).to_owned();
+                self.failure.note_panic(InformerFailure::HandlerPanicked { handler, message }, panic);
                 ControlFlow::Break(())
             }
             PanicPolicy::SkipAfter(pause) => {
@@ -384,12 +433,6 @@ where
                 "slow event handler with a long backlog");
         }
     }
-}
-
-/// The message of a panic, if it is a string.
-pub(crate) fn panic_message(panic: &Panic) -> &str {
-    let text = panic.downcast_ref::<&'static str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 #[cfg(test)]

@@ -36,8 +36,8 @@ impl<T> Lister<T> {
 
     /// The objects for which `predicate` holds. It runs under the store's read lock, so keep it
     /// short, and do not use the store in it.
-    pub fn list_where(&self, mut predicate: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
-        self.store.list_where(|_, object| predicate(object))
+    pub fn list_where(&self, predicate: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
+        self.store.list_where(predicate)
     }
 
     /// The object with this key: `namespace/name`, or the name of a cluster-scoped object.
@@ -111,7 +111,7 @@ impl<T> NamespaceLister<T> {
                     tracing::warn!(%error, namespace = self.namespace,
                         "no namespace index: every read of a namespace scans all objects");
                 }
-                store.list_where(|key, object| key.namespace() == Some(&self.namespace) && predicate(object))
+                store.scan_namespace(&self.namespace, predicate)
             }
         }
     }
@@ -225,7 +225,8 @@ mod tests {
         }
     }
 
-    struct CountedKind(crate::GroupVersionResource);
+    /// Counts the keys that it builds.
+    struct CountedKind(crate::GroupVersionResource, Arc<AtomicUsize>);
 
     impl Kind for CountedKind {
         type Object = Counted;
@@ -235,7 +236,12 @@ mod tests {
         }
 
         fn key(&self, _: &Counted) -> ObjectKey {
+            self.1.fetch_add(1, Ordering::Relaxed);
             ObjectKey::new(Some("a"), "x")
+        }
+
+        fn has_key(&self, _: &Counted, key: &str) -> bool {
+            key == "a/x"
         }
 
         fn resource_version<'a>(&self, _: &'a Counted) -> &'a str {
@@ -249,12 +255,14 @@ mod tests {
 
     #[test]
     fn selecting_everything_or_nothing_reads_no_labels() {
-        let looks = Arc::<AtomicUsize>::default();
-        let kind = Arc::new(CountedKind(crate::GroupVersionResource::namespaced("", "v1", "things")));
+        let (looks, keys) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let things = crate::GroupVersionResource::namespaced("", "v1", "things");
+        let kind = Arc::new(CountedKind(things, Arc::clone(&keys)));
         let store = Store::new(Arc::clone(&kind), namespace_indexer());
         let object = Arc::new(Counted(Labels::new(), Arc::clone(&looks)));
         store.apply(&*kind, vec![Delta::Added(ObjectKey::new(Some("a"), "x"), object)]);
         let lister = Lister::new(store);
+        keys.store(0, Ordering::Relaxed);
         for (selector, selected, looked) in
             [(Selector::everything(), 1, 0), (Selector::nothing(), 0, 0), ("!b".parse().unwrap(), 1, 2)]
         {
@@ -262,5 +270,6 @@ mod tests {
             assert_eq!(lister.namespace("a").select(&selector).len(), selected);
             assert_eq!(looks.load(Ordering::Relaxed), looked, "{selector}");
         }
+        assert_eq!(keys.load(Ordering::Relaxed), 0, "a scan builds no keys");
     }
 }

@@ -13,6 +13,7 @@ use crate::kind::{GroupVersionResource, Kind};
 use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchStream};
 use crate::listener::Registration;
 use crate::prometheus::{MetricType, TextWriter};
+use crate::reflector::Transform;
 use crate::store::Change;
 
 /// The upper bounds of [`LatencyHistogram`]'s buckets in seconds, without the last bucket. They are
@@ -21,6 +22,7 @@ pub const LATENCY_BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.
 
 /// A histogram of durations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LatencyHistogram {
     /// The count of each bucket, not cumulative. The last is for durations above all bounds.
     pub counts: [u64; LATENCY_BUCKETS.len() + 1],
@@ -37,6 +39,7 @@ impl LatencyHistogram {
 
 /// The metrics of one handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HandlerMetrics {
     /// The handler's name.
     pub name: Cow<'static, str>,
@@ -68,6 +71,7 @@ impl From<&Registration> for HandlerMetrics {
 /// The metrics of an informer. Reading them does not stop the informer, so sums may be inconsistent
 /// by changes in progress.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct InformerMetrics {
     /// The identity of the informer's series.
     pub identity: InformerIdentity,
@@ -252,6 +256,13 @@ impl<S> Counted<S> {
         Self { source, requests }
     }
 
+    fn count_page(&self, options: &ListOptions) {
+        if options.continue_token.is_none() {
+            self.requests.lists.increment();
+        }
+        self.requests.pages.increment();
+    }
+
     fn note<T>(&self, answer: Result<T, ListWatchError>) -> Result<T, ListWatchError> {
         if answer.is_err() {
             self.requests.failures.increment();
@@ -265,11 +276,17 @@ impl<K: Kind, S: ListerWatcher<K>> ListerWatcher<K> for Counted<S> {
         &'a self,
         options: &'a ListOptions,
     ) -> BoxFuture<'a, Result<Page<K::Object>, ListWatchError>> {
-        if options.continue_token.is_none() {
-            self.requests.lists.increment();
-        }
-        self.requests.pages.increment();
+        self.count_page(options);
         Box::pin(async { self.note(self.source.list(options).await) })
+    }
+
+    fn list_transformed<'a>(
+        &'a self,
+        options: &'a ListOptions,
+        transform: &'a Transform<K::Object>,
+    ) -> BoxFuture<'a, Result<Page<K::Object>, ListWatchError>> {
+        self.count_page(options);
+        Box::pin(async move { self.note(self.source.list_transformed(options, transform).await) })
     }
 
     fn watch<'a>(

@@ -7,18 +7,18 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::backoff::FOR_EVER;
 use crate::delta::Batch;
 use crate::event_stream::EventStream;
+use crate::failure::{FirstFailure, InformerFailure};
 use crate::handler::EventHandler;
 use crate::kind::Kind;
-use crate::listener::{
-    Changes, HandlerOptions, Listener, Message, Outbox, Panic, Progress, Registration, Told,
-};
+use crate::latch::Latch;
+use crate::listener::{Changes, HandlerOptions, Listener, Message, Outbox, Progress, Registration, Told};
 use crate::metrics::Meters;
 use crate::notification::Notification;
 use crate::store::{Change, Store};
@@ -31,6 +31,7 @@ const MAX_PART: usize = 256;
 
 /// Why a handler could not be added.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AddHandlerError {
     /// The informer has stopped, so the handler would never be called.
     #[error("cannot add a handler: the informer has stopped")]
@@ -44,7 +45,9 @@ pub(crate) struct Processor<T> {
     store: Store<T>,
     state: Mutex<State<T>>,
     tasks: TaskTracker,
-    panics: UnboundedSender<Panic>,
+    failure: Arc<FirstFailure>,
+    /// Whether the store contains the first list.
+    synced: Latch,
     /// The informer's name in the log. Its address also identifies the informer's registrations.
     name: Arc<str>,
     meters: Meters,
@@ -56,7 +59,9 @@ struct State<T> {
     /// The interval of `should_resync` calls; zero disables them.
     check_period: Duration,
     default_resync: Duration,
-    synced: bool,
+    /// The times of the checks.
+    #[cfg(test)]
+    checks: Vec<Instant>,
 }
 
 enum Phase {
@@ -70,6 +75,7 @@ struct Enrolled<T> {
     outbox: Outbox<T>,
     /// The listener's task, until the informer runs.
     task: Option<BoxFuture<'static, ()>>,
+    own_thread: bool,
     schedule: Schedule,
 }
 
@@ -84,21 +90,25 @@ struct Schedule {
 }
 
 impl<T: Send + Sync + 'static> Processor<T> {
-    pub(crate) fn new(
-        name: &str,
-        store: Store<T>,
-        default_resync: Duration,
-        panics: UnboundedSender<Panic>,
-    ) -> Self {
+    pub(crate) fn new(name: &str, store: Store<T>, default_resync: Duration) -> Self {
         let state = State {
             phase: Phase::Idle,
             enrolled: Vec::new(),
             check_period: default_resync,
             default_resync,
-            synced: false,
+            #[cfg(test)]
+            checks: Vec::new(),
         };
-        let (tasks, meters) = (TaskTracker::new(), Meters::default());
-        Self { store, state: Mutex::new(state), tasks, panics, name: name.into(), meters }
+        let name: Arc<str> = name.into();
+        Self {
+            store,
+            state: Mutex::new(state),
+            tasks: TaskTracker::new(),
+            failure: Arc::new(FirstFailure::new(Arc::clone(&name))),
+            synced: Latch::default(),
+            name,
+            meters: Meters::default(),
+        }
     }
 
     pub(crate) fn add(
@@ -108,8 +118,8 @@ impl<T: Send + Sync + 'static> Processor<T> {
     ) -> Result<Registration, AddHandlerError> {
         let policy = options.panic_policy;
         let listen = |inbox, progress: Arc<Progress>| {
-            let listener =
-                Listener { handler, inbox, progress, policy, panics: self.panics.clone(), last_report: None };
+            let failure = Arc::clone(&self.failure);
+            let listener = Listener { handler, inbox, progress, policy, failure, last_report: None };
             (Some(Box::pin(listener.run()) as BoxFuture<'static, ()>), ())
         };
         self.enrol(options, listen).map(|(registration, ())| registration)
@@ -140,19 +150,19 @@ impl<T: Send + Sync + 'static> Processor<T> {
             progress: Arc::clone(&progress),
             sender,
             max_pending: options.max_pending.unwrap_or(usize::MAX),
-            panics: self.panics.clone(),
+            failure: Arc::clone(&self.failure),
         };
         let adds = self.store.list().into_iter().map(|object| Told {
             change: Notification::Add { object, is_in_initial_list: true },
             sync: false,
         });
         for (changes, news) in parts(adds) {
-            outbox.send(changes, true, news);
+            outbox.send(changes, true, news, true);
         }
-        if state.synced {
+        if self.synced.is_set() {
             outbox.mark_synced();
         }
-        let mut enrolled = Enrolled { outbox, task, schedule };
+        let mut enrolled = Enrolled { outbox, task, own_thread: options.own_thread, schedule };
         if let Phase::Running(runtime) = &state.phase {
             enrolled.start(&self.tasks, runtime);
         }
@@ -210,11 +220,12 @@ impl<T: Send + Sync + 'static> Processor<T> {
         for (changes, news) in parts(told) {
             for Enrolled { outbox, schedule, .. } in &state.enrolled {
                 let count = if schedule.syncing { changes.len() } else { news };
-                outbox.send(Arc::clone(&changes), schedule.syncing, count);
+                outbox.send(Arc::clone(&changes), schedule.syncing, count, is_in_initial_list);
             }
         }
-        if batch.synced && !state.synced {
-            state.synced = true;
+        if batch.synced && !self.synced.is_set() {
+            // Before any handler's: one that has synced must find the informer synced.
+            self.synced.set();
             for enrolled in &state.enrolled {
                 enrolled.outbox.mark_synced();
             }
@@ -227,12 +238,29 @@ impl<T: Send + Sync + 'static> Processor<T> {
         &self.meters
     }
 
+    /// The first failure of the informer or a handler.
+    pub(crate) fn failure(&self) -> &FirstFailure {
+        &self.failure
+    }
+
+    /// Set once the store contains the first list.
+    pub(crate) fn synced(&self) -> &Latch {
+        &self.synced
+    }
+
     /// Selects the listeners that take part in a resync. Returns `false` if there are none.
     pub(crate) fn should_resync(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state.lock();
+        #[cfg(test)]
+        state.checks.push(now);
         // Check every listener, without stopping at the first that is due.
         state.enrolled.iter_mut().fold(false, |any, enrolled| enrolled.schedule.check(now) | any)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn first_check_after(&self, time: Instant) -> Option<Instant> {
+        self.state.lock().checks.iter().copied().find(|check| *check > time)
     }
 
     /// The interval of `should_resync` calls; zero disables them.
@@ -343,15 +371,32 @@ impl Schedule {
 
 impl<T> Enrolled<T> {
     fn start(&mut self, tasks: &TaskTracker, runtime: &Handle) {
-        if let Some(task) = self.task.take() {
-            self.outbox.progress.await_by(tasks);
+        let Some(task) = self.task.take() else { return };
+        self.outbox.progress.await_by(tasks);
+        if self.own_thread {
+            self.start_thread(task, runtime.clone());
+        } else {
             runtime.spawn(task);
+        }
+    }
+
+    fn start_thread(&self, task: BoxFuture<'static, ()>, runtime: Handle) {
+        let handler = self.outbox.progress.name.clone().into_owned();
+        // The system's names of threads end at a zero byte.
+        let thread = std::thread::Builder::new().name(handler.replace('\0', ""));
+        if let Err(error) = thread.spawn(move || runtime.block_on(task)) {
+            let message = error.to_string();
+            self.outbox.failure.note(InformerFailure::HandlerThread { handler, message });
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Wake, Waker};
+
+    use futures::StreamExt;
+
     use super::*;
     use crate::handler::HandlerFuncs;
     use crate::queue::tests::{Thing, Things, delta};
@@ -364,7 +409,7 @@ mod tests {
 
     fn processor(default_resync: Duration) -> Processor<Thing> {
         let store = Store::new(Arc::new(Things::new()), Indexers::new());
-        Processor::new("pods", store, default_resync, mpsc::unbounded_channel().0)
+        Processor::new("pods", store, default_resync)
     }
 
     fn add(processor: &Processor<Thing>, resync: Duration) {
@@ -437,9 +482,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_first_list_of_several_batches_syncs_after_the_last() {
-        let (store, panics) =
-            (Store::new(Arc::new(Things::new()), Indexers::new()), mpsc::unbounded_channel().0);
-        let processor = Processor::new("things", store, Duration::ZERO, panics);
+        let store = Store::new(Arc::new(Things::new()), Indexers::new());
+        let processor = Processor::new("things", store, Duration::ZERO);
         let registration = processor.add(HandlerFuncs::new(), HandlerOptions::default()).unwrap();
         processor.start(Handle::current());
         for (change, synced) in [("+a1", false), ("+b1", true)] {
@@ -448,5 +492,28 @@ mod tests {
             settle().await;
             assert_eq!(registration.has_synced(), synced, "{change}");
         }
+    }
+
+    /// Notes what it finds when a stream wakes its reader.
+    struct Reader(Arc<Processor<Thing>>, Mutex<Vec<bool>>);
+
+    impl Wake for Reader {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().push(self.0.synced().is_set());
+        }
+    }
+
+    #[test]
+    fn a_handler_that_has_synced_finds_the_informer_synced() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _within = runtime.enter();
+        let processor = Arc::new(processor(Duration::ZERO));
+        let mut stream = processor.add_stream(HandlerOptions::default()).unwrap();
+        let reader = Arc::new(Reader(Arc::clone(&processor), Mutex::default()));
+        let waker = Waker::from(Arc::clone(&reader));
+        assert!(stream.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending());
+        // An empty list: the only message says that it is complete.
+        processor.apply(&Things::new(), Batch { deltas: vec![], in_initial_list: true, synced: true });
+        assert_eq!(*reader.1.lock(), [true]);
     }
 }

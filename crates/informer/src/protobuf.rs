@@ -125,6 +125,10 @@ impl<O, M> Protobuf<O, M> {
     pub fn new(gvr: GroupVersionResource) -> Self {
         Self { gvr, types: PhantomData }
     }
+
+    pub(crate) fn resource(&self) -> &GroupVersionResource {
+        &self.gvr
+    }
 }
 
 impl<O, M> Kind for Protobuf<O, M>

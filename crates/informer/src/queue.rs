@@ -22,6 +22,7 @@ use crate::store::{Indexers, Store};
 /// | `RealFifo { atomic: false }` | `c` deleted, `a`, `b`, `d` | up to 1000 more of these changes |
 /// | `DeltaFifo { .. }` | `a`, `b`, `d`, `c` deleted | one more of these changes |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum QueueKind {
     /// Keeps every change, in order across all objects. Same as client-go's `RealFIFO`: delivers
     /// the deletion of an object that was never seen.

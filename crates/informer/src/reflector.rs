@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -35,6 +35,7 @@ pub type WatchErrorHandler = Arc<dyn Fn(&GroupVersionResource, &ReflectorError) 
 
 /// Why the reflector starts another cycle.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ReflectorError {
     /// The list failed.
     #[error("failed to list: {0}")]
@@ -55,14 +56,15 @@ impl ReflectorError {
 
 /// Options for lists and watches.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ReflectorOptions {
     /// Forces lists to use pages of this size.
     pub page_size: Option<u32>,
     /// Starts with a watch that sends initial events, if the source supports it.
     pub watch_list: bool,
-    /// The maximum time for initial events, after which the reflector lists instead. `None` waits
-    /// as long as the watch lasts, same as client-go: forever, if the server accepts such watches
-    /// and ignores the option.
+    /// The maximum time without an event among the initial events, after which the reflector lists
+    /// instead. It also lists if the events go on until the watch times out. `None` waits forever,
+    /// same as client-go, if the server accepts such watches and ignores the option.
     pub initial_events_timeout: Option<Duration>,
     /// Compares initial events with a list at their version, and panics if they differ. Same as
     /// client-go's `KUBE_WATCHLIST_INCONSISTENCY_DETECTOR`. For tests against a real server: the
@@ -94,12 +96,55 @@ impl Default for ReflectorOptions {
     }
 }
 
+impl ReflectorOptions {
+    /// Sets [`page_size`](field@Self::page_size).
+    pub fn page_size(self, size: u32) -> Self {
+        Self { page_size: Some(size), ..self }
+    }
+
+    /// Sets [`watch_list`](field@Self::watch_list).
+    pub fn watch_list(self, on: bool) -> Self {
+        Self { watch_list: on, ..self }
+    }
+
+    /// Sets [`initial_events_timeout`](field@Self::initial_events_timeout).
+    pub fn initial_events_timeout(self, timeout: Option<Duration>) -> Self {
+        Self { initial_events_timeout: timeout, ..self }
+    }
+
+    /// Sets [`detect_inconsistency`](field@Self::detect_inconsistency).
+    pub fn detect_inconsistency(self, on: bool) -> Self {
+        Self { detect_inconsistency: on, ..self }
+    }
+
+    /// Sets [`min_watch_timeout`](field@Self::min_watch_timeout).
+    pub fn min_watch_timeout(self, timeout: Duration) -> Self {
+        Self { min_watch_timeout: timeout, ..self }
+    }
+
+    /// Sets [`internal_error_retry`](field@Self::internal_error_retry).
+    pub fn internal_error_retry(self, time: Duration) -> Self {
+        Self { internal_error_retry: time, ..self }
+    }
+
+    /// Sets [`backoff`](field@Self::backoff).
+    pub fn backoff(self, policy: BackoffPolicy) -> Self {
+        Self { backoff: policy, ..self }
+    }
+
+    /// Sets [`seed`](field@Self::seed).
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed: Some(seed), ..self }
+    }
+}
+
 /// The reflector's state that others can read.
 #[derive(Default)]
 pub(crate) struct ReflectorStatus {
     version: Mutex<String>,
     last_error: Mutex<Option<String>>,
     undecodable: AtomicU64,
+    watching: AtomicBool,
 }
 
 impl ReflectorStatus {
@@ -113,6 +158,11 @@ impl ReflectorStatus {
 
     pub(crate) fn undecodable(&self) -> u64 {
         self.undecodable.load(Ordering::Relaxed)
+    }
+
+    /// Whether the reflector watches, instead of listing or waiting for its next cycle.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.watching.load(Ordering::Relaxed)
     }
 }
 
@@ -208,9 +258,13 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         if open.is_none() {
             self.list().await.map_err(ReflectorError::List)?;
         }
-        self.watch(open).await
+        self.status.watching.store(true, Ordering::Relaxed);
+        let ended = self.watch(open).await;
+        self.status.watching.store(false, Ordering::Relaxed);
+        ended
     }
 
+    /// Transforms an object as it arrives, before others need memory.
     fn prepare(&self, mut object: K::Object) -> (ObjectKey, Arc<K::Object>) {
         if let Some(transform) = &self.transform {
             transform(&mut object);

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 /// Why a text is not a comparable resource version.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ResourceVersionError {
     /// Empty: the version of an object that was never stored, or "most recent" in requests.
     #[error("the resource version is empty")]

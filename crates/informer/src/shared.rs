@@ -1,26 +1,28 @@
 //! The shared informer: one reflector, one store, any number of handlers.
 
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::coop;
 use tokio::time::{Instant, Interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::FOR_EVER;
-use crate::delta::{Batch, Delta, Queue};
+use crate::delta::{Delta, Queue};
 use crate::event_stream::EventStream;
+use crate::failure::{InformerFailure, Panic};
 use crate::handler::EventHandler;
 use crate::informer_name::InformerIdentity;
 use crate::kind::Kind;
 use crate::latch::Latch;
 use crate::list_watch::ListerWatcher;
-use crate::listener::{HandlerOptions, Panic, Registration};
+use crate::listener::{HandlerOptions, Registration};
 use crate::lister::Lister;
 use crate::metrics::{Counted, HandlerMetrics, InformerMetrics, Requests, last_digits};
 use crate::processor::{AddHandlerError, Processor};
@@ -29,6 +31,7 @@ use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Transform, 
 use crate::store::{IndexError, Indexers, Store};
 
 /// Options of a [`SharedInformer`].
+#[non_exhaustive]
 pub struct InformerOptions<T> {
     /// The resync period of handlers that set none; zero disables resyncs.
     pub resync: Duration,
@@ -55,8 +58,36 @@ impl<T> Default for InformerOptions<T> {
     }
 }
 
+impl<T> InformerOptions<T> {
+    /// Sets [`resync`](field@Self::resync).
+    pub fn resync(self, period: Duration) -> Self {
+        Self { resync: period, ..self }
+    }
+
+    /// Sets [`indexers`](field@Self::indexers).
+    pub fn indexers(self, indexers: Indexers<T>) -> Self {
+        Self { indexers, ..self }
+    }
+
+    /// Sets [`reflector`](field@Self::reflector).
+    pub fn reflector(self, options: ReflectorOptions) -> Self {
+        Self { reflector: options, ..self }
+    }
+
+    /// Sets [`queue`](field@Self::queue).
+    pub fn queue(self, kind: QueueKind) -> Self {
+        Self { queue: kind, ..self }
+    }
+
+    /// Sets [`identity`](field@Self::identity).
+    pub fn identity(self, identity: InformerIdentity) -> Self {
+        Self { identity, ..self }
+    }
+}
+
 /// The setting can no longer be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SettingError {
     /// The informer has been started.
     #[error("the informer is already started")]
@@ -77,7 +108,6 @@ pub struct SharedInformer<K: Kind> {
     status: Arc<ReflectorStatus>,
     requests: Arc<Requests>,
     identity: InformerIdentity,
-    synced: Latch,
     stopped: Latch,
     settings: Mutex<Settings<K::Object>>,
 }
@@ -86,14 +116,6 @@ struct Settings<T> {
     started: bool,
     transform: Option<Transform<T>>,
     on_error: Option<WatchErrorHandler>,
-    panics: Option<UnboundedReceiver<Panic>>,
-}
-
-/// What `run` consumes.
-struct Started<T> {
-    transform: Option<Transform<T>>,
-    on_error: Option<WatchErrorHandler>,
-    panics: UnboundedReceiver<Panic>,
 }
 
 impl<K: Kind> SharedInformer<K> {
@@ -103,9 +125,8 @@ impl<K: Kind> SharedInformer<K> {
         source: impl ListerWatcher<K>,
         options: InformerOptions<K::Object>,
     ) -> Arc<Self> {
-        let (panicked, panics) = mpsc::unbounded_channel();
         let store = options.queue.store(Arc::clone(&kind), options.indexers);
-        let settings = Settings { started: false, transform: None, on_error: None, panics: Some(panics) };
+        let settings = Settings { started: false, transform: None, on_error: None };
         let requests = Arc::default();
         let label = label(&options.identity, &*kind);
         Arc::new(Self {
@@ -113,12 +134,11 @@ impl<K: Kind> SharedInformer<K> {
             source: Arc::new(Counted::new(source, Arc::clone(&requests))),
             options: options.reflector,
             queue: options.queue,
-            processor: Processor::new(&label, store.clone(), options.resync, panicked),
+            processor: Processor::new(&label, store.clone(), options.resync),
             store,
             status: Arc::default(),
             requests,
             identity: options.identity,
-            synced: Latch::default(),
             stopped: Latch::default(),
             settings: Mutex::new(settings),
         })
@@ -221,18 +241,21 @@ impl<K: Kind> SharedInformer<K> {
     ///
     /// # Panics
     ///
-    /// After stopping, with the panic of a transform, or of a handler whose policy propagates it.
-    /// With a message, if a handler exceeded its limit of pending changes.
+    /// Panics outside a tokio runtime. After stopping, with the panic of a transform, or of a
+    /// handler whose policy propagates it. With a message, if a handler exceeded its limit of
+    /// pending changes. [`Self::failed`] returns earlier: before the other handlers have caught up.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let Some(Started { transform, on_error, mut panics }) = self.begin() else {
+        let runtime = Handle::current();
+        if !self.begin() {
             tracing::warn!(informer = %label(&self.identity, &*self.kind), "the informer is already started");
             return;
-        };
+        }
         let _stopped = self.stopped.set_on_drop();
         let stop = stop.child_token();
         // Stops the reflector and the listeners even if this future is dropped.
         let _stop_reflector = stop.clone().drop_guard();
         let _stop_listeners = StopOnDrop(&self);
+        self.processor.start(runtime.clone());
         let queue = Arc::new(InformerQueue::new(self.queue, &self.store));
         let queued = Arc::clone(&queue);
         self.processor.meters().watch_queue(move || queued.len());
@@ -243,52 +266,49 @@ impl<K: Kind> SharedInformer<K> {
             Arc::clone(&self.status),
             self.options.clone(),
         );
+        let (transform, on_error) = {
+            let mut settings = self.settings.lock();
+            (settings.transform.take(), settings.on_error.take())
+        };
         let reflector = reflector.with_transform(transform).with_error_handler(on_error);
-        let reflector = tokio::spawn(reflector.run(stop.clone()));
+        let reflector = runtime.spawn(reflector.run(stop.clone()));
 
-        let panic = self.process(&queue, &mut panics).await;
+        let processed = AssertUnwindSafe(self.process(&queue)).catch_unwind().await;
         stop.cancel();
         let reflected = reflector.await;
+        for panic in [processed.err(), reflected.err().and_then(|error| error.try_into_panic().ok())] {
+            self.note_panic(panic);
+        }
         self.processor.stop();
         self.processor.stopped().await;
-        if let Some(panic) = panic.or_else(|| panics.try_recv().ok()) {
-            resume_unwind(panic);
-        }
-        if let Err(panic) = reflected.map_err(tokio::task::JoinError::try_into_panic)
-            && let Ok(panic) = panic
-        {
+        if let Some(panic) = self.processor.failure().take_panic() {
             resume_unwind(panic);
         }
     }
 
-    fn begin(&self) -> Option<Started<K::Object>> {
-        let mut settings = self.settings.lock();
-        settings.started = true;
-        let panics = settings.panics.take()?;
-        self.processor.start(Handle::current());
-        Some(Started { transform: settings.transform.take(), on_error: settings.on_error.take(), panics })
+    /// Whether this is the first run. Settings no longer change from then on.
+    fn begin(&self) -> bool {
+        !std::mem::replace(&mut self.settings.lock().started, true)
     }
 
-    /// The only writer of the store. Ends when the queue is closed or a handler panics.
-    async fn process(
-        &self,
-        queue: &InformerQueue<K::Object>,
-        panics: &mut UnboundedReceiver<Panic>,
-    ) -> Option<Panic> {
+    /// The only writer of the store. Ends when the queue is closed or the informer fails.
+    async fn process(&self, queue: &InformerQueue<K::Object>) {
+        let mut failed = pin!(self.processor.failure().wait());
         let mut resync = resync_timer(self.processor.check_period());
         loop {
             tokio::select! {
                 biased;
-                Some(panic) = panics.recv() => return Some(panic),
+                _ = &mut failed => return,
                 () = tick(&mut resync) => {
-                    if self.processor.should_resync() {
+                    // A resync during an outage would repeat a stale state, same as in client-go.
+                    if self.status.is_watching() && self.processor.should_resync() {
                         queue.push(Delta::SyncAll);
                     }
                     restart(&mut resync);
                 }
-                synced = queue.process_next(|batch| self.apply(batch)) => {
-                    if synced? {
-                        self.synced.set();
+                processed = queue.process_next(|batch| self.processor.apply(&*self.kind, batch)) => {
+                    if processed.is_none() {
+                        return;
                     }
                     coop::consume_budget().await;
                 }
@@ -296,11 +316,10 @@ impl<K: Kind> SharedInformer<K> {
         }
     }
 
-    /// Returns whether the first list has been applied completely.
-    fn apply(&self, batch: Batch<K::Object>) -> bool {
-        let synced = batch.synced;
-        self.processor.apply(&*self.kind, batch);
-        synced
+    fn note_panic(&self, panic: Option<Panic>) {
+        if let Some(panic) = panic {
+            self.processor.failure().note_panic(InformerFailure::panicked(&panic), panic);
+        }
     }
 
     /// The descriptor of the objects.
@@ -311,12 +330,23 @@ impl<K: Kind> SharedInformer<K> {
     /// Whether the store contains the first list. Handlers may lag behind; see
     /// [`Registration::has_synced`].
     pub fn has_synced(&self) -> bool {
-        self.synced.is_set()
+        self.processor.synced().is_set()
     }
 
-    /// Waits until the store contains the first list. Never returns if the informer stops before.
+    /// Waits until the store contains the first list. Never returns if the informer stops or fails
+    /// before; see [`Self::failed`].
     pub async fn synced(&self) {
-        self.synced.wait().await;
+        self.processor.synced().wait().await;
+    }
+
+    /// Why the informer has failed, if it has. Its store and handlers then miss all later changes.
+    pub fn failure(&self) -> Option<InformerFailure> {
+        self.processor.failure().get()
+    }
+
+    /// Waits until the informer fails, and returns immediately if it has. Never returns otherwise.
+    pub async fn failed(&self) -> InformerFailure {
+        self.processor.failure().wait().await
     }
 
     /// Whether the informer has been started, running or not.

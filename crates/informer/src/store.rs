@@ -43,6 +43,7 @@ pub fn namespace_indexer<T>() -> Indexers<T> {
 
 /// Why an index cannot be added or read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum IndexError {
     /// The index does not exist.
     #[error("no index named {0:?}")]
@@ -126,10 +127,20 @@ impl<T> Store<T> {
 
     /// The objects for which `predicate` holds. It runs under the store's read lock, so keep it
     /// short, and do not use the store in it.
-    pub fn list_where(&self, mut predicate: impl FnMut(&ObjectKey, &T) -> bool) -> Vec<Arc<T>> {
+    pub fn list_where(&self, mut predicate: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
+        // Does not read keys, which the store would have to build.
+        self.0.read().objects.iter().filter(|object| predicate(object)).cloned().collect()
+    }
+
+    /// The objects of the namespace for which `predicate` holds, without an index.
+    pub(crate) fn scan_namespace(
+        &self,
+        namespace: &str,
+        mut predicate: impl FnMut(&T) -> bool,
+    ) -> Vec<Arc<T>> {
         let content = self.0.read();
-        let passing = content.objects.entries().filter(|(key, object)| predicate(key, object));
-        passing.map(|(_, object)| Arc::clone(object)).collect()
+        let inside = content.objects.entries().filter(|(key, _)| key.namespace() == Some(namespace));
+        inside.map(|(_, object)| object).filter(|object| predicate(object)).cloned().collect()
     }
 
     /// The objects by key, and their resource version.

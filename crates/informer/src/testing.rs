@@ -51,6 +51,7 @@ pub fn connection_refused() -> ListWatchError {
 
 /// A request that a source received.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Request {
     /// The time since the source was created.
     pub at: Duration,

@@ -23,6 +23,10 @@ impl<'a> DoneChecker<'a> {
         Self { name: name.into(), done: Box::pin(done) }
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Met when the informer's store contains its first list. Never met if the informer stops
     /// before.
     pub fn informer<K: Kind>(informer: &'a SharedInformer<K>) -> Self {
@@ -38,6 +42,7 @@ impl<'a> DoneChecker<'a> {
 /// Some conditions were not met.
 #[derive(Debug, Error)]
 #[error("gave up waiting for {what}: {}: {cause}", .unfinished.join(", "))]
+#[non_exhaustive]
 pub struct WaitError {
     /// The caller's description of what it waited for.
     pub what: String,

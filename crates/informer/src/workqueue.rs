@@ -75,6 +75,8 @@ pub use rate_limiter::{
 };
 
 /// A type that can be queued; implemented for every suitable type. Clones should be cheap.
+///
+/// Keys are often names that users choose, so each map of keys hashes with its own seed.
 pub trait Key: Clone + Eq + Hash + Send + 'static {}
 
 impl<T: Clone + Eq + Hash + Send + 'static> Key for T {}

@@ -3,6 +3,7 @@
 mod api_server;
 mod client_go;
 mod controller_example;
+mod custom_resource_example;
 mod kube_runtime;
 mod own_kind;
 mod sample_pods;

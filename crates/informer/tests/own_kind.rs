@@ -148,10 +148,7 @@ async fn custom_objects_go_from_the_wire_to_the_handlers() {
     let pods = factory.informer_for(Arc::new(Records::new()), |parts| {
         let by_node: IndexFn<Record> =
             Arc::new(|_, record, file| record.node.as_deref().into_iter().for_each(file));
-        let options = InformerOptions {
-            indexers: Indexers::from([("node".to_owned(), by_node)]),
-            ..InformerOptions::default()
-        };
+        let options = InformerOptions::default().indexers(Indexers::from([("node".to_owned(), by_node)]));
         SharedInformer::new(parts.kind, parts.list_watch.fields("status.phase!=Failed"), options)
     });
     let log = Arc::<Mutex<Vec<String>>>::default();

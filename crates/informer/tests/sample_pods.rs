@@ -8,11 +8,61 @@ mod pods;
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
+use kube::api::{Api, DeleteParams, PostParams};
 use parking_lot::Mutex;
 use pods::Options;
-use supercargo_apiserver::ApiServer;
+use supercargo_apiserver::sim::{self, Simulation};
+use supercargo_apiserver::{ApiServer, Listen};
+use tokio_util::sync::CancellationToken;
+
+/// The cluster in the beginning.
+const CLUSTER: &str = "
+{apiVersion: v1, kind: Node, metadata: {name: node-a}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: node-b}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: dns, namespace: kube-system}
+spec: {nodeName: node-a, containers: [{name: dns, image: dns}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-1, namespace: shop}
+spec: {nodeName: node-a, containers: [{name: web, image: web}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-2, namespace: shop}
+spec: {nodeName: node-b, containers: [{name: web, image: web}]}
+";
+
+/// Starts a cluster whose pods come and go until the result is dropped.
+fn cluster(server: &ApiServer) -> (Simulation, impl Drop + use<>) {
+    server.load(CLUSTER).unwrap();
+    let simulation = server.simulate(&sim::Options::default());
+    let end = CancellationToken::new();
+    let pods = Api::namespaced(Client::new(server.service(), "shop"), "shop");
+    tokio::spawn(end.clone().run_until_cancelled_owned(come_and_go(pods)));
+    (simulation, end.drop_guard())
+}
+
+/// Creates a pod every other second, and deletes the oldest.
+async fn come_and_go(pods: Api<Pod>) {
+    for number in 3_u32.. {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let pod = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": format!("web-{number}")},
+            "spec": {"nodeName": "node-b", "containers": [{"name": "web", "image": "web"}]},
+        }));
+        pods.create(&PostParams::default(), &pod.unwrap()).await.unwrap();
+        pods.delete(&format!("web-{}", number - 2), &DeleteParams::default()).await.unwrap();
+    }
+}
 
 /// Output that the test reads.
 #[derive(Clone, Default)]
@@ -45,7 +95,7 @@ fn options(arguments: &[&str]) -> Result<Options, String> {
 async fn output_of(arguments: &[&str]) -> Vec<String> {
     let server = ApiServer::default();
     let screen = Screen::default();
-    let changes = pods::embed(&server).unwrap();
+    let changes = cluster(&server);
     let (client, output) = (Client::new(server.service(), "default"), Arc::new(Mutex::new(screen.clone())));
     pods::watch(&options(arguments).unwrap(), client, "home", output).await.unwrap();
     drop(changes);
@@ -97,12 +147,20 @@ async fn pods_example_resyncs_after_a_minute() {
 }
 
 #[tokio::test]
-async fn pods_example_runs_with_an_embedded_server() {
+async fn pods_example_connects_to_the_cluster_of_a_kubeconfig() {
+    let server = ApiServer::default();
+    let _changes = cluster(&server);
+    let endpoint = server.listen(Listen::default()).await.unwrap();
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("pods_example_kubeconfig.json");
+    endpoint.write_kubeconfig(&file).unwrap();
     let screen = Screen::default();
     let output = Arc::new(Mutex::new(screen.clone()));
-    pods::run(&options(&["--embedded", "--for", "1"]).unwrap(), output).await.unwrap();
+    let arguments = ["--kubeconfig", file.to_str().unwrap(), "--for", "1"];
+    let outcome = pods::run(&options(&arguments).unwrap(), output).await;
+    std::fs::remove_file(file).unwrap();
+    outcome.unwrap();
     let lines = screen.lines();
-    assert!(lines[0].starts_with("Pods at http://127.0.0.1:"), "{lines:?}");
+    assert!(lines[0].starts_with("Pods at https://127.0.0.1:"), "{lines:?}");
     assert_eq!(count(&lines, "The lister's cache has 3 pods:"), 1, "{lines:?}");
     assert_eq!(lines.last().map(String::as_str), Some("The informer has stopped."));
 }
@@ -113,7 +171,6 @@ async fn pods_example_reports_errors() {
         (&["--kubeconfig"][..], "--kubeconfig requires a value"),
         (&["--for", "ever"], "\"ever\" is not a number of seconds"),
         (&["--faster"], "unknown argument \"--faster\""),
-        (&["--embedded", "--kubeconfig", "x"], "--embedded and --kubeconfig exclude each other"),
     ] {
         let text = options(arguments).unwrap_err();
         assert!(text.starts_with(error) && text.contains("\nusage: pods "), "{text}");

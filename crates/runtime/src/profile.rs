@@ -12,7 +12,7 @@ use supercargo_framework::plugin::{
     ScorePlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signature, Signer};
-use supercargo_framework::{Context, Plugin, PodInfo, Text};
+use supercargo_framework::{ActionType, Context, Plugin, PodInfo, Text};
 use thiserror::Error;
 
 use crate::observer::{Evaluated, ObservedProfile, PluginSet};
@@ -180,8 +180,8 @@ pub struct Profile {
     pub bind: Arc<[NamedBinder]>,
     /// Run after the binding.
     pub post_bind: Vec<Named<dyn PostBindPlugin>>,
-    /// Every plugin of the profile once, with the events it registers for; `None` means all.
-    pub events: Vec<(Text, Option<Vec<EventRegistration>>)>,
+    /// Every plugin of the profile once, with the events it registers for.
+    pub events: Vec<(Text, Vec<EventRegistration>)>,
     /// The kinds of registered events, without pods and nodes.
     registered_kinds: BTreeSet<Text>,
     /// The kinds that plugins read.
@@ -242,7 +242,7 @@ impl Profile {
                 .map(|Named { name, plugin }| NamedBinder { name: name.into(), plugin })
                 .collect(),
             post_bind: at_point!(name, lists.post_bind, post_bind, "postBind")?,
-            registered_kinds: events.iter().flat_map(|(_, events)| kinds_of(events.as_deref())).collect(),
+            registered_kinds: events.iter().flat_map(|(_, events)| kinds_of(events)).collect(),
             read: every.iter().flat_map(|plugin| plugin.reads()).collect(),
             events,
             table_plugins: lists.table_plugins(),
@@ -284,8 +284,9 @@ fn caching_of(plugin: &Arc<dyn Plugin>) -> Option<Named<dyn Caching>> {
     Some(Named { name: plugin.name(), plugin: caching })
 }
 
-/// A plugin that can reject a pod, with the events it registers for, or all.
-fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Option<Vec<EventRegistration>>)> {
+/// A plugin that can reject a pod, with the events it registers for; if it registers for none,
+/// [`all_events`].
+fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Vec<EventRegistration>)> {
     let points = Arc::clone(plugin).extension_points();
     let rejects = points.pre_enqueue.is_some()
         || points.pre_filter.is_some()
@@ -293,24 +294,30 @@ fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Option<Vec<EventRegistra
         || points.reserve.is_some()
         || points.permit.is_some();
     let events = points.enqueue_extensions.map(EnqueueExtensions::events_to_register);
-    (rejects || events.is_some()).then(|| (Text::Static(plugin.name()), events))
+    (rejects || events.is_some()).then(|| (Text::Static(plugin.name()), events.unwrap_or_else(all_events)))
 }
 
-/// The kinds of events for plugins that register for none, without pods and nodes. As upstream,
-/// kinds that plugins only read, such as Services, are not among them.
-pub const EVENT_KINDS: [Text; 7] = [
+/// The events for plugins that register for none, and for extenders: every event of pods, nodes and
+/// [`EVENT_KINDS`]. Same as upstream's UnrollWildCardResource.
+pub fn all_events() -> Vec<EventRegistration> {
+    let others = EVENT_KINDS.map(EventResource::Other);
+    let resources = [EventResource::Pod, EventResource::Node].into_iter().chain(others);
+    resources.map(|resource| EventRegistration::always(resource, ActionType::ALL)).collect()
+}
+
+/// The kinds of [`all_events`], without pods and nodes. As upstream, kinds that plugins only read,
+/// such as Services, are not among them, nor are VolumeAttachments and kinds outside Kubernetes.
+pub const EVENT_KINDS: [Text; 6] = [
     resources::PERSISTENT_VOLUME,
     resources::PERSISTENT_VOLUME_CLAIM,
     resources::STORAGE_CLASS,
     resources::CSI_NODE,
     resources::CSI_DRIVER,
     resources::CSI_STORAGE_CAPACITY,
-    resources::VOLUME_ATTACHMENT,
 ];
 
-/// The kinds of these events; `None` stands for all events.
-fn kinds_of(events: Option<&[EventRegistration]>) -> Vec<Text> {
-    let Some(events) = events else { return EVENT_KINDS.to_vec() };
+/// The kinds of these events.
+fn kinds_of(events: &[EventRegistration]) -> Vec<Text> {
     let kinds = |registration: &EventRegistration| match &registration.event.resource {
         EventResource::Other(kind) => vec![kind.clone()],
         EventResource::Any => EVENT_KINDS.to_vec(),
@@ -408,8 +415,8 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// Builds profiles. Fails without a profile, with two of one name, and where a profile's plugins do
-    /// not fit together.
+    /// Builds profiles. Fails without a profile, with two of one name, and where a profile's plugins
+    /// do not fit together.
     pub fn new(specs: &[ProfileSpec]) -> Result<Self, ProfileError> {
         let profiles = specs.iter().map(Profile::new).collect::<Result<Vec<_>, _>>()?;
         let name = |i: usize| profiles[i].scheduler_name.to_string();

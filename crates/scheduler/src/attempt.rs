@@ -12,7 +12,7 @@ use supercargo_framework::{Code, Context, CycleState, NodeInfo, Now, PodInfo, St
 use crate::bindings::{Binding, MAX_PERMIT_WAIT, Waits};
 use crate::cycle::Cycle;
 use crate::dry_run::DryRun;
-use crate::effect::{Effect, EventType, PodEvent, StatusPatch};
+use crate::effect::{Effect, EventType, PodEvent};
 use crate::extender::Calls;
 use crate::extender_calls::Extenders;
 use crate::queue::{QueuedPod, SchedulingQueue};
@@ -284,18 +284,6 @@ impl Scheduler {
         plugins.timer.point(Point::Unreserve, Code::Success);
         let commands = cx.take_commands();
         self.execute(now, commands);
-    }
-
-    /// Patches the nominated node into the pod's status, unless the status has it.
-    pub(crate) fn nominate(&mut self, pod: &PodInfo, node: &Arc<str>) {
-        if pod.status.nominated_node_name.as_ref() != Some(node) {
-            self.effects.push(Effect::PatchPodStatus(StatusPatch {
-                pod: pod.key(),
-                uid: pod.uid.clone(),
-                condition: None,
-                nomination: Nomination::Override(Some(Arc::clone(node))),
-            }));
-        }
     }
 
     pub(crate) fn record_event(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::context::Command;
-use supercargo_framework::plugin::PreFlight;
+use supercargo_framework::plugin::{Nomination, PreFlight};
 use supercargo_framework::{Code, Feature, Now, PodInfo, Status, Text, Uid};
 
 use crate::bindings::{Binding, Stage};
@@ -13,6 +13,7 @@ use crate::drain::DRAINED;
 use crate::effect::{Effect, EventType, PreBindWork};
 use crate::extender::ExtenderSpec;
 use crate::go_duration::go_duration;
+use crate::queue::PreCheck;
 use crate::scheduler::Scheduler;
 use supercargo_runtime::failure::{Failure, FailureKind};
 use supercargo_runtime::observer::{AttemptResult, Observation, Observer, Point, Timespan};
@@ -34,7 +35,8 @@ impl Scheduler {
         let is_held = binding.keep_for_later(work);
         let nominates_assumed = self.features.enabled(Feature::NominatedNodeNameForExpectation);
         if nominates_assumed && (is_held || has_work) {
-            self.nominate(binding.pod(), &binding.node);
+            let node = Some(Arc::clone(&binding.node));
+            self.patch_nomination(binding.pod(), Nomination::Override(node));
         }
         let uid = binding.queued.uid().clone();
         self.bindings.insert(binding);
@@ -192,7 +194,7 @@ impl Scheduler {
     /// condition.
     pub(crate) fn put_back(&mut self, now: Now, mut binding: Binding, cause: &Text) {
         let freed = self.give_up_node(now, &mut binding);
-        self.move_all_for_freed(now, &freed, |waiting| waiting.uid != freed.uid);
+        self.move_all_for_freed(now, &freed, PreCheck::Others);
         let Some(pod) = self.known(&freed).cloned() else { return self.queue.done(&freed.uid) };
         let Some(profile) = self.profile_of(&pod) else {
             self.queue.done(&freed.uid);
@@ -240,7 +242,7 @@ impl Scheduler {
         if let Some(mut binding) = self.bindings.remove(uid) {
             self.observer.observe(Observation::LostRace);
             let freed = self.give_up_node(now, &mut binding);
-            self.move_all_for_freed(now, &freed, |_| true);
+            self.move_all_for_freed(now, &freed, PreCheck::All);
             self.queue.done(uid);
         }
     }
@@ -263,9 +265,9 @@ impl Scheduler {
         if kind.is_rejection() {
             // A rejected pod must not wake itself.
             self.fail(now, binding.queued, kind.into());
-            self.move_all_for_freed(now, &freed, |waiting| waiting.uid != freed.uid);
+            self.move_all_for_freed(now, &freed, PreCheck::Others);
         } else {
-            self.move_all_for_freed(now, &freed, |_| true);
+            self.move_all_for_freed(now, &freed, PreCheck::All);
             self.fail(now, binding.queued, kind.into());
         }
     }

@@ -1,10 +1,11 @@
 //! The scheduler cache: nodes, and the bound and assumed pods on them.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use supercargo_framework::{NodeIndex, NodeInfo, NodeRecord, Nodes, PodInfo, Uid};
 use thiserror::Error;
 
@@ -92,7 +93,8 @@ pub struct Cache {
     visited: Vec<Arc<str>>,
     pods: FxHashSet<CachedPod>,
     /// Pods on nodes that are not in the cache, by node name.
-    absent_nodes: FxHashMap<Arc<str>, NodeInfo>,
+    /// Ordered, because anyone who creates pods chooses the names.
+    absent_nodes: BTreeMap<Arc<str>, NodeInfo>,
     /// The changes of known nodes. The scheduler adds those of objects.
     pub(crate) changes: ChangeLog,
 }
@@ -376,12 +378,16 @@ fn compare(info: &NodeInfo, fresh: Option<&NodeInfo>, differences: &mut Vec<Stri
     let sorted = |info: &NodeInfo| {
         let mut uids: Vec<_> = info.pods().iter().map(|pod| pod.uid.clone()).collect();
         uids.sort();
-        let mut ports: Vec<_> = info.used_ports().iter().map(|p| format!("{p:?}")).collect();
-        ports.sort();
-        (uids, ports, info.requested().clone(), info.non_zero_milli_cpu(), info.non_zero_memory())
+        (
+            uids,
+            info.used_ports().clone(),
+            info.requested().clone(),
+            info.non_zero_milli_cpu(),
+            info.non_zero_memory(),
+        )
     };
     let (have, want) = (sorted(info), fresh.map(sorted));
-    if want.as_ref() != Some(&have) {
+    if want.as_ref() != Some(&have) || !info.has_exact_sums() {
         differences.push(format!("node {:?}: {have:?}, {want:?} expected", info.name()));
     }
 }

@@ -50,9 +50,9 @@ pub struct VictimEviction {
     pub pod: PodKey,
     /// Its UID: another pod of this name is spared.
     pub uid: Uid,
-    /// The DisruptionTarget condition to write before the pod is deleted. Without a transition
-    /// time, the existing one stays.
-    pub condition: PodCondition,
+    /// The DisruptionTarget condition to write before the pod is deleted, unless the pod has it.
+    /// Without a transition time, the existing one stays.
+    pub condition: Option<PodCondition>,
 }
 
 /// An event about a pod (events.k8s.io/v1).

@@ -6,7 +6,7 @@ use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{Feature, Now, PodInfo};
 
-use crate::effect::{Effect, EventType, StatusPatch};
+use crate::effect::EventType;
 use crate::queue::QueuedPod;
 use crate::scheduler::Scheduler;
 use supercargo_runtime::failure::{Failure, FailureKind};
@@ -57,7 +57,8 @@ impl Scheduler {
         self.patch_failed(now, &pod, reason, message, nomination);
     }
 
-    /// Patches the PodScheduled condition and the nomination, unless both are up to date.
+    /// Patches the PodScheduled condition and the nomination, unless both are up to date. As
+    /// upstream, a new generation alone is no reason for a patch, but goes along with one.
     fn patch_failed(
         &mut self,
         now: Now,
@@ -71,9 +72,7 @@ impl Scheduler {
         // Keep observedGeneration once written: a patch cannot clear it.
         let writes_generation = self.features.enabled(Feature::PodObservedGenerationTracking)
             || current.is_some_and(|condition| condition.observed_generation.is_some_and(|it| it != 0));
-        let unchanged = still_false
-            .is_some_and(|condition| *condition.reason == *reason && *condition.message == *message);
-        let condition = (!unchanged).then(|| PodCondition {
+        let condition = PodCondition {
             status: "False".into(),
             reason: reason.into(),
             message: message.into(),
@@ -81,18 +80,15 @@ impl Scheduler {
             // The transition time follows the status, not the reason.
             last_transition: still_false
                 .map_or(Some(now.wall.floor_to_second()), |condition| condition.last_transition),
-        });
-        let nomination = match nomination {
-            Nomination::Override(node) if node == pod.status.nominated_node_name => Nomination::Keep,
-            nomination => nomination,
         };
-        if condition.is_some() || nomination != Nomination::Keep {
-            self.effects.push(Effect::PatchPodStatus(StatusPatch {
-                pod: pod.key(),
-                uid: pod.uid.clone(),
-                condition,
-                nomination,
-            }));
+        let renominates = self.changes_nomination(pod, &nomination);
+        let is_news = self.changes_condition(pod, &condition);
+        let generation = |condition: &PodCondition| condition.observed_generation.unwrap_or_default();
+        let is_newer = current.is_some_and(|known| generation(known) != generation(&condition));
+        if is_news || renominates {
+            let condition = (is_news || is_newer).then_some(condition);
+            let nomination = if renominates { nomination } else { Nomination::Keep };
+            self.patch_status(pod, condition, nomination);
         }
     }
 

@@ -9,6 +9,7 @@ use supercargo_framework::{ActionType, ClusterEvent, EventResource, NodeRecord, 
 use crate::cache::on_node;
 use crate::cluster_events;
 use crate::input::{Input, Notification};
+use crate::queue::PreCheck;
 use crate::scheduler::Scheduler;
 use supercargo_runtime::observer::{Observation, TimePoint, Timespan};
 
@@ -54,7 +55,7 @@ impl Scheduler {
                 }
                 for event in cluster_events::pod_events(&old, &new) {
                     let change = Change::Pod { old: Some(Arc::clone(&old)), new: Some(Arc::clone(&new)) };
-                    self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, |_| true));
+                    self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
                     self.handled(from, &event);
                 }
             }
@@ -82,7 +83,7 @@ impl Scheduler {
         self.remove_unassigned(pod);
         self.cache.remove_pod(&pod.uid);
         self.pod_leaves(&pod.uid);
-        self.move_all_for_freed(now, pod, |_| true);
+        self.move_all_for_freed(now, pod, PreCheck::All);
     }
 
     fn queued_pod(&mut self, now: Now, notification: Notification<PodInfo>) {
@@ -142,6 +143,7 @@ impl Scheduler {
             return;
         }
         self.pending.insert(new.key(), Arc::clone(&new));
+        self.unconfirmed_patches.confirm(&new);
         if self.cache.is_assumed(&new.uid) {
             if new.terminating && !old.terminating {
                 self.assumed_pod_deleted(now, &new);
@@ -157,7 +159,7 @@ impl Scheduler {
         }
         let (before, after) = (&old.status.nominated_node_name, &new.status.nominated_node_name);
         if before.is_some() && before != after {
-            self.move_all_for_freed(now, old, |waiting| waiting.priority <= old.priority);
+            self.move_all_for_freed(now, old, PreCheck::MaxPriority(old.priority));
         }
     }
 
@@ -168,13 +170,14 @@ impl Scheduler {
         } else if self.cache.is_assumed(&pod.uid) {
             self.assumed_pod_deleted(now, pod);
         } else if pod.status.nominated_node_name.is_some() {
-            self.move_all_for_freed(now, pod, |waiting| waiting.priority <= pod.priority);
+            self.move_all_for_freed(now, pod, PreCheck::MaxPriority(pod.priority));
         }
     }
 
     fn remove_unassigned(&mut self, pod: &PodInfo) {
         if self.known(pod).is_some() {
             self.pending.remove(&pod.key());
+            self.unconfirmed_patches.forget(&pod.uid);
         }
         if self.unclaimed_pods.get(&pod.key()).is_some_and(|other| other.uid == pod.uid) {
             self.unclaimed_pods.remove(&pod.key());
@@ -193,7 +196,7 @@ impl Scheduler {
             self.forget(&pod.uid);
         }
         let freed = node.map_or_else(|| Arc::clone(pod), |node| on_node(pod, &node));
-        self.move_all_for_freed(now, &freed, |_| true);
+        self.move_all_for_freed(now, &freed, PreCheck::All);
     }
 
     pub(crate) fn forget(&mut self, uid: &Uid) {
@@ -215,7 +218,7 @@ impl Scheduler {
                 self.cache.set_node(Arc::clone(&new));
                 for event in cluster_events::node_events(&old, &new, &self.features) {
                     let change = Change::Node { old: Some(Arc::clone(&old)), new: Some(Arc::clone(&new)) };
-                    self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, |_| true));
+                    self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
                     self.handled(from, &event);
                 }
             }

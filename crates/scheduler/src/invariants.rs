@@ -1,6 +1,7 @@
 //! The invariants of the scheduler, for tests and for the debugger.
 
-use supercargo_framework::PodInfo;
+use rustc_hash::FxHashSet;
+use supercargo_framework::{PodInfo, Uid};
 
 use crate::bindings::Stage;
 use crate::queue::Place;
@@ -45,6 +46,10 @@ impl Scheduler {
         }
         for pod in self.unclaimed_pods.values().filter(|pod| self.profile_of(pod).is_some()) {
             found.push(format!("pod {} has a profile, but is unclaimed", pod.key()));
+        }
+        let pending: FxHashSet<&Uid> = self.pending.values().map(|pod| &pod.uid).collect();
+        for uid in self.unconfirmed_patches.uids().filter(|uid| !pending.contains(uid)) {
+            found.push(format!("pod {uid} has an unconfirmed patch, but is unknown"));
         }
         for pod in self.cache.assumed().filter(|pod| self.known(pod).is_none()) {
             found.push(format!("pod {} is assumed, but unknown", pod.key()));

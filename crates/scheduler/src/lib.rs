@@ -62,6 +62,7 @@ mod failure_handler;
 mod filtering;
 mod go_duration;
 mod handle;
+mod hash_seed;
 mod input;
 mod invariants;
 mod node_recheck;
@@ -75,12 +76,14 @@ mod sampling;
 mod scheduler;
 mod scoring;
 mod skipped_filters;
+mod stall;
 mod stats;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod tie_breakers;
 mod uncertain_binding;
+mod unconfirmed_patches;
 mod views;
 
 pub use cache::{Cache, CacheError};
@@ -89,11 +92,12 @@ pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, Extend
 pub use input::{Eviction, Input, Notification, PodRead};
 pub use queue::{Backoff, Place, QueueOptions, QueuedPod};
 pub use scheduler::{BuildError, Options, Scheduler};
+pub use stall::stalled;
 pub use stats::{Rejected, Stats};
 pub use supercargo_runtime::observer::{
     AttemptResult, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, TimePoint,
     Timespan, Unobserved,
 };
 pub use supercargo_runtime::profile::{NamedBinder, PluginLists, ProfileError, ProfileSpec};
-pub use tables::{Rule, TableStats};
+pub use tables::{DEFAULT_TABLE_MEMORY, Rule, TableStats};
 pub use views::{BindingView, Known, NodeView, PodOnNode, QueueView};

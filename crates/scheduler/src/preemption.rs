@@ -11,7 +11,7 @@ use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{Feature, Now, PodInfo, Status, Uid};
 
 use crate::bindings::Stage;
-use crate::effect::{Effect, EventType, PodEvent, StatusPatch, VictimEviction};
+use crate::effect::{Effect, EventType, PodEvent, VictimEviction};
 use crate::input::Eviction;
 use crate::preemptions::{HeldAttempt, LeftBehind, Order, Preemption};
 use crate::queue::{Place, QueuedPod};
@@ -46,15 +46,11 @@ impl Scheduler {
             return;
         };
         let priority = order.preemptor.priority;
-        let nominated = self.queue.nominated_on(&order.node);
-        let lower = nominated.iter().filter(|pod| pod.priority < priority);
-        for pod in lower.filter(|pod| pod.status.nominated_node_name.is_some()) {
-            self.effects.push(Effect::PatchPodStatus(StatusPatch {
-                pod: pod.key(),
-                uid: pod.uid.clone(),
-                condition: None,
-                nomination: Nomination::Override(None),
-            }));
+        let nominated = self.nominated_on(&order.node);
+        // A pod in flight is nominated by name only.
+        let nominated: Vec<_> = nominated.iter().filter_map(|pod| self.known(pod).cloned()).collect();
+        for pod in nominated.iter().filter(|pod| pod.priority < priority) {
+            self.patch_nomination(pod, Nomination::Override(None));
         }
     }
 
@@ -249,17 +245,17 @@ impl Scheduler {
 
 /// The request that deletes a victim.
 fn eviction(victim: &PodInfo, scheduler_name: &str, writes_generation: bool, now: Now) -> VictimEviction {
+    const REASON: &str = "PreemptionByScheduler";
     let message = format!("{scheduler_name}: preempting to accommodate a higher priority pod");
-    VictimEviction {
-        pod: victim.key(),
-        uid: victim.uid.clone(),
-        condition: PodCondition {
-            status: "True".into(),
-            reason: "PreemptionByScheduler".into(),
-            message: message.into(),
-            observed_generation: writes_generation.then_some(victim.generation),
-            // A condition that is already true keeps its transition time.
-            last_transition: victim.status.disruption_reason.is_none().then(|| now.wall.floor_to_second()),
-        },
-    }
+    let known = victim.status.disruption_target.as_ref();
+    let is_set = known.is_some_and(|known| *known.reason == *REASON && *known.message == *message);
+    let condition = PodCondition {
+        status: "True".into(),
+        reason: REASON.into(),
+        message: message.into(),
+        observed_generation: writes_generation.then_some(victim.generation),
+        // A condition that is already true keeps its transition time.
+        last_transition: known.is_none().then(|| now.wall.floor_to_second()),
+    };
+    VictimEviction { pod: victim.key(), uid: victim.uid.clone(), condition: (!is_set).then_some(condition) }
 }

@@ -15,8 +15,8 @@ mod requeue;
 mod steady_clock;
 #[cfg(test)]
 mod tests;
+mod unschedulable;
 
-use std::collections::BTreeMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,7 @@ use std::time::Duration;
 use priority_queue::PriorityQueue;
 use rustc_hash::{FxHashMap, FxHasher};
 use supercargo_framework::event::Change;
+use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Text, Uid};
 
 pub(crate) use self::context::QueueCx;
@@ -36,8 +37,11 @@ use self::nominator::Nominated;
 pub(crate) use self::nominator::Nominator;
 use self::queueing_strategy::QueueingStrategy;
 use self::rank::{ActiveRank, BackoffRank};
+pub(crate) use self::requeue::PreCheck;
 use self::steady_clock::SteadyClock;
+use self::unschedulable::Unschedulable;
 use crate::cluster_events;
+use crate::stall::{self, is_stalled};
 use supercargo_runtime::observer::{Observation, QueueName};
 use supercargo_runtime::profile::{ProfileIndex, Profiles};
 
@@ -104,10 +108,7 @@ pub(crate) struct SchedulingQueue {
     backoff: Heap<BackoffRank>,
     /// Pods whose attempt failed with an error. They are never popped early.
     error_backoff: Heap<BackoffRank>,
-    /// Keyed by sequence number, so that moves keep the order of arrival.
-    unschedulable: BTreeMap<u64, Uid>,
-    /// The number of these that a PreEnqueue plugin holds.
-    gated: usize,
+    unschedulable: Unschedulable,
     in_flight: InFlight,
     pub(crate) nominator: Nominator,
     next_sequence: u64,
@@ -126,8 +127,7 @@ impl SchedulingQueue {
             active: Heap::default(),
             backoff: Heap::default(),
             error_backoff: Heap::default(),
-            unschedulable: BTreeMap::new(),
-            gated: 0,
+            unschedulable: Unschedulable::default(),
             in_flight: InFlight::default(),
             nominator: Nominator::default(),
             next_sequence: 0,
@@ -168,8 +168,8 @@ impl SchedulingQueue {
         [
             self.active.len(),
             self.backoff.len() + self.error_backoff.len(),
-            self.unschedulable.len() - self.gated,
-            self.gated,
+            self.unschedulable.len() - self.unschedulable.gated(),
+            self.unschedulable.gated(),
             self.in_flight.len(),
         ]
     }
@@ -210,7 +210,7 @@ impl SchedulingQueue {
     pub(crate) fn inconsistencies(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (uid, entry) in &self.entries {
-            let held = self.unschedulable.get(&entry.sequence) == Some(uid);
+            let held = self.unschedulable.uid(entry.sequence) == Some(uid);
             let places = [
                 self.active.contains(uid),
                 self.backoff.contains(uid),
@@ -230,6 +230,13 @@ impl SchedulingQueue {
         if active + backoff + unschedulable + held != self.entries.len() || gated != held {
             found.push(format!("{} pods, {gated} gated, {:?}", self.entries.len(), self.lengths()));
         }
+        let in_classes = self.unschedulable.count_in_classes();
+        if in_classes != self.unschedulable.len() {
+            found.push(format!(
+                "{in_classes} of {} unschedulable pods are in classes",
+                self.unschedulable.len()
+            ));
+        }
         let rejected: usize = self.rejected.values().sum();
         if rejected != self.entries.values().map(|entry| entry.rejectors().count()).sum::<usize>() {
             found.push(format!("{rejected} rejections are counted: {:?}", self.rejected));
@@ -245,12 +252,31 @@ impl SchedulingQueue {
 impl SchedulingQueue {
     /// Adds a new pod to the active queue.
     pub(crate) fn add(&mut self, cx: &mut QueueCx<'_>, pod: Arc<PodInfo>, profile: ProfileIndex) {
-        let entry = QueuedPod::new(Arc::clone(&pod), profile, cx.now.wall);
-        self.move_to_active(cx, entry, &UNSCHEDULABLE_POD_ADD, false);
+        self.add_new(cx, &pod, profile, &UNSCHEDULABLE_POD_ADD);
         if self.hints.asks_for_unscheduled_pods() {
             let event = ClusterEvent::new(EventResource::UnschedulablePod, ActionType::ADD);
-            self.move_all(cx, &event, &Change::Pod { old: None, new: Some(pod) }, |_| true);
+            self.move_all(cx, &event, &Change::Pod { old: None, new: Some(pod) }, PreCheck::All);
         }
+    }
+
+    /// Adds a pod that the queue does not know.
+    fn add_new(&mut self, cx: &mut QueueCx<'_>, pod: &Arc<PodInfo>, profile: ProfileIndex, cause: &Text) {
+        let entry = QueuedPod::new(Arc::clone(pod), profile, cx.now.wall);
+        if is_stalled(pod) {
+            self.nominator.add(pod, &Nomination::Keep);
+            self.set_back(cx, entry, cause);
+        } else {
+            self.move_to_active(cx, entry, cause, false);
+        }
+    }
+
+    /// Delays a pod with which a scheduler has stalled. It counts as a pod whose attempt failed with
+    /// an error, so it is not popped early.
+    fn set_back(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
+        entry.unschedulable_plugins.clear();
+        entry.pending_plugins.clear();
+        entry.backoff_until = Some(cx.now.wall.plus(stall::DELAY));
+        self.move_to_backoff(cx, entry, cause);
     }
 
     /// Updates a pod without a node.
@@ -270,14 +296,21 @@ impl SchedulingQueue {
             return;
         }
         let Some(entry) = self.entries.get_mut(uid) else {
-            let entry = QueuedPod::new(Arc::clone(new), profile, cx.now.wall);
-            self.move_to_active(cx, entry, &UNSCHEDULABLE_POD_UPDATE, false);
-            return;
+            return self.add_new(cx, new, profile, &UNSCHEDULABLE_POD_UPDATE);
         };
+        let is_unschedulable = self.unschedulable.remove(entry);
         entry.pod = Arc::clone(new);
+        if is_unschedulable {
+            self.unschedulable.insert(entry, || self.hints.scope(entry));
+        }
         let (active, backoff) = (ActiveRank::new(entry, &self.sort), BackoffRank::new(entry, &self.sort));
         self.nominator.update(old, new);
-        if self.active.contains(uid) {
+        if is_stalled(new) && !is_stalled(old) {
+            // The leader has stalled with this pod. This process may be the next one.
+            if let Some(entry) = self.take(uid) {
+                self.set_back(cx, entry, &UNSCHEDULABLE_POD_UPDATE);
+            }
+        } else if self.active.contains(uid) {
             self.active.change_priority(uid, active);
         } else if self.backoff.contains(uid) {
             self.backoff.change_priority(uid, backoff);
@@ -321,8 +354,7 @@ impl SchedulingQueue {
             && self.backoff.remove(uid).is_none()
             && self.error_backoff.remove(uid).is_none()
         {
-            self.unschedulable.remove(&entry.sequence);
-            self.gated -= usize::from(entry.gating_plugin.is_some());
+            self.unschedulable.remove(&entry);
         }
         Some(entry)
     }
@@ -346,7 +378,7 @@ impl SchedulingQueue {
     }
 
     fn is_unschedulable(&self, uid: &Uid) -> bool {
-        self.entries.get(uid).is_some_and(|entry| self.unschedulable.contains_key(&entry.sequence))
+        self.entries.get(uid).is_some_and(|entry| self.unschedulable.contains(entry))
     }
 }
 
@@ -376,6 +408,13 @@ impl SchedulingQueue {
             }
             cx.observer.observe(Observation::Anomaly("a pod in flight was queued again and is dropped"));
         }
+    }
+
+    /// The pod that [`pop`](Self::pop) returns next.
+    pub(crate) fn peek(&self) -> Option<&Arc<PodInfo>> {
+        let active = self.active.peek().map(|(uid, _)| uid);
+        let backoff = || self.backoff.peek().map(|(uid, _)| uid).filter(|_| self.options.pop_from_backoff);
+        self.entries.get(active.or_else(backoff)?).map(|entry| &entry.pod)
     }
 
     /// Whether [`pop`](Self::pop) has a pod to return.

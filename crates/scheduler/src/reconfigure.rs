@@ -17,15 +17,15 @@ impl Scheduler {
     /// because the plugin that rejected it may be gone. Bindings end under the profile that chose
     /// their node. Pods that gain a profile enter the queue, and pods that lose theirs leave it.
     ///
-    /// The kinds to watch ([`resources`](Self::resources)) may change.
+    /// The kinds to watch ([`resources`](Self::resources)) may change. The hash seed does not.
     pub fn reconfigure(&mut self, now: Now, options: Options) -> Result<(), BuildError> {
         let next = Profiles::new(&options.profiles)?;
         let in_use = self.in_attempt().map(|queued| queued.profile).collect();
         self.replace_profiles(next, &in_use);
         self.report_profiles();
         self.registered_kinds = registered_kinds(&self.profiles, &options.extenders);
-        self.tables =
-            (!options.plain).then(|| Tables::new(self.profiles.active_count(), options.table_memory));
+        let tables = || Tables::new(self.profiles.active_count(), options.table_memory, &self.hash_seed);
+        self.tables = (!options.plain).then(tables);
         self.percentage_of_nodes_to_score = options.percentage_of_nodes_to_score;
         self.features = options.features;
         self.extenders = options.extenders;
@@ -39,6 +39,7 @@ impl Scheduler {
     /// Drops a pod whose profile was removed during its attempt, until another profile serves it.
     pub(crate) fn unclaim(&mut self, pod: Arc<PodInfo>) {
         self.pending.remove(&pod.key());
+        self.unconfirmed_patches.forget(&pod.uid);
         self.unclaimed_pods.insert(pod.key(), pod);
     }
 

@@ -4,7 +4,7 @@
 //! effects. A replay makes the same calls to a new scheduler with the same configuration and
 //! compares the effects.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 
 use serde::{Deserialize, Serialize};
 use supercargo_framework::Now;
@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::effect::Effect;
 use crate::extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
 use crate::input::Input;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{BuildError, Options, Scheduler};
 
 /// A call to the scheduler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub enum Call {
     Handle(Box<Input>),
     /// `schedule_one`, with the answers of extenders.
     ScheduleOne(Vec<Result<ExtenderAnswer, String>>),
+    /// `reconfigure`, with the text of the configuration.
+    Reconfigure(String),
 }
 
 /// A call and its effects.
@@ -35,15 +37,30 @@ pub struct Step {
     pub effects: Vec<String>,
 }
 
-/// A scheduler whose calls are recorded.
-pub struct Recorded<W> {
-    scheduler: Scheduler,
-    log: W,
+impl Step {
+    /// The step as a line of a record.
+    pub fn to_line(&self) -> serde_json::Result<Vec<u8>> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        Ok(line)
+    }
 }
 
-impl<W: Write> Recorded<W> {
+/// Keeps recorded steps. It must not block: scheduling waits for it.
+pub trait StepLog {
+    /// Keeps a step.
+    fn push(&mut self, step: Step);
+}
+
+/// A scheduler whose calls are recorded.
+pub struct Recorded<L> {
+    scheduler: Scheduler,
+    log: L,
+}
+
+impl<L: StepLog> Recorded<L> {
     /// Records the calls to `scheduler`, which must be new, to `log`.
-    pub fn new(scheduler: Scheduler, log: W) -> Self {
+    pub fn new(scheduler: Scheduler, log: L) -> Self {
         Self { scheduler, log }
     }
 
@@ -52,37 +69,38 @@ impl<W: Write> Recorded<W> {
         &self.scheduler
     }
 
-    #[cfg(test)]
-    pub(crate) fn scheduler_mut(&mut self) -> &mut Scheduler {
-        &mut self.scheduler
-    }
-
     /// Calls `handle` and returns the effects.
-    pub fn handle(&mut self, now: Now, input: Input) -> io::Result<Vec<Effect>> {
+    pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         let call = Call::Handle(Box::new(input.clone()));
         self.scheduler.handle(now, input);
-        self.write(now, call)
+        self.note(now, call)
     }
 
     /// Calls `schedule_one` and returns the effects.
-    pub fn schedule_one(&mut self, now: Now, calls: &mut dyn Calls) -> io::Result<Vec<Effect>> {
+    pub fn schedule_one(&mut self, now: Now, calls: &mut dyn Calls) -> Vec<Effect> {
         let mut noting = Noting { calls, answers: Vec::new() };
         self.scheduler.schedule_one(now, &mut noting);
         let call = Call::ScheduleOne(noting.answers);
-        self.write(now, call)
+        self.note(now, call)
     }
 
-    fn write(&mut self, now: Now, call: Call) -> io::Result<Vec<Effect>> {
+    /// Calls `reconfigure` and returns the effects. A replay gets `text` and derives the options
+    /// from it. A rejected change is not recorded: it has no effect.
+    pub fn reconfigure(
+        &mut self,
+        now: Now,
+        options: Options,
+        text: String,
+    ) -> Result<Vec<Effect>, BuildError> {
+        self.scheduler.reconfigure(now, options)?;
+        Ok(self.note(now, Call::Reconfigure(text)))
+    }
+
+    fn note(&mut self, now: Now, call: Call) -> Vec<Effect> {
         let effects = self.scheduler.take_effects();
-        let step = Step { now, call, effects: effects.iter().map(|effect| format!("{effect:?}")).collect() };
-        serde_json::to_writer(&mut self.log, &step)?;
-        self.log.write_all(b"\n")?;
-        Ok(effects)
-    }
-
-    /// Flushes the log.
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.log.flush()
+        let texts = effects.iter().map(|effect| format!("{effect:?}")).collect();
+        self.log.push(Step { now, call, effects: texts });
+        effects
     }
 }
 
@@ -126,6 +144,14 @@ pub enum ReplayError {
         /// The cause.
         source: io::Error,
     },
+    /// A recorded configuration is invalid.
+    #[error("line {line}: configuration: {problem}")]
+    Configuration {
+        /// The line number, from 1.
+        line: usize,
+        /// The problem.
+        problem: String,
+    },
     /// A call has other effects than recorded.
     #[error("line {line}: the record has {recorded:#?}, the replay {replayed:#?}")]
     Differs {
@@ -138,9 +164,14 @@ pub enum ReplayError {
     },
 }
 
-/// Makes the recorded calls to `scheduler`, which must be new and configured like the recorded one.
-/// Returns the number of steps.
-pub fn replay(scheduler: &mut Scheduler, record: impl BufRead) -> Result<usize, ReplayError> {
+/// Makes the recorded calls to `scheduler`, which must be configured like the recorded one and in
+/// the same state: new for the first part of a record. `configure` derives options from the text of
+/// a recorded configuration. Returns the number of steps.
+pub fn replay(
+    scheduler: &mut Scheduler,
+    record: impl BufRead,
+    configure: impl Fn(&str) -> Result<Options, String>,
+) -> Result<usize, ReplayError> {
     let mut steps = 0;
     for (i, text) in record.lines().enumerate() {
         let line = i + 1;
@@ -150,6 +181,12 @@ pub fn replay(scheduler: &mut Scheduler, record: impl BufRead) -> Result<usize, 
             Call::Handle(input) => scheduler.handle(step.now, *input),
             Call::ScheduleOne(answers) => {
                 scheduler.schedule_one(step.now, &mut Replaying(answers.into_iter()));
+            }
+            Call::Reconfigure(text) => {
+                let reconfigured = configure(&text).and_then(|options| {
+                    scheduler.reconfigure(step.now, options).map_err(|error| error.to_string())
+                });
+                reconfigured.map_err(|problem| ReplayError::Configuration { line, problem })?;
             }
         }
         let replayed: Vec<_> = scheduler.take_effects().iter().map(|effect| format!("{effect:?}")).collect();

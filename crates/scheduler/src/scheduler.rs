@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use supercargo_framework::binding::Cluster;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
@@ -21,9 +20,11 @@ use crate::cache::Cache;
 use crate::changes;
 use crate::effect::Effect;
 use crate::extender::ExtenderSpec;
+use crate::hash_seed::{HashSeed, SeededMap};
 use crate::preemptions::{Order, Preemptions};
-use crate::queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
+use crate::queue::{Place, PreCheck, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 use crate::tables::{Rule, TableStats, Tables};
+use crate::unconfirmed_patches::UnconfirmedPatches;
 use supercargo_runtime::observer::{Observation, Observer, Unobserved};
 use supercargo_runtime::phase_timer::PhaseTimer;
 use supercargo_runtime::plugin_calls::{CurrentPlugin, PluginCalls};
@@ -45,6 +46,9 @@ pub struct Options {
     pub plain: bool,
     /// The memory limit of evaluation tables, in bytes; 0 selects a default.
     pub table_memory: usize,
+    /// The seed of hash tables whose keys strangers choose. Choose it at random; decisions do not
+    /// depend on it.
+    pub hash_seed: u64,
     /// The enabled features. `queue` and the plugins have their own settings for them.
     pub features: Features,
 }
@@ -74,9 +78,11 @@ pub struct Scheduler {
     /// The kinds whose events can move pods.
     pub(crate) registered_kinds: BTreeSet<Text>,
     /// Pods without a node that a profile is responsible for, as last reported.
-    pub(crate) pending: FxHashMap<PodKey, Arc<PodInfo>>,
+    pub(crate) pending: SeededMap<PodKey, Arc<PodInfo>>,
     /// Pods without a node that no profile is responsible for.
-    pub(crate) unclaimed_pods: FxHashMap<PodKey, Arc<PodInfo>>,
+    pub(crate) unclaimed_pods: SeededMap<PodKey, Arc<PodInfo>>,
+    pub(crate) unconfirmed_patches: UnconfirmedPatches,
+    pub(crate) hash_seed: HashSeed,
     pub(crate) bindings: Bindings,
     pub(crate) preemptions: Preemptions,
     pub(crate) effects: Vec<Effect>,
@@ -97,10 +103,12 @@ impl Scheduler {
     /// A scheduler with an empty state.
     pub fn new(options: Options) -> Result<Self, BuildError> {
         let profiles = Profiles::new(&options.profiles)?;
+        let hash_seed = HashSeed::new(options.hash_seed);
+        let tables = || Tables::new(profiles.active_count(), options.table_memory, &hash_seed);
         Ok(Self {
             registered_kinds: registered_kinds(&profiles, &options.extenders),
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
-            tables: (!options.plain).then(|| Tables::new(profiles.active_count(), options.table_memory)),
+            tables: (!options.plain).then(tables),
             #[cfg(test)]
             witness: None,
             profiles,
@@ -109,8 +117,10 @@ impl Scheduler {
             features: options.features,
             cache: Cache::default(),
             objects: Objects::default(),
-            pending: FxHashMap::default(),
-            unclaimed_pods: FxHashMap::default(),
+            pending: hash_seed.map(),
+            unclaimed_pods: hash_seed.map(),
+            unconfirmed_patches: UnconfirmedPatches::default(),
+            hash_seed,
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
             effects: Vec::new(),
@@ -153,6 +163,11 @@ impl Scheduler {
     /// Whether [`schedule_one`](Self::schedule_one) has a pod to try.
     pub fn has_work(&self) -> bool {
         !self.draining && self.preemptions.held.is_none() && self.queue.has_poppable()
+    }
+
+    /// The pod that [`schedule_one`](Self::schedule_one) tries next, if it has work.
+    pub fn next_pod(&self) -> Option<&Arc<PodInfo>> {
+        self.queue.peek()
     }
 
     /// Whether it takes no more pods, and no binding or preemption is in progress.
@@ -279,16 +294,11 @@ impl Scheduler {
         change: &Change,
     ) {
         let event = ClusterEvent::new(resource, action);
-        self.with_queue(now, |queue, cx| queue.move_all(cx, &event, change, |_| true));
+        self.with_queue(now, |queue, cx| queue.move_all(cx, &event, change, PreCheck::All));
     }
 
     /// A pod or its nomination leaves a node: moves the pods that this may help.
-    pub(crate) fn move_all_for_freed(
-        &mut self,
-        now: Now,
-        pod: &Arc<PodInfo>,
-        pre_check: impl Fn(&PodInfo) -> bool,
-    ) {
+    pub(crate) fn move_all_for_freed(&mut self, now: Now, pod: &Arc<PodInfo>, pre_check: PreCheck) {
         let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
         let change = Change::Pod { old: Some(Arc::clone(pod)), new: None };
         self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, pre_check));

@@ -10,6 +10,7 @@
 //! plain path reports the error.
 
 mod answers;
+mod by_signature;
 mod column;
 mod fallback;
 mod groups;
@@ -42,12 +43,13 @@ use self::rule::Rules;
 use self::uncached_plugins::UncachedPlugins;
 use self::view::View;
 use crate::cache::Cache;
+use crate::hash_seed::HashSeed;
 use supercargo_runtime::observer::Point;
 use supercargo_runtime::plugin_calls::PluginCalls;
 use supercargo_runtime::profile::{Profile, ProfileIndex, TablePlugin};
 
-/// The default memory limit of tables and columns, in bytes.
-const DEFAULT_MEMORY_LIMIT: usize = 256 << 20;
+/// The default memory limit of evaluation tables, in bytes.
+pub const DEFAULT_TABLE_MEMORY: usize = 256 << 20;
 /// The minimum number of cycles between two counts of all tables and columns.
 const MIN_CYCLES_BETWEEN_COUNTS: usize = 64;
 /// The maximum number of signatures known to have no table.
@@ -76,6 +78,7 @@ pub struct TableStats {
 /// All tables.
 pub(crate) struct Tables {
     profiles: Vec<ProfileTables>,
+    seed: HashSeed,
     topology: Topology,
     rules: Rules,
     limit: usize,
@@ -106,12 +109,13 @@ pub(crate) struct CycleInput<'a> {
 }
 
 impl Tables {
-    pub(crate) fn new(profiles: usize, limit: usize) -> Self {
+    pub(crate) fn new(profiles: usize, limit: usize, seed: &HashSeed) -> Self {
         Self {
-            profiles: (0..profiles).map(|_| ProfileTables::default()).collect(),
+            profiles: (0..profiles).map(|_| ProfileTables::new(seed)).collect(),
+            seed: seed.clone(),
             topology: Topology::default(),
             rules: Rules::default(),
-            limit: if limit == 0 { DEFAULT_MEMORY_LIMIT } else { limit },
+            limit: if limit == 0 { DEFAULT_TABLE_MEMORY } else { limit },
             bytes_at_most: 0,
             count_at: 0,
             clock: 0,
@@ -162,7 +166,7 @@ impl Tables {
         state: &mut CycleState,
     ) -> Option<Answer> {
         if std::mem::replace(&mut self.is_poisoned, true) {
-            self.profiles.iter_mut().for_each(|tables| *tables = ProfileTables::default());
+            self.profiles.iter_mut().for_each(|tables| *tables = ProfileTables::new(&self.seed));
         }
         let answer = self.try_answer(input, (number, profile), pod, nominated, verdict, state);
         self.is_poisoned = false;
@@ -206,7 +210,7 @@ impl Tables {
         let signed =
             Signed { bytes: self.signer.bytes(), parts: &self.parts, uncached: &self.uncached_numbers };
         let signature = signed.bytes;
-        let mut table = profile_tables.tables.remove(signature);
+        let (place, mut table) = profile_tables.tables.take(signature).unzip();
         let found = profile_tables.find(
             &mut view,
             plugins,
@@ -221,27 +225,37 @@ impl Tables {
         match (found, table) {
             (Ok((answer, is_hit)), Some(mut table)) => {
                 table.last_used = self.clock;
-                if !is_hit {
-                    self.bytes_at_most += signature.len() + profile_tables.bytes_of(&table);
-                }
+                let bytes = if is_hit { 0 } else { signature.len() + profile_tables.bytes_of(&table) };
+                self.bytes_at_most += bytes;
                 self.stats.hits += u64::from(is_hit && answer.is_some());
                 #[cfg(test)]
                 {
                     self.replayed += u64::from(is_hit && answer.is_some() && table.has_replayed);
                 }
                 self.stats.builds += u64::from(!is_hit && answer.is_some());
-                profile_tables.tables.insert(signature.into(), table);
+                match place {
+                    _ if bytes > self.limit / 2 => {
+                        // It would displace the tables of all other pods.
+                        profile_tables.release(&table);
+                        profile_tables.tables.remove(signature);
+                        self.count_at = self.clock;
+                    }
+                    Some(place) => profile_tables.tables.put_back(place, table),
+                    None => profile_tables.tables.insert(signature, table),
+                }
                 answer
             }
             (Err(fallback), table) => {
                 if let Some(table) = table {
                     profile_tables.release(&table);
+                    profile_tables.tables.remove(signature);
                 }
                 if fallback == Fallback::Signature {
                     if profile_tables.unsupported.len() == MAX_UNSUPPORTED {
                         profile_tables.unsupported.clear();
                     }
                     profile_tables.unsupported.insert(signature.into());
+                    self.bytes_at_most += signature.len();
                 }
                 None
             }
@@ -268,7 +282,8 @@ impl Tables {
         cx.take_reads();
     }
 
-    /// If the memory limit is exceeded, evicts the least recently used tables, a quarter at a time.
+    /// Drops what nothing uses. If the memory limit is still exceeded, evicts the least recently used
+    /// tables, a quarter at a time.
     fn evict(&mut self) {
         // Counting takes longer with more tables, and is done less often.
         if self.bytes_at_most <= self.limit && self.clock < self.count_at {
@@ -276,12 +291,14 @@ impl Tables {
         }
         let tables: usize = self.profiles.iter().map(|it| it.tables.len()).sum();
         self.count_at = self.clock + tables.max(MIN_CYCLES_BETWEEN_COUNTS) as u64;
+        // Columns without a table first.
+        self.profiles.iter_mut().for_each(|it| it.forget_until(0));
+        self.topology.drop_unused();
         self.bytes_at_most = self.bytes();
         if self.bytes_at_most <= self.limit {
             return;
         }
-        // Evict columns without a table first.
-        self.profiles.iter_mut().for_each(|it| it.forget_until(0));
+        self.profiles.iter_mut().for_each(|it| it.unsupported.clear());
         let mut used: Vec<u64> =
             self.profiles.iter().flat_map(|it| it.tables.values()).map(|it| it.last_used).collect();
         used.sort_unstable();
@@ -291,6 +308,10 @@ impl Tables {
             for tables in &mut self.profiles {
                 tables.forget_until(newest_to_go);
             }
+            self.topology.drop_layouts();
+        }
+        if self.bytes() > self.limit {
+            self.topology.drop_domains();
         }
         self.bytes_at_most = self.bytes();
     }

@@ -17,6 +17,7 @@ mod profiles;
 mod queueing;
 mod reconfigure;
 mod record;
+mod status_patches;
 mod tables;
 mod uncertain;
 mod volumes;

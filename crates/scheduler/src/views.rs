@@ -106,6 +106,12 @@ impl Scheduler {
         QueueView { waiting, bindings }
     }
 
+    /// Those of the nodes whose sums are not those of their pods: none, unless there is a bug.
+    pub fn nodes_with_wrong_sums(&self, names: &[Arc<str>]) -> Vec<Arc<str>> {
+        let nodes = names.iter().filter_map(|name| self.cache.nodes().get(name));
+        nodes.filter(|info| !info.has_exact_sums()).map(|info| Arc::clone(info.name())).collect()
+    }
+
     /// All known nodes and pods.
     pub fn known_objects(&self) -> Known {
         let waiting = self.pending.values().chain(self.unclaimed_pods.values()).map(|pod| pod.uid.clone());

@@ -1,4 +1,4 @@
-//! The requests in flight on a connection, and its idle time.
+//! The requests in flight on a connection, its idle time, and whether its client is known.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,22 @@ pub(super) struct Activity {
 struct Counted {
     under_way: usize,
     last: Instant,
+    is_admitted: bool,
 }
 
 impl Default for Counted {
     fn default() -> Self {
-        Self { under_way: 0, last: Instant::now() }
+        Self { under_way: 0, last: Instant::now(), is_admitted: false }
     }
+}
+
+/// How much a connection matters, least first: those of strangers, then idle ones, then those that
+/// have been idle or open for longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    is_admitted: bool,
+    is_busy: bool,
+    since: Instant,
 }
 
 /// A guard for a request in flight.
@@ -35,8 +45,18 @@ impl Activity {
         Busy(self.clone())
     }
 
+    /// Marks the client as known: a request was authorized.
+    pub(super) fn admit(&self) {
+        self.counted.lock().is_admitted = true;
+    }
+
+    pub(super) fn rank(&self) -> Rank {
+        let Counted { under_way, last, is_admitted } = *self.counted.lock();
+        Rank { is_admitted, is_busy: under_way > 0, since: last }
+    }
+
     /// When the connection became idle; `None` while it is busy.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
+    fn idle_since(&self) -> Option<Instant> {
         let counted = self.counted.lock();
         (counted.under_way == 0).then_some(counted.last)
     }

@@ -20,11 +20,15 @@ const MOST_TOKENS: usize = 1024;
 
 /// Why the presented credentials were rejected. Contains no token.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Unknown(Vec<String>);
+pub(super) struct Unknown {
+    reasons: Vec<String>,
+    /// Whether they may be right, but too many others wait for reviews.
+    pub(super) is_busy: bool,
+}
 
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("; "))
+        f.write_str(&self.reasons.join("; "))
     }
 }
 
@@ -38,7 +42,7 @@ pub(super) struct Authenticator {
 
 impl Authenticator {
     pub(super) fn new(trust: Arc<Trust>, reviewer: Arc<Reviewer>, token_time_to_live: Duration) -> Self {
-        Self { trust, reviewer, tokens: Answers::new(MOST_TOKENS), token_time_to_live }
+        Self { trust, reviewer, tokens: Answers::new(MOST_TOKENS, Option::is_some), token_time_to_live }
     }
 
     /// The user with these headers and client certificates; `None` without credentials. One
@@ -52,17 +56,20 @@ impl Authenticator {
         if !chain.is_empty() {
             match self.of_certificate(chain, headers) {
                 Ok(user) => return Ok(Some(Arc::new(user.authenticated()))),
-                Err(reasons) => unknown.0.extend(reasons),
+                Err(reasons) => unknown.reasons.extend(reasons),
             }
         }
         if let Some(token) = bearer_token(headers) {
             match self.of_token(token).await {
                 Ok(Some(user)) => return Ok(Some(user)),
-                Ok(None) => unknown.0.push("no valid bearer token".to_owned()),
-                Err(error) => unknown.0.push(format!("bearer token: {error}")),
+                Ok(None) => unknown.reasons.push("no valid bearer token".to_owned()),
+                Err(error) => {
+                    unknown.is_busy = error == ReviewError::Busy;
+                    unknown.reasons.push(format!("bearer token: {error}"));
+                }
             }
         }
-        if unknown.0.is_empty() { Ok(None) } else { Err(unknown) }
+        if unknown.reasons.is_empty() { Ok(None) } else { Err(unknown) }
     }
 
     fn of_certificate(&self, chain: &Chain, headers: &HeaderMap) -> Result<User, Vec<String>> {

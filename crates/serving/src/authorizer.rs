@@ -38,7 +38,7 @@ impl Authorizer {
         Self {
             open: OpenPaths::new(&options.always_allow_paths),
             reviewer,
-            answers: Answers::new(MOST_ANSWERS),
+            answers: Answers::new(MOST_ANSWERS, |verdict: &Verdict| verdict.is_allowed),
             authorized_ttl: options.authorized_ttl,
             unauthorized_ttl: options.unauthorized_ttl,
         }

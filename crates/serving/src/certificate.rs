@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, SanType};
 use tokio_rustls::rustls::client::verify_server_name;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, DnsName, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::pki_types::{DnsName, ServerName};
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::error::ServeError;
 use super::tls::provider;
+use supercargo_client::key_pair::KeyPair;
 use supercargo_config::flags::ServingOptions;
 
 /// The file name in `--cert-dir`, as upstream's, so that kube-scheduler's files can be reused.
@@ -41,18 +41,23 @@ impl Pair {
         }
         params.distinguished_name.push(DnType::CommonName, "supercargo");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let key = KeyPair::generate()?;
+        let key = rcgen::KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
         Ok(Self { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
     }
 
-    /// Parses the pair. Errors do not contain its content.
-    fn certified(&self) -> Result<CertifiedKey, String> {
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
-        let chain = chain.map_err(|error| format!("the certificate is not PEM: {error}"))?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key);
-        let key = key.map_err(|error| format!("the key is not PEM: {error}"))?;
-        CertifiedKey::from_der(chain, key, &provider()).map_err(|error| error.to_string())
+    fn certified(&self, files: Option<&Files>) -> Result<Arc<CertifiedKey>, ServeError> {
+        let name = |path: fn(&Files) -> &PathBuf| {
+            files.map_or_else(|| "generated".to_owned(), |files| path(files).display().to_string())
+        };
+        let (certificate, key) = (name(|files| &files.certificate), name(|files| &files.key));
+        let pair = KeyPair {
+            certificate: &certificate,
+            certificate_pem: &self.certificate,
+            key: &key,
+            key_pem: &self.key,
+        };
+        Ok(Arc::new(pair.parse(&provider())?))
     }
 }
 
@@ -103,16 +108,29 @@ impl Files {
     }
 }
 
-/// Writes a new file that only its owner can read.
+/// Writes a file that only its owner can read. It is renamed into place once it is complete, so that
+/// a crash or a full disk leaves no half of it.
 fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let written = write_new(&temporary, content).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // The first error says more.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
+    options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(content)
+    let mut file = options.open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 /// A serving certificate that follows its files.
@@ -134,7 +152,7 @@ impl Serving {
             }
             None => Pair::generate(hostname).map_err(ServeError::Generate)?,
         };
-        let certified = certified(&pair, files.as_ref())?;
+        let certified = pair.certified(files.as_ref())?;
         Ok(Self { files, now: RwLock::new((pair, certified)) })
     }
 
@@ -142,7 +160,7 @@ impl Serving {
     pub(super) fn read(certificate: &Path, key: &Path) -> Result<Self, ServeError> {
         let files = Files { certificate: certificate.to_owned(), key: key.to_owned() };
         let pair = files.read()?;
-        let certified = certified(&pair, Some(&files))?;
+        let certified = pair.certified(Some(&files))?;
         Ok(Self { files: Some(files), now: RwLock::new((pair, certified)) })
     }
 
@@ -168,16 +186,11 @@ impl Serving {
         if self.now.read().0 == pair {
             return Ok(());
         }
-        let certified = certified(&pair, Some(files))?;
+        let certified = pair.certified(Some(files))?;
         *self.now.write() = (pair, certified);
         tracing::info!(certificate = %files.certificate.display(), "reloaded serving certificate");
         Ok(())
     }
-}
-
-fn certified(pair: &Pair, files: Option<&Files>) -> Result<Arc<CertifiedKey>, ServeError> {
-    let path = files.map_or_else(PathBuf::new, |files| files.certificate.clone());
-    pair.certified().map(Arc::new).map_err(|problem| ServeError::Certificate { path, problem })
 }
 
 impl std::fmt::Debug for Serving {
@@ -190,6 +203,8 @@ impl std::fmt::Debug for Serving {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+
+    use tokio_rustls::rustls::pki_types::CertificateDer;
 
     use super::*;
 
@@ -229,6 +244,16 @@ mod tests {
     }
 
     #[test]
+    fn failed_write_leaves_no_part_of_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pki").join("kube-scheduler.key");
+        fs::create_dir_all(path.join("in the way")).unwrap();
+        write_private(&path, b"key").unwrap_err();
+        let left: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().map(|e| e.unwrap().path()).collect();
+        assert_eq!(left, [path]);
+    }
+
+    #[test]
     fn changed_files_are_reloaded_unless_invalid() {
         let folder = tempfile::tempdir().unwrap();
         let serving = Serving::new(&options(folder.path()), "host").unwrap();
@@ -248,7 +273,7 @@ mod tests {
 
         fs::write(&files.key, "-----BEGIN hunter2").unwrap();
         let error = serving.reload().unwrap_err().to_string();
-        assert!(error.contains("kube-scheduler.crt") && !error.contains("hunter2"), "{error}");
+        assert!(error.contains("kube-scheduler.key") && !error.contains("hunter2"), "{error}");
         assert_eq!(served(&serving), second);
     }
 }

@@ -1,5 +1,6 @@
-//! Limits the number of connections. When the last slot is taken, the connection that has been idle
-//! longest is closed. So clients that only hold connections cannot lock out others.
+//! Limits the number of connections. When the last slot is taken, the connection that matters least
+//! is closed: that of a stranger before that of a known client, an idle one before a busy one. So
+//! there is always a slot for a probe, and strangers cost known clients at most one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
 
-/// When to look again for an idle connection, if all are busy.
+/// When to look for another connection to close, if the last one takes longer.
 const RETRY_PERIOD: Duration = Duration::from_millis(100);
 
 /// A limit of open connections.
@@ -48,7 +49,7 @@ impl ConnectionLimit {
         Self { free: Arc::new(Semaphore::new(most)), open: Arc::default() }
     }
 
-    /// Waits for a free slot, closing an idle connection if necessary.
+    /// Waits for a free slot, closing a connection if necessary.
     pub(super) async fn reserve(&self) -> Reservation {
         loop {
             if self.free.available_permits() == 0 {
@@ -71,12 +72,10 @@ impl ConnectionLimit {
         Slot { number, open: Arc::clone(&self.open), activity, leave, _reservation: reservation }
     }
 
-    /// Closes the connection that has been idle longest.
+    /// Closes the connection that matters least.
     fn make_room(&self) {
         let open = self.open.lock();
-        let idle =
-            open.by_number.values().filter_map(|(activity, leave)| Some((activity.idle_since()?, leave)));
-        if let Some((_, leave)) = idle.min_by_key(|(since, _)| *since) {
+        if let Some((_, leave)) = open.by_number.values().min_by_key(|(activity, _)| activity.rank()) {
             leave.cancel();
         }
     }
@@ -102,32 +101,47 @@ mod tests {
         slot
     }
 
+    /// Which of these connections are to be closed, once there is another one.
+    fn leaving(limit: &ConnectionLimit, slots: &[&Slot]) -> Vec<bool> {
+        assert!(limit.reserve().now_or_never().is_none());
+        slots.iter().map(|slot| slot.leave.is_cancelled()).collect()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_longest_idle_connection_is_closed() {
         let limit = ConnectionLimit::new(3);
         let [first, second, third] = [come(&limit).await, come(&limit).await, come(&limit).await];
         let busy = first.activity.begin();
-        assert!(limit.reserve().now_or_never().is_none());
-        let leaves = [&first, &second, &third].map(|slot| slot.leave.is_cancelled());
-        assert_eq!(leaves, [false, true, false], "the first is busy");
+        assert_eq!(leaving(&limit, &[&first, &second, &third]), [false, true, false], "the first is busy");
         drop(second);
         let fourth = come(&limit).await;
         drop(busy);
-        assert!(limit.reserve().now_or_never().is_none());
-        let leaves = [&first, &third, &fourth].map(|slot| slot.leave.is_cancelled());
-        assert_eq!(leaves, [false, true, false], "the first was busy a moment ago");
+        let leaving = leaving(&limit, &[&first, &third, &fourth]);
+        assert_eq!(leaving, [false, true, false], "the first was busy a moment ago");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_connection_to_become_idle_is_closed() {
+    async fn strangers_are_closed_before_known_clients() {
+        let limit = ConnectionLimit::new(3);
+        let [idle, busy, stranger] = [come(&limit).await, come(&limit).await, come(&limit).await];
+        idle.activity.admit();
+        busy.activity.admit();
+        let _requests = [busy.activity.begin(), stranger.activity.begin()];
+        assert_eq!(leaving(&limit, &[&idle, &busy, &stranger]), [false, false, true]);
+        drop(stranger);
+        let known = come(&limit).await;
+        known.activity.admit();
+        assert_eq!(leaving(&limit, &[&idle, &busy, &known]), [true, false, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_gets_a_slot_even_if_all_are_busy() {
         let limit = ConnectionLimit::new(1);
         let only = come(&limit).await;
-        let busy = only.activity.begin();
+        only.activity.admit();
+        let _busy = only.activity.begin();
         let leave = only.leave.clone();
         let room = tokio::spawn(async move { drop(limit.reserve().await) });
-        sleep(Duration::from_mins(1)).await;
-        assert!(!leave.is_cancelled());
-        drop(busy);
         leave.cancelled().await;
         drop(only);
         room.await.unwrap();

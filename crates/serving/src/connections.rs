@@ -35,20 +35,24 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long a client may take to close its connection during shutdown.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of request headers in bytes.
-const MAX_HEADER_BYTES: u32 = 64 * 1024;
+const MAX_HEADER_BYTES: u32 = 16 * 1024;
+/// Flow control window of a connection: how much a client can make the server hold. Requests are
+/// small.
+const WINDOW: u32 = 64 * 1024;
 /// Default limit of concurrent requests on a connection.
-const DEFAULT_STREAMS: u32 = 100;
+const DEFAULT_STREAMS: u32 = 16;
 /// Idle time before a connection is pinged.
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// How long to wait after a failed accept.
 const ACCEPT_RETRY_PERIOD: Duration = Duration::from_secs(1);
 
-/// Answers requests of a client with these certificates.
+/// Answers requests of a client with these certificates, whose connection has this activity.
 pub(super) trait Answer: Send + Sync + 'static {
     fn answer(
         &self,
         request: Request<Body>,
         chain: &[CertificateDer<'static>],
+        activity: &Activity,
     ) -> impl Future<Output = Response> + Send;
 }
 
@@ -109,9 +113,10 @@ impl<A: Answer> Connections<A> {
             .map(|one| one.clone().into_owned())
             .collect();
         let service = service_fn(|request: Request<hyper::body::Incoming>| {
-            let (answer, chain, busy) = (Arc::clone(&self.answer), Arc::clone(&chain), activity.begin());
+            let (answer, chain) = (Arc::clone(&self.answer), Arc::clone(&chain));
+            let (activity, busy) = (activity.clone(), activity.begin());
             async move {
-                let response = answer.answer(request.map(Body::new), &chain).await;
+                let response = answer.answer(request.map(Body::new), &chain, &activity).await;
                 drop(busy);
                 Ok::<_, Infallible>(response)
             }
@@ -159,6 +164,8 @@ impl<A: Answer> Connections<A> {
             .keep_alive_interval(PING_AFTER)
             .keep_alive_timeout(PEER_TIMEOUT)
             .max_header_list_size(MAX_HEADER_BYTES)
+            .initial_connection_window_size(WINDOW)
+            .initial_stream_window_size(WINDOW)
             .max_concurrent_streams(if self.streams == 0 { DEFAULT_STREAMS } else { self.streams });
         builder
     }

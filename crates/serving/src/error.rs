@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use supercargo_client::api::ConnectError;
+use supercargo_client::key_pair::KeyPairError;
 use thiserror::Error;
 
 /// Why the server cannot start.
@@ -20,7 +21,7 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// A serving certificate or its key cannot be read, written or used.
+    /// A serving certificate or its key cannot be read or written.
     #[error("serving certificate: {path}: {problem}")]
     Certificate {
         /// The file.
@@ -28,6 +29,9 @@ pub enum ServeError {
         /// The problem.
         problem: String,
     },
+    /// A serving certificate and its key cannot be used.
+    #[error("serving certificate: {0}")]
+    KeyPair(#[from] KeyPairError),
     /// No certificate could be generated.
     #[error("cannot generate a serving certificate: {0}")]
     Generate(#[source] rcgen::Error),
@@ -35,8 +39,10 @@ pub enum ServeError {
     #[error("--tls-cipher-suites and --tls-min-version: {0}")]
     Tls(#[source] tokio_rustls::rustls::Error),
     /// A CA bundle for client certificates is invalid.
-    #[error("client CA: {path}: {problem}")]
+    #[error("{flag}: {path}: {problem}")]
     ClientAuthority {
+        /// The flag with the file.
+        flag: &'static str,
         /// The file.
         path: PathBuf,
         /// The problem.

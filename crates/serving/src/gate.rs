@@ -14,9 +14,11 @@ use supercargo_framework::panic_text;
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt as _;
 
+use super::activity::Activity;
 use super::authenticator::Authenticator;
 use super::authorizer::Authorizer;
-use super::text::{forbidden, plain_line, unauthorized};
+use super::review::ReviewError;
+use super::text::{forbidden, plain_line, too_many_requests, unauthorized};
 use super::trust::Chain;
 use super::user::User;
 
@@ -36,12 +38,19 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Answers a request of a client with these certificates.
-    pub(super) async fn answer(&self, request: Request<Body>, chain: &Chain, routes: &Router) -> Response {
+    /// Answers a request of a client with these certificates, and marks its connection if it may
+    /// send the request.
+    pub(super) async fn answer(
+        &self,
+        request: Request<Body>,
+        chain: &Chain,
+        activity: &Activity,
+        routes: &Router,
+    ) -> Response {
         let began = Instant::now();
         // Without the query, which may be confidential.
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let passing = AssertUnwindSafe(self.pass(request, chain, routes)).catch_unwind();
+        let passing = AssertUnwindSafe(self.pass(request, chain, activity, routes)).catch_unwind();
         let mut response = match timeout(REQUEST_TIMEOUT, passing).await {
             Ok(Ok(response)) => response,
             Ok(Err(panic)) => {
@@ -61,7 +70,13 @@ impl Gate {
         response
     }
 
-    async fn pass(&self, request: Request<Body>, chain: &Chain, routes: &Router) -> Response {
+    async fn pass(
+        &self,
+        request: Request<Body>,
+        chain: &Chain,
+        activity: &Activity,
+        routes: &Router,
+    ) -> Response {
         let path = request.uri().path();
         if !self.authorizer.is_open(path) {
             match self.authenticator.user(chain, request.headers()).await {
@@ -70,11 +85,12 @@ impl Gate {
                     if let Err(refusal) = self.may(&user, &verb, path).await {
                         return refusal;
                     }
+                    activity.admit();
                 }
                 Ok(None) => return unauthorized(),
                 Err(unknown) => {
                     tracing::debug!(path, %unknown, "authentication failed");
-                    return unauthorized();
+                    return if unknown.is_busy { too_many_requests() } else { unauthorized() };
                 }
             }
         }
@@ -89,6 +105,7 @@ impl Gate {
         match self.authorizer.review(user, verb, path).await {
             Ok(verdict) if verdict.is_allowed => Ok(()),
             Ok(verdict) => Err(forbidden(&user.name, verb, path, &verdict.reason)),
+            Err(ReviewError::Busy) => Err(too_many_requests()),
             Err(error) => {
                 let text = format!("Internal Server Error: {path:?}: {error}");
                 Err(plain_line(StatusCode::INTERNAL_SERVER_ERROR, text))

@@ -60,6 +60,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 
+use self::activity::Activity;
 use self::authenticator::Authenticator;
 use self::authorizer::Authorizer;
 use self::connection_limit::ConnectionLimit;
@@ -71,7 +72,8 @@ use self::review::Reviewer;
 pub use self::routes::{Endpoints, JsonPage, TextPage};
 use self::sni::Certificates;
 use self::trust::Trust;
-use supercargo_client::api::{Api, ConnectError, connect};
+use supercargo_client::api::{Api, ConnectError};
+use supercargo_client::connection::Connection;
 use supercargo_client::rate_limit::RateLimiter;
 use supercargo_client::transport::Transport;
 use supercargo_config::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
@@ -96,7 +98,7 @@ pub struct Setup<'a> {
     /// Authorization settings.
     pub authorization: &'a AuthorizationOptions,
     /// The default connection to the API server.
-    pub connection: &'a kube::Config,
+    pub connection: &'a Connection,
     /// The host name for a generated certificate.
     pub hostname: &'a str,
 }
@@ -187,17 +189,17 @@ impl Server {
 /// A client for reviews, from this kubeconfig or the scheduler's connection. It is separate, so
 /// that reviews and bindings do not wait for each other.
 async fn api(
-    connection: &kube::Config,
+    connection: &Connection,
     kubeconfig: Option<&Path>,
     flag: &'static str,
 ) -> Result<Api, ServeError> {
     let error = |source| ServeError::Connect { flag, source };
-    let config = match kubeconfig {
-        Some(path) => connect(Some(path)).await.map_err(error)?,
+    let connection = match kubeconfig {
+        Some(path) => Connection::open(None, Some(path)).await.map_err(error)?,
         None => connection.clone(),
     };
     let transport =
-        Transport::connect(&config).map_err(|source| error(ConnectError::Client(Box::new(source))))?;
+        Transport::connect(connection).map_err(|source| error(ConnectError::Client(Box::new(source))))?;
     Ok(Api::over(transport, RateLimiter::new(REVIEWS.0, REVIEWS.1), false))
 }
 
@@ -247,7 +249,12 @@ struct Served {
 }
 
 impl Answer for Served {
-    async fn answer(&self, request: Request<Body>, chain: &[CertificateDer<'static>]) -> Response {
-        self.gate.answer(request, chain, &self.routes).await
+    async fn answer(
+        &self,
+        request: Request<Body>,
+        chain: &[CertificateDer<'static>],
+        activity: &Activity,
+    ) -> Response {
+        self.gate.answer(request, chain, activity, &self.routes).await
     }
 }

@@ -6,16 +6,12 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 use thiserror::Error;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use supercargo_client::api::{Api, Call, CallError, JSON};
 
-/// Timeout of a review, as upstream.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum number of reviews in flight: requests with made-up tokens must not overload the API
-/// server.
-const MAX_IN_FLIGHT: usize = 16;
+/// Timeout of a review, as upstream, and of the wait for it.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a review failed. Contains nothing of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -23,6 +19,9 @@ pub(super) enum ReviewError {
     /// Timeout.
     #[error("no answer within {} s", TIMEOUT.as_secs())]
     Late,
+    /// Too many requests wait for reviews.
+    #[error("too many requests wait for reviews")]
+    Busy,
     /// The server rejected the review. Its message is not repeated, because it may contain the
     /// token.
     #[error("the API server answered {0}; see docs/security.md for the required permissions")]
@@ -46,13 +45,12 @@ pub(super) struct Reviewer {
     api: Api,
     /// The kind of the reviews, for logs.
     kind: &'static str,
-    permits: Semaphore,
     is_out: AtomicBool,
 }
 
 impl Reviewer {
     pub(super) fn new(api: Api, kind: &'static str) -> Self {
-        Self { api, kind, permits: Semaphore::new(MAX_IN_FLIGHT), is_out: AtomicBool::new(false) }
+        Self { api, kind, is_out: AtomicBool::new(false) }
     }
 
     /// Sends a review and returns the response.
@@ -68,12 +66,7 @@ impl Reviewer {
     }
 
     async fn call(&self, call: Call<'_>) -> Result<Value, ReviewError> {
-        let asked = async {
-            // The semaphore is never closed.
-            let _permit = self.permits.acquire().await;
-            self.api.call(call).await
-        };
-        match timeout(TIMEOUT, asked).await {
+        match timeout(TIMEOUT, self.api.call(call)).await {
             Ok(answer) => answer.map_err(ReviewError::from),
             Err(_) => Err(ReviewError::Late),
         }

@@ -16,8 +16,10 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use supercargo_client::api::Api;
 
-/// A status and a body.
+/// A status and a body. [`NEVER`] leaves the request without a response.
 type Answer = (u16, Value);
+
+pub(super) const NEVER: u16 = 0;
 type Answering = Arc<dyn Fn(&Value) -> Answer + Send + Sync>;
 
 /// An API server. It responds with 404 until `answer` is called.
@@ -49,6 +51,9 @@ impl Server {
                 let answering = server.answering.lock().clone();
                 let (status, answer) = answering.map_or((404, json!({})), |answering| answering(&body));
                 server.requests.lock().push((head.method.to_string(), head.uri.to_string(), body));
+                if status == NEVER {
+                    std::future::pending::<()>().await;
+                }
                 let answer = Body::from(answer.to_string().into_bytes());
                 Response::builder().status(status).body(answer).map_err(|error| error.to_string())
             }

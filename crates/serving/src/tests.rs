@@ -16,7 +16,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
@@ -73,10 +73,10 @@ struct Answered {
 
 impl Bed {
     async fn new() -> Self {
-        Self::with(false).await
+        Self::with(false, Duration::from_secs(10)).await
     }
 
-    async fn with(http1_only: bool) -> Self {
+    async fn with(http1_only: bool, token_cache_ttl: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let serving = ServingOptions {
             bind_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -86,11 +86,13 @@ impl Bed {
         };
         let api = testing::Server::default();
         api.answer(reviews);
+        let authentication =
+            AuthenticationOptions { skip_lookup: true, token_cache_ttl, ..AuthenticationOptions::default() };
         let setup = Setup {
             serving: &serving,
-            authentication: &AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() },
+            authentication: &authentication,
             authorization: &AuthorizationOptions::default(),
-            connection: &kube::Config::new("https://127.0.0.1:1/".parse().unwrap()),
+            connection: &kube::Config::new("https://127.0.0.1:1/".parse().unwrap()).into(),
             hostname: "host",
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -120,6 +122,11 @@ impl Bed {
 
     async fn get(&self, path: &str, token: Option<&str>) -> Answered {
         self.request(Method::GET, path, token, "").await
+    }
+
+    /// A client with connections of its own.
+    fn another_client(&self) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
+        client(&fs::read(self.folder.path().join("kube-scheduler.crt")).unwrap())
     }
 }
 
@@ -154,17 +161,20 @@ fn endpoints(is_well: &Arc<AtomicBool>, slow: &Arc<Semaphore>) -> Endpoints {
     }
 }
 
-/// A client that trusts this certificate and keeps its connection.
-fn client(pem: &[u8]) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
+fn trusting(pem: &[u8]) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pem).unwrap()).unwrap();
-    let config = ClientConfig::builder_with_provider(tls::provider())
+    ClientConfig::builder_with_provider(tls::provider())
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_no_client_auth()
+}
+
+/// A client that trusts this certificate and keeps its connection.
+fn client(pem: &[u8]) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
     let connector = hyper_rustls::HttpsConnectorBuilder::new();
-    let connector = connector.with_tls_config(config).https_only().enable_all_versions().build();
+    let connector = connector.with_tls_config(trusting(pem)).https_only().enable_all_versions().build();
     Client::builder(TokioExecutor::new()).build(connector)
 }
 
@@ -196,7 +206,7 @@ async fn all_paths_but_health_require_authentication_and_authorization() {
 #[tokio::test]
 async fn each_path_serves_its_content() {
     for http1_only in [false, true] {
-        let bed = Bed::with(http1_only).await;
+        let bed = Bed::with(http1_only, Duration::from_secs(10)).await;
         for (path, status, content_type, body) in [
             ("/metrics", 200, "text/plain; version=0.0.4; charset=utf-8", "scheduler_pending_pods 1\n"),
             ("/metrics/resources", 200, "text/plain; version=0.0.4; charset=utf-8", ""),
@@ -273,7 +283,7 @@ async fn setting_the_log_level_requires_write_permission() {
         assert_eq!(put("writer", body).await.status, 200);
         assert_eq!(bed.get("/debug/flags/v", Some("reader")).await.body, format!("{now}\n"));
     }
-    for wrong in ["", "loud=quiet="] {
+    for wrong in ["", "loud=quiet=", "warning", "loud"] {
         assert_eq!(put("writer", wrong).await.status, 400, "{wrong:?}");
     }
     assert_eq!(put("writer", &"x".repeat(1 << 20)).await.status, 413);
@@ -332,7 +342,7 @@ async fn used_addresses_are_reported_and_port_0_disables_serving() {
         ..ServingOptions::default()
     };
     let (authentication, authorization) = (AuthenticationOptions::default(), AuthorizationOptions::default());
-    let connection = kube::Config::new("https://127.0.0.1:1/".parse().unwrap());
+    let connection = kube::Config::new("https://127.0.0.1:1/".parse().unwrap()).into();
     let bind = async |serving: &ServingOptions, authentication: &AuthenticationOptions| {
         let setup = Setup {
             serving,
@@ -362,11 +372,97 @@ async fn used_addresses_are_reported_and_port_0_disables_serving() {
     assert!(error.contains("extension-apiserver-authentication"), "{error}");
 }
 
+#[tokio::test]
+async fn strangers_do_not_delay_known_callers_or_probes() {
+    let bed = Bed::with(false, Duration::ZERO).await;
+    assert_eq!(bed.get("/metrics", Some("reader")).await.status, 200);
+    bed.api.answer(|review| match review["spec"]["token"].as_str() {
+        Some(token) if token.starts_with("made-up") => (testing::NEVER, json!({})),
+        _ => reviews(review),
+    });
+    let request = |token: String| {
+        let request = Request::get(format!("https://{}/metrics", bed.address));
+        request.header(header::AUTHORIZATION, format!("Bearer {token}")).body(Full::default()).unwrap()
+    };
+    // 16 requests per connection.
+    let mut strangers = JoinSet::new();
+    for number in 0..6 {
+        let client = bed.another_client();
+        for stream in 0..16 {
+            let asking = client.request(request(format!("made-up-{number}-{stream}")));
+            strangers.spawn(async move { asking.await.unwrap().status() });
+        }
+    }
+    // As many wait as may; the others are answered.
+    for _ in 0..16 {
+        assert_eq!(strangers.join_next().await.unwrap().unwrap(), 429);
+    }
+    let refused = bed.get("/metrics", Some("made-up")).await;
+    assert_eq!((refused.status.as_u16(), &refused.headers["retry-after"]), (429, &"1".parse().unwrap()));
+    let answers = async {
+        assert_eq!(bed.get("/metrics", Some("reader")).await.status, 200);
+        assert_eq!(bed.get("/readyz", None).await.status, 200);
+        assert_eq!(bed.get("/readyz", Some("made-up")).await.status, 200);
+    };
+    tokio::time::timeout(Duration::from_secs(5), answers).await.unwrap();
+    assert_eq!(strangers.len(), 80);
+}
+
+#[tokio::test]
+async fn large_heads_of_requests_are_refused() {
+    for http1_only in [false, true] {
+        let bed = Bed::with(http1_only, Duration::ZERO).await;
+        for (size, is_answered) in [(12 << 10, true), (20 << 10, false)] {
+            let request = Request::get(format!("https://{}/livez", bed.address));
+            let request = request.header("x-large", "x".repeat(size)).body(Full::default()).unwrap();
+            let status = bed.another_client().request(request).await.map(|answer| answer.status().as_u16());
+            assert_eq!(status.as_ref().is_ok_and(|status| *status == 200), is_answered, "{size}: {status:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_makes_the_server_hold_little() {
+    let bed = Bed::new().await;
+    let mut tls = trusting(&fs::read(bed.folder.path().join("kube-scheduler.crt")).unwrap());
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let tcp = tokio::net::TcpStream::connect(bed.address).await.unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
+    let stream = connector.connect("localhost".try_into().unwrap(), tcp).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut client = client.ready().await.unwrap();
+    let request = || {
+        let request = Request::get("https://localhost/debug/slow");
+        request.header(header::AUTHORIZATION, "Bearer reader").body(()).unwrap()
+    };
+    // The settings have arrived with the first answer.
+    bed.slow.add_permits(1);
+    let (answer, _) = client.send_request(request(), true).unwrap();
+    assert_eq!(answer.await.unwrap().status(), 200);
+    assert_eq!(client.current_max_send_streams(), 16);
+    bed.slow.forget_permits(1);
+    let (mut granted, mut open) = (0, Vec::new());
+    for _ in 0..4 {
+        client = client.ready().await.unwrap();
+        let (answer, mut body) = client.send_request(request(), false).unwrap();
+        body.reserve_capacity(1 << 20);
+        let capacity = std::future::poll_fn(|cx| body.poll_capacity(cx));
+        // Nothing more is granted to the later ones.
+        if let Ok(capacity) = tokio::time::timeout(Duration::from_millis(100), capacity).await {
+            granted += capacity.unwrap().unwrap();
+        }
+        open.push((answer, body));
+    }
+    assert!((1..=64 << 10).contains(&granted), "{granted}");
+    connection.abort();
+}
+
 /// Answers every request.
 struct Open;
 
 impl Answer for Open {
-    async fn answer(&self, _: Request<Body>, _: &[CertificateDer<'static>]) -> Response {
+    async fn answer(&self, _: Request<Body>, _: &[CertificateDer<'static>], _: &Activity) -> Response {
         Response::new(Body::empty())
     }
 }

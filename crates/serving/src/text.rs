@@ -44,6 +44,14 @@ pub(super) fn unauthorized() -> Response {
     answer(StatusCode::UNAUTHORIZED, JSON, format!("{body}\n"))
 }
 
+/// 429, in upstream's words.
+pub(super) fn too_many_requests() -> Response {
+    let text = "Too many requests, please try again later.".to_owned();
+    let mut response = plain_line(StatusCode::TOO_MANY_REQUESTS, text);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
 /// 403; `why` is the API server's reason, or empty.
 pub(super) fn forbidden(user: &str, verb: &str, path: &str, why: &str) -> Response {
     let separator = if why.is_empty() { "" } else { ": " };

@@ -41,8 +41,11 @@ impl Authorities {
             let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;
             roots.add(certificate).map_err(|error| format!("not a CA certificate: {error}"))?;
         }
+        if roots.is_empty() {
+            return Err("no PEM certificate found".to_owned());
+        }
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider()).build();
-        let verifier = verifier.map_err(|error| format!("no certificates: {error}"))?;
+        let verifier = verifier.map_err(|error| error.to_string())?;
         Ok(Self { pem: pem.to_owned(), verifier })
     }
 
@@ -147,12 +150,19 @@ impl Source {
         }
     }
 
-    /// Reads the file, if the source is one, and passes it to `believe`.
-    fn read(&self, believe: impl FnOnce(&str) -> Result<(), String>) -> Result<(), ServeError> {
+    /// Reads the file of this flag, if the source is one, and passes it to `believe`.
+    fn read(
+        &self,
+        flag: &'static str,
+        believe: impl FnOnce(&str) -> Result<(), String>,
+    ) -> Result<(), ServeError> {
         let Self::File(path) = self else { return Ok(()) };
         let pem = std::fs::read_to_string(path).map_err(|error| error.to_string());
-        pem.and_then(|pem| believe(&pem))
-            .map_err(|problem| ServeError::ClientAuthority { path: path.clone(), problem })
+        pem.and_then(|pem| believe(&pem)).map_err(|problem| ServeError::ClientAuthority {
+            flag,
+            path: path.clone(),
+            problem,
+        })
     }
 }
 
@@ -197,8 +207,10 @@ impl Trust {
 
     /// Reloads both files, even if one is invalid.
     pub(super) fn read_files(&self) -> Result<(), ServeError> {
-        let clients = self.clients_from.read(|pem| self.believe_clients(pem));
-        let proxies = self.proxies_from.read(|pem| self.believe_proxies(pem, &self.headers));
+        let clients = self.clients_from.read("--client-ca-file", |pem| self.believe_clients(pem));
+        let proxies = self
+            .proxies_from
+            .read("--requestheader-client-ca-file", |pem| self.believe_proxies(pem, &self.headers));
         clients.and(proxies)
     }
 
@@ -259,5 +271,32 @@ fn names(list: &Value) -> Result<Vec<String>, String> {
     match list.as_str() {
         Some(text) if !text.is_empty() => serde_json::from_str(text).map_err(|error| error.to_string()),
         _ => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn invalid_bundle_names_its_flag_and_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let garbage = folder.path().join("ca.crt");
+        fs::write(&garbage, "garbage").unwrap();
+        let error_of = |change: fn(&mut AuthenticationOptions, PathBuf), path: &Path| {
+            let mut options = AuthenticationOptions::default();
+            change(&mut options, path.to_owned());
+            Trust::new(&options).err().map(|error| error.to_string())
+        };
+        let client = |options: &mut AuthenticationOptions, path| options.client_ca_file = Some(path);
+        let proxy =
+            |options: &mut AuthenticationOptions, path| options.request_header.client_ca_file = Some(path);
+        let problem = format!("{}: no PEM certificate found", garbage.display());
+        assert_eq!(error_of(client, &garbage), Some(format!("--client-ca-file: {problem}")));
+        assert_eq!(error_of(proxy, &garbage), Some(format!("--requestheader-client-ca-file: {problem}")));
+        let missing = "--client-ca-file: /nowhere: No such file or directory (os error 2)";
+        assert_eq!(error_of(client, Path::new("/nowhere")).as_deref(), Some(missing));
     }
 }

@@ -60,8 +60,10 @@ impl Metrics {
         only(&series.config_successful).set(1.0);
         // Create these series at once: Prometheus sees no increase in a series that begins with 1.
         for kind in ["node", "pod"] {
-            series.cache_mismatches.with(&[kind]);
             series.lost_races.with(&[kind]);
+        }
+        for kind in ["node", "pod", "sum"] {
+            series.cache_mismatches.with(&[kind]);
         }
         Arc::new(Self { series, features: features.clone(), collector: Mutex::new(None) })
     }
@@ -98,7 +100,8 @@ impl Metrics {
         only(&self.series.config_successful).set(f64::from(u8::from(is_successful)));
     }
 
-    /// Reports a difference between informer and scheduler about a `node` or a `pod`.
+    /// Reports a difference between informer and scheduler about a `node` or a `pod`, or a `sum`
+    /// that is not that of a node's pods.
     pub fn cache_mismatch(&self, kind: &str) {
         self.series.cache_mismatches.with(&[kind]).increment();
     }

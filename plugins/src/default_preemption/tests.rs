@@ -215,7 +215,11 @@ fn nodes_without_own_status_use_the_common_status() {
 #[test]
 fn terminating_victims_on_the_nominated_node_block_preemption() {
     let leaving = |reason: Option<&str>| {
-        cpus("low", 4).terminating().with(|pod| pod.status.disruption_reason = reason.map(Into::into))
+        let low = cpus("low", 4).terminating();
+        match reason {
+            Some(reason) => low.disrupted(reason, ""),
+            None => low,
+        }
     };
     let waits = Some("preemption: not eligible due to a terminating pod on the nominated node.");
     let cases = [
@@ -242,8 +246,7 @@ fn terminating_victims_on_the_nominated_node_block_preemption() {
 
 #[test]
 fn an_unresolvable_nominated_node_allows_preemption() {
-    let victim =
-        cpus("low", 4).terminating().with(|pod| pod.status.disruption_reason = Some(super::PREEMPTED.into()));
+    let victim = cpus("low", 4).terminating().disrupted(super::PREEMPTED, "");
     let mut cordoned = four("n1", [victim]);
     cordoned.set_node(Arc::new(node("n1").unschedulable().build()));
     let cluster = nodes([cordoned, four("n2", [cpus("other", 4)])]);

@@ -39,6 +39,10 @@ impl Caching for InterPodAffinity {
         scoring::scope(state)
     }
 
+    fn state_bytes(&self, state: &CycleState) -> usize {
+        filtering::bytes(state) + scoring::bytes(state)
+    }
+
     fn score_class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
         scoring::class(state, node)
     }
@@ -65,9 +69,12 @@ impl IncrementalPlugin for InterPodAffinity {
         follow_pod(state, pod, removed, node, -1)
     }
 
-    /// Only pods count, and an added node has none yet.
-    fn node_added(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
-        Applied::Here
+    /// Only pods count, and an added node has none yet. But it may be the first with a topology
+    /// key.
+    fn node_added(&self, state: &mut CycleState, _: &PodInfo, node: &NodeRecord) -> Applied {
+        let filtering = state.read::<filtering::Prepared>().is_some_and(|it| it.gains(&node.labels));
+        let scoring = state.read::<scoring::Prepared>().is_some_and(|it| it.gains(&node.labels));
+        if filtering || scoring { Applied::Rebuild } else { Applied::Here }
     }
 
     fn node_removed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeRecord) -> Applied {
@@ -88,12 +95,15 @@ impl IncrementalPlugin for InterPodAffinity {
         }
         let filtering = state.read::<filtering::Prepared>();
         let scoring = state.read::<scoring::Prepared>();
-        let mut keys = filtering
-            .into_iter()
-            .flat_map(filtering::Prepared::keys)
-            .chain(scoring.into_iter().flat_map(scoring::Prepared::keys));
-        let moves = keys.any(|key| old.labels.get(key) != new.labels.get(key));
-        if moves { Applied::Rebuild } else { Applied::Here }
+        let concerns = |key: &str| {
+            let (before, after) = (old.labels.get(key), new.labels.get(key));
+            let was_there = before.is_some();
+            before != after
+                && (filtering.is_some_and(|prepared| prepared.depends_on(key, was_there))
+                    || scoring.is_some_and(|prepared| prepared.depends_on(key, was_there)))
+        };
+        let mut keys = old.labels.iter().chain(new.labels.iter()).map(|(key, _)| key);
+        if keys.any(|key| concerns(key)) { Applied::Rebuild } else { Applied::Here }
     }
 
     fn feasible_changed(&self, _: &mut CycleState, _: &PodInfo, _: &NodeInfo, _: bool) -> Applied {

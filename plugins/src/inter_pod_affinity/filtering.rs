@@ -1,249 +1,120 @@
 //! Required terms: the pod's own, and anti-affinity of existing pods.
 
-use std::iter::Zip;
-use std::slice::Iter;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use supercargo_framework::caching::{Applied, Scope};
 use supercargo_framework::objects::Object;
 use supercargo_framework::plugin::{FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin};
 use supercargo_framework::pod_affinity::PodAffinityTerm;
-use supercargo_framework::{Context, CycleState, Labels, NodeInfo, PodInfo, PodSpec, Status};
+use supercargo_framework::{Context, CycleState, Labels, NodeInfo, PodInfo, SmallMap, Status};
 
 use super::InterPodAffinity;
-use super::terms::{Namespaces, affinity_of, distinct, namespace_of};
-use crate::applied::{in_domain, join, widen};
+use super::terms::{List, OwnTerms, affinity_of, namespace_of};
+use crate::applied::{Domains, join};
 use crate::domain_counts::{self, ByDomain, DomainCounts};
 
 const NOT_PREPARED: &str = "error reading \"PreFilterInterPodAffinity\" from cycleState: not found";
 
-/// Counts by topology key and domain. Pods use few keys, so lookups scan. A key is present once a
-/// counted term uses it, even if no node with a matching pod has the label.
-#[derive(Clone)]
-struct ByKey<T>(SmallVec<[(Arc<str>, T); 2]>);
+/// Counts by topology key and domain, while they are made.
+type ByKey = SmallMap<Arc<str>, ByDomain>;
 
-impl<T> Default for ByKey<T> {
-    fn default() -> Self {
-        Self(SmallVec::new())
-    }
-}
-
-impl<T: Default> ByKey<T> {
-    fn of_key(&mut self, key: &Arc<str>) -> &mut T {
-        let position = self.0.iter().position(|(known, _)| known == key).unwrap_or_else(|| {
-            self.0.push((Arc::clone(key), T::default()));
-            self.0.len() - 1
-        });
-        &mut self.0[position].1
-    }
-}
-
-/// Something that counts terms.
-trait Tally {
-    /// Counts a term that matches a pod on a node with these labels.
-    fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64);
-}
-
-impl Tally for ByKey<ByDomain> {
-    fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64) {
-        let counts = self.of_key(&term.topology_key);
-        if let Some(domain) = labels.get(&term.topology_key) {
-            domain_counts::add(counts, domain, delta);
-        }
-    }
-}
-
-/// Counts of a dry run.
-impl Tally for ByKey<DomainCounts> {
-    fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64) {
-        if let Some(domain) = labels.get(&term.topology_key) {
-            self.of_key(&term.topology_key).add(domain, delta);
-        }
-    }
-}
-
-/// Permanent counts, with what their changes can alter.
-struct Followed<'a> {
-    counts: &'a mut ByKey<DomainCounts>,
-    applied: Applied,
-}
-
-impl<'a> Followed<'a> {
-    fn new(counts: &'a mut ByKey<DomainCounts>) -> Self {
-        Self { counts, applied: Applied::Here }
-    }
-}
-
-impl Tally for Followed<'_> {
-    fn tally(&mut self, term: &PodAffinityTerm, labels: &Labels, delta: i64) {
-        let key = &term.topology_key;
-        let Some((_, counts)) = self.counts.0.iter_mut().find(|(known, _)| known == key) else {
-            // The set of labels that answers depend on has changed.
-            self.applied = Applied::Rebuild;
-            return;
-        };
-        if let Some(domain) = labels.get(key) {
-            let before = counts.follow(domain, delta);
-            if (before > 0) != (before + delta > 0) {
-                widen(&mut self.applied, in_domain(key));
-            }
-        }
-    }
-}
-
-impl From<ByKey<ByDomain>> for ByKey<DomainCounts> {
-    fn from(counts: ByKey<ByDomain>) -> Self {
-        Self(counts.0.into_iter().map(|(key, counts)| (key, counts.into())).collect())
-    }
-}
-
-impl ByKey<DomainCounts> {
-    fn get(&self, key: &str, domain: &str) -> i64 {
-        self.0.iter().find(|(known, _)| **known == *key).map_or(0, |(_, counts)| counts.get(domain))
-    }
-
-    fn is_zero(&self) -> bool {
-        self.0.iter().all(|(_, counts)| counts.is_zero())
-    }
-
-    /// Whether a node with these labels is in any domain with a count.
-    fn touches(&self, labels: &Labels) -> bool {
-        self.0.iter().any(|(key, counts)| labels.get(key).is_some_and(|domain| counts.get(domain) > 0))
-    }
-
-    fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.0.iter().map(|(key, _)| key)
+/// Adds to the count of the domain that a node with these labels is in, if it is in any.
+fn tally(counts: &mut ByKey, key: &Arc<str>, labels: &Labels, delta: i64) {
+    if let Some(domain) = labels.get(key) {
+        domain_counts::add(counts.or_default(key), domain, delta);
     }
 }
 
 /// The pod's terms and properties, prepared for matching.
 struct Terms {
-    spec: Arc<PodSpec>,
-    /// By required affinity term.
-    affinity: Vec<Namespaces>,
-    /// By required anti-affinity term.
-    anti_affinity: Vec<Namespaces>,
+    affinity: OwnTerms,
+    anti_affinity: OwnTerms,
     /// The pod's namespace object, which terms of other pods select.
     namespace: Option<Arc<Object>>,
 }
 
-/// Terms with their resolved namespaces.
-type Pairs<'a> = Zip<Iter<'a, PodAffinityTerm>, Iter<'a, Namespaces>>;
-
 impl Terms {
     fn new(cx: &Context<'_>, pod: &PodInfo) -> Self {
-        let look_up = |terms: &[PodAffinityTerm]| terms.iter().map(|term| Namespaces::of(cx, term)).collect();
-        let affinity = affinity_of(pod);
         Self {
-            spec: Arc::clone(&pod.spec),
-            affinity: affinity.map(|own| look_up(&own.required_affinity)).unwrap_or_default(),
-            anti_affinity: affinity.map(|own| look_up(&own.required_anti_affinity)).unwrap_or_default(),
+            affinity: OwnTerms::new(cx, pod, &[List::RequiredNear]),
+            anti_affinity: OwnTerms::new(cx, pod, &[List::RequiredAway]),
             namespace: namespace_of(cx, pod),
         }
     }
 
-    fn affinity(&self) -> Pairs<'_> {
-        let terms = self.spec.pod_affinity.as_ref().map_or(&[][..], |own| &own.required_affinity);
-        terms.iter().zip(&self.affinity)
-    }
-
-    fn anti_affinity(&self) -> Pairs<'_> {
-        let terms = self.spec.pod_affinity.as_ref().map_or(&[][..], |own| &own.required_anti_affinity);
-        terms.iter().zip(&self.anti_affinity)
-    }
-
     fn are_empty(&self) -> bool {
-        self.affinity.is_empty() && self.anti_affinity.is_empty()
+        self.affinity.are_empty() && self.anti_affinity.are_empty()
     }
 
-    /// Whether every affinity term of the pod matches the other pod.
-    fn all_match(&self, pod: &PodInfo, other: &PodInfo) -> bool {
-        self.affinity().all(|(term, namespaces)| namespaces.matches(term, &pod.namespace, other))
-    }
-
-    /// Counts another pod, on a node with these labels, for the terms of this pod.
-    fn tally_own<T: Tally>(
-        &self,
-        (affine, averse): (&mut T, &mut T),
-        pod: &PodInfo,
-        other: &PodInfo,
-        labels: &Labels,
-        delta: i64,
-    ) {
-        if self.all_match(pod, other) {
-            self.affinity().for_each(|(term, _)| affine.tally(term, labels, delta));
-        }
-        for (term, namespaces) in self.anti_affinity() {
-            if namespaces.matches(term, &pod.namespace, other) {
-                averse.tally(term, labels, delta);
-            }
-        }
-    }
-
-    /// Counts the anti-affinity terms of another pod, on a node with these labels, that match this
-    /// pod.
-    fn tally_others(
-        &self,
-        counts: &mut impl Tally,
-        pod: &PodInfo,
-        other: &PodInfo,
-        labels: &Labels,
-        delta: i64,
-    ) {
+    /// Visits the anti-affinity terms of another pod that match this pod.
+    fn visit_others(&self, pod: &PodInfo, other: &PodInfo, visit: impl FnMut(&PodAffinityTerm)) {
         let none = Labels::default();
         let namespace = self.namespace.as_ref().map_or(&none, |namespace| &namespace.labels);
-        for term in affinity_of(other).map_or(&[][..], |theirs| &theirs.required_anti_affinity) {
-            if term.matches(&other.namespace, &pod.namespace, &pod.labels, namespace) {
-                counts.tally(term, labels, delta);
-            }
-        }
+        let theirs = affinity_of(other).map_or(&[][..], |theirs| &theirs.required_anti_affinity);
+        let matches =
+            |term: &&PodAffinityTerm| term.matches(&other.namespace, &pod.namespace, &pod.labels, namespace);
+        theirs.iter().filter(matches).for_each(visit);
     }
 }
 
-/// The state that PreFilter prepares.
+/// The state that PreFilter prepares. Only topology keys that nodes have are counted.
 #[derive(Clone)]
 pub(super) struct Prepared {
     terms: Arc<Terms>,
     /// Pods that all affinity terms of this pod match.
-    affine: ByKey<DomainCounts>,
+    affine: DomainCounts,
     /// Pods that an anti-affinity term of this pod matches.
-    averse: ByKey<DomainCounts>,
+    averse: DomainCounts,
     /// Anti-affinity terms of existing pods that match this pod.
-    averse_others: ByKey<DomainCounts>,
+    averse_others: DomainCounts,
+    /// Whether a term that counts may have a topology key that the other pod's node lacks.
+    has_stray: bool,
     /// Whether the pod matches its own affinity terms.
     is_affine_to_itself: bool,
+}
+
+/// The approximate size of the state in bytes.
+pub(super) fn bytes(state: &CycleState) -> usize {
+    let Some(prepared) = state.read::<Prepared>() else { return 0 };
+    let counts = [&prepared.affine, &prepared.averse, &prepared.averse_others].map(DomainCounts::bytes);
+    let terms = [&prepared.terms.affinity, &prepared.terms.anti_affinity].map(OwnTerms::bytes);
+    counts.into_iter().chain(terms).sum()
 }
 
 impl Prepared {
     fn new(cx: &Context<'_>, pod: &PodInfo) -> Self {
         let terms = Terms::new(cx, pod);
-        let (mut affine, mut averse) = (ByKey::<ByDomain>::default(), ByKey::<ByDomain>::default());
-        let mut averse_others = ByKey::<ByDomain>::default();
-        for (terms, counts) in [(terms.affinity(), &mut affine), (terms.anti_affinity(), &mut averse)] {
-            for (term, _) in terms {
-                counts.of_key(&term.topology_key);
-            }
-        }
         let nodes = cx.nodes();
+        let (mut averse_others, mut has_stray) = (ByKey::default(), false);
         for node in nodes.with_required_anti_affinity() {
+            let labels = &node.node().labels;
             for other in node.pods_with_required_anti_affinity() {
-                terms.tally_others(&mut averse_others, pod, other, &node.node().labels, 1);
+                terms.visit_others(pod, other, |term| {
+                    has_stray |= labels.get(&term.topology_key).is_none();
+                    tally(&mut averse_others, &term.topology_key, labels, 1);
+                });
             }
         }
-        if !terms.are_empty() {
+        let counted = |own: &OwnTerms| {
+            if own.are_empty() {
+                return DomainCounts::default();
+            }
+            let mut counts: ByKey = own.present().map(|key| (Arc::clone(key), ByDomain::default())).collect();
             for (_, node) in nodes.iter() {
+                let labels = &node.node().labels;
                 for other in node.pods() {
-                    terms.tally_own((&mut affine, &mut averse), pod, other, &node.node().labels, 1);
+                    own.visit(other, |key, counted| tally(&mut counts, key, labels, counted.terms));
                 }
             }
-        }
+            DomainCounts::from(counts)
+        };
         Self {
-            is_affine_to_itself: terms.all_match(pod, pod),
-            terms: Arc::new(terms),
-            affine: affine.into(),
-            averse: averse.into(),
+            affine: counted(&terms.affinity),
+            averse: counted(&terms.anti_affinity),
             averse_others: averse_others.into(),
+            has_stray,
+            is_affine_to_itself: terms.affinity.all_match(pod),
+            terms: Arc::new(terms),
         }
     }
 
@@ -257,10 +128,26 @@ impl Prepared {
         self.is_affine_to_itself && self.affine.is_zero()
     }
 
+    /// Visits what another pod counts, each time with the counts that it belongs to.
+    fn visit(
+        &mut self,
+        pod: &PodInfo,
+        other: &PodInfo,
+        mut visit: impl FnMut(&mut DomainCounts, &Arc<str>, i64),
+    ) {
+        let Self { terms, affine, averse, averse_others, .. } = self;
+        terms.visit_others(pod, other, |term| visit(averse_others, &term.topology_key, 1));
+        terms.affinity.visit(other, |key, counted| visit(affine, key, counted.terms));
+        terms.anti_affinity.visit(other, |key, counted| visit(averse, key, counted.terms));
+    }
+
     /// Adds or removes a pod of a node in a dry run.
-    fn change(&mut self, pod: &PodInfo, changed: &PodInfo, labels: &Labels, delta: i64) {
-        self.terms.tally_others(&mut self.averse_others, pod, changed, labels, delta);
-        self.terms.tally_own((&mut self.affine, &mut self.averse), pod, changed, labels, delta);
+    fn change(&mut self, pod: &PodInfo, changed: &PodInfo, labels: &Labels, sign: i64) {
+        self.visit(pod, changed, |counts, key, terms| {
+            if let Some(domain) = labels.get(key) {
+                counts.add(key, domain, sign * terms);
+            }
+        });
     }
 
     /// Adds or removes a pod of a node permanently.
@@ -269,40 +156,60 @@ impl Prepared {
         pod: &PodInfo,
         changed: &PodInfo,
         labels: &Labels,
-        delta: i64,
+        sign: i64,
     ) -> Applied {
         let (was_idle, was_first) = (self.is_idle(), self.is_first());
-        let mut affine = Followed::new(&mut self.affine);
-        let mut averse = Followed::new(&mut self.averse);
-        let mut averse_others = Followed::new(&mut self.averse_others);
-        self.terms.tally_others(&mut averse_others, pod, changed, labels, delta);
-        self.terms.tally_own((&mut affine, &mut averse), pod, changed, labels, delta);
-        let mut applied = affine.applied;
-        widen(&mut applied, averse.applied);
-        widen(&mut applied, averse_others.applied);
-        if self.is_idle() != was_idle {
+        let (mut domains, mut has_stray) = (Domains::default(), self.has_stray);
+        // A new key: the set of labels that answers depend on has changed.
+        let mut has_new_key = false;
+        self.visit(pod, changed, |counts, key, terms| match labels.get(key) {
+            None => has_stray = true,
+            Some(domain) => match counts.follow(key, domain, sign * terms) {
+                None => has_new_key = true,
+                Some(before) if (before > 0) != (before + sign * terms > 0) => domains.add(key),
+                Some(_) => {}
+            },
+        });
+        self.has_stray = has_stray;
+        if has_new_key || self.is_idle() != was_idle {
             Applied::Rebuild
         } else if self.is_first() != was_first {
-            join(applied, Applied::Everywhere)
+            join(domains.into(), Applied::Everywhere)
         } else {
-            applied
+            domains.into()
         }
     }
 
-    /// The topology keys of all relevant terms.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.affine.keys().chain(self.averse.keys()).chain(self.averse_others.keys())
+    /// Whether a topology key comes to the nodes with these labels. It is not counted yet.
+    pub(super) fn gains(&self, labels: &Labels) -> bool {
+        self.terms.affinity.gain(labels) || self.terms.anti_affinity.gain(labels)
+    }
+
+    /// Whether the counts depend on a label of a node with pods, which had the label before or not.
+    pub(super) fn depends_on(&self, key: &str, was_there: bool) -> bool {
+        self.terms.affinity.has_key(key)
+            || self.terms.anti_affinity.has_key(key)
+            || self.averse_others.has_key(key)
+            || (self.has_stray && !was_there)
+    }
+
+    /// The topology keys that verdicts depend on.
+    fn keys(&self) -> SmallMap<Arc<str>, ()> {
+        // No node is near while a key of an affinity term is absent, and the state does not outlive
+        // that.
+        let own = self.terms.affinity.present().chain(self.averse.keys());
+        own.chain(self.averse_others.keys()).map(|key| (Arc::clone(key), ())).collect()
     }
 
     /// Whether the pod's affinity terms are satisfied. Without any matching pod in the cluster, the
     /// pod may be the first of its group.
     fn is_near(&self, labels: &Labels) -> bool {
         let mut found = true;
-        for (term, _) in self.terms.affinity() {
-            let Some(domain) = labels.get(&term.topology_key) else {
+        for key in self.terms.affinity.keys() {
+            let Some(domain) = labels.get(key) else {
                 return false;
             };
-            found &= self.affine.get(&term.topology_key, domain) > 0;
+            found &= self.affine.get(key, domain) > 0;
         }
         found || self.is_first()
     }
@@ -370,5 +277,5 @@ impl FilterPlugin for InterPodAffinity {
 
 pub(super) fn scope(state: &CycleState) -> Scope {
     let prepared = state.read::<Prepared>();
-    prepared.map_or(Scope::Node, |prepared| Scope::Domain(distinct(prepared.keys())))
+    prepared.map_or(Scope::Node, |prepared| Scope::Domain(prepared.keys().into_keys().into()))
 }

@@ -2,84 +2,58 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use supercargo_framework::caching::{Applied, Scope};
 use supercargo_framework::objects::Object;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize, PreScorePlugin, ScorePlugin};
 use supercargo_framework::pod_affinity::{PodAffinityTerm, WeightedPodAffinityTerm};
-use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, PodInfo, PodSpec, Status};
+use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, PodInfo, SmallMap, Status};
 
 use super::InterPodAffinity;
-use super::terms::{Namespaces, affinity_of, distinct, namespace_of};
+use super::terms::{List, OwnTerms, Tally, affinity_of, namespace_of};
 use crate::HOSTNAME;
-use crate::applied::{in_domain, widen};
+use crate::applied::Domains;
 use crate::domain_counts::{self, ByDomain};
 
 /// The pod's preferences and properties, prepared for matching.
 struct Preferences {
-    spec: Arc<PodSpec>,
-    /// By preferred affinity term.
-    near: Vec<Namespaces>,
-    /// By preferred anti-affinity term.
-    away: Vec<Namespaces>,
+    own: OwnTerms,
     /// The weight of required affinity terms of existing pods.
     hard_weight: i64,
     /// The pod's namespace object, which terms of other pods select.
     namespace: Option<Arc<Object>>,
 }
 
-/// The weights of the domains of a topology key.
-#[derive(Clone, Default)]
-struct Weighed {
-    /// The sum by domain.
-    sums: ByDomain,
-    /// The number of weights added.
-    summands: i64,
-}
-
-/// The state that PreScore prepares: sums of weights by topology key and domain. A key is present
-/// once a counted term uses it, even if no node with a matching pod has the label.
+/// The state that PreScore prepares: sums of weights by topology key and domain. Only topology keys
+/// that nodes have are summed.
 #[derive(Clone)]
 struct Sums {
     preferences: Arc<Preferences>,
-    by_key: Vec<(Arc<str>, Weighed)>,
+    by_key: SmallMap<Arc<str>, ByDomain>,
+    /// The number of weights added.
+    summands: i64,
+    /// Whether a term that counts may have a topology key that the other pod's node lacks.
+    has_stray: bool,
 }
 
 /// [`Sums`], shared with dry runs, which do not change them.
 #[derive(Clone)]
 pub(super) struct Prepared(Arc<Sums>);
 
+/// The approximate size of the state in bytes.
+pub(super) fn bytes(state: &CycleState) -> usize {
+    let Some(Prepared(sums)) = state.read() else { return 0 };
+    domain_counts::bytes_by_key(&sums.by_key) + sums.preferences.own.bytes()
+}
+
 impl Preferences {
     fn new(cx: &Context<'_>, pod: &PodInfo, hard_weight: i64) -> Self {
-        let look_up = |terms: &[WeightedPodAffinityTerm]| {
-            terms.iter().map(|weighted| Namespaces::of(cx, &weighted.term)).collect()
-        };
-        let own = affinity_of(pod);
-        Self {
-            spec: Arc::clone(&pod.spec),
-            near: own.map(|own| look_up(&own.preferred_affinity)).unwrap_or_default(),
-            away: own.map(|own| look_up(&own.preferred_anti_affinity)).unwrap_or_default(),
-            hard_weight,
-            namespace: namespace_of(cx, pod),
-        }
+        let own = OwnTerms::new(cx, pod, &[List::PreferredNear, List::PreferredAway]);
+        Self { own, hard_weight, namespace: namespace_of(cx, pod) }
     }
 
-    fn are_empty(&self) -> bool {
-        self.near.is_empty() && self.away.is_empty()
-    }
-
-    /// Visits the terms between another pod and this one, with their weights.
-    fn visit(&self, pod: &PodInfo, other: &PodInfo, mut visit: impl FnMut(&PodAffinityTerm, i64)) {
-        if let Some(own) = self.spec.pod_affinity.as_deref() {
-            let sorts =
-                [(1, &own.preferred_affinity, &self.near), (-1, &own.preferred_anti_affinity, &self.away)];
-            for (sign, terms, namespaces) in sorts {
-                for (WeightedPodAffinityTerm { weight, term }, namespaces) in terms.iter().zip(namespaces) {
-                    if namespaces.matches(term, &pod.namespace, other) {
-                        visit(term, sign * i64::from(*weight));
-                    }
-                }
-            }
-        }
+    /// Visits the terms of another pod that match this one, with their weights.
+    fn visit_others(&self, pod: &PodInfo, other: &PodInfo, mut visit: impl FnMut(&PodAffinityTerm, i64)) {
         let Some(theirs) = affinity_of(other) else {
             return;
         };
@@ -104,45 +78,45 @@ impl Preferences {
 
 impl Sums {
     fn new(preferences: Preferences) -> Self {
-        let mut sums = Self { preferences: Arc::new(preferences), by_key: Vec::new() };
-        let preferences = Arc::clone(&sums.preferences);
-        if let Some(own) = preferences.spec.pod_affinity.as_deref() {
-            for weighted in own.preferred_affinity.iter().chain(&own.preferred_anti_affinity) {
-                sums.of_key(&weighted.term.topology_key);
-            }
-        }
-        sums
+        let by_key = preferences.own.present().map(|key| (Arc::clone(key), ByDomain::default())).collect();
+        Self { preferences: Arc::new(preferences), by_key, summands: 0, has_stray: false }
     }
 
     /// Whether no weight has been added: then all nodes score equally.
     fn are_idle(&self) -> bool {
-        self.by_key.iter().all(|(_, weighed)| weighed.summands == 0)
+        self.summands == 0
     }
 
-    fn of_key(&mut self, key: &Arc<str>) -> &mut Weighed {
-        let position = self.by_key.iter().position(|(known, _)| known == key).unwrap_or_else(|| {
-            self.by_key.push((Arc::clone(key), Weighed::default()));
-            self.by_key.len() - 1
-        });
-        &mut self.by_key[position].1
-    }
-
-    /// Adds or subtracts the weights of another pod on a node with these labels.
-    fn add(&mut self, pod: &PodInfo, other: &PodInfo, labels: &Labels, sign: i64) {
+    /// Adds the weights of another pod's terms, on a node with these labels.
+    fn add_others(&mut self, pod: &PodInfo, other: &PodInfo, labels: &Labels) {
         let preferences = Arc::clone(&self.preferences);
-        preferences.visit(pod, other, |term, weight| {
-            let weighed = self.of_key(&term.topology_key);
-            if let Some(domain) = labels.get(&term.topology_key) {
-                domain_counts::add(&mut weighed.sums, domain, sign * weight);
-                weighed.summands += sign;
-            }
+        preferences.visit_others(pod, other, |term, weight| {
+            self.add(&term.topology_key, labels, Tally { terms: 1, weight });
         });
+    }
+
+    /// Adds to the sum of the domain that a node with these labels is in, if it is in any.
+    fn add(&mut self, key: &Arc<str>, labels: &Labels, Tally { terms, weight }: Tally) {
+        if let Some(domain) = labels.get(key) {
+            domain_counts::add(self.by_key.or_default(key), domain, weight);
+            self.summands += terms;
+        } else {
+            self.has_stray = true;
+        }
     }
 
     /// The sum in a domain.
-    fn get(&self, place: usize, labels: &Labels) -> i64 {
-        let (key, weighed) = &self.by_key[place];
-        labels.get(key).and_then(|domain| weighed.sums.get(domain)).copied().unwrap_or(0)
+    fn get(&self, key: &str, domain: &str) -> i64 {
+        self.by_key.get(key).and_then(|sums| sums.get(domain)).copied().unwrap_or(0)
+    }
+
+    /// The sum over all keys. Costs as much as there are labels or keys, whichever are fewer.
+    fn total(&self, labels: &Labels) -> i64 {
+        if labels.len() < self.by_key.len() {
+            return labels.iter().map(|(key, domain)| self.get(key, domain)).sum();
+        }
+        let sums = self.by_key.iter().filter_map(|(key, sums)| sums.get(labels.get(key)?).copied());
+        sums.sum()
     }
 }
 
@@ -155,30 +129,45 @@ impl Prepared {
         labels: &Labels,
         sign: i64,
     ) -> Applied {
-        let mut concerns = false;
-        self.0.preferences.visit(pod, changed, |_, _| concerns = true);
-        if !concerns {
+        let (mut counted, mut has_stray) = (SmallMap::<Arc<str>, Tally>::default(), self.0.has_stray);
+        let mut count = |key: &Arc<str>, tally| {
+            if labels.get(key).is_some() {
+                counted.or_default(key).add(tally);
+            } else {
+                has_stray = true;
+            }
+        };
+        self.0.preferences.own.visit(changed, &mut count);
+        self.0.preferences.visit_others(pod, changed, |term, weight| {
+            count(&term.topology_key, Tally { terms: 1, weight });
+        });
+        if counted.is_empty() && has_stray == self.0.has_stray {
             return Applied::Here;
         }
         let sums = Arc::make_mut(&mut self.0);
-        let before: Vec<_> = (0..sums.by_key.len()).map(|place| sums.get(place, labels)).collect();
-        let was_idle = sums.are_idle();
-        sums.add(pod, changed, labels, sign);
-        if sums.are_idle() != was_idle || sums.by_key.len() != before.len() {
-            return Applied::Rebuild;
-        }
-        let mut applied = Applied::Here;
-        for (place, before) in before.into_iter().enumerate() {
-            if sums.get(place, labels) != before {
-                widen(&mut applied, in_domain(&sums.by_key[place].0));
+        sums.has_stray = has_stray;
+        let (was_idle, mut domains) = (sums.are_idle(), Domains::default());
+        for (key, Tally { terms, weight }) in &counted {
+            if !sums.by_key.contains(key) {
+                return Applied::Rebuild;
+            }
+            sums.add(key, labels, Tally { terms: sign * terms, weight: sign * weight });
+            if *weight != 0 {
+                domains.add(key);
             }
         }
-        applied
+        if sums.are_idle() == was_idle { domains.into() } else { Applied::Rebuild }
     }
 
-    /// The topology keys of all relevant terms.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.0.by_key.iter().map(|(key, _)| key)
+    /// Whether a topology key comes to the nodes with these labels. It is not summed yet.
+    pub(super) fn gains(&self, labels: &Labels) -> bool {
+        self.0.preferences.own.gain(labels)
+    }
+
+    /// Whether the sums depend on a label of a node with pods, which had the label before or not.
+    pub(super) fn depends_on(&self, key: &str, was_there: bool) -> bool {
+        let sums = &*self.0;
+        sums.preferences.own.has_key(key) || sums.by_key.contains(key) || (sums.has_stray && !was_there)
     }
 }
 
@@ -188,21 +177,25 @@ impl PreScorePlugin for InterPodAffinity {
             return Status::error(format!("failed to parse pod: {reason}"));
         }
         let preferences = Preferences::new(cx, pod, i64::from(self.hard_pod_affinity_weight));
-        let has_preferences = !preferences.are_empty();
+        let has_preferences = !preferences.own.are_empty();
         if self.ignores_preferences_of_others && !has_preferences {
             return Status::skip();
         }
         let mut sums = Sums::new(preferences);
         let nodes = cx.nodes();
-        let mut add = |node: &NodeInfo, pods: &[Arc<PodInfo>]| {
-            for other in pods {
-                sums.add(pod, other, &node.node().labels, 1);
+        // All nodes with a pod with affinity are visited, for the terms of these pods.
+        for node in nodes.with_affinity() {
+            for other in node.pods_with_affinity() {
+                sums.add_others(pod, other, &node.node().labels);
             }
-        };
+        }
         if has_preferences {
-            nodes.iter().for_each(|(_, node)| add(node, node.pods()));
-        } else {
-            nodes.with_affinity().for_each(|node| add(node, node.pods_with_affinity()));
+            let preferences = Arc::clone(&sums.preferences);
+            for (_, node) in nodes.iter() {
+                for other in node.pods() {
+                    preferences.own.visit(other, |key, counted| sums.add(key, &node.node().labels, counted));
+                }
+            }
         }
         let status = if sums.are_idle() { Status::skip() } else { Status::success() };
         // Written even if PreScore skips: the hooks must notice when there is something to score
@@ -213,9 +206,9 @@ impl PreScorePlugin for InterPodAffinity {
 }
 
 pub(super) fn scope(state: &CycleState) -> Scope {
-    let Some(prepared) = state.read::<Prepared>() else { return Scope::Node };
-    let mut keys = distinct(prepared.keys());
-    if !keys.iter().any(|key| **key == *HOSTNAME) {
+    let Some(Prepared(sums)) = state.read() else { return Scope::Node };
+    let mut keys: SmallVec<[Arc<str>; 2]> = sums.by_key.keys().cloned().collect();
+    if !sums.by_key.contains(HOSTNAME) {
         return Scope::Domain(keys);
     }
     // There are as many hosts as nodes, but most hosts have the same sum.
@@ -226,8 +219,7 @@ pub(super) fn scope(state: &CycleState) -> Scope {
 /// The sum of the node's host.
 pub(super) fn class(state: &CycleState, node: &NodeInfo) -> i64 {
     let Some(Prepared(sums)) = state.read() else { return 0 };
-    let place = sums.by_key.iter().position(|(key, _)| **key == *HOSTNAME);
-    place.map_or(0, |place| sums.get(place, &node.node().labels))
+    node.node().labels.get(HOSTNAME).map_or(0, |host| sums.get(HOSTNAME, host))
 }
 
 impl ScorePlugin for InterPodAffinity {
@@ -240,8 +232,7 @@ impl ScorePlugin for InterPodAffinity {
     ) -> Result<i64, Status> {
         let not_prepared = "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found";
         let Prepared(sums) = state.read().ok_or_else(|| Status::error(not_prepared))?;
-        let labels = &node.node().labels;
-        Ok((0..sums.by_key.len()).map(|place| sums.get(place, labels)).sum())
+        Ok(sums.total(&node.node().labels))
     }
 
     fn normalization(&self) -> Normalize {

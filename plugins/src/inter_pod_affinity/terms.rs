@@ -1,54 +1,390 @@
-//! Terms of the incoming pod with their resolved namespaces.
+//! The terms of the incoming pod, prepared for matching.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use supercargo_framework::affinity::{Operator, Requirement};
 use supercargo_framework::objects::{Namespace, Object, resources};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
-use supercargo_framework::{Context, Labels, PodInfo};
+use supercargo_framework::selector_set::{SelectorSet, Touched};
+use supercargo_framework::small_map::FEW;
+use supercargo_framework::{Context, Indexed, LabelSelector, Labels, Nodes, PodInfo, PodSpec, SmallMap};
 
-/// The namespaces of a term of the incoming pod.
-#[derive(Clone, Debug)]
-pub(super) enum Namespaces {
-    /// All.
-    All,
-    /// The namespaces that the term lists.
-    Named,
-    /// The namespaces that the term lists, and these.
-    NamedAnd(Vec<Arc<str>>),
+/// A list of terms of a pod.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum List {
+    RequiredNear,
+    RequiredAway,
+    PreferredNear,
+    PreferredAway,
 }
 
-impl Namespaces {
-    /// Resolves a term's namespaces.
-    ///
-    /// Same as upstream, including its quirk: the selector is also matched against empty labels, so
-    /// a selector that matches a namespace without labels (`NotIn`, `DoesNotExist`) selects every
-    /// namespace.
-    pub(super) fn of(cx: &Context<'_>, term: &PodAffinityTerm) -> Self {
-        let Some(selector) = &term.namespace_selector else {
-            return Self::Named;
-        };
-        if selector.matches(&Labels::default()) {
-            return Self::All;
+impl List {
+    fn len(self, affinity: &PodAffinity) -> usize {
+        match self {
+            Self::RequiredNear => affinity.required_affinity.len(),
+            Self::RequiredAway => affinity.required_anti_affinity.len(),
+            Self::PreferredNear => affinity.preferred_affinity.len(),
+            Self::PreferredAway => affinity.preferred_anti_affinity.len(),
         }
-        let selected = cx
-            .list::<Namespace>(&resources::NAMESPACE)
-            .filter(|namespace| selector.matches(&namespace.object.labels))
-            .map(|namespace| Arc::clone(&namespace.object.key));
-        Self::NamedAnd(selected.collect())
     }
 
-    /// Whether the term of a pod in namespace `owner`, with these namespaces, matches `other`.
-    pub(super) fn matches(&self, term: &PodAffinityTerm, owner: &str, other: &PodInfo) -> bool {
-        let reaches = match self {
-            Self::All => true,
-            Self::Named => term.names(owner, &other.namespace),
-            Self::NamedAnd(selected) => {
-                selected.contains(&other.namespace) || term.names(owner, &other.namespace)
+    /// A term with its weight: 1 if it is required.
+    fn get(self, affinity: &PodAffinity, place: usize) -> (&PodAffinityTerm, i64) {
+        match self {
+            Self::RequiredNear => (&affinity.required_affinity[place], 1),
+            Self::RequiredAway => (&affinity.required_anti_affinity[place], 1),
+            Self::PreferredNear => {
+                let preferred = &affinity.preferred_affinity[place];
+                (&preferred.term, i64::from(preferred.weight))
             }
-        };
-        reaches && term.selects(&other.labels)
+            Self::PreferredAway => {
+                let preferred = &affinity.preferred_anti_affinity[place];
+                (&preferred.term, -i64::from(preferred.weight))
+            }
+        }
     }
+}
+
+/// What pods that terms match count for one topology key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// The number of terms.
+    pub(super) terms: i64,
+    /// The sum of their weights.
+    pub(super) weight: i64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: Self) {
+        self.terms += other.terms;
+        self.weight += other.weight;
+    }
+}
+
+/// Terms that match the same pods.
+#[derive(Debug)]
+struct Group {
+    /// One of them.
+    term: (List, usize),
+    /// The place of its namespaces in [`OwnTerms::covers`].
+    cover: usize,
+    /// By place of the topology key in [`OwnTerms::keys`].
+    tallies: SmallVec<[(usize, Tally); 1]>,
+}
+
+/// The namespaces that terms cover.
+#[derive(Debug)]
+struct Cover {
+    /// One of the terms.
+    term: (List, usize),
+    /// Whether these are all namespaces.
+    ///
+    /// Same as upstream, including its quirk: a selector is also matched against empty labels, so one
+    /// that matches a namespace without labels (`NotIn`, `DoesNotExist`) selects every namespace.
+    is_all: bool,
+}
+
+/// Terms of the incoming pod.
+///
+/// A pod can have a hundred thousand. So terms that match the same pods are matched once, topology
+/// keys that no node has are not counted, and many terms are matched with all pods in advance, those
+/// that the terms cannot tell apart together.
+#[derive(Debug)]
+pub(super) struct OwnTerms {
+    spec: Arc<PodSpec>,
+    /// The namespace of the incoming pod.
+    owner: Arc<str>,
+    /// Whether a pod counts only if all terms match it, as upstream has it for required affinity.
+    need_all: bool,
+    groups: Vec<Group>,
+    covers: Vec<Cover>,
+    /// The topology keys that a node has.
+    keys: Vec<Arc<str>>,
+    /// The topology keys that no node has.
+    absent: SmallMap<Arc<str>, ()>,
+    /// All namespaces, by name, if a term selects some of them.
+    namespaces: Vec<Arc<Object>>,
+    many: Option<Many>,
+}
+
+/// What makes many terms cheap to match.
+#[derive(Debug)]
+struct Many {
+    /// The selectors of the groups.
+    selectors: SelectorSet,
+    /// Two selectors for each cover: of the namespaces that it names, and of those that it selects.
+    covers: SelectorSet,
+    /// What pods count, by what the terms can tell about their namespaces and labels.
+    known: BTreeMap<(Touched, Touched), Sums>,
+}
+
+impl Many {
+    fn bytes(&self) -> usize {
+        let known = self.known.iter().map(|((namespace, labels), sums)| {
+            namespace.bytes() + labels.bytes() + size_of_val(sums) + size_of_val(&**sums)
+        });
+        self.selectors.bytes() + self.covers.bytes() + known.sum::<usize>()
+    }
+
+    fn touched(&self, terms: &OwnTerms, other: &PodInfo) -> (Touched, Touched) {
+        let labels = terms.labels_of(&other.namespace).into_iter().flat_map(Labels::texts);
+        let namespace = self.covers.touched(labels.chain([(NAME, &*other.namespace)]));
+        (namespace, self.selectors.touched(other.labels.texts()))
+    }
+}
+
+/// The key of a namespace's name, as if it were a label. No label has this key.
+const NAME: &str = "";
+
+/// What pods count, by place of the topology key.
+type Sums = SmallVec<[Tally; 2]>;
+
+/// The places of what has been added once.
+#[derive(Default)]
+struct Places<'a> {
+    groups: SmallMap<(&'a Option<LabelSelector>, usize), usize>,
+    covers: SmallMap<(&'a Indexed<Arc<str>>, &'a Option<LabelSelector>), usize>,
+    keys: SmallMap<&'a Arc<str>, usize>,
+    absent: Vec<&'a Arc<str>>,
+}
+
+fn place_of<K: Ord>(places: &mut SmallMap<K, usize>, key: K, next: usize) -> usize {
+    places.get(&key).copied().unwrap_or_else(|| {
+        places.insert(key, next);
+        next
+    })
+}
+
+impl OwnTerms {
+    /// The approximate size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let groups = self.groups.iter().map(|group| size_of_val(group) + size_of_val(&*group.tallies));
+        let absent = self.absent.keys().map(|key| size_of_val(key) + key.len());
+        let (covers, keys) = (size_of_val(&*self.covers), size_of_val(&*self.keys));
+        let namespaces = size_of_val(&*self.namespaces);
+        let many = self.many.as_ref().map_or(0, Many::bytes);
+        groups.chain(absent).sum::<usize>() + covers + keys + namespaces + many
+    }
+
+    /// The terms of some of the pod's lists.
+    pub(super) fn new(cx: &Context<'_>, pod: &PodInfo, lists: &[List]) -> Self {
+        let mut terms = Self {
+            spec: Arc::clone(&pod.spec),
+            owner: Arc::clone(&pod.namespace),
+            need_all: matches!(lists, [List::RequiredNear]),
+            groups: Vec::new(),
+            covers: Vec::new(),
+            keys: Vec::new(),
+            absent: SmallMap::default(),
+            namespaces: Vec::new(),
+            many: None,
+        };
+        let Some(affinity) = affinity_of(pod) else { return terms };
+        let mut places = Places::default();
+        for list in lists {
+            for place in 0..list.len(affinity) {
+                terms.add(cx, &mut places, affinity, (*list, place));
+            }
+        }
+        terms.absent = places.absent.into_iter().map(|key| (Arc::clone(key), ())).collect();
+        let selects_some = |it: &Cover| !it.is_all && terms.term(it.term).namespace_selector.is_some();
+        if terms.covers.iter().any(selects_some) {
+            let all = cx.list::<Namespace>(&resources::NAMESPACE);
+            terms.namespaces = all.map(|namespace| Arc::clone(namespace.object)).collect();
+        }
+        if terms.groups.len() > FEW {
+            terms.match_all(cx.nodes());
+        }
+        terms
+    }
+
+    fn add<'a>(
+        &mut self,
+        cx: &Context<'_>,
+        places: &mut Places<'a>,
+        affinity: &'a PodAffinity,
+        term_place: (List, usize),
+    ) {
+        let (term, weight) = term_place.0.get(affinity, term_place.1);
+        let namespaces = (&term.namespaces, &term.namespace_selector);
+        let cover = place_of(&mut places.covers, namespaces, self.covers.len());
+        if cover == self.covers.len() {
+            let selector = term.namespace_selector.as_ref();
+            let is_all = selector.is_some_and(|selector| selector.matches(&Labels::default()));
+            self.covers.push(Cover { term: term_place, is_all });
+        }
+        let group = place_of(&mut places.groups, (&term.selector, cover), self.groups.len());
+        if group == self.groups.len() {
+            self.groups.push(Group { term: term_place, cover, tallies: SmallVec::new() });
+        }
+        let tally = Tally { terms: 1, weight };
+        if cx.nodes().any_has_label(&term.topology_key) {
+            let key = place_of(&mut places.keys, &term.topology_key, self.keys.len());
+            if key == self.keys.len() {
+                self.keys.push(Arc::clone(&term.topology_key));
+            }
+            self.groups[group].add(key, tally);
+        } else {
+            places.absent.push(&term.topology_key);
+        }
+    }
+
+    /// Matches the terms with the pods of all nodes.
+    fn match_all(&mut self, nodes: &Nodes) {
+        let named: Vec<Option<Requirement>> = self.covers.iter().map(|cover| self.named(cover)).collect();
+        let of_covers = self.covers.iter().zip(&named).flat_map(|(cover, named)| {
+            let by_name = named.iter().map(|named| (Arc::default(), named)).collect::<Vec<_>>();
+            let selector = self.term(cover.term).namespace_selector.as_ref();
+            [named.is_some().then_some(by_name), requirements(selector).map(Iterator::collect)]
+        });
+        let of_groups = self.groups.iter().map(|group| requirements(self.term(group.term).selector.as_ref()));
+        let mut many = Many {
+            selectors: SelectorSet::new(of_groups),
+            covers: SelectorSet::new(of_covers),
+            known: BTreeMap::new(),
+        };
+        for pod in nodes.iter().flat_map(|(_, node)| node.pods()) {
+            let touched = many.touched(self, pod);
+            if !many.known.contains_key(&touched) {
+                let sums = self.sums(&many, &touched);
+                many.known.insert(touched, sums);
+            }
+        }
+        self.many = Some(many);
+    }
+
+    /// The names of namespaces that a cover has in it, as a requirement.
+    fn named(&self, cover: &Cover) -> Option<Requirement> {
+        let term = self.term(cover.term);
+        let names = if term.namespaces.is_empty() && term.namespace_selector.is_none() {
+            [Arc::clone(&self.owner)].into()
+        } else {
+            term.namespaces.clone()
+        };
+        let requirement = Requirement { key: Arc::default(), operator: Operator::In, values: names };
+        (!requirement.values.is_empty()).then_some(requirement)
+    }
+
+    fn term(&self, (list, place): (List, usize)) -> &PodAffinityTerm {
+        let affinity = self.spec.pod_affinity.as_ref().expect("the place of a term is one of the spec's");
+        list.get(affinity, place).0
+    }
+
+    /// Whether there is no term.
+    pub(super) fn are_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The topology keys that a node has.
+    pub(super) fn present(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.keys.iter()
+    }
+
+    /// All topology keys.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.present().chain(self.absent.keys())
+    }
+
+    /// Whether the label is a topology key of a term.
+    pub(super) fn has_key(&self, key: &str) -> bool {
+        self.present().any(|known| **known == *key) || self.absent.contains(key)
+    }
+
+    /// Whether a label is a topology key that no node had.
+    pub(super) fn gain(&self, labels: &Labels) -> bool {
+        !self.absent.is_empty() && labels.iter().any(|(key, _)| self.absent.contains(&**key))
+    }
+
+    /// The labels of a namespace, if a term selects by them and it exists.
+    fn labels_of(&self, namespace: &str) -> Option<&Labels> {
+        let place = self.namespaces.binary_search_by(|known| (*known.key).cmp(namespace)).ok()?;
+        Some(&self.namespaces[place].labels)
+    }
+
+    /// Whether a group matches another pod, whose namespace has these labels.
+    fn matches(&self, group: &Group, other: &PodInfo, namespace: Option<&Labels>) -> bool {
+        let term = self.term(group.term);
+        let is_selected = || {
+            let selector = term.namespace_selector.as_ref();
+            selector.zip(namespace).is_some_and(|(selector, labels)| selector.matches(labels))
+        };
+        (self.covers[group.cover].is_all || term.names(&self.owner, &other.namespace) || is_selected())
+            && term.selects(&other.labels)
+    }
+
+    /// Whether every term matches the other pod.
+    pub(super) fn all_match(&self, other: &PodInfo) -> bool {
+        if let Some(many) = &self.many {
+            let mut matching = 0;
+            self.matching(many, &many.touched(self, other), |_| matching += 1);
+            return matching == self.groups.len();
+        }
+        let namespace = self.labels_of(&other.namespace);
+        self.groups.iter().all(|group| self.matches(group, other, namespace))
+    }
+
+    /// Visits the groups of many that match a pod.
+    fn matching(&self, many: &Many, (namespace, labels): &(Touched, Touched), mut visit: impl FnMut(&Group)) {
+        let mut covered: Vec<bool> = self.covers.iter().map(|cover| cover.is_all).collect();
+        many.covers.matching(namespace, |place| covered[place / 2] = true);
+        many.selectors.matching(labels, |place| {
+            let group = &self.groups[place];
+            if covered[group.cover] {
+                visit(group);
+            }
+        });
+    }
+
+    /// What a pod counts that some of many groups match.
+    fn sums(&self, many: &Many, touched: &(Touched, Touched)) -> Sums {
+        let mut sums = Sums::from_elem(Tally::default(), self.keys.len());
+        let mut groups = 0;
+        self.matching(many, touched, |group| {
+            groups += 1;
+            group.tallies.iter().for_each(|(key, tally)| sums[*key].add(*tally));
+        });
+        if self.need_all && groups < self.groups.len() {
+            sums.fill(Tally::default());
+        }
+        sums
+    }
+
+    /// Visits what another pod counts, by topology key, possibly in parts.
+    pub(super) fn visit(&self, other: &PodInfo, mut visit: impl FnMut(&Arc<str>, Tally)) {
+        let mut visit = |(key, tally): (usize, Tally)| visit(&self.keys[key], tally);
+        if let Some(many) = &self.many {
+            let touched = many.touched(self, other);
+            let sums = many.known.get(&touched).cloned().unwrap_or_else(|| self.sums(many, &touched));
+            sums.into_iter().enumerate().filter(|(_, tally)| tally.terms != 0).for_each(visit);
+        } else if self.need_all {
+            let groups = if self.all_match(other) { &*self.groups } else { &[] };
+            for group in groups {
+                group.tallies.iter().copied().for_each(&mut visit);
+            }
+        } else {
+            let namespace = self.labels_of(&other.namespace);
+            for group in self.groups.iter().filter(|group| self.matches(group, other, namespace)) {
+                group.tallies.iter().copied().for_each(&mut visit);
+            }
+        }
+    }
+}
+
+impl Group {
+    fn add(&mut self, key: usize, tally: Tally) {
+        match self.tallies.last_mut() {
+            Some((known, sum)) if *known == key => sum.add(tally),
+            _ => self.tallies.push((key, tally)),
+        }
+    }
+}
+
+/// The requirements of a selector by label; `None` for a nil selector, which matches nothing.
+fn requirements(selector: Option<&LabelSelector>) -> Option<impl Iterator<Item = (Arc<str>, &Requirement)>> {
+    let requirements = selector?.requirements().iter();
+    Some(requirements.map(|requirement| (Arc::clone(&requirement.key), requirement)))
 }
 
 /// A pod's inter-pod affinity, if it has any.
@@ -59,15 +395,4 @@ pub(super) fn affinity_of(pod: &PodInfo) -> Option<&PodAffinity> {
 /// The pod's namespace object, if it exists.
 pub(super) fn namespace_of(cx: &Context<'_>, pod: &PodInfo) -> Option<Arc<Object>> {
     cx.object(&resources::NAMESPACE, &pod.namespace).cloned()
-}
-
-/// Each key once.
-pub(super) fn distinct<'a>(keys: impl Iterator<Item = &'a Arc<str>>) -> SmallVec<[Arc<str>; 2]> {
-    let mut distinct = SmallVec::new();
-    for key in keys {
-        if !distinct.contains(key) {
-            distinct.push(Arc::clone(key));
-        }
-    }
-    distinct
 }

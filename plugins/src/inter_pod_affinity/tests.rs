@@ -22,7 +22,7 @@ pub(super) fn near(app: &str, key: &str) -> PodAffinityTerm {
     PodAffinityTerm {
         selector: Some(selector("app", "In", &[app])),
         topology_key: key.into(),
-        namespaces: Box::default(),
+        namespaces: [].into(),
         namespace_selector: None,
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::affinity::{NodeAffinity, RawRequirement};
 use supercargo_framework::registry::{ArgsError, decode_args};
-use supercargo_framework::{NodeSelectorTerm, PreferredTerm};
+use supercargo_framework::{NodeSelectorTerm, NodeTerms, PreferredTerm};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -77,17 +77,17 @@ pub(super) fn parse(args: &Value) -> Result<NodeAffinity, ArgsError> {
     let Some(added) = args.added_affinity else {
         return Ok(NodeAffinity::default());
     };
-    let required: Option<Box<[NodeSelectorTerm]>> = added.required.map(|selector| {
+    let required: Option<NodeTerms<NodeSelectorTerm>> = added.required.map(|selector| {
         let terms = selector.node_selector_terms.unwrap_or_default();
         terms.into_iter().map(Into::into).collect()
     });
-    let preferred: Box<[PreferredTerm]> = added
+    let preferred: NodeTerms<PreferredTerm> = added
         .preferred
         .unwrap_or_default()
         .into_iter()
         .map(|Preferred { weight, preference }| PreferredTerm { weight, term: preference.into() })
         .collect();
-    for (i, term) in required.iter().flatten().enumerate() {
+    for (i, term) in required.iter().flat_map(|terms| terms.iter()).enumerate() {
         check(term, format!("requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[{i}]"))?;
     }
     for (i, preferred) in preferred.iter().enumerate().filter(|(_, term)| term.weight != 0) {

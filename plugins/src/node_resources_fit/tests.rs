@@ -334,3 +334,16 @@ fn without_in_place_resize_only_deletions_wake_the_pod() {
     assert_eq!(hint(&Driver::new(NAME), shrunk), Some(Ok(QueueingHint::Queue)));
     assert!(hint(&Driver::with_features(NAME, &off), ActionType::DELETE).is_some());
 }
+
+/// The verdict still depends on every resource: only some of them are named.
+#[test]
+fn at_most_64_scalar_resources_are_named() {
+    let name = |i: usize| format!("example.com/r{i:03}");
+    let wants = |names: std::ops::Range<usize>| names.fold(pod("p"), |pod, i| pod.request(&name(i), "1"));
+    let offering = (0..90).fold(node("n"), |node, i| node.allocatable(&name(i), "1")).build();
+    let full = node_info(offering, [wants(0..90).build()]);
+    for (wanted, code) in [(90, Code::Unschedulable), (91, Code::UnschedulableAndUnresolvable)] {
+        let status = Driver::new(NAME).filter(&wants(0..wanted).build(), &full);
+        assert_eq!((status.code(), status.reasons().len()), (code, MAX_SCALAR_REASONS), "{wanted}");
+    }
+}

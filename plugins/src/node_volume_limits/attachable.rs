@@ -75,6 +75,9 @@ const AZURE_DISK: &str = "disk.csi.azure.com";
 const CINDER: &str = "cinder.csi.openstack.org";
 const PORTWORX: &str = "pxd.portworx.com";
 
+const AZURE_FILE: &str = "file.csi.azure.com";
+const VSPHERE: &str = "csi.vsphere.vmware.com";
+
 /// In-tree plugins with a CSI driver whose volumes do not count.
 const NOT_COUNTED: [&str; 2] = ["kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"];
 
@@ -83,13 +86,23 @@ fn successor(plugin: &str) -> Option<&'static str> {
     MIGRATED.iter().find(|(name, _)| *name == plugin).map(|(_, driver)| *driver)
 }
 
-/// Whether a volume with this source can count: a claim, or a migrated plugin's.
+/// Whether a volume with this source can matter to limits: a claim, or of an in-tree plugin with a
+/// CSI driver. As upstream, also of one whose volumes do not count.
 pub(super) fn may_count(source: &VolumeSource) -> bool {
-    matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral) || inline(source).is_some()
+    matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral) || inline_driver(source).is_some()
 }
 
-/// The driver and handle of an inline volume of a migrated plugin; `None` for other sources.
-pub(super) fn inline(source: &VolumeSource) -> Option<Result<Attachable, String>> {
+/// The driver of an inline volume of an in-tree plugin that has one; `None` for other sources.
+pub(super) fn inline_driver(source: &VolumeSource) -> Option<Result<Text, String>> {
+    match source {
+        VolumeSource::AzureFile => Some(Ok(AZURE_FILE.into())),
+        VolumeSource::Vsphere => Some(Ok(VSPHERE.into())),
+        source => inline(source).map(|translated| translated.map(|volume| volume.driver)),
+    }
+}
+
+/// The driver and handle of an inline volume that counts; `None` for other sources.
+fn inline(source: &VolumeSource) -> Option<Result<Attachable, String>> {
     let volume = match source {
         VolumeSource::GcePersistentDisk { pd_name, .. } => {
             // The pod does not name the zone of the disk.

@@ -5,7 +5,7 @@ use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::objects::{CsiNode, PersistentVolumeClaim, VolumeAttachment};
 use supercargo_framework::volume::VolumeSource;
 
-use super::attachable::{inline, may_count};
+use super::attachable::{inline_driver, may_count};
 use crate::hint::{Hint, held_a_node, old_pod};
 use crate::pod_volumes::{new_object, old_object};
 
@@ -46,9 +46,9 @@ pub(super) fn after_volume_detached(pod: &PodInfo, change: &Change) -> Hint {
         if matches!(volume.source, VolumeSource::Claim(_)) {
             return Ok(QueueingHint::Queue);
         }
-        if let Some(translated) = inline(&volume.source) {
+        if let Some(driver) = inline_driver(&volume.source) {
             let error = |error| format!("converting volume({}) from inline to csi: {error}", volume.name);
-            if translated.map_err(error)?.driver == *gone.attacher {
+            if driver.map_err(error)? == *gone.attacher {
                 return Ok(QueueingHint::Queue);
             }
         }

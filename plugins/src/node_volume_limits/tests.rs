@@ -327,6 +327,8 @@ fn deleted_pods_with_volumes_wake_the_pod() {
         ("waiting", with_volumes(pod("q"), &[("v", claim_source("z"))]), Skip),
         ("ephemeral", with_volumes(pod("q").node("n"), &ephemeral), Queue),
         ("in-tree", with_volumes(pod("q").node("n"), &inline), Queue),
+        ("Azure file", with_volumes(pod("q").node("n"), &[("v", VolumeSource::AzureFile)]), Queue),
+        ("vSphere", with_volumes(pod("q").node("n"), &[("v", VolumeSource::Vsphere)]), Queue),
         ("inline CSI", with_volumes(pod("q").node("n"), &csi), Skip),
         ("no volume", pod("q").node("n").build(), Skip),
     ];
@@ -371,6 +373,19 @@ fn detached_volumes_wake_pods_with_claims_or_of_the_driver() {
     for (name, waiting, expected) in cases {
         let answer = hint(resources::VOLUME_ATTACHMENT, ActionType::DELETE, &waiting, &change);
         assert_eq!(answer, Some(expected), "{name}");
+    }
+    for (driver, source) in
+        [("file.csi.azure.com", VolumeSource::AzureFile), ("csi.vsphere.vmware.com", VolumeSource::Vsphere)]
+    {
+        for (attacher, expected) in [(driver, Queue), (DRIVER, Skip)] {
+            let change = object_deleted(attachment("va", "n", attacher, Some("b")));
+            let answer =
+                hint(resources::VOLUME_ATTACHMENT, ActionType::DELETE, &inline(source.clone()), &change);
+            assert_eq!(answer, Some(expected), "{driver} {attacher}");
+        }
+        let full = csi_node("n", &[(driver, Some(0))]);
+        let verdict = verdict(&inline(source), vec![], vec![full]);
+        assert_eq!(verdict, Status::success(), "{driver} does not count");
     }
     let broken = inline(ebs("aws://x/y"));
     let plugin = Driver::new(NAME);

@@ -38,11 +38,15 @@ impl Caching for PodTopologySpread {
     }
 
     fn pre_score_skips(&self, cx: &Context<'_>, pod: &PodInfo) -> bool {
-        self.constraints(cx, pod, false).is_empty()
+        !self.has_constraints(cx, pod, false)
     }
 
     fn score_scope(&self, state: &CycleState, _: &PodInfo) -> Scope {
         scoring::scope(state)
+    }
+
+    fn state_bytes(&self, state: &CycleState) -> usize {
+        filtering::bytes(state) + scoring::bytes(state)
     }
 
     fn score_class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {

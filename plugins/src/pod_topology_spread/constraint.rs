@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use supercargo_framework::affinity::{Operator, Requirement};
 use supercargo_framework::taint::first_untolerated;
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
-use supercargo_framework::{LabelSelector, Labels, NodeRecord, PodInfo};
+use supercargo_framework::{LabelSelector, Labels, NodeRecord, PodInfo, SmallMap};
 
 use super::PodTopologySpread;
 use super::default_selector::{Lookup, default_selector};
@@ -23,11 +22,11 @@ pub(super) struct Constraint {
     honors_affinity: bool,
     honors_taints: bool,
     /// `None` selects no pod.
-    selector: Option<Arc<LabelSelector>>,
+    selector: Option<LabelSelector>,
 }
 
 impl Constraint {
-    fn new(spec: &TopologySpreadConstraint, selector: Option<Arc<LabelSelector>>, pod: &PodInfo) -> Self {
+    fn new(spec: &TopologySpreadConstraint, selector: Option<LabelSelector>, pod: &PodInfo) -> Self {
         let selects_self = selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels));
         Self {
             max_skew: spec.max_skew,
@@ -68,7 +67,7 @@ impl Constraint {
 
     /// The number of these pods that count.
     pub(super) fn count(&self, pods: &[Arc<PodInfo>], namespace: &str) -> i64 {
-        if self.selector.as_ref().is_none_or(|selector| selector.is_empty()) {
+        if self.selector.as_ref().is_none_or(LabelSelector::is_empty) {
             return 0;
         }
         pods.iter().filter(|pod| self.counts(pod, namespace)).count() as i64
@@ -81,14 +80,8 @@ pub(super) fn has_every_key(labels: &Labels, constraints: &[Constraint]) -> bool
 }
 
 /// The distinct topology keys of the constraints.
-pub(super) fn keys(constraints: &[Constraint]) -> SmallVec<[Arc<str>; 2]> {
-    let mut keys = SmallVec::new();
-    for Constraint { topology_key: key, .. } in constraints {
-        if !keys.contains(key) {
-            keys.push(Arc::clone(key));
-        }
-    }
-    keys
+pub(super) fn keys(constraints: &[Constraint]) -> SmallMap<Arc<str>, ()> {
+    constraints.iter().map(|constraint| (Arc::clone(&constraint.topology_key), ())).collect()
 }
 
 /// Whether a node counts for the pod's constraints. Checks that several constraints share are
@@ -123,6 +116,15 @@ impl PodTopologySpread {
         self.constraints_where(lookup, pod, |spec| spec.hard == hard)
     }
 
+    /// Whether the pod has hard or soft [`constraints`](Self::constraints).
+    pub(super) fn has_constraints(&self, lookup: &dyn Lookup, pod: &PodInfo, hard: bool) -> bool {
+        let own = &pod.spec.topology_spread;
+        if own.is_empty() {
+            return !self.constraints(lookup, pod, hard).is_empty();
+        }
+        own.iter().any(|spec| spec.hard == hard)
+    }
+
     /// All of the pod's constraints: hard and soft.
     pub(super) fn all_constraints(&self, lookup: &dyn Lookup, pod: &PodInfo) -> [Vec<Constraint>; 2] {
         let own = &pod.spec.topology_spread;
@@ -154,13 +156,12 @@ impl PodTopologySpread {
         if selector.is_empty() {
             return Vec::new();
         }
-        let selector = Arc::new(selector);
-        defaults.map(|spec| Constraint::new(spec, Some(Arc::clone(&selector)), pod)).collect()
+        defaults.map(|spec| Constraint::new(spec, Some(selector.clone()), pod)).collect()
     }
 
     /// A constraint's selector with the requirements of `matchLabelKeys`: the pod's values of the
     /// keys that it has.
-    fn selector(&self, spec: &TopologySpreadConstraint, pod: &PodInfo) -> Option<Arc<LabelSelector>> {
+    fn selector(&self, spec: &TopologySpreadConstraint, pod: &PodInfo) -> Option<LabelSelector> {
         let selector = spec.selector.as_ref()?;
         let keys: &[_] = if self.match_label_keys { &spec.match_label_keys } else { &[] };
         let same = keys.iter().filter_map(|key| {
@@ -171,7 +172,11 @@ impl PodTopologySpread {
                 values: [Arc::clone(value)].into(),
             })
         });
+        let mut same = same.peekable();
+        if same.peek().is_none() {
+            return Some(selector.clone());
+        }
         let requirements: Vec<_> = same.chain(selector.requirements().iter().cloned()).collect();
-        Some(Arc::new(LabelSelector::new(requirements)))
+        Some(LabelSelector::new(requirements))
     }
 }

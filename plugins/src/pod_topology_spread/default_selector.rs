@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use supercargo_framework::affinity::{Operator, Requirement};
 use supercargo_framework::objects::{Service, Typed, Workload, resources};
-use supercargo_framework::{Context, LabelSelector, PodInfo, QueueContext, Text};
+use supercargo_framework::{Context, LabelSelector, PodInfo, QueueContext, SmallMap, Text};
 
 /// The source of services and workloads: a cycle, or a queueing hint.
 pub(super) trait Lookup {
@@ -39,12 +39,13 @@ impl Lookup for QueueContext<'_> {
 /// none.
 pub(super) fn default_selector(lookup: &dyn Lookup, pod: &PodInfo) -> LabelSelector {
     let mut requirements: Vec<Requirement> = Vec::new();
+    let mut known = SmallMap::default();
     lookup.services(&pod.namespace, &mut |service| {
         if !service.selector.is_subset_of(&pod.labels) {
             return;
         }
         for (key, value) in service.selector.iter() {
-            if requirements.iter().all(|requirement| requirement.key != *key) {
+            if known.insert(Arc::clone(key), ()).is_none() {
                 requirements.push(Requirement {
                     key: Arc::clone(key),
                     operator: Operator::In,
@@ -57,7 +58,8 @@ pub(super) fn default_selector(lookup: &dyn Lookup, pod: &PodInfo) -> LabelSelec
         let owners = owner.selector.as_ref().map_or(&[][..], LabelSelector::requirements);
         if kind == resources::REPLICATION_CONTROLLER {
             // Upstream merges this owner's map into that of the services; it takes precedence.
-            requirements.retain(|requirement| owners.iter().all(|other| other.key != requirement.key));
+            let own: SmallMap<_, _> = owners.iter().map(|owner| (&owner.key, ())).collect();
+            requirements.retain(|requirement| !own.contains(&requirement.key));
         }
         requirements.extend(owners.iter().cloned());
     }

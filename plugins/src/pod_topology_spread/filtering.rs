@@ -29,6 +29,12 @@ struct Standing {
     floor: i64,
 }
 
+/// The approximate size of the state in bytes.
+pub(super) fn bytes(state: &CycleState) -> usize {
+    let Some(prepared) = state.read::<Prepared>() else { return 0 };
+    prepared.standings.iter().map(|standing| standing.spread.bytes()).sum()
+}
+
 impl Standing {
     fn new(constraint: &Constraint, spread: Spread) -> Self {
         let floor = floor(constraint, &spread);
@@ -232,5 +238,5 @@ impl FilterPlugin for PodTopologySpread {
 
 pub(super) fn scope(state: &CycleState) -> Scope {
     let prepared = state.read::<Prepared>();
-    prepared.map_or(Scope::Node, |prepared| Scope::Domain(keys(&prepared.constraints)))
+    prepared.map_or(Scope::Node, |prepared| Scope::Domain(keys(&prepared.constraints).into_keys().into()))
 }

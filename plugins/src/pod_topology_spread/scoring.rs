@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use supercargo_framework::caching::{Applied, Scope};
 use supercargo_framework::plugin::{MAX_NODE_SCORE, NOT_SCORED, Normalize, PreScorePlugin, ScorePlugin};
-use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, NodeRecord, PodInfo, Status};
+use supercargo_framework::{
+    Context, CycleState, Labels, NodeIndex, NodeInfo, NodeRecord, PodInfo, SmallMap, Status,
+};
 
 use super::constraint::{Constraint, Inclusion, has_every_key, keys};
 use super::{HOSTNAME, PodTopologySpread};
@@ -33,6 +36,10 @@ const UNLABELLED: i64 = -1;
 #[derive(Clone)]
 struct Prepared {
     constraints: Arc<[Constraint]>,
+    /// The topology keys.
+    keys: Arc<SmallMap<Arc<str>, ()>>,
+    /// The constraints by hostname.
+    by_node: SmallVec<[usize; 1]>,
     standings: Vec<Standing>,
     /// The number of feasible nodes that are scored.
     scored: usize,
@@ -55,6 +62,13 @@ fn domain<'a>(labels: &'a Labels, constraint: &Constraint, nameless: &'a Arc<str
 /// Whether Score counts pods by node instead of by domain.
 fn is_by_node(constraint: &Constraint) -> bool {
     *constraint.topology_key == *HOSTNAME
+}
+
+/// The approximate size of the state in bytes.
+pub(super) fn bytes(state: &CycleState) -> usize {
+    let Some(Shared(prepared)) = state.read() else { return 0 };
+    let of_standing = |it: &Standing| domain_counts::bytes(&it.pods) + domain_counts::bytes(&it.feasible);
+    prepared.standings.iter().map(of_standing).sum()
 }
 
 impl Standing {
@@ -89,13 +103,16 @@ impl Prepared {
 
     /// Visits the constraints for which pods on a node count, each with its index and the domain.
     fn visit(&self, pod: &PodInfo, node: &NodeRecord, mut visit: impl FnMut(usize, &Constraint, &Arc<str>)) {
+        for i in &self.by_node {
+            visit(*i, &self.constraints[*i], &node.name);
+        }
+        if self.ignores(&node.labels) {
+            return;
+        }
         let nameless = Arc::default();
-        let ignored = self.ignores(&node.labels);
         let mut inclusion = Inclusion::new(pod, node);
         for (i, constraint) in self.constraints.iter().enumerate() {
-            if is_by_node(constraint) {
-                visit(i, constraint, &node.name);
-            } else if !ignored && inclusion.counts_for(constraint) {
+            if !is_by_node(constraint) && inclusion.counts_for(constraint) {
                 visit(i, constraint, domain(&node.labels, constraint, &nameless));
             }
         }
@@ -103,9 +120,7 @@ impl Prepared {
 
     /// Whether the node has a topology label with an empty value.
     fn is_nameless(&self, labels: &Labels) -> bool {
-        self.constraints
-            .iter()
-            .any(|constraint| labels.get(&constraint.topology_key).is_some_and(|value| value.is_empty()))
+        labels.iter().any(|(key, value)| value.is_empty() && self.keys.contains(key))
     }
 
     /// Counts the pods of all nodes.
@@ -272,6 +287,8 @@ impl PreScorePlugin for PodTopologySpread {
         }
         let mut prepared = Prepared {
             standings: constraints.iter().map(|_| Standing::default()).collect(),
+            keys: Arc::new(keys(&constraints)),
+            by_node: (0..constraints.len()).filter(|i| is_by_node(&constraints[*i])).collect(),
             constraints: constraints.into(),
             scored: 0,
             requires_every_key: self.requires_every_key(pod),
@@ -290,8 +307,8 @@ impl PreScorePlugin for PodTopologySpread {
 /// Constraints by hostname count pods per node, whatever the value of the label is.
 pub(super) fn scope(state: &CycleState) -> Scope {
     let Some(Shared(prepared)) = state.read() else { return Scope::Node };
-    let mut keys = keys(&prepared.constraints);
-    match prepared.constraints.iter().filter(|constraint| is_by_node(constraint)).count() {
+    let mut keys: SmallVec<[Arc<str>; 2]> = prepared.keys.keys().cloned().collect();
+    match prepared.by_node.len() {
         0 => Scope::Domain(keys),
         1 => {
             keys.retain(|key| **key != *HOSTNAME);
@@ -304,10 +321,9 @@ pub(super) fn scope(state: &CycleState) -> Scope {
 /// The number of matching pods on the node, for the one constraint by hostname.
 pub(super) fn class(state: &CycleState, node: &NodeInfo) -> i64 {
     let Some(Shared(prepared)) = state.read() else { return UNLABELLED };
-    let mut standings = prepared.constraints.iter().zip(&prepared.standings);
-    let by_node = standings.find(|(constraint, _)| is_by_node(constraint));
+    let by_node = prepared.by_node.first();
     match by_node.filter(|_| node.node().labels.get(HOSTNAME).is_some()) {
-        Some((_, standing)) => standing.pods.get(node.name()).copied().unwrap_or(0),
+        Some(i) => prepared.standings[*i].pods.get(node.name()).copied().unwrap_or(0),
         None => UNLABELLED,
     }
 }

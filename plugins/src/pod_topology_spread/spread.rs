@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::domain_counts::Changes;
+use crate::domain_counts::{self, Changes};
 
 /// A domain with nodes that count.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +72,11 @@ impl From<Counting> for Spread {
 }
 
 impl Spread {
+    /// The approximate size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        domain_counts::bytes(&self.counted.domains) + size_of::<Self>()
+    }
+
     /// Counts a node without pods.
     pub(super) fn add_node(&mut self, domain: &Arc<str>) {
         let counted = Arc::make_mut(&mut self.counted);

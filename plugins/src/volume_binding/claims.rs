@@ -113,6 +113,11 @@ impl Claims {
         Ok(Some(Self { bound: bound.into(), delayed, to_match, unmatchable: unmatchable.flatten() }))
     }
 
+    /// Whether answers can be errors.
+    pub(super) fn can_fail(&self) -> bool {
+        self.unmatchable.is_some() || self.bound.iter().flatten().any(Reach::can_fail)
+    }
+
     /// Whether answers depend on a node's CSINode.
     pub(super) fn depend_on_csi_node(&self) -> bool {
         self.bound.iter().flatten().any(Reach::depends_on_csi_node)

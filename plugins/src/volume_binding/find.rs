@@ -42,10 +42,16 @@ impl Claims {
         let csi_node = || cx.object(&resources::CSI_NODE, node.name()).map(|object| &**object);
         let from = Viewpoint { labels, csi_node: self.depend_on_csi_node().then(csi_node).flatten() };
         // As upstream, the first claim in the pod's order that rejects the node gives the reason.
-        let unreachable = self.bound.iter().find_map(|volume| match volume {
-            None => Some(LOST_VOLUME),
-            Some(reach) => (!reach.includes(from)).then_some(OUT_OF_REACH),
-        });
+        let mut unreachable = None;
+        for volume in &self.bound {
+            unreachable = match volume {
+                None => Some(LOST_VOLUME),
+                Some(reach) => (!reach.includes(from).map_err(Status::error)?).then_some(OUT_OF_REACH),
+            };
+            if unreachable.is_some() {
+                break;
+            }
+        }
         let found = self.find_delayed(labels, node.name())?;
         match (found, unreachable) {
             (Ok(found), None) => Ok(found),

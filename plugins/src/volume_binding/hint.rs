@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::objects::{
     CsiDriver, CsiNode, CsiStorageCapacity, Object, ObjectBody, PersistentVolumeClaim, StorageClass, Typed,
     annotations, resources,
@@ -16,17 +16,19 @@ use crate::hint::Hint;
 pub(super) fn registrations() -> Vec<EventRegistration> {
     const CHANGED: ActionType = ActionType::ADD.union(ActionType::UPDATE);
     let other = EventResource::Other;
-    let hinted = |resource: Text, action, hint: fn(&PodInfo, &Change) -> Hint| {
-        EventRegistration::hinted(other(resource), action, hint)
+    let hinted = |resource: Text, action, scope, hint: fn(&PodInfo, &Change) -> Hint| {
+        EventRegistration::hinted(other(resource), action, hint).scoped(scope)
     };
     vec![
-        hinted(resources::STORAGE_CLASS, CHANGED, |_, change| after_class_change(change)),
-        hinted(resources::PERSISTENT_VOLUME_CLAIM, CHANGED, after_claim_change),
+        hinted(resources::STORAGE_CLASS, CHANGED, HintScope::Event, |_, change| after_class_change(change)),
+        hinted(resources::PERSISTENT_VOLUME_CLAIM, CHANGED, HintScope::Pod, after_claim_change),
         EventRegistration::always(other(resources::PERSISTENT_VOLUME), CHANGED),
         EventRegistration::always(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL),
-        hinted(resources::CSI_NODE, CHANGED, |_, change| after_csi_node_change(change)),
-        hinted(resources::CSI_DRIVER, ActionType::UPDATE, after_driver_change),
-        hinted(resources::CSI_STORAGE_CAPACITY, CHANGED, |_, change| after_storage_change(change)),
+        hinted(resources::CSI_NODE, CHANGED, HintScope::Event, |_, change| after_csi_node_change(change)),
+        hinted(resources::CSI_DRIVER, ActionType::UPDATE, HintScope::Spec, after_driver_change),
+        hinted(resources::CSI_STORAGE_CAPACITY, CHANGED, HintScope::Event, |_, change| {
+            after_storage_change(change)
+        }),
     ]
 }
 

@@ -13,7 +13,7 @@ use supercargo_framework::{NodeRecord, Text, Uid};
 
 use super::change::{Changes, request_for};
 use super::claims::is_bound;
-use super::reach::{Reach, Viewpoint};
+use super::reach::{Reach, Unreachable, Viewpoint};
 
 /// The work of PreBind for a pod.
 pub(super) struct Work {
@@ -148,7 +148,10 @@ impl View<'_> {
         if is_older(volume, written.version) {
             return Ok(false);
         }
-        self.check_reach(volume)?;
+        self.check_reach(volume).map_err(|unreachable| match unreachable {
+            Unreachable::Mismatch(error) => error,
+            Unreachable::Untranslatable(error) => format!("failed to translate pv to csi: {error}"),
+        })?;
         let holder = PersistentVolume::of(&volume.body).and_then(|body| body.claim.as_ref());
         if holder.is_none_or(|holder| holder.uid.is_empty()) {
             return Err(format!("ClaimRef got reset for pv {:?}", volume.name()));
@@ -177,7 +180,9 @@ impl View<'_> {
             match self.objects.from_api(&resources::PERSISTENT_VOLUME, &body.volume_name) {
                 // It may be on its way.
                 None => return Ok(false),
-                Some(volume) => self.check_reach(volume)?,
+                Some(volume) => self.check_reach(volume).map_err(|unreachable| match unreachable {
+                    Unreachable::Mismatch(error) | Unreachable::Untranslatable(error) => error,
+                })?,
             }
         }
         Ok(is_bound(claim))
@@ -187,12 +192,17 @@ impl View<'_> {
         self.objects.from_api(resource, key).ok_or_else(|| format!("{plural} {key:?} not found"))
     }
 
-    fn check_reach(&self, volume: &Arc<Object>) -> Result<(), String> {
+    fn check_reach(&self, volume: &Arc<Object>) -> Result<(), Unreachable> {
         let csi_node = self.objects.from_api(&resources::CSI_NODE, &self.node.name).map(|node| &**node);
         let from = Viewpoint { labels: &self.node.labels, csi_node };
-        Reach::of(volume).check(from).map_err(|why| {
-            let (volume, node) = (volume.name(), &self.node.name);
-            format!("pv {volume:?} node affinity doesn't match node {node:?}: {why}")
+        Reach::of(volume).check(from).map_err(|unreachable| match unreachable {
+            Unreachable::Mismatch(why) => {
+                let (volume, node) = (volume.name(), &self.node.name);
+                Unreachable::Mismatch(format!(
+                    "pv {volume:?} node affinity doesn't match node {node:?}: {why}"
+                ))
+            }
+            untranslatable @ Unreachable::Untranslatable(_) => untranslatable,
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use supercargo_framework::affinity::{Operator, Requirement};
-use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume, annotations};
+use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume, Untranslatable, annotations};
 use supercargo_framework::{Labels, NodeSelectorTerm};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -39,7 +39,16 @@ pub(super) struct Reach {
 
 struct Migrated {
     plugin: Arc<str>,
-    terms: Option<Box<[NodeSelectorTerm]>>,
+    /// The affinity with the driver's labels, or why the volume cannot be translated.
+    terms: Result<Option<Box<[NodeSelectorTerm]>>, Arc<str>>,
+}
+
+/// Why a node cannot access a volume.
+pub(super) enum Unreachable {
+    /// The volume's affinity does not match: upstream's reason.
+    Mismatch(String),
+    /// The volume's in-tree source cannot be translated: upstream's error.
+    Untranslatable(String),
 }
 
 impl Reach {
@@ -53,18 +62,24 @@ impl Reach {
         self.migrated.is_some()
     }
 
-    /// Whether the node can access the volume.
-    pub(super) fn includes(&self, from: Viewpoint<'_>) -> bool {
-        match_terms(self.terms(from.csi_node), from.labels)
+    /// Whether the answer is an error on some nodes.
+    pub(super) fn can_fail(&self) -> bool {
+        self.migrated.as_ref().is_some_and(|migrated| migrated.terms.is_err())
     }
 
-    /// The same with upstream's reason if it cannot.
-    pub(super) fn check(&self, from: Viewpoint<'_>) -> Result<(), String> {
-        if self.includes(from) {
+    /// Whether the node can access the volume; an error if its source cannot be translated.
+    pub(super) fn includes(&self, from: Viewpoint<'_>) -> Result<bool, String> {
+        Ok(match_terms(self.terms(from.csi_node)?, from.labels))
+    }
+
+    /// The same with the reason if it cannot.
+    pub(super) fn check(&self, from: Viewpoint<'_>) -> Result<(), Unreachable> {
+        let terms = self.terms(from.csi_node).map_err(Unreachable::Untranslatable)?;
+        if match_terms(terms, from.labels) {
             return Ok(());
         }
         let mut reasons: Vec<String> = Vec::new();
-        for (i, term) in self.terms(from.csi_node).unwrap_or_default().iter().enumerate() {
+        for (i, term) in terms.unwrap_or_default().iter().enumerate() {
             for reason in &term.invalid {
                 let located = format!("nodeSelectorTerms[{i}].{reason}");
                 if !reasons.contains(&located) {
@@ -72,18 +87,24 @@ impl Reach {
                 }
             }
         }
-        Err(match &mut reasons[..] {
+        Err(Unreachable::Mismatch(match &mut reasons[..] {
             [] => "no matching NodeSelectorTerms".to_owned(),
             [only] => std::mem::take(only),
             several => format!("[{}]", several.join(", ")),
-        })
+        }))
     }
 
     /// The terms that apply to a node with this CSINode.
-    fn terms(&self, csi_node: Option<&Object>) -> Option<&[NodeSelectorTerm]> {
+    fn terms(&self, csi_node: Option<&Object>) -> Result<Option<&[NodeSelectorTerm]>, String> {
         match &self.migrated {
-            Some(migrated) if is_migrated_on(&migrated.plugin, csi_node) => migrated.terms.as_deref(),
-            _ => PersistentVolume::of(&self.volume.body)?.node_affinity.as_deref(),
+            Some(migrated) if is_migrated_on(&migrated.plugin, csi_node) => match &migrated.terms {
+                Ok(terms) => Ok(terms.as_deref()),
+                Err(error) => Err(format!("could not translate pv: {error}")),
+            },
+            _ => {
+                let body = PersistentVolume::of(&self.volume.body);
+                Ok(body.and_then(|body| body.node_affinity.as_deref()))
+            }
         }
     }
 }
@@ -114,10 +135,13 @@ fn is_migrated_on(plugin: &str, csi_node: Option<&Object>) -> bool {
 /// The volume's affinity with its CSI driver's labels; `None` if it is the same.
 fn migrate(volume: &Object) -> Option<Migrated> {
     let body = PersistentVolume::of(&volume.body)?;
+    if let Some(Untranslatable { plugin, error }) = &body.untranslatable {
+        return Some(Migrated { plugin: Arc::clone(plugin), terms: Err(Arc::clone(error)) });
+    }
     let plugin = body.csi.as_ref()?.migrated_from.as_ref()?;
     let (_, driver_key) = ZONE_KEYS.iter().find(|(name, _)| *name == &**plugin)?;
     let terms = translate(body.node_affinity.as_deref(), &volume.labels, driver_key);
-    Some(Migrated { plugin: Arc::clone(plugin), terms })
+    Some(Migrated { plugin: Arc::clone(plugin), terms: Ok(terms) })
 }
 
 /// Same as upstream's translation of topologies: the zones of the affinity move to the driver's

@@ -125,11 +125,16 @@ impl TestCluster {
         let (informers, inboxes) = match first {
             First::Together => {
                 let informers =
-                    Informers::new(link.client(&server), &mailbox, super::super::kinds(true)).unwrap();
+                    Informers::new("in memory", link.client(&server), &mailbox, super::super::kinds(true))
+                        .unwrap();
                 (informers, vec![messages])
             }
             First::Cache | First::Queue => {
-                let informers = Informers::without_handlers(link.client(&server), super::super::kinds(false));
+                let informers = Informers::without_handlers(
+                    "in memory",
+                    link.client(&server),
+                    super::super::kinds(false),
+                );
                 let (of_queue, queued) = Mailbox::new();
                 let (cache, queue) = (cache_handler(&mailbox), queue_handler(&of_queue));
                 let named = HandlerOptions::named;

@@ -50,7 +50,7 @@ async fn make_widget(server: &ApiServer) {
 
 fn start(server: &ApiServer, link: &Link) -> (Informers, Mailbox, Receiver<Message>) {
     let (mailbox, messages) = Mailbox::new();
-    let informers = Informers::new(link.client(server), &mailbox, kinds(true)).unwrap();
+    let informers = Informers::new("in memory", link.client(server), &mailbox, kinds(true)).unwrap();
     informers.start();
     (informers, mailbox, messages)
 }

@@ -65,7 +65,8 @@ async fn crowded() -> ApiServer {
 async fn scheduling_starts_only_after_a_slow_node_handler_has_synced() {
     let server = crowded().await;
     let (mailbox, messages) = Mailbox::new();
-    let informers = Informers::without_handlers(Link::default().client(&server), super::super::kinds(true));
+    let informers =
+        Informers::without_handlers("in memory", Link::default().client(&server), super::super::kinds(true));
     let pod_handlers = FanOut::new().then(cache_handler(&mailbox)).then(queue_handler(&mailbox));
     informers.pods.add_event_handler(pod_handlers, HandlerOptions::named("pods")).unwrap();
     let (release, held) = mpsc::channel();

@@ -50,19 +50,24 @@ type Answer struct {
 
 // Pod is the state of a pod.
 type Pod struct {
-	Place                string     `json:"place"`
-	Node                 string     `json:"node"`
-	Nominated            string     `json:"nominated"`
-	Attempts             int        `json:"attempts"`
-	UnschedulablePlugins []string   `json:"unschedulablePlugins"`
-	PendingPlugins       []string   `json:"pendingPlugins"`
-	Condition            *Condition `json:"condition"`
+	Place                string   `json:"place"`
+	Node                 string   `json:"node"`
+	Nominated            string   `json:"nominated"`
+	Attempts             int      `json:"attempts"`
+	UnschedulablePlugins []string `json:"unschedulablePlugins"`
+	PendingPlugins       []string `json:"pendingPlugins"`
+	// Condition is PodScheduled, unless it is True.
+	Condition *Condition `json:"condition"`
+	// Disruption is DisruptionTarget.
+	Disruption *Condition `json:"disruption"`
 }
 
-// Condition is a pod's PodScheduled condition unless it is True.
+// Condition is a pod's condition.
 type Condition struct {
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	Status             string `json:"status"`
+	Reason             string `json:"reason"`
+	Message            string `json:"message"`
+	ObservedGeneration int64  `json:"observedGeneration"`
 }
 
 // Event is a recorded event.

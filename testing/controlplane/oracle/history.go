@@ -309,11 +309,24 @@ func (p *player) pod(pod *v1.Pod, places map[string]string) Pod {
 			answer.Place = "gated"
 		}
 	}
-	_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-	if condition != nil && condition.Status != v1.ConditionTrue {
-		answer.Condition = &Condition{Reason: condition.Reason, Message: condition.Message}
+	if scheduled := condition(pod, v1.PodScheduled); scheduled != nil && scheduled.Status != string(v1.ConditionTrue) {
+		answer.Condition = scheduled
 	}
+	answer.Disruption = condition(pod, v1.DisruptionTarget)
 	return answer
+}
+
+func condition(pod *v1.Pod, kind v1.PodConditionType) *Condition {
+	_, found := podutil.GetPodCondition(&pod.Status, kind)
+	if found == nil {
+		return nil
+	}
+	return &Condition{
+		Status:             string(found.Status),
+		Reason:             found.Reason,
+		Message:            found.Message,
+		ObservedGeneration: found.ObservedGeneration,
+	}
 }
 
 func key(pod *v1.Pod) string {

@@ -13,6 +13,7 @@ use rcgen::{
     KeyPair,
 };
 use serde_json::{Value, json};
+use supercargo_client::connection::Connection;
 use supercargo_config::flags::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use supercargo_controlplane::{ControlPlane, Method, Options, User, assets_or_skip};
 use supercargo_serving::{Checks, Endpoints, Server, Setup, TextPage};
@@ -179,8 +180,8 @@ impl Served {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let serve = runtime.block_on(async {
                 let connection = match &kubeconfig {
-                    Some(path) => supercargo_client::api::connect(Some(path)).await.unwrap(),
-                    None => kube::Config::new("https://127.0.0.1:1/".parse().unwrap()),
+                    Some(path) => Connection::open(None, Some(path)).await.unwrap(),
+                    None => kube::Config::new("https://127.0.0.1:1/".parse().unwrap()).into(),
                 };
                 let setup = Setup {
                     serving: &options.serving,

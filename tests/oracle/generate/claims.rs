@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::Generator;
 use super::mix::Kind;
+use super::nodes::IMAGES;
 use super::storage::{CLAIMS, DRIVERS, bound_to};
 use crate::oracle::history::{Reference, Step};
 
@@ -33,6 +34,10 @@ impl Generator<'_> {
                 volumes.push(volume);
             }
         }
+        if self.has(Kind::Images) && self.random.chance(30) {
+            let image = self.random.pick(&IMAGES);
+            volumes.push(json!({ "name": "image", "image": { "reference": image, "pullPolicy": "Always" } }));
+        }
         if !volumes.is_empty() {
             spec["volumes"] = json!(volumes);
         }
@@ -51,7 +56,9 @@ impl Generator<'_> {
     fn inline_volume(&mut self) -> Value {
         let read_only = self.random.chance(40);
         let disk = *self.random.pick(&["disk-a", "disk-b"]);
-        match self.random.below(6) {
+        match self.random.below(8) {
+            6 => json!({ "azureFile": { "secretName": "s", "shareName": disk } }),
+            7 => json!({ "vsphereVolume": { "volumePath": disk } }),
             0 => json!({ "gcePersistentDisk": { "pdName": disk, "readOnly": read_only } }),
             1 => json!({ "awsElasticBlockStore": { "volumeID": disk, "readOnly": read_only } }),
             2 => {
@@ -70,7 +77,7 @@ impl Generator<'_> {
         if self.mix.of(Kind::Claims) + self.mix.of(Kind::VolumeLimits) == 0 {
             return Ok(());
         }
-        match self.random.below(15) {
+        match self.random.below(16) {
             0 => self.add_volume(),
             1 => self.add_claim(),
             2 => self.add_capacity(),
@@ -91,6 +98,15 @@ impl Generator<'_> {
                     driver["spec"]["storageCapacity"] = json!(!tracked);
                 })
             }),
+            15 => self.with_some("PersistentVolumeClaim", |this, claim| {
+                this.change(&claim, |this, claim| {
+                    let is_bound = claim["spec"]["volumeName"].is_string();
+                    let phase = if is_bound && this.random.chance(50) { "Lost" } else { "Bound" };
+                    if is_bound {
+                        claim["status"]["phase"] = json!(phase);
+                    }
+                })
+            }),
             8 => self.attach(),
             9 => self.with_some("VolumeAttachment", |this, attachment| this.take(Step::Delete(attachment))),
             _ => self.control_claims(),
@@ -107,7 +123,7 @@ impl Generator<'_> {
         let attachment = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": self.metadata("", &name),
             "spec": {
-                "attacher": volume["spec"]["csi"]["driver"],
+                "attacher": volume["spec"]["csi"]["driver"].as_str().unwrap_or("pd.csi.storage.gke.io"),
                 "nodeName": self.some_node_name(),
                 "source": { "persistentVolumeName": volume["metadata"]["name"] },
             },

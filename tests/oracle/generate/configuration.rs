@@ -1,4 +1,4 @@
-//! Configurations: the default profile with supercargo's plugins, sometimes with arguments.
+//! Configurations: profiles with supercargo's plugins, sometimes with arguments.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +33,22 @@ const UPSTREAM: [&str; 20] = [
     "NodeDeclaredFeatures",
 ];
 
-/// The configuration of a history. Plugins that supercargo lacks are disabled.
+/// The names of profiles.
+pub(super) const PROFILES: [&str; 2] = ["supercargo", "second"];
+
+/// The configuration of a history: one profile or two. Plugins that supercargo lacks are disabled.
 pub(super) fn random(random: &mut Random, arguments: u32) -> Value {
+    let count = if random.chance(20) { 2 } else { 1 };
+    let profiles: Vec<Value> =
+        PROFILES.iter().take(count).map(|name| profile(random, arguments, name)).collect();
+    json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": profiles,
+    })
+}
+
+fn profile(random: &mut Random, arguments: u32, name: &str) -> Value {
     let is_here = |name: &str| DEFAULT_PLUGINS.iter().any(|plugin| plugin.name == name);
     let disabled: Vec<Value> =
         UPSTREAM.iter().filter(|name| !is_here(name)).map(|name| json!({ "name": name })).collect();
@@ -50,13 +64,9 @@ pub(super) fn random(random: &mut Random, arguments: u32) -> Value {
     with(random, "PodTopologySpread", spread);
     with(random, "InterPodAffinity", pod_affinity);
     json!({
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{
-            "schedulerName": "supercargo",
-            "plugins": { "multiPoint": { "disabled": disabled } },
-            "pluginConfig": plugin_config,
-        }],
+        "schedulerName": name,
+        "plugins": { "multiPoint": { "disabled": disabled } },
+        "pluginConfig": plugin_config,
     })
 }
 

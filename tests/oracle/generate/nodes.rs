@@ -6,6 +6,7 @@ use super::Generator;
 use super::mix::Kind;
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 pub(super) const REGION: &str = "topology.kubernetes.io/region";
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 pub(super) const ZONES: [&str; 3] = ["a", "b", "c"];
@@ -68,7 +69,11 @@ impl Generator<'_> {
             labels.insert(HOSTNAME.to_owned(), json!(name));
         }
         if random.chance(85) {
-            labels.insert(ZONE.to_owned(), json!(random.pick(&ZONES)));
+            let zone = *random.pick(&ZONES);
+            labels.insert(ZONE.to_owned(), json!(zone));
+            if random.chance(30) {
+                labels.insert(BETA_ZONE.to_owned(), json!(zone));
+            }
             if random.chance(50) {
                 labels.insert(REGION.to_owned(), json!(random.pick(&["north", "south"])));
             }

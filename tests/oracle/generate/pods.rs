@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use supercargo_framework::Feature;
 
+use super::configuration::PROFILES;
 use super::mix::Kind;
 use super::nodes::{DISKS, IMAGES, TAINTS, ZONE, ZONES};
 use super::{Generator, moment};
@@ -91,6 +92,8 @@ impl Generator<'_> {
         let spec = &mut pod["spec"];
         if self.random.chance(3) {
             spec["schedulerName"] = json!("another");
+        } else if self.profiles > 1 && self.random.chance(35) {
+            spec["schedulerName"] = json!(PROFILES[1]);
         }
         if self.mix.of(Kind::Priorities) > 0 {
             spec["priority"] = json!(self.random.pick(&[0, 0, 10, 100, 1000, -5]));

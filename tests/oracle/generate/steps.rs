@@ -63,9 +63,10 @@ impl Generator<'_> {
             }
         }
         // Large clusters are slow, and small ones show mistakes as well.
-        let nodes = match self.random.below(10) {
-            0 => 0,
-            1 => self.random.between(15, 60),
+        let nodes = match self.random.below(60) {
+            0 => self.random.between(100, 130),
+            1..=6 => 0,
+            7..=12 => self.random.between(15, 60),
             _ => self.random.between(3, 9),
         };
         for _ in 0..nodes {
@@ -222,10 +223,12 @@ impl Generator<'_> {
                     let mut tolerations = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
                     tolerations.extend(this.tolerations());
                     pod["spec"]["tolerations"] = json!(tolerations);
+                    grow(pod);
                 }
                 3 if waits => {
                     let gates = pod["spec"]["schedulingGates"].as_array().cloned().unwrap_or_default();
                     pod["spec"]["schedulingGates"] = json!(this.random.some(25, &gates));
+                    grow(pod);
                 }
                 4 if this.has(Kind::Resizes) => this.resize(pod),
                 5 => pod["metadata"]["deletionTimestamp"] = json!(moment("2000-01-02T", this.made)),
@@ -238,7 +241,7 @@ impl Generator<'_> {
     fn resize(&mut self, pod: &mut Value) {
         let old = pod["spec"]["containers"][0]["resources"]["requests"].clone();
         pod["spec"]["containers"][0]["resources"]["requests"] = self.amounts(&["cpu", "memory"]);
-        pod["metadata"]["generation"] = json!(pod["metadata"]["generation"].as_i64().unwrap_or(1) + 1);
+        grow(pod);
         let whole = pod["spec"]["resources"]["requests"].clone();
         if whole.is_object() && self.random.chance(60) {
             pod["spec"]["resources"]["requests"] = self.amounts(&["cpu", "memory"]);
@@ -293,6 +296,11 @@ impl Generator<'_> {
         })?;
         if touches_images { self.refresh_images() } else { Ok(()) }
     }
+}
+
+/// The generation of a pod whose spec has changed.
+fn grow(pod: &mut Value) {
+    pod["metadata"]["generation"] = json!(pod["metadata"]["generation"].as_i64().unwrap_or(1) + 1);
 }
 
 /// The status that a kubelet writes.

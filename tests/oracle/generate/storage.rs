@@ -6,10 +6,16 @@ use supercargo_framework::Feature;
 
 use super::Generator;
 use super::mix::Kind;
-use super::nodes::{HOSTNAME, ZONE, ZONES};
+use super::nodes::{BETA_ZONE, HOSTNAME, ZONE, ZONES};
 use super::pods::NAMESPACES;
 
 pub(super) const DRIVERS: [&str; 2] = ["disk.example", "file.example"];
+/// In-tree plugins with their CSI drivers.
+const MIGRATED: [(&str, &str); 3] = [
+    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+];
 /// Classes by name, provisioner, and whether they wait for the first consumer.
 const CLASSES: [(&str, &str, bool); 4] = [
     ("now", "disk.example", false),
@@ -100,11 +106,46 @@ impl Generator<'_> {
             }
             driver
         });
-        let drivers: Vec<Value> = drivers.collect();
-        json!({
+        let mut drivers: Vec<Value> = drivers.collect();
+        let migrated = self.random.some(70, &MIGRATED);
+        for (_, driver) in &migrated {
+            drivers.push(json!({
+                "name": driver, "nodeID": name, "topologyKeys": [ZONE],
+                "allocatable": { "count": self.random.between(0, 3) },
+            }));
+        }
+        let mut node = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": self.metadata("", name),
             "spec": { "drivers": drivers },
-        })
+        });
+        let plugins: Vec<&str> = migrated.iter().map(|(plugin, _)| *plugin).collect();
+        if !plugins.is_empty() {
+            let key = "storage.alpha.kubernetes.io/migrated-plugins";
+            node["metadata"]["annotations"] = json!({ key: plugins.join(",") });
+        }
+        node
+    }
+
+    /// The source of a volume: sometimes an in-tree one, a few of which have no CSI equivalent.
+    fn volume_source(&mut self, name: &str) -> (&'static str, Value) {
+        if self.random.chance(75) {
+            let driver = self.random.pick(&DRIVERS);
+            return ("csi", json!({ "driver": driver, "volumeHandle": format!("handle-{name}") }));
+        }
+        match self.random.below(3) {
+            0 => ("gcePersistentDisk", json!({ "pdName": name })),
+            1 => {
+                let id = *self
+                    .random
+                    .weighted(&[(8, &"vol-1"), (8, &"aws://a/vol-1"), (1, &"aws://a/x")])
+                    .unwrap_or(&"vol-1");
+                ("awsElasticBlockStore", json!({ "volumeID": id }))
+            }
+            _ => {
+                let kind = *self.random.weighted(&[(8, &"Managed"), (1, &"Dedicated")]).unwrap_or(&"Managed");
+                ("azureDisk", json!({ "diskName": name, "diskURI": format!("/{name}"), "kind": kind }))
+            }
+        }
     }
 
     /// An unclaimed volume.
@@ -122,10 +163,12 @@ impl Generator<'_> {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": class,
             "persistentVolumeReclaimPolicy": "Retain",
-            "csi": { "driver": self.random.pick(&DRIVERS), "volumeHandle": format!("handle-{name}") },
             "volumeMode": "Filesystem",
         });
-        let affinity = match self.random.below(3) {
+        let (kind, source) = self.volume_source(name);
+        spec[kind] = source;
+        let affinity = match self.random.below(4) {
+            3 if kind != "csi" => Some((BETA_ZONE, (*self.random.pick(&ZONES)).to_owned())),
             0 => Some((HOSTNAME, self.some_node_name())),
             1 => Some((ZONE, (*self.random.pick(&ZONES)).to_owned())),
             _ => None,
@@ -140,8 +183,9 @@ impl Generator<'_> {
             "spec": spec, "status": { "phase": "Available" },
         });
         if self.random.chance(35) {
-            let zones = self.random.pick(&["a", "b", "a__b"]);
-            volume["metadata"]["labels"] = json!({ ZONE: zones });
+            let zones = *self.random.pick(&["a", "b", "a__b"]);
+            let key = *self.random.pick(&[ZONE, ZONE, BETA_ZONE]);
+            volume["metadata"]["labels"] = json!({ key: zones });
         }
         volume
     }

@@ -110,12 +110,12 @@ impl Effects {
         let mut world = lock(&self.world);
         let outcome = if world.pod_of(&pod, &victim.uid.text()).is_none() {
             Some(Eviction::Gone)
-        } else if evicting.told {
+        } else if let Some(new) = victim.condition.as_ref().filter(|_| !evicting.told) {
+            world.write(&pod, |pod| set_condition(pod, condition("DisruptionTarget", new)));
+            None
+        } else {
             world.evict(&pod, moment(now));
             Some(Eviction::Deleted)
-        } else {
-            world.write(&pod, |pod| set_condition(pod, condition("DisruptionTarget", &victim.condition)));
-            None
         };
         drop(world);
         evicting.told = outcome.is_none();

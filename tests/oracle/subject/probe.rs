@@ -11,7 +11,7 @@ use supercargo_framework::plugin::{
 };
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, Status};
 use supercargo_plugins::unsupported_constraints;
-use supercargo_scheduler::PluginLists;
+use supercargo_scheduler::{PluginLists, ProfileSpec};
 
 use super::calls::lock;
 use super::candidates::CandidateRecorder;
@@ -29,15 +29,50 @@ pub(super) struct Seen {
     pub(super) nominated: BTreeMap<String, Vec<Arc<PodInfo>>>,
 }
 
-/// Observes cycles.
-pub(super) struct Probe {
+/// A probe per profile, by scheduler name.
+pub(super) struct Probes(BTreeMap<String, Arc<Probe>>);
+
+impl Probes {
+    /// Puts a probe into each profile.
+    pub(super) fn install(profiles: &mut [ProfileSpec]) -> Self {
+        let probe = |profile: &mut ProfileSpec| {
+            (profile.scheduler_name.clone(), Probe::install(&mut profile.plugins))
+        };
+        Self(profiles.iter_mut().map(probe).collect())
+    }
+
+    /// Prepares for a cycle: the pods nominated for each node.
+    pub(super) fn reset(&self, nominated: &BTreeMap<String, Vec<Arc<PodInfo>>>) {
+        for probe in self.0.values() {
+            *lock(&probe.seen) = Seen { cycle: None, nominated: nominated.clone() };
+        }
+    }
+
+    /// The pod of the last cycle.
+    pub(super) fn pod(&self) -> Option<String> {
+        self.0.values().find_map(|probe| Some(lock(&probe.seen).cycle.as_ref()?.pod.clone()))
+    }
+
+    /// The last cycle.
+    pub(super) fn take(&self) -> Option<Cycle> {
+        self.0.values().find_map(|probe| lock(&probe.seen).cycle.take())
+    }
+
+    /// Runs the plugins of the pod's profile.
+    pub(super) fn look(&self, cx: &Context<'_>, pod: &PodInfo) -> Option<Cycle> {
+        Some(self.0.get(&*pod.spec.scheduler_name)?.look(cx, pod))
+    }
+}
+
+/// Observes the cycles of a profile.
+struct Probe {
     plugins: PluginLists,
     seen: Arc<Mutex<Seen>>,
 }
 
 impl Probe {
     /// Puts a probe before the plugins and returns its shared state.
-    pub(super) fn install(plugins: &mut PluginLists) -> Arc<Self> {
+    fn install(plugins: &mut PluginLists) -> Arc<Self> {
         let probe = Arc::new(Self { plugins: plugins.clone(), seen: Arc::default() });
         plugins.pre_filter.insert(0, Arc::clone(&probe) as _);
         plugins.pre_score.insert(0, Arc::clone(&probe) as _);
@@ -50,23 +85,8 @@ impl Probe {
         probe
     }
 
-    /// Prepares for a cycle.
-    pub(super) fn reset(&self, nominated: BTreeMap<String, Vec<Arc<PodInfo>>>) {
-        *lock(&self.seen) = Seen { cycle: None, nominated };
-    }
-
-    /// The pod of the last cycle.
-    pub(super) fn pod(&self) -> Option<String> {
-        Some(lock(&self.seen).cycle.as_ref()?.pod.clone())
-    }
-
-    /// The last cycle.
-    pub(super) fn take(&self) -> Option<Cycle> {
-        lock(&self.seen).cycle.take()
-    }
-
     /// Runs the plugins for a pod.
-    pub(super) fn look(&self, cx: &Context<'_>, pod: &PodInfo) -> Cycle {
+    fn look(&self, cx: &Context<'_>, pod: &PodInfo) -> Cycle {
         let mut cycle = Cycle { pod: pod.key().to_string(), ..Cycle::default() };
         self.judge(cx, pod, &mut cycle);
         cycle

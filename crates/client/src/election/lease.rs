@@ -158,6 +158,8 @@ impl LeaseClient {
         match timeout(self.timeout, call).await {
             Ok(answer) => Ok(Lease(answer?)),
             Err(_) => {
+                // The connection may be dead, and there may be another way to the server.
+                self.api.reconnect();
                 let message = format!("no answer within {:?}", self.timeout);
                 Err(Failure { message, is_not_found: false })
             }

@@ -1,8 +1,13 @@
 //! Servers with correct, faulty or no HTTP/2.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::Pin;
+use std::sync::atomic::AtomicUsize;
 
-use http::{StatusCode, Version};
+use futures::stream;
+use http::Version;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use kube::Config;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 use supercargo_apiserver::{ApiServer, Listen};
@@ -78,6 +83,10 @@ async fn server(protocols: &'static [&'static str], script: Script) -> (Config, 
 
 fn api(config: &Config) -> Api {
     Api::over(Transport::connect(config).unwrap(), None, false)
+}
+
+fn get(path: &str) -> Request<Bytes> {
+    Request::get(path).body(Bytes::new()).unwrap()
 }
 
 async fn post(api: &Api) -> Result<(), CallError> {
@@ -336,19 +345,25 @@ fn dies(_: usize, stream: Stream, notes: Arc<Notes>) -> Pin<Box<dyn Future<Outpu
 
 #[tokio::test]
 async fn pings_find_a_connection_that_is_dead() {
-    let (config, notes) = server(&["h2"], dies).await;
-    let transport = Transport::connect(&config).unwrap();
-    let request = || Request::get("/x").body(Bytes::new()).unwrap();
-    transport.send(request()).await.unwrap();
-    while notes.requests() == 0 {
-        tokio::task::yield_now().await;
+    for (period, limit) in [(None, Duration::from_secs(21)), (Some(2), Duration::from_secs(5))] {
+        let (config, notes) = server(&["h2"], dies).await;
+        let transport = Transport::connect(&config).unwrap();
+        let transport = match period {
+            Some(seconds) => transport.pinged_every(Duration::from_secs(seconds)),
+            None => transport,
+        };
+        transport.send(get("/x")).await.unwrap();
+        while notes.requests() == 0 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::pause();
+        let began = tokio::time::Instant::now();
+        let error = transport.send(get("/x")).await.unwrap_err();
+        assert!(full_text(&*error).contains("keep-alive"), "{}", full_text(&*error));
+        assert!(began.elapsed() <= limit, "{:?}", began.elapsed());
+        assert_eq!(fate(&*error), Fate::Unknown);
+        tokio::time::resume();
     }
-    tokio::time::pause();
-    let began = tokio::time::Instant::now();
-    let error = transport.send(request()).await.unwrap_err();
-    assert!(full_text(&*error).contains("keep-alive"), "{}", full_text(&*error));
-    assert!(began.elapsed() <= PING_AFTER + PING_TIMEOUT + Duration::from_secs(1), "{:?}", began.elapsed());
-    assert_eq!(fate(&*error), Fate::Unknown);
 }
 
 #[tokio::test]
@@ -381,19 +396,17 @@ async fn requests_succeed_with_token_over_tls_and_plain() {
         let path = dir.path().join("kubeconfig");
         endpoint.write_kubeconfig(&path).unwrap();
         let mut config = crate::api::connect(Some(&path)).await.unwrap();
-        let get = |config: &Config| {
+        let ask = |config: &Config| {
             let transport = Transport::connect(config).unwrap();
-            async move {
-                transport.send(Request::get("/api/v1/namespaces/default").body(Bytes::new()).unwrap()).await
-            }
+            async move { transport.send(get("/api/v1/namespaces/default")).await }
         };
-        let answer = get(&config).await.unwrap();
+        let answer = ask(&config).await.unwrap();
         let version = if tls { Version::HTTP_2 } else { Version::HTTP_11 };
         assert_eq!((answer.status(), answer.version()), (StatusCode::OK, version));
         let namespace: Value = serde_json::from_slice(answer.body()).unwrap();
         assert_eq!(namespace["metadata"]["name"], "default");
         config.auth_info.token = None;
-        assert_eq!(get(&config).await.unwrap().status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(ask(&config).await.unwrap().status(), StatusCode::UNAUTHORIZED);
     }
 }
 
@@ -405,32 +418,56 @@ async fn without_a_token_that_is_still_good_nothing_is_sent() {
     std::fs::write(&token, "secret").unwrap();
     config.auth_info.token_file = Some(token.display().to_string());
     post(&api(&config)).await.unwrap();
-    // An exec plugin with an expired token and no other.
-    let script = dir.path().join("plugin");
-    let credential = json!({
-        "kind": "ExecCredential",
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "spec": {},
-        "status": { "token": "old", "expirationTimestamp": "2020-01-01T00:00:00Z" },
-    });
-    let text = format!(
-        "#!/bin/sh\n[ -e {0} ] && exit 1\ntouch {0}\ncat <<END\n{credential}\nEND\n",
-        dir.path().join("asked").display()
-    );
-    std::fs::write(&script, text).unwrap();
-    config.auth_info.token_file = None;
-    config.auth_info.exec = Some(
-        serde_json::from_value(json!({
-            "apiVersion": "client.authentication.k8s.io/v1",
-            "command": "/bin/sh",
-            "args": [script.display().to_string()],
-            "interactiveMode": "Never",
-        }))
-        .unwrap(),
-    );
-    let transport = Transport::connect(&config).unwrap();
-    let error = transport.send(Request::get("/x").body(Bytes::new()).unwrap()).await.unwrap_err();
+    let expired = Connection::expired(config);
+    let error = Transport::connect(expired).unwrap().send(get("/x")).await.unwrap_err();
     assert_eq!(fate(&*error), Fate::NotSent, "{}", full_text(&*error));
-    assert!(full_text(&*error).contains("exec"), "{}", full_text(&*error));
+    assert!(full_text(&*error).contains("exec plugin"), "{}", full_text(&*error));
     assert_eq!(notes.requests(), 1);
+}
+
+#[tokio::test]
+async fn after_a_reconnect_requests_use_a_new_connection() {
+    let (config, notes) = server(&["h2"], good).await;
+    let api = api(&config);
+    let in_flight = post(&api);
+    let later = async {
+        while notes.requests() == 0 {
+            tokio::task::yield_now().await;
+        }
+        api.reconnect();
+        post(&api).await
+    };
+    let (first, second) = futures::future::join(in_flight, later).await;
+    assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");
+    assert_eq!((notes.connections(), notes.requests()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_but_never_shakes_hands_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = Config::new(format!("https://{}", listener.local_addr().unwrap()).parse().unwrap());
+    config.root_cert = Some(Vec::new());
+    let transport = Transport::connect(&config).unwrap();
+    let accepted = tokio::spawn(async move { listener.accept().await.unwrap() });
+    let sending = tokio::spawn(async move { transport.send(get("/x")).await });
+    let _open = accepted.await.unwrap();
+    tokio::time::pause();
+    let error = sending.await.unwrap().unwrap_err();
+    assert_eq!(fate(&*error), Fate::NotSent, "{}", full_text(&*error));
+}
+
+#[tokio::test]
+async fn answers_are_bounded() {
+    let piece = Bytes::from(vec![b'x'; 1 << 20]);
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let endless = StreamBody::new(stream::repeat_with(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, BoxError>(Frame::data(piece.clone()))
+    }));
+    let error = read_answer(endless).await.unwrap_err();
+    assert_eq!(error.to_string(), "answer exceeds 64 MiB");
+    assert_eq!(sent.load(Ordering::SeqCst), 65);
+    let largest = Bytes::from(vec![b'x'; MAX_ANSWER]);
+    assert_eq!(read_answer(http_body_util::Full::new(largest)).await.unwrap().len(), MAX_ANSWER);
 }

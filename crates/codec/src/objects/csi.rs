@@ -175,7 +175,7 @@ impl<'a> Document<'a> for Attachment<'a> {
         Ok(Body::VolumeAttachment(VolumeAttachment {
             attacher: shared.text(&self.spec.attacher),
             volume_name: source.persistent_volume_name.as_ref().map(|name| shared.text(name)),
-            inline: inline.and_then(|spec| shared.csi_source(spec, &Pairs::default())),
+            inline: inline.and_then(|spec| shared.csi_source(spec, &Pairs::default()).ok().flatten()),
         }))
     }
 }

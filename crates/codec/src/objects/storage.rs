@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
+use supercargo_framework::Indexed;
 use supercargo_framework::affinity::{Operator, Requirement};
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{
@@ -116,6 +117,10 @@ impl<'a> Document<'a> for Volume<'a> {
         let spec = &self.spec;
         let class = class(&self.metadata, Some(&spec.storage_class_name));
         let required = spec.node_affinity.required.as_ref();
+        let (csi, untranslatable) = match shared.csi_source(spec, &self.metadata.labels) {
+            Ok(csi) => (csi, None),
+            Err(untranslatable) => (None, Some(untranslatable)),
+        };
         Ok(Body::PersistentVolume(PersistentVolume {
             capacity: bytes(&spec.capacity, format_args!("spec.capacity"))?.unwrap_or(0),
             access_modes: shared.texts(&spec.access_modes),
@@ -129,7 +134,8 @@ impl<'a> Document<'a> for Volume<'a> {
             }),
             node_affinity: required.map(|selector| shared.node_selector(selector)),
             phase: shared.text(&self.status.phase),
-            csi: shared.csi_source(spec, &self.metadata.labels),
+            csi,
+            untranslatable,
             raw: raw.unwrap_or_default(),
         }))
     }
@@ -210,7 +216,7 @@ fn class<'m>(metadata: &'m Metadata<'_>, field: Option<&'m Str<'_>>) -> &'m str 
 /// A selector that matches nothing, in place of an invalid one. An absent selector would match
 /// everything.
 fn nothing() -> LabelSelector {
-    let requirement = |operator| Requirement { key: "nothing".into(), operator, values: Box::default() };
+    let requirement = |operator| Requirement { key: "nothing".into(), operator, values: Indexed::default() };
     LabelSelector::new([requirement(Operator::Exists), requirement(Operator::DoesNotExist)])
 }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::Features;
-use supercargo_framework::affinity::{NodeAffinity, PreferredTerm};
+use supercargo_framework::affinity::{NodeAffinity, NodeTerms, PreferredTerm};
 use supercargo_framework::pod::{PodSpec, normalized_image_name};
 use supercargo_framework::ports::{HostPort, Protocol};
 use supercargo_framework::requests::{RequestInputs, RequestOptions};
 use supercargo_framework::taint::{TaintEffect, Toleration, TolerationOperator};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
+use supercargo_framework::{Features, Indexed};
 
 use super::requests;
 use super::slim::{Container, ContainerPort, Spec, WireNodeAffinity, WireToleration};
@@ -50,7 +50,7 @@ impl Interners {
     fn node_affinity(&mut self, affinity: &WireNodeAffinity<'_>) -> NodeAffinity {
         let required = affinity.required.as_ref();
         NodeAffinity {
-            required: required.map(|selector| self.node_selector(selector)),
+            required: required.map(|selector| NodeTerms::new(self.node_selector(selector))),
             preferred: affinity
                 .preferred
                 .iter()
@@ -108,7 +108,7 @@ impl Interners {
     /// Host ports of containers and sidecars. Other init containers have exited before their ports
     /// could conflict. For pods on the host network, the API server sets a host port for every
     /// container port.
-    fn host_ports(&mut self, spec: &Spec<'_>) -> Box<[HostPort]> {
+    fn host_ports(&mut self, spec: &Spec<'_>) -> Indexed<HostPort> {
         let sidecars = spec.init_containers.iter().filter(|c| c.is_sidecar());
         let containers = spec.containers.iter().chain(sidecars);
         containers.flat_map(|container| &*container.ports).filter_map(|port| self.host_port(port)).collect()
@@ -122,7 +122,7 @@ impl Interners {
         })
     }
 
-    fn images(&mut self, spec: &Spec<'_>) -> Box<[Arc<str>]> {
+    fn images(&mut self, spec: &Spec<'_>) -> Indexed<Arc<str>> {
         let containers = spec.init_containers.iter().chain(&*spec.containers);
         let containers = containers.map(|container: &Obj<Container<'_>>| &*container.image);
         let volumes = spec.volumes.iter().filter_map(|volume| volume.image.reference.non_empty());

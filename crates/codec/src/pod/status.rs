@@ -44,11 +44,12 @@ impl Interners {
         let scheduled = status.condition("PodScheduled");
         let disruption =
             status.condition("DisruptionTarget").filter(|(_, condition)| &*condition.status == "True");
+        let disruption = disruption.map(|(i, condition)| self.pod_condition(i, condition)).transpose()?;
         Ok(SharedStatus {
             terminal: matches!(&*status.phase, "Succeeded" | "Failed"),
             nominated_node_name: self.optional_text(&status.nominated_node_name),
             pod_scheduled: scheduled.map(|(i, condition)| self.pod_condition(i, condition)).transpose()?,
-            disruption_reason: disruption.map(|(_, condition)| self.text(&condition.reason)),
+            disruption_target: disruption.map(Box::new),
             claim_statuses: status.claims_fingerprint(),
         })
     }

@@ -3,6 +3,7 @@
 use kube_informers::protobuf::wire::Value;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use supercargo_framework::Indexed;
 use supercargo_framework::volume::{Volume, VolumeSource};
 
 use crate::interners::Interners;
@@ -36,6 +37,8 @@ pub(super) struct WireVolume<'a> {
     cinder: Option<Obj<ById<'a>>>,
     #[serde(borrow)]
     portworx_volume: Option<Obj<ById<'a>>>,
+    azure_file: Option<IgnoredAny>,
+    vsphere_volume: Option<IgnoredAny>,
 }
 
 impl<'a> ProtoMessage<'a> for WireVolume<'a> {
@@ -62,6 +65,8 @@ impl<'a> ProtoMessage<'a> for Sources<'_, 'a> {
             10 => volume.persistent_volume_claim.set(value),
             11 => volume.rbd.set(value),
             13 => volume.cinder.set(value),
+            18 => volume.azure_file.set(value),
+            20 => volume.vsphere_volume.set(value),
             22 => volume.azure_disk.set(value),
             24 => volume.portworx_volume.set(value),
             28 => volume.csi.set(value),
@@ -101,7 +106,7 @@ message!(CsiVolume { 1 => driver });
 
 impl Interners {
     /// The volumes that constrain nodes.
-    pub(super) fn volumes(&mut self, volumes: &[Obj<WireVolume<'_>>]) -> Box<[Volume]> {
+    pub(super) fn volumes(&mut self, volumes: &[Obj<WireVolume<'_>>]) -> Indexed<Volume> {
         let kept = |volume: &Obj<WireVolume<'_>>| {
             let source = self.volume_source(volume)?;
             Some(Volume { name: self.text(&volume.name), source })
@@ -144,7 +149,7 @@ impl Interners {
             }
         } else if let Some(disk) = &volume.rbd {
             VolumeSource::Rbd {
-                monitors: self.texts(&disk.monitors),
+                monitors: Indexed::new(self.texts(&disk.monitors)),
                 pool: self.text(&disk.pool),
                 image: self.text(&disk.image),
                 read_only: is_set(disk.read_only),
@@ -156,6 +161,10 @@ impl Interners {
             }
         } else if let Some(disk) = &volume.cinder {
             VolumeSource::Cinder(self.text(&disk.volume_id))
+        } else if volume.azure_file.is_some() {
+            VolumeSource::AzureFile
+        } else if volume.vsphere_volume.is_some() {
+            VolumeSource::Vsphere
         } else {
             VolumeSource::Portworx(self.text(&volume.portworx_volume.as_ref()?.volume_id))
         })

@@ -302,21 +302,25 @@ fn condition<'a>(status: &'a k8s::PodStatus, kind: &str) -> Option<&'a k8s::PodC
     status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }
 
+fn pod_condition(condition: &k8s::PodCondition) -> PodCondition {
+    PodCondition {
+        status: Arc::from(&*condition.status),
+        reason: text(condition.reason.as_ref()),
+        message: text(condition.message.as_ref()),
+        observed_generation: condition.observed_generation,
+        last_transition: time(condition.last_transition_time.as_ref())
+            .filter(|_| condition.status == "False"),
+    }
+}
+
 fn pod_status(status: &k8s::PodStatus) -> PodStatus {
     let disruption = condition(status, "DisruptionTarget").filter(|condition| condition.status == "True");
     let claims = status.resource_claim_statuses.as_ref().is_some_and(|claims| !claims.is_empty());
     let shared = SharedStatus {
         terminal: ["Succeeded", "Failed"].contains(&status.phase.as_deref().unwrap_or("")),
         nominated_node_name: non_empty(status.nominated_node_name.as_ref()),
-        pod_scheduled: condition(status, "PodScheduled").map(|condition| PodCondition {
-            status: Arc::from(&*condition.status),
-            reason: text(condition.reason.as_ref()),
-            message: text(condition.message.as_ref()),
-            observed_generation: condition.observed_generation,
-            last_transition: time(condition.last_transition_time.as_ref())
-                .filter(|_| condition.status == "False"),
-        }),
-        disruption_reason: disruption.map(|condition| text(condition.reason.as_ref())),
+        pod_scheduled: condition(status, "PodScheduled").map(pod_condition),
+        disruption_target: disruption.map(|condition| Box::new(pod_condition(condition))),
         claim_statuses: u64::from(claims || status.extended_resource_claim_status.is_some()),
     };
     PodStatus { start_time: time(status.start_time.as_ref()), shared: Arc::new(shared) }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{
     Body, ClaimRef, CsiDriver, CsiNode, CsiNodeDriver, CsiSource, Namespace, Object, PersistentVolume,
-    PersistentVolumeClaim, VolumeMode, resources,
+    PersistentVolumeClaim, Untranslatable, VolumeMode, resources,
 };
 use supercargo_framework::selector::LabelSelector;
 
@@ -157,12 +157,44 @@ fn in_tree_volume_sources_are_translated() {
             CsiSource { driver: driver.into(), handle: handle.into(), migrated_from: Some(plugin.into()) };
         assert_eq!(volume(spec.clone(), zone.clone()).csi, Some(expected), "{spec}");
     }
-    for spec in [
-        json!({"azureDisk": {"diskName": "d", "diskURI": "u", "kind": "Dedicated"}}),
-        json!({"awsElasticBlockStore": {"volumeID": "aws://zone/nonsense"}}),
-        json!({"nfs": {"server": "s"}}),
-    ] {
-        assert_eq!(volume(spec.clone(), zone.clone()).csi, None, "{spec}");
+    let other = volume(json!({"nfs": {"server": "s"}}), zone);
+    assert_eq!((other.csi, other.untranslatable), (None, None));
+}
+
+#[test]
+fn in_tree_sources_without_an_equivalent_have_upstreams_error() {
+    let disk = || json!({"gcePersistentDisk": {"pdName": "d"}});
+    let cases = [
+        (
+            json!({"azureDisk": {"diskName": "d", "diskURI": "u", "kind": "Dedicated"}}),
+            "",
+            "kubernetes.io/azure-disk",
+            "kind(Dedicated) is not supported in csi migration",
+        ),
+        (
+            json!({"awsElasticBlockStore": {"volumeID": "aws://zone/nonsense"}}),
+            "",
+            "kubernetes.io/aws-ebs",
+            "failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume (aws://zone/nonsense)",
+        ),
+        (
+            disk(),
+            "a__b",
+            "kubernetes.io/gce-pd",
+            "failed to get region from zones: zone in unexpected format, expected: {locale}-{region}-{zone}, got: a",
+        ),
+        (
+            disk(),
+            "us-west1-b__us-east1-a",
+            "kubernetes.io/gce-pd",
+            "failed to get region from zones: multiple or no regions gotten from zones, got: \
+             map[us-east1:{} us-west1:{}]",
+        ),
+    ];
+    for (spec, zones, plugin, error) in cases {
+        let found = volume(spec.clone(), json!({"topology.kubernetes.io/zone": zones}));
+        let expected = Untranslatable { plugin: plugin.into(), error: error.into() };
+        assert_eq!((found.csi, found.untranslatable), (None, Some(expected)), "{spec}");
     }
 }
 

@@ -306,7 +306,8 @@ fn the_status_keeps_what_scheduling_reads() {
     let status = pending().status;
     assert!(!status.terminal);
     assert_eq!(status.nominated_node_name.as_deref(), Some("node-9"));
-    assert_eq!(status.disruption_reason.as_deref(), Some("PreemptionByScheduler"));
+    let disruption = status.disruption_target.as_ref().unwrap();
+    assert_eq!(&*disruption.reason, "PreemptionByScheduler");
     assert_ne!(status.claim_statuses, 0);
     let scheduled = status.pod_scheduled.as_ref().unwrap();
     assert_eq!((&*scheduled.status, &*scheduled.reason), ("False", "Unschedulable"));
@@ -323,7 +324,7 @@ fn the_status_keeps_what_scheduling_reads() {
 fn a_false_disruption_condition_is_ignored() {
     let status = json!({"conditions": [{"type": "DisruptionTarget", "status": "False", "reason": "R"}]});
     let pod = pod_kind().decode(&pod_json(json!({}), status)).unwrap();
-    assert_eq!(pod.status.disruption_reason, None);
+    assert_eq!(pod.status.disruption_target, None);
 }
 
 #[test]

@@ -6,6 +6,13 @@ use clap::{ArgAction, Args};
 
 use super::value::{FlagError, boolean, length};
 use crate::LeaderElectionConfig;
+use crate::leader_election::SettingNames;
+
+const FLAG_NAMES: SettingNames = SettingNames {
+    lease_duration: "--leader-elect-lease-duration",
+    renew_deadline: "--leader-elect-renew-deadline",
+    retry_period: "--leader-elect-retry-period",
+};
 
 /// Leader election settings of the command line. Unset flags leave the configuration as it is.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -52,10 +59,8 @@ impl LeaderElectionOptions {
         set(&mut election.retry_period, self.retry_period.as_ref());
         set(&mut election.resource_name, self.resource_name.as_ref());
         set(&mut election.resource_namespace, self.resource_namespace.as_ref());
-        match election.problem() {
-            Some((field, message)) => {
-                Err(FlagError::LeaderElection(format!("with these, {field} {message}")))
-            }
+        match election.problem(FLAG_NAMES) {
+            Some((flag, message)) => Err(FlagError::LeaderElection(format!("{flag} {message}"))),
             None => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, Error};
 use http::Uri;
 
-use super::value::{FlagError, length};
+use super::value::{FlagError, length, memory};
 
 /// Configuration file, API server, recording.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -29,10 +29,14 @@ pub struct MiscOptions {
     /// Write the configuration with all defaults to a file and exit.
     #[arg(long, value_name = "FILE")]
     pub write_config_to: Option<PathBuf>,
-    /// Record every input of the scheduler in a new file, for `replay`. The file grows without
-    /// bound and contains the pods.
+    /// Record every input of the scheduler, for `replay`, in files named FILE.TIME.NUMBER of up to
+    /// 256 MiB each. They contain the pods, and their number is not bounded.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Memory limit of evaluation tables. Default: a quarter of the container's memory limit, at most
+    /// 256Mi.
+    #[arg(long, value_name = "QUANTITY", value_parser = memory)]
+    pub table_memory: Option<usize>,
 }
 
 impl Default for MiscOptions {

@@ -53,6 +53,7 @@ fn defaults_without_flags_are_kube_schedulers() {
     assert_eq!(authorization.unauthorized_ttl, Duration::from_secs(10));
     assert_eq!(flags.deprecated.pod_max_in_unschedulable_pods_duration, Duration::from_mins(5));
     assert_eq!(flags.misc.config_reload_period, Duration::from_secs(10));
+    assert_eq!(flags.misc.table_memory, None);
     assert_eq!(flags.traces.tracing_endpoint, None);
     assert_eq!(flags.traces.tracing_sampling_rate_per_million, 1_000_000);
 }
@@ -147,11 +148,11 @@ fn leader_election_of_flags_and_file_is_validated_together() {
     let refused = |line: &[&str]| with_file("leaderElection: {renewDeadline: 12s}\n", line).unwrap_err();
     assert_eq!(
         refused(&["--leader-elect-lease-duration=12s"]),
-        "--leader-elect-…: with these, leaseDuration (12s) must be longer than renewDeadline (12s)"
+        "--leader-elect-lease-duration (12s) must be longer than --leader-elect-renew-deadline (12s)"
     );
     assert_eq!(
         refused(&["--leader-elect-retry-period=10s"]),
-        "--leader-elect-…: with these, renewDeadline (12s) must be longer than 1.2 times retryPeriod (10s)"
+        "--leader-elect-renew-deadline (12s) must be longer than 1.2 times --leader-elect-retry-period (10s)"
     );
 }
 
@@ -163,8 +164,10 @@ fn deprecated_flags_apply_only_without_a_file() {
         "--kube-api-content-type=application/json",
         "--profiling=false",
         "--pod-max-in-unschedulable-pods-duration=1m",
+        "--table-memory=64Mi",
     ];
     let config = configuration(&line);
+    assert_eq!(config.table_memory, Some(64 << 20));
     assert_eq!((config.client_connection.qps, config.client_connection.burst), (Some(20.5), Some(30)));
     assert_eq!(config.client_connection.content_type, MediaType::Json);
     assert!(!config.enable_profiling && !config.enable_contention_profiling);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use supercargo_framework::quantity;
 use thiserror::Error;
 
 use crate::duration;
@@ -16,6 +17,9 @@ pub enum FlagError {
     /// Not a duration.
     #[error("must be a duration such as 15s or 1m30s")]
     Duration,
+    /// Not an amount of memory.
+    #[error("must be a positive quantity such as 256Mi")]
+    Memory,
     /// Not a supported TLS version.
     #[error("must be VersionTLS12 or VersionTLS13; older versions are not supported")]
     TlsVersion,
@@ -34,7 +38,7 @@ pub enum FlagError {
     #[error("must be application/vnd.kubernetes.protobuf or application/json")]
     ContentType,
     /// The leader election settings contradict each other.
-    #[error("--leader-elect-…: {0}")]
+    #[error("{0}")]
     LeaderElection(String),
     /// A feature gate cannot be set this way.
     #[error("--feature-gates: {0}")]
@@ -53,4 +57,10 @@ pub(super) fn boolean(text: &str) -> Result<bool, FlagError> {
 /// A duration as Go reads it.
 pub fn length(text: &str) -> Result<Duration, FlagError> {
     duration::parse(text).ok_or(FlagError::Duration)
+}
+
+/// An amount of memory in bytes, as a Kubernetes quantity.
+pub(super) fn memory(text: &str) -> Result<usize, FlagError> {
+    let bytes = quantity::value(text).ok().and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.filter(|bytes| *bytes > 0).ok_or(FlagError::Memory)
 }

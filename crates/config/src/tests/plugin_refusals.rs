@@ -119,7 +119,12 @@ fn unknown_plugins_are_rejected_with_suggestions() {
         (
             "near one that is not here",
             "profiles: [{pluginConfig: [{name: VolumeBindings}]}]\n",
-            "c.yaml:4:35: profiles[0].pluginConfig[0].name: unknown plugin \"VolumeBindings\"; did you mean \"VolumeBinding\"?",
+            "c.yaml:4:35: profiles[0].pluginConfig[0].name: unknown plugin \"VolumeBindings\"; the plugins are DefaultBinder, Everywhere, ImageLocality, NodeAffinity, NodeName, NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit, NodeUnschedulable, OtherSort, Picky, PrioritySort, SchedulingGates, TaintToleration",
+        ),
+        (
+            "near one that is not here, but may be disabled",
+            "profiles: [{plugins: {filter: {disabled: [{name: VolumeBindings}]}}}]\n",
+            "c.yaml:4:50: profiles[0].plugins.filter.disabled[0].name: unknown plugin \"VolumeBindings\"; did you mean \"VolumeBinding\"?",
         ),
         (
             "near none",
@@ -169,7 +174,7 @@ fn argument_errors_of_plugins_have_a_position() {
         (
             "wrong version",
             fit("      apiVersion: kubescheduler.config.k8s.io/v1beta3\n"),
-            "c.yaml:8:19: profiles[0].pluginConfig[0].args.apiVersion: must be kubescheduler.config.k8s.io/v1, is \"kubescheduler.config.k8s.io/v1beta3\"",
+            "c.yaml:8:19: profiles[0].pluginConfig[0].args.apiVersion: v1beta3 was removed from kube-scheduler; write kubescheduler.config.k8s.io/v1",
         ),
         (
             "wrong kind",

@@ -14,7 +14,7 @@ fn other_versions_and_kinds_are_rejected() {
         (
             "an old version, whose other fields are not looked at",
             "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\nparallelism: x\n",
-            "c.yaml:1:13: apiVersion: must be kubescheduler.config.k8s.io/v1, is \"kubescheduler.config.k8s.io/v1beta3\"",
+            "c.yaml:1:13: apiVersion: v1beta3 was removed from kube-scheduler; write kubescheduler.config.k8s.io/v1",
         ),
         (
             "another kind",

@@ -279,3 +279,22 @@ fn unreadable_files_are_reported() {
     std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).expect("written");
     assert_eq!(load(), format!("{shown}: cannot be read: it has more than 1048576 bytes"));
 }
+
+#[test]
+fn configuration_is_read_from_the_data_of_a_config_map() {
+    let head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+    let data = "data:\n  notes: hello\n  config.yaml: |\n    apiVersion: kubescheduler.config.k8s.io/v1\n    kind: KubeSchedulerConfiguration\n";
+    let config = parse(&format!("{head}{data}    parallelism: 3\n")).unwrap();
+    assert_eq!(config.parallelism, 3);
+    let wrong = errors_of(&format!("{head}{data}    parallelism: 0\n"));
+    assert_eq!(wrong, "c.yaml: config.yaml:3:14: parallelism: must be greater than 0, is 0");
+    let none = "c.yaml:1:1: the data of this ConfigMap holds no KubeSchedulerConfiguration";
+    for text in ["", "data: 7\n", "data: {a: 7}\n", "data: {a: hello}\n"] {
+        assert_eq!(errors_of(&format!("{head}{text}")), none, "{text}");
+    }
+    let several = "data: {a: KubeSchedulerConfiguration, b: KubeSchedulerConfiguration}\n";
+    assert_eq!(
+        errors_of(&format!("{head}{several}")),
+        "c.yaml:1:1: the data of this ConfigMap holds several: a, b; extract one"
+    );
+}

@@ -1,9 +1,7 @@
 //! An index of PersistentVolumes by storage class.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-use rustc_hash::FxHashMap;
 
 use super::{Body, Object};
 
@@ -11,7 +9,7 @@ use super::{Body, Object};
 /// are irrelevant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassIndex {
-    names: FxHashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    names: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
 }
 
 impl ClassIndex {

@@ -151,6 +151,15 @@ pub struct CsiSource {
     pub migrated_from: Option<Arc<str>>,
 }
 
+/// An in-tree source that has no CSI equivalent: an error on nodes where its plugin is migrated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Untranslatable {
+    /// The in-tree plugin.
+    pub plugin: Arc<str>,
+    /// Upstream's error.
+    pub error: Arc<str>,
+}
+
 /// v1 PersistentVolume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PersistentVolume {
@@ -172,6 +181,8 @@ pub struct PersistentVolume {
     pub phase: Arc<str>,
     /// The CSI source; in-tree sources with a CSI driver are translated. `None` for other sources.
     pub csi: Option<CsiSource>,
+    /// Why `csi` is `None`, for an in-tree source of a plugin with a CSI driver.
+    pub untranslatable: Option<Untranslatable>,
     /// The API object, which writes send back.
     pub raw: Arc<serde_json::Value>,
 }

@@ -1,8 +1,8 @@
 //! Extension points that select feasible nodes, preemption included.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
@@ -13,7 +13,7 @@ use crate::pod::PodInfo;
 use crate::status::Status;
 
 /// Names of nodes.
-pub type NodeNames = FxHashSet<Arc<str>>;
+pub type NodeNames = BTreeSet<Arc<str>>;
 
 /// The result of PreFilter.
 #[derive(Debug)]

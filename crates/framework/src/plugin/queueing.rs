@@ -59,11 +59,12 @@ pub trait QueueSortPlugin: Send + Sync + 'static {
 }
 
 /// Registers the events that can make a pod schedulable that this plugin rejected. A plugin without
-/// this trait is registered for all events.
+/// this trait is registered for all events of pods, nodes and the storage kinds of upstream's
+/// UnrollWildCardResource: not of VolumeAttachments, and not of custom kinds.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use supercargo_framework::event::{EventRegistration, QueueingHint};
+/// use supercargo_framework::event::{EventRegistration, HintScope, QueueingHint};
 /// use supercargo_framework::plugin::EnqueueExtensions;
 /// use supercargo_framework::{ActionType, EventResource};
 ///
@@ -71,10 +72,11 @@ pub trait QueueSortPlugin: Send + Sync + 'static {
 ///
 /// impl EnqueueExtensions for NeedsGpu {
 ///     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-///         vec![EventRegistration::hinted(EventResource::Node, ActionType::ADD, |_pod, change| {
+///         let added = EventRegistration::hinted(EventResource::Node, ActionType::ADD, |_pod, change| {
 ///             let has_gpu = change.new_node().is_some_and(|node| node.labels.get("gpu").is_some());
 ///             Ok(QueueingHint::queue_if(has_gpu))
-///         })]
+///         });
+///         vec![added.scoped(HintScope::Event)]
 ///     }
 /// }
 /// ```

@@ -6,7 +6,7 @@ use crate::affinity::{NodeAffinity, NodeSelectorTerm, PreferredTerm, RawRequirem
 use crate::labels::Labels;
 use crate::node::{NodeImage, NodeRecord};
 use crate::objects::{Body, Object};
-use crate::pod::{PodInfo, PodSpec, PodStatus, Uid, normalized_image_name};
+use crate::pod::{PodCondition, PodInfo, PodSpec, PodStatus, Uid, normalized_image_name};
 use crate::ports::{HostPort, Protocol};
 use crate::quantity;
 use crate::requests::{ContainerRequests, RequestInputs, RequestOptions};
@@ -140,6 +140,18 @@ impl PodBuilder {
         pod
     }
 
+    /// A true DisruptionTarget condition.
+    pub fn disrupted(self, reason: &str, message: &str) -> Self {
+        let condition = PodCondition {
+            status: "True".into(),
+            reason: reason.into(),
+            message: message.into(),
+            observed_generation: None,
+            last_transition: None,
+        };
+        self.with(|pod| pod.status.disruption_target = Some(Box::new(condition)))
+    }
+
     /// Changes any field of [`PodInfo`] without its own method.
     pub fn with(mut self, change: impl FnOnce(&mut PodInfo)) -> Self {
         change(&mut self.pod);
@@ -271,8 +283,8 @@ impl PodBuilder {
     /// Another required node affinity term.
     pub fn required_term(mut self, term: NodeSelectorTerm) -> Self {
         let affinity = self.affinity.get_or_insert_default();
-        let terms = affinity.required.take().unwrap_or_default().into_vec();
-        affinity.required = Some(terms.into_iter().chain([term]).collect());
+        let terms = affinity.required.take().unwrap_or_default();
+        affinity.required = Some(terms.iter().cloned().chain([term]).collect());
         self
     }
 
@@ -280,8 +292,8 @@ impl PodBuilder {
     pub fn preferred_affinity(mut self, weight: i32, key: &str, operator: &str, values: &[&str]) -> Self {
         let affinity = self.affinity.get_or_insert_default();
         let term = NodeSelectorTerm::parse(vec![requirement(key, operator, values)], vec![]);
-        let terms = std::mem::take(&mut affinity.preferred).into_vec();
-        affinity.preferred = terms.into_iter().chain([PreferredTerm { weight, term }]).collect();
+        let terms = std::mem::take(&mut affinity.preferred);
+        affinity.preferred = terms.iter().cloned().chain([PreferredTerm { weight, term }]).collect();
         self
     }
 

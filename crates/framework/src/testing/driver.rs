@@ -99,7 +99,12 @@ impl Driver {
     /// The raw scores of all nodes, all feasible; `None` if PreScore skips or fails, or there is no
     /// Score.
     pub fn raw_scores(&self, pod: &PodInfo, nodes: &Nodes) -> Option<Vec<i64>> {
-        self.scores_with_state(pod, nodes, &Objects::default()).map(|(scores, _)| scores)
+        self.raw_scores_in(pod, nodes, &Objects::default())
+    }
+
+    /// The same with objects of other kinds.
+    pub fn raw_scores_in(&self, pod: &PodInfo, nodes: &Nodes, objects: &Objects) -> Option<Vec<i64>> {
+        self.scores_with_state(pod, nodes, objects).map(|(scores, _)| scores)
     }
 
     /// The raw score of a single node.

@@ -29,12 +29,7 @@ struct Prepared<K: Kind> {
 
 impl<K: Kind> ListerWatcher<K> for Prepared<K> {
     fn list<'a>(&'a self, _: &'a ListOptions) -> BoxFuture<'a, Result<Page<K::Object>, ListWatchError>> {
-        let page = Page {
-            items: std::mem::take(&mut *self.listed.lock()),
-            undecodable: Vec::new(),
-            resource_version: LISTED_VERSION.to_string(),
-            continue_token: None,
-        };
+        let page = Page::new(std::mem::take(&mut *self.listed.lock()), LISTED_VERSION.to_string());
         Box::pin(async { Ok(page) })
     }
 
@@ -119,7 +114,7 @@ pub(crate) fn informer<K: Measured>(task: &Task) -> Result<Bench> {
     let changes: Vec<_> = changes.collect();
     let (release, released) = oneshot::channel();
     let prepared = Prepared::<K> { listed: Mutex::new(listed), changes: Mutex::new(Some(released)) };
-    let options = InformerOptions { indexers: indexers::<K>(), ..InformerOptions::default() };
+    let options = InformerOptions::default().indexers(indexers::<K>());
     let informer = SharedInformer::new(Arc::new(source.kind), prepared, options);
     let (tallies, start) = listen(&informer, task.listeners)?;
     let (store, last) = (informer.store(), last(task));

@@ -81,7 +81,7 @@ impl Kind for SlimPods {
     }
 
     fn accept(&self) -> Accept {
-        Accept { protobuf: self.protobuf, ..Accept::default() }
+        Accept::default().protobuf(self.protobuf)
     }
 
     fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<SlimPod, DecodeError> {

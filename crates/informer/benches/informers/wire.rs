@@ -22,7 +22,7 @@ fn client(task: &Task) -> Result<Client> {
 pub(crate) fn informer<K: Measured>(task: &Task) -> Result<Bench> {
     let kind = Arc::new(K::make(task.content));
     let source = KubeListWatch::new(client(task)?, Arc::clone(&kind));
-    let options = InformerOptions { indexers: namespace_indexer(), ..InformerOptions::default() };
+    let options = InformerOptions::default().indexers(namespace_indexer());
     let informer = SharedInformer::new(kind, source, options);
     informer.set_transform(K::trim)?;
     let (tallies, start) = listen(&informer, task.listeners)?;

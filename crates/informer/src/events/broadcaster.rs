@@ -1,5 +1,6 @@
 //! Passes events from recorders to sinks.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::backoff::SplitMix;
 
 /// Options of a broadcaster. The defaults are client-go's, which has no time limit.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct EventOptions {
     /// The maximum number of queued events per sink; further ones are dropped. The default is 1000.
     pub queue: usize,
@@ -43,6 +45,33 @@ impl Default for EventOptions {
     }
 }
 
+impl EventOptions {
+    /// Sets [`queue`](field@Self::queue).
+    pub fn queue(self, events: usize) -> Self {
+        Self { queue: events, ..self }
+    }
+
+    /// Sets [`tries`](field@Self::tries).
+    pub fn tries(self, tries: u32) -> Self {
+        Self { tries, ..self }
+    }
+
+    /// Sets [`pause`](field@Self::pause).
+    pub fn pause(self, pause: Duration) -> Self {
+        Self { pause, ..self }
+    }
+
+    /// Sets [`try_timeout`](field@Self::try_timeout).
+    pub fn try_timeout(self, timeout: Duration) -> Self {
+        Self { try_timeout: timeout, ..self }
+    }
+
+    /// Sets [`seed`](field@Self::seed).
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed: Some(seed), ..self }
+    }
+}
+
 /// Passes events from its recorders to its sinks. Clones share the broadcaster.
 ///
 /// After the last handle and recorder are dropped, queued events are still written, with all
@@ -60,6 +89,13 @@ struct Shared {
     closing: CancellationToken,
     /// Ends the tasks immediately.
     abort: CancellationToken,
+}
+
+impl fmt::Debug for EventBroadcaster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_struct("EventBroadcaster");
+        it.field("dropped", &self.dropped()).field("failed", &self.failed()).finish_non_exhaustive()
+    }
 }
 
 impl Default for EventBroadcaster {
@@ -170,7 +206,7 @@ impl EventBroadcaster {
 }
 
 /// Records events of one reporter. Clones are cheap.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct EventRecorder {
     broadcaster: EventBroadcaster,
     reporter: Arc<Reporter>,

@@ -1,6 +1,7 @@
 //! The API server as a sink.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -19,6 +20,12 @@ pub struct KubeSink {
     client: Client,
     /// Each recorder caches the events it has written.
     recorders: Mutex<HashMap<Arc<Reporter>, Recorder>>,
+}
+
+impl fmt::Debug for KubeSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeSink").finish_non_exhaustive()
+    }
 }
 
 impl KubeSink {

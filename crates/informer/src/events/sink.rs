@@ -1,5 +1,6 @@
 //! The interface of sinks.
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -9,6 +10,7 @@ use thiserror::Error;
 use super::{Event, ObjectReference, Reporter};
 
 /// One event with its context.
+#[non_exhaustive]
 pub struct Record {
     /// The reporter of the event.
     pub reporter: Arc<Reporter>,
@@ -18,8 +20,16 @@ pub struct Record {
     pub event: Event,
 }
 
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_struct("Record");
+        it.field("regarding", &self.regarding).field("reason", &self.event.reason).finish_non_exhaustive()
+    }
+}
+
 /// Why an event was not written.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum SinkError {
     /// A permanent failure. Retries are useless.
     #[error("rejected: {0}")]

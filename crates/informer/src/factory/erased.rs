@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use crate::failure::InformerFailure;
 use crate::kind::Kind;
 use crate::shared::SharedInformer;
 
@@ -15,6 +16,8 @@ pub(super) trait AnyInformer: Send + Sync {
     fn synced(&self) -> BoxFuture<'_, ()>;
     fn handlers_synced(&self) -> BoxFuture<'_, ()>;
     fn stopped(&self) -> BoxFuture<'_, ()>;
+    fn failed(&self) -> BoxFuture<'_, InformerFailure>;
+    fn failure(&self) -> Option<InformerFailure>;
     fn last_error(&self) -> Option<String>;
 }
 
@@ -46,6 +49,14 @@ impl<K: Kind> AnyInformer for SharedInformer<K> {
 
     fn stopped(&self) -> BoxFuture<'_, ()> {
         Box::pin(SharedInformer::stopped(self))
+    }
+
+    fn failed(&self) -> BoxFuture<'_, InformerFailure> {
+        Box::pin(SharedInformer::failed(self))
+    }
+
+    fn failure(&self) -> Option<InformerFailure> {
+        SharedInformer::failure(self)
     }
 
     fn last_error(&self) -> Option<String> {

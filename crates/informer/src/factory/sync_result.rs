@@ -9,10 +9,11 @@ use crate::kind::GroupVersionResource;
 
 /// The result of waiting for informers. Omits informers that were not started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SyncResult {
     /// The informers that have synced.
     pub synced: Vec<GroupVersionResource>,
-    /// The informers that had not synced when the wait was cancelled.
+    /// The informers that had not synced when the wait ended, or have failed since.
     pub failed: Vec<SyncFailure>,
 }
 
@@ -39,10 +40,11 @@ impl SyncResult {
 
 /// An informer that has not synced.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SyncFailure {
     /// Its resource.
     pub resource: GroupVersionResource,
-    /// The current list or watch error, if known.
+    /// The informer's failure, or its current list or watch error, if known.
     pub reason: Option<String>,
 }
 
@@ -56,6 +58,7 @@ impl fmt::Display for SyncFailure {
 /// Not all informers have synced.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("failed to sync all caches: {}", .failed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+#[non_exhaustive]
 pub struct SyncError {
     /// The informers that have not synced.
     pub failed: Vec<SyncFailure>,

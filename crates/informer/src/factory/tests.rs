@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
+use crate::failure::InformerFailure;
 use crate::handler::HandlerFuncs;
 use crate::kind::{Dynamic, Typed};
 use crate::listener::{HandlerOptions, PanicPolicy};
@@ -236,11 +237,16 @@ async fn failed_reports_a_panic_and_other_informers_continue() {
     let pods = factory.informer(Typed::<Pod>::new());
     let nodes = factory.informer(Typed::<Node>::new());
     let handler = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
-    pods.add_event_handler(handler, HandlerOptions::default()).unwrap();
+    pods.add_event_handler(handler, HandlerOptions::named("broken")).unwrap();
     let stop = CancellationToken::new();
     factory.start(&stop);
-    assert_eq!(factory.failed().await, "the informer of v1/pods panicked: on purpose");
-    assert_eq!(factory.failed().await, "the informer of v1/pods panicked: on purpose");
+    let failure =
+        InformerFailure::HandlerPanicked { handler: "broken".to_owned(), message: "on purpose".to_owned() };
+    for failed in [factory.failed().await, factory.failed().await] {
+        assert_eq!((&failed.resource, &failed.failure), (pods.kind().gvr(), &failure));
+        let text = "the informer of v1/pods failed: event handler \"broken\" panicked: on purpose";
+        assert_eq!(failed.to_string(), text);
+    }
     nodes.synced().await;
     assert!(!nodes.is_stopped());
     factory.shutdown().await;
@@ -373,4 +379,67 @@ async fn every_shutdown_call_waits_for_handlers_in_progress() {
     // Nothing was started, so there is nothing to wait for.
     let (client, _) = server("");
     SharedInformerFactory::new(client).shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_does_not_take_a_failed_informer_for_synced() {
+    let (client, _) = server("/nodes");
+    let factory = SharedInformerFactory::new(client);
+    let pods = factory.informer(Typed::<Pod>::new());
+    // Never syncs, so that the failure must end the wait.
+    let nodes = factory.informer(Typed::<Node>::new());
+    let handler = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
+    pods.add_event_handler(handler, HandlerOptions::named("broken")).unwrap();
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    for result in [factory.wait_for_handlers_sync(&stop).await, factory.wait_for_cache_sync(&stop).await] {
+        assert!(pods.has_synced(), "the store itself has its first list");
+        let failed: Vec<_> = result.failed.iter().map(|failure| &failure.resource).collect();
+        assert_eq!((failed, result.synced), (vec![nodes.kind().gvr(), pods.kind().gvr()], vec![]));
+        let reason = "event handler \"broken\" panicked: on purpose";
+        assert_eq!(result.failed[1].reason.as_deref(), Some(reason));
+    }
+    factory.shutdown().await;
+}
+
+#[test]
+fn a_start_outside_a_runtime_starts_nothing() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let within = runtime.enter();
+    let factory = SharedInformerFactory::new(server("").0);
+    drop(within);
+    let pods = factory.informer(Typed::<Pod>::new());
+    let stop = CancellationToken::new();
+    let outside = std::panic::catch_unwind(AssertUnwindSafe(|| factory.start(&stop)));
+    assert!(outside.is_err() && !pods.is_started());
+    let mut run = Box::pin(Arc::clone(&pods).run(stop.clone()));
+    let mut poll = || run.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    assert!(std::panic::catch_unwind(AssertUnwindSafe(&mut poll)).is_err() && !pods.is_started());
+    runtime.block_on(async {
+        factory.start(&stop);
+        assert!(factory.wait_for_cache_sync(&stop).await.is_synced());
+        factory.shutdown().await;
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn selectors_of_an_informer_add_to_the_factorys() {
+    let (client, uris) = server("");
+    let tweak = |selectors: &mut Selectors| {
+        selectors.fields = Some("spec.nodeName=n1".to_owned());
+        selectors.labels = Some("app=web".to_owned());
+    };
+    let factory = SharedInformerFactory::builder(client).tweak(tweak).build();
+    factory.informer_for(pods(), |mut parts| {
+        parts.list_watch = parts.list_watch.fields("status.phase!=Failed").labels("").labels("tier");
+        parts.build(Indexers::new())
+    });
+    let stop = CancellationToken::new();
+    factory.start(&stop);
+    factory.wait_for_cache_sync(&stop).await;
+    let selectors =
+        "fieldSelector=spec.nodeName%3Dn1%2Cstatus.phase%21%3DFailed&labelSelector=app%3Dweb%2Ctier";
+    assert_eq!(lists(&uris), [format!("/api/v1/pods?{selectors}&limit=500&resourceVersion=0")]);
+    factory.shutdown().await;
 }

@@ -1,6 +1,6 @@
 //! Decodes watch events from frames.
 
-use super::meta::{Meta, describe};
+use super::meta::{Meta, identify};
 use super::status::{self, unreadable_event};
 use crate::json;
 use crate::kind::{ContentType, DecodeError, Kind};
@@ -69,11 +69,7 @@ impl Frame<'_> {
     }
 
     fn undecodable<T>(&self, deleted: bool, error: DecodeError) -> Result<WatchEvent<T>, DecodeError> {
-        let item = describe(self.content_type, self.object, error);
-        // An object of another type is ignored, whatever its name.
-        if item.key.is_none() && !item.is_of_another_type() {
-            return Err(item.error);
-        }
+        let item = identify(self.content_type, self.object, error)?;
         Ok(WatchEvent::Undecodable { deleted, item })
     }
 }

@@ -84,13 +84,20 @@ impl Meta {
     }
 }
 
-/// Identifies an object that failed to decode, if its metadata can be read.
-pub(super) fn describe(content_type: ContentType, object: &[u8], error: DecodeError) -> Undecodable {
+/// Identifies an object that failed to decode. `Err` if that is impossible: its metadata cannot be
+/// read, so the object may be any stored one.
+pub(super) fn identify(
+    content_type: ContentType,
+    object: &[u8],
+    error: DecodeError,
+) -> Result<Undecodable, DecodeError> {
     let meta = Meta::read(content_type, object).unwrap_or_default();
     let named = !meta.name.is_empty();
-    Undecodable {
+    let item = Undecodable {
         key: named.then(|| ObjectKey::new(Some(&meta.namespace), &meta.name)),
         resource_version: Some(meta.resource_version).filter(|version| !version.is_empty()),
         error,
-    }
+    };
+    // An object of another type is ignored, whatever its name.
+    if named || item.is_of_another_type() { Ok(item) } else { Err(item.error) }
 }

@@ -15,7 +15,7 @@ mod protobuf;
 
 use super::*;
 use crate::key::ObjectKey;
-use crate::kind::Typed;
+use crate::kind::{GroupVersionResource, Typed};
 use crate::list_watch::VersionMatch;
 
 type Answer = Response<Body>;
@@ -166,10 +166,10 @@ async fn requests_ask_for_plain_json() {
 #[tokio::test]
 async fn a_list_skips_undecodable_items() {
     let broken = json!({"metadata": {"name": "b", "namespace": "ns", "resourceVersion": "2"}, "spec": 3});
-    let nameless = json!({"metadata": 3});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": 3});
     let list = json!({
         "metadata": {"resourceVersion": "7", "continue": "next"},
-        "items": [pod("a", "1"), broken, nameless, pod("c", "3")],
+        "items": [pod("a", "1"), broken, node, pod("c", "3")],
     });
     let (client, _) = server(move |_| ok(list.to_string()));
     let page = pods(client).list(&ListOptions::default()).await.unwrap();
@@ -179,6 +179,57 @@ async fn a_list_skips_undecodable_items() {
     let keys: Vec<_> = page.undecodable.iter().map(|item| item.key.as_ref().map(ObjectKey::as_str)).collect();
     assert_eq!(keys, [Some("ns/b"), None]);
     assert!(matches!(page.undecodable[0].error, DecodeError::Json(_)));
+    assert!(page.undecodable[1].is_of_another_type(), "which needs no name");
+}
+
+/// It may be any stored object, which the list would otherwise delete.
+#[tokio::test]
+async fn a_list_item_without_readable_name_fails_the_list() {
+    for unnamed in [json!({"metadata": 3}), json!({"metadata": {"namespace": "ns"}, "spec": 3})] {
+        let list = json!({"metadata": {"resourceVersion": "7"}, "items": [pod("a", "1"), unnamed]});
+        let (client, _) = server(move |_| ok(list.to_string()));
+        let error = pods(client).list(&ListOptions::default()).await.unwrap_err();
+        assert!(matches!(error, ListWatchError::UnnamedItem(DecodeError::Json(_))), "{error}");
+        assert!(error.to_string().starts_with("an item of the list has no readable name: cannot decode"));
+    }
+}
+
+/// Logs what it decodes.
+struct Logged(Typed<Pod>, Arc<Mutex<Vec<&'static str>>>);
+
+impl Kind for Logged {
+    type Object = Pod;
+
+    fn gvr(&self) -> &GroupVersionResource {
+        self.0.gvr()
+    }
+
+    fn key(&self, pod: &Pod) -> ObjectKey {
+        self.0.key(pod)
+    }
+
+    fn resource_version<'a>(&self, pod: &'a Pod) -> &'a str {
+        self.0.resource_version(pod)
+    }
+
+    fn decode(&self, content_type: ContentType, bytes: &[u8]) -> Result<Pod, DecodeError> {
+        self.1.lock().push("decode");
+        self.0.decode(content_type, bytes)
+    }
+}
+
+#[tokio::test]
+async fn a_listed_item_is_transformed_before_the_next_is_decoded() {
+    let list = json!({"metadata": {"resourceVersion": "7"}, "items": [pod("a", "1"), pod("b", "2")]});
+    let (client, _) = server(move |_| ok(list.to_string()));
+    let log = Arc::<Mutex<Vec<_>>>::default();
+    let source = KubeListWatch::new(client, Arc::new(Logged(Typed::new(), Arc::clone(&log))));
+    let noted = Arc::clone(&log);
+    let transform: Transform<Pod> = Arc::new(move |_| noted.lock().push("transform"));
+    source.list_transformed(&ListOptions::default(), &transform).await.unwrap();
+    assert_eq!(*log.lock(), ["decode", "transform", "decode", "transform"]);
+    assert_eq!(source.list(&ListOptions::default()).await.unwrap().items.len(), 2);
+    assert_eq!(log.lock()[4..], ["decode", "decode"]);
 }
 
 #[tokio::test]

@@ -14,30 +14,35 @@ use crate::testing::settle;
 
 struct Line {
     outbox: Outbox<usize>,
-    panics: UnboundedReceiver<Panic>,
+    failure: Arc<FirstFailure>,
     running: JoinHandle<()>,
 }
 
 impl Line {
     fn to(handler: HandlerFuncs<usize>, max_pending: usize) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
-        let (panicked, panics) = mpsc::unbounded_channel();
+        let failure = Arc::new(FirstFailure::new("v1/pods".into()));
         let progress = Arc::new(Progress::new("slow".into(), "v1/pods".into()));
         let listener = Listener {
             handler,
             inbox,
             progress: Arc::clone(&progress),
             policy: PanicPolicy::default(),
-            panics: panicked.clone(),
+            failure: Arc::clone(&failure),
             last_report: None,
         };
         let running = tokio::spawn(listener.run());
-        Self { outbox: Outbox { progress, sender, max_pending, panics: panicked }, panics, running }
+        let outbox = Outbox { progress, sender, max_pending, failure: Arc::clone(&failure) };
+        Self { outbox, failure, running }
     }
 
     fn send(&self, number: usize) {
-        let change = Notification::Add { object: Arc::new(number), is_in_initial_list: false };
-        self.outbox.send(Arc::new([Told { change, sync: false }]), false, 1);
+        self.send_one(number, false);
+    }
+
+    fn send_one(&self, number: usize, is_in_initial_list: bool) {
+        let change = Notification::Add { object: Arc::new(number), is_in_initial_list };
+        self.outbox.send(Arc::new([Told { change, sync: false }]), false, 1, is_in_initial_list);
     }
 
     fn registration(&self) -> Registration {
@@ -151,20 +156,37 @@ async fn only_slow_handlers_with_a_long_backlog_are_logged() {
 async fn a_handler_beyond_its_limit_is_removed_with_a_named_error() {
     let calls = Arc::new(Mutex::new(0));
     let calling = Arc::clone(&calls);
-    let mut line = Line::to(HandlerFuncs::new().with_add(move |_, _| *calling.lock() += 1), 3);
+    let line = Line::to(HandlerFuncs::new().with_add(move |_, _| *calling.lock() += 1), 3);
     (0..3).for_each(|number| line.send(number));
     settle().await;
-    assert!(line.panics.try_recv().is_err() && *calls.lock() == 3, "the limit itself is allowed");
-    let _log = CaughtLog::new();
-    (0..4).for_each(|number| line.send(number));
-    let panic = line.panics.try_recv().unwrap();
+    assert!(line.failure.get().is_none() && *calls.lock() == 3, "the limit itself is allowed");
+    let log = CaughtLog::new();
+    (0..5).for_each(|number| line.send(number));
+    let failure = InformerFailure::HandlerBehind { handler: "slow".to_owned(), limit: 3 };
+    assert_eq!(line.failure.get(), Some(failure));
+    let text = "event handler \"slow\" exceeds its limit of 3 pending changes";
     assert_eq!(
-        panic_message(&panic),
-        "event handler \"slow\" of v1/pods exceeds its limit of 3 pending changes"
+        panic_message(&line.failure.take_panic().unwrap()),
+        format!("the informer of v1/pods failed: {text}")
     );
-    line.send(4);
-    assert!(line.panics.try_recv().is_err(), "said once");
+    assert_eq!(log.lines(), [format!("ERROR informer failed informer=v1/pods failure={text}")]);
     let registration = line.registration();
     registration.stopped().await;
     assert_eq!((*calls.lock(), registration.pending()), (3, 0), "the handler is not called again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_pending_changes_leaves_initial_objects_out() {
+    let _log = CaughtLog::new();
+    let line = Line::to(HandlerFuncs::new(), 3);
+    (0..10).for_each(|number| line.send_one(number, true));
+    (0..3).for_each(|number| line.send(number));
+    assert_eq!((line.registration().pending(), line.failure.get()), (13, None));
+    settle().await;
+    assert_eq!(line.registration().pending(), 0);
+    (0..3).for_each(|number| line.send(number));
+    assert_eq!(line.failure.get(), None, "the initial objects do not raise the limit for good");
+    line.send(3);
+    assert!(line.failure.get().is_some());
+    line.finish().await;
 }

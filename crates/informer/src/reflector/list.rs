@@ -1,6 +1,7 @@
 //! Lists: the requested versions, pages and results.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio::task::coop;
 
@@ -15,35 +16,33 @@ const PAGE_SIZE: u32 = 500;
 
 /// A complete list, assembled from its pages.
 pub(super) struct Listing<T> {
-    pub(super) items: Vec<T>,
+    pub(super) objects: Vec<(ObjectKey, Arc<T>)>,
     pub(super) undecodable: Vec<Undecodable>,
     pub(super) version: String,
     paginated: bool,
 }
 
 impl<T> Listing<T> {
-    fn new(first: Page<T>) -> Self {
+    /// Keep the version of the first page. Later pages of an inconsistent list can have a newer
+    /// version, and a watch from there would miss the changes in between.
+    fn new(first: &Page<T>) -> Self {
         Self {
-            items: first.items,
-            undecodable: first.undecodable,
-            version: first.resource_version,
+            objects: Vec::new(),
+            undecodable: Vec::new(),
+            version: first.resource_version.clone(),
             paginated: first.continue_token.is_some(),
         }
     }
 
-    /// Keep the version of the first page. Later pages of an inconsistent list can have a newer
-    /// version, and a watch from there would miss the changes in between.
-    fn append(&mut self, page: Page<T>) {
-        self.items.extend(page.items);
-        self.undecodable.extend(page.undecodable);
-    }
-
     /// The result of initial events, with unique keys.
-    pub(super) fn collect(objects: BTreeMap<ObjectKey, Result<T, Undecodable>>, version: String) -> Self {
-        let mut listing = Self { items: Vec::new(), undecodable: Vec::new(), version, paginated: false };
-        for object in objects.into_values() {
+    pub(super) fn collect(
+        objects: BTreeMap<ObjectKey, Result<Arc<T>, Undecodable>>,
+        version: String,
+    ) -> Self {
+        let mut listing = Self { objects: Vec::new(), undecodable: Vec::new(), version, paginated: false };
+        for (key, object) in objects {
             match object {
-                Ok(item) => listing.items.push(item),
+                Ok(object) => listing.objects.push((key, object)),
                 Err(item) => listing.undecodable.push(item),
             }
         }
@@ -67,7 +66,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
         }
         let listing = listed?;
         self.paginated |= version == "0" && listing.paginated;
-        self.replace(listing).await;
+        self.replace(listing);
         Ok(())
     }
 
@@ -93,41 +92,56 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             limit: self.page_limit(version),
             ..ListOptions::default()
         };
-        let mut page = self.source.list(&options).await?;
-        options.continue_token = page.continue_token.clone();
-        let mut listing = Listing::new(page);
-        while options.continue_token.is_some() {
+        let mut page = self.list_page(&options).await?;
+        let mut listing = Listing::new(&page);
+        loop {
+            options.continue_token = page.continue_token.take();
+            self.append(&mut listing, page).await;
+            if options.continue_token.is_none() {
+                return Ok(listing);
+            }
             // The token implies the version.
             options.resource_version.clear();
-            page = match self.source.list(&options).await {
+            page = match self.list_page(&options).await {
                 Err(error) if error.is_expired() => return self.list_whole(version).await,
                 page => page?,
             };
-            options.continue_token = page.continue_token.take();
-            listing.append(page);
         }
-        Ok(listing)
     }
 
     /// Lists without pages, after an early page has expired.
     async fn list_whole(&self, version: &str) -> Result<Listing<K::Object>, ListWatchError> {
         let whole = ListOptions { resource_version: version.to_owned(), ..ListOptions::default() };
-        let page = self.source.list(&whole).await?;
-        Ok(Listing { paginated: true, ..Listing::new(page) })
+        let page = self.list_page(&whole).await?;
+        let mut listing = Listing { paginated: true, ..Listing::new(&page) };
+        self.append(&mut listing, page).await;
+        Ok(listing)
     }
 
-    pub(super) async fn replace(&mut self, listing: Listing<K::Object>) {
+    /// Requests a page with transformed items.
+    async fn list_page(&self, options: &ListOptions) -> Result<Page<K::Object>, ListWatchError> {
+        match &self.transform {
+            Some(transform) => self.source.list_transformed(options, transform).await,
+            None => self.source.list(options).await,
+        }
+    }
+
+    async fn append(&self, listing: &mut Listing<K::Object>, page: Page<K::Object>) {
+        listing.objects.reserve(page.items.len());
+        for item in page.items {
+            listing.objects.push((self.kind.key(&item), Arc::new(item)));
+            coop::consume_budget().await;
+        }
+        listing.undecodable.extend(page.undecodable);
+    }
+
+    pub(super) fn replace(&mut self, listing: Listing<K::Object>) {
         let unknown = listing.undecodable.iter().filter(|item| !item.is_of_another_type());
         let keep = unknown.filter_map(|item| item.key.clone()).collect();
         for item in &listing.undecodable {
             self.report_undecodable("listed", item);
         }
-        let mut objects = Vec::with_capacity(listing.items.len());
-        for item in listing.items {
-            objects.push(self.prepare(item));
-            coop::consume_budget().await;
-        }
-        let resource_version = listing.version;
+        let Listing { objects, version: resource_version, .. } = listing;
         self.advance(&resource_version);
         self.version_unavailable = false;
         *self.status.last_error.lock() = None;

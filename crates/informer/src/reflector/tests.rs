@@ -43,6 +43,16 @@ fn page(version: &str, pods: &[(&str, &str)]) -> Page<Pod> {
     }
 }
 
+/// A transform, and the number of its calls.
+fn counting() -> (Transform<Pod>, Arc<AtomicU64>) {
+    let calls = Arc::<AtomicU64>::default();
+    let counter = Arc::clone(&calls);
+    let transform: Transform<Pod> = Arc::new(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    (transform, calls)
+}
+
 fn bookmark(version: &str, initial_events_end: bool) -> WatchEvent<Pod> {
     WatchEvent::Bookmark { resource_version: version.to_owned(), initial_events_end }
 }
@@ -71,6 +81,14 @@ impl Rig {
     }
 
     fn with(source: impl ListerWatcher<Typed<Pod>>, options: ReflectorOptions) -> Self {
+        Self::transforming(source, options, None)
+    }
+
+    fn transforming(
+        source: impl ListerWatcher<Typed<Pod>>,
+        options: ReflectorOptions,
+        transform: Option<Transform<Pod>>,
+    ) -> Self {
         let (queue, status) = (Arc::new(RealFifo::new()), Arc::<ReflectorStatus>::default());
         let errors = Arc::<Mutex<Vec<String>>>::default();
         let stop = CancellationToken::new();
@@ -84,7 +102,8 @@ impl Rig {
             Arc::clone(&status),
             options,
         );
-        let task = tokio::spawn(reflector.with_error_handler(Some(on_error)).run(stop.clone()));
+        let reflector = reflector.with_transform(transform).with_error_handler(Some(on_error));
+        let task = tokio::spawn(reflector.run(stop.clone()));
         Self { queue, status, errors, stop, task }
     }
 

@@ -1,6 +1,7 @@
 //! Watches, with and without initial events.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
@@ -46,7 +47,7 @@ enum End {
     Closed,
     /// The server ended it with an error.
     Refused(Box<Status>),
-    /// Only with initial events: they did not end in time.
+    /// Only with initial events: they paused for too long, or did not end before the watch.
     Overdue,
 }
 
@@ -70,6 +71,11 @@ impl<T> OpenWatch<T> {
             Err(_) if deadline < self.deadline => Err(End::Overdue),
             Ok(None) | Err(_) => Err(End::Closed),
         }
+    }
+
+    /// Whether the watch has lasted for the time that the request asked for.
+    fn has_timed_out(&self) -> bool {
+        Instant::now() + GRACE >= self.deadline
     }
 
     fn was_very_short(&self) -> bool {
@@ -111,7 +117,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                     if self.options.detect_inconsistency {
                         self.detect_inconsistency(&listing).await;
                     }
-                    self.replace(listing).await;
+                    self.replace(listing);
                     (watch.opened, watch.events) = (Instant::now(), 0);
                     return Ok(watch);
                 }
@@ -152,9 +158,9 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     /// Collects existing objects, up to the bookmark that ends the initial events.
     async fn initial_events(&mut self, watch: &mut OpenWatch<K::Object>) -> Result<Listing<K::Object>, End> {
         let patience = self.options.initial_events_timeout.unwrap_or(FOR_EVER).min(FOR_EVER);
-        let deadline = watch.opened + patience;
+        let mut deadline = watch.opened + patience;
         let (mut next_check, mut last_event) = (watch.opened + WARN_EVERY, None);
-        let mut objects = BTreeMap::<ObjectKey, Result<K::Object, Undecodable>>::new();
+        let mut objects = BTreeMap::<ObjectKey, Result<Arc<K::Object>, Undecodable>>::new();
         loop {
             let event = match watch.next(deadline.min(next_check)).await {
                 Err(End::Overdue) if Instant::now() < deadline => {
@@ -162,12 +168,16 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
                     next_check += WARN_EVERY;
                     continue;
                 }
+                // The server has sent events all along, but not the end: it ignores the option.
+                Err(End::Closed) if watch.has_timed_out() && patience < FOR_EVER => return Err(End::Overdue),
                 event => event?,
             };
-            last_event = Some(Instant::now());
+            let now = Instant::now();
+            (deadline, last_event) = (now + patience, Some(now));
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    objects.insert(self.kind.key(&object), Ok(object));
+                    let (key, object) = self.prepare(object);
+                    objects.insert(key, Ok(object));
                 }
                 WatchEvent::Deleted(object) => {
                     objects.remove(&self.kind.key(&object));
@@ -200,8 +210,10 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     }
 
     async fn detect_inconsistency(&self, listing: &Listing<K::Object>) {
-        let watched = versions_of(&*self.kind, &listing.items, &listing.undecodable);
-        compare_initial_events(&*self.kind, &*self.source, &listing.version, watched).await;
+        let objects = listing.objects.iter().map(|(_, object)| &**object);
+        let watched = versions_of(&*self.kind, objects, &listing.undecodable);
+        let (source, transform) = (&*self.source, self.transform.as_ref());
+        compare_initial_events(&*self.kind, source, transform, &listing.version, watched).await;
     }
 
     /// Watches until a list is required.

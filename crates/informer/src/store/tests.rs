@@ -227,7 +227,7 @@ fn stores_read_from_memory() {
     let store = Store::new(pods(), Indexers::new());
     apply(&store, vec![put("a", "1", &[]), put("b", "2", &[])]);
     assert_eq!(version(&store.get(key("a")).unwrap()), "1");
-    let newer = store.list_where(|key, pod| key.namespace() == Some("ns") && version(pod) > "1");
+    let newer = store.list_where(|pod| version(pod) > "1");
     assert_eq!(newer.len(), 1);
     let mut keys = store.keys();
     keys.sort();

@@ -1,6 +1,7 @@
 //! A handler that records its calls.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -21,6 +22,12 @@ struct State {
     /// The state that results from the notifications: versions by key.
     content: BTreeMap<String, String>,
     faults: Vec<String>,
+}
+
+impl<K: Kind> fmt::Debug for EventLog<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventLog").finish_non_exhaustive()
+    }
 }
 
 impl<K: Kind> Clone for EventLog<K> {

@@ -2,6 +2,7 @@
 //! resume from.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::list_watch::{
 
 /// How the source handles watches that ask for initial events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WatchListSupport {
     /// Rejects them, like a server that does not support them.
     Refused,
@@ -112,6 +114,12 @@ impl<T> Change<T> {
                 item: undecodable(&self.key, &self.version.to_string()),
             },
         }
+    }
+}
+
+impl<K: Kind> fmt::Debug for FakeSource<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FakeSource").finish_non_exhaustive()
     }
 }
 

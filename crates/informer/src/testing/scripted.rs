@@ -1,5 +1,6 @@
 //! A source whose responses come from closures.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -40,6 +41,13 @@ impl<T> Script<T> {
     }
 }
 
+impl<T> fmt::Debug for Script<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_struct("Script");
+        it.field("steps", &self.steps.len()).field("stay_open", &self.stay_open).finish()
+    }
+}
+
 type OnList<T> = dyn Fn(usize, &ListOptions) -> Result<Page<T>, ListWatchError> + Send + Sync;
 type OnWatch<T> = dyn Fn(usize, &ListOptions) -> Result<Script<T>, ListWatchError> + Send + Sync;
 
@@ -66,6 +74,12 @@ struct Release(Arc<Watches>);
 impl Drop for Release {
     fn drop(&mut self) {
         self.0.released.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl<T> fmt::Debug for Scripted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").field("requests", &self.summaries()).finish_non_exhaustive()
     }
 }
 

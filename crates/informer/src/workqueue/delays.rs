@@ -1,9 +1,8 @@
 //! Keys with a delay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::Key;
@@ -15,13 +14,13 @@ const FAR: Duration = Duration::from_hours(24 * 365);
 pub(super) struct Delays<T> {
     /// By due time and, for equal times, by arrival.
     due: BTreeMap<(Instant, u64), T>,
-    times: FxHashMap<T, (Instant, u64)>,
+    times: HashMap<T, (Instant, u64)>,
     arrivals: u64,
 }
 
 impl<T: Key> Delays<T> {
     pub(super) fn new() -> Self {
-        Self { due: BTreeMap::new(), times: FxHashMap::default(), arrivals: 0 }
+        Self { due: BTreeMap::new(), times: HashMap::default(), arrivals: 0 }
     }
 
     /// Returns whether this key is now the earliest.

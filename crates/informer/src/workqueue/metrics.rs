@@ -28,6 +28,7 @@ use std::time::Duration;
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Metrics {
     /// The queue's name; empty by default.
     pub name: Arc<str>,

@@ -1,8 +1,8 @@
 //! Delays after failures.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::Key;
@@ -47,7 +47,7 @@ pub fn default_controller_rate_limiter<T: Key>() -> MaxOfRateLimiter<T> {
 
 /// A delay that doubles with each failure of the key.
 pub struct ItemExponentialFailureRateLimiter<T> {
-    failures: FxHashMap<T, u32>,
+    failures: HashMap<T, u32>,
     base: Duration,
     max: Duration,
 }
@@ -55,7 +55,7 @@ pub struct ItemExponentialFailureRateLimiter<T> {
 impl<T: Key> ItemExponentialFailureRateLimiter<T> {
     /// Doubles from `base` up to `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
-        Self { failures: FxHashMap::default(), base, max }
+        Self { failures: HashMap::default(), base, max }
     }
 }
 
@@ -82,7 +82,7 @@ impl<T: Key> RateLimiter<T> for ItemExponentialFailureRateLimiter<T> {
 
 /// A short delay for the first failures of a key, then a long one.
 pub struct ItemFastSlowRateLimiter<T> {
-    failures: FxHashMap<T, u32>,
+    failures: HashMap<T, u32>,
     fast: Duration,
     slow: Duration,
     fast_attempts: u32,
@@ -91,7 +91,7 @@ pub struct ItemFastSlowRateLimiter<T> {
 impl<T: Key> ItemFastSlowRateLimiter<T> {
     /// `fast` for the first `fast_attempts` failures, then `slow`.
     pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
-        Self { failures: FxHashMap::default(), fast, slow, fast_attempts }
+        Self { failures: HashMap::default(), fast, slow, fast_attempts }
     }
 }
 
@@ -110,13 +110,13 @@ impl<T: Key> RateLimiter<T> for ItemFastSlowRateLimiter<T> {
 }
 
 /// Counts one more failure, and returns the total.
-fn count<T: Key>(failures: &mut FxHashMap<T, u32>, key: &T) -> u32 {
+fn count<T: Key>(failures: &mut HashMap<T, u32>, key: &T) -> u32 {
     let count = failures.entry(key.clone()).or_default();
     *count = count.saturating_add(1);
     *count
 }
 
-fn counted<T: Key>(failures: &FxHashMap<T, u32>, key: &T) -> usize {
+fn counted<T: Key>(failures: &HashMap<T, u32>, key: &T) -> usize {
     failures.get(key).map_or(0, |count| usize::try_from(*count).unwrap_or(usize::MAX))
 }
 

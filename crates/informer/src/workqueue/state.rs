@@ -1,9 +1,9 @@
 //! The state of a queue and its transitions.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::Key;
@@ -26,9 +26,9 @@ pub(super) struct State<T> {
     order: Box<dyn Order<T>>,
     /// Keys to be handed out, with the time of the add: waiting keys, and keys in progress that
     /// were added again.
-    dirty: FxHashMap<T, Instant>,
+    dirty: HashMap<T, Instant>,
     /// Keys in progress, with their start.
-    processing: FxHashMap<T, Instant>,
+    processing: HashMap<T, Instant>,
     delays: Delays<T>,
     phase: Phase,
     adds: u64,
@@ -50,8 +50,8 @@ impl<T: Key> State<T> {
     pub(super) fn new(order: Box<dyn Order<T>>) -> Self {
         Self {
             order,
-            dirty: FxHashMap::default(),
-            processing: FxHashMap::default(),
+            dirty: HashMap::default(),
+            processing: HashMap::default(),
             delays: Delays::new(),
             phase: Phase::Open,
             adds: 0,

@@ -100,7 +100,7 @@ async fn run(server: &Server, options: ReflectorOptions, seconds: u64) -> (Vec<(
     let server = server.clone();
     let (client, requests) = client(move |verb, before| server.answer(verb, before));
     let kind = Arc::new(Typed::<Pod>::new());
-    let options = InformerOptions { reflector: options, ..InformerOptions::default() };
+    let options = InformerOptions::default().reflector(options);
     let informer = SharedInformer::new(Arc::clone(&kind), KubeListWatch::new(client, kind), options);
     let counts: Arc<[AtomicUsize; 5]> = Arc::default();
     let count = |index: usize| {
@@ -156,7 +156,7 @@ fn normalised(uri: &str) -> String {
 /// client-go waits for the end of initial events forever.
 fn as_client_go() -> ReflectorOptions {
     // With this seed, as many cycles fit into the time as in client-go's recording.
-    ReflectorOptions { initial_events_timeout: None, seed: Some(1), ..ReflectorOptions::default() }
+    ReflectorOptions::default().initial_events_timeout(None).seed(1)
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,7 +213,7 @@ async fn a_source_without_watch_list_is_never_asked_for_one() {
     });
     let kind = Arc::new(Typed::<Pod>::new());
     let source = KubeListWatch::new(client, Arc::clone(&kind)).watch_list(false);
-    let options = InformerOptions { reflector: as_client_go(), ..InformerOptions::default() };
+    let options = InformerOptions::default().reflector(as_client_go());
     tokio::spawn(SharedInformer::new(kind, source, options).run(CancellationToken::new()));
     tokio::time::sleep(Duration::from_secs(2)).await;
     let uris: Vec<_> = requests.lock().iter().map(|(_, uri)| normalised(uri)).collect();
@@ -227,7 +227,7 @@ async fn a_source_without_watch_list_is_never_asked_for_one() {
 async fn the_detector_lists_at_the_version_of_initial_events() {
     let traces = traces().all;
     let trace = traces.iter().find(|trace| trace.name.starts_with("G10")).unwrap();
-    let options = ReflectorOptions { detect_inconsistency: true, ..ReflectorOptions::default() };
+    let options = ReflectorOptions::default().detect_inconsistency(true);
     let (requests, outcome) = run(&trace.server, options, 30).await;
     let uris: Vec<_> = requests.iter().map(|(_, uri)| normalised(uri)).collect();
     let list = "/api/v1/pods?resourceVersion=12&resourceVersionMatch=Exact";

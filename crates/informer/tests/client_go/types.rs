@@ -41,8 +41,8 @@ fn start<K: Kind>(
 ) -> (Arc<SharedInformer<K>>, Requests) {
     let (client, requests) = client(answer);
     let kind = Arc::new(kind);
-    let reflector = ReflectorOptions { watch_list, seed: Some(1), ..ReflectorOptions::default() };
-    let options = InformerOptions { reflector, ..InformerOptions::default() };
+    let reflector = ReflectorOptions::default().watch_list(watch_list).seed(1);
+    let options = InformerOptions::default().reflector(reflector);
     let informer = SharedInformer::new(Arc::clone(&kind), KubeListWatch::new(client, kind), options);
     tokio::spawn(Arc::clone(&informer).run(CancellationToken::new()));
     (informer, requests)

@@ -26,7 +26,7 @@ impl<K: Kind> Asking<K> {
 
     /// Whole objects in protobuf.
     pub(crate) fn whole(kind: K) -> Self {
-        Self { accept: Accept { protobuf: true, metadata_only: false }, ..Self::json(kind) }
+        Self { accept: Accept::default().protobuf(true), ..Self::json(kind) }
     }
 
     /// The form of the wrapped kind.

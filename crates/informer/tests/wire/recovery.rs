@@ -163,18 +163,11 @@ async fn recover(case: Case) -> Result<(), TestCaseError> {
     let client = damaged(&server, case.damages, Arc::clone(&healed));
     let kind =
         Arc::new(if case.protobuf { Asking::as_is(config_maps()) } else { Asking::json(config_maps()) });
-    let reflector = ReflectorOptions {
-        watch_list: case.watch_list,
-        page_size: case.page_size,
-        seed: Some(case.seed),
-        ..ReflectorOptions::default()
-    };
+    let mut reflector = ReflectorOptions::default().watch_list(case.watch_list).seed(case.seed);
+    reflector.page_size = case.page_size;
     let source = KubeListWatch::new(client, Arc::clone(&kind));
-    let informer = SharedInformer::new(
-        Arc::clone(&kind),
-        source,
-        InformerOptions { reflector, ..InformerOptions::default() },
-    );
+    let informer =
+        SharedInformer::new(Arc::clone(&kind), source, InformerOptions::default().reflector(reflector));
     let log = EventLog::new(kind);
     informer.add_event_handler(log.clone(), HandlerOptions::named("log")).unwrap();
     let stop = CancellationToken::new();

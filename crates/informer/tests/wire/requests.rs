@@ -43,9 +43,10 @@ async fn list_and_watch(client: &Client, gvr: GroupVersionResource, namespace: O
     let source = KubeListWatch::new(client.clone(), Arc::new(Metadata::new(gvr)));
     let source =
         source.namespace(namespace.map(str::to_owned)).tweak(|all| all.labels = Some("a=b".to_owned()));
-    let options = ListOptions { resource_version: "5".to_owned(), ..ListOptions::default() };
+    let mut options = ListOptions::at("5");
     source.list(&options).await.unwrap();
-    drop(source.watch(&ListOptions { timeout: Some(Duration::from_mins(5)), ..options }).await.unwrap());
+    options.timeout = Some(Duration::from_mins(5));
+    drop(source.watch(&options).await.unwrap());
 }
 
 #[tokio::test]
@@ -98,8 +99,8 @@ async fn the_page_size_is_the_limit_in_the_url() {
     }
     let kind = Arc::new(config_maps());
     let source = KubeListWatch::new(server.client.clone(), Arc::clone(&kind));
-    let reflector = ReflectorOptions { page_size: Some(2), watch_list: false, ..ReflectorOptions::default() };
-    let options = InformerOptions { reflector, ..InformerOptions::default() };
+    let options =
+        InformerOptions::default().reflector(ReflectorOptions::default().page_size(2).watch_list(false));
     let informer = SharedInformer::new(Arc::clone(&kind), source, options);
     let stop = CancellationToken::new();
     let running = tokio::spawn(Arc::clone(&informer).run(stop.clone()));

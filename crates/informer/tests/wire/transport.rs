@@ -129,7 +129,8 @@ async fn custom_resources_arrive_in_json_despite_protobuf() {
 
 /// The names and the version of every page.
 async fn pages<K: Kind<Object = ConfigMap>>(source: KubeListWatch<K>) -> Vec<(Vec<String>, String)> {
-    let mut options = ListOptions { limit: Some(2), ..ListOptions::default() };
+    let mut options = ListOptions::default();
+    options.limit = Some(2);
     let mut pages = Vec::new();
     loop {
         let page = source.list(&options).await.unwrap();
@@ -177,18 +178,18 @@ fn describe(event: Result<WatchEvent<ConfigMap>, ListWatchError>) -> String {
             let key = item.key.map_or("?".to_owned(), |key| key.to_string());
             format!("undecodable {key} {deleted} {}", item.error)
         }
+        Ok(other) => format!("unexpected {other:?}"),
         Err(error) => format!("failed: {error}"),
     }
 }
 
 fn initial_events() -> ListOptions {
-    ListOptions {
-        send_initial_events: true,
-        allow_bookmarks: true,
-        version_match: Some(VersionMatch::NotOlderThan),
-        timeout: Some(Duration::from_mins(5)),
-        ..ListOptions::default()
-    }
+    let mut options = ListOptions::default();
+    options.send_initial_events = true;
+    options.allow_bookmarks = true;
+    options.version_match = Some(VersionMatch::NotOlderThan);
+    options.timeout = Some(Duration::from_mins(5));
+    options
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,10 +240,11 @@ async fn a_status_in_protobuf_becomes_a_typed_error() {
 
     // 410 within the watch, and for a list at an expired version.
     let source = server.list_watch(config_maps());
-    let options = ListOptions { resource_version: version, ..ListOptions::default() };
+    let options = ListOptions::at(version);
     let events: Vec<_> = source.watch(&options).await.unwrap().map(describe).collect().await;
     assert_eq!(events, ["error 410 Expired"]);
-    let exact = ListOptions { version_match: Some(VersionMatch::Exact), ..options };
+    let mut exact = options;
+    exact.version_match = Some(VersionMatch::Exact);
     let error = source.list(&exact).await.unwrap_err();
     assert!(error.is_expired(), "{error}");
     assert_eq!(
@@ -251,7 +253,7 @@ async fn a_status_in_protobuf_becomes_a_typed_error() {
     );
 
     // 504 for a version in the future: with a cause, and with a wait.
-    let future = ListOptions { resource_version: "1000000".to_owned(), ..ListOptions::default() };
+    let future = ListOptions::at("1000000");
     let error = source.list(&future).await.unwrap_err();
     assert!(error.is_too_large_resource_version(), "{error}");
     let details = error.status().unwrap().details.as_ref().unwrap();

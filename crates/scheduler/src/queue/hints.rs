@@ -1,7 +1,8 @@
 //! Registered events and their queueing hints.
 
-use supercargo_framework::event::{Change, HintFn, QueueingHint};
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, Text};
+use smallvec::SmallVec;
+use supercargo_framework::event::{Change, EventRegistration, HintFn, HintScope, QueueingHint};
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text};
 
 use super::context::QueueCx;
 use super::entry::QueuedPod;
@@ -9,7 +10,7 @@ use super::queueing_strategy::QueueingStrategy;
 use crate::extender::EXTENDER;
 use supercargo_runtime::observer::{Observation, Timespan};
 use supercargo_runtime::panic_guard::guard;
-use supercargo_runtime::profile::{Profile, Profiles};
+use supercargo_runtime::profile::{Profile, Profiles, all_events};
 
 /// A plugin's registration for an event.
 struct Registration {
@@ -17,8 +18,8 @@ struct Registration {
     plugin: Text,
     /// `None` always queues.
     hint: Option<HintFn>,
-    /// Whether the plugin registers for no events, and so gets all of them.
-    by_default: bool,
+    /// What the hint reads of a pod.
+    scope: HintScope,
 }
 
 /// The registrations of every profile.
@@ -27,12 +28,16 @@ pub(super) struct QueueingHints {
 }
 
 impl QueueingHints {
-    /// With extenders, every event may help a pod that they rejected: they register for none.
+    /// Extenders register for no events.
     pub(super) fn new(profiles: &Profiles, extended: bool) -> Self {
-        let extenders = || extended.then(|| Registration::for_everything(EXTENDER.into()));
-        let by_profile =
-            profiles.iter().map(|profile| registrations_of(profile).into_iter().chain(extenders()).collect());
-        Self { by_profile: by_profile.collect() }
+        let of_extenders =
+            || if extended { registrations_of(&EXTENDER.into(), &all_events()) } else { Vec::new() };
+        let of_profile = |profile: &Profile| {
+            let of_plugins =
+                profile.events.iter().flat_map(|(plugin, events)| registrations_of(plugin, events));
+            of_plugins.chain(of_extenders()).collect()
+        };
+        Self { by_profile: profiles.iter().map(of_profile).collect() }
     }
 
     /// Whether a plugin registers for new pods without a node. Upstream has such events for gangs
@@ -50,14 +55,40 @@ impl QueueingHints {
             || self.by_profile.iter().flatten().any(|registration| registration.event.matches(event))
     }
 
-    /// Whether the plugin, in any profile, registers for the event. Timeouts do not count for a
-    /// plugin that registers for no events.
-    pub(super) fn plugin_interested(&self, plugin: &str, event: &ClusterEvent) -> bool {
-        self.by_profile.iter().flatten().any(|registration| {
-            registration.plugin == *plugin
-                && registration.event.matches(event)
-                && !(registration.by_default && event.is_wildcard())
-        })
+    /// Whether the plugin, in any profile, registers for the event.
+    fn plugin_interested(&self, plugin: &str, event: &ClusterEvent) -> bool {
+        self.by_profile
+            .iter()
+            .flatten()
+            .any(|registration| registration.plugin == *plugin && registration.event.matches(event))
+    }
+
+    /// What the hints of the plugins that rejected the pod read of it.
+    pub(super) fn scope(&self, entry: &QueuedPod) -> HintScope {
+        let registrations = &self.by_profile[entry.profile.0];
+        let rejecting = registrations.iter().filter(|it| entry.rejected_by(&it.plugin));
+        rejecting.map(|registration| registration.scope).max().unwrap_or(HintScope::Event)
+    }
+
+    /// The hints about an event for pods that the same plugins rejected as this one.
+    pub(super) fn concerned<'a>(
+        &'a self,
+        entry: &QueuedPod,
+        event: &'a ClusterEvent,
+        change: &'a Change,
+    ) -> Concerned<'a> {
+        let registered = self.by_profile[entry.profile.0].iter().filter(|it| it.event.matches(event));
+        let hints = registered.filter(|it| entry.rejected_by(&it.plugin)).map(|registration| {
+            let waits = entry.pending_plugins.contains(&registration.plugin);
+            let strategy = if waits { QueueingStrategy::Immediately } else { QueueingStrategy::AfterBackoff };
+            (registration, strategy)
+        });
+        Concerned { event, change, hints: hints.collect() }
+    }
+
+    /// Whether a PreEnqueue plugin that does not register for the event holds the pod.
+    pub(super) fn is_held(&self, entry: &QueuedPod, event: &ClusterEvent) -> bool {
+        entry.gating_plugin.as_ref().is_some_and(|plugin| !self.plugin_interested(plugin, event))
     }
 
     /// What the event means for the pod: the hints of the plugins that rejected it decide.
@@ -75,22 +106,30 @@ impl QueueingHints {
             let about_another = change.new_pod().is_some_and(|pod| pod.uid != entry.pod.uid);
             return if about_another { QueueingStrategy::Skip } else { QueueingStrategy::AfterBackoff };
         }
-        let best_possible = entry.best_possible_strategy();
+        self.concerned(entry, event, change).strategy(cx, &entry.pod)
+    }
+}
+
+/// The hints that decide whether an event helps pods that the same plugins rejected.
+pub(super) struct Concerned<'a> {
+    event: &'a ClusterEvent,
+    change: &'a Change,
+    /// Each with the strategy for a pod that it queues.
+    hints: SmallVec<[(&'a Registration, QueueingStrategy); 4]>,
+}
+
+impl Concerned<'_> {
+    /// What the hints read of a pod; `None` if there are none.
+    pub(super) fn scope(&self) -> Option<HintScope> {
+        self.hints.iter().map(|(registration, _)| registration.scope).max()
+    }
+
+    /// What the event means for one of the pods.
+    pub(super) fn strategy(&self, cx: &mut QueueCx<'_>, pod: &PodInfo) -> QueueingStrategy {
         let mut best = QueueingStrategy::Skip;
-        for registration in &self.by_profile[entry.profile.0] {
-            if registration.event.matches(event)
-                && entry.rejected_by(&registration.plugin)
-                && registration.queues(cx, entry, event, change)
-            {
-                let waits = entry.pending_plugins.contains(&registration.plugin);
-                best = best.max(if waits {
-                    QueueingStrategy::Immediately
-                } else {
-                    QueueingStrategy::AfterBackoff
-                });
-                if best == best_possible {
-                    break;
-                }
+        for (registration, strategy) in &self.hints {
+            if *strategy > best && registration.queues(cx, pod, self.event, self.change) {
+                best = *strategy;
             }
         }
         best
@@ -98,21 +137,15 @@ impl QueueingHints {
 }
 
 impl Registration {
-    /// A registration for all events.
-    fn for_everything(plugin: Text) -> Self {
-        let event = ClusterEvent::new(EventResource::Any, ActionType::ALL);
-        Self { event, plugin, hint: None, by_default: true }
-    }
-
     /// An error or a panic queues the pod: a needless attempt is better than a pod that waits
     /// forever.
-    fn queues(&self, cx: &mut QueueCx<'_>, entry: &QueuedPod, event: &ClusterEvent, change: &Change) -> bool {
+    fn queues(&self, cx: &mut QueueCx<'_>, pod: &PodInfo, event: &ClusterEvent, change: &Change) -> bool {
         let from = cx.observer.time_point();
         let answer = match &self.hint {
             None => Ok(Ok(QueueingHint::Queue)),
             Some(hint) => {
                 let cx = cx.for_plugins();
-                guard("QueueingHint", &self.plugin, || hint(&cx, &entry.pod, change))
+                guard("QueueingHint", &self.plugin, || hint(&cx, pod, change))
             }
         };
         let (queues, hint) = match answer {
@@ -130,22 +163,13 @@ impl Registration {
     }
 }
 
-fn registrations_of(profile: &Profile) -> Vec<Registration> {
-    let mut all = Vec::new();
-    for (plugin, registrations) in &profile.events {
-        let of_plugin = |event, hint| Registration { event, plugin: plugin.clone(), hint, by_default: false };
-        match registrations {
-            None => all.push(Registration::for_everything(plugin.clone())),
-            Some(registrations) => {
-                if needs_taint_updates(registrations.iter().map(|r| &r.event)) {
-                    let event = ClusterEvent::new(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
-                    all.push(of_plugin(event, None));
-                }
-                all.extend(registrations.iter().map(|it| of_plugin(it.event.clone(), it.hint.clone())));
-            }
-        }
-    }
-    all
+fn registrations_of(plugin: &Text, events: &[EventRegistration]) -> Vec<Registration> {
+    let of_plugin = |event, hint, scope| Registration { event, plugin: plugin.clone(), hint, scope };
+    let taint = ClusterEvent::new(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
+    let taints = needs_taint_updates(events.iter().map(|registration| &registration.event))
+        .then(|| of_plugin(taint, None, HintScope::Event));
+    let registered = events.iter().map(|it| of_plugin(it.event.clone(), it.hint.clone(), it.scope));
+    taints.into_iter().chain(registered).collect()
 }
 
 /// Upstream's quirk up to 1.36: a plugin that registers for new nodes but not for taint updates

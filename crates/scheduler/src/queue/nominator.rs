@@ -1,5 +1,6 @@
 //! The nominated nodes of pods.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -42,7 +43,7 @@ impl Nominated {
 /// Nominated pods by node. Only pods without a node are here.
 #[derive(Default)]
 pub(crate) struct Nominator {
-    by_node: FxHashMap<Arc<str>, Vec<Nominated>>,
+    by_node: BTreeMap<Arc<str>, Vec<Nominated>>,
     nodes: FxHashMap<Uid, Arc<str>>,
 }
 

@@ -8,12 +8,15 @@ use supercargo_framework::{PodInfo, Timestamp};
 
 use super::entry::QueuedPod;
 use super::guarded_sort::GuardedSort;
+use crate::stall::is_stalled;
 
-/// The order of the active queue: by the queue-sort plugin, then first come, first served.
+/// The order of the active queue: by the queue-sort plugin, then first come, first served. Pods with
+/// which a scheduler has stalled come last.
 pub(super) struct ActiveRank {
     pod: Arc<PodInfo>,
     timestamp: Timestamp,
     sequence: u64,
+    is_stalled: bool,
     sort: Arc<GuardedSort>,
 }
 
@@ -23,6 +26,7 @@ impl ActiveRank {
             pod: Arc::clone(&entry.pod),
             timestamp: entry.timestamp,
             sequence: entry.sequence,
+            is_stalled: is_stalled(&entry.pod),
             sort: Arc::clone(sort),
         }
     }
@@ -35,7 +39,9 @@ impl ActiveRank {
 /// The heap pops the greatest.
 impl Ord for ActiveRank {
     fn cmp(&self, other: &Self) -> Ordering {
-        if self.sort.less(self.queued(), other.queued()) {
+        if self.is_stalled != other.is_stalled {
+            other.is_stalled.cmp(&self.is_stalled)
+        } else if self.sort.less(self.queued(), other.queued()) {
             Ordering::Greater
         } else if self.sort.less(other.queued(), self.queued()) {
             Ordering::Less

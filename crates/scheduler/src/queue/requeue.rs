@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use supercargo_framework::event::Change;
+use supercargo_framework::event::{Change, HintScope};
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Uid};
 
 use super::SchedulingQueue;
 use super::context::QueueCx;
 use super::entry::QueuedPod;
+use super::hints::Concerned;
 use super::queueing_strategy::QueueingStrategy;
 use super::rank::{ActiveRank, BackoffRank};
+use super::unschedulable::Group;
 use supercargo_runtime::observer::{Observation, Point, QueueName};
 use supercargo_runtime::panic_guard::guard;
 use supercargo_runtime::phase_timer::PhaseTimer;
@@ -24,48 +26,87 @@ const FORCE_ACTIVATE: ClusterEvent = ClusterEvent::wildcard("ForceActivate");
 
 const BACKOFF_COMPLETE: Text = Text::Static("BackoffComplete");
 
+/// The pods that an event may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PreCheck {
+    /// All.
+    All,
+    /// All but the pod that the event is about.
+    Others,
+    /// Those with this priority or a lower one.
+    MaxPriority(i32),
+}
+
+impl PreCheck {
+    fn admits(self, priority: i32) -> bool {
+        match self {
+            Self::All | Self::Others => true,
+            Self::MaxPriority(max) => priority <= max,
+        }
+    }
+
+    /// Whether it admits the pod that the event is about.
+    fn admits_own(self, priority: i32) -> bool {
+        self != Self::Others && self.admits(priority)
+    }
+}
+
 /// The period of looking for pods that waited too long.
 const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 
 impl SchedulingQueue {
-    /// Moves every pod that the event may help, and records the event for pods in flight.
+    /// Moves every pod that passes `pre_check` and that the event may help, and records the event
+    /// for pods in flight.
     pub(crate) fn move_all(
         &mut self,
         cx: &mut QueueCx<'_>,
         event: &ClusterEvent,
         change: &Change,
-        pre_check: impl Fn(&PodInfo) -> bool,
+        pre_check: PreCheck,
     ) {
         if self.hints.interested(event) {
-            let pods = self.movable(cx, event, change, |entry| pre_check(&entry.pod));
+            let pods = self.movable(cx, event, change, pre_check);
+            #[cfg(test)]
+            assert_eq!(pods, self.movable_one_by_one(cx, event, change, pre_check), "{event}");
             self.move_pods(cx, pods, event);
             self.in_flight.note(event.clone(), change.clone());
         }
     }
 
-    /// The pods in unschedulablePods that the event may help, in their order of arrival.
+    /// The pods in unschedulablePods that the event may help, in their order of arrival. Hints are
+    /// asked about one pod of each class, and about the pod that the event is about.
     fn movable(
         &self,
         cx: &mut QueueCx<'_>,
         event: &ClusterEvent,
         change: &Change,
-        wanted: impl Fn(&QueuedPod) -> bool,
+        pre_check: PreCheck,
     ) -> Vec<(Uid, QueueingStrategy)> {
+        let own = changed_pod(change).and_then(|pod| self.entries.get(&pod.uid));
+        let own = own.filter(|entry| self.unschedulable.contains(entry));
         let mut movable = Vec::new();
-        for uid in self.unschedulable.values() {
-            let Some(entry) = self.entries.get(uid).filter(|entry| wanted(entry)) else {
-                continue;
-            };
-            let gate = entry.gating_plugin.as_ref();
-            if gate.is_some_and(|plugin| !self.hints.plugin_interested(plugin, event)) {
-                continue;
-            }
-            let strategy = self.hints.strategy(cx, entry, event, change);
-            if strategy != QueueingStrategy::Skip {
-                movable.push((uid.clone(), strategy));
+        if let Some(own) = own.filter(|own| pre_check.admits_own(own.pod.priority))
+            && !self.hints.is_held(own, event)
+        {
+            movable.push((own.sequence, self.hints.strategy(cx, own, event, change)));
+        }
+        let own = own.map(|own| own.sequence);
+        for group in self.unschedulable.groups() {
+            let Some(any) = group.any().and_then(|sequence| self.waiting(sequence)) else { continue };
+            if !self.hints.is_held(any, event) {
+                let hints = self.hints.concerned(any, event, change);
+                movable_of_group(cx, group, &hints, pre_check, own, &mut movable);
             }
         }
-        movable
+        movable.retain(|(_, strategy)| *strategy != QueueingStrategy::Skip);
+        movable.sort_unstable_by_key(|(sequence, _)| *sequence);
+        let uid = |sequence| self.unschedulable.uid(sequence).cloned();
+        movable.into_iter().filter_map(|(sequence, strategy)| Some((uid(sequence)?, strategy))).collect()
+    }
+
+    /// The pod in unschedulablePods with a sequence number.
+    fn waiting(&self, sequence: u64) -> Option<&QueuedPod> {
+        self.entries.get(self.unschedulable.uid(sequence)?)
     }
 
     fn move_pods(&mut self, cx: &mut QueueCx<'_>, pods: Vec<(Uid, QueueingStrategy)>, event: &ClusterEvent) {
@@ -142,12 +183,13 @@ impl SchedulingQueue {
     fn flush_unschedulable(&mut self, cx: &mut QueueCx<'_>) {
         let now = cx.now.wall;
         let longest = self.options.max_in_unschedulable;
-        let overdue = |entry: &QueuedPod| now.since(entry.timestamp) > longest;
-        let uids = self.unschedulable.values();
-        if !uids.filter_map(|uid| self.entries.get(uid)).any(overdue) {
+        let waiting = self.unschedulable.uids().filter_map(|uid| self.entries.get(uid));
+        let overdue: Vec<&QueuedPod> = waiting.filter(|pod| now.since(pod.timestamp) > longest).collect();
+        if overdue.is_empty() {
             return;
         }
-        let pods = self.movable(cx, &UNSCHEDULABLE_TIMEOUT, &Change::Unspecified, overdue);
+        let movable = overdue.into_iter().filter(|pod| !self.hints.is_held(pod, &UNSCHEDULABLE_TIMEOUT));
+        let pods: Vec<_> = movable.map(|pod| (pod.uid().clone(), QueueingStrategy::AfterBackoff)).collect();
         for (uid, _) in &pods {
             if let Some(entry) = self.entries.get_mut(uid) {
                 entry.flushed = true;
@@ -198,7 +240,7 @@ impl SchedulingQueue {
         self.put_entry(entry);
     }
 
-    fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
+    pub(super) fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
         // Pods may be popped from backoffQ.
         if self.options.pop_from_backoff && !run_pre_enqueue(cx, &mut entry) {
             self.insert_unschedulable(cx, entry, cause);
@@ -214,8 +256,7 @@ impl SchedulingQueue {
     fn insert_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
         cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Unschedulable, event: cause });
         entry.sequence = self.take_sequence();
-        self.gated += usize::from(entry.gating_plugin.is_some());
-        self.unschedulable.insert(entry.sequence, entry.uid().clone());
+        self.unschedulable.insert(&entry, || self.hints.scope(&entry));
         self.put_entry(entry);
     }
 
@@ -223,6 +264,37 @@ impl SchedulingQueue {
         self.next_sequence += 1;
         self.next_sequence
     }
+}
+
+/// Adds the pods of a group that the hints queue, without the one that the event is about.
+fn movable_of_group(
+    cx: &mut QueueCx<'_>,
+    group: &Group,
+    hints: &Concerned<'_>,
+    pre_check: PreCheck,
+    own: Option<u64>,
+    movable: &mut Vec<(u64, QueueingStrategy)>,
+) {
+    let Some(scope) = hints.scope() else { return };
+    let mut answer = None;
+    for class in group.classes().filter(|class| pre_check.admits(class.priority)) {
+        let mut pods = class.pods().filter(|(sequence, _)| own != Some(*sequence)).peekable();
+        let Some((_, first)) = pods.peek() else { continue };
+        let strategy = match answer {
+            Some(strategy) if scope == HintScope::Event => strategy,
+            _ => *answer.insert(hints.strategy(cx, first)),
+        };
+        if strategy != QueueingStrategy::Skip {
+            movable.extend(pods.map(|(sequence, _)| (sequence, strategy)));
+        } else if scope == HintScope::Event {
+            return;
+        }
+    }
+}
+
+/// The pod that an event is about.
+fn changed_pod(change: &Change) -> Option<&PodInfo> {
+    change.new_pod().or_else(|| change.old_pod()).map(|pod| &**pod)
 }
 
 /// Runs PreEnqueue; `false` if a plugin holds the pod.

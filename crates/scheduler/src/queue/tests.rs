@@ -1,5 +1,6 @@
 //! Tests of the queue without a scheduler.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,16 +11,55 @@ use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, Features, Now, PodInfo, Timestamp, Uid};
 
-use super::{Backoff, Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
+use super::queueing_strategy::QueueingStrategy;
+use super::{Backoff, Place, PreCheck, QueueCx, QueueOptions, QueuedPod, SchedulingQueue, stall};
 use supercargo_runtime::diagnosis::FitError;
 use supercargo_runtime::failure::FailureKind;
-use supercargo_runtime::observer::Unobserved;
+use supercargo_runtime::observer::{Observation, Observer, Unobserved};
 use supercargo_runtime::profile::{ProfileIndex, ProfileSpec, Profiles};
+
+impl SchedulingQueue {
+    /// The pods that an event moves, by the hints of each pod. The index must find the same.
+    pub(super) fn movable_one_by_one(
+        &self,
+        cx: &QueueCx<'_>,
+        event: &ClusterEvent,
+        change: &Change,
+        pre_check: PreCheck,
+    ) -> Vec<(Uid, QueueingStrategy)> {
+        let mut cx = QueueCx { observer: &Unobserved, panic: None, ..*cx };
+        let changed = change.new_pod().or(change.old_pod());
+        let is_candidate = |pod: &PodInfo| match pre_check {
+            PreCheck::All => true,
+            PreCheck::Others => changed.is_none_or(|changed| changed.uid != pod.uid),
+            PreCheck::MaxPriority(max) => pod.priority <= max,
+        };
+        let waiting = self.unschedulable.uids().map(|uid| &self.entries[uid]);
+        let candidates =
+            waiting.filter(|entry| is_candidate(&entry.pod) && !self.hints.is_held(entry, event));
+        let asked =
+            candidates.map(|entry| (entry.uid().clone(), self.hints.strategy(&mut cx, entry, event, change)));
+        asked.filter(|(_, strategy)| *strategy != QueueingStrategy::Skip).collect()
+    }
+}
+
+/// Counts calls of hints.
+#[derive(Default)]
+struct CountedHints(Cell<usize>);
+
+impl Observer for CountedHints {
+    fn observe(&self, observation: Observation<'_>) {
+        if matches!(observation, Observation::Hint { .. }) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+}
 
 struct Bed {
     queue: SchedulingQueue,
     profiles: Profiles,
     now: Now,
+    hints: CountedHints,
 }
 
 impl Bed {
@@ -35,17 +75,17 @@ impl Bed {
         }])
         .unwrap();
         let now = Now { wall: Timestamp(1_000_000_000), monotonic: Duration::ZERO };
-        Self { queue: SchedulingQueue::new(options, &profiles, false), profiles, now }
+        let queue = SchedulingQueue::new(options, &profiles, false);
+        Self { queue, profiles, now, hints: CountedHints::default() }
     }
 
     fn with<R>(&mut self, call: impl FnOnce(&mut SchedulingQueue, &mut QueueCx<'_>) -> R) -> R {
-        let observer = &mut Unobserved;
         let mut cx = QueueCx {
             now: self.now,
             profiles: &self.profiles,
             objects: &Objects::default(),
             preempting: &FxHashSet::default(),
-            observer,
+            observer: &self.hints,
             panic: None,
         };
         let result = call(&mut self.queue, &mut cx);
@@ -70,7 +110,7 @@ impl Bed {
         let node = Some(Arc::new(node("n").allocatable("cpu", "64").build()));
         let change = Change::Node { old: None, new: node };
         let event = ClusterEvent::new(EventResource::Node, action);
-        self.with(|queue, cx| queue.move_all(cx, &event, &change, |_| true));
+        self.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
     }
 
     fn fail(&mut self, mut entry: QueuedPod, rejected_by: Option<&'static str>) {
@@ -254,4 +294,90 @@ fn ten_thousand_pods_come_and_go_quickly() {
     assert_eq!(bed.queue.lengths(), [0, 0, 10_000, 0, 0]);
     bed.node_event(ActionType::ADD);
     assert_eq!(bed.queue.lengths(), [0, 10_000, 0, 0, 0]);
+}
+
+/// A bed with `pods` pods of each template, in turn, that NodeResourcesFit rejected. Templates
+/// differ in the CPUs that they request: one more than there are nodes for.
+fn rejected(templates: u64, pods: u64) -> Bed {
+    let mut bed = Bed::new(QueueOptions::default());
+    let template = |i: u64| pod("t").request("cpu", &(65 + i).to_string()).build().spec;
+    let specs: Vec<_> = (0..templates).map(template).collect();
+    for i in 0..pods {
+        for (template, spec) in specs.iter().enumerate() {
+            let name = format!("{i:04}-{template}");
+            let pod = PodInfo { spec: Arc::clone(spec), ..pod(&name).label("index", &name).build() };
+            bed.with(|queue, cx| queue.add(cx, Arc::new(pod), ProfileIndex(0)));
+            let entry = bed.pop();
+            bed.fail(entry, FIT);
+        }
+    }
+    bed.hints.0.set(0);
+    bed
+}
+
+#[test]
+fn an_event_asks_hints_once_per_template() {
+    let mut bed = rejected(3, 20);
+    bed.node_event(ActionType::ADD);
+    assert_eq!((bed.hints.0.get(), bed.queue.lengths()), (3, [0, 0, 60, 0, 0]), "64 CPUs help none");
+    bed.node_event(ActionType::DELETE);
+    assert_eq!(bed.hints.0.get(), 3, "the plugin does not register for deleted nodes");
+}
+
+#[test]
+fn pods_of_all_templates_move_in_order_of_arrival() {
+    let mut bed = rejected(3, 4);
+    let change = Change::Node { old: None, new: Some(Arc::new(node("n").allocatable("cpu", "66").build())) };
+    let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
+    bed.now.wall = bed.now.wall.plus(Duration::from_mins(1));
+    bed.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
+    let moved: Vec<_> = (0..8).map(|_| bed.pop().pod.name.to_string()).collect();
+    let expected: Vec<_> = (0..8).map(|i| format!("{:04}-{}", i / 2, i % 2)).collect();
+    assert_eq!((moved, bed.queue.lengths()[2]), (expected, 4));
+}
+
+#[test]
+fn an_updated_pod_changes_its_class() {
+    let mut bed = rejected(1, 3);
+    let asks = |cpu: &str| pod("0001-0").request("cpu", cpu).label("index", "0001-0");
+    bed.update(asks("65"), asks("70").resource_version("2"));
+    bed.hints.0.set(0);
+    bed.node_event(ActionType::ADD);
+    assert_eq!(bed.hints.0.get(), 2);
+    bed.with(|queue, _| queue.delete(&"0001-0".into()));
+    bed.node_event(ActionType::ADD);
+    assert_eq!(bed.hints.0.get(), 3);
+}
+
+/// A pod that a process marked because it stalled with it.
+fn marked(name: &str) -> PodBuilder {
+    pod(name).with(|pod: &mut PodInfo| {
+        let patch = crate::stalled(pod, Duration::from_mins(1), Timestamp(0));
+        pod.status.pod_scheduled = patch.condition;
+    })
+}
+
+#[test]
+fn a_pod_with_which_a_scheduler_stalled_is_delayed_and_then_last() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.add(marked("a").priority(9));
+    assert_eq!((bed.place("a"), bed.queue.has_poppable()), (Some(Place::Backoff), false));
+    bed.now.wall = bed.now.wall.plus(stall::DELAY + Duration::from_secs(2));
+    bed.add(pod("b"));
+    bed.with(SchedulingQueue::tick);
+    assert_eq!(bed.place("a"), Some(Place::Active));
+    assert_eq!(bed.queue.peek().map(|pod| &*pod.name), Some("b"));
+    assert_eq!([bed.pop(), bed.pop()].map(|entry| entry.pod.name.to_string()), ["b", "a"]);
+}
+
+#[test]
+fn a_waiting_pod_is_delayed_when_the_leader_marks_it() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.add(pod("a"));
+    bed.add(pod("b"));
+    bed.update(pod("a"), marked("a").resource_version("2"));
+    assert_eq!((bed.place("a"), bed.pop().pod.name.to_string()), (Some(Place::Backoff), "b".to_owned()));
+    assert!(bed.queue.peek().is_none());
+    bed.update(marked("a").resource_version("2"), marked("a").resource_version("3").label("x", "y"));
+    assert_eq!(bed.queue.get(&"a".into()).unwrap().backoff_until, Some(bed.now.wall.plus(stall::DELAY)));
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use supercargo_framework::caching::Scope;
 use supercargo_framework::plugin::{FilterPlugin, Normalize, ScorePlugin};
-use supercargo_framework::{CycleState, NodeIndex, Status};
+use supercargo_framework::{CycleState, NodeIndex, Status, Text};
 
 use super::fallback::Fallback;
 use super::invalidation::{Invalidation, concerned};
-use super::layout::Keys;
+use super::layout::{Keys, text_bytes};
 use super::reads::Reads;
 use super::view::View;
 use supercargo_runtime::profile::TablePlugin;
@@ -37,6 +37,12 @@ impl<T> Answers<T> {
         }
     }
 
+    /// Whether answers of this scope would now be cached otherwise, because nodes have other labels.
+    pub(super) fn are_outdated(&self, view: &mut View<'_>, scope: &Scope) -> bool {
+        let keys = if self.are_by_node() { None } else { Some(self.keys()) };
+        coarse_keys(view, scope).as_deref() != keys
+    }
+
     pub(super) fn are_by_node(&self) -> bool {
         matches!(self, Self::PerNode(_))
     }
@@ -53,8 +59,8 @@ impl<T> Answers<T> {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::PerNode(rows) => rows.capacity() * size_of::<T>(),
-            Self::PerDomain(_) => 0,
-            Self::Classes(_, classes) => classes.capacity() * size_of::<i64>(),
+            Self::PerDomain(keys) => text_bytes(keys),
+            Self::Classes(keys, classes) => text_bytes(keys) + classes.capacity() * size_of::<i64>(),
         }
     }
 }
@@ -72,6 +78,13 @@ pub(super) struct Verdicts {
     pub(super) answers: Answers<Verdict>,
     pub(super) scope: Scope,
     pub(super) statuses: Statuses,
+}
+
+impl Verdicts {
+    /// The approximate size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.answers.bytes() + scope_bytes(&self.scope) + self.statuses.bytes()
+    }
 }
 
 /// The answers of a score plugin.
@@ -99,6 +112,12 @@ impl Default for Statuses {
 }
 
 impl Statuses {
+    /// The approximate size in bytes.
+    fn bytes(&self) -> usize {
+        let texts = self.0.iter().flat_map(Status::reasons).map(|reason| reason.len() + size_of::<Text>());
+        self.0.capacity() * size_of::<Status>() + texts.sum::<usize>()
+    }
+
     /// The status of a verdict.
     pub(super) fn get(&self, verdict: Verdict) -> &Status {
         &self.0[verdict as usize]
@@ -234,8 +253,16 @@ impl Scores {
         Ok(Asked::Some(due))
     }
 
+    /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.answers.bytes()
+        self.answers.bytes() + scope_bytes(&self.scope)
+    }
+}
+
+fn scope_bytes(scope: &Scope) -> usize {
+    match scope {
+        Scope::NodeObject | Scope::Node => 0,
+        Scope::Domain(keys) | Scope::Classes(keys) => text_bytes(keys),
     }
 }
 
@@ -254,13 +281,20 @@ fn ask_score(
     Ok(raw)
 }
 
-/// The keys of an answer by domain, sorted, if each has few domains.
+/// The maximum number of keys of answers by domain. More keys than a handful have domains of one
+/// node each.
+const MAX_KEYS: usize = 16;
+
+/// The keys of an answer by domain, sorted, if these are few and each has few domains. Keys that no
+/// node has distinguish none, and are left out.
 pub(super) fn coarse_keys(view: &mut View<'_>, scope: &Scope) -> Option<Keys> {
     let (Scope::Domain(keys) | Scope::Classes(keys)) = scope else { return None };
-    let mut keys: Keys = keys.clone();
+    let is_made_of_domains = !keys.is_empty() || matches!(scope, Scope::Classes(_));
+    let mut keys: Keys = keys.iter().filter(|key| view.nodes.any_has_label(key)).cloned().collect();
     keys.sort();
     keys.dedup();
-    let is_made_of_domains = !keys.is_empty() || matches!(scope, Scope::Classes(_));
-    let coarse = is_made_of_domains && keys.iter().all(|key| view.topology.is_coarse(view.nodes, key));
+    let coarse = is_made_of_domains
+        && keys.len() <= MAX_KEYS
+        && keys.iter().all(|key| view.topology.is_coarse(view.nodes, key));
     coarse.then_some(keys)
 }

@@ -42,6 +42,8 @@ pub(super) struct Column {
     is_blank: bool,
     /// Whether the last update failed halfway.
     is_broken: bool,
+    /// The size of the state when it was prepared.
+    state_bytes: usize,
 }
 
 /// The maximum number of touched rows kept.
@@ -71,6 +73,7 @@ impl Column {
             users: 0,
             is_blank: true,
             is_broken: false,
+            state_bytes: 0,
         }
     }
 
@@ -90,6 +93,7 @@ impl Column {
         self.pre_filter(view, plugin)?;
         let scores = self.pre_score(view, plugin)?;
         self.reads.note_of_all(view.cx.take_reads())?;
+        self.state_bytes = plugin.caching.state_bytes(&self.state);
         if plugin.filter.is_some() && !self.skips_filter {
             let scope = plugin.caching.filter_scope(&self.state, view.pod);
             let answers = match (&scope, coarse_keys(view, &scope)) {
@@ -201,11 +205,10 @@ impl Column {
         self.update(view, plugin, invalid)
     }
 
-    /// Whether a key changed between few and many domains.
+    /// Whether a key changed between few and many domains, or is new on nodes or gone from them.
     fn keys_have_changed(&self, view: &mut View<'_>) -> bool {
-        let mut differs = |scope: &Scope, is_by_node: bool| coarse_keys(view, scope).is_some() == is_by_node;
-        let filter = self.verdicts.as_ref().is_some_and(|it| differs(&it.scope, it.answers.are_by_node()));
-        filter || self.scores.as_ref().is_some_and(|it| differs(&it.scope, it.answers.are_by_node()))
+        let filter = self.verdicts.as_ref().is_some_and(|it| it.answers.are_outdated(view, &it.scope));
+        filter || self.scores.as_ref().is_some_and(|it| it.answers.are_outdated(view, &it.scope))
     }
 
     /// Applies one change; `false` if the column must be rebuilt.
@@ -365,9 +368,10 @@ impl Column {
 
     /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let verdicts = self.verdicts.as_ref().map_or(0, |verdicts| verdicts.answers.bytes());
-        let scores = self.scores.as_ref().map_or(0, |scores| scores.answers.bytes());
-        verdicts + scores + self.touched.capacity() * size_of::<Touched>() + size_of::<Self>()
+        let verdicts = self.verdicts.as_ref().map_or(0, Verdicts::bytes);
+        let scores = self.scores.as_ref().map_or(0, Scores::bytes);
+        let touched = self.touched.capacity() * size_of::<Touched>();
+        verdicts + scores + touched + self.reads.bytes() + self.state_bytes + size_of::<Self>()
     }
 }
 

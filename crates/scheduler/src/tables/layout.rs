@@ -1,5 +1,6 @@
 //! The order of nodes in a table: by domain, and within a domain in visiting order.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -108,6 +109,17 @@ impl Layout {
         &self.slots[range.start as usize..range.end as usize]
     }
 
+    /// The approximate size in bytes.
+    fn bytes(&self) -> usize {
+        let slots = self.slots.capacity() + self.leaves.capacity() + self.ranks.capacity();
+        slots * size_of::<u32>() + self.domains.capacity() * size_of::<Range<u32>>() + size_of::<Self>()
+    }
+
+    /// The size in bytes for each of those that hold the layout.
+    pub(super) fn share(layout: &Arc<Self>) -> usize {
+        layout.bytes() / Arc::strong_count(layout)
+    }
+
     /// The domain of a leaf, and its position there.
     pub(super) fn place(&self, leaf: usize) -> (usize, usize) {
         let domain = self.domains.partition_point(|range| range.end as usize <= leaf);
@@ -122,8 +134,33 @@ struct Version {
     labels: u64,
 }
 
-/// The nodes of each domain of one key.
+/// The nodes of each domain of one key. Only those who label nodes choose the values.
 type ByValue = FxHashMap<Arc<str>, SmallVec<[NodeIndex; 2]>>;
+
+/// The domains of one key.
+#[derive(Debug)]
+struct Domains {
+    by_value: ByValue,
+    bytes: usize,
+    /// Whether they were read since [`Topology::drop_unused`].
+    is_used: bool,
+}
+
+impl Domains {
+    fn new(nodes: &Nodes, key: &str) -> Self {
+        let mut by_value = ByValue::default();
+        for (index, node) in nodes.iter() {
+            if let Some(value) = node.node().labels.get(key) {
+                by_value.entry(Arc::clone(value)).or_default().push(index);
+            }
+        }
+        let spilled = by_value.values().filter(|nodes| nodes.spilled());
+        let spilled: usize = spilled.map(|nodes| nodes.capacity() * size_of::<NodeIndex>()).sum();
+        let entry = size_of::<(Arc<str>, SmallVec<[NodeIndex; 2]>)>();
+        let bytes = size_of::<Self>() + key.len() + by_value.capacity() * entry + spilled;
+        Self { by_value, bytes, is_used: true }
+    }
+}
 
 /// Layouts and domains, shared by all tables. Rebuilt when nodes or their labels change.
 #[derive(Debug)]
@@ -132,17 +169,13 @@ pub(super) struct Topology {
     /// The maximum number of domains of a coarse key.
     pub(super) coarse: usize,
     layouts: Vec<(Keys, Arc<Layout>)>,
-    domains: FxHashMap<Arc<str>, ByValue>,
+    /// By key. Ordered, because anyone who creates pods chooses the keys.
+    domains: BTreeMap<Arc<str>, Domains>,
 }
 
 impl Default for Topology {
     fn default() -> Self {
-        Self {
-            version: Version::default(),
-            coarse: COARSE,
-            layouts: Vec::new(),
-            domains: FxHashMap::default(),
-        }
+        Self { version: Version::default(), coarse: COARSE, layouts: Vec::new(), domains: BTreeMap::new() }
     }
 }
 
@@ -172,15 +205,26 @@ impl Topology {
     }
 
     fn by_value(&mut self, nodes: &Nodes, key: &Arc<str>) -> &ByValue {
-        self.domains.entry(Arc::clone(key)).or_insert_with(|| {
-            let mut by_value = ByValue::default();
-            for (index, node) in nodes.iter() {
-                if let Some(value) = node.node().labels.get(key) {
-                    by_value.entry(Arc::clone(value)).or_default().push(index);
-                }
-            }
-            by_value
-        })
+        let domains = self.domains.entry(Arc::clone(key)).or_insert_with(|| Domains::new(nodes, key));
+        domains.is_used = true;
+        &domains.by_value
+    }
+
+    /// Drops layouts that no table holds, and domains that nothing has read since the last call.
+    pub(super) fn drop_unused(&mut self) {
+        self.drop_layouts();
+        self.domains.retain(|_, domains| std::mem::take(&mut domains.is_used));
+    }
+
+    /// Drops layouts that no table holds.
+    pub(super) fn drop_layouts(&mut self) {
+        self.layouts.retain(|(_, layout)| Arc::strong_count(layout) > 1);
+        self.layouts.shrink_to_fit();
+    }
+
+    /// Drops all domains. They are made again when they are read.
+    pub(super) fn drop_domains(&mut self) {
+        self.domains.clear();
     }
 
     /// Whether the key has few domains.
@@ -195,8 +239,12 @@ impl Topology {
 
     /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let layouts: usize = self.layouts.iter().map(|(_, layout)| layout.slots.len() * 12).sum();
-        let domains: usize = self.domains.values().map(|by_value| by_value.len() * 48).sum();
-        layouts + domains
+        let layouts = self.layouts.iter().map(|(keys, layout)| text_bytes(keys) + Layout::share(layout));
+        layouts.sum::<usize>() + self.domains.values().map(|domains| domains.bytes).sum::<usize>()
     }
+}
+
+/// The size of texts in bytes. Texts that others share count in full.
+pub(super) fn text_bytes<'a>(texts: impl IntoIterator<Item = &'a Arc<str>>) -> usize {
+    texts.into_iter().map(|text| text.len() + size_of::<Arc<str>>()).sum()
 }

@@ -2,18 +2,20 @@
 
 use std::ops::Range;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use supercargo_framework::node_statuses::StatusNumber;
 use supercargo_framework::{Code, CycleState, NodeIndex, Status};
 
 use super::answers::{PASSES, Verdict};
+use super::by_signature::BySignature;
 use super::column::Column;
 use super::fallback::Fallback;
 use super::rule::Rule;
 use super::table::{self, ColumnIds, Columns, DomainVerdicts, Table};
 use super::uncached_plugins::UncachedPlugins;
 use super::view::View;
+use crate::hash_seed::{HashSeed, SeededMap, SeededSet};
 use crate::skipped_filters::SkippedFilters;
 use supercargo_runtime::diagnosis::Diagnosis;
 use supercargo_runtime::observer::{Evaluated, Point};
@@ -35,16 +37,15 @@ pub(crate) struct Answer {
 pub(crate) type NominatedVerdict<'a> = &'a mut dyn FnMut(&CycleState, NodeIndex) -> Status;
 
 /// The tables and columns of one profile.
-#[derive(Default)]
 pub(super) struct ProfileTables {
     pub(super) columns: Columns,
     /// Unused column numbers.
     free: Vec<u32>,
     /// Column numbers by plugin and its part of the signature.
-    pub(super) numbers: FxHashMap<(usize, Box<[u8]>), u32>,
-    pub(super) tables: FxHashMap<Box<[u8]>, Table>,
+    pub(super) numbers: SeededMap<(usize, Box<[u8]>), u32>,
+    pub(super) tables: BySignature,
     /// Signatures for which tables never answer.
-    pub(super) unsupported: FxHashSet<Box<[u8]>>,
+    pub(super) unsupported: SeededSet<Box<[u8]>>,
 }
 
 /// A pod's signature.
@@ -68,10 +69,23 @@ fn timed<R>(
 }
 
 impl ProfileTables {
+    pub(super) fn new(seed: &HashSeed) -> Self {
+        Self {
+            columns: Columns::new(),
+            free: Vec::new(),
+            numbers: seed.map(),
+            tables: BySignature::new(seed),
+            unsupported: seed.set(),
+        }
+    }
+
     pub(super) fn bytes(&self) -> usize {
-        let tables: usize = self.tables.iter().map(|(key, table)| key.len() + table.bytes()).sum();
         let keys: usize = self.numbers.keys().map(|(_, signed)| signed.len()).sum();
-        tables + keys + self.columns.iter().flatten().map(Column::bytes).sum::<usize>()
+        let unsupported: usize = self.unsupported.iter().map(|signed| signed.len()).sum();
+        self.tables.bytes()
+            + keys
+            + unsupported
+            + self.columns.iter().flatten().map(Column::bytes).sum::<usize>()
     }
 
     /// The size of a table and its columns.
@@ -330,10 +344,8 @@ impl ProfileTables {
 
     /// Drops the tables last used at this time or earlier, and the columns that no table uses.
     pub(super) fn forget_until(&mut self, last_used: u64) {
-        let gone = self.tables.extract_if(|_, table| table.last_used <= last_used);
-        let gone: Vec<Table> = gone.map(|(_, table)| table).collect();
-        for table in &gone {
-            self.release(table);
+        for table in self.tables.remove_until(last_used) {
+            self.release(&table);
         }
         let (columns, free) = (&mut self.columns, &mut self.free);
         self.numbers.retain(|_, id| {

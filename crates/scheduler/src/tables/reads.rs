@@ -1,5 +1,6 @@
 //! The reads behind a plugin's answers, beside the pod and the nodes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
@@ -12,7 +13,8 @@ use super::rule::{Rule, Rules};
 /// The tracked reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
-    objects: FxHashSet<(Text, Arc<str>)>,
+    /// Ordered, because strangers choose the keys.
+    objects: BTreeSet<(Text, Arc<str>)>,
     kinds: FxHashSet<Text>,
     /// Kinds of which the object named after the evaluated node was read.
     of_node: FxHashSet<Text>,
@@ -53,6 +55,13 @@ impl Reads {
             Read::AllNodes | Read::Now | Read::WaitingPods => return Err(Fallback::Signature),
         }
         Ok(())
+    }
+
+    /// The approximate size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let entry = size_of::<(Text, Arc<str>)>();
+        let keys: usize = self.objects.iter().map(|(_, key)| key.len() + entry).sum();
+        keys + (self.kinds.len() + self.of_node.len()) * size_of::<Text>()
     }
 
     /// Whether a changed object was read for all nodes.

@@ -23,12 +23,15 @@ pub(super) struct RelativeScores {
     /// `None` if PreScore skipped.
     pub(super) scores: Option<Scores>,
     reads: Reads,
+    labels_version: u64,
     /// By node, whether the plugin was last told that it is feasible.
     reported: Vec<bool>,
     invalid: Invalidation,
     /// Whether the plugin skips for any set of nodes, and needs no updates.
     skips: bool,
     is_stale: bool,
+    /// The size of the state when it was prepared.
+    state_bytes: usize,
 }
 
 impl RelativeScores {
@@ -39,10 +42,12 @@ impl RelativeScores {
             state: CycleState::new(),
             scores: None,
             reads: Reads::default(),
+            labels_version: 0,
             reported: Vec::new(),
             invalid: Invalidation::default(),
             skips: false,
             is_stale: true,
+            state_bytes: 0,
         }
     }
 
@@ -52,6 +57,9 @@ impl RelativeScores {
 
     /// Applies the changes since a position.
     pub(super) fn take(&mut self, view: &mut View<'_>, plugin: &TablePlugin, cursor: Cursor) {
+        if std::mem::replace(&mut self.labels_version, view.labels_version) != view.labels_version {
+            self.is_stale |= self.scores.as_ref().is_some_and(|it| it.answers.are_outdated(view, &it.scope));
+        }
         let log = view.log;
         for (_, change) in log.since(cursor) {
             if !self.is_stale && !self.take_one(view, plugin, change) {
@@ -205,6 +213,7 @@ impl RelativeScores {
             self.scores = Some(scores);
         }
         self.is_stale = false;
+        self.state_bytes = plugin.caching.state_bytes(&self.state);
         Ok(())
     }
 
@@ -218,6 +227,7 @@ impl RelativeScores {
 
     /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.reported.capacity() + self.scores.as_ref().map_or(0, Scores::bytes) + size_of::<Self>()
+        let scores = self.scores.as_ref().map_or(0, Scores::bytes);
+        self.reported.capacity() + scores + self.reads.bytes() + self.state_bytes + size_of::<Self>()
     }
 }

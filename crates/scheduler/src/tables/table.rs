@@ -10,7 +10,7 @@ use super::answers::{Answers, Asked, PASSES};
 use super::column::Column;
 use super::fallback::Fallback;
 use super::groups::Grouping;
-use super::layout::{Keys, Layout};
+use super::layout::{Keys, Layout, text_bytes};
 use super::proportional::Proportional;
 use super::relative_scores::RelativeScores;
 use super::rule::Rule;
@@ -485,6 +485,13 @@ impl Table {
         let sums: usize = self.sums.iter().map(Tournament::bytes).sum();
         let proportional: usize = self.proportional.iter().map(Proportional::bytes).sum();
         let relative: usize = self.relative.iter().map(RelativeScores::bytes).sum();
-        sums + proportional + relative + self.grouping.bytes() + size_of::<Self>()
+        let nodes = self.unsettled.capacity() + self.ungrouped.capacity() + self.excluded.capacity();
+        let layout = Layout::share(&self.layout) + text_bytes(&self.keys) + text_bytes(&self.relative_keys);
+        sums + proportional
+            + relative
+            + self.grouping.bytes()
+            + nodes * size_of::<NodeIndex>()
+            + layout
+            + size_of::<Self>()
     }
 }

@@ -173,7 +173,7 @@ fn preempting_a_pod_on_permit_is_a_scheduler_error() {
         bed.effect_lines(),
         [
             format!("a Warning FailedScheduling Scheduling: {message}"),
-            format!("a patch False SchedulerError: {message}"),
+            format!("a patch False SchedulerError: {message} nominated \"\""),
         ]
     );
     assert_eq!(log.take(), ["R unreserve"]);
@@ -229,7 +229,7 @@ fn a_pod_on_permit_may_be_rejected() {
         bed.effect_lines(),
         [
             format!("a Warning FailedScheduling Scheduling: {message}"),
-            format!("a patch False Unschedulable: {message}"),
+            format!("a patch False Unschedulable: {message} nominated \"\""),
             "b bind to n1".to_owned(),
         ]
     );
@@ -368,7 +368,7 @@ fn a_failing_prebind_undoes_the_binding() {
         let mut bed = tried(vec![preparer("A", Flight::Alone)]);
         bed.effect_lines();
         bed.pre_bound("a", status);
-        assert_eq!(bed.effect_lines()[1], format!("a patch False {message}"));
+        assert_eq!(bed.effect_lines()[1], format!("a patch False {message} nominated \"\""));
         assert_eq!((bed.place("a"), bed.node_of("a")), (Some(Place::Backoff), None));
         assert!(!bed.scheduler.has_work(), "only the backoff helps");
     }
@@ -389,7 +389,7 @@ fn a_cancelled_prebind_fails_with_its_cause_even_if_it_succeeds() {
         bed.handle(Input::Tick);
         assert_eq!(bed.effect_lines(), ["a cancel"]);
         bed.pre_bound("a", status);
-        assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message}"));
+        assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message} nominated \"\""));
     }
     let mut bed = tried(vec![]);
     bed.effect_lines();

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use supercargo_framework::context::Command;
 use supercargo_framework::event::{EventRegistration, QueueingHint};
-use supercargo_framework::objects::{Body, Object, StorageClass};
+use supercargo_framework::objects::{Body, Object, StorageClass, resources};
 use supercargo_framework::plugin::{Nomination, Permit, PreFilter};
 use supercargo_framework::testing::{node, object, pod};
-use supercargo_framework::{ActionType, EventResource, Status};
+use supercargo_framework::{ActionType, EventResource, Status, Text};
 
 use super::bed::{Bed, big, with_unschedulable};
 use super::fake::Fake;
@@ -234,4 +234,37 @@ fn a_rejected_pod_moves_others_but_not_itself() {
     bed.cycle();
     bed.pass_seconds(5);
     assert_eq!((bed.place("a"), bed.place("b")), (Some(Place::Unschedulable), Some(Place::Active)));
+}
+
+#[test]
+fn a_plugin_without_events_ignores_attachments_and_custom_kinds() {
+    let custom = || Text::from("foos.v1.example.com");
+    let everything = |kinds: Vec<EventResource>| {
+        move || -> Vec<EventRegistration> {
+            kinds.iter().map(|kind| EventRegistration::always(kind.clone(), ActionType::ALL)).collect()
+        }
+    };
+    let rejects = |name| Fake::new(name).filter(|_, _, _| Status::unschedulable("no"));
+    // Another plugin has these kinds watched.
+    let watched = [EventResource::Other(resources::VOLUME_ATTACHMENT), EventResource::Other(custom())];
+    let others = || Fake::new("Others").pre_filter(|_| PreFilter::Skip).events(everything(watched.to_vec()));
+    let cases = [
+        (resources::PERSISTENT_VOLUME, Place::Backoff, Place::Backoff),
+        (resources::VOLUME_ATTACHMENT, Place::Unschedulable, Place::Backoff),
+        (custom(), Place::Unschedulable, Place::Backoff),
+    ];
+    for (kind, without_events, with_all) in cases {
+        let all = everything(vec![EventResource::Any]);
+        for (plugin, expected) in
+            [(rejects("Silent"), without_events), (rejects("Eager").events(all), with_all)]
+        {
+            let mut bed = Bed::with(vec![plugin.build(), others().build()]);
+            bed.node(node("n1"));
+            bed.pod(pod("a"));
+            bed.cycle();
+            let new = object(&kind, "x", Body::Other(Arc::default()));
+            bed.handle(Input::Object(Notification::Added(Arc::new(new))));
+            assert_eq!(bed.place("a"), Some(expected), "{kind}");
+        }
+    }
 }

@@ -115,7 +115,7 @@ fn a_panic_in_a_hint_queues_the_pod_and_is_reported() {
     bed.effect_lines();
     bed.pass_seconds(1);
     let message = "plugin \"P\" panicked in QueueingHint: oh";
-    assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message}"));
+    assert_eq!(bed.effect_lines()[1], format!("a patch False SchedulerError: {message} nominated \"\""));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
     bed.pass_seconds(2);
     assert!(bed.observed().contains(&format!("anomaly: {message}")));

@@ -90,13 +90,28 @@ fn an_eviction_has_a_condition_and_the_victims_uid() {
     };
     let victim = evict(cpus("low", 4).with(|pod| pod.generation = 7));
     assert_eq!((&*victim.pod.name, &*victim.uid.text()), ("low", "low"));
-    let condition = victim.condition;
+    let condition = victim.condition.unwrap();
     assert_eq!((&*condition.status, &*condition.reason), ("True", "PreemptionByScheduler"));
     assert_eq!(&*condition.message, "supercargo: preempting to accommodate a higher priority pod");
     assert_eq!(condition.observed_generation, Some(7));
     assert!(condition.last_transition.is_some());
-    let evicted = cpus("low", 4).with(|pod| pod.status.disruption_reason = Some("Evicted".into()));
-    assert_eq!(evict(evicted).condition.last_transition, None, "it was already true");
+    let evicted = evict(cpus("low", 4).disrupted("Evicted", "")).condition.unwrap();
+    assert_eq!(evicted.last_transition, None, "it was already true");
+    assert_eq!(&*evicted.reason, "PreemptionByScheduler");
+}
+
+#[test]
+fn a_victim_that_has_its_condition_is_not_patched_again() {
+    let message = "supercargo: preempting to accommodate a higher priority pod";
+    for (reason, message, is_patched) in [
+        ("PreemptionByScheduler", message, false),
+        ("PreemptionByScheduler", "another: preempting to accommodate a higher priority pod", true),
+        ("EvictionByEvictionAPI", message, true),
+    ] {
+        let mut bed = ordered(&[cpus("low", 4).disrupted(reason, message)]);
+        let Effect::Evict { victims, .. } = bed.effects().remove(0) else { panic!("no eviction") };
+        assert_eq!(victims[0].condition.is_some(), is_patched, "{reason} {message}");
+    }
 }
 
 #[test]
@@ -293,7 +308,7 @@ fn a_victim_on_permit_is_rejected() {
         [
             IN_MEMORY.to_owned(),
             format!("low Warning FailedScheduling Scheduling: {why}"),
-            format!("low patch False SchedulerError: {why}"),
+            format!("low patch False SchedulerError: {why} nominated \"\""),
             FAILED.to_owned(),
             NOMINATED.to_owned(),
         ]
@@ -310,7 +325,7 @@ fn a_victim_in_prebind_is_cancelled() {
     assert!(!bed.is_held());
     bed.pre_bound("low", Status::error("context canceled").by("Holder"));
     let why = "running PreBind plugin \"Holder\": preempted by DefaultPreemption";
-    assert_eq!(bed.effect_lines()[1], format!("low patch False SchedulerError: {why}"));
+    assert_eq!(bed.effect_lines()[1], format!("low patch False SchedulerError: {why} nominated \"\""));
     bed.cycle();
     assert_eq!(bed.effect_lines(), ["high bind to n1"]);
 }

@@ -10,7 +10,7 @@ use supercargo_framework::{LabelSelector, Now, PodInfo, Status, Timestamp};
 
 use super::bed::{WALL, all_plugins, options, plugins};
 use super::volumes::{claim, class, volume, with_claim};
-use crate::record::{Recorded, ReplayError, Step, replay};
+use crate::record::{self, Recorded, ReplayError, Step, StepLog};
 use crate::{
     Calls, Eviction, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, Input, NoCalls, Notification, Options,
     Scheduler,
@@ -42,32 +42,48 @@ impl Calls for Last {
     }
 }
 
+/// The text of a record.
+#[derive(Default)]
+struct TextLog(Vec<u8>);
+
+impl StepLog for &mut TextLog {
+    fn push(&mut self, step: Step) {
+        self.0.extend(step.to_line().unwrap());
+    }
+}
+
+fn text(log: TextLog) -> String {
+    String::from_utf8(log.0).unwrap()
+}
+
+/// Replays a record without changes of the configuration.
+fn replay(scheduler: &mut Scheduler, record: &str) -> Result<usize, ReplayError> {
+    record::replay(scheduler, record.as_bytes(), |text| Err(text.to_owned()))
+}
+
 fn record() -> String {
-    let mut log = Vec::new();
+    let mut log = TextLog::default();
     let mut recorded = Recorded::new(scheduler(), &mut log);
     for name in ["n1", "n2"] {
         let input = Input::Node(Notification::Added(Arc::new(node(name).build())));
-        recorded.handle(at(0), input).unwrap();
+        recorded.handle(at(0), input);
     }
     let a: PodInfo = pod("a").request("cpu", "100m").label("x", "y").build();
-    recorded.handle(at(1), Input::QueuedPod(Notification::Added(Arc::new(a)))).unwrap();
-    let effects = recorded.schedule_one(at(2), &mut Last).unwrap();
+    recorded.handle(at(1), Input::QueuedPod(Notification::Added(Arc::new(a))));
+    let effects = recorded.schedule_one(at(2), &mut Last);
     assert_eq!(format!("{effects:?}"), "[Bind default/a a to n2]");
-    recorded
-        .handle(
-            at(3),
-            Input::Bound { pod: "a".into(), by: "DefaultBinder".into(), outcome: BindOutcome::Bound },
-        )
-        .unwrap();
-    recorded.flush().unwrap();
+    recorded.handle(
+        at(3),
+        Input::Bound { pod: "a".into(), by: "DefaultBinder".into(), outcome: BindOutcome::Bound },
+    );
     assert!(!recorded.scheduler().has_work());
-    String::from_utf8(log).unwrap()
+    text(log)
 }
 
 #[test]
 fn a_record_replays_with_the_extenders_answers() {
     let record = record();
-    assert_eq!(replay(&mut scheduler(), record.as_bytes()).unwrap(), 5);
+    assert_eq!(replay(&mut scheduler(), &record).unwrap(), 5);
     // The record has the extender's choice; otherwise the first node would be chosen.
     let mut scheduler = scheduler();
     scheduler.schedule_one(at(0), &mut NoCalls);
@@ -82,13 +98,13 @@ fn a_difference_is_reported_with_its_line() {
     ];
     for (name, (from, to), expected) in cases {
         let tampered = record().replace(from, to);
-        match replay(&mut scheduler(), tampered.as_bytes()) {
+        match replay(&mut scheduler(), &tampered) {
             Err(ReplayError::Differs { line, .. }) => assert_eq!(line, expected, "{name}"),
             other => panic!("{name}: {other:?}"),
         }
     }
     let broken = record().replace("\"now\"", "\"then\"");
-    match replay(&mut scheduler(), broken.as_bytes()) {
+    match replay(&mut scheduler(), &broken) {
         Err(ReplayError::Read { line, .. }) => assert_eq!(line, 1),
         other => panic!("{other:?}"),
     }
@@ -100,7 +116,7 @@ fn an_answer_missing_in_the_record_is_an_extender_error() {
         "[{\"Ok\":{\"Filtered\":{\"nodes\":[\"n2\"],\"failed\":[],\"failed_and_unresolvable\":[]}}}]",
         "[]",
     );
-    match replay(&mut scheduler(), without.as_bytes()) {
+    match replay(&mut scheduler(), &without) {
         Err(ReplayError::Differs { line, replayed, .. }) => {
             assert_eq!(line, 4);
             assert!(replayed[0].contains("the record has no answer of extender x"), "{replayed:?}");
@@ -111,7 +127,7 @@ fn an_answer_missing_in_the_record_is_an_extender_error() {
 
 /// A recorded scheduler with every in-tree plugin.
 struct Run<'a> {
-    recorded: Recorded<&'a mut Vec<u8>>,
+    recorded: Recorded<&'a mut TextLog>,
     seconds: u64,
 }
 
@@ -123,7 +139,7 @@ impl Run<'_> {
 
     fn tell(&mut self, input: Input) -> String {
         let now = self.now();
-        format!("{:?}", self.recorded.handle(now, input).unwrap())
+        format!("{:?}", self.recorded.handle(now, input))
     }
 
     fn object(&mut self, old: Option<Object>, new: Object) {
@@ -136,7 +152,7 @@ impl Run<'_> {
 
     fn cycle(&mut self) -> String {
         let now = self.now();
-        format!("{:?}", self.recorded.schedule_one(now, &mut NoCalls).unwrap())
+        format!("{:?}", self.recorded.schedule_one(now, &mut NoCalls))
     }
 
     fn pod(&mut self, pod: PodBuilder) -> String {
@@ -168,7 +184,7 @@ fn budget() -> Object {
 
 /// A volume is bound for `a`, and `high` preempts `low`.
 fn record_of_everything() -> String {
-    let mut log = Vec::new();
+    let mut log = TextLog::default();
     let mut run = Run { recorded: Recorded::new(everything(), &mut log), seconds: 0 };
     run.tell(Input::Node(Notification::Added(Arc::new(node("n1").allocatable("cpu", "4").build()))));
     for object in [class(), volume("1", None), claim("a", "1", ""), budget()] {
@@ -192,18 +208,26 @@ fn record_of_everything() -> String {
     let gone = Arc::new(low().resource_version("2").node("n1").build());
     run.tell(Input::AssignedPod(Notification::Deleted(gone)));
     assert_eq!(run.cycle(), "[Bind default/high high to n1]");
-    String::from_utf8(log).unwrap()
+    text(log)
 }
 
 #[test]
 fn a_record_with_volumes_objects_and_preemption_replays() {
     let record = record_of_everything();
-    let steps = replay(&mut everything(), record.as_bytes()).unwrap();
+    let steps = replay(&mut everything(), &record).unwrap();
     assert_eq!(steps, record.lines().count());
     for line in record.lines() {
         let step: Step = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&step).unwrap(), line, "reading returns what was written");
     }
+}
+
+#[test]
+fn a_replay_agrees_under_another_hash_seed() {
+    let record = record_of_everything();
+    let options = Options { hash_seed: 7, ..options(all_plugins(Vec::new())) };
+    let mut scheduler = Scheduler::new(options).unwrap();
+    assert_eq!(replay(&mut scheduler, &record).unwrap(), record.lines().count());
 }
 
 #[test]
@@ -216,12 +240,40 @@ fn replays_depend_on_recorded_objects_and_answers() {
     for (name, from, to, missing) in cases {
         let record = record_of_everything();
         assert!(record.contains(from), "{name}: {record}");
-        match replay(&mut everything(), record.replace(from, to).as_bytes()) {
+        match replay(&mut everything(), &record.replace(from, to)) {
             Err(ReplayError::Differs { recorded, replayed, .. }) => {
                 assert!(recorded.concat().contains(missing), "{name}: {recorded:?}");
                 assert!(!replayed.concat().contains(missing), "{name}: {replayed:?}");
             }
             other => panic!("{name}: {other:?}"),
         }
+    }
+}
+
+#[test]
+fn a_change_of_the_configuration_replays() {
+    let serving = |name: &str| {
+        let mut options = options(plugins(Vec::new()));
+        options.profiles[0].scheduler_name = name.to_owned();
+        options
+    };
+    let mut log = TextLog::default();
+    let mut recorded = Recorded::new(Scheduler::new(serving("first")).unwrap(), &mut log);
+    recorded.handle(at(0), Input::Node(Notification::Added(Arc::new(node("n1").build()))));
+    let waiting: PodInfo = pod("a").scheduler("second").build();
+    recorded.handle(at(1), Input::QueuedPod(Notification::Added(Arc::new(waiting))));
+    recorded.reconfigure(at(2), serving("second"), "second".to_owned()).unwrap();
+    let effects = recorded.schedule_one(at(3), &mut NoCalls);
+    assert_eq!(format!("{effects:?}"), "[Bind default/a a to n1]");
+    let none = Options { profiles: Vec::new(), ..serving("second") };
+    recorded.reconfigure(at(4), none, "none".to_owned()).unwrap_err();
+
+    let record = text(log);
+    let first = || Scheduler::new(serving("first")).unwrap();
+    let steps = record::replay(&mut first(), record.as_bytes(), |text| Ok(serving(text))).unwrap();
+    assert_eq!(steps, 4);
+    match replay(&mut first(), &record) {
+        Err(ReplayError::Configuration { line: 3, problem }) => assert_eq!(problem, "second"),
+        other => panic!("{other:?}"),
     }
 }

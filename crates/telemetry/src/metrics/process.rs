@@ -1,15 +1,18 @@
-//! Process metrics from `/proc`.
+//! Process metrics: from `/proc`, and of the log.
 
 use std::fs;
 
 use super::spec;
 use super::text::Text;
+use crate::logs;
 
 /// Clock ticks per second in `/proc`; part of Linux's stable interface.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Writes the metrics that can be read; none on systems other than Linux.
+/// Writes the metrics that can be read; only that of the log on systems other than Linux.
 pub(super) fn write(text: &mut Text) {
+    text.family(&spec::LOG_LINES_DROPPED);
+    text.sample(&spec::LOG_LINES_DROPPED, &[], logs::dropped_lines() as f64);
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();

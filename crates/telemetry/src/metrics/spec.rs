@@ -216,6 +216,8 @@ families! {
         "Internal errors of plugins; rejections of pods are not counted.");
     EVENTS_LOST = counter("supercargo_events_lost_total", &[],
         "Kubernetes events dropped because the API server did not accept them fast enough.");
+    LOG_LINES_DROPPED = counter("supercargo_log_lines_dropped_total", &[],
+        "Log lines dropped because standard error was not read fast enough.");
     CONFIG_GENERATION = gauge("supercargo_config_generation", &[],
         "Number of configurations so far: 1 at the start, plus 1 per reload.");
     CONFIG_FAILURES = counter("supercargo_config_reload_failures_total", &[],
@@ -223,7 +225,7 @@ families! {
     CONFIG_SUCCESSFUL = gauge("supercargo_config_last_reload_successful", &[],
         "1 if the current configuration file is valid and in effect, else 0.");
     CACHE_MISMATCHES = counter("supercargo_cache_mismatches_total", &["kind"],
-        "Differences between informers and scheduler that the cache comparer found, by kind (pod or node).");
+        "Differences between informers and scheduler that the cache comparer found, by kind (pod, node, or sum of a node's requests).");
     TRACE_SPANS_DROPPED = counter("supercargo_trace_spans_dropped_total", &["reason"],
         "Trace spans dropped, by reason: unfinished (the attempt never ended), queue_full, or not_taken (rejected by the collector).");
 }

@@ -374,6 +374,8 @@ fn pre_bind_fails_when_a_binding_cannot_complete() {
         with(bound(), claim)
     };
     let far = |name: &str| volume(name, |volume| volume.node_affinity = affinity("zone", &["b"]));
+    let migrated = |object| with(with(bound(), csi_node("n", "kubernetes.io/azure-disk")), object);
+    let translating = format!("failed to translate pv to csi: {UNTRANSLATABLE}");
     let mut gone = gone.into_iter();
     let mut gone = || gone.next().unwrap();
     let cases = [
@@ -400,6 +402,8 @@ fn pre_bind_fails_when_a_binding_cannot_complete() {
             "pv \"w\" node affinity doesn't match node \"n\": no matching NodeSelectorTerms",
             with(bound(), far("w")),
         ),
+        (&translating, migrated(versioned(untranslatable("v"), "9"))),
+        (UNTRANSLATABLE, migrated(untranslatable("w"))),
     ];
     for (expected, moment) in cases {
         let (status, _) = run(vec![written("5"), written("6")], vec![moment, bound()]);

@@ -344,3 +344,22 @@ fn migrated_plugins_use_the_drivers_zone_labels() {
         assert_eq!(world.feasible(&pod_with(&["c"]).build()), [expected], "{name}");
     }
 }
+
+#[test]
+fn an_untranslatable_volume_is_an_error_where_its_plugin_is_migrated() {
+    let verdict = |plugins: &str, claims: &[&str]| {
+        let objects = [untranslatable("v"), bound_claim("c", "v"), bound_claim("lost", "none")];
+        let objects = objects.into_iter().chain([csi_node("n", plugins)]);
+        let world = World::new(objects, [node("n").label("zone", "a")]);
+        let pod = pod_with(claims).build();
+        let state = world.state(&pod);
+        let caching = world.points.caching.as_ref().unwrap();
+        assert!(!caching.filter_never_fails(&world.context(), &state, &pod));
+        let info = world.nodes.get("n").unwrap();
+        world.points.filter.as_ref().unwrap().filter(&world.context(), &state, &pod, info)
+    };
+    let (migrated, other) = ("kubernetes.io/azure-disk", "kubernetes.io/aws-ebs");
+    assert_eq!(verdict(migrated, &["c"]), Status::error(UNTRANSLATABLE));
+    assert_eq!(verdict(other, &["c"]), Status::success());
+    assert_eq!(verdict(migrated, &["lost", "c"]), Status::unresolvable(LOST), "the first claim decides");
+}

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use supercargo_framework::affinity::RawRequirement;
 use supercargo_framework::objects::{
     Body, ClaimRef, CsiDriver, CsiNode, CsiStorageCapacity, Object, Objects, PersistentVolume,
-    PersistentVolumeClaim, StorageClass, annotations, resources,
+    PersistentVolumeClaim, StorageClass, Untranslatable, annotations, resources,
 };
 use supercargo_framework::plugin::{ExtensionPoints, PreFilter};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, object, pod};
@@ -60,6 +60,17 @@ pub(super) fn volume(name: &str, change: impl FnOnce(&mut PersistentVolume)) -> 
     };
     change(&mut body);
     object(&resources::PERSISTENT_VOLUME, name, Body::PersistentVolume(body))
+}
+
+/// Upstream's error for [`untranslatable`].
+pub(super) const UNTRANSLATABLE: &str =
+    "could not translate pv: kind(Dedicated) is not supported in csi migration";
+
+/// A volume with an in-tree source that has no CSI equivalent.
+pub(super) fn untranslatable(name: &str) -> Object {
+    let error = "kind(Dedicated) is not supported in csi migration".into();
+    let source = Untranslatable { plugin: "kubernetes.io/azure-disk".into(), error };
+    volume(name, |volume| volume.untranslatable = Some(source))
 }
 
 /// A pending claim on 5 bytes of class [`LOCAL`] in the namespace `default`.

@@ -5,7 +5,7 @@ use supercargo_framework::labels::Labels;
 use supercargo_framework::plugin::Normalize;
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
-use supercargo_framework::{ActionType, EventResource, PodInfo};
+use supercargo_framework::{ActionType, EventResource, Indexed, PodInfo};
 
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{
@@ -234,7 +234,7 @@ fn affinity() -> Vec<Alteration> {
         alter(
             "InterPodAffinity: namespaces ignored",
             "a term applies to the namespaces that it names (5.15)",
-            plugin(NAME, pod(|pod| required(pod, |term| term.namespaces = Box::default()))),
+            plugin(NAME, pod(|pod| required(pod, |term| term.namespaces = Indexed::default()))),
             &["inter-pod-affinity-namespaces/names"],
         ),
         alter(

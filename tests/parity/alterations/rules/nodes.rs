@@ -1,8 +1,9 @@
 //! Plugins that filter nodes: verdicts, messages and queueing hints.
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
-use supercargo_framework::ports::Protocol;
-use supercargo_framework::{ActionType, EventResource, Feature, Labels};
+use supercargo_framework::indexed::Keyed;
+use supercargo_framework::ports::{HostPort, Protocol};
+use supercargo_framework::{ActionType, EventResource, Feature, Indexed, Labels, PodInfo, Toleration};
 
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{deaf_to_new_nodes, filter, hints, ignores, pod, pre_filter, sleeps_on, wakes_on};
@@ -14,6 +15,22 @@ use super::{
 pub(super) fn all() -> Vec<Alteration> {
     let all = [unschedulable(), name(), taints(), affinity(), ports(), resources(), features()];
     all.into_iter().flatten().collect()
+}
+
+/// Changes each host port of the pod.
+fn with_ports(pod: &mut PodInfo, change: fn(&mut HostPort)) {
+    with_spec(pod, |spec| spec.host_ports = changed(&spec.host_ports, change));
+}
+
+/// Changes each toleration of the pod.
+fn with_tolerations(pod: &mut PodInfo, change: fn(&mut Toleration)) {
+    with_spec(pod, |spec| spec.tolerations = changed(&spec.tolerations, change));
+}
+
+fn changed<T: Keyed + Clone>(list: &Indexed<T>, change: fn(&mut T)) -> Indexed<T> {
+    let mut items = list.to_vec();
+    items.iter_mut().for_each(change);
+    Indexed::new(items)
 }
 
 fn unschedulable() -> Vec<Alteration> {
@@ -34,7 +51,7 @@ fn unschedulable() -> Vec<Alteration> {
         alter(
             "NodeUnschedulable: tolerations ignored",
             "a pod that tolerates the unschedulable taint fits a cordoned node (5.3)",
-            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.tolerations = Box::default()))),
+            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.tolerations = Indexed::default()))),
             &["node-unschedulable/tolerated"],
         ),
         alter(
@@ -91,7 +108,7 @@ fn taints() -> Vec<Alteration> {
         alter(
             "TaintToleration: tolerations ignored",
             "a toleration of the taint lets the pod fit (5.4)",
-            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.tolerations = Box::default()))),
+            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.tolerations = Indexed::default()))),
             &["taint-toleration/exists-matches-any-value"],
         ),
         alter(
@@ -100,7 +117,7 @@ fn taints() -> Vec<Alteration> {
             plugin(
                 NAME,
                 pod(|pod| {
-                    with_spec(pod, |spec| spec.tolerations.iter_mut().for_each(|it| it.effect = None));
+                    with_tolerations(pod, |it| it.effect = None);
                 }),
             ),
             &["scores/prefer-no-schedule-tolerated"],
@@ -225,7 +242,7 @@ fn ports() -> Vec<Alteration> {
             plugin(
                 NAME,
                 pod(|pod| {
-                    with_spec(pod, |spec| spec.host_ports.iter_mut().for_each(|port| port.ip = "".into()));
+                    with_ports(pod, |port| port.ip = "".into());
                 }),
             ),
             &["node-ports/different-host-ips"],
@@ -236,9 +253,7 @@ fn ports() -> Vec<Alteration> {
             plugin(
                 NAME,
                 pod(|pod| {
-                    with_spec(pod, |spec| {
-                        spec.host_ports.iter_mut().for_each(|port| port.protocol = Protocol::Udp);
-                    });
+                    with_ports(pod, |port| port.protocol = Protocol::Udp);
                 }),
             ),
             &["node-ports/different-protocols"],

@@ -143,6 +143,10 @@ pub(super) fn volume(volume: &k8s::Volume) -> Option<Volume> {
         VolumeSource::Cinder(Arc::from(&*disk.volume_id))
     } else if let Some(disk) = &volume.portworx_volume {
         VolumeSource::Portworx(Arc::from(&*disk.volume_id))
+    } else if volume.azure_file.is_some() {
+        VolumeSource::AzureFile
+    } else if volume.vsphere_volume.is_some() {
+        VolumeSource::Vsphere
     } else {
         return None;
     };

@@ -1,10 +1,11 @@
 //! Random constraints of a pod other than resources.
 
 use k8s_openapi::api::core::v1::{
-    AWSElasticBlockStoreVolumeSource, Affinity, AzureDiskVolumeSource, CSIVolumeSource, CinderVolumeSource,
-    EmptyDirVolumeSource, EphemeralVolumeSource, GCEPersistentDiskVolumeSource, ISCSIVolumeSource,
-    ImageVolumeSource, PersistentVolumeClaimVolumeSource, PodAffinity, PodAffinityTerm, PodAntiAffinity,
-    PortworxVolumeSource, RBDVolumeSource, TopologySpreadConstraint, Volume, WeightedPodAffinityTerm,
+    AWSElasticBlockStoreVolumeSource, Affinity, AzureDiskVolumeSource, AzureFileVolumeSource,
+    CSIVolumeSource, CinderVolumeSource, EmptyDirVolumeSource, EphemeralVolumeSource,
+    GCEPersistentDiskVolumeSource, ISCSIVolumeSource, ImageVolumeSource, PersistentVolumeClaimVolumeSource,
+    PodAffinity, PodAffinityTerm, PodAntiAffinity, PortworxVolumeSource, RBDVolumeSource,
+    TopologySpreadConstraint, Volume, VsphereVirtualDiskVolumeSource, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use proptest::collection::vec;
@@ -88,10 +89,10 @@ pub(super) fn spread() -> impl Strategy<Value = TopologySpreadConstraint> {
     )
 }
 
-/// A volume with one of twelve sources, or one that scheduling ignores.
+/// A volume with one of thirteen sources, or one that scheduling ignores.
 pub(super) fn volume() -> impl Strategy<Value = Volume> {
     let fields = (vec(text(), 3), of(any::<bool>()), any::<i32>(), of(text()));
-    (text(), 0..13, fields).prop_map(|(name, source, (words, read_only, lun, optional))| {
+    (text(), 0..15, fields).prop_map(|(name, source, (words, read_only, lun, optional))| {
         let word = |i: usize| words[i].clone();
         Volume {
             name,
@@ -133,7 +134,14 @@ pub(super) fn volume() -> impl Strategy<Value = Volume> {
             portworx_volume: (source == 9)
                 .then(|| PortworxVolumeSource { volume_id: word(0), ..Default::default() }),
             csi: (source == 10).then(|| CSIVolumeSource { driver: word(0), ..Default::default() }),
-            empty_dir: (source > 10).then(EmptyDirVolumeSource::default),
+            azure_file: (source == 11).then(|| AzureFileVolumeSource {
+                secret_name: word(0),
+                share_name: word(1),
+                read_only,
+            }),
+            vsphere_volume: (source == 12)
+                .then(|| VsphereVirtualDiskVolumeSource { volume_path: word(0), ..Default::default() }),
+            empty_dir: (source > 12).then(EmptyDirVolumeSource::default),
             ..Default::default()
         }
     })

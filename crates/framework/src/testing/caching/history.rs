@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::table::{Change, Dirty, Part, Rows, Table};
+use super::table::{Change, Dirty, Part, Rows, Table, is_untracked};
 use super::{Mismatch, NODES, Step, check_columns, holds, same};
 use crate::caching::{Applied, Scope};
-use crate::context::{Context, Read};
+use crate::context::Context;
 use crate::cycle_state::CycleState;
 use crate::node::NodeRecord;
 use crate::node_index::NodeIndex;
@@ -20,11 +20,6 @@ use crate::signature::{Signature, Signer};
 use crate::status::{Code, Status};
 use crate::testing::Driver;
 use crate::time::Now;
-
-/// Whether no change reports that the read is outdated.
-fn is_untracked(read: &Read) -> bool {
-    matches!(read, Read::Now | Read::WaitingPods)
-}
 
 pub(super) struct History {
     driver: Driver,
@@ -218,12 +213,9 @@ impl History {
             cursor: self.changes.len(),
             is_cacheable: true,
         };
+        table.is_cacheable = !table.reads.iter().any(is_untracked);
         table.rows = self.rows(&cx, &table, pod)?;
-        let reads = cx.take_reads();
-        // The state follows the nodes; single answers do not.
-        table.is_cacheable =
-            !reads.contains(&Read::AllNodes) && !table.reads.iter().chain(&reads).any(is_untracked);
-        table.reads.extend(reads);
+        table.note_reads(cx.take_reads());
         Ok(table)
     }
 
@@ -317,7 +309,9 @@ impl History {
         if !self.follow_feasible(table, pod, &mut scores) {
             return Ok(false);
         }
-        let fresh = self.rows(&self.cx(), table, pod)?;
+        let cx = self.cx();
+        let fresh = self.rows(&cx, table, pod)?;
+        table.note_reads(cx.take_reads());
         filters.refresh(&self.nodes, &mut table.rows.verdicts, fresh.verdicts);
         if let Some(Scope::Classes(keys)) = &table.score_scope {
             table.rows.scores = fresh.scores;

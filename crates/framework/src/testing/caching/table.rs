@@ -11,6 +11,11 @@ use crate::nodes::Nodes;
 use crate::pod::PodInfo;
 use crate::status::Status;
 
+/// Whether no change reports that the read is outdated.
+pub(super) fn is_untracked(read: &Read) -> bool {
+    matches!(read, Read::Now | Read::WaitingPods)
+}
+
 /// A change as evaluation tables see it.
 #[derive(Clone)]
 pub(super) enum Change {
@@ -55,6 +60,13 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Notes what the answers have read, at first or after a change.
+    pub(super) fn note_reads(&mut self, reads: Vec<Read>) {
+        // The state follows the nodes; single answers do not.
+        self.is_cacheable &= !reads.iter().any(|read| *read == Read::AllNodes || is_untracked(read));
+        self.reads.extend(reads);
+    }
+
     /// Whether the change outdates a recorded read.
     pub(super) fn reads_of(&self, change: &Change) -> bool {
         let reads = |is: fn(&Read) -> bool| self.reads.iter().any(is);

@@ -199,3 +199,24 @@ async fn a_failed_page_that_has_not_expired_fails_the_list() {
     assert_eq!(requests, ["rv=0 limit=500", "rv= limit=500 continue=C", "rv=0 limit=500"]);
     assert_eq!(deltas, ["=11[b@2]"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_transformed_before_the_next_is_requested() {
+    let (transform, calls) = counting();
+    let transformed = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&transformed);
+    let list = move |n, _: &_| {
+        seen.lock().push(calls.load(Ordering::Relaxed));
+        match n {
+            0 => Ok(page_to("10", &[("a", "1"), ("b", "2")], "C1")),
+            1 => Ok(page_to("10", &[("c", "3")], "C2")),
+            _ => Ok(page("10", &[])),
+        }
+    };
+    let source = Scripted::new(list, |_, _| Ok(Script::stay_after(vec![])));
+    let options = ReflectorOptions { watch_list: false, ..ReflectorOptions::default() };
+    let rig = Rig::transforming(source, options, Some(transform));
+    settle().await;
+    assert_eq!(rig.stop().await, ["=10[a@1 b@2 c@3]"]);
+    assert_eq!(*transformed.lock(), [0, 2, 3]);
+}

@@ -230,3 +230,60 @@ async fn only_a_watch_list_sets_version_match() {
     let meant: Vec<_> = source.requests().iter().map(|request| request.options.version_match).collect();
     assert_eq!(meant, [Some(VersionMatch::NotOlderThan), None]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn initial_events_are_transformed_as_they_arrive() {
+    let (transform, calls) = counting();
+    let watch = |_, _: &_| {
+        let script = Script::stay_after(vec![WatchEvent::Added(pod("a", "1"))]);
+        Ok(script.then(Duration::from_secs(10), bookmark("5", true)))
+    };
+    let source = Scripted::new(|_, _| unreachable!("no list is needed"), watch);
+    let rig = Rig::transforming(source, ReflectorOptions::default(), Some(transform));
+    sleep(5.0).await;
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    sleep(6.0).await;
+    assert_eq!((calls.load(Ordering::Relaxed), rig.stop().await), (1, vec!["=5[a@1]".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn initial_events_time_out_when_they_pause_not_when_they_are_many() {
+    // Five objects at intervals of 50 s, then a pause.
+    let source = |pause| {
+        let watch = move |_, options: &ListOptions| {
+            let slow = (0..5).fold(Script::stay_after(vec![]), |script, n| {
+                script.then(Duration::from_secs(50), WatchEvent::Added(pod(&format!("p{n}"), "1")))
+            });
+            let slow = slow.then(Duration::from_secs(pause), bookmark("5", true));
+            Ok(if options.send_initial_events { slow } else { Script::stay_after(vec![]) })
+        };
+        Scripted::new(|_, _| Ok(page("9", &[])), watch)
+    };
+    for (pause, requests, content) in [
+        (50, &["watch-list rv="][..], "=5[p0@1 p1@1 p2@1 p3@1 p4@1]"),
+        (70, &["watch-list rv=", "list rv=0 limit=500", "watch rv=9"], "=9[]"),
+    ] {
+        let source = source(pause);
+        let rig = Rig::start(source.clone());
+        sleep(315.0).await;
+        assert_eq!(source.summaries(), requests);
+        assert_eq!(rig.stop().await, [content]);
+    }
+}
+
+/// A server that ignores the option sends the events of a busy resource forever.
+#[tokio::test(start_paused = true)]
+async fn initial_events_that_outlast_their_watch_are_replaced_by_a_list() {
+    let watch = |_, options: &ListOptions| {
+        let busy = (0..100).fold(Script::stay_after(vec![]), |script, n| {
+            script.then(Duration::from_secs(30), WatchEvent::Modified(pod("a", &n.to_string())))
+        });
+        Ok(if options.send_initial_events { busy } else { Script::stay_after(vec![]) })
+    };
+    let source = Scripted::new(|_, _| Ok(page("100", &[("a", "99")])), watch);
+    let rig = Rig::start(source.clone());
+    // A watch lasts for five to ten minutes.
+    sleep(620.0).await;
+    assert_eq!(source.summaries()[..3], ["watch-list rv=", "list rv=0 limit=500", "watch rv=100"]);
+    assert_eq!(rig.stop().await, ["=100[a@99]"]);
+}

@@ -175,7 +175,7 @@ struct Player {
     registration: Registration,
     manner: Manner,
     initial: Initial,
-    no_syncs_after: Option<Instant>,
+    joined: Instant,
     /// The number of initial objects received when it was first seen synced.
     synced_with: Option<usize>,
 }
@@ -192,8 +192,15 @@ impl Player {
             strays,
             first_list: source.first_list().map(|version| version.parse().unwrap()),
             complete,
-            no_syncs_after: self.no_syncs_after,
+            no_syncs_after: self.no_syncs_after(&rig.informer),
         }
+    }
+
+    /// Until the first check, every handler receives updates without a new version. The delay of
+    /// slow handlers is not tested here.
+    fn no_syncs_after(&self, informer: &SharedInformer<Pods>) -> Option<Instant> {
+        let exempt = self.manner.resynced || self.manner.held_up.is_some();
+        if exempt { None } else { informer.processor.first_check_after(self.joined) }
     }
 
     fn beginning(&self) -> usize {
@@ -329,20 +336,9 @@ impl Stage {
             registration: registration.unwrap(),
             manner,
             initial,
-            no_syncs_after: self.no_syncs_after(manner),
+            joined: Instant::now(),
             synced_with: None,
         });
-    }
-
-    /// Until the next check, every handler receives updates without a new version. The delay of
-    /// slow handlers is not tested here.
-    fn no_syncs_after(&self, manner: Manner) -> Option<Instant> {
-        let period = self.setting.resync;
-        if period == 0 || manner.resynced || manner.held_up.is_some() {
-            return None;
-        }
-        let checks = self.started.elapsed().as_secs() / period + 1;
-        Some(self.started + secs(period) * u32::try_from(checks).unwrap())
     }
 
     async fn leave(&mut self, n: u8) {
@@ -388,7 +384,8 @@ impl Stage {
         self.rig.source.serve();
         tokio::time::sleep(secs(300)).await;
         self.rig.source.reset_watch();
-        tokio::time::sleep(secs(300)).await;
+        // Long enough for several resyncs: the first changes hold up a slow handler.
+        tokio::time::sleep(secs(600)).await;
         self.join(Manner { filtered: false, resynced: true, held_up: None });
         settle().await;
         self.look_around();

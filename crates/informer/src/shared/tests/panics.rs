@@ -71,6 +71,28 @@ async fn a_propagated_handler_panic_ends_the_informer() {
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
     assert_eq!(log.lines().len(), 1, "the other handler receives everything");
     assert_eq!(rig.source.watchers(), 0);
+    let failure =
+        InformerFailure::HandlerPanicked { handler: String::new(), message: "on purpose".to_owned() };
+    assert_eq!(rig.informer.failure(), Some(failure));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_known_before_other_handlers_have_drained() {
+    let rig = Rig::new(&["a"]);
+    // Busy for an hour, in the only way a handler can be while the clock is paused.
+    let busy = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
+    let hour =
+        HandlerOptions { panic_policy: PanicPolicy::SkipAfter(secs(3600)), ..HandlerOptions::named("busy") };
+    rig.informer.add_event_handler(busy, hour).unwrap();
+    let broken = HandlerFuncs::<Pod>::new().with_add(|_, _| panic!("on purpose"));
+    rig.informer.add_event_handler(broken, HandlerOptions::named("broken")).unwrap();
+    let running = rig.run();
+    let start = Instant::now();
+    let failure = rig.informer.failed().await;
+    assert_eq!(failure.to_string(), "event handler \"broken\" panicked: on purpose");
+    assert!(start.elapsed() < secs(1) && !rig.informer.is_stopped());
+    assert!(running.await.unwrap_err().is_panic());
+    assert!(start.elapsed() >= secs(3600), "run itself waits for the handlers");
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,6 +101,19 @@ async fn a_panicking_transform_ends_the_informer() {
     rig.informer.set_transform(|_| panic!("on purpose")).unwrap();
     assert!(rig.run().await.unwrap_err().is_panic());
     assert!(rig.informer.is_stopped());
+    assert_eq!(rig.informer.failed().await.to_string(), "panicked: on purpose");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_index_function_ends_the_informer() {
+    let rig = Rig::new(&["a"]);
+    let index: IndexFn<Pod> = Arc::new(|_, _, _| panic!("on purpose"));
+    rig.informer.add_indexers([("index".to_owned(), index)].into()).unwrap();
+    let (_, registration) = rig.log(HandlerOptions::default());
+    assert!(rig.run().await.unwrap_err().is_panic());
+    assert!(registration.is_stopped() && !rig.informer.has_synced());
+    assert_eq!(rig.informer.failed().await.to_string(), "panicked: on purpose");
+    assert_eq!(rig.source.watchers(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,13 +156,16 @@ async fn a_handler_beyond_its_limit_ends_the_informer() {
     let (log, _) = rig.log(HandlerOptions::default());
     let running = rig.run();
     settle().await;
-    rig.source.apply(pod("d"));
+    for name in ["d", "e", "f", "g"] {
+        rig.source.apply(pod(name));
+    }
     settle().await;
-    assert!(stuck.pending() == 4 && !running.is_finished());
+    assert!(stuck.pending() == 3 + 4 && !running.is_finished());
     let before = Instant::now();
-    rig.source.apply(pod("e"));
+    rig.source.apply(pod("h"));
     let panic = running.await.unwrap_err().into_panic();
-    let text = "event handler \"stuck\" of v1/pods exceeds its limit of 4 pending changes";
+    let text =
+        "the informer of v1/pods failed: event handler \"stuck\" exceeds its limit of 4 pending changes";
     assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(text));
     assert!(before.elapsed() < secs(1), "run does not wait for the stuck handler");
     assert_eq!(log.content(), rig.source.content(), "the other handlers receive everything");
@@ -151,11 +189,40 @@ fn run_does_not_wait_for_a_stuck_handler_beyond_its_limit() {
         // Wait on a separate thread: a task that the handler wakes could be queued on the thread
         // that it blocks.
         tokio::task::spawn_blocking(move || entered.recv().unwrap()).await.unwrap();
-        rig.source.apply(pod("b"));
-        rig.source.apply(pod("c"));
+        for name in ["b", "c", "d"] {
+            rig.source.apply(pod(name));
+        }
         let panic = running.await.unwrap_err().into_panic();
         assert!(panic.downcast_ref::<String>().unwrap().contains("\"stuck\""));
         assert_eq!(log.content(), rig.source.content(), "the other handlers receive everything");
         assert!(other.is_stopped() && !stuck.is_stopped());
+    });
+}
+
+#[test]
+fn a_blocking_handler_on_its_own_thread_blocks_no_worker() {
+    on_threads(1, async {
+        let rig = Rig::new(&["a"]);
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        let (enter, entered) = std::sync::mpsc::channel();
+        let blocking = HandlerFuncs::<Pod>::new().with_add(move |_, _| {
+            let _ = enter.send(std::thread::current().name().map(str::to_owned));
+            let _ = blocked.recv();
+        });
+        let options = HandlerOptions { own_thread: true, ..HandlerOptions::named("blocking") };
+        let blocking = rig.informer.add_event_handler(blocking, options).unwrap();
+        let (log, quick) = rig.log(HandlerOptions::default());
+        let running = rig.run();
+        // The only worker waits for the thread, and would wait forever for one of its own tasks.
+        quick.synced().await;
+        assert_eq!(entered.recv().unwrap().as_deref(), Some("blocking"));
+        rig.source.apply(pod("b"));
+        while log.lines().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!blocking.has_synced());
+        drop(release);
+        rig.stop(running).await;
+        assert!(blocking.is_stopped() && blocking.processed() == 2);
     });
 }

@@ -133,3 +133,24 @@ async fn an_unrepresentable_resync_period_never_fires() {
     assert_eq!((early.lines().len(), late.lines().len()), (1, 1));
     rig.stop(running).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn there_are_no_resyncs_while_the_server_cannot_be_watched() {
+    let rig = Rig::with(&["a"], InformerOptions { resync: secs(10), ..InformerOptions::default() });
+    let (log, _) = rig.log(every(10));
+    let _running = rig.run();
+    tokio::time::sleep(secs(15)).await;
+    assert_eq!(log.take().len(), 2, "the object, and one resync");
+    for _ in 0..100 {
+        rig.source.fail_watch(refused(403, "Forbidden"));
+        rig.source.fail_list(refused(403, "Forbidden"));
+    }
+    rig.source.close_watches();
+    tokio::time::sleep(secs(100)).await;
+    assert!(rig.informer.last_error().is_some_and(|error| error.contains("403")));
+    assert_eq!(log.take(), Vec::<String>::new());
+    rig.source.serve();
+    // The longest wait between two cycles, and a period.
+    tokio::time::sleep(secs(75)).await;
+    assert!(log.take().contains(&"update ns/a 2>2".to_owned()));
+}

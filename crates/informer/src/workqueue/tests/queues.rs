@@ -1,4 +1,5 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -300,4 +301,39 @@ async fn a_custom_order_may_move_a_touched_key() {
         queue.add(key);
     }
     assert_eq!([*take(&queue), *take(&queue), *take(&queue)], ["b", "c", "a"]);
+}
+
+/// Notes the hash of what was written so far: the state of an unseeded hasher is the same in every
+/// map.
+#[derive(Clone, Debug)]
+struct Probe(Arc<Mutex<Vec<u64>>>);
+
+impl PartialEq for Probe {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Probe {}
+
+impl Hash for Probe {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        1_u8.hash(state);
+        self.0.lock().push(state.finish());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_map_of_keys_hashes_with_its_own_seed() {
+    let hashes = Arc::<Mutex<Vec<u64>>>::default();
+    for _ in 0..2 {
+        let queue = WorkQueue::new();
+        queue.add_after(Probe(Arc::clone(&hashes)), Duration::from_secs(1));
+        queue.add(Probe(Arc::clone(&hashes)));
+        let key = queue.get().await.unwrap();
+        key.add_rate_limited();
+    }
+    // Each queue has maps of waiting, processed, delayed and failed keys.
+    let distinct: BTreeSet<u64> = hashes.lock().iter().copied().collect();
+    assert_eq!(distinct.len(), 2 * 4);
 }

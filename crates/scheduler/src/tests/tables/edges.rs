@@ -8,9 +8,11 @@ use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{
     ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, ScorePlugin, SignPlugin,
 };
+use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
 use supercargo_framework::signature::{Signer, Unsignable};
-use supercargo_framework::testing::{NodeBuilder, node, pod};
-use supercargo_framework::{Context, CycleState, NodeInfo, Plugin, PodInfo, Status};
+use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use supercargo_framework::topology_spread::TopologySpreadConstraint;
+use supercargo_framework::{Context, CycleState, LabelSelector, NodeInfo, Plugin, PodInfo, Status};
 
 use super::templates::ZONE;
 use crate::tests::bed::{Bed, options, plugins};
@@ -333,4 +335,84 @@ fn tables_stay_within_the_memory_limit() {
     let stats = beds[0].scheduler.table_stats();
     assert!(stats.hits > 70 && stats.builds > 200, "{stats:?}");
     assert!(fewest > 0 && fewest < most, "a part is evicted at a time: {fewest} to {most} tables");
+}
+
+/// Answers leave out topology keys that no node has, and must notice when a node gets one.
+#[test]
+fn topology_keys_that_nodes_gain_count() {
+    let averse = |name: &str| {
+        let selector = LabelSelector::parse(&[("app", "x")].into_iter().collect(), []).ok();
+        let term = PodAffinityTerm { selector, topology_key: "rack".into(), ..PodAffinityTerm::default() };
+        let affinity = PodAffinity { required_anti_affinity: [term].into(), ..PodAffinity::default() };
+        pod(name).label("app", "x").with_spec(|spec| spec.pod_affinity = Some(Box::new(affinity)))
+    };
+    for plain in [false, true] {
+        let mut bed = Bed::of(Options { plain, ..options(plugins(Vec::new())) });
+        let place_of = |bed: &mut Bed, name: &str| {
+            bed.pod(averse(name));
+            bed.cycle();
+            bed.node_of(name).map(str::to_owned)
+        };
+        bed.node(big("a"));
+        assert_eq!(place_of(&mut bed, "p1").as_deref(), Some("a"));
+        assert_eq!(place_of(&mut bed, "p2").as_deref(), Some("a"), "without the label nothing is averse");
+        bed.update_node(big("a"), big("a").label("rack", "1"));
+        assert_eq!(place_of(&mut bed, "p3"), None, "plain: {plain}");
+        bed.node(big("b").label("rack", "2"));
+        assert_eq!(place_of(&mut bed, "p4").as_deref(), Some("b"), "plain: {plain}");
+        assert_eq!(place_of(&mut bed, "p5"), None, "plain: {plain}");
+    }
+}
+
+/// A pod that prefers to be spread over the domains of this label.
+fn spread(name: &str, key: &str) -> PodBuilder {
+    let constraint = TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: key.into(),
+        hard: false,
+        selector: None,
+        min_domains: None,
+        honors_affinity: true,
+        honors_taints: false,
+        match_label_keys: Box::default(),
+    };
+    pod(name).with_spec(|spec| spec.topology_spread = [constraint].into())
+}
+
+#[test]
+fn keys_of_strangers_do_not_displace_tables_in_use() {
+    const LIMIT: usize = 1_500_000;
+    let mut bed = Bed::of(Options { table_memory: LIMIT, ..options(plugins(Vec::new())) });
+    for number in 0..100 {
+        bed.node(big(&format!("n{number}")));
+    }
+    let mut cycle = |pod| {
+        let before = bed.scheduler.table_stats();
+        bed.pod(pod);
+        while bed.cycle() {}
+        let after = bed.scheduler.table_stats();
+        assert!(after.bytes <= LIMIT, "{after:?}");
+        after.hits - before.hits
+    };
+    let mut hits = 0;
+    for number in 0..1000 {
+        cycle(spread(&format!("s{number}"), &format!("key-{number}")));
+        hits += cycle(pod(&format!("p{number}")).request("cpu", "1m"));
+    }
+    assert!(hits > 980, "{hits} of 1000 pods of one template found their table");
+}
+
+#[test]
+fn a_table_larger_than_half_of_the_limit_is_not_kept() {
+    let mut bed = Bed::of(Options { table_memory: 20_000, ..options(plugins(Vec::new())) });
+    for number in 0..1000 {
+        bed.node(big(&format!("n{number}")));
+    }
+    for number in 0..3 {
+        bed.pod(pod(&format!("p{number}")));
+        assert!(bed.cycle());
+        let stats = bed.scheduler.table_stats();
+        assert!((stats.tables, stats.columns) == (0, 0) && stats.bytes < 20_000, "{stats:?}");
+    }
+    assert_eq!(bed.effect_lines().len(), 3, "each pod is bound");
 }

@@ -139,16 +139,24 @@ fn go_through(
     found.map_err(|error| format!("{setting:?}: {error}"))
 }
 
-const SETTINGS: [Setting; 5] = [
+const SETTINGS: [Setting; 6] = [
     SMALL,
     Setting { nodes: 20, coarse: 2, ..SMALL },
     Setting { nodes: 10, zones: 4, coarse: 4, kept: 60, with_tallies: true, ..SMALL },
     Setting { nodes: 9, with_tallies: true, ..SMALL },
     Setting { nodes: 90, zones: 80, ..SMALL },
+    Setting { nodes: 12, is_mixed: true, ..SMALL },
 ];
 
-const SMALL: Setting =
-    Setting { nodes: 8, zones: 3, coarse: 64, kept: 1 << 16, with_tallies: false, off: None };
+const SMALL: Setting = Setting {
+    nodes: 8,
+    zones: 3,
+    coarse: 64,
+    kept: 1 << 16,
+    with_tallies: false,
+    is_mixed: false,
+    off: None,
+};
 
 /// The factor for the number of histories: `TABLE_HISTORIES`.
 fn scale() -> u32 {

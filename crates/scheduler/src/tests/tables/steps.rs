@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use supercargo_framework::binding::{BindOutcome, Certainty};
+use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::{PodInfo, Status, Uid};
 
 use super::tally::APP;
-use super::templates::{OBJECTS, Shape, TEMPLATES, of_kind, of_shape, of_template};
-use super::twins::{Difference, Twins};
+use super::templates::{GPU, OBJECTS, Shape, TEMPLATES, UNIQUE, of_kind, of_shape, of_template};
+use super::twins::{Difference, SECOND, Twins};
 use crate::tests::bed::failed;
 use crate::{Eviction, Input, Notification};
 
@@ -25,6 +26,12 @@ pub(super) enum Particular {
     Nominated {
         node: usize,
     },
+    /// A ReplicaSet controls it.
+    Owned,
+    /// It requests a scalar resource.
+    Scalar,
+    /// It is of the second profile, if there is one.
+    OtherProfile,
 }
 
 /// A change of a pod.
@@ -35,8 +42,17 @@ pub(super) enum PodChange {
     Ungate,
     Touch,
     Relabel,
-    Nominate { node: usize },
+    Nominate {
+        node: usize,
+    },
+    /// Its CPU request changes: in the spec if it waits, in the kubelet's status if it runs.
+    Resize {
+        milli_cpu: i64,
+    },
 }
+
+/// The new requests of resizes. Two of the last exceed 64 bits.
+const MILLI_CPU: [i64; 5] = [100, 500, 1500, 3000, i64::MAX / 2 + 1];
 
 /// A change of a node.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +118,9 @@ fn particular() -> impl Strategy<Value = Particular> {
         3 => (1..4_i32).prop_map(|priority| Particular::Priority(priority * 10)),
         1 => Just(Particular::Gated),
         2 => (0..64_usize).prop_map(|node| Particular::Nominated { node }),
+        2 => Just(Particular::Owned),
+        2 => Just(Particular::Scalar),
+        4 => Just(Particular::OtherProfile),
     ]
 }
 
@@ -140,6 +159,7 @@ pub(super) fn step(nodes: usize, zones: usize) -> impl Strategy<Value = Step> {
         2 => Just(PodChange::Touch),
         2 => Just(PodChange::Relabel),
         1 => node.clone().prop_map(|node| PodChange::Nominate { node }),
+        3 => prop::sample::select(&MILLI_CPU[..]).prop_map(|milli_cpu| PodChange::Resize { milli_cpu }),
     ];
     let node_change = prop_oneof![
         2 => (0..=zones).prop_map(NodeChange::Zone),
@@ -168,6 +188,13 @@ pub(super) fn step(nodes: usize, zones: usize) -> impl Strategy<Value = Step> {
         4 => prop::bool::weighted(0.2).prop_map(|refused| Step::Answers { refused }),
         4 => prop_oneof![0..3_000_u64, 3_000..15_000_u64, Just(330_000_u64)].prop_map(Step::Pass),
     ]
+}
+
+/// The ReplicaSet of owned pods.
+fn owner() -> Arc<OwnerRef> {
+    let [api_version, kind, name, uid] =
+        ["apps/v1", "ReplicaSet", "owner", "uid-default/owner"].map(Arc::from);
+    Arc::new(OwnerRef { api_version, kind, name, uid })
 }
 
 impl Twins {
@@ -240,8 +267,7 @@ impl Twins {
             .resource_version(&version.to_string())
             .uid(&format!("{version:06}"));
         let pod = match particular {
-            Particular::Nothing => pod,
-            Particular::UniqueLabel => pod.label("unique", &version.to_string()),
+            Particular::UniqueLabel => pod.label(UNIQUE, &version.to_string()),
             Particular::Priority(priority) => pod.priority(priority),
             Particular::Gated => pod.gate("gate"),
             Particular::Nominated { node } => pod
@@ -249,6 +275,10 @@ impl Twins {
                 .priority(5)
                 .nominated(&format!("n{node}"))
                 .node_selector("none", "such"),
+            Particular::Owned => pod.with(|pod| pod.controller = Some(owner())),
+            Particular::Scalar => pod.request(GPU, "1"),
+            Particular::OtherProfile if self.setting.is_mixed => pod.scheduler(SECOND),
+            Particular::Nothing | Particular::OtherProfile => pod,
         };
         pod.build()
     }
@@ -270,7 +300,22 @@ impl Twins {
                     pod.status.nominated_node_name = Some(format!("n{node}").into());
                 }
             }),
+            PodChange::Resize { milli_cpu } => self.resize(uid, milli_cpu),
         }
+    }
+
+    fn resize(&mut self, uid: &Uid, milli_cpu: i64) -> Result<(), Difference> {
+        self.change_pod(uid, |pod| {
+            let mut requests = pod.spec.requests.clone();
+            requests.resource.milli_cpu = milli_cpu;
+            requests.non_zero_milli_cpu = milli_cpu;
+            pod.generation += 1;
+            if pod.is_assigned() {
+                pod.status_requests = (requests != pod.spec.requests).then(|| Arc::new(requests));
+            } else {
+                Arc::make_mut(&mut pod.spec).requests = requests;
+            }
+        })
     }
 
     /// Ends terminating pods and some others.

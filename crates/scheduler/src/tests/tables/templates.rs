@@ -5,7 +5,7 @@ use std::sync::Arc;
 use supercargo_framework::affinity::RawRequirement;
 use supercargo_framework::objects::{
     Body, CsiDriver, CsiNode, CsiNodeDriver, CsiSource, Namespace, Object, Service, VolumeAttachment,
-    resources,
+    Workload, resources,
 };
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm};
 use supercargo_framework::selector::LabelSelector;
@@ -19,12 +19,18 @@ use crate::tests::volumes;
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(super) const HOST: &str = "kubernetes.io/hostname";
+/// A label with another value for each pod that has it.
+pub(super) const UNIQUE: &str = "unique";
+/// The resource that only some nodes offer.
+pub(super) const GPU: &str = "example.com/gpu";
+/// The label of nodes that is a number.
+const CORES: &str = "cores";
 /// The driver that inline disks of this kind are translated to.
 const DRIVER: &str = "pd.csi.storage.gke.io";
 const IMAGES: [&str; 3] = ["small", "large", "huge"];
 
 /// The number of templates.
-pub(super) const TEMPLATES: usize = 32;
+pub(super) const TEMPLATES: usize = 35;
 const NAMESPACES: [&str; 2] = ["default", "other"];
 
 fn selector(app: &str) -> LabelSelector {
@@ -153,6 +159,15 @@ pub(super) fn of_template(template: usize, name: &str) -> PodBuilder {
         29 => plain().image("small").image("large").image("huge").request("cpu", "3"),
         30 => plain().namespace("other"),
         31 => plain().required_field("metadata.name", "In", &["n1"]),
+        32 => {
+            let keyed = TopologySpreadConstraint {
+                match_label_keys: [UNIQUE.into()].into(),
+                ..spread("c", ZONE, 1, true)
+            };
+            spreading(plain(), [keyed])
+        }
+        33 => plain().required_affinity(CORES, "Gt", &["5"]),
+        34 => plain().preferred_affinity(9, CORES, "Lt", &["6"]),
         _ => plain(),
     }
 }
@@ -179,8 +194,12 @@ pub(super) fn of_shape(number: usize, version: usize, shape: Shape, zones: usize
     let mut node = node(&name)
         .resource_version(&version.to_string())
         .label(HOST, &name)
+        .label(CORES, &shape.cpu.to_string())
         .allocatable("cpu", &shape.cpu.to_string())
         .allocatable("pods", &shape.pods.to_string());
+    if number.is_multiple_of(2) {
+        node = node.allocatable(GPU, "3");
+    }
     if shape.zone < zones {
         node = node.zone(&format!("z{}", shape.zone));
     }
@@ -212,7 +231,7 @@ pub(super) fn of_shape(number: usize, version: usize, shape: Shape, zones: usize
 }
 
 /// The number of other objects.
-pub(super) const OBJECTS: usize = 14;
+pub(super) const OBJECTS: usize = 15;
 
 /// Another object in one of its versions. Objects of one node belong to the node of this number.
 pub(super) fn of_kind(kind: usize, version: usize, node: usize) -> Object {
@@ -256,7 +275,11 @@ pub(super) fn of_kind(kind: usize, version: usize, node: usize) -> Object {
             }
             volume
         }
-        _ => volumes::claim("claim", "1", if is_odd { "v" } else { "" }),
+        13 => volumes::claim("claim", "1", if is_odd { "v" } else { "" }),
+        _ => {
+            let selector = Some(selector(if is_odd { "a" } else { "b" }));
+            object(&resources::REPLICA_SET, "default/owner", Body::Workload(Workload { selector }))
+        }
     };
     Object { resource_version: version.to_string().into(), ..new }
 }

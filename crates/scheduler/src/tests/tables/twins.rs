@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use supercargo_framework::plugin::{Nomination, Normalize};
-use supercargo_framework::{NodeRecord, Now, Plugin, PodInfo, Uid};
+use supercargo_framework::{Features, NodeRecord, Now, Plugin, PodInfo, Uid};
 
 use super::tally::{How, Tally};
 use super::templates::{HOST, Shape, ZONE};
 use crate::tables::witness::Witness;
-use crate::tests::bed::{WALL, all_plugins, options};
-use crate::{Effect, Input, NoCalls, Notification, Options, Rule, Scheduler, VictimEviction};
+use crate::tests::bed::{WALL, all_plugins, in_tree, options};
+use crate::{Effect, Input, NoCalls, Notification, Options, ProfileSpec, Rule, Scheduler, VictimEviction};
 
 /// The text of a difference between the two.
 pub(super) type Difference = String;
@@ -28,6 +29,8 @@ pub(super) struct Setting {
     pub(super) kept: usize,
     /// Whether plugins that use all features of tables take part.
     pub(super) with_tallies: bool,
+    /// Whether there is a second profile.
+    pub(super) is_mixed: bool,
     pub(super) off: Option<Rule>,
 }
 
@@ -87,10 +90,34 @@ fn tallies() -> Vec<Arc<dyn Plugin>> {
     ]
 }
 
+/// The name of the second profile.
+pub(super) const SECOND: &str = "second";
+
+/// A profile that places pods where the first one does not.
+fn second_profile() -> ProfileSpec {
+    let args = |name: &str| match name {
+        "NodeResourcesFit" => {
+            let resources = json!([{"name": "cpu", "weight": 1}]);
+            json!({"scoringStrategy": {"type": "MostAllocated", "resources": resources}})
+        }
+        "PodTopologySpread" => json!({"defaultingType": "List"}),
+        _ => Value::Null,
+    };
+    ProfileSpec {
+        scheduler_name: SECOND.to_owned(),
+        percentage_of_nodes_to_score: None,
+        plugins: in_tree(&Features::default(), |_| true, args, vec![uncached_tally()]),
+    }
+}
+
 fn scheduler(setting: &Setting, plain: bool) -> Scheduler {
     let mut more = if setting.with_tallies { tallies() } else { Vec::new() };
     more.push(uncached_tally());
-    let mut scheduler = Scheduler::new(Options { plain, ..options(all_plugins(more)) }).unwrap();
+    let mut options = Options { plain, hash_seed: u64::from(plain), ..options(all_plugins(more)) };
+    if setting.is_mixed {
+        options.profiles.push(second_profile());
+    }
+    let mut scheduler = Scheduler::new(options).unwrap();
     scheduler.cache.changes.kept = setting.kept;
     if let Some(tables) = &mut scheduler.tables {
         tables.set_coarse(setting.coarse);

@@ -7,7 +7,8 @@ use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{NodeRecord, PodInfo, Uid};
 
-use crate::StatusPatch;
+use super::steps::GREEDY;
+use crate::{StatusPatch, VictimEviction};
 
 /// A change that the watch has not delivered yet.
 #[derive(Clone, Debug)]
@@ -81,6 +82,16 @@ impl Api {
         }
     }
 
+    /// Deletes the pods that fit on no node and leave no room on theirs.
+    pub(super) fn delete_greedy(&mut self) {
+        let is_greedy = |pod: &PodInfo| pod.requests().resource.milli_cpu >= GREEDY as i64;
+        let names: Vec<_> =
+            self.pods.iter().filter(|(_, pod)| is_greedy(pod)).map(|(name, _)| *name).collect();
+        for name in names {
+            self.delete(name);
+        }
+    }
+
     /// Deletes a pod and creates another of its name, which the watch delivers as one change.
     pub(super) fn replace(&mut self, name: usize, cpu: usize) {
         if self.pods.contains_key(&name) {
@@ -140,13 +151,15 @@ impl Api {
     }
 
     /// Preempts a pod, which is deleted at once or terminates.
-    pub(super) fn evict(&mut self, name: usize, at_once: bool) {
+    pub(super) fn evict(&mut self, name: usize, victim: &VictimEviction, at_once: bool) {
         if at_once {
             return self.delete(name);
         }
         self.change(name, |pod| {
             pod.terminating = true;
-            pod.status.disruption_reason = Some("PreemptionByScheduler".into());
+            if let Some(condition) = &victim.condition {
+                pod.status.disruption_target = Some(Box::new(condition.clone()));
+            }
         });
     }
 

@@ -1,13 +1,16 @@
 //! Random histories of the cluster.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::Config;
+use supercargo_framework::Uid;
 
 use super::api::Flavour;
 use super::model::World;
 use super::steps::{Bind, Step, step, step_or_reload};
+use crate::QueuedPod;
 
 /// The default number of cases; `PROPTEST_CASES` overrides it.
 fn config() -> Config {
@@ -30,12 +33,14 @@ impl World {
     }
 
     /// Runs without failures until all pods are bound: calls are answered, nodes have room, and
-    /// time passes.
+    /// time passes. Events move every pod: none waits until it is flushed after five minutes.
     fn settle(&mut self) {
-        for node in 0..3 {
-            self.api.set_node(node, 100, false);
-        }
+        let before = self.flushed();
+        self.api.delete_greedy();
         for round in 0..40 {
+            for node in 0..3 {
+                self.api.set_node(node, 100 + round, false);
+            }
             // A last pod allows all that wait.
             if round < 35 {
                 self.api.create(100 + round, 1, -1, Flavour::Releases);
@@ -59,8 +64,16 @@ impl World {
             }
             self.make(Step::Patch { carried_out: true });
             self.pass(Duration::from_secs(if round % 2 == 0 { 1 } else { 31 }));
+            assert_eq!(self.flushed().difference(&before).collect::<Vec<_>>(), Vec::<&Uid>::new());
             self.check();
         }
+    }
+
+    /// The queued pods that have waited too long, other than terminating ones, which nothing helps.
+    fn flushed(&self) -> BTreeSet<Uid> {
+        let waited = |entry: &&QueuedPod| entry.flushed && !entry.pod.terminating;
+        let flushed = self.scheduler().queue.entries().filter(waited);
+        flushed.map(|entry| entry.uid().clone()).collect()
     }
 
     /// Checks that no pod is lost and no work is left.
@@ -102,5 +115,6 @@ proptest! {
         world.make(Step::Reload { serves: true });
         world.settle();
         world.check_settled();
+        world.check_replay();
     }
 }

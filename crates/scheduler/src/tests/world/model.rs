@@ -1,16 +1,16 @@
 //! A scheduler in a cluster, and a model of the state that it must have.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use supercargo_framework::context::Command;
+use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{Permit, PreFlight};
-use supercargo_framework::{NodeRecord, Now, Plugin, PodInfo, Text, Uid};
+use supercargo_framework::{ActionType, EventResource, NodeRecord, Now, Plugin, PodInfo, Text, Uid};
 
 use super::api::{Api, Change};
-use crate::record::{Recorded, replay};
+use crate::record::{Recorded, Step, StepLog, replay};
 use crate::tests::bed::{WALL, all_plugins, options};
 use crate::tests::fake::Fake;
 use crate::{Effect, Input, NoCalls, Notification, Options, Scheduler, StatusPatch, VictimEviction};
@@ -19,13 +19,9 @@ use crate::{Effect, Input, NoCalls, Notification, Options, Scheduler, StatusPatc
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+impl StepLog for Log {
+    fn push(&mut self, step: Step) {
+        self.0.lock().unwrap().extend(step.to_line().unwrap());
     }
 }
 
@@ -69,7 +65,9 @@ fn gatekeeper() -> Arc<dyn Plugin> {
         Some(_) => PreFlight::Work { allow_parallel: true, work: Box::new(()) },
         None => PreFlight::Skip { allow_parallel: true },
     };
-    Fake::new("Gatekeeper").permit(permit).pre_flight(pre_flight).events(Vec::new).build()
+    // What it rejects is tried again when a node changes.
+    let events = || vec![EventRegistration::always(EventResource::Node, ActionType::UPDATE)];
+    Fake::new("Gatekeeper").permit(permit).pre_flight(pre_flight).events(events).build()
 }
 
 fn scheduler() -> Scheduler {
@@ -109,7 +107,7 @@ impl World {
     }
 
     pub(super) fn handle(&mut self, input: Input) {
-        let effects = self.recorded.handle(self.now, input).unwrap();
+        let effects = self.recorded.handle(self.now, input);
         self.take(effects);
         self.forget_silently();
     }
@@ -122,17 +120,15 @@ impl World {
         self.claims.retain(|uid, _| scheduler.queued(uid).is_none() && !is_other(uid));
     }
 
-    /// Reloads the configuration. Such a history cannot be replayed.
+    /// Reloads the configuration.
     pub(super) fn reload(&mut self, serves: bool) {
-        let scheduler = self.recorded.scheduler_mut();
-        scheduler.reconfigure(self.now, reloaded(serves)).unwrap();
-        let effects = scheduler.take_effects();
+        let effects = self.recorded.reconfigure(self.now, reloaded(serves), serves.to_string()).unwrap();
         self.take(effects);
     }
 
     pub(super) fn cycle(&mut self) -> bool {
         let had_work = self.scheduler().has_work();
-        let effects = self.recorded.schedule_one(self.now, &mut NoCalls).unwrap();
+        let effects = self.recorded.schedule_one(self.now, &mut NoCalls);
         self.take(effects);
         self.forget_silently();
         let before: Vec<_> = self.claims.keys().cloned().collect();
@@ -268,7 +264,7 @@ impl World {
 
     /// The cache equals the model: nodes, and the pods and sums on each.
     fn check_cache(&self) {
-        let mut expected: BTreeMap<Arc<str>, (Vec<Uid>, i64)> = BTreeMap::new();
+        let mut expected: BTreeMap<Arc<str>, (Vec<Uid>, i128)> = BTreeMap::new();
         let assigned = self.pods.values().filter(|pod| pod.is_assigned());
         let bound = assigned.map(|pod| (pod, pod.node_name.clone().unwrap()));
         let claimed = self.claims.iter().map(|(uid, node)| {
@@ -278,7 +274,7 @@ impl World {
         for (pod, node) in bound.chain(claimed) {
             let (uids, cpu) = expected.entry(node).or_default();
             uids.push(pod.uid.clone());
-            *cpu += pod.requests().resource.milli_cpu;
+            *cpu += i128::from(pod.requests().resource.milli_cpu);
         }
         let mut cache = self.scheduler().cache().clone();
         let nodes = cache.refreshed();
@@ -290,14 +286,16 @@ impl World {
             uids.sort();
             let mut expected = expected.remove(name).unwrap_or_default();
             expected.0.sort();
-            assert_eq!((uids, info.requested().milli_cpu), expected, "on {name}");
+            let cpu = i64::try_from(expected.1).unwrap_or(i64::MAX);
+            assert_eq!((uids, info.requested().milli_cpu), (expected.0, cpu), "on {name}");
         }
     }
 
     /// The same calls to another scheduler have the same effects.
     pub(super) fn check_replay(&self) {
         let log = self.log.0.lock().unwrap();
-        replay(&mut scheduler(), &log[..]).expect("a record replays");
+        let configure = |serves: &str| Ok(reloaded(serves == "true"));
+        replay(&mut scheduler(), &log[..], configure).expect("a record replays");
     }
 }
 

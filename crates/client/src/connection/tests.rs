@@ -1,0 +1,179 @@
+//! Kubeconfigs whose content or files change.
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use rcgen::{CertificateParams, KeyPair};
+use serde_json::{Value, json};
+use supercargo_apiserver::{ApiServer, Endpoint, Listen};
+use tempfile::TempDir;
+
+use super::*;
+use crate::transport::{BoxError, Transport};
+
+/// A server, and a kubeconfig that can be changed.
+struct Bed {
+    endpoint: Endpoint,
+    dir: TempDir,
+}
+
+impl Bed {
+    async fn new() -> Self {
+        let endpoint = ApiServer::default().listen(Listen::default()).await.unwrap();
+        Self { endpoint, dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), content).unwrap();
+    }
+
+    /// Writes a kubeconfig with these changes of the cluster and the user.
+    fn describe(&self, cluster: Value, user: Value) {
+        let mut file: Value = serde_json::from_str(&self.endpoint.kubeconfig()).unwrap();
+        for (place, changes) in [("/clusters/0/cluster", cluster), ("/users/0/user", user)] {
+            let fields = file.pointer_mut(place).unwrap().as_object_mut().unwrap();
+            fields.extend(changes.as_object().unwrap().clone());
+            fields.retain(|_, value| !value.is_null());
+        }
+        self.write("kubeconfig", file.to_string());
+    }
+
+    async fn open(&self) -> Connection {
+        Connection::open(None, Some(Path::new(&self.path("kubeconfig")))).await.unwrap()
+    }
+}
+
+/// Lets the files be read again.
+async fn a_while() {
+    tokio::time::pause();
+    sleep(PERIOD + Duration::from_secs(1)).await;
+    tokio::time::resume();
+}
+
+async fn get(transport: &Transport) -> Result<StatusCode, BoxError> {
+    let request = Request::get("/api/v1/namespaces/default").body(Bytes::new()).unwrap();
+    Ok(transport.send(request).await?.status())
+}
+
+/// A certificate and its key, as PEM.
+fn identity() -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["client".to_owned()]).unwrap().self_signed(&key).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+#[tokio::test]
+async fn a_renewed_ca_file_is_trusted_without_a_restart() {
+    let bed = Bed::new().await;
+    bed.write("ca.crt", identity().0);
+    bed.describe(
+        json!({ "certificate-authority-data": null, "certificate-authority": bed.path("ca.crt") }),
+        json!({}),
+    );
+    let transport = Transport::connect(bed.open().await).unwrap();
+    get(&transport).await.unwrap_err();
+    bed.write("ca.crt", bed.endpoint.ca_pem().unwrap());
+    a_while().await;
+    assert_eq!(get(&transport).await.unwrap(), 200);
+    // The file is being written.
+    bed.write("ca.crt", "-----BEGIN");
+    a_while().await;
+    assert_eq!(get(&transport).await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn a_renewed_client_certificate_is_used_once_its_key_is_there() {
+    let bed = Bed::new().await;
+    let files = json!({ "client-certificate": bed.path("crt"), "client-key": bed.path("key") });
+    bed.describe(json!({}), files);
+    let (first, second) = (identity(), identity());
+    bed.write("crt", &first.0);
+    bed.write("key", &first.1);
+    let connection = bed.open().await;
+    let certificate = || connection.access().config.auth_info.client_certificate_data.clone().unwrap();
+    assert_eq!(certificate(), BASE64.encode(&first.0));
+    bed.write("crt", &second.0);
+    a_while().await;
+    assert_eq!(certificate(), BASE64.encode(&first.0));
+    bed.write("key", &second.1);
+    a_while().await;
+    assert_eq!(certificate(), BASE64.encode(&second.0));
+    let missing = json!({ "client-certificate": bed.path("nowhere"), "client-key": bed.path("key") });
+    bed.describe(json!({}), missing);
+    let error = Connection::open(None, Some(Path::new(&bed.path("kubeconfig")))).await.err().unwrap();
+    assert!(error.to_string().contains("nowhere"), "{error}");
+}
+
+#[tokio::test]
+async fn unchanged_files_do_not_open_connections_anew() {
+    let bed = Bed::new().await;
+    bed.describe(json!({}), json!({}));
+    let connection = bed.open().await;
+    let before = connection.access();
+    bed.describe(json!({}), json!({}));
+    a_while().await;
+    assert!(Arc::ptr_eq(&before, &connection.access()));
+}
+
+#[tokio::test]
+async fn another_server_in_the_kubeconfig_is_not_followed() {
+    let bed = Bed::new().await;
+    bed.describe(json!({}), json!({}));
+    let transport = Transport::connect(bed.open().await).unwrap();
+    bed.describe(json!({ "server": "https://127.0.0.1:1" }), json!({ "token": "of-another-server" }));
+    a_while().await;
+    assert_eq!(get(&transport).await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn tokens_of_an_exec_plugin_are_renewed_and_kept_while_it_fails() {
+    let bed = Bed::new().await;
+    let soon = Timestamp::now() + Duration::from_secs(30);
+    let print = |token: &str| {
+        let status = json!({ "token": token, "expirationTimestamp": soon.to_string() });
+        bed.write("credential", json!({ "status": status }).to_string());
+    };
+    let exec = json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "/bin/sh",
+        "args": ["-c", format!("cat {}; echo >> {}", bed.path("credential"), bed.path("runs"))],
+    });
+    bed.describe(json!({}), json!({ "token": null, "exec": exec }));
+    let runs = || std::fs::read(bed.path("runs")).unwrap().len();
+    // The result of the first run is in use once the second has begun.
+    let two_runs = async || {
+        for _ in 0..2 {
+            let before = runs();
+            a_while().await;
+            while runs() == before {
+                sleep(Duration::from_millis(5)).await;
+            }
+        }
+    };
+    print("wrong");
+    let transport = Transport::connect(bed.open().await).unwrap();
+    assert_eq!(get(&transport).await.unwrap(), StatusCode::UNAUTHORIZED);
+    print(bed.endpoint.token());
+    two_runs().await;
+    assert_eq!(get(&transport).await.unwrap(), 200);
+    bed.write("credential", "");
+    two_runs().await;
+    assert_eq!(get(&transport).await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn the_follower_ends_with_its_last_connection() {
+    let bed = Bed::new().await;
+    bed.describe(json!({}), json!({}));
+    let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let connection = bed.open().await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(tasks(), before + 1);
+    drop(connection);
+    while tasks() > before {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,193 @@
+//! The kubeconfig file, and what is wrong with it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use kube::Config;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use thiserror::Error;
+use tokio_rustls::rustls::crypto::ring;
+
+use crate::key_pair::{KeyPair, KeyPairError};
+
+/// Why a kubeconfig cannot be used.
+#[derive(Debug, Error)]
+pub enum Problem {
+    /// The file cannot be read.
+    #[error("{0}")]
+    Unreadable(io::Error),
+    /// The file cannot be parsed. The content is not printed: it may be a token.
+    #[error("not a kubeconfig{}", .0.as_ref().map_or_else(String::new, |place| format!(" (line {place})")))]
+    Malformed(Option<String>),
+    /// No context is selected. Holds the contexts.
+    #[error("no current-context is set; {0}")]
+    NoContext(Contexts),
+    /// The selected context does not exist.
+    #[error("current-context {0:?} does not exist; {1}")]
+    UnknownContext(String, Contexts),
+    /// A file that the kubeconfig names cannot be read.
+    #[error("{field} {path}: {error}")]
+    File {
+        /// The field, such as `client-certificate`.
+        field: &'static str,
+        /// The file.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The client certificate or its key cannot be used.
+    #[error(transparent)]
+    KeyPair(#[from] KeyPairError),
+    /// Any other error.
+    #[error("{0}")]
+    Other(Box<KubeconfigError>),
+}
+
+/// The contexts of a kubeconfig.
+#[derive(Debug)]
+pub struct Contexts(Vec<String>);
+
+impl std::fmt::Display for Contexts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &*self.0 {
+            [] => f.write_str("it has no contexts"),
+            names => write!(f, "its contexts are {}", names.join(", ")),
+        }
+    }
+}
+
+/// Reads the connection to the API server from a kubeconfig.
+pub(crate) async fn read(path: &Path) -> Result<Config, Problem> {
+    let file = Kubeconfig::read_from(path).map_err(problem)?;
+    check_files(&file)?;
+    let contexts = Contexts(file.contexts.iter().map(|context| context.name.clone()).collect());
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    config.map_err(|error| match error {
+        KubeconfigError::CurrentContextNotSet => Problem::NoContext(contexts),
+        // An empty name selects no context either.
+        KubeconfigError::LoadContext(name) if name.is_empty() => Problem::NoContext(contexts),
+        KubeconfigError::LoadContext(name) => Problem::UnknownContext(name, contexts),
+        error => problem(error),
+    })
+}
+
+fn problem(error: KubeconfigError) -> Problem {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => Problem::Unreadable(error),
+        KubeconfigError::Parse(error) => {
+            Problem::Malformed(error.location().map(|at| format!("{}:{}", at.line(), at.column())))
+        }
+        error => Problem::Other(Box::new(error)),
+    }
+}
+
+/// Checks the files that the current context names. kube's errors do not name them, and it reads
+/// some of them only with the first request.
+fn check_files(file: &Kubeconfig) -> Result<(), Problem> {
+    let current = file.current_context.as_ref();
+    let context = file.contexts.iter().find(|context| Some(&context.name) == current);
+    let Some(context) = context.and_then(|context| context.context.as_ref()) else { return Ok(()) };
+    let cluster = file.clusters.iter().find(|cluster| cluster.name == context.cluster);
+    if let Some(cluster) = cluster.and_then(|cluster| cluster.cluster.as_ref())
+        && cluster.certificate_authority_data.is_none()
+    {
+        read_file("certificate-authority", cluster.certificate_authority.as_deref())?;
+    }
+    let user = file.auth_infos.iter().find(|user| Some(&user.name) == context.user.as_ref());
+    user.and_then(|user| user.auth_info.as_ref()).map_or(Ok(()), check_user)
+}
+
+fn check_user(user: &AuthInfo) -> Result<(), Problem> {
+    // Data takes precedence over files.
+    let certificate = user.client_certificate.as_deref().filter(|_| user.client_certificate_data.is_none());
+    let key = user.client_key.as_deref().filter(|_| user.client_key_data.is_none());
+    let certificate_pem = read_file("client-certificate", certificate)?;
+    let key_pem = read_file("client-key", key)?;
+    read_file("tokenFile", user.token_file.as_deref().filter(|_| user.token.is_none()))?;
+    if let (Some((certificate, certificate_pem)), Some((key, key_pem))) = (&certificate_pem, &key_pem) {
+        KeyPair { certificate, certificate_pem, key, key_pem }.parse(&ring::default_provider())?;
+    }
+    Ok(())
+}
+
+/// The name and content of a file, if one is named.
+fn read_file(field: &'static str, path: Option<&str>) -> Result<Option<(String, Vec<u8>)>, Problem> {
+    let Some(path) = path.filter(|path| !path.is_empty()) else { return Ok(None) };
+    let content = fs::read(path).map_err(|error| Problem::File { field, path: path.to_owned(), error })?;
+    Ok(Some((path.to_owned(), content)))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair as GeneratedKey};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The error of a kubeconfig with these fields, in a folder with a certificate and two keys.
+    async fn error_of(change: impl FnOnce(&mut Value, &str)) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |file: &str| folder.path().join(file).display().to_string();
+        let key = GeneratedKey::generate().unwrap();
+        let certificate = CertificateParams::default().self_signed(&key).unwrap().pem();
+        fs::write(name("a.crt"), certificate).unwrap();
+        fs::write(name("a.key"), key.serialize_pem()).unwrap();
+        fs::write(name("b.key"), GeneratedKey::generate().unwrap().serialize_pem()).unwrap();
+        let user = json!({ "client-certificate": name("a.crt"), "client-key": name("a.key") });
+        let mut kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{ "name": "c", "cluster": {
+                "server": "https://127.0.0.1:1", "certificate-authority": name("a.crt"),
+            } }],
+            "users": [{ "name": "u", "user": user }],
+            "contexts": [{ "name": "one", "context": { "cluster": "c", "user": "u" } },
+                         { "name": "two", "context": { "cluster": "c", "user": "u" } }],
+            "current-context": "one",
+        });
+        let folder_name = folder.path().display().to_string();
+        change(&mut kubeconfig, &folder_name);
+        let path = folder.path().join("kubeconfig");
+        fs::write(&path, kubeconfig.to_string()).unwrap();
+        let error = read(&path).await.map_or_else(|error| error.to_string(), |_| String::new());
+        error.replace(&format!("{folder_name}/"), "")
+    }
+
+    #[tokio::test]
+    async fn errors_name_contexts_and_files() {
+        assert_eq!(error_of(|_, _| {}).await, "");
+        let unknown = error_of(|file, _| file["current-context"] = json!("y")).await;
+        assert_eq!(unknown, r#"current-context "y" does not exist; its contexts are one, two"#);
+        let unset = error_of(|file, _| file["current-context"] = Value::Null).await;
+        assert_eq!(unset, "no current-context is set; its contexts are one, two");
+        let none = error_of(|file, _| *file = json!({ "apiVersion": "v1", "kind": "Config" })).await;
+        assert_eq!(none, "no current-context is set; it has no contexts");
+
+        let user = |field: &'static str, file: &'static str| {
+            error_of(move |config, folder| {
+                config["users"][0]["user"][field] = json!(format!("{folder}/{file}"));
+            })
+        };
+        let missing = "No such file or directory (os error 2)";
+        assert_eq!(user("client-certificate", "x.crt").await, format!("client-certificate x.crt: {missing}"));
+        assert_eq!(user("client-key", "x.key").await, format!("client-key x.key: {missing}"));
+        assert_eq!(user("client-key", "b.key").await, "b.key does not belong to a.crt");
+        assert_eq!(user("client-key", "a.crt").await, "a.crt: no PEM private key found");
+        let authority = error_of(|config, folder| {
+            config["clusters"][0]["cluster"]["certificate-authority"] = json!(format!("{folder}/ca.crt"));
+        });
+        assert_eq!(authority.await, format!("certificate-authority ca.crt: {missing}"));
+    }
+
+    #[tokio::test]
+    async fn unreadable_and_malformed_files_are_named_once() {
+        let missing = read(Path::new("/nowhere")).await.unwrap_err().to_string();
+        assert_eq!(missing, "No such file or directory (os error 2)");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        fs::write(&path, "users: 7\n").unwrap();
+        let malformed = read(&path).await.unwrap_err().to_string();
+        assert!(malformed.starts_with("not a kubeconfig (line 1:"), "{malformed}");
+    }
+}

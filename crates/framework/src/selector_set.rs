@@ -1,0 +1,282 @@
+//! Many selectors that are matched together.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::affinity::{Operator, Requirement};
+use crate::small_map::FEW;
+use crate::steps;
+
+/// The number of requirements up to which it is as quick to check one after the other.
+pub const MANY: usize = 32;
+
+/// Selectors by the labels that they name. To match labels costs as much as there are requirements
+/// on these labels, not as there are selectors.
+#[derive(Clone, Debug)]
+pub struct SelectorSet {
+    /// In the order of their keys, then of their selectors.
+    clauses: Box<[Clause]>,
+    /// By selector, the number of requirements that a label must meet; [`NEVER`] if it matches
+    /// nothing.
+    needs: Box<[u32]>,
+    /// The selectors that match if no label is there that they name, ascending.
+    by_default: Box<[u32]>,
+}
+
+/// What the selectors of a set can tell about labels: the clauses that apply, as ranges. The same
+/// selectors match labels of which they can tell the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Touched(SmallVec<[Place; 4]>);
+
+impl Touched {
+    /// The approximate size in bytes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.0)
+    }
+}
+
+/// The first and the last of clauses, exclusive.
+type Place = (u32, u32);
+
+const NEVER: u32 = u32::MAX;
+
+/// What a requirement of a selector says about one label, or about one value of it.
+#[derive(Clone, Debug)]
+struct Clause {
+    key: Arc<str>,
+    /// The value of `In` and `NotIn`.
+    value: Option<Arc<str>>,
+    operator: Operator,
+    selector: u32,
+}
+
+/// How a clause is found: by its label, and by the value if one value decides.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Decided<'a> {
+    Presence,
+    Value(&'a str),
+    Number,
+}
+
+impl Clause {
+    fn key(&self) -> (&str, Decided<'_>) {
+        let decided = match (&self.value, &self.operator) {
+            (Some(value), _) => Decided::Value(value),
+            (None, Operator::Gt(_) | Operator::Lt(_)) => Decided::Number,
+            (None, _) => Decided::Presence,
+        };
+        (&self.key, decided)
+    }
+
+    /// Whether a number meets the requirement.
+    fn admits(&self, value: &str) -> bool {
+        match &self.operator {
+            Operator::Gt(bound) => value.parse::<i64>().is_ok_and(|value| value > *bound),
+            Operator::Lt(bound) => value.parse::<i64>().is_ok_and(|value| value < *bound),
+            _ => true,
+        }
+    }
+
+    /// Whether labels that the clause applies to meet the requirement. Otherwise they violate it.
+    fn is_met(&self) -> bool {
+        !matches!(self.operator, Operator::NotIn | Operator::DoesNotExist)
+    }
+}
+
+/// Whether labels must be there to meet the requirement.
+fn needs_label(requirement: &Requirement) -> bool {
+    !matches!(requirement.operator, Operator::NotIn | Operator::DoesNotExist)
+}
+
+impl SelectorSet {
+    /// The approximate size in bytes, without texts, which the selectors share.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.clauses) + size_of_val(&*self.needs) + size_of_val(&*self.by_default)
+    }
+
+    /// A set of selectors: the requirements of each, by label; `None` if it matches nothing.
+    pub fn new<'a, R>(selectors: impl IntoIterator<Item = Option<R>>) -> Self
+    where
+        R: IntoIterator<Item = (Arc<str>, &'a Requirement)>,
+    {
+        let (mut clauses, mut needs, mut by_default) = (Vec::new(), Vec::new(), Vec::new());
+        for requirements in selectors {
+            let selector = needs.len() as u32;
+            let Some(requirements) = requirements else {
+                needs.push(NEVER);
+                continue;
+            };
+            let mut needed = 0;
+            for (key, requirement) in requirements {
+                needed += u32::from(needs_label(requirement));
+                clauses.extend(clauses_of(selector, &key, requirement));
+            }
+            needs.push(needed);
+            if needed == 0 {
+                by_default.push(selector);
+            }
+        }
+        clauses.sort_by(|a: &Clause, b: &Clause| a.key().cmp(&b.key()));
+        Self { clauses: clauses.into(), needs: needs.into(), by_default: by_default.into() }
+    }
+
+    /// The selectors that match if no label is there that they name, ascending.
+    pub fn by_default(&self) -> impl Iterator<Item = usize> {
+        self.by_default.iter().map(|selector| *selector as usize)
+    }
+
+    /// What the selectors can tell about these labels.
+    pub fn touched<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> Touched {
+        let mut touched = SmallVec::new();
+        for (key, value) in labels {
+            let start = self.clauses.partition_point(|clause| {
+                steps::add(1);
+                *clause.key < *key
+            });
+            let rest = &self.clauses[start..];
+            if rest.first().is_none_or(|clause| *clause.key != *key) {
+                continue;
+            }
+            for decided in [Decided::Presence, Decided::Value(value)] {
+                let (first, end) = range(rest, (key, decided));
+                touched.extend((first < end).then_some(((start + first) as u32, (start + end) as u32)));
+            }
+            let (first, end) = range(rest, (key, Decided::Number));
+            let admit = (first..end).filter(|place| rest[*place].admits(value));
+            touched.extend(admit.map(|place| ((start + place) as u32, (start + place + 1) as u32)));
+        }
+        Touched(touched)
+    }
+
+    /// Visits the selectors, ascending, that match these labels but not [by
+    /// default](Self::by_default), with `true`; and those that match by default but not these
+    /// labels, with `false`.
+    pub fn differences(&self, Touched(touched): &Touched, mut visit: impl FnMut(usize, bool)) {
+        let clauses = touched.iter().flat_map(|(first, end)| &self.clauses[*first as usize..*end as usize]);
+        let mut said: SmallVec<[(u32, bool); 16]> =
+            clauses.map(|clause| (clause.selector, clause.is_met())).collect();
+        steps::add(said.len());
+        // Each range is in the order of selectors, so this merges.
+        said.sort_by_key(|(selector, _)| *selector);
+        for of_one in said.chunk_by(|(a, _), (b, _)| a == b) {
+            let selector = of_one[0].0 as usize;
+            let is_met = of_one.iter().all(|(_, met)| *met);
+            match self.needs[selector] {
+                0 => visit(selector, false),
+                needed if is_met && of_one.len() == needed as usize => visit(selector, true),
+                _ => {}
+            }
+        }
+    }
+
+    /// Visits the selectors that match these labels, ascending.
+    pub fn matching(&self, touched: &Touched, mut visit: impl FnMut(usize)) {
+        let mut by_default = self.by_default().peekable();
+        steps::add(self.by_default.len());
+        self.differences(touched, |selector, matches| {
+            while let Some(earlier) = by_default.next_if(|other| *other < selector) {
+                visit(earlier);
+            }
+            if matches {
+                visit(selector);
+            } else {
+                by_default.next();
+            }
+        });
+        by_default.for_each(visit);
+    }
+}
+
+/// The places of the clauses with this key.
+fn range(clauses: &[Clause], key: (&str, Decided<'_>)) -> (usize, usize) {
+    let order = |clause: &Clause| {
+        steps::add(1);
+        clause.key().cmp(&key)
+    };
+    let start = clauses.partition_point(|clause| order(clause) == Ordering::Less);
+    let rest = &clauses[start..];
+    let is_one = |clause: &&Clause| order(clause) == Ordering::Equal;
+    // Mostly there are none, sometimes thousands.
+    let few = rest.iter().take(FEW).take_while(is_one).count();
+    let found = if few < FEW { few } else { rest.partition_point(|clause| is_one(&clause)) };
+    (start, start + found)
+}
+
+fn clauses_of<'a>(
+    selector: u32,
+    key: &'a Arc<str>,
+    requirement: &'a Requirement,
+) -> impl Iterator<Item = Clause> + 'a {
+    let clause =
+        move |value| Clause { key: Arc::clone(key), value, operator: requirement.operator.clone(), selector };
+    let by_value = matches!(requirement.operator, Operator::In | Operator::NotIn);
+    let mut values: Vec<Arc<str>> = Vec::new();
+    if by_value {
+        values.extend(requirement.values.iter().cloned());
+        // A value that is listed twice is met once.
+        values.sort_unstable();
+        values.dedup();
+    }
+    values.into_iter().map(move |value| clause(Some(value))).chain((!by_value).then(|| clause(None)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::labels::Labels;
+    use crate::selector::LabelSelector;
+
+    fn requirement() -> impl Strategy<Value = Requirement> {
+        let operator = prop_oneof![
+            3 => Just(Operator::In),
+            3 => Just(Operator::NotIn),
+            1 => Just(Operator::Exists),
+            1 => Just(Operator::DoesNotExist),
+            1 => (0..4_i64).prop_map(Operator::Gt),
+            1 => (0..4_i64).prop_map(Operator::Lt),
+        ];
+        ("[a-d]", operator, vec("[0-4]", 1..4)).prop_map(|(key, operator, values)| {
+            let has_values = matches!(operator, Operator::In | Operator::NotIn);
+            let values = values.into_iter().filter(|_| has_values).map(Arc::from).collect();
+            Requirement { key: key.into(), operator, values }
+        })
+    }
+
+    fn selector() -> impl Strategy<Value = Option<LabelSelector>> {
+        proptest::option::weighted(0.9, vec(requirement(), 0..4).prop_map(LabelSelector::new))
+    }
+
+    proptest! {
+        #[test]
+        fn selectors_match_together_as_each_alone(
+            selectors in vec(selector(), 0..20),
+            labels in vec(("[a-e]", "[0-4x]"), 0..5),
+        ) {
+            let labels: Labels = labels.into_iter().collect();
+            let set = SelectorSet::new(selectors.iter().map(|selector| {
+                let requirements = selector.as_ref()?.requirements().iter();
+                Some(requirements.map(|requirement| (Arc::clone(&requirement.key), requirement)))
+            }));
+            let matching = |labels: &Labels| -> Vec<usize> {
+                let matches = |selector: &Option<LabelSelector>| {
+                    selector.as_ref().is_some_and(|selector| selector.matches(labels))
+                };
+                (0..selectors.len()).filter(|place| matches(&selectors[*place])).collect()
+            };
+            let mut found = Vec::new();
+            let touched = set.touched(labels.texts());
+            set.matching(&touched, |selector| found.push(selector));
+            prop_assert_eq!(&found, &matching(&labels));
+            let by_default = matching(&Labels::default());
+            prop_assert_eq!(set.by_default().collect::<Vec<_>>(), by_default.clone());
+            set.differences(&touched, |selector, matches| {
+                assert_eq!((found.contains(&selector), by_default.contains(&selector)), (matches, !matches));
+            });
+        }
+    }
+}

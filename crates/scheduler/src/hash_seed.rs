@@ -1,0 +1,60 @@
+//! The seed of maps whose keys strangers choose.
+//!
+//! The author of a pod chooses its name. With a hash function that is known, names can be chosen that
+//! all fall into one bucket, and each lookup then compares all of them. So these maps hash with
+//! SipHash and a seed that only this process knows. Elsewhere such keys are ordered; maps that are
+//! keyed by UIDs, nodes or plugins hash without a seed.
+//!
+//! No decision depends on the order of such a map, and so none depends on the seed.
+
+use std::hash::{BuildHasher, DefaultHasher, Hasher as _};
+
+/// A map that hashes with a seed.
+#[expect(clippy::disallowed_types, reason = "its order follows from the seed, which the caller chooses")]
+pub(crate) type SeededMap<K, V> = std::collections::HashMap<K, V, HashSeed>;
+
+/// A set that hashes with a seed.
+#[expect(clippy::disallowed_types, reason = "its order follows from the seed, which the caller chooses")]
+pub(crate) type SeededSet<T> = std::collections::HashSet<T, HashSeed>;
+
+/// The seed of all such maps of a scheduler: a hasher that has read it.
+#[derive(Clone, Debug)]
+pub(crate) struct HashSeed(DefaultHasher);
+
+impl HashSeed {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(seed);
+        Self(hasher)
+    }
+
+    pub(crate) fn map<K, V>(&self) -> SeededMap<K, V> {
+        SeededMap::with_hasher(self.clone())
+    }
+
+    pub(crate) fn set<T>(&self) -> SeededSet<T> {
+        SeededSet::with_hasher(self.clone())
+    }
+}
+
+impl BuildHasher for HashSeed {
+    type Hasher = DefaultHasher;
+
+    fn build_hasher(&self) -> DefaultHasher {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_collide_under_one_seed_do_not_under_another() {
+        let bucket = |seed: u64, key: u64| HashSeed::new(seed).hash_one(key) % 1024;
+        let colliding: Vec<u64> = (0..200_000).filter(|key| bucket(1, *key) == 0).take(64).collect();
+        assert_eq!(colliding.len(), 64);
+        let under_another = colliding.iter().filter(|key| bucket(2, **key) == 0).count();
+        assert!(under_another < 8, "{under_another} of 64 collide");
+    }
+}

@@ -1,0 +1,190 @@
+//! What a giant object costs grows as the object and the cluster do, not as their product.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use supercargo_framework::caching::Stateless;
+use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin};
+use supercargo_framework::testing::giants::{NodeList, PodList, objects, plain_node, plain_pod};
+use supercargo_framework::testing::pod;
+use supercargo_framework::{
+    Context, CycleState, Features, NodeInfo, NodeRecord, Now, Plugin, PodInfo, Status, Timestamp, steps,
+};
+use supercargo_scheduler::{Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, Scheduler};
+
+/// The count of steps is that of the process, so one test runs at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A profile with the in-tree plugins, and then these.
+fn options(more: Vec<Arc<dyn Plugin>>) -> Options {
+    let registry = supercargo_plugins::registry();
+    let build = |name| {
+        let factory = registry.get(name).expect("every default plugin is registered");
+        factory(&serde_json::Value::Null, &Features::default()).expect("it builds without arguments")
+    };
+    let in_tree = supercargo_plugins::DEFAULT_PLUGINS.iter().map(|it| (build(it.name), it.weight));
+    let profile = ProfileSpec {
+        scheduler_name: "supercargo".to_owned(),
+        percentage_of_nodes_to_score: None,
+        plugins: PluginLists::multi_point(in_tree.chain(more.into_iter().map(|plugin| (plugin, 1)))),
+    };
+    Options { profiles: vec![profile], ..Options::default() }
+}
+
+/// The number of items and of nodes.
+#[derive(Clone, Copy)]
+struct Size {
+    items: usize,
+    nodes: usize,
+}
+
+const SMALL: Size = Size { items: 600, nodes: 40 };
+const TWICE: Size = Size { items: 1200, nodes: 80 };
+
+/// The steps may double with the size, and those of a sorted lookup grow a little. They would
+/// quadruple with items × items or items × nodes.
+const MOST_GROWTH: f64 = 2.6;
+
+struct Cluster {
+    scheduler: Scheduler,
+    now: Now,
+}
+
+impl Cluster {
+    /// A cluster with one pod on each node, which giants can preempt.
+    fn new(nodes: usize, more: Vec<Arc<dyn Plugin>>) -> Self {
+        let scheduler = Scheduler::new(options(more)).expect("the options are valid");
+        let mut cluster = Self {
+            scheduler,
+            now: Now { wall: Timestamp(1_767_225_600_000_000), monotonic: Duration::ZERO },
+        };
+        for object in objects(nodes, nodes / 4) {
+            cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
+        }
+        for i in 0..nodes {
+            let node = plain_node(i);
+            let on_it = plain_pod(i, nodes / 4).node(&node.name).priority(-1).build();
+            cluster.handle(Input::Node(Notification::Added(Arc::new(node))));
+            cluster.handle(Input::AssignedPod(Notification::Added(Arc::new(on_it))));
+        }
+        cluster
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.scheduler.handle(self.now, input);
+        self.scheduler.take_effects();
+    }
+
+    /// Adds a pod to the queue and runs its first cycle, if it is not gated.
+    fn try_pod(&mut self, pod: PodInfo) {
+        self.handle(Input::QueuedPod(Notification::Added(Arc::new(pod))));
+        self.scheduler.schedule_one(self.now, &mut NoCalls);
+        self.scheduler.take_effects();
+    }
+
+    /// A label of a node changes.
+    fn relabel(&mut self, i: usize) {
+        let old = Arc::new(plain_node(i));
+        let labels = old.labels.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
+        let labels = labels.chain([("new".into(), "".into())]).collect();
+        let new = NodeRecord { labels, resource_version: "2".into(), ..(*old).clone() };
+        self.handle(Input::Node(Notification::Updated { old, new: Arc::new(new) }));
+    }
+}
+
+fn steps_of(run: impl FnOnce()) -> u64 {
+    let before = steps::taken();
+    run();
+    steps::taken() - before
+}
+
+/// The life of a giant: alone, beside another one of its kind on a node, and while others are
+/// scheduled and nodes change.
+fn life_of_pod(giant: impl Fn(&str) -> PodInfo, nodes: usize, more: Vec<Arc<dyn Plugin>>) -> u64 {
+    let mut cluster = Cluster::new(nodes, more);
+    steps_of(|| {
+        cluster.try_pod(giant("alone"));
+        let bound = Arc::new(PodInfo { node_name: Some("node-0".into()), ..giant("bound") });
+        cluster.handle(Input::AssignedPod(Notification::Added(Arc::clone(&bound))));
+        cluster.try_pod(giant("another"));
+        cluster.try_pod(pod("plain").label("app", "other").request("cpu", "1").build());
+        cluster.relabel(1);
+        cluster.try_pod(giant("last"));
+        cluster.handle(Input::AssignedPod(Notification::Deleted(bound)));
+    })
+}
+
+fn growth(steps: impl Fn(Size) -> u64) -> f64 {
+    steps(TWICE) as f64 / steps(SMALL) as f64
+}
+
+#[test]
+fn steps_double_with_the_list_of_a_pod_and_the_nodes() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let growth_of = |list: PodList| {
+        growth(|Size { items, nodes }| life_of_pod(|name| list.pod(name, items), nodes, Vec::new()))
+    };
+    let growths: Vec<_> = PodList::ALL.into_iter().map(|list| (list, growth_of(list))).collect();
+    let too_steep: Vec<_> = growths.iter().filter(|(_, growth)| *growth > MOST_GROWTH).collect();
+    assert!(too_steep.is_empty(), "{too_steep:?} of {growths:?}");
+}
+
+#[test]
+fn steps_double_with_the_list_of_a_node_and_the_nodes() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let life = |list: NodeList, Size { items, nodes }: Size| {
+        let mut cluster = Cluster::new(nodes, Vec::new());
+        steps_of(|| {
+            let giant = Arc::new(list.node("giant", items));
+            cluster.handle(Input::Node(Notification::Added(Arc::clone(&giant))));
+            cluster.try_pod(pod("a").label("app", "a").image("app").request("example.com/x", "1").build());
+            let new = Arc::new(NodeRecord { unschedulable: true, ..(*giant).clone() });
+            cluster.handle(Input::Node(Notification::Updated { old: giant, new: Arc::clone(&new) }));
+            cluster.try_pod(pod("b").label("app", "b").image("app").build());
+            cluster.handle(Input::Node(Notification::Deleted(new)));
+        })
+    };
+    for list in NodeList::ALL {
+        let growth = growth(|size| life(list, size));
+        assert!(growth < MOST_GROWTH, "{list:?}: {growth}");
+    }
+}
+
+/// A filter that costs the product of a pod's labels with something.
+struct Steep {
+    /// Whether with themselves, or with the nodes.
+    squared: bool,
+}
+
+impl Plugin for Steep {
+    fn name(&self) -> &'static str {
+        "Steep"
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new().filter(&self).incremental(&Arc::new(Stateless))
+    }
+}
+
+impl FilterPlugin for Steep {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        let look_up = |key: &str| node.node().labels.get(key).is_some();
+        let is_first = &**node.name() == "node-0";
+        let again = if self.squared && is_first { pod.labels.len() } else { usize::from(!self.squared) };
+        let found = (0..again).any(|_| pod.labels.iter().any(|(key, _)| look_up(key)));
+        if found { Status::unschedulable("found") } else { Status::success() }
+    }
+}
+
+#[test]
+fn products_of_items_and_nodes_are_noticed() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for squared in [true, false] {
+        let life = |Size { items, nodes }: Size| {
+            let steep: Arc<dyn Plugin> = Arc::new(Steep { squared });
+            life_of_pod(|name| PodList::Labels.pod(name, items), nodes, vec![steep])
+        };
+        let growth = growth(life);
+        assert!(growth > 3.0, "squared {squared}: {growth}");
+    }
+}

@@ -1,0 +1,210 @@
+//! `supercargo check`: whether a scheduler with these flags can work, and what to do if not.
+
+mod permissions;
+mod report;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::stream::{self, StreamExt as _};
+use http::{Method, Request, StatusCode};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use self::permissions::Permission;
+use self::report::Report;
+use crate::run::without_credentials;
+use supercargo_client::api::{Api, CallError, ConnectError, connect_to, full_text};
+use supercargo_client::transport::Transport;
+use supercargo_config::flags::{Flags, ServingOptions};
+use supercargo_config::{Catalog, Config, LeaderElectionConfig};
+
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The minor versions of Kubernetes 1 that are tested.
+const TESTED: std::ops::RangeInclusive<u32> = 34..=37;
+/// Reviews in flight.
+const REVIEWS_AT_ONCE: usize = 8;
+
+/// Checks everything that `run` with these flags needs. Exits with 1 if something is missing.
+pub(crate) async fn check(flags: &Flags, catalog: &Catalog) -> Result<ExitCode> {
+    let mut report = Report::to(std::io::stdout());
+    let config = configuration(flags, catalog, &mut report)?;
+    let kubeconfig =
+        config.as_ref().map_or(&flags.deprecated.kubeconfig, |config| &config.client_connection.kubeconfig);
+    report.section("API server")?;
+    match connect_to(flags.misc.master.as_ref(), kubeconfig.as_deref()).await.and_then(api) {
+        Ok((server, api)) => {
+            let config = config.unwrap_or(Config::default_with(catalog)?);
+            check_cluster(&server, &api, flags, &config, &mut report).await?;
+        }
+        Err(error) => report.failed(&full_text(&error), "give --kubeconfig, or run it in the cluster")?,
+    }
+    check_endpoints(&flags.serving, &mut report).await?;
+    report.end()
+}
+
+/// The server's address, and requests to it.
+fn api(connection: kube::Config) -> Result<(String, Api), ConnectError> {
+    Ok((without_credentials(&connection.cluster_url), Api::new(connection, None)?))
+}
+
+/// The configuration, if it is valid.
+fn configuration(flags: &Flags, catalog: &Catalog, report: &mut Report) -> Result<Option<Config>> {
+    report.section("configuration")?;
+    match flags.configuration(catalog) {
+        Ok(config) => {
+            let names: Vec<&str> = config.profiles.iter().map(|profile| &*profile.scheduler_name).collect();
+            report.ok(&format!("valid; it serves pods with schedulerName {}", names.join(", ")))?;
+            for warning in &config.warnings {
+                report.warned(&warning.to_string(), "")?;
+            }
+            Ok(Some(config))
+        }
+        Err(error) => {
+            let problem = full_text(&*error);
+            for line in problem.lines() {
+                report.failed(line, "")?;
+            }
+            Ok(None)
+        }
+    }
+}
+
+async fn check_cluster(
+    server: &str,
+    api: &Api,
+    flags: &Flags,
+    config: &Config,
+    report: &mut Report,
+) -> Result<()> {
+    let version = match get(api, "/version").await {
+        Ok(version) => version,
+        Err(error) => {
+            let advice = "check the address, the network and the credentials";
+            return report.failed(&format!("{server}: {}", error.error.message), advice);
+        }
+    };
+    report.ok(&format!("{server} answers"))?;
+    check_version(&version, report)?;
+    report.section("permissions")?;
+    check_permissions(api, &permissions::needed(flags, config)?, report).await?;
+    if config.leader_election.leader_elect {
+        report.section("lease")?;
+        check_lease(api, &config.leader_election, report).await?;
+    }
+    Ok(())
+}
+
+async fn get(api: &Api, path: &str) -> Result<Value, CallError> {
+    let answer = timeout(TIMEOUT, api.get(path)).await;
+    answer.unwrap_or_else(|_| Err(CallError::late(TIMEOUT)))
+}
+
+fn check_version(version: &Value, report: &mut Report) -> Result<()> {
+    let name = version["gitVersion"].as_str().unwrap_or("unknown");
+    // Some providers append a plus sign.
+    let minor = version["minor"].as_str().and_then(|minor| minor.trim_end_matches('+').parse::<u32>().ok());
+    let tested = format!("1.{} to 1.{}", TESTED.start(), TESTED.end());
+    match minor.filter(|_| version["major"] == "1") {
+        Some(minor) if TESTED.contains(&minor) => report.ok(&format!("version {name}")),
+        _ => report.warned(&format!("version {name} is not tested"), &format!("tested are {tested}")),
+    }
+}
+
+async fn check_permissions(api: &Api, needed: &[Permission], report: &mut Report) -> Result<()> {
+    let asked = stream::iter(needed).map(async |permission| {
+        let answer = timeout(TIMEOUT, permission.is_granted(api)).await;
+        (permission, answer.unwrap_or_else(|_| Err(CallError::late(TIMEOUT))))
+    });
+    let answers: Vec<_> = asked.buffered(REVIEWS_AT_ONCE).collect().await;
+    let mut granted = 0;
+    for (permission, answer) in &answers {
+        match answer {
+            Ok(true) => granted += 1,
+            Ok(false) => report.failed(&format!("may not {permission}"), permission.advice())?,
+            Err(error) => {
+                let advice = "allow this user to create selfsubjectaccessreviews";
+                return report
+                    .failed(&format!("cannot ask for permissions: {}", error.error.message), advice);
+            }
+        }
+    }
+    if granted == answers.len() {
+        report.ok(&format!("all {granted} are granted"))?;
+    }
+    Ok(())
+}
+
+async fn check_lease(api: &Api, election: &LeaderElectionConfig, report: &mut Report) -> Result<()> {
+    let LeaderElectionConfig { resource_namespace: namespace, resource_name: name, .. } = election;
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
+    let lease = match get(api, &path).await {
+        Ok(lease) => lease,
+        Err(error) if error.status == Some(StatusCode::NOT_FOUND) => {
+            return report.ok(&format!("{namespace}/{name} does not exist; the first leader creates it"));
+        }
+        Err(error) => return report.failed(&format!("{namespace}/{name}: {}", error.error.message), ""),
+    };
+    let spec = &lease["spec"];
+    let Some(holder) = spec["holderIdentity"].as_str().filter(|holder| !holder.is_empty()) else {
+        return report.ok(&format!("{namespace}/{name} is free"));
+    };
+    let renewed = spec["renewTime"].as_str().and_then(|time| time.parse::<Timestamp>().ok());
+    let age = renewed.map_or(i64::MAX, |renewed| Timestamp::now().as_second() - renewed.as_second());
+    let text = format!("{namespace}/{name}: {holder} leads, renewed {age} s ago");
+    // The clock of the holder may differ a little.
+    if age <= spec["leaseDurationSeconds"].as_i64().unwrap_or(0) {
+        report.ok(&text)
+    } else {
+        report.warned(&text, "no process leads; look at the log of the holder")
+    }
+}
+
+/// Asks the endpoints on this machine whether they are ready.
+async fn check_endpoints(serving: &ServingOptions, report: &mut Report) -> Result<()> {
+    report.section("endpoints")?;
+    if serving.secure_port == 0 {
+        return report.skipped("not served: --secure-port=0");
+    }
+    let url = own_address(serving);
+    let answer = timeout(TIMEOUT, ready(&url)).await.unwrap_or_else(|_| Err("no answer".to_owned()));
+    match answer {
+        Ok((StatusCode::OK, _)) => report.ok(&format!("{url}/readyz")),
+        Ok((status, text)) => {
+            let failed: Vec<&str> = text.lines().filter(|line| line.starts_with("[-]")).collect();
+            let text = format!("{url}/readyz answers {}: {}", status.as_u16(), failed.join("; "));
+            report.failed(&text, "docs/endpoints.md explains each check")
+        }
+        Err(error) => report.skipped(&format!("nothing serves on {url}: {error}")),
+    }
+}
+
+fn own_address(serving: &ServingOptions) -> String {
+    let address = match serving.bind_address {
+        IpAddr::V4(address) if address.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(address) if address.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        address => address,
+    };
+    format!("https://{}", std::net::SocketAddr::new(address, serving.secure_port))
+}
+
+/// The answer of `/readyz`, which is open to everybody.
+async fn ready(url: &str) -> Result<(StatusCode, String), String> {
+    let mut connection =
+        kube::Config::new(url.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?);
+    // Its certificate is usually its own.
+    connection.accept_invalid_certs = true;
+    connection.root_cert = Some(Vec::new());
+    let transport = Transport::connect(&connection).map_err(|error| full_text(&error))?;
+    let request = Request::builder().method(Method::GET).uri("/readyz?verbose").body(bytes::Bytes::new());
+    let request = request.map_err(|error| error.to_string())?;
+    let answer = transport.send(request).await.map_err(|error| full_text(&*error))?;
+    Ok((answer.status(), String::from_utf8_lossy(answer.body()).into_owned()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! The check of a cluster in memory.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::Response;
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::*;
+
+/// Keeps what is printed.
+#[derive(Clone, Default)]
+struct Printed(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Printed {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Answers as an API server of this version, which denies these verbs and resources.
+fn api(minor: &'static str, denied: &'static [&'static str], lease: Option<Value>) -> Api {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let lease = lease.clone();
+        async move {
+            let path = request.uri().path().to_owned();
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let (status, answer): (u16, Value) = match path.as_str() {
+                "/version" => {
+                    (200, json!({ "major": "1", "minor": minor, "gitVersion": format!("v1.{minor}.2") }))
+                }
+                path if path.ends_with("/selfsubjectaccessreviews") => {
+                    let review: Value = serde_json::from_slice(&body).unwrap();
+                    let asked = &review["spec"]["resourceAttributes"];
+                    let asked = format!("{} {}", asked["verb"], asked["resource"]).replace('"', "");
+                    (201, json!({ "status": { "allowed": !denied.contains(&asked.as_str()) } }))
+                }
+                _ => lease.map_or((404, json!({ "reason": "NotFound" })), |lease| (200, lease)),
+            };
+            let answer = Response::builder().status(status).body(Body::from(answer.to_string().into_bytes()));
+            Ok::<_, Infallible>(answer.unwrap())
+        }
+    });
+    Api::with_client(Client::new(service, "default"))
+}
+
+async fn checked(api: Api) -> String {
+    let printed = Printed::default();
+    let mut report = Report::to(printed.clone());
+    let config = Config::default_with(&Catalog::in_tree()).unwrap();
+    check_cluster("https://api", &api, &Flags::default(), &config, &mut report).await.unwrap();
+    report.end().unwrap();
+    let text = printed.0.lock().clone();
+    String::from_utf8(text).unwrap()
+}
+
+#[tokio::test]
+async fn working_cluster_passes_every_check() {
+    let lease = json!({ "spec": {
+        "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": Timestamp::now().to_string(),
+    } });
+    let printed = checked(api("36", &[], Some(lease))).await;
+    for line in [
+        "  ok    https://api answers\n",
+        "  ok    version v1.36.2\n",
+        " are granted\n",
+        ": a leads, renewed ",
+    ] {
+        assert!(printed.contains(line), "{line} is not in\n{printed}");
+    }
+    assert!(printed.ends_with("0 failed, 0 warnings\n"), "{printed}");
+}
+
+#[tokio::test]
+async fn missing_permissions_and_an_expired_lease_are_reported_with_a_remedy() {
+    let lease = json!({ "spec": {
+        "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00Z",
+    } });
+    let printed = checked(api("29", &["create pods", "watch leases"], Some(lease))).await;
+    for line in [
+        "  FAIL  may not create pods/binding\n        the ClusterRole in manifests/base/clusterrole.yaml grants it",
+        "  FAIL  may not watch leases.coordination.k8s.io \"supercargo\" in kube-system\n        the Role in",
+        "  WARN  version v1.29.2 is not tested\n        tested are 1.34 to 1.37\n",
+        "        no process leads; look at the log of the holder\n",
+    ] {
+        assert!(printed.contains(line), "{line} is not in\n{printed}");
+    }
+    assert!(printed.ends_with("2 failed, 2 warnings\n"), "{printed}");
+}
+
+#[tokio::test]
+async fn absent_lease_is_fine() {
+    let printed = checked(api("36", &[], None)).await;
+    assert!(
+        printed.contains("  ok    kube-system/supercargo does not exist; the first leader creates it\n"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn permissions_follow_from_flags_and_configuration() {
+    let config = Config::default_with(&Catalog::in_tree()).unwrap();
+    let resources = |flags: &Flags, config: &Config| -> BTreeSet<String> {
+        let needed = permissions::needed(flags, config).unwrap();
+        needed.into_iter().map(|permission| permission.resource).collect()
+    };
+    let all = resources(&Flags::default(), &config);
+    let only_scheduling = Config {
+        leader_election: LeaderElectionConfig { leader_elect: false, ..LeaderElectionConfig::default() },
+        ..config
+    };
+    let mut flags = Flags::default();
+    flags.serving.secure_port = 0;
+    let fewer = resources(&flags, &only_scheduling);
+    let missing: Vec<&String> = all.difference(&fewer).collect();
+    assert_eq!(missing, ["configmaps", "leases", "subjectaccessreviews", "tokenreviews"]);
+}
+
+#[test]
+fn endpoints_are_asked_on_this_machine() {
+    let at = |bind_address: &str| {
+        own_address(&ServingOptions {
+            bind_address: bind_address.parse().unwrap(),
+            ..ServingOptions::default()
+        })
+    };
+    assert_eq!(at("0.0.0.0"), "https://127.0.0.1:10259");
+    assert_eq!(at("::"), "https://[::1]:10259");
+    assert_eq!(at("10.0.0.7"), "https://10.0.0.7:10259");
+}

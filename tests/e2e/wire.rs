@@ -1,0 +1,81 @@
+//! Connections that are silently dead, between supercargo and an API server in memory.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, Request, Uri, header};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
+use supercargo::run::schedule;
+use supercargo_apiserver::{ApiServer, Listen};
+use supercargo_client::connection::Connection;
+use supercargo_client::testing::Proxy;
+use supercargo_config::{Catalog, Config};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::support::{node, node_of, pods};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo";
+/// How soon a pod is bound that is created while every connection is dead.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// Sends a request to the server, not through the proxy.
+async fn ask(server: &ApiServer, method: Method, path: &str, body: &Value) -> Value {
+    let request =
+        Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
+    let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+    let answer = server.service().oneshot(request.body(Full::new(body)).unwrap()).await.unwrap();
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    assert!(head.status.is_success(), "{path}: {}", String::from_utf8_lossy(&body));
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// Creates a pod, waits until it has a node, and returns how long that took.
+async fn bind(server: &ApiServer, prefix: &str) -> Duration {
+    let pod = pods(prefix, 1).remove(0);
+    let began = Instant::now();
+    ask(server, Method::POST, PODS, &pod).await;
+    let path = format!("{PODS}/{}", pod["metadata"]["name"].as_str().unwrap());
+    loop {
+        if node_of(&ask(server, Method::GET, &path, &Value::Null).await).is_some() {
+            return began.elapsed();
+        }
+        assert!(began.elapsed() < WITHIN * 2, "{path} is not bound");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_connections_cost_neither_the_lead_nor_a_pod() {
+    let server = ApiServer::default();
+    let endpoint = server.listen(Listen::default()).await.unwrap();
+    let url: Uri = endpoint.url().parse().unwrap();
+    let proxy = Proxy::to(url.authority().unwrap().as_str().parse().unwrap()).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kubeconfig");
+    endpoint.write_kubeconfig(&path).unwrap();
+    let through: Uri = format!("https://{}", proxy.address()).parse().unwrap();
+    let connection = Connection::open(Some(&through), Some(&path)).await.unwrap();
+    ask(&server, Method::POST, "/api/v1/nodes", &node("n", &[], &[("cpu", "4")])).await;
+
+    let config = Config::default_with(&Catalog::in_tree()).unwrap();
+    assert!(config.leader_election.leader_elect && config.leader_election.lease_duration < WITHIN);
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let scheduling = tokio::spawn(async move { schedule(&config, connection, None, &stopped).await });
+    bind(&server, "before").await;
+
+    proxy.freeze();
+    let frozen = Instant::now();
+    let took = bind(&server, "after").await;
+    assert!(took <= WITHIN, "{took:?}");
+    // The lease would have been lost by now.
+    tokio::time::sleep(WITHIN.saturating_sub(frozen.elapsed())).await;
+    assert!(!scheduling.is_finished(), "{:?}", scheduling.await);
+    assert_eq!(ask(&server, Method::GET, LEASE, &Value::Null).await["spec"]["leaseTransitions"], json!(0));
+    stop.cancel();
+    scheduling.await.unwrap().unwrap();
+}
