@@ -28,6 +28,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::gauge::EventGauges;
 use event_object::{Count, EventObject, EventWithSeries};
 use supercargo_client::api::{Api, Call, CallError, Submission};
+use supercargo_client::host::Host;
 
 /// A series without an event for this long is over.
 const QUIET: Duration = Duration::from_mins(6);
@@ -144,7 +145,7 @@ impl Recorder {
 /// Writes the recorded events.
 pub(crate) struct Writer {
     api: Api,
-    hostname: Arc<str>,
+    host: Host,
     events: mpsc::Receiver<PodEvent>,
     series: HashMap<Key, Series>,
     ready: VecDeque<Write>,
@@ -158,14 +159,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(api: Api, hostname: String) -> (Recorder, Self) {
+    pub(crate) fn new(api: Api, host: Host) -> (Recorder, Self) {
         let (sender, events) = mpsc::channel(CHANNEL_CAPACITY);
         let loss = Loss::default();
         let held = EventGauges::default();
         let recorder = Recorder { sender, lost: Arc::clone(&loss.lost), held: held.clone() };
         let writer = Self {
             api,
-            hostname: hostname.into(),
+            host,
             events,
             series: HashMap::new(),
             ready: VecDeque::new(),
@@ -212,7 +213,7 @@ impl Writer {
     }
 
     fn take(&mut self, event: PodEvent) {
-        let now = Timestamp::now();
+        let now = self.host.wall();
         let key = Key {
             uid: event.uid.clone(),
             resource_version: event.resource_version.clone(),
@@ -231,7 +232,7 @@ impl Writer {
             self.loss.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let object = Arc::new(EventObject::new(event, now, Arc::clone(&self.hostname)));
+        let object = Arc::new(EventObject::new(event, now, Arc::clone(&self.host.name)));
         if !is_warning || self.series.len() >= MAX_SERIES {
             self.ready.push_back(Write { target: Target::Event(object), attempt: 1 });
             return;
@@ -414,7 +415,7 @@ mod tests {
 
     async fn written(events: Vec<PodEvent>, statuses: Vec<u16>) -> Requests {
         let (api, requests) = answering(statuses);
-        let (recorder, writer) = Writer::new(api, "host".into());
+        let (recorder, writer) = Writer::new(api, Host::local());
         for event in events {
             recorder.record(event);
         }
@@ -426,7 +427,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn gauges_count_a_series_until_it_is_over() {
         let (api, _requests) = answering(vec![201]);
-        let (recorder, writer) = Writer::new(api, "host".into());
+        let (recorder, writer) = Writer::new(api, Host::local());
         tokio::spawn(writer.run());
         recorder.record(event("u1", "7", "why"));
         let held = recorder.gauges();
@@ -519,7 +520,7 @@ mod tests {
             std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
         });
         let api = Api::with_client(kube::Client::new(service, "default"));
-        let (recorder, mut writer) = Writer::new(api, "host".into());
+        let (recorder, mut writer) = Writer::new(api, Host::local());
         for pod in 0..MAX_PENDING + MORE {
             recorder.record(binding(pod));
             // Drains the channel as the running writer would.
@@ -547,7 +548,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn normal_events_form_no_series() {
         let (api, requests) = answering(vec![]);
-        let (recorder, mut writer) = Writer::new(api, "host".into());
+        let (recorder, mut writer) = Writer::new(api, Host::local());
         for pod in [1, 1, 2] {
             recorder.record(binding(pod));
         }
@@ -572,7 +573,7 @@ mod tests {
             }
         });
         let api = Api::with_client(kube::Client::new(service, "default"));
-        let (recorder, writer) = Writer::new(api, "host".into());
+        let (recorder, writer) = Writer::new(api, Host::local());
         for pod in 0..5_000 {
             recorder.record(binding(pod));
         }

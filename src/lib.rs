@@ -13,7 +13,6 @@ mod backlog;
 mod binder;
 mod check;
 pub mod cli;
-pub mod clock;
 mod command;
 mod debugger;
 #[cfg(feature = "demo")]
@@ -25,7 +24,7 @@ mod gauge;
 mod informers;
 mod memory_limit;
 pub mod options;
-mod owner;
+pub mod owner;
 mod preemptor;
 mod recorder;
 mod reload;

@@ -2,9 +2,11 @@
 //!
 //! It takes messages, schedules, and passes effects on. Nothing else accesses the scheduler.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
+use supercargo_client::host::Clock;
 use supercargo_framework::Now;
 use supercargo_framework::binding::{Predicate, WaitError};
 use supercargo_scheduler::record::Recorded;
@@ -12,7 +14,6 @@ use supercargo_scheduler::{BuildError, Calls, Effect, Input, Notification, Optio
 use thiserror::Error;
 use tokio::sync::oneshot;
 
-use crate::clock::Clock;
 use crate::recorder::Recorder;
 use crate::watchdog::Watchdog;
 
@@ -112,11 +113,23 @@ impl Mailbox {
 }
 
 /// Carries out effects without blocking the owner.
-pub(crate) trait CarryOut {
+pub trait CarryOut: Send {
+    /// Starts to carry out an effect.
     fn carry_out(&mut self, effect: Effect);
 
-    /// Whether more bindings may start. [`Message::Room`] follows when this becomes true again.
+    /// Whether more bindings may start. A message to the owner follows when this becomes true again.
     fn has_room(&self) -> bool;
+}
+
+/// Carries out nothing.
+struct Nothing;
+
+impl CarryOut for Nothing {
+    fn carry_out(&mut self, _: Effect) {}
+
+    fn has_room(&self) -> bool {
+        true
+    }
 }
 
 /// The scheduler, with or without a record of its calls.
@@ -181,60 +194,105 @@ struct Wait {
     done: oneshot::Sender<Result<(), WaitError>>,
 }
 
-/// The owner's loop.
-pub(crate) struct Owner<C> {
+/// What a turn of the owner has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There may be more to do.
+    Work,
+    /// There is nothing to do for this long, unless a message arrives.
+    Idle(Duration),
+    /// The scheduler is drained or has been stopped.
+    Ended,
+}
+
+/// The owner's loop. A thread [runs](Self::run) it; a simulation calls [`turn`](Self::turn).
+pub struct Owner {
     scheduler: MaybeRecorded,
     messages: Receiver<Message>,
-    effects: C,
+    effects: Box<dyn CarryOut>,
     /// Calls to extenders within a cycle. Except for messages, the owner's thread waits for nothing
     /// else.
     calls: Box<dyn Calls + Send>,
-    clock: Box<dyn Clock>,
+    clock: Arc<dyn Clock>,
     watchdog: Watchdog,
     started: bool,
     stopped: bool,
     waits: Vec<Wait>,
 }
 
-impl<C: CarryOut> Owner<C> {
+impl Owner {
     pub(crate) fn new(
         scheduler: MaybeRecorded,
         messages: Receiver<Message>,
-        effects: C,
+        effects: Box<dyn CarryOut>,
         calls: Box<dyn Calls + Send>,
-        clock: Box<dyn Clock>,
+        clock: Arc<dyn Clock>,
         watchdog: Watchdog,
     ) -> Self {
         let (started, stopped, waits) = (false, false, Vec::new());
         Self { scheduler, messages, effects, calls, clock, watchdog, started, stopped, waits }
     }
 
+    /// The scheduler.
+    pub fn scheduler(&self) -> &Scheduler {
+        self.scheduler.get()
+    }
+
+    /// Replaces what carries out effects.
+    pub fn wrap_effects(&mut self, wrap: impl FnOnce(Box<dyn CarryOut>) -> Box<dyn CarryOut>) {
+        let effects = std::mem::replace(&mut self.effects, Box::new(Nothing));
+        self.effects = wrap(effects);
+    }
+
+    /// Replaces the calls to extenders.
+    pub fn set_calls(&mut self, calls: Box<dyn Calls + Send>) {
+        self.calls = calls;
+    }
+
     /// Runs until the scheduler is drained or [`Message::Stop`] arrives.
-    pub(crate) fn run(mut self) {
-        while !self.stopped {
-            self.watchdog.tick();
-            self.take_messages();
-            let now = self.clock.now();
-            self.fail_late_waits(now);
-            let deadlines = self.waits.iter().map(|wait| wait.deadline.saturating_sub(now.monotonic));
-            let idle = deadlines.fold(self.scheduler.get().next_deadline(now), Duration::min);
-            if idle.is_zero() {
-                self.handle(Input::Tick);
-            }
-            if self.scheduler.get().is_drained() {
-                break;
-            }
-            if self.started && self.effects.has_room() && self.scheduler.get().has_work() {
-                let now = self.clock.now();
-                self.watchdog.begin_cycle(self.scheduler.get().next_pod().cloned());
-                let effects = self.scheduler.schedule_one(now, &mut *self.calls);
-                self.watchdog.end_cycle();
-                self.carry_out(effects);
-            } else {
-                self.sleep(idle);
+    pub fn run(mut self) {
+        loop {
+            match self.turn() {
+                Turn::Work => {}
+                Turn::Idle(idle) => self.wait(idle),
+                Turn::Ended => return,
             }
         }
-        self.watchdog.idle();
+    }
+
+    /// Takes messages, and then schedules at most one pod.
+    pub fn turn(&mut self) -> Turn {
+        self.watchdog.tick();
+        self.take_messages();
+        let now = self.clock.now();
+        self.fail_late_waits(now);
+        let deadlines = self.waits.iter().map(|wait| wait.deadline.saturating_sub(now.monotonic));
+        let idle = deadlines.fold(self.scheduler.get().next_deadline(now), Duration::min);
+        if idle.is_zero() {
+            self.handle(Input::Tick);
+        }
+        let turn = if self.stopped || self.scheduler.get().is_drained() {
+            Turn::Ended
+        } else if self.started && self.effects.has_room() && self.scheduler.get().has_work() {
+            self.schedule_one();
+            Turn::Work
+        } else if idle.is_zero() {
+            Turn::Work
+        } else {
+            Turn::Idle(idle)
+        };
+        if turn != Turn::Work {
+            self.watchdog.idle();
+        }
+        turn
+    }
+
+    fn schedule_one(&mut self) {
+        let now = self.clock.now();
+        self.watchdog.begin_cycle(self.scheduler.get().next_pod().cloned());
+        let effects = self.scheduler.schedule_one(now, &mut *self.calls);
+        self.watchdog.end_cycle();
+        self.carry_out(effects);
     }
 
     /// Takes pending messages, for a limited time.
@@ -256,11 +314,7 @@ impl<C: CarryOut> Owner<C> {
     }
 
     /// Waits for a message or for time to pass.
-    fn sleep(&mut self, idle: Duration) {
-        if idle.is_zero() || self.stopped {
-            return;
-        }
-        self.watchdog.idle();
+    fn wait(&mut self, idle: Duration) {
         let message = self.messages.recv_timeout(self.clock.wait(idle).min(LONGEST_SLEEP));
         self.watchdog.tick();
         if let Ok(message) = message {
@@ -352,13 +406,13 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::thread::{self, JoinHandle};
 
+    use supercargo_client::host::SystemClock;
     use supercargo_framework::Timestamp;
     use supercargo_framework::testing::{node, pod};
     use supercargo_scheduler::NoCalls;
     use tokio::time::Instant;
 
     use super::*;
-    use crate::clock::SystemClock;
     use crate::options::scheduler_options;
     use supercargo_config::{Catalog, Config};
 
@@ -395,8 +449,8 @@ mod tests {
         let scheduler = Scheduler::new(scheduler_options(config)).unwrap();
         let (mailbox, messages) = Mailbox::new();
         let (scheduler, clock) =
-            (MaybeRecorded::Plain(Box::new(scheduler)), Box::new(SystemClock::default()));
-        let owner = Owner::new(scheduler, messages, effects, Box::new(NoCalls), clock, watchdog);
+            (MaybeRecorded::Plain(Box::new(scheduler)), Arc::new(SystemClock::default()));
+        let owner = Owner::new(scheduler, messages, Box::new(effects), Box::new(NoCalls), clock, watchdog);
         (mailbox, thread::spawn(move || owner.run()))
     }
 
@@ -454,6 +508,7 @@ mod tests {
     }
 
     /// A clock that the test sets.
+    #[derive(Debug)]
     struct ManualClock(Arc<AtomicU64>);
 
     impl Clock for ManualClock {
@@ -474,9 +529,9 @@ mod tests {
         let owner = Owner::new(
             MaybeRecorded::Plain(Box::new(scheduler)),
             messages,
-            effects,
+            Box::new(effects),
             Box::new(NoCalls),
-            Box::new(ManualClock(Arc::clone(&millis))),
+            Arc::new(ManualClock(Arc::clone(&millis))),
             Watchdog::new(Duration::ZERO),
         );
         let node = node("n").allocatable("pods", "10").build();

@@ -97,7 +97,7 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
             ticks.tick().await;
             // The file may be missing while the kubelet swaps a volume; an empty file is still
             // being written.
-            let Some(text) = self.read().await.filter(|text| !text.is_empty()) else { continue };
+            let Some(text) = self.read().filter(|text| !text.is_empty()) else { continue };
             if seen.as_ref() == Some(&text) {
                 continue;
             }
@@ -119,9 +119,8 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
         }
     }
 
-    async fn read(&self) -> Option<Vec<u8>> {
-        let path = self.path.clone();
-        tokio::task::spawn_blocking(move || std::fs::read(path).ok()).await.ok()?
+    fn read(&self) -> Option<Vec<u8>> {
+        std::fs::read(&self.path).ok()
     }
 
     async fn reload<W: Future<Output = ()>>(
@@ -194,8 +193,9 @@ mod tests {
     use tempfile::NamedTempFile;
     use tokio::task::JoinHandle;
 
+    use supercargo_client::host::SystemClock;
+
     use super::*;
-    use crate::clock::SystemClock;
     use crate::owner::{CarryOut, MaybeRecorded, Message, Owner, StopOnDrop};
     use crate::watchdog::Watchdog;
     use supercargo_config::Catalog;
@@ -245,9 +245,9 @@ mod tests {
             let watched = scheduler.resources().into_iter().collect();
             let (mailbox, messages) = Mailbox::new();
             let scheduler = MaybeRecorded::Plain(Box::new(scheduler));
-            let clock = Box::new(SystemClock::default());
+            let clock = Arc::new(SystemClock::default());
             let watchdog = Watchdog::new(Duration::ZERO);
-            let owner = Owner::new(scheduler, messages, Idle, Box::new(NoCalls), clock, watchdog);
+            let owner = Owner::new(scheduler, messages, Box::new(Idle), Box::new(NoCalls), clock, watchdog);
             thread::spawn(move || owner.run());
             let (sender, generations) = watch::channel(Generation::first(Arc::new(config)));
             let (report, of_watched) = watch::channel(Vec::new());

@@ -4,7 +4,7 @@ mod endpoints;
 mod open_files;
 mod process;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,14 @@ use http::{Method, StatusCode};
 use kube::Client;
 use kube::client::ClientBuilder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{Clock, SystemClock};
+use crate::owner::Owner;
 use supercargo_client::api::ConnectError;
 use supercargo_client::connection::Connection;
-use supercargo_client::election::hostname;
+use supercargo_client::host::Host;
 use supercargo_client::rate_limit::RateLimiter;
 use supercargo_client::transport::{RequestObserver, Transport};
 use supercargo_client::watch_service::WatchService;
@@ -31,7 +32,9 @@ use supercargo_serving::{Server, Setup};
 use supercargo_telemetry::logs::{self, LogLevel};
 use supercargo_telemetry::metrics::{Counting, Metrics, Requests};
 
-use process::{ConfigFile, Process, failed};
+use process::{Process, failed};
+
+pub use process::ConfigFile;
 
 /// How long HTTP responses in flight may delay the end of the process.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -45,6 +48,24 @@ pub struct RunOptions {
     pub flags: Flags,
     /// Log level, which can change at runtime.
     pub log_level: LogLevel,
+}
+
+/// A scheduler process without endpoints: by what it reaches the world, and what it reports.
+pub struct Instance {
+    /// How it reaches the API server.
+    pub clients: Clients,
+    /// Its name, clocks and random numbers.
+    pub host: Host,
+    /// Its metrics.
+    pub metrics: Arc<Metrics>,
+    /// Where its traces go.
+    pub traces: TraceOptions,
+    /// Where its inputs are recorded.
+    pub record: Option<PathBuf>,
+    /// The configuration file that it follows.
+    pub config_file: Option<ConfigFile>,
+    /// Runs the owner of the scheduler, and resolves when it has ended. By default a thread.
+    pub drive: Box<dyn FnOnce(Owner) -> JoinHandle<()> + Send>,
 }
 
 /// Counts requests to the API server.
@@ -117,25 +138,31 @@ pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
         connection = Connection::open(flags.misc.master.as_ref(), kubeconfig) => connection?,
         () = signalled.cancelled() => return Ok(()),
     };
+    let host = Host::local();
     let setup = Setup {
         serving: &flags.serving,
         authentication: &flags.authentication,
         authorization: &flags.authorization,
         connection: &connection,
-        hostname: &hostname(),
+        hostname: &host.name,
     };
     let server = Server::bind(setup).await?;
     let clients = Clients::connect(connection)?;
     let metrics = Metrics::new(&config.features);
-    let clock = Box::new(SystemClock::default());
-    let record = flags.misc.record.as_deref();
-    let mut process =
-        Process::new(&config, clients, clock, record, Arc::clone(&metrics), &flags.traces).await?;
     let config_file = watched.map(|(path, period)| {
         let (flags, catalog) = (flags.clone(), catalog.clone());
         let path = path.to_owned();
         ConfigFile { path, period, text, load: Box::new(move || flags.configuration(&catalog)) }
     });
+    let instance = Instance {
+        host,
+        metrics: Arc::clone(&metrics),
+        traces: flags.traces.clone(),
+        record: flags.misc.record.clone(),
+        config_file,
+        ..Instance::new(&config, clients)
+    };
+    let mut process = Process::new(&config, instance).await?;
     let closing = CancellationToken::new();
     let _close = closing.clone().drop_guard();
     let mut serving = server.map(|server| {
@@ -145,7 +172,7 @@ pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     });
     let not_served = OptionFuture::from(serving.as_mut().map(|serving| failed("HTTPS server", serving)));
     tokio::select! {
-        ended = process.run(config_file, &signalled) => ended?,
+        ended = process.run(&signalled) => ended?,
         Some(failure) = not_served => return Err(failure),
     }
     process.shut_down().await?;
@@ -165,32 +192,30 @@ pub async fn schedule(
     stop: &CancellationToken,
 ) -> Result<()> {
     let clients = Clients::connect(connection)?;
-    schedule_by(config, clients, Box::new(SystemClock::default()), record, stop).await
+    let record = record.map(Path::to_owned);
+    Instance { record, ..Instance::new(config, clients) }.run(config, stop).await
 }
 
-/// Like [`schedule`], with the given clients and clock.
-pub async fn schedule_by(
-    config: &Config,
-    clients: Clients,
-    clock: Box<dyn Clock>,
-    record: Option<&Path>,
-    stop: &CancellationToken,
-) -> Result<()> {
-    schedule_measured(config, clients, clock, record, Metrics::new(&config.features), stop).await
-}
+impl Instance {
+    /// An instance on this machine, without a record or a configuration file to follow.
+    pub fn new(config: &Config, clients: Clients) -> Self {
+        Self {
+            clients,
+            host: Host::local(),
+            metrics: Metrics::new(&config.features),
+            traces: TraceOptions::default(),
+            record: None,
+            config_file: None,
+            drive: Box::new(|owner| tokio::task::spawn_blocking(move || owner.run())),
+        }
+    }
 
-/// Like [`schedule_by`], with metrics that the caller can read.
-pub async fn schedule_measured(
-    config: &Config,
-    clients: Clients,
-    clock: Box<dyn Clock>,
-    record: Option<&Path>,
-    metrics: Arc<Metrics>,
-    stop: &CancellationToken,
-) -> Result<()> {
-    let mut process = Process::new(config, clients, clock, record, metrics, &TraceOptions::default()).await?;
-    process.run(None, stop).await?;
-    process.shut_down().await
+    /// Schedules until `stop` is cancelled, waits for bindings in flight, and returns.
+    pub async fn run(self, config: &Config, stop: &CancellationToken) -> Result<()> {
+        let mut process = Process::new(config, self).await?;
+        process.run(stop).await?;
+        process.shut_down().await
+    }
 }
 
 fn transport(connection: &Connection) -> Result<Transport, ConnectError> {

@@ -7,13 +7,12 @@ use futures::FutureExt as _;
 use kube::Config;
 
 use supercargo_client::api::{full_text, without_needless_trust};
-use supercargo_client::election::hostname;
 use supercargo_client::transport::Transport;
 use supercargo_config::flags::TraceOptions;
 use supercargo_telemetry::traces::Collector;
 
 /// The collector of `--tracing-endpoint`, if set. Trusts the system's root certificates.
-pub(crate) fn collector(options: &TraceOptions) -> Result<Option<Collector>> {
+pub(crate) fn collector(options: &TraceOptions, hostname: &str) -> Result<Option<Collector>> {
     let Some(endpoint) = options.tracing_endpoint.clone() else { return Ok(None) };
     let transport = Transport::connect(without_needless_trust(Config::new(endpoint.clone())))
         .with_context(|| format!("--tracing-endpoint {endpoint}"))?;
@@ -24,7 +23,7 @@ pub(crate) fn collector(options: &TraceOptions) -> Result<Option<Collector>> {
             async move { transport.send(request).await.map_err(|error| full_text(&*error)) }.boxed()
         }),
         per_million: options.tracing_sampling_rate_per_million,
-        instance: hostname(),
+        instance: hostname.to_owned(),
     }))
 }
 

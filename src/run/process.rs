@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::pending;
-use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +24,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::endpoints::EndpointState;
-use super::{Clients, rate_limit};
+use super::{Clients, Instance, rate_limit};
 use crate::binder::Binder;
-use crate::clock::{Clock, SystemClock};
 use crate::debugger::Debugger;
 use crate::effects::EffectHandler;
 use crate::events::Writer;
@@ -43,11 +41,11 @@ use crate::status_writer::{StatusWriter, write_now};
 use crate::trace_collector::collector;
 use crate::watchdog::{Stalled, Watchdog};
 use supercargo_client::api::Api;
-use supercargo_client::election::{Candidacy, Elector, Leadership, Loss, hostname};
+use supercargo_client::election::{Candidacy, Elector, Leadership, Loss};
 use supercargo_client::fence::Fence;
+use supercargo_client::host::Host;
 use supercargo_codec::{NodeKind, PodKind};
 use supercargo_config::Config;
-use supercargo_config::flags::TraceOptions;
 use supercargo_telemetry::LogObserver;
 use supercargo_telemetry::metrics::Metrics;
 use supercargo_telemetry::traces::{Traced, traced};
@@ -87,74 +85,75 @@ pub(super) struct Process {
     debugger: Debugger,
     stats: Arc<ResourceStats>,
     watchdog: Watchdog,
+    host: Host,
     /// Writes behind the fence.
     api: Api,
     generations: watch::Sender<Generation>,
     metrics: Arc<Metrics>,
+    config_file: Option<ConfigFile>,
     _stop: StopOnDrop,
     // Dropped after the owner has been told to stop: it waits for the rest of the record.
     _recording: Option<Recording>,
 }
 
 /// A configuration file to watch for changes.
-pub(super) struct ConfigFile {
-    pub(super) path: PathBuf,
-    pub(super) period: Duration,
+pub struct ConfigFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// How often it is read.
+    pub period: Duration,
     /// Its content before the configuration was first parsed.
-    pub(super) text: Option<Vec<u8>>,
-    pub(super) load: Box<dyn Fn() -> Result<Config> + Send + Sync>,
+    pub text: Option<Vec<u8>>,
+    /// Reads the file and applies what overrides it.
+    pub load: Box<dyn Fn() -> Result<Config> + Send + Sync>,
 }
 
 impl Process {
     /// Starts everything but the informers and the election.
-    pub(super) async fn new(
-        config: &Config,
-        clients: Clients,
-        clock: Box<dyn Clock>,
-        record: Option<&Path>,
-        metrics: Arc<Metrics>,
-        traces: &TraceOptions,
-    ) -> Result<Self> {
+    pub(super) async fn new(config: &Config, instance: Instance) -> Result<Self> {
+        let Instance { clients, host, metrics, traces, record, config_file, drive } = instance;
         let Clients { server, watch, write, events, election, requests } = clients;
         let names: BTreeSet<_> =
             config.profiles.iter().map(|profile| Arc::clone(&profile.scheduler_name)).collect();
         tracing::info!(profiles = ?names, %server, version = crate::VERSION, "starting supercargo");
 
         let connection = &config.client_connection;
-        let fence = config.leader_election.leader_elect.then(Fence::default);
+        let fence = config.leader_election.leader_elect.then(|| Fence::new(Arc::clone(&host.clock)));
         let api = |transport| Api::over(transport, rate_limit(connection), connection.writes_protobuf());
         let event_api = api(events).behind(fence.as_ref().map(Fence::for_events));
         let api = api(write).behind(fence.clone());
 
         let observer = metrics.observer(Box::new(LogObserver));
-        let Traced { observer, sending: traces } = traced(collector(traces)?, &metrics, observer);
-        let options = Options { hash_seed: RandomState::new().hash_one(0_u8), ..scheduler_options(config) };
+        let Traced { observer, sending: traces } =
+            traced(collector(&traces, &host.name)?, &metrics, observer);
+        let options = Options { hash_seed: host.seed.number("hash"), ..scheduler_options(config) };
         let scheduler = Scheduler::new(options)?.with_observer(observer);
         let resources = scheduler.resources();
-        let (scheduler, recording) = maybe_recorded(scheduler, record);
+        let (scheduler, recording) = maybe_recorded(scheduler, record.as_deref());
         let (mailbox, messages) = Mailbox::new();
         let stop = StopOnDrop(mailbox.clone());
         let clients = vec![("scheduler", api.clone()), ("events", event_api.clone())];
-        let (recorder, events) = Writer::new(event_api, hostname());
+        let (recorder, events) = Writer::new(event_api, host.clone());
         let (patches, statuses) = StatusWriter::new(api.clone());
         let extenders = HttpExtenders::new(&config.extenders).await?;
         let kinds = kinds(config, &extenders);
         let runtime = tokio::runtime::Handle::current();
         let watchdog = Watchdog::new(extenders.longest_call());
         let calls = Box::new(extenders.calls(runtime.clone(), watchdog.clone()));
-        let effects = EffectHandler {
+        let effects = Box::new(EffectHandler {
             runtime,
             binder: Binder::new(api.clone(), mailbox.clone(), extenders),
             preemptor: Preemptor::new(api.clone(), mailbox.clone()),
             recorder,
             patches,
-        };
+        });
 
         let candidacy = fence.map(|fence| {
             let election = election.pinged_every(config.leader_election.retry_period);
             let api = Api::over(election, None, false);
             let component = Arc::clone(&config.profiles[0].scheduler_name);
-            Candidacy::new(Elector::new(&config.leader_election, api, Some(watch.clone()), component, fence))
+            let (election, watch) = (&config.leader_election, Some(watch.clone()));
+            Candidacy::new(Elector::new(election, api, watch, component, fence, host.clone()))
         });
         let informers = Informers::new(&server, watch, &mailbox, kinds)?;
         let stats = Arc::new(ResourceStats {
@@ -169,7 +168,8 @@ impl Process {
         });
         metrics.set_collector(stats.clone());
         let debugger = Debugger::new(informers.stores(), mailbox.clone(), Arc::clone(&metrics));
-        let owner = Owner::new(scheduler, messages, effects, calls, clock, watchdog.clone());
+        let owner =
+            Owner::new(scheduler, messages, effects, calls, Arc::clone(&host.clock), watchdog.clone());
         let (generations, _) = watch::channel(Generation::first(Arc::new(config.clone())));
         Ok(Self {
             informers,
@@ -179,10 +179,12 @@ impl Process {
             debugger,
             stats,
             watchdog,
+            host,
             api,
             generations,
             metrics,
-            owner: tokio::task::spawn_blocking(move || owner.run()),
+            config_file,
+            owner: drive(owner),
             candidacy,
             is_delayed: config.delay_cache_until_active,
             events: tokio::spawn(events.run()).fuse(),
@@ -206,11 +208,7 @@ impl Process {
     }
 
     /// Watches, waits for leadership and schedules until `stop` is cancelled. Errors are fatal.
-    pub(super) async fn run(
-        &mut self,
-        config_file: Option<ConfigFile>,
-        stop: &CancellationToken,
-    ) -> Result<()> {
+    pub(super) async fn run(&mut self, stop: &CancellationToken) -> Result<()> {
         let Self {
             informers,
             resources,
@@ -223,9 +221,11 @@ impl Process {
             synced,
             debugger,
             watchdog,
+            host,
             api,
             generations,
             metrics,
+            config_file,
             ..
         } = self;
         let (synced, debugger, generations) = (&*synced, &*debugger, &*generations);
@@ -246,6 +246,7 @@ impl Process {
                 stop.run_until_cancelled(async {
                     synced.cancelled().await;
                     let reload = config_file
+                        .take()
                         .map(|file| watch_config(file, informers, resources, mailbox, generations, stop));
                     tokio::join!(debugger.compare_periodically(), OptionFuture::from(reload));
                 }),
@@ -262,7 +263,7 @@ impl Process {
                 bail!("scheduler thread exited unexpectedly");
             }
             // A leader that does not schedule must make way for another replica.
-            stalled = watchdog.expired() => Err(set_back(api, stalled).await.into()),
+            stalled = watchdog.expired() => Err(set_back(api, host, stalled).await.into()),
             failure = failed("event writer", events) => Err(failure),
             failure = failed("status writer", statuses) => Err(failure),
             loss = lost(candidacy) => {
@@ -381,10 +382,9 @@ async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
 }
 
 /// Marks the pod with which the scheduler stalled, so that the next process tries it last.
-async fn set_back(api: &Api, stalled: Stalled) -> Stalled {
+async fn set_back(api: &Api, host: &Host, stalled: Stalled) -> Stalled {
     if let Some(pod) = &stalled.pod {
-        let patch =
-            supercargo_scheduler::stalled(pod, stalled.stalled_for, SystemClock::default().now().wall);
+        let patch = supercargo_scheduler::stalled(pod, stalled.stalled_for, host.clock.now().wall);
         if timeout(MARK_TIMEOUT, write_now(api, &patch)).await.is_err() {
             tracing::warn!(pod = %patch.pod, "pod not marked within {} s", MARK_TIMEOUT.as_secs());
         }

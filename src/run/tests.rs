@@ -45,8 +45,7 @@ impl TestProcess {
             async move { service.oneshot(request).await.map_err(BoxError::from) }
         });
         let clients = Clients::one("in memory", Client::new(service, "default"));
-        let clock = Box::new(SystemClock::default());
-        let task = tokio::spawn(async move { schedule_by(&config, clients, clock, None, &stopped).await });
+        let task = tokio::spawn(async move { Instance::new(&config, clients).run(&config, &stopped).await });
         Self { requests, stop, task }
     }
 
@@ -200,8 +199,7 @@ fn start_with(plugin: Hanging, server: &ApiServer) -> (JoinHandle<Result<()>>, C
     let clients = Clients::one("in memory", Client::new(server.service(), "default"));
     let stop = CancellationToken::new();
     let stopped = stop.clone();
-    let clock = Box::new(SystemClock::default());
-    (tokio::spawn(async move { schedule_by(&config, clients, clock, None, &stopped).await }), stop)
+    (tokio::spawn(async move { Instance::new(&config, clients).run(&config, &stopped).await }), stop)
 }
 
 #[tokio::test]

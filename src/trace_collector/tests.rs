@@ -91,7 +91,7 @@ async fn traces_are_posted_below_the_path_of_the_endpoint() {
     let config = supercargo_config::Config::default_with(&Catalog::in_tree()).unwrap();
     let metrics = Metrics::new(&config.features);
     let observer = metrics.observer(Box::new(Unobserved));
-    let Traced { observer, sending } = traced(collector(&options).unwrap(), &metrics, observer);
+    let Traced { observer, sending } = traced(collector(&options, "host").unwrap(), &metrics, observer);
     let mut scheduler = Scheduler::new(scheduler_options(&config)).unwrap().with_observer(observer);
     schedule(&mut scheduler);
     drop(scheduler);
@@ -123,6 +123,6 @@ async fn traces_are_posted_below_the_path_of_the_endpoint() {
 fn tracing_is_off_without_an_endpoint() {
     let config = supercargo_config::Config::default_with(&Catalog::in_tree()).unwrap();
     let metrics = Metrics::new(&config.features);
-    let collector = collector(&TraceOptions::default()).unwrap();
+    let collector = collector(&TraceOptions::default(), "host").unwrap();
     assert!(traced(collector, &metrics, Box::new(Unobserved)).sending.is_none());
 }

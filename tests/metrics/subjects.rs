@@ -6,8 +6,7 @@ use std::thread;
 use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use supercargo::clock::SystemClock;
-use supercargo::run::{Clients, schedule_measured};
+use supercargo::run::{Clients, Instance};
 use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{ControlPlane, Handle, SchedulerOptions};
 use supercargo_telemetry::metrics::Metrics;
@@ -89,8 +88,8 @@ impl Ours {
                 let mut connection = kube::Config::from_custom_kubeconfig(file, &options).await.unwrap();
                 connection.default_retry = false;
                 let clients = Clients::connect(connection).unwrap();
-                let clock = Box::new(SystemClock::default());
-                schedule_measured(&config, clients, clock, None, counted, &stopped).await.unwrap();
+                let instance = Instance { metrics: counted, ..Instance::new(&config, clients) };
+                instance.run(&config, &stopped).await.unwrap();
             });
         });
         Self { runtime, metrics, stop, thread: Some(thread) }

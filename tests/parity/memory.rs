@@ -9,8 +9,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use http::{Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use supercargo::run::{Clients, schedule_by};
+use supercargo::run::{Clients, Instance};
 use supercargo_apiserver::ApiServer;
+use supercargo_client::host::Host;
 use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{Method, Response};
 use tokio::runtime::{Builder, Handle};
@@ -58,11 +59,12 @@ impl Memory {
         let (mut config, service, stopped) = (Config::clone(config), memory.server.service(), stop.clone());
         // No other scheduler runs.
         config.leader_election.leader_elect = false;
-        let clock = Box::new(memory.clock.clone());
+        let clock = Arc::new(memory.clock.clone());
         let thread = thread::Builder::new().name("supercargo".to_owned()).spawn(move || {
             runtime.block_on(async {
                 let clients = Clients::one("in memory", kube::Client::new(service, "default"));
-                schedule_by(&config, clients, clock, None, &stopped).await
+                let host = Host { clock, ..Host::local() };
+                Instance { host, ..Instance::new(&config, clients) }.run(&config, &stopped).await
             })
         })?;
         Ok((memory, Embedded { stop, thread: Some(thread) }))

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use supercargo::clock::{Clock, SystemClock};
+use supercargo_client::host::{Clock, SystemClock};
 use supercargo_framework::Now;
 
 /// The scheduler's longest sleep before it reads the clock again.

@@ -40,7 +40,6 @@ use tokio::time::Instant;
 
 pub use candidacy::Candidacy;
 pub use elector::{Elector, Loss, Lost};
-pub use identity::hostname;
 
 use crate::fence::Fence;
 use supercargo_config::LeaderElectionConfig;

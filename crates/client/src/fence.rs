@@ -7,44 +7,37 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::host::Clock;
+
 /// Checked before each request. It closes by the clock, so it also stops a process that was
 /// suspended past the end of its lease, alone or with its machine. Initially closed.
 #[derive(Clone, Debug)]
 pub struct Fence {
     state: Arc<Mutex<State>>,
     is_for_events: bool,
-    suspended: fn() -> Duration,
+    clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The end by the monotonic clock, and how long the machine had been suspended until then.
-    until: Option<(Instant, Duration)>,
+    /// The end, unless the machine is suspended for longer than until then.
+    until: Option<Moment>,
     is_released: bool,
 }
 
-impl Default for Fence {
-    fn default() -> Self {
-        Self { state: Arc::default(), is_for_events: false, suspended }
-    }
-}
-
-/// How long the machine has been suspended since it started. The monotonic clock, by which Rust
-/// measures time, stands still meanwhile, but the lease runs out.
-fn suspended() -> Duration {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::time::{ClockId, Timespec, clock_gettime};
-        // Clocks since the start are not negative.
-        let time = |Timespec { tv_sec, tv_nsec }| Duration::new(tv_sec as u64, tv_nsec as u32);
-        let monotonic = time(clock_gettime(ClockId::Monotonic));
-        time(clock_gettime(ClockId::Boottime)).saturating_sub(monotonic)
-    }
-    #[cfg(not(target_os = "linux"))]
-    Duration::ZERO
+/// A time by the monotonic clock, and how long the machine had been suspended by then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) at: Instant,
+    suspended: Duration,
 }
 
 impl Fence {
+    /// A closed fence on a machine with this clock.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { state: Arc::default(), is_for_events: false, clock }
+    }
+
     /// A view for events. They may be written after the lease is released, because they do not
     /// conflict with the next leader.
     pub fn for_events(&self) -> Self {
@@ -54,15 +47,20 @@ impl Fence {
     /// Whether a request may be sent now.
     pub(crate) fn is_open(&self) -> bool {
         let State { until, is_released } = *self.state.lock();
-        let is_before = |(end, suspended): (Instant, Duration)| {
-            Instant::now() + (self.suspended)().saturating_sub(suspended) < end
-        };
+        let now = self.moment();
+        let is_before = |end: Moment| now.at + now.suspended.saturating_sub(end.suspended) < end.at;
         until.is_some_and(is_before) && (self.is_for_events || !is_released)
     }
 
-    /// Opens the fence until then.
-    pub(crate) fn open_until(&self, until: Instant) {
-        self.state.lock().until = Some((until, (self.suspended)()));
+    /// The time by the clocks that close the fence.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { at: Instant::now(), suspended: self.clock.suspended() }
+    }
+
+    /// Opens the fence for this long, counted from `since`: the answer that allows it may be read
+    /// only after a suspension.
+    pub(crate) fn open_for(&self, hold: Duration, since: Moment) {
+        self.state.lock().until = Some(Moment { at: since.at + hold, ..since });
     }
 
     /// Blocks everything but events from now on.
@@ -78,30 +76,38 @@ impl Fence {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use supercargo_framework::Now;
 
     use super::*;
 
-    thread_local! {
-        static SUSPENDED: Cell<Duration> = const { Cell::new(Duration::from_secs(100)) };
+    /// The machine has been suspended for this long.
+    #[derive(Debug, Default)]
+    struct Suspended(Mutex<Duration>);
+
+    impl Clock for Suspended {
+        fn now(&self) -> Now {
+            Now::default()
+        }
+
+        fn suspended(&self) -> Duration {
+            *self.0.lock()
+        }
     }
 
     #[test]
     fn fence_closes_when_the_machine_was_suspended_past_its_end() {
-        let fence = Fence { suspended: || SUSPENDED.get(), ..Fence::default() };
-        fence.open_until(Instant::now() + Duration::from_secs(12));
+        let clock = Arc::new(Suspended(Mutex::new(Duration::from_secs(100))));
+        let (fence, hold) = (Fence::new(clock.clone()), Duration::from_secs(12));
+        let sent = fence.moment();
+        fence.open_for(hold, sent);
         assert!(fence.is_open());
-        SUSPENDED.set(Duration::from_secs(105));
+        *clock.0.lock() = Duration::from_secs(105);
         assert!(fence.is_open());
-        SUSPENDED.set(Duration::from_mins(2));
+        *clock.0.lock() = Duration::from_mins(2);
         assert!(!fence.is_open() && !fence.for_events().is_open());
-        fence.open_until(Instant::now() + Duration::from_secs(12));
+        fence.open_for(hold, sent);
+        assert!(!fence.is_open(), "the suspension was between the request and its answer");
+        fence.open_for(hold, fence.moment());
         assert!(fence.is_open());
-    }
-
-    #[test]
-    fn time_of_suspension_does_not_pass_while_the_machine_runs() {
-        // The two clocks are read one after the other.
-        assert!(suspended().abs_diff(suspended()) < Duration::from_secs(1));
     }
 }

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `api` | requests, and what a failure says about the server's state |
 //! | `kubeconfig`, `key_pair` | the kubeconfig and client certificates, and what is wrong with them |
+//! | `host` | the machine's name, clocks and randomness |
 //! | `fence` | blocks requests from a process that does not lead |
 //! | `rate_limit` | `clientConnection.qps` and `burst` |
 //! | `adaptive_limit` | limits the requests in flight; adapts to an overloaded server |
@@ -26,6 +27,7 @@ pub mod connection;
 pub mod election;
 mod exec_plugin;
 pub mod fence;
+pub mod host;
 pub mod key_pair;
 pub mod kubeconfig;
 pub mod rate_limit;

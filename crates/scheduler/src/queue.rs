@@ -275,7 +275,7 @@ impl SchedulingQueue {
     fn set_back(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
         entry.unschedulable_plugins.clear();
         entry.pending_plugins.clear();
-        entry.backoff_until = Some(cx.now.wall.plus(stall::DELAY));
+        entry.backoff_until = Some(cx.now.wall.plus(stall::delay(&entry.pod, cx.now.wall)));
         self.move_to_backoff(cx, entry, cause);
     }
 

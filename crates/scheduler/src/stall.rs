@@ -14,8 +14,15 @@ use crate::effect::StatusPatch;
 /// The reason in the condition.
 const REASON: &str = "SchedulerStalled";
 
-/// How long a process that meets such a pod schedules others only.
-pub(crate) const DELAY: Duration = Duration::from_mins(5);
+/// The least and the greatest delay of such a pod. Each process that ends over it doubles the
+/// delay, because the condition keeps its transition time.
+const DELAYS: (Duration, Duration) = (Duration::from_mins(5), Duration::from_hours(1));
+
+/// How long a process that meets a marked pod schedules others only.
+pub(crate) fn delay(pod: &PodInfo, now: Timestamp) -> Duration {
+    let marked = pod.status.pod_scheduled.as_ref().and_then(|condition| condition.last_transition);
+    marked.map_or(DELAYS.0, |since| now.since(since).clamp(DELAYS.0, DELAYS.1))
+}
 
 /// The condition that marks a pod whose attempt has taken `stalled_for`, to be written by a process
 /// that ends.
@@ -71,5 +78,19 @@ mod tests {
         let later = now.plus(Duration::from_hours(1));
         let again = stalled(&marked, Duration::from_mins(1), later);
         assert_eq!(transition(again), Some(Timestamp(1_700_000_000_000_000)), "the status stays");
+    }
+
+    #[test]
+    fn the_delay_doubles_with_each_process_that_ends() {
+        let mut now = Timestamp(1_700_000_000_000_000);
+        let mut marked = pod("a").build();
+        let mut delays = Vec::new();
+        for _ in 0..6 {
+            let patch = stalled(&marked, Duration::from_mins(1), now);
+            marked.status.pod_scheduled.clone_from(&patch.condition);
+            delays.push(delay(&marked, now).as_secs() / 60);
+            now = now.plus(delay(&marked, now));
+        }
+        assert_eq!(delays, [5, 5, 10, 20, 40, 60]);
     }
 }

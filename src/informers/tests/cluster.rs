@@ -35,6 +35,7 @@ use crate::owner::{CarryOut as _, Mailbox, Message};
 use crate::preemptor::Preemptor;
 use crate::status_writer::StatusWriter;
 use supercargo_client::api::Api;
+use supercargo_client::host::Host;
 use supercargo_codec::{NodeKind, PodKind};
 use supercargo_config::{Catalog, Config};
 
@@ -151,7 +152,7 @@ impl TestCluster {
         informers.pods.add_event_handler(logs, HandlerOptions::named("log")).unwrap();
         let log = EventLog::new(Arc::clone(informers.nodes.kind()));
         informers.nodes.add_event_handler(log.clone(), HandlerOptions::named("log")).unwrap();
-        let (recorder, events) = Writer::new(api.clone(), "here".to_owned());
+        let (recorder, events) = Writer::new(api.clone(), Host::local());
         let (patches, statuses) = StatusWriter::new(api.clone());
         let writers = [tokio::spawn(events.run()), tokio::spawn(statuses.run())];
         let effects = EffectHandler {

@@ -16,9 +16,9 @@ use tower::util::ServiceExt as _;
 
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use super::cluster::{Link, PODS};
-use crate::clock::{Clock as _, SystemClock};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
+use supercargo_client::host::{Clock as _, SystemClock};
 use supercargo_config::{Catalog, Config};
 
 const WAITING: usize = 10_000;

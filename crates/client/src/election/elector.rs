@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use fastrand::Rng;
 use kube::Client;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -12,13 +12,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::identity::{hostname, jittered, new_identity};
+use super::identity::{jittered, new_identity};
 use super::leader_events::LeaderEvents;
 use super::lease::{Failure, Lease, LeaseClient, LeaseName, Record, micros};
 use super::lease_watch::LeaseWatch;
 use super::observed::{Action, Observed};
 use super::{Fence, Leadership, Timing};
 use crate::api::Api;
+use crate::host::Host;
 use supercargo_config::LeaderElectionConfig;
 
 /// How long shutdown waits for the last event.
@@ -72,6 +73,8 @@ pub struct Elector {
     /// The client for watching the lease; `None` for polling only.
     watch: Option<Client>,
     fence: Fence,
+    host: Host,
+    random: Rng,
     leadership: watch::Sender<Leadership>,
     observed: Option<Observed>,
     /// When the last successful renewal was sent.
@@ -95,9 +98,11 @@ impl Elector {
         watch: Option<Client>,
         component: Arc<str>,
         fence: Fence,
+        host: Host,
     ) -> Self {
         let timing = Timing::of(config);
-        let identity: Arc<str> = new_identity().into();
+        let mut random = host.seed.numbers("election");
+        let identity: Arc<str> = new_identity(&host.name, &mut random).into();
         let name =
             LeaseName { namespace: config.resource_namespace.clone(), name: config.resource_name.clone() };
         let leadership = Leadership {
@@ -113,11 +118,12 @@ impl Elector {
             name: name.clone(),
             identity: Arc::clone(&identity),
             component,
-            hostname: hostname(),
+            host: host.clone(),
         };
         let client = LeaseClient { api, name, timeout: timing.request_timeout() };
         let (leadership, _) = watch::channel(leadership);
-        Self { client, timing, identity, events, watch, fence, leadership, observed: None, renewed: None }
+        let (observed, renewed) = (None, None);
+        Self { client, timing, identity, events, watch, fence, host, random, leadership, observed, renewed }
     }
 
     /// The observed leader.
@@ -157,7 +163,7 @@ impl Elector {
             None => pending().await,
         };
         loop {
-            let mut next = Instant::now() + jittered(self.timing.retry_period);
+            let mut next = Instant::now() + jittered(self.timing.retry_period, &mut self.random);
             // Attempts are not cancelled: one may acquire the lease.
             match self.attempt().await {
                 Ok(Attempt::Ours) => break,
@@ -255,7 +261,7 @@ impl Elector {
 
     /// Writes this candidate as holder into the lease, or creates it.
     async fn write(&mut self, lease: Option<Lease>) -> Result<(), Failure> {
-        let now = micros(Timestamp::now());
+        let now = micros(self.host.wall());
         let mut record = Record {
             holder: self.identity.to_string(),
             duration_seconds: self.timing.lease_seconds(),
@@ -263,7 +269,8 @@ impl Elector {
             renewed: now,
             transitions: 0,
         };
-        let sent = Instant::now();
+        let moment = self.fence.moment();
+        let sent = moment.at;
         let written = match lease {
             Some(lease) => {
                 let before = lease.record();
@@ -279,7 +286,7 @@ impl Elector {
         // Counted from sending: others observe the renewal later.
         self.renewed = Some(sent);
         self.observed = Some(Observed { record: written.record(), lease: written, since: sent });
-        self.fence.open_until(sent + self.timing.hold());
+        self.fence.open_for(self.timing.hold(), moment);
         self.leadership.send_modify(|leadership| {
             leadership.holder = Some(Arc::clone(&leadership.identity));
             leadership.is_leader = true;
@@ -317,7 +324,7 @@ impl Elector {
     }
 
     async fn give_up(&self, lease: &Lease) -> Result<(), Failure> {
-        let now = micros(Timestamp::now());
+        let now = micros(self.host.wall());
         let transitions = lease.record().transitions;
         // The shortest duration that the API accepts, as in client-go.
         let record = Record {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use http::Method;
-use jiff::Timestamp;
 use serde_json::json;
 
 use super::lease::{Lease, LeaseName, micros};
 use crate::api::{Api, Call, JSON};
+use crate::host::Host;
 
 /// The reason and the action. Upstream's core/v1 events have no action.
 const LEADER_ELECTION: &str = "LeaderElection";
@@ -20,13 +20,13 @@ pub(super) struct LeaderEvents {
     pub(super) identity: Arc<str>,
     /// The scheduler name of the first profile, as upstream.
     pub(super) component: Arc<str>,
-    pub(super) hostname: String,
+    pub(super) host: Host,
 }
 
 impl LeaderEvents {
     /// Creates the event. Failures are only logged.
     pub(super) async fn record(self, lease: Lease, what: &str) {
-        let now = Timestamp::now();
+        let now = self.host.wall();
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -36,7 +36,7 @@ impl LeaderEvents {
             },
             "eventTime": micros(now),
             "reportingController": self.component,
-            "reportingInstance": format!("{}-{}", self.component, self.hostname),
+            "reportingInstance": format!("{}-{}", self.component, self.host.name),
             "action": LEADER_ELECTION,
             "reason": LEADER_ELECTION,
             "regarding": lease.reference(),

@@ -12,7 +12,7 @@ use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, Features, Now, PodInfo, Timestamp, Uid};
 
 use super::queueing_strategy::QueueingStrategy;
-use super::{Backoff, Place, PreCheck, QueueCx, QueueOptions, QueuedPod, SchedulingQueue, stall};
+use super::{Backoff, Place, PreCheck, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 use supercargo_runtime::diagnosis::FitError;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::observer::{Observation, Observer, Unobserved};
@@ -362,7 +362,7 @@ fn a_pod_with_which_a_scheduler_stalled_is_delayed_and_then_last() {
     let mut bed = Bed::new(QueueOptions::default());
     bed.add(marked("a").priority(9));
     assert_eq!((bed.place("a"), bed.queue.has_poppable()), (Some(Place::Backoff), false));
-    bed.now.wall = bed.now.wall.plus(stall::DELAY + Duration::from_secs(2));
+    bed.now.wall = bed.now.wall.plus(Duration::from_mins(5) + Duration::from_secs(2));
     bed.add(pod("b"));
     bed.with(SchedulingQueue::tick);
     assert_eq!(bed.place("a"), Some(Place::Active));
@@ -379,5 +379,8 @@ fn a_waiting_pod_is_delayed_when_the_leader_marks_it() {
     assert_eq!((bed.place("a"), bed.pop().pod.name.to_string()), (Some(Place::Backoff), "b".to_owned()));
     assert!(bed.queue.peek().is_none());
     bed.update(marked("a").resource_version("2"), marked("a").resource_version("3").label("x", "y"));
-    assert_eq!(bed.queue.get(&"a".into()).unwrap().backoff_until, Some(bed.now.wall.plus(stall::DELAY)));
+    assert_eq!(
+        bed.queue.get(&"a".into()).unwrap().backoff_until,
+        Some(bed.now.wall.plus(Duration::from_mins(5)))
+    );
 }

@@ -1,5 +1,6 @@
 //! Connections that are silently dead: open, and nothing comes through.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
@@ -12,6 +13,7 @@ use super::super::{Elector, Fence};
 use super::world::spec;
 use crate::api::Api;
 use crate::connection::Connection;
+use crate::host::Host;
 use crate::testing::Proxy;
 use crate::transport::Transport;
 
@@ -38,8 +40,9 @@ async fn freeze(prepare: impl FnOnce(Transport) -> Transport) {
     let through: Uri = format!("https://{}", proxy.address()).parse().unwrap();
     let connection = Connection::open(Some(&through), Some(&path)).await.unwrap();
     let api = Api::over(prepare(Transport::connect(connection).unwrap()), None, false);
-    let (fence, resign) = (Fence::default(), CancellationToken::new());
-    let elector = Elector::new(&short(), api, None, "supercargo".into(), fence.clone());
+    let host = Host::local();
+    let (fence, resign) = (Fence::new(Arc::clone(&host.clock)), CancellationToken::new());
+    let elector = Elector::new(&short(), api, None, "supercargo".into(), fence.clone(), host);
     let mut leadership = elector.leadership();
     let task = tokio::spawn(elector.run(resign.clone()));
     leadership.wait_for(|leadership| leadership.is_leader).await.unwrap();

@@ -13,6 +13,7 @@ use super::world::{
     Candidate, EVENTS, Fate, HOLD, LEASE, LEASE_DURATION, RETRY_PERIOD, Trip, ask, notes, spec,
 };
 use crate::api::{Api, Call, JSON};
+use crate::host::Host;
 use supercargo_config::LeaderElectionConfig;
 
 /// A candidate that leads.
@@ -205,16 +206,16 @@ async fn a_leader_suspended_past_its_lease_sends_nothing() {
 #[tokio::test(start_paused = true)]
 async fn nothing_leaves_by_an_api_behind_a_closed_fence() {
     let (api, requests) = crate::testing::answering(vec![]);
-    let fence = Fence::default();
+    let fence = Fence::new(Host::local().clock);
     let api: Api = api.behind(Some(fence.clone()));
     let call = || api.call(Call { method: Method::POST, path: "/x", content_type: JSON, body: &Value::Null });
     let error = call().await.unwrap_err();
     assert_eq!(error.error.message, "not sent: this scheduler does not lead");
-    fence.open_until(Instant::now() + HOLD);
+    fence.open_for(HOLD, fence.moment());
     call().await.unwrap();
     sleep(HOLD).await;
     assert!(call().await.is_err(), "its lease has expired");
-    fence.open_until(Instant::now() + HOLD);
+    fence.open_for(HOLD, fence.moment());
     fence.release();
     assert!(!fence.is_open() && fence.for_events().is_open());
     fence.close();

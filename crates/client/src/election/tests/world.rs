@@ -25,6 +25,7 @@ use tower::util::ServiceExt as _;
 
 use super::super::{Elector, Fence, Leadership, Loss};
 use crate::api::Api;
+use crate::host::Host;
 use supercargo_config::LeaderElectionConfig;
 
 pub(super) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo";
@@ -181,10 +182,11 @@ impl Candidate {
         watches: bool,
         connection: Connection,
     ) -> Self {
-        let (client, fence) = (connection.client(server), Fence::default());
+        let (client, host) = (connection.client(server), Host::local());
+        let fence = Fence::new(Arc::clone(&host.clock));
         let api = Api::with_client(client.clone());
         let watch = watches.then_some(client);
-        let elector = Elector::new(config, api, watch, "supercargo".into(), fence.clone());
+        let elector = Elector::new(config, api, watch, "supercargo".into(), fence.clone(), host);
         let (leadership, resign) = (elector.leadership(), CancellationToken::new());
         let asleep_until = Arc::new(Mutex::new(Instant::now()));
         let task = tokio::spawn(sleepy(elector.run(resign.clone()), Arc::clone(&asleep_until)));
