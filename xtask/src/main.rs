@@ -15,6 +15,7 @@ Usage: cargo xtask COMMAND
            and the workspace's rules
   test     unit tests of all packages; they need neither Go nor the network
   parity   every scenario on the API server in memory
+  simulate the whole system under seeds, with faults; --help lists the options
   full     everything that CI runs (.ci/run)
 ";
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         ["check"] => check(),
         ["test"] => test(),
         ["parity"] => parity(),
+        ["simulate", ..] => simulate(&arguments[1..]),
         ["full"] => run(Command::new(root().join(".ci/run"))),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
@@ -70,6 +72,13 @@ fn test() -> Step {
 
 fn parity() -> Step {
     run(subcommand("test", &["--test", "integration", "--", "parity::in_memory"]))
+}
+
+fn simulate(arguments: &[String]) -> Step {
+    let mut command =
+        subcommand("run", &["--quiet", "--release", "--package", "supercargo-simulation", "--"]);
+    command.args(arguments);
+    run(command)
 }
 
 /// The packages with files that differ from HEAD, those that git does not track yet included.

@@ -81,6 +81,6 @@ mod watch;
 pub use listen::{Endpoint, Listen};
 pub use proto::{Error as ProtobufError, message as protobuf_message};
 pub use response::{Body, Disconnect};
-pub use server::{ApiServer, Clock, Settings};
+pub use server::{ApiServer, Backup, Clock, Settings};
 pub use service::Service;
 pub use state::LoadError;

@@ -64,6 +64,10 @@ pub struct ApiServer {
     pub(crate) shared: Arc<Shared>,
 }
 
+/// The state of a server at one time.
+#[derive(Clone, Debug)]
+pub struct Backup(State);
+
 /// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -140,6 +144,23 @@ impl ApiServer {
             state.store.compact();
         }
         state.store.wake();
+    }
+
+    /// Copies the state, like a snapshot of etcd.
+    pub fn backup(&self) -> Backup {
+        Backup(self.shared.state.lock().clone())
+    }
+
+    /// Returns to a backup and restarts, like `etcdutl snapshot restore --bump-revision
+    /// --mark-compacted`: objects are as they were, resourceVersions go on, and clients list anew.
+    /// A simulation must be started anew, too.
+    pub fn restore(&self, backup: &Backup) {
+        let mut state = self.shared.state.lock();
+        let State { store, registry, .. } = backup.0.clone();
+        state.store.restore(store);
+        state.registry = registry;
+        drop(state);
+        self.restart(false);
     }
 
     /// Ends the matching watches, cleanly or in the middle of an event.

@@ -43,8 +43,8 @@ pub(crate) struct Change {
     pub(crate) old: Option<Arc<StoredObject>>,
 }
 
-/// The objects of one resource.
-#[derive(Debug)]
+/// The objects of one resource. Clones notify the same watches.
+#[derive(Clone, Debug)]
 pub(crate) struct Table {
     objects: BTreeMap<String, Arc<StoredObject>>,
     history: VecDeque<Change>,
@@ -66,7 +66,7 @@ pub(crate) struct Forgotten {
 }
 
 /// The objects of all resources.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Store {
     version: u64,
     /// The maximum number of changes kept per resource.
@@ -239,6 +239,13 @@ impl Store {
     /// The objects that name a UID as their owner.
     pub(crate) fn dependents(&self, owner: &str) -> impl Iterator<Item = &(ResourceKey, String)> {
         self.dependents.get(owner).into_iter().flatten()
+    }
+
+    /// Returns to an earlier state, whose history is lost. Versions go on.
+    pub(crate) fn restore(&mut self, earlier: Self) {
+        let version = self.version + 1;
+        *self = Self { version, ..earlier };
+        self.compact();
     }
 
     /// Drops the history. Watches and lists that need it are rejected.

@@ -17,7 +17,7 @@ use crate::store::{ResourceKey, Store};
 use crate::strategy::Lookup;
 
 /// The whole state of the server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) registry: Registry,

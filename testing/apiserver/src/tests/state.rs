@@ -182,3 +182,18 @@ async fn loading_fills_in_missing_metadata_and_defaults() {
     assert!(metadata["uid"].as_str().is_some_and(|uid| !uid.is_empty()));
     assert!(metadata["creationTimestamp"].is_string());
 }
+
+#[tokio::test]
+async fn a_restored_server_is_as_it_was_and_its_clients_list_anew() {
+    let client = Client::new();
+    client.create(CONFIG_MAPS, &config_map("a")).await;
+    let backup = client.server.backup();
+    client.create(CONFIG_MAPS, &config_map("b")).await;
+    let version = client.server.resource_version();
+    client.server.restore(&backup);
+    assert_eq!(client.get("/api/v1/namespaces/default/configmaps/a").await.0, StatusCode::OK);
+    assert_eq!(client.get("/api/v1/namespaces/default/configmaps/b").await.0, StatusCode::NOT_FOUND);
+    assert!(client.server.resource_version() > version);
+    let watch = format!("{CONFIG_MAPS}?watch=true&resourceVersion={version}&timeoutSeconds=1");
+    assert_eq!(client.get(&watch).await.1["object"]["code"], 410);
+}

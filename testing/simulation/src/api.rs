@@ -1,0 +1,68 @@
+//! Requests of the simulation itself, which no fault meets.
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::Value;
+use supercargo_apiserver::ApiServer;
+use tower::util::ServiceExt as _;
+
+/// Sends a request and reads the response.
+pub async fn ask(
+    server: &ApiServer,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> (StatusCode, Value) {
+    let content_type =
+        if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::CONTENT_TYPE, content_type)
+        .body(Full::<Bytes>::from(body.map_or_else(String::new, Value::to_string)))
+        .expect("paths are valid");
+    // The server restarts only between requests.
+    let Ok(response) = server.service().oneshot(request).await else {
+        return (StatusCode::SERVICE_UNAVAILABLE, Value::Null);
+    };
+    let status = response.status();
+    let body = match response.into_body().collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(_) => Bytes::new(),
+    };
+    (status, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+/// The items of a list.
+pub async fn list(server: &ApiServer, path: &str) -> Vec<Value> {
+    match ask(server, Method::GET, path, None).await.1["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    }
+}
+
+/// A text in an object; empty if it is missing.
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The name of an object.
+pub fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// The UID of an object.
+pub fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+/// The node of a pod; empty if it has none.
+pub fn node_of(pod: &Value) -> &str {
+    text(pod, "/spec/nodeName")
+}
+
+/// Whether a pod has finished.
+pub fn is_over(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}

@@ -1,0 +1,311 @@
+//! What must hold all the time, as seen at the server: the witness looks at each write of a
+//! scheduler before and after it takes effect.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use parking_lot::Mutex;
+use serde_json::Value;
+use supercargo_apiserver::ApiServer;
+use supercargo_framework::quantity;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::api::{self, ask, list, text};
+use crate::trace::Trace;
+
+/// How long a lease lasts: the default of the configuration.
+pub const LEASE: Duration = Duration::from_secs(15);
+/// How long a write may stay on its way. Its sender gives up after 65 s.
+const LATEST: Duration = Duration::from_secs(65);
+/// How long a scheduler may act on what a node or etcd was before a change: watches lag by up to
+/// 20 s, and dead connections are noticed after 20 s more.
+const FORGIVEN: Duration = Duration::from_mins(2);
+
+/// Who sent a request, and when.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    /// The machine.
+    pub machine: usize,
+    /// The process: the name of its host.
+    pub process: Arc<str>,
+    /// The true time of sending.
+    pub sent: Duration,
+}
+
+/// What has been seen.
+pub struct Witness {
+    /// The trace of the run.
+    pub trace: Trace,
+    zero: Instant,
+    /// The runtime whose time is the true one.
+    runtime: Handle,
+    /// The holders of the lease since the given times.
+    holders: Vec<(Duration, Option<Arc<str>>)>,
+    /// When the lease of a process ends without another renewal.
+    lease_ends: BTreeMap<Arc<str>, Duration>,
+    /// When a process acquired the lease.
+    acquired: BTreeMap<Arc<str>, Duration>,
+    /// By whom and when pods were bound, by UID.
+    bound: BTreeMap<String, (Arc<str>, Duration)>,
+    /// When nodes last changed.
+    touched: BTreeMap<String, Duration>,
+    /// Until when nothing is checked, because etcd was restored.
+    forgiven_until: Duration,
+    /// What did not hold.
+    pub failures: Vec<String>,
+}
+
+/// A write as seen before it takes effect.
+pub struct Seen {
+    from: Sender,
+    method: Method,
+    path: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Lease,
+    Event,
+    Binding,
+    /// Any other write, which only a leader may send.
+    Write,
+}
+
+impl Kind {
+    fn of(request: &Request<Bytes>) -> Self {
+        let path = request.uri().path();
+        match () {
+            () if request.method() == Method::GET => Self::Read,
+            () if path.contains("/leases") => Self::Lease,
+            () if path.contains("/events") => Self::Event,
+            () if path.ends_with("/binding") => Self::Binding,
+            () => Self::Write,
+        }
+    }
+}
+
+impl Witness {
+    /// A witness of a run that begins now. Call it in the runtime of the server.
+    pub fn new(trace: Trace) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self {
+            trace,
+            zero: Instant::now(),
+            runtime: Handle::current(),
+            holders: vec![(Duration::ZERO, None)],
+            lease_ends: BTreeMap::new(),
+            acquired: BTreeMap::new(),
+            bound: BTreeMap::new(),
+            touched: BTreeMap::new(),
+            forgiven_until: Duration::ZERO,
+            failures: Vec::new(),
+        }))
+    }
+
+    /// The true time.
+    pub fn now(&self) -> Duration {
+        let _entered = self.runtime.enter();
+        self.zero.elapsed()
+    }
+
+    /// Adds a line to the trace.
+    pub fn note(&mut self, what: fmt::Arguments<'_>) {
+        let now = self.now();
+        self.trace.add(now, what);
+    }
+
+    /// Notes that something did not hold.
+    pub fn fail(&mut self, what: String) {
+        self.note(format_args!("FAILED {what}"));
+        self.failures.push(what);
+    }
+
+    /// A node has changed, so that a scheduler may act on what it was.
+    pub fn touch(&mut self, node: &str) {
+        self.touched.insert(node.to_owned(), self.now());
+    }
+
+    /// etcd was restored: pods and the lease are as they were before.
+    pub fn restored(&mut self) {
+        let now = self.now();
+        self.bound.clear();
+        self.holders.push((now, None));
+        self.forgiven_until = now + FORGIVEN;
+    }
+
+    /// Who holds the lease.
+    pub fn leader(&self) -> Option<&Arc<str>> {
+        self.holders.last().and_then(|(_, holder)| holder.as_ref())
+    }
+
+    /// Sees a request that is about to take effect.
+    pub async fn before(
+        witness: &Mutex<Self>,
+        server: &ApiServer,
+        from: &Sender,
+        request: &Request<Bytes>,
+    ) -> Seen {
+        let kind = Kind::of(request);
+        let path = request.uri().path().to_owned();
+        if matches!(kind, Kind::Binding | Kind::Write) {
+            witness.lock().check_lease(from, request.method(), &path);
+        }
+        if kind == Kind::Binding {
+            let pod = pod_of_binding(server, &path).await;
+            let mut witness = witness.lock();
+            let is_again = witness.bound.get(api::uid(&pod)).is_some_and(|(by, _)| *by == from.process);
+            if is_again && !witness.is_forgiving() {
+                witness.fail(format!("{}: {path} sent again, although it had taken effect", from.process));
+            }
+        }
+        Seen { from: from.clone(), method: request.method().clone(), path, kind }
+    }
+
+    /// Sees the outcome of a request.
+    pub async fn after(witness: &Mutex<Self>, server: &ApiServer, seen: Seen, status: StatusCode) {
+        let Seen { from, method, path, kind } = seen;
+        {
+            let mut witness = witness.lock();
+            witness.note(format_args!("{} {method} {path} {}", from.process, status.as_u16()));
+            let what = match kind {
+                Kind::Read => "reads",
+                Kind::Event => "events",
+                Kind::Lease => "lease writes",
+                Kind::Binding => "bindings",
+                Kind::Write => "other writes",
+            };
+            witness.trace.count(what, 1);
+        }
+        if !status.is_success() {
+            return;
+        }
+        match kind {
+            Kind::Lease => {
+                let lease = ask(server, Method::GET, LEASE_PATH, None).await.1;
+                witness.lock().see_lease(&from, text(&lease, "/spec/holderIdentity"));
+            }
+            Kind::Binding => {
+                let pod = pod_of_binding(server, &path).await;
+                witness.lock().see_binding(&from, &pod);
+                Self::check_room(witness, server, &from, api::node_of(&pod)).await;
+            }
+            _ => {}
+        }
+    }
+
+    fn is_forgiving(&self) -> bool {
+        self.now() < self.forgiven_until
+    }
+
+    /// No write by a process whose lease has ended, by true time. What was sent in time may arrive
+    /// late, and is counted.
+    fn check_lease(&mut self, from: &Sender, method: &Method, path: &str) {
+        if self.is_forgiving() {
+            return;
+        }
+        self.trace.count("checks of the lease", 1);
+        let now = self.now();
+        let at_sending = self.holders.iter().rev().find(|(since, _)| *since <= from.sent);
+        let led = at_sending.is_some_and(|(_, holder)| holder.as_ref() == Some(&from.process));
+        let end = self.lease_ends.get(&from.process).copied().unwrap_or_default();
+        if !led || from.sent > end {
+            let holder = at_sending.and_then(|(_, holder)| holder.clone());
+            self.fail(format!(
+                "{}: {method} {path} sent at {:?}, when {holder:?} led; its lease lasted until {end:?}",
+                from.process, from.sent
+            ));
+        }
+        if let Some((since, holder)) = self.holders.last()
+            && holder.as_ref() != Some(&from.process)
+        {
+            let late = now.saturating_sub(*since);
+            self.trace.count("writes that arrived after the lease", 1);
+            self.trace.greatest("latest of them, ms", late.as_millis() as u64);
+            if late > LATEST {
+                self.fail(format!("{}: {method} {path} arrived {late:?} after its lease", from.process));
+            }
+        }
+    }
+
+    fn see_lease(&mut self, from: &Sender, holder: &str) {
+        let now = self.now();
+        let is_own = holder.strip_prefix(&*from.process).is_some_and(|rest| rest.starts_with('_'));
+        let holder = is_own.then(|| Arc::clone(&from.process));
+        if is_own {
+            self.lease_ends.insert(Arc::clone(&from.process), now + LEASE);
+        }
+        if self.leader() != holder.as_ref() {
+            if let Some(holder) = &holder {
+                self.acquired.insert(Arc::clone(holder), now);
+                self.trace.count("changes of the leader", 1);
+            }
+            self.holders.push((now, holder));
+        }
+    }
+
+    fn see_binding(&mut self, from: &Sender, pod: &Value) {
+        let now = self.now();
+        let before = self.bound.insert(api::uid(pod).to_owned(), (Arc::clone(&from.process), now));
+        if let Some((by, at)) = before
+            && !self.is_forgiving()
+        {
+            self.fail(format!(
+                "pod {} bound twice: by {by} at {at:?}, and by {}",
+                api::name(pod),
+                from.process
+            ));
+        }
+        self.trace.count("pods bound", 1);
+    }
+
+    /// No node has more pods than it holds by the decisions of one leader: those of others that it
+    /// could not know do not count.
+    async fn check_room(witness: &Mutex<Self>, server: &ApiServer, from: &Sender, node_name: &str) {
+        let node = ask(server, Method::GET, &format!("/api/v1/nodes/{node_name}"), None).await.1;
+        let pods = list(server, &format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node_name}")).await;
+        let mut witness = witness.lock();
+        let now = witness.now();
+        let is_old = |at: Option<&Duration>| at.is_none_or(|at| *at + FORGIVEN < now);
+        if witness.is_forgiving() || !node.is_object() || !is_old(witness.touched.get(node_name)) {
+            return;
+        }
+        witness.trace.count("checks of a node's room", 1);
+        let since = witness.acquired.get(&from.process).copied().unwrap_or_default();
+        let is_known = |pod: &&Value| match witness.bound.get(api::uid(pod)) {
+            Some((by, at)) => *by == from.process || *at < since,
+            None => true,
+        };
+        let mut used = [0, 0, 0];
+        for pod in pods.iter().filter(|pod| !api::is_over(pod)).filter(is_known) {
+            used[0] += 1;
+            for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
+                let [_, cpu, memory] = amounts(&container["resources"]["requests"]);
+                (used[1], used[2]) = (used[1] + cpu, used[2] + memory);
+            }
+        }
+        let room = amounts(&node["status"]["allocatable"]);
+        if used.iter().zip(room).any(|(used, room)| *used > room) {
+            witness.fail(format!("{}: node {node_name} holds {room:?}, and has {used:?}", from.process));
+        }
+    }
+}
+
+/// The path of the lease.
+pub const LEASE_PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo";
+
+async fn pod_of_binding(server: &ApiServer, path: &str) -> Value {
+    ask(server, Method::GET, path.trim_end_matches("/binding"), None).await.1
+}
+
+/// Pods, thousandths of a CPU, and bytes of memory.
+fn amounts(of: &Value) -> [i64; 3] {
+    let text = |name: &str| of[name].as_str().unwrap_or("0");
+    let [pods, memory] = ["pods", "memory"].map(|name| quantity::value(text(name)).unwrap_or_default());
+    [pods, quantity::milli_value(text("cpu")).unwrap_or_default(), memory]
+}

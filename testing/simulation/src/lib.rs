@@ -1,0 +1,26 @@
+//! supercargo as a whole under one seed: three scheduler processes with clocks of their own, the
+//! network, the API server, users, kubelets and controllers, and what goes wrong with each.
+//!
+//! ```text
+//! plan ──> world ──> machine (runtime, clocks, process) ──letters──> network ──> API server
+//!            │                                                         │           ^
+//!            └── faults                                    invariants: witness   workload
+//! ```
+//!
+//! A seed decides everything, and two runs of it have the same trace. What is not simulated: TLS and
+//! HTTP/2 (requests go to the server as calls), the scheduler's own thread (its owner takes turns
+//! between slices of time), extenders over HTTP, and files other than the configuration.
+
+pub mod api;
+pub mod entropy;
+pub mod extender;
+pub mod invariants;
+pub mod lonely;
+pub mod machine;
+pub mod network;
+pub mod plan;
+pub mod run;
+pub mod sabotage;
+pub mod trace;
+pub mod workload;
+pub mod world;

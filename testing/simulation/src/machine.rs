@@ -1,0 +1,238 @@
+//! A machine that runs a scheduler process by clocks of its own.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use kube::Client;
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+use supercargo::owner::{Owner, Turn};
+use supercargo::run::{Clients, ConfigFile, Instance};
+use supercargo_client::host::{Clock, Host, Seed};
+use supercargo_config::{Catalog, Config};
+use supercargo_framework::{Now, Timestamp};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, advance, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// The wall-clock time at which simulations begin, in microseconds.
+pub const EPOCH: i64 = 1_800_000_000_000_000;
+/// How often a configuration file is read.
+const CONFIG_PERIOD: Duration = Duration::from_secs(20);
+/// More turns in a row would be a livelock.
+const MOST_TURNS: u32 = 1_000_000;
+
+/// The clocks of a machine. Its monotonic clock is that of its paused runtime.
+#[derive(Debug)]
+pub struct SimulatedClock {
+    zero: Instant,
+    wall: AtomicI64,
+    suspended: AtomicU64,
+}
+
+impl Clock for SimulatedClock {
+    fn now(&self) -> Now {
+        let monotonic = self.zero.elapsed();
+        let wall = Timestamp(self.wall.load(Ordering::Relaxed)).plus(monotonic + self.suspended());
+        Now { wall, monotonic }
+    }
+
+    fn suspended(&self) -> Duration {
+        Duration::from_micros(self.suspended.load(Ordering::Relaxed))
+    }
+}
+
+/// What a process is started with.
+pub struct Setting<'a> {
+    /// The name of the machine, unique per process.
+    pub name: String,
+    /// The seed of the process.
+    pub seed: u64,
+    /// The true time.
+    pub now: Duration,
+    /// The configuration file.
+    pub config: &'a Path,
+    /// The plugins.
+    pub catalog: Catalog,
+    /// Makes the client, within the runtime of the machine.
+    pub client: Box<dyn FnOnce() -> Client + 'a>,
+    /// Changes the owner of the scheduler before it runs.
+    pub change: &'a dyn Fn(&mut Owner),
+}
+
+/// A running process on its machine. Dropping it kills the process.
+pub struct Machine {
+    clock: Arc<SimulatedClock>,
+    rate: f64,
+    /// Where the owner is handed over.
+    handed: Arc<Mutex<Option<Owner>>>,
+    owner: Option<Owner>,
+    /// Ends the task that stands for the owner's thread.
+    ended: Option<oneshot::Sender<()>>,
+    stop: CancellationToken,
+    process: JoinHandle<Result<()>>,
+    /// Time that the process has to catch up with, because it was stopped.
+    missed: Duration,
+    /// The longest turn in CPU time.
+    pub longest_turn: Duration,
+    // Dropped last: the others use it.
+    runtime: Runtime,
+}
+
+/// How far a machine came.
+pub enum Progress {
+    /// The process runs on.
+    Running,
+    /// The process has ended.
+    Ended(Result<()>),
+}
+
+impl Machine {
+    /// Starts a process.
+    pub fn start(setting: Setting<'_>) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build()?;
+        let entered = runtime.enter();
+        let wall = EPOCH + i64::try_from(setting.now.as_micros())?;
+        let clock = Arc::new(SimulatedClock {
+            zero: Instant::now(),
+            wall: AtomicI64::new(wall),
+            suspended: AtomicU64::new(0),
+        });
+        let path = setting.config.to_owned();
+        let load = {
+            let path = path.clone();
+            let catalog = setting.catalog;
+            move || Ok(Config::load(&path, &catalog)?)
+        };
+        let text = std::fs::read(&path).ok();
+        let config = load()?;
+        let handed = Arc::<Mutex<Option<Owner>>>::default();
+        let (ended, end) = oneshot::channel();
+        let slot = Arc::clone(&handed);
+        let host = Host { name: setting.name.into(), clock: clock.clone(), seed: Seed(setting.seed) };
+        let instance = Instance {
+            host,
+            config_file: Some(ConfigFile { path, period: CONFIG_PERIOD, text, load: Box::new(load) }),
+            drive: Box::new(move |owner| {
+                *slot.lock() = Some(owner);
+                tokio::spawn(async move {
+                    let _ = end.await;
+                })
+            }),
+            ..Instance::new(&config, Clients::one("simulated", (setting.client)()))
+        };
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let process = tokio::spawn(async move { instance.run(&config, &stopped).await });
+        drop(entered);
+        let mut machine = Self {
+            clock,
+            rate: 1.0,
+            handed,
+            owner: None,
+            ended: Some(ended),
+            stop,
+            process,
+            missed: Duration::ZERO,
+            longest_turn: Duration::ZERO,
+            runtime,
+        };
+        machine.run_tasks(Duration::from_millis(1));
+        if let Some(owner) = &mut machine.owner {
+            (setting.change)(owner);
+        }
+        Ok(machine)
+    }
+
+    /// The owner of the scheduler.
+    pub fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        self.stop.cancel();
+    }
+
+    /// The clocks run at this rate from now on.
+    pub fn set_rate(&mut self, rate: f64) {
+        self.rate = rate;
+    }
+
+    /// Sets the wall clock.
+    pub fn jump(&self, seconds: i64) {
+        self.clock.wall.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+    }
+
+    /// True time passes while the process is stopped.
+    pub fn miss(&mut self, time: Duration) {
+        self.missed += time.mul_f64(self.rate);
+    }
+
+    /// True time passes while the machine is suspended.
+    pub fn sleep(&mut self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.clock.suspended.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Runs the process for a time. The scheduler's thread does nothing if it hangs.
+    pub fn run(&mut self, time: Duration, hangs: bool) -> Progress {
+        self.run_tasks(time.mul_f64(self.rate));
+        if !hangs {
+            self.run_owner();
+        }
+        if !self.process.is_finished() {
+            return Progress::Running;
+        }
+        let ended = self.runtime.block_on(&mut self.process);
+        Progress::Ended(ended.unwrap_or_else(|error| Err(anyhow::anyhow!("panicked: {error}"))))
+    }
+
+    fn run_tasks(&mut self, time: Duration) {
+        let missed = std::mem::take(&mut self.missed);
+        self.runtime.block_on(async {
+            if !missed.is_zero() {
+                advance(missed).await;
+            }
+            sleep_until(Instant::now() + time).await;
+        });
+        if let Some(owner) = self.handed.lock().take() {
+            self.owner = Some(owner);
+        }
+    }
+
+    /// The owner takes turns until it is idle.
+    fn run_owner(&mut self) {
+        let Some(owner) = &mut self.owner else { return };
+        let _entered = self.runtime.enter();
+        for _ in 0..MOST_TURNS {
+            let began = cpu_time();
+            let turn = owner.turn();
+            self.longest_turn = self.longest_turn.max(cpu_time().saturating_sub(began));
+            match turn {
+                Turn::Work => {}
+                Turn::Idle(_) => return,
+                Turn::Ended => {
+                    self.owner = None;
+                    if let Some(ended) = self.ended.take() {
+                        let _ = ended.send(());
+                    }
+                    return;
+                }
+            }
+        }
+        panic!("the owner of the scheduler does not come to rest");
+    }
+}
+
+/// The CPU time of this thread.
+pub fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // Time since the start of the thread is not negative.
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

@@ -1,0 +1,303 @@
+//! `simulate`: runs seeds, each in a process of its own, and sums up.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, Write as _};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Parser, ValueEnum as _};
+use supercargo_simulation::entropy;
+use supercargo_simulation::plan::Mood;
+use supercargo_simulation::run::{Options, Report, run};
+use supercargo_simulation::sabotage::Sabotage;
+
+/// Runs supercargo as a whole under seeds, with faults.
+///
+/// Each seed decides a cluster, its workload and its faults. A failure prints the seed and the
+/// command that repeats it.
+#[derive(Parser)]
+struct Arguments {
+    /// The number of seeds.
+    #[arg(long, default_value_t = 10)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// Start no further seed after this many seconds.
+    #[arg(long)]
+    within: Option<u64>,
+    /// The simulated minutes with workload and faults, per seed.
+    #[arg(long, default_value_t = 60)]
+    minutes: u64,
+    /// The number of processes.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// Run each seed twice, and compare the traces.
+    #[arg(long)]
+    twice: bool,
+    /// Run this seed only, in this process.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print the trace and the logs.
+    #[arg(long, requires = "seed")]
+    trace: bool,
+    /// Leave out faults of the plan, by their positions.
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<usize>,
+    /// Leave out faults until only those are left that the failure needs.
+    #[arg(long, requires = "seed")]
+    shrink: bool,
+    /// A deliberate fault of the program.
+    #[arg(long, value_enum)]
+    sabotage: Option<Sabotage>,
+    /// Find every deliberate fault, each within this many seeds.
+    #[arg(long)]
+    find_sabotage: Option<u64>,
+    /// Print the report of a seed as JSON.
+    #[arg(long, hide = true)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().execute() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("simulate: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+impl Arguments {
+    fn execute(&self) -> Result<bool> {
+        match (self.seed, self.find_sabotage) {
+            (Some(seed), _) if self.shrink => self.shrink(seed),
+            (Some(seed), _) => self.run_here(seed),
+            (None, Some(seeds)) => self.find_sabotage(seeds),
+            (None, None) => self.run_all(),
+        }
+    }
+
+    /// Runs one seed in this process.
+    fn run_here(&self, seed: u64) -> Result<bool> {
+        entropy::seed(seed);
+        if self.trace {
+            let subscriber = tracing_subscriber::fmt().without_time().with_ansi(false);
+            let _ = subscriber.with_writer(std::io::stdout).try_init();
+        }
+        let options = Options {
+            seed,
+            length: Duration::from_secs(60 * self.minutes),
+            without: self.without.clone(),
+            sabotage: self.sabotage,
+            trace: self.trace,
+        };
+        // A new thread takes the keys of its maps from the seed.
+        let report = std::thread::spawn(move || run(&options)).join();
+        let report = report.map_err(|_| anyhow::anyhow!("seed {seed} panicked"))??;
+        if self.json {
+            println!("{}", serde_json::to_string(&report)?);
+        } else {
+            print!("{}", Summary::of(&[report.clone()], Duration::ZERO));
+            for failure in &report.failures {
+                println!("FAILED {failure}");
+            }
+        }
+        Ok(report.failures.is_empty())
+    }
+
+    /// A process that runs one seed.
+    fn start(&self, seed: u64, without: &[usize], sabotage: Option<Sabotage>) -> Result<Child> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--json", "--seed", &seed.to_string(), "--minutes", &self.minutes.to_string()]);
+        if !without.is_empty() {
+            command.args(["--without", &positions(without)]);
+        }
+        if let Some(sabotage) = sabotage {
+            command.args(["--sabotage", &name(sabotage)]);
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().context("cannot start a process")
+    }
+
+    fn run_one(&self, seed: u64, without: &[usize], sabotage: Option<Sabotage>) -> Result<Report> {
+        finish(seed, self.start(seed, without, sabotage)?)
+    }
+
+    fn run_all(&self) -> Result<bool> {
+        let began = Instant::now();
+        let runs = if self.twice { 2 } else { 1 };
+        let mut seeds = (self.from..self.from + self.seeds).flat_map(|seed| std::iter::repeat_n(seed, runs));
+        let (mut running, mut reports) = (Vec::new(), Vec::<Report>::new());
+        loop {
+            let is_late = self.within.is_some_and(|limit| began.elapsed().as_secs() >= limit);
+            while running.len() < self.jobs.max(1)
+                && !is_late
+                && let Some(seed) = seeds.next()
+            {
+                running.push((seed, self.start(seed, &self.without, self.sabotage)?));
+            }
+            if running.is_empty() {
+                break;
+            }
+            // The oldest first: seeds take about the same time.
+            let (seed, child) = running.remove(0);
+            let report = finish(seed, child)?;
+            if !report.failures.is_empty() {
+                println!("seed {seed} failed; again with: {}", self.command(seed));
+                report.failures.iter().take(5).for_each(|failure| println!("    {failure}"));
+            }
+            if let Some(first) = reports.iter().find(|other| other.seed == seed)
+                && first.hash != report.hash
+            {
+                bail!("seed {seed} is not reproducible: traces {:x} and {:x}", first.hash, report.hash);
+            }
+            reports.push(report);
+            progress(&reports, began.elapsed());
+        }
+        print!("{}", Summary::of(&reports, began.elapsed()));
+        Ok(reports.iter().all(|report| report.failures.is_empty()))
+    }
+
+    /// Leaves out one fault after the other, as long as the run fails.
+    fn shrink(&self, seed: u64) -> Result<bool> {
+        let mut without = self.without.clone();
+        let first = self.run_one(seed, &without, self.sabotage)?;
+        if first.failures.is_empty() {
+            println!("seed {seed} does not fail");
+            return Ok(true);
+        }
+        // Larger parts first.
+        let all = first.faults + without.len();
+        let mut part = all.div_ceil(2);
+        while part > 0 {
+            let kept: Vec<usize> = (0..all).filter(|position| !without.contains(position)).collect();
+            for some in kept.chunks(part) {
+                let candidate: Vec<usize> = without.iter().chain(some).copied().collect();
+                if !self.run_one(seed, &candidate, self.sabotage)?.failures.is_empty() {
+                    without = candidate;
+                    println!("{} of {all} faults are left", all - without.len());
+                }
+            }
+            part = if part == 1 { 0 } else { part.div_ceil(2) };
+        }
+        without.sort_unstable();
+        println!("{} --without {}", self.command(seed), positions(&without));
+        Ok(false)
+    }
+
+    fn find_sabotage(&self, seeds: u64) -> Result<bool> {
+        let mut all_are_found = true;
+        for &sabotage in Sabotage::all() {
+            let mut found = None;
+            for seed in self.from..self.from + seeds {
+                let report = self.run_one(seed, &self.without, Some(sabotage))?;
+                if let Some(failure) = report.failures.first() {
+                    found = Some((seed, failure.clone()));
+                    break;
+                }
+            }
+            match found {
+                Some((seed, failure)) => println!("{:<20} seed {seed}: {failure}", name(sabotage)),
+                None => {
+                    println!("{:<20} not found", name(sabotage));
+                    all_are_found = false;
+                }
+            }
+        }
+        Ok(all_are_found)
+    }
+
+    fn command(&self, seed: u64) -> String {
+        let mut command = format!("simulate --seed {seed} --minutes {} --trace", self.minutes);
+        if let Some(sabotage) = self.sabotage {
+            command += &format!(" --sabotage {}", name(sabotage));
+        }
+        command
+    }
+}
+
+/// Waits for a process and reads its report.
+fn finish(seed: u64, child: Child) -> Result<Report> {
+    let output = child.wait_with_output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.lines().last().and_then(|line| serde_json::from_str(line).ok()) {
+        Some(report) => Ok(report),
+        // A panic is a failure of the seed.
+        None => {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let failures = vec![format!("ended with {}: {}", output.status, errors.trim())];
+            let mood = Mood::Quiet;
+            Ok(Report {
+                seed,
+                mood,
+                faults: 0,
+                simulated: Duration::ZERO,
+                hash: 0,
+                counts: BTreeMap::new(),
+                failures,
+            })
+        }
+    }
+}
+
+fn positions(of: &[usize]) -> String {
+    of.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn name(sabotage: Sabotage) -> String {
+    sabotage.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+fn progress(reports: &[Report], took: Duration) {
+    let mut out = std::io::stderr();
+    if out.is_terminal() {
+        let simulated: Duration = reports.iter().map(|report| report.simulated).sum();
+        let (hours, seconds) = (simulated.as_secs() / 3600, took.as_secs());
+        // The summary follows in any case.
+        let _ = write!(out, "\r{} seeds, {hours} simulated hours in {seconds} s ", reports.len());
+    }
+}
+
+/// Sums of reports, as text.
+struct Summary {
+    seeds: usize,
+    failed: usize,
+    simulated: Duration,
+    took: Duration,
+    counts: BTreeMap<String, u64>,
+}
+
+impl Summary {
+    fn of(reports: &[Report], took: Duration) -> Self {
+        let mut counts = BTreeMap::<String, u64>::new();
+        for (what, count) in reports.iter().flat_map(|report| &report.counts) {
+            let sum = counts.entry(what.clone()).or_default();
+            let is_greatest = what.starts_with("latest") || what.starts_with("longest");
+            *sum = if is_greatest { (*sum).max(*count) } else { *sum + count };
+        }
+        Self {
+            seeds: reports.len(),
+            failed: reports.iter().filter(|report| !report.failures.is_empty()).count(),
+            simulated: reports.iter().map(|report| report.simulated).sum(),
+            took,
+            counts,
+        }
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (what, count) in &self.counts {
+            writeln!(f, "{count:>12} {what}")?;
+        }
+        let hours = self.simulated.as_secs_f64() / 3600.0;
+        write!(f, "{} seeds, {} failed, {hours:.1} simulated hours", self.seeds, self.failed)?;
+        if !self.took.is_zero() {
+            write!(f, " in {} s", self.took.as_secs())?;
+        }
+        writeln!(f)
+    }
+}

@@ -1,0 +1,248 @@
+//! What a seed decides before the run: the cluster, the workload and the faults.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// The number of schedulers.
+pub const MACHINES: usize = 3;
+/// The number of API servers, each with its own delay of watches.
+pub const REPLICAS: usize = 3;
+
+/// How much goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mood {
+    /// Nothing.
+    Quiet,
+    /// A fault every six minutes, and little churn.
+    Light,
+    /// A fault a minute, and much churn.
+    Heavy,
+    /// A fault every fifteen seconds.
+    Hell,
+}
+
+/// What a seed decides.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// How much goes wrong.
+    pub mood: Mood,
+    /// How long the cluster has workload and faults.
+    pub length: Duration,
+    /// The number of nodes in the beginning.
+    pub nodes: u64,
+    /// The mean time between two changes of the workload.
+    pub pause: Duration,
+    /// Whether an extender filters and scores.
+    pub has_extender: bool,
+    /// The faults, in order of time.
+    pub faults: Vec<Fault>,
+}
+
+/// Something that goes wrong for a while.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// When it begins.
+    pub at: Duration,
+    /// How long it lasts, if it does not happen at once.
+    pub lasts: Duration,
+    /// What happens.
+    pub what: Trouble,
+}
+
+/// What goes wrong. Machines are those of the schedulers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Trouble {
+    /// The process is killed and starts again.
+    Kill(usize),
+    /// The process gets SIGTERM and starts again.
+    Terminate(usize),
+    /// The process stands still while its clock goes on.
+    Stop(usize),
+    /// The machine is suspended: its monotonic clock stands still, too.
+    Suspend(usize),
+    /// The scheduler's thread hangs, and the rest of the process goes on.
+    Hang(usize),
+    /// The wall clock jumps by seconds.
+    Jump(usize, i64),
+    /// The clocks run at this rate.
+    Rate(usize, f64),
+    /// No data passes in these directions; connections stay open until pings notice it.
+    Partition {
+        /// The machine.
+        machine: usize,
+        /// From the machine to the server.
+        up: bool,
+        /// From the server to the machine.
+        down: bool,
+    },
+    /// Connections are refused.
+    Refuse(usize),
+    /// Messages take this much longer, each way.
+    Slow(usize, Duration),
+    /// This percentage of requests is lost with the connection, before or after their effect.
+    Lose {
+        /// The machine.
+        machine: usize,
+        /// The percentage.
+        percent: u32,
+        /// Whether they take effect.
+        applied: bool,
+    },
+    /// The server responds to this percentage of requests with a status.
+    Respond {
+        /// The status code.
+        code: u16,
+        /// The percentage.
+        percent: u32,
+        /// Whether the requests take effect nevertheless.
+        applied: bool,
+    },
+    /// Watches of a resource lag behind on one API server.
+    Lag {
+        /// The API server.
+        replica: usize,
+        /// The plural of the resource.
+        resource: &'static str,
+        /// How far.
+        by: Duration,
+    },
+    /// Watches end, cleanly or within an event.
+    Cut {
+        /// Whether within an event.
+        mid_frame: bool,
+    },
+    /// The history of changes is dropped.
+    Compact,
+    /// All API servers restart, with or without their history.
+    Restart {
+        /// Whether the history stays.
+        keep_history: bool,
+    },
+    /// etcd is restored to its state of up to five minutes ago.
+    Restore,
+    /// The configuration file of all schedulers changes.
+    Reload,
+    /// The extender hangs until its timeout.
+    SlowExtender,
+    /// The extender names nodes that do not exist, or fails.
+    LyingExtender,
+}
+
+impl Trouble {
+    /// The name in summaries.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Kill(_) => "process killed",
+            Self::Terminate(_) => "process terminated",
+            Self::Stop(_) => "process stopped for a while",
+            Self::Suspend(_) => "machine suspended",
+            Self::Hang(_) => "scheduler thread hung",
+            Self::Jump(..) => "wall clock jumped",
+            Self::Rate(..) => "clock ran at another rate",
+            Self::Partition { up: true, down: true, .. } => "partition",
+            Self::Partition { .. } => "partition in one direction",
+            Self::Refuse(_) => "connections refused",
+            Self::Slow(..) => "slow network",
+            Self::Lose { applied: false, .. } => "requests lost",
+            Self::Lose { applied: true, .. } => "answers lost",
+            Self::Respond { applied: false, .. } => "requests rejected",
+            Self::Respond { applied: true, .. } => "requests rejected after their effect",
+            Self::Lag { .. } => "watches lagged",
+            Self::Cut { mid_frame: false } => "watches ended",
+            Self::Cut { mid_frame: true } => "watches cut within an event",
+            Self::Compact => "history compacted",
+            Self::Restart { .. } => "servers restarted",
+            Self::Restore => "etcd restored",
+            Self::Reload => "configuration reloaded",
+            Self::SlowExtender => "extender hung",
+            Self::LyingExtender => "extender lied",
+        }
+    }
+}
+
+impl Plan {
+    /// The plan of a seed, without the faults at these positions.
+    pub fn new(seed: u64, length: Duration, without: &[usize]) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let mood = match random.u32(..8) {
+            0 => Mood::Quiet,
+            1..=3 => Mood::Light,
+            4..=6 => Mood::Heavy,
+            _ => Mood::Hell,
+        };
+        let (nodes, pause, between) = match mood {
+            Mood::Quiet => (20, 10_000, 0),
+            Mood::Light => (20, 10_000, 360),
+            Mood::Heavy => (random.u64(20..60), 1_000, 60),
+            Mood::Hell => (random.u64(10..40), 2_000, 15),
+        };
+        let has_extender = random.u32(..4) == 0;
+        let mut faults = Vec::new();
+        let mut at = Duration::ZERO;
+        while between > 0 {
+            at += exponential(&mut random, Duration::from_secs(between));
+            if at >= length {
+                break;
+            }
+            let (what, longest) = trouble(&mut random, has_extender);
+            let lasts = Duration::from_millis(random.u64(200..=longest * 1000));
+            faults.push(Fault { at, lasts, what });
+        }
+        let mut position = 0;
+        faults.retain(|_| {
+            position += 1;
+            !without.contains(&(position - 1))
+        });
+        Self { seed, mood, length, nodes, pause: Duration::from_millis(pause), has_extender, faults }
+    }
+}
+
+/// A time with this mean.
+pub fn exponential(random: &mut Rng, mean: Duration) -> Duration {
+    mean.mul_f64(-(1.0 - random.f64()).ln())
+}
+
+/// A fault and the most seconds that it lasts.
+fn trouble(random: &mut Rng, has_extender: bool) -> (Trouble, u64) {
+    let machine = random.usize(..MACHINES);
+    let applied = random.bool();
+    match random.u32(..if has_extender { 24 } else { 22 }) {
+        0 => (Trouble::Kill(machine), 30),
+        1 => (Trouble::Terminate(machine), 30),
+        2 => (Trouble::Stop(machine), 60),
+        3 => (Trouble::Suspend(machine), 120),
+        4 => (Trouble::Hang(machine), 90),
+        5 => (Trouble::Jump(machine, random.i64(-3600..=3600)), 1),
+        6 => (Trouble::Rate(machine, 0.92 + 0.16 * random.f64()), 600),
+        7 | 8 => {
+            let (up, down) = [(true, true), (true, false), (false, true)][random.usize(..3)];
+            (Trouble::Partition { machine, up, down }, 60)
+        }
+        9 => (Trouble::Refuse(machine), 60),
+        10 => (Trouble::Slow(machine, Duration::from_millis(random.u64(50..3000))), 60),
+        11 | 12 => (Trouble::Lose { machine, percent: random.u32(5..60), applied }, 30),
+        13 | 14 => {
+            let code = [409, 429, 500, 503, 504][random.usize(..5)];
+            // A server that refuses has done nothing.
+            let applied = applied && matches!(code, 500 | 504);
+            (Trouble::Respond { code, percent: random.u32(5..60), applied }, 30)
+        }
+        15 | 16 => {
+            let resource = ["pods", "nodes", "leases", "persistentvolumes"][random.usize(..4)];
+            let by = Duration::from_millis(random.u64(100..20_000));
+            (Trouble::Lag { replica: random.usize(..REPLICAS), resource, by }, 120)
+        }
+        17 => (Trouble::Cut { mid_frame: applied }, 1),
+        18 => (Trouble::Compact, 1),
+        19 => (Trouble::Restart { keep_history: applied }, 1),
+        // Rarely: it suspends the checks of what restoring undoes.
+        20 if random.u32(..4) == 0 => (Trouble::Restore, 1),
+        20 | 21 => (Trouble::Reload, 1),
+        22 => (Trouble::SlowExtender, 30),
+        _ => (Trouble::LyingExtender, 30),
+    }
+}

@@ -1,0 +1,222 @@
+//! One seed, from its beginning to the checks at its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use http::Method;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use supercargo_apiserver::ApiServer;
+
+use crate::api::{self, ask, list};
+use crate::invariants::{LEASE, LEASE_PATH, Witness};
+use crate::plan::{Mood, Plan};
+use crate::sabotage::Sabotage;
+use crate::trace::Trace;
+use crate::workload::Workload;
+use crate::world::World;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+/// How long pods that fit may wait after the last fault: two leases, the longest backoff, and what
+/// dead connections and repeated lists take.
+const SETTLING: Duration = Duration::from_secs(2 * LEASE.as_secs() + 10 + 60);
+/// How long until each waiting pod has been tried again, whatever the hints say.
+const FLUSHING: Duration = Duration::from_mins(7);
+/// How long until series of events are over.
+const FORGETTING: Duration = Duration::from_mins(8);
+/// Pods that are created after the last fault.
+const PROBES: usize = 5;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The seed.
+    pub seed: u64,
+    /// How long there are workload and faults.
+    pub length: Duration,
+    /// Faults to leave out, by their positions.
+    pub without: Vec<usize>,
+    /// A deliberate fault of the program.
+    pub sabotage: Option<Sabotage>,
+    /// Whether the trace is printed.
+    pub trace: bool,
+}
+
+/// What a run found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// How much went wrong, by plan.
+    pub mood: Mood,
+    /// The number of faults in its plan.
+    pub faults: usize,
+    /// Simulated time.
+    pub simulated: Duration,
+    /// The hash of the trace.
+    pub hash: u64,
+    /// How often things happened.
+    pub counts: BTreeMap<String, u64>,
+    /// What did not hold.
+    pub failures: Vec<String>,
+}
+
+/// Runs a seed.
+pub fn run(options: &Options) -> Result<Report> {
+    let plan = Plan::new(options.seed, options.length, &options.without);
+    let mut world = World::new(&plan, || Witness::new(Trace::new(options.trace)), options.sabotage)?;
+    let mut workload = world.within(Workload::new(world.server.clone(), Arc::clone(&world.witness), &plan));
+    live(&mut world, &mut workload, &plan)?;
+    if !world.has_failed() {
+        end(&mut world, &mut workload, &plan)?;
+    }
+    let witness = world.witness.lock();
+    let counts = witness.trace.counts().iter().map(|(what, count)| ((*what).to_owned(), *count));
+    Ok(Report {
+        seed: options.seed,
+        mood: plan.mood,
+        faults: plan.faults.len(),
+        simulated: world.now,
+        hash: witness.trace.hash(),
+        counts: counts.collect(),
+        failures: witness.failures.clone(),
+    })
+}
+
+/// The time with workload and faults.
+fn live(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
+    let mut faults = plan.faults.iter().peekable();
+    let mut acts_at = Duration::ZERO;
+    while world.now < plan.length && !world.has_failed() {
+        while let Some(fault) = faults.next_if(|fault| fault.at <= world.now) {
+            world.begin(fault)?;
+        }
+        if acts_at <= world.now {
+            world.within(workload.act());
+            acts_at = world.now + workload.pause();
+        }
+        let next = faults.peek().map_or(plan.length, |fault| fault.at).min(plan.length).min(acts_at);
+        world.run_until(next.max(world.now + Duration::from_millis(1)))?;
+    }
+    Ok(())
+}
+
+/// The time without faults, and what must hold at its end.
+fn end(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
+    world.heal();
+    let probes = world.within(workload.add_probes(PROBES));
+    world.run_until(world.now + SETTLING)?;
+    let waiting = world.within(waiting(&world.server));
+    world.run_until(world.now + FLUSHING)?;
+    let still_waiting = world.within(self::waiting(&world.server));
+    let found = waiting.iter().filter(|(uid, _)| !still_waiting.contains_key(*uid)).count();
+    world.witness.lock().trace.count("pods found only at the flush", found as u64);
+    check_leader(world);
+    world.within(check_conditions(&world.server, &world.witness, &still_waiting));
+    world.within(check_probes(&world.server, &world.witness, &probes));
+    check_that_none_fits(world, plan, &still_waiting)?;
+    workload_gone(world, workload)
+}
+
+/// Pods without a node that no gate holds, by UID.
+async fn waiting(server: &ApiServer) -> BTreeMap<String, Value> {
+    let pods = list(server, PODS).await.into_iter();
+    let is_waiting = |pod: &Value| {
+        let gates = pod["spec"]["schedulingGates"].as_array().map_or(0, Vec::len);
+        api::node_of(pod).is_empty() && gates == 0 && pod["metadata"]["deletionTimestamp"].is_null()
+    };
+    pods.filter(is_waiting).map(|pod| (api::uid(&pod).to_owned(), pod)).collect()
+}
+
+fn check_leader(world: &World) {
+    let lease = world.within(ask(&world.server, Method::GET, LEASE_PATH, None)).1;
+    let holder = api::text(&lease, "/spec/holderIdentity");
+    let leads = |process: &str| holder.strip_prefix(process).is_some_and(|rest| rest.starts_with('_'));
+    let leaders = world.owners().filter(|(process, _)| leads(process)).count();
+    if leaders != 1 {
+        world.witness.lock().fail(format!("{leaders} running processes hold the lease of {holder:?}"));
+    }
+}
+
+/// Each pod that waits says why.
+async fn check_conditions(server: &ApiServer, witness: &Mutex<Witness>, waiting: &BTreeMap<String, Value>) {
+    for pod in list(server, PODS).await.iter().filter(|pod| waiting.contains_key(api::uid(pod))) {
+        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let mut scheduled = conditions.filter(|condition| condition["type"] == "PodScheduled");
+        if scheduled.next().is_none_or(|condition| condition["status"] != "False") {
+            witness.lock().fail(format!("pod {} waits, and its conditions do not say why", api::name(pod)));
+        }
+    }
+}
+
+/// Pods that were created after the last fault have a node and an event.
+async fn check_probes(server: &ApiServer, witness: &Mutex<Witness>, probes: &[String]) {
+    let events = list(server, EVENTS).await;
+    let is_scheduled = |event: &&Value| event["reason"] == "Scheduled";
+    let scheduled: BTreeSet<&str> =
+        events.iter().filter(is_scheduled).map(|event| api::text(event, "/regarding/uid")).collect();
+    for path in probes {
+        let pod = ask(server, Method::GET, path, None).await.1;
+        if api::node_of(&pod).is_empty() {
+            witness.lock().fail(format!("{path} was created without faults, and has no node"));
+        } else if !scheduled.contains(api::uid(&pod)) {
+            witness.lock().fail(format!("{path} has a node, and no event says so"));
+        }
+    }
+}
+
+/// A new scheduler, which tries every pod, finds a node for none that waits.
+fn check_that_none_fits(world: &World, plan: &Plan, waiting: &BTreeMap<String, Value>) -> Result<()> {
+    let quiet = Plan { faults: Vec::new(), ..plan.clone() };
+    let mut other = World::new(&quiet, || Witness::new(Trace::new(false)), None)?;
+    // The lease is not held there.
+    let saved = world.server.save();
+    let objects = saved
+        .split("---\n")
+        .filter(|object| !object.contains("kind: \"Lease\"") && !object.contains("kind: Lease"));
+    other.server.load(&objects.collect::<Vec<_>>().join("---\n"))?;
+    other.run_until(SETTLING)?;
+    let pods = other.within(list(&other.server, PODS));
+    let mut witness = world.witness.lock();
+    for pod in pods.iter().filter(|pod| waiting.contains_key(api::uid(pod)) && !api::node_of(pod).is_empty())
+    {
+        let (name, node) = (api::name(pod), api::node_of(pod));
+        witness.fail(format!("pod {name} waits, and a new scheduler binds it to {node}"));
+    }
+    let failures: Vec<String> = other.witness.lock().failures.clone();
+    failures.into_iter().for_each(|what| witness.fail(format!("in the copy: {what}")));
+    witness.trace.count("waiting pods tried by a new scheduler", waiting.len() as u64);
+    Ok(())
+}
+
+/// Nothing is left of pods that are gone.
+fn workload_gone(world: &mut World, workload: &mut Workload) -> Result<()> {
+    world.within(workload.clear());
+    world.run_until(world.now + FORGETTING)?;
+    let nodes = world.within(list(&world.server, "/api/v1/nodes")).len();
+    let mut left = Vec::new();
+    for (process, owner) in world.owners() {
+        let stats = owner.scheduler().stats();
+        let sizes = [
+            ("queued pods", stats.queue.iter().sum(), 0),
+            ("cached pods", stats.pods, 0),
+            ("pending pods", stats.pending_pods, 0),
+            ("assumed pods", stats.assumed_pods, 0),
+            ("bindings", stats.bindings, 0),
+            ("preemptions", stats.preemptions, 0),
+            ("events in flight", stats.events_in_flight.len(), 0),
+            ("nodes", stats.nodes, nodes),
+        ];
+        let surplus = sizes.iter().filter(|(_, size, expected)| size != expected);
+        left.extend(
+            surplus.map(|(what, size, expected)| format!("{process}: {size} {what}, {expected} expected")),
+        );
+    }
+    let mut witness = world.witness.lock();
+    left.into_iter().for_each(|what| witness.fail(format!("after all pods are gone: {what}")));
+    Ok(())
+}

@@ -1,0 +1,372 @@
+//! What users, controllers and nodes do: the changes that schedulers react to.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use http::Method;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use supercargo_apiserver::ApiServer;
+use supercargo_apiserver::sim::SIMULATE;
+use tokio::time::sleep;
+
+use crate::api::{self, ask, list};
+use crate::invariants::Witness;
+use crate::lonely::LABEL;
+use crate::plan::{Plan, exponential};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const NODES: &str = "/api/v1/nodes";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+/// How often volumes are bound that schedulers have chosen.
+const VOLUME_PERIOD: Duration = Duration::from_secs(1);
+/// Pods per node at most, so that a run stays small.
+const CROWD: u64 = 12;
+
+/// Changes the cluster.
+pub struct Workload {
+    server: ApiServer,
+    witness: Arc<Mutex<Witness>>,
+    random: Rng,
+    pause: Duration,
+    nodes: u64,
+    /// The number of objects so far, for names.
+    made: u64,
+    /// What can be deleted, the oldest first.
+    living: VecDeque<String>,
+    /// Nodes that have been removed.
+    removed: Vec<u64>,
+}
+
+impl Workload {
+    /// The cluster in the beginning, and what changes it.
+    pub async fn new(server: ApiServer, witness: Arc<Mutex<Witness>>, plan: &Plan) -> Self {
+        let random = Rng::with_seed(plan.seed ^ 0x776f_726b);
+        let mut workload = Self {
+            server,
+            witness,
+            random,
+            pause: plan.pause,
+            nodes: plan.nodes,
+            made: 0,
+            living: VecDeque::new(),
+            removed: Vec::new(),
+        };
+        for (name, value) in [("important", 1000), ("urgent", 100_000)] {
+            let class = json!({ "metadata": { "name": name }, "value": value });
+            workload.post("/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
+        }
+        let class = json!({
+            "metadata": { "name": "delayed" },
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        });
+        workload.post("/apis/storage.k8s.io/v1/storageclasses", class).await;
+        for index in 0..plan.nodes {
+            workload.add_node(index).await;
+        }
+        workload
+    }
+
+    /// The time until the next change.
+    pub fn pause(&mut self) -> Duration {
+        exponential(&mut self.random, self.pause)
+    }
+
+    /// Binds claims to the volumes that schedulers chose for them, forever. In a real cluster the
+    /// volume controller does this.
+    pub async fn bind_volumes(server: ApiServer) {
+        loop {
+            sleep(VOLUME_PERIOD).await;
+            for volume in list(&server, VOLUMES).await {
+                let claim = api::text(&volume, "/spec/claimRef/name");
+                if claim.is_empty() || api::text(&volume, "/status/phase") == "Bound" {
+                    continue;
+                }
+                let (path, bound) = (format!("{CLAIMS}/{claim}"), json!({ "status": { "phase": "Bound" } }));
+                let change = json!({
+                    "metadata": { "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
+                    "spec": { "volumeName": api::name(&volume) },
+                });
+                ask(&server, Method::PATCH, &path, Some(&change)).await;
+                ask(&server, Method::PATCH, &format!("{path}/status"), Some(&bound)).await;
+                let path = format!("{VOLUMES}/{}/status", api::name(&volume));
+                ask(&server, Method::PATCH, &path, Some(&bound)).await;
+            }
+        }
+    }
+
+    /// Creates pods that fit any node, for the end of a run.
+    pub async fn add_probes(&mut self, count: usize) -> Vec<String> {
+        let mut paths = Vec::new();
+        for _ in 0..count {
+            let name = self.name("probe");
+            self.post(PODS, pod(&name, json!({ "priorityClassName": "urgent" }), 1)).await;
+            paths.push(format!("{PODS}/{name}"));
+        }
+        paths
+    }
+
+    /// Deletes everything but nodes.
+    pub async fn clear(&mut self) {
+        for path in [DEPLOYMENTS, JOBS, BUDGETS, PODS, CLAIMS] {
+            for object in list(&self.server, path).await {
+                let path = format!("{path}/{}", api::name(&object));
+                let now = json!({ "gracePeriodSeconds": 0, "propagationPolicy": "Background" });
+                ask(&self.server, Method::DELETE, &path, Some(&now)).await;
+            }
+        }
+    }
+
+    /// Changes the cluster.
+    pub async fn act(&mut self) {
+        if self.living.len() as u64 > self.nodes * CROWD / 4 {
+            self.delete_oldest().await;
+        }
+        match self.random.u32(..100) {
+            0..35 => self.add_pod().await,
+            35..50 => self.add_deployment().await,
+            50..58 => self.add_job().await,
+            58..63 => self.add_claim().await,
+            63..66 => self.add_budget().await,
+            66..80 => self.delete_oldest().await,
+            80..84 => self.open_a_gate().await,
+            84..86 => self.add_giant().await,
+            86..91 => {
+                self.flip(
+                    "/metadata/annotations",
+                    json!({ "metadata": { "annotations": { SIMULATE: "not-ready" } } }),
+                )
+                .await
+            }
+            91..95 => self.flip("/spec/unschedulable", json!({ "spec": { "unschedulable": true } })).await,
+            95..97 => self.remove_node().await,
+            _ => self.return_node().await,
+        }
+    }
+
+    fn name(&mut self, what: &str) -> String {
+        self.made += 1;
+        format!("{what}-{}", self.made)
+    }
+
+    async fn post(&mut self, path: &str, object: Value) {
+        let (status, answer) = ask(&self.server, Method::POST, path, Some(&object)).await;
+        self.witness.lock().note(format_args!("created {path}/{} {}", api::name(&object), status.as_u16()));
+        assert!(status.is_success() || status.as_u16() == 409, "{path}: {answer}");
+    }
+
+    async fn add(&mut self, path: &str, object: Value) {
+        self.living.push_back(format!("{path}/{}", api::name(&object)));
+        self.post(path, object).await;
+    }
+
+    async fn delete_oldest(&mut self) {
+        let Some(path) = self.living.pop_front() else { return };
+        self.witness.lock().note(format_args!("deleted {path}"));
+        ask(&self.server, Method::DELETE, &path, Some(&json!({ "propagationPolicy": "Background" }))).await;
+    }
+
+    async fn add_pod(&mut self) {
+        let (name, kind) = (self.name("pod"), self.random.u64(..12));
+        self.add(PODS, pod(&name, spec(kind), kind)).await;
+    }
+
+    async fn add_deployment(&mut self) {
+        let (name, kind) = (self.name("deployment"), self.random.u64(3..12));
+        let mut template = pod(&name, spec(kind), kind);
+        template["metadata"]["labels"]["app"] = json!(name);
+        let deployment = json!({
+            "metadata": { "name": name },
+            "spec": {
+                "replicas": self.random.u64(1..8),
+                "selector": { "matchLabels": { "app": name } },
+                "template": { "metadata": { "labels": template["metadata"]["labels"] }, "spec": template["spec"] },
+            },
+        });
+        self.add(DEPLOYMENTS, deployment).await;
+    }
+
+    async fn add_job(&mut self) {
+        let name = self.name("job");
+        let mut template = pod(&name, json!({ "restartPolicy": "Never" }), 9);
+        template["metadata"]["labels"]["app"] = json!(name);
+        let count = self.random.u64(1..6);
+        let job = json!({
+            "metadata": { "name": name },
+            "spec": {
+                "parallelism": count,
+                "completions": count,
+                "template": { "metadata": { "labels": template["metadata"]["labels"] }, "spec": template["spec"] },
+            },
+        });
+        self.add(JOBS, job).await;
+    }
+
+    /// A pod with a claim for a local volume, which its scheduler chooses.
+    async fn add_claim(&mut self) {
+        let name = self.name("claim");
+        let zone = format!("zone-{}", self.random.u64(..3));
+        let size = json!({ "storage": "1Gi" });
+        let volume = json!({
+            "metadata": { "name": name },
+            "spec": {
+                "storageClassName": "delayed", "capacity": size, "accessModes": ["ReadWriteOnce"],
+                "local": { "path": "/disk" },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
+                    { "key": ZONE, "operator": "In", "values": [zone] },
+                ] }] } },
+            },
+        });
+        let claim = json!({
+            "metadata": { "name": name },
+            "spec": {
+                "storageClassName": "delayed", "accessModes": ["ReadWriteOnce"],
+                "resources": { "requests": size },
+            },
+        });
+        self.post(VOLUMES, volume).await;
+        self.add(CLAIMS, claim).await;
+        let volumes =
+            json!({ "volumes": [{ "name": "disk", "persistentVolumeClaim": { "claimName": name } }] });
+        self.add(PODS, pod(&name, volumes, 9)).await;
+    }
+
+    async fn add_budget(&mut self) {
+        let (name, kind) = (self.name("budget"), self.random.u64(3..12));
+        let selector = json!({ "matchLabels": { "kind": format!("kind-{kind}") } });
+        self.add(
+            BUDGETS,
+            json!({ "metadata": { "name": name }, "spec": { "minAvailable": 1, "selector": selector } }),
+        )
+        .await;
+    }
+
+    /// A pod whose lists are long.
+    async fn add_giant(&mut self) {
+        let name = self.name("giant");
+        let terms: Vec<Value> = (0..2_000)
+            .map(|index| {
+                let selector = json!({ "matchLabels": { "giant": format!("{index}") } });
+                json!({ "labelSelector": selector, "topologyKey": format!("example.com/key-{index}") })
+            })
+            .collect();
+        let affinity =
+            json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } });
+        self.add(PODS, pod(&name, json!({ "affinity": affinity }), 1)).await;
+    }
+
+    async fn open_a_gate(&mut self) {
+        let pods = list(&self.server, PODS).await;
+        let gated = pods
+            .iter()
+            .find(|pod| pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()));
+        if let Some(pod) = gated {
+            let path = format!("{PODS}/{}", api::name(pod));
+            self.witness.lock().note(format_args!("opened {path}"));
+            ask(&self.server, Method::PATCH, &path, Some(&json!({ "spec": { "schedulingGates": null } })))
+                .await;
+        }
+    }
+
+    async fn add_node(&mut self, index: u64) {
+        let name = format!("node-{index}");
+        let amounts = json!({ "pods": "20", "cpu": "8", "memory": "32Gi" });
+        let node = json!({
+            "metadata": {
+                "name": name,
+                "labels": { HOSTNAME: name, ZONE: format!("zone-{}", index % 3) },
+            },
+            "status": { "capacity": amounts, "allocatable": amounts },
+        });
+        self.witness.lock().touch(&name);
+        self.post(NODES, node).await;
+    }
+
+    async fn remove_node(&mut self) {
+        let index = self.random.u64(..self.nodes);
+        // A third of the nodes may be away.
+        if self.removed.contains(&index) || self.removed.len() as u64 * 3 >= self.nodes {
+            return;
+        }
+        self.removed.push(index);
+        let path = format!("{NODES}/node-{index}");
+        self.witness.lock().note(format_args!("deleted {path}"));
+        ask(&self.server, Method::DELETE, &path, None).await;
+    }
+
+    async fn return_node(&mut self) {
+        if let Some(index) = self.removed.pop() {
+            self.add_node(index).await;
+        }
+    }
+
+    /// Changes a node, or undoes that.
+    async fn flip(&mut self, pointer: &str, change: Value) {
+        let path = format!("{NODES}/node-{}", self.random.u64(..self.nodes));
+        let (status, node) = ask(&self.server, Method::GET, &path, None).await;
+        if !status.is_success() {
+            return;
+        }
+        let is_changed = match pointer {
+            "/spec/unschedulable" => node["spec"]["unschedulable"] == true,
+            _ => node["metadata"]["annotations"][SIMULATE].is_string(),
+        };
+        let change = match (is_changed, pointer) {
+            (false, _) => change,
+            (true, "/spec/unschedulable") => json!({ "spec": { "unschedulable": null } }),
+            (true, _) => json!({ "metadata": { "annotations": { SIMULATE: null } } }),
+        };
+        self.witness.lock().note(format_args!("changed {path} {change}"));
+        ask(&self.server, Method::PATCH, &path, Some(&change)).await;
+    }
+}
+
+fn pod(name: &str, mut spec: Value, kind: u64) -> Value {
+    spec["schedulerName"] = json!("supercargo");
+    spec["terminationGracePeriodSeconds"] = json!(1);
+    let cpu = if kind == 0 { 100_000 } else { 100 + kind * 90 };
+    let requests = json!({ "cpu": format!("{cpu}m"), "memory": format!("{}Mi", 64 + kind * 100) });
+    let mut container =
+        json!({ "name": "main", "image": format!("image-{kind}"), "resources": { "requests": requests } });
+    if kind == 7 {
+        container["ports"] = json!([{ "containerPort": 80, "hostPort": 8080 }]);
+    }
+    spec["containers"] = json!([container]);
+    let mut labels = json!({ "kind": format!("kind-{kind}") });
+    if kind == 11 {
+        labels[LABEL] = json!("yes");
+    }
+    json!({ "metadata": { "name": name, "labels": labels }, "spec": spec })
+}
+
+/// What is special about pods of a kind. Those of the first three kinds fit nowhere or wait.
+fn spec(kind: u64) -> Value {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    let selector = json!({ "matchLabels": { "kind": format!("kind-{kind}") } });
+    let term = |key: &str| json!({ "labelSelector": selector, "topologyKey": key });
+    match kind {
+        1 => json!({ "nodeSelector": { "nowhere": "at-all" } }),
+        2 => json!({ "schedulingGates": [{ "name": "example.com/wait" }] }),
+        3 => json!({ "affinity": { "podAntiAffinity": { REQUIRED: [term(HOSTNAME)] } } }),
+        4 => {
+            json!({ "affinity": { "podAffinity": { PREFERRED: [{ "weight": 10, "podAffinityTerm": term(ZONE) }] } } })
+        }
+        5 => json!({ "topologySpreadConstraints": [{
+            "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector,
+        }] }),
+        6 => json!({ "priorityClassName": "important" }),
+        8 => json!({ "tolerations": [{ "operator": "Exists" }] }),
+        10 => json!({ "affinity": { "podAffinity": { REQUIRED: [term(ZONE)] } } }),
+        _ => json!({}),
+    }
+}

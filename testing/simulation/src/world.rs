@@ -1,0 +1,433 @@
+//! The whole system, slice by slice of true time.
+//!
+//! Each machine has a runtime of its own, whose paused clock runs at the machine's rate. The server
+//! and the network run in another, by true time. Within a slice each runs up to its end, one after
+//! the other, so a message takes at least until the next slice. Slices grow while nothing is sent.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use fastrand::Rng;
+use http::StatusCode;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::json;
+use supercargo::owner::Owner;
+use supercargo_apiserver::faults::Matcher;
+use supercargo_apiserver::sim::{self, Simulation};
+use supercargo_apiserver::{ApiServer, Backup, Settings};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::extender::Extender;
+use crate::invariants::{Sender, Witness};
+use crate::lonely;
+use crate::machine::{EPOCH, Machine, Progress, Setting};
+use crate::network::{Letter, Network, client};
+use crate::plan::{Fault, MACHINES, Plan, Trouble};
+use crate::sabotage::Sabotage;
+use crate::workload::Workload;
+
+/// The shortest and the longest slice.
+const SLICES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// A turn of the scheduler must take less work.
+const LONGEST_TURN: Duration = Duration::from_secs(1);
+/// How often the inner consistency of schedulers is checked.
+const CHECK_PERIOD: Duration = Duration::from_secs(30);
+/// How often etcd is backed up, and how many backups are kept.
+const BACKUP_PERIOD: Duration = Duration::from_mins(1);
+const BACKUPS: usize = 5;
+/// When schedulers stop to notice messages, if that is the sabotage.
+const DEAF_SINCE: Duration = Duration::from_mins(10);
+/// The longest time until a process that has ended starts again.
+const RESTART: u64 = 10_000;
+
+/// The system.
+pub struct World {
+    /// True time.
+    pub now: Duration,
+    slice: Duration,
+    seed: u64,
+    random: Rng,
+    machines: [Slot; MACHINES],
+    /// The number of processes so far.
+    processes: u64,
+    /// The API server.
+    pub server: ApiServer,
+    network: Arc<Network>,
+    letters: mpsc::UnboundedSender<Letter>,
+    /// What has been seen.
+    pub witness: Arc<Mutex<Witness>>,
+    extender: Extender,
+    simulation: Option<Simulation>,
+    backups: Vec<Backup>,
+    /// Faults that have begun, with their ends.
+    lasting: Vec<(Duration, Fault)>,
+    checked: Duration,
+    backed_up: Duration,
+    generation: u64,
+    has_extender: bool,
+    sabotage: Option<Sabotage>,
+    folder: tempfile::TempDir,
+    zero: Instant,
+    runtime: Runtime,
+}
+
+/// A machine, and what is the matter with it.
+#[derive(Default)]
+struct Slot {
+    machine: Option<Machine>,
+    process: Arc<str>,
+    /// When the process starts again.
+    starts_at: Duration,
+    is_stopped: bool,
+    is_suspended: bool,
+    hangs: bool,
+}
+
+impl World {
+    /// A system whose processes start at once.
+    pub fn new(
+        plan: &Plan,
+        witness_of: impl FnOnce() -> Arc<Mutex<Witness>>,
+        sabotage: Option<Sabotage>,
+    ) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        let entered = runtime.enter();
+        let zero = Instant::now();
+        let clock = move || {
+            let micros = EPOCH + i64::try_from(zero.elapsed().as_micros()).unwrap_or(i64::MAX - EPOCH);
+            Timestamp::from_microsecond(micros).unwrap_or_default()
+        };
+        let settings =
+            Settings { history: 20_000, seed: plan.seed, clock: Arc::new(clock), ..Settings::default() };
+        let server = ApiServer::new(settings);
+        let witness = witness_of();
+        let random = Rng::with_seed(plan.seed ^ 0x6e65_7477);
+        let network = Network::new(server.clone(), Arc::clone(&witness), random, sabotage);
+        let (letters, received) = mpsc::unbounded_channel();
+        runtime.spawn(Arc::clone(&network).carry_all(received));
+        runtime.spawn(Workload::bind_volumes(server.clone()));
+        drop(entered);
+        let mut world = Self {
+            now: Duration::ZERO,
+            slice: SLICES.0,
+            seed: plan.seed,
+            random: Rng::with_seed(plan.seed ^ 0x776f_726c),
+            machines: Default::default(),
+            processes: 0,
+            server,
+            network,
+            letters,
+            witness,
+            extender: Extender::new(plan.seed),
+            simulation: None,
+            backups: Vec::new(),
+            lasting: Vec::new(),
+            checked: Duration::ZERO,
+            backed_up: Duration::ZERO,
+            generation: 0,
+            has_extender: plan.has_extender,
+            sabotage,
+            folder: tempfile::tempdir()?,
+            zero,
+            runtime,
+        };
+        world.simulate();
+        world.write_config()?;
+        Ok(world)
+    }
+
+    /// Runs a future in the runtime of the server, at the current time.
+    pub fn within<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// Lets time pass.
+    pub fn run_until(&mut self, end: Duration) -> Result<()> {
+        let runtime = self.runtime.handle().clone();
+        let _entered = runtime.enter();
+        while self.now < end {
+            let slice = self.slice.min(end - self.now);
+            self.now += slice;
+            self.end_faults();
+            let until = self.zero + self.now;
+            self.runtime.block_on(async { sleep_until(until).await });
+            self.network.age();
+            self.run_machines(slice)?;
+            self.slice = match self.network.take_messages() {
+                0 => (slice * 2).clamp(SLICES.0, SLICES.1),
+                _ => SLICES.0,
+            };
+            self.look();
+        }
+        Ok(())
+    }
+
+    /// Whether something did not hold.
+    pub fn has_failed(&self) -> bool {
+        !self.witness.lock().failures.is_empty()
+    }
+
+    /// The running owners of schedulers, with the names of their processes.
+    pub fn owners(&self) -> impl Iterator<Item = (&Arc<str>, &Owner)> {
+        let running = self.machines.iter().filter_map(|slot| Some((&slot.process, slot.machine.as_ref()?)));
+        running.filter_map(|(process, machine)| Some((process, machine.owner()?)))
+    }
+
+    /// Begins a fault.
+    pub fn begin(&mut self, fault: &Fault) -> Result<()> {
+        let runtime = self.runtime.handle().clone();
+        let _entered = runtime.enter();
+        let Self { network, witness, now, .. } = self;
+        witness.lock().note(format_args!("fault {:?} for {:?}", fault.what, fault.lasts));
+        witness.lock().trace.count(fault.what.name(), 1);
+        let end = *now + fault.lasts;
+        match fault.what.clone() {
+            Trouble::Kill(machine) => {
+                self.kill(machine);
+                self.machines[machine].starts_at = end;
+            }
+            Trouble::Terminate(machine) => {
+                if let Some(running) = &self.machines[machine].machine {
+                    running.terminate();
+                }
+            }
+            Trouble::Stop(machine) => self.machines[machine].is_stopped = true,
+            Trouble::Suspend(machine) => self.machines[machine].is_suspended = true,
+            Trouble::Hang(machine) => self.machines[machine].hangs = true,
+            Trouble::Jump(machine, seconds) => {
+                if let Some(running) = &self.machines[machine].machine {
+                    running.jump(seconds);
+                }
+            }
+            Trouble::Rate(machine, rate) => self.set_rate(machine, rate),
+            Trouble::Partition { machine, up, down } => network.block(machine, up, down),
+            Trouble::Refuse(machine) => network.refuse(machine, true),
+            Trouble::Slow(machine, by) => network.slow(machine, by),
+            Trouble::Lose { machine, percent, applied } => network.lose(machine, Some((percent, applied))),
+            Trouble::Respond { code, percent, applied } => {
+                let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                network.reject(Some((status, percent, applied)));
+            }
+            Trouble::Lag { replica, resource, by } => network.lag(replica, resource, by),
+            Trouble::Cut { mid_frame } => self.server.cut_watches(Matcher::default(), mid_frame),
+            Trouble::Compact => self.server.compact(),
+            Trouble::Restart { keep_history } => self.server.restart(keep_history),
+            Trouble::Restore => self.restore(),
+            Trouble::Reload => self.write_config()?,
+            Trouble::SlowExtender => self.extender.set_slow(true),
+            Trouble::LyingExtender => self.extender.set_lying(true),
+        }
+        self.lasting.push((end, fault.clone()));
+        Ok(())
+    }
+
+    /// Ends all faults.
+    pub fn heal(&mut self) {
+        let runtime = self.runtime.handle().clone();
+        let _entered = runtime.enter();
+        for (end, _) in &mut self.lasting {
+            *end = Duration::ZERO;
+        }
+        self.end_faults();
+    }
+
+    fn end_faults(&mut self) {
+        let now = self.now;
+        let (over, lasting) = std::mem::take(&mut self.lasting).into_iter().partition(|(end, _)| *end <= now);
+        self.lasting = lasting;
+        let over: Vec<(Duration, Fault)> = over;
+        for (_, fault) in over {
+            match fault.what {
+                Trouble::Stop(machine) => self.machines[machine].is_stopped = false,
+                Trouble::Suspend(machine) => self.machines[machine].is_suspended = false,
+                Trouble::Hang(machine) => self.machines[machine].hangs = false,
+                Trouble::Rate(machine, _) => self.set_rate(machine, 1.0),
+                Trouble::Partition { machine, .. } => self.network.block(machine, false, false),
+                Trouble::Refuse(machine) => self.network.refuse(machine, false),
+                Trouble::Slow(machine, _) => self.network.slow(machine, Duration::ZERO),
+                Trouble::Lose { machine, .. } => self.network.lose(machine, None),
+                Trouble::Respond { .. } => self.network.reject(None),
+                Trouble::Lag { replica, resource, .. } => self.network.lag(replica, resource, Duration::ZERO),
+                Trouble::SlowExtender => self.extender.set_slow(false),
+                Trouble::LyingExtender => self.extender.set_lying(false),
+                _ => {}
+            }
+        }
+    }
+
+    fn set_rate(&mut self, machine: usize, rate: f64) {
+        if let Some(running) = &mut self.machines[machine].machine {
+            running.set_rate(rate);
+        }
+    }
+
+    fn kill(&mut self, machine: usize) {
+        self.network.disconnect(machine);
+        self.machines[machine].machine = None;
+    }
+
+    fn restore(&mut self) {
+        if self.backups.is_empty() {
+            return;
+        }
+        let backup = &self.backups[self.random.usize(..self.backups.len())];
+        self.simulation = None;
+        let _entered = self.runtime.enter();
+        self.server.restore(backup);
+        self.witness.lock().restored();
+        self.simulate();
+    }
+
+    /// Starts kubelets and controllers.
+    fn simulate(&mut self) {
+        let _entered = self.runtime.enter();
+        let options = sim::Options { heartbeat_period: Duration::ZERO, ..sim::Options::default() };
+        self.simulation = Some(self.server.simulate(&options));
+    }
+
+    fn config_path(&self) -> PathBuf {
+        self.folder.path().join("config.yaml")
+    }
+
+    /// Writes the next version of the configuration file.
+    fn write_config(&mut self) -> Result<()> {
+        self.generation += 1;
+        let mut config = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {
+                "leaderElect": self.sabotage != Some(Sabotage::NoElection), "resourceName": "supercargo", "resourceNamespace": "kube-system",
+            },
+            "profiles": [{
+                "schedulerName": "supercargo",
+                "plugins": { "multiPoint": { "enabled": [{ "name": lonely::NAME }] }, "score": {
+                    "disabled": [{ "name": "ImageLocality" }],
+                    "enabled": [{ "name": "ImageLocality", "weight": self.generation }],
+                } },
+            }],
+        });
+        if self.has_extender {
+            config["extenders"] = json!([{
+                "urlPrefix": "http://127.0.0.1:9/", "filterVerb": "filter", "prioritizeVerb": "prioritize",
+                "weight": 1, "nodeCacheCapable": true, "httpTimeout": "5s", "ignorable": true,
+            }]);
+        }
+        fs::write(self.config_path(), config.to_string()).context("cannot write the configuration")
+    }
+
+    fn start(&mut self, index: usize) -> Result<()> {
+        self.processes += 1;
+        let process: Arc<str> = format!("machine-{index}-{}", self.processes).into();
+        let from = Sender { machine: index, process: Arc::clone(&process), sent: Duration::ZERO };
+        let (letters, witness, config) =
+            (self.letters.clone(), Arc::clone(&self.witness), self.config_path());
+        let (extender, sabotage) = (self.extender.clone(), self.sabotage);
+        // The sender's part of a slice has no finer true time.
+        let (zero, server) = (self.zero, self.runtime.handle().clone());
+        let now = move || {
+            let _entered = server.enter();
+            zero.elapsed()
+        };
+        witness.lock().note(format_args!("{process} starts"));
+        let machine = Machine::start(Setting {
+            name: process.to_string(),
+            seed: self.seed.wrapping_mul(31).wrapping_add(self.processes),
+            now: self.now,
+            config: &config,
+            catalog: lonely::catalog(self.sabotage != Some(Sabotage::NoHint)),
+            client: Box::new(move || client(from, letters, now)),
+            change: &move |owner| {
+                owner.set_calls(Box::new(extender.clone()));
+                if let Some(sabotage) = sabotage {
+                    sabotage.change(owner);
+                }
+            },
+        })?;
+        let slot = &mut self.machines[index];
+        (slot.machine, slot.process) = (Some(machine), process);
+        if self.sabotage == Some(Sabotage::SlowClocks) {
+            self.set_rate(index, 0.5);
+        }
+        Ok(())
+    }
+
+    /// Runs the processes for a slice, in an order that changes.
+    fn run_machines(&mut self, slice: Duration) -> Result<()> {
+        let mut order: [usize; MACHINES] = std::array::from_fn(|index| index);
+        self.random.shuffle(&mut order);
+        for index in order {
+            if self.machines[index].machine.is_none() {
+                if self.machines[index].starts_at <= self.now {
+                    self.start(index)?;
+                }
+                continue;
+            }
+            self.run_machine(index, slice);
+        }
+        Ok(())
+    }
+
+    fn run_machine(&mut self, index: usize, slice: Duration) {
+        let is_asleep = self.extender.is_busy(self.now);
+        let slot = &mut self.machines[index];
+        let Some(machine) = &mut slot.machine else { return };
+        if slot.is_stopped {
+            return machine.miss(slice);
+        }
+        if slot.is_suspended {
+            return machine.sleep(slice);
+        }
+        let is_deaf = self.sabotage == Some(Sabotage::MissedWakeUp) && self.now > DEAF_SINCE;
+        let progress = machine.run(slice, slot.hangs || is_asleep || is_deaf);
+        let longest = std::mem::take(&mut machine.longest_turn);
+        let mut witness = self.witness.lock();
+        witness.trace.greatest("longest turn, µs of work", longest.as_micros() as u64);
+        if longest > LONGEST_TURN {
+            witness.fail(format!("{}: a turn took {longest:?} of work", slot.process));
+        }
+        if let Progress::Ended(outcome) = progress {
+            let how = outcome.map_or_else(|error| format!("{error:#}"), |()| "as asked".to_owned());
+            witness.note(format_args!("{} ended: {how}", slot.process));
+            witness.trace.count("processes ended by themselves", 1);
+            if how.contains("panicked") || how.contains("failed") {
+                witness.fail(format!("{} ended: {how}", slot.process));
+            }
+            drop(witness);
+            slot.starts_at = self.now + Duration::from_millis(self.random.u64(..RESTART));
+            self.kill(index);
+        }
+    }
+
+    /// Looks at the state of all parts from time to time.
+    fn look(&mut self) {
+        if self.now >= self.checked + CHECK_PERIOD {
+            self.checked = self.now;
+            let found: Vec<String> = self
+                .owners()
+                .flat_map(|(process, owner)| {
+                    owner
+                        .scheduler()
+                        .inconsistencies()
+                        .into_iter()
+                        .map(move |what| format!("{process}: {what}"))
+                })
+                .collect();
+            let mut witness = self.witness.lock();
+            witness.trace.count("checks of inner consistency", 1);
+            found.into_iter().for_each(|what| witness.fail(what));
+        }
+        if self.now >= self.backed_up + BACKUP_PERIOD {
+            self.backed_up = self.now;
+            self.backups.push(self.server.backup());
+            if self.backups.len() > BACKUPS {
+                self.backups.remove(0);
+            }
+        }
+    }
+}
