@@ -86,6 +86,9 @@ impl Plugin for PodTopologySpread {
 impl EnqueueExtensions for PodTopologySpread {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         let plugin = Arc::clone(&self);
+        // Default constraints select by the pod's services and its owner.
+        let scope =
+            HintScope::TOPOLOGY_SPREAD | HintScope::NAMESPACE | HintScope::LABELS | HintScope::CONTROLLER;
         vec![
             EventRegistration::reading(
                 EventResource::Pod,
@@ -95,7 +98,7 @@ impl EnqueueExtensions for PodTopologySpread {
                     | ActionType::DELETE,
                 move |cx, pod, change| plugin.after_pod_change(cx, pod, change),
             )
-            .scoped(HintScope::Template),
+            .scoped(scope),
             EventRegistration::reading(
                 EventResource::Node,
                 ActionType::ADD
@@ -104,7 +107,7 @@ impl EnqueueExtensions for PodTopologySpread {
                     | ActionType::UPDATE_NODE_TAINT,
                 move |cx, pod, change| self.after_node_change(cx, pod, change),
             )
-            .scoped(HintScope::Template),
+            .scoped(scope),
         ]
     }
 }
