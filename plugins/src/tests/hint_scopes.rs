@@ -3,17 +3,21 @@
 use std::sync::Arc;
 
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
 use supercargo_framework::event::{Change, HintFn, HintScope};
-use supercargo_framework::objects::{Body, CsiDriver, Objects, VolumeAttachment, resources};
+use supercargo_framework::objects::{Body, CsiDriver, Objects, Service, VolumeAttachment, resources};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
+use supercargo_framework::requests::PodRequests;
 use supercargo_framework::testing::{object, pod};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
-use supercargo_framework::{LabelSelector, Labels, PodInfo, PodSpec, QueueContext, Volume, VolumeSource};
+use supercargo_framework::{
+    LabelSelector, Labels, PodInfo, PodSpec, QueueContext, Resource, Volume, VolumeSource,
+};
 
 use super::{POD_CHANGES, PodChange, drivers, owned, random_node, related_objects};
 use crate::testing::{Driver, claim, claim_source, node_added, node_updated, pod_deleted, pod_updated};
@@ -75,14 +79,16 @@ const CHANGES: &[PodChange] = &[
     |pod| pod.with_spec(|spec| spec.volumes = [csi("d")].into()),
     |pod| pod.namespace("elsewhere"),
     |pod| owned(pod, "owner"),
-    |pod| pod.with(|pod| pod.status_requests = Some(Arc::new(pod.spec.requests.clone()))),
 ];
 
 fn any_pod() -> impl Strategy<Value = PodInfo> {
-    let changes = (vec(select(POD_CHANGES), 0..3), vec(select(CHANGES), 0..3), 0..1000_u32);
-    changes.prop_map(|(some, more, id)| {
+    let changes = (vec(select(POD_CHANGES), 0..3), vec(select(CHANGES), 0..3));
+    (changes, 0..1000_u32, option::weighted(0.2, 0..3_i64)).prop_map(|((some, more), id, resized)| {
         let start = pod(&format!("pod-{id}"));
-        some.into_iter().chain(more).fold(start, |pod, change| change(pod)).build()
+        let pod = some.into_iter().chain(more).fold(start, |pod, change| change(pod)).build();
+        let resized = resized.map(|cpus| Resource::new(1000 * cpus, 0));
+        let requests = |resource| Arc::new(PodRequests { resource, ..PodRequests::default() });
+        PodInfo { status_requests: resized.map(requests), ..pod }
     })
 }
 
@@ -150,6 +156,14 @@ fn equal_in(scope: HintScope, pod: &PodInfo, other: &PodInfo) -> PodInfo {
     PodInfo { spec: Arc::new(spec), ..twin }
 }
 
+/// Objects that hints look up.
+fn looked_up() -> Objects {
+    let mut objects = related_objects();
+    let service = Service { selector: [("version", "1")].into_iter().collect() };
+    objects.insert(Arc::new(object(&resources::SERVICE, "default/service", Body::Service(service))));
+    objects
+}
+
 /// Whether two pods that are equal in the scope get different answers.
 fn differ(hint: &HintFn, scope: HintScope, objects: &Objects, (pod, other, changes): &Sample) -> bool {
     let cx = QueueContext { objects, preempting: &rustc_hash::FxHashSet::default() };
@@ -169,7 +183,7 @@ fn hints() -> impl Iterator<Item = (HintFn, HintScope, String)> {
 proptest! {
     #[test]
     fn pods_equal_in_the_scope_get_one_answer(sample in any_sample()) {
-        let objects = related_objects();
+        let objects = looked_up();
         for (hint, scope, event) in hints() {
             prop_assert!(!differ(&hint, scope, &objects, &sample), "{event}, {scope:?}");
         }
@@ -182,7 +196,7 @@ fn some_pods_that_differ_in_a_part_of_the_scope_get_two_answers() {
     let mut runner = TestRunner::deterministic();
     let mut sample = || any_sample().new_tree(&mut runner).expect("nothing is rejected").current();
     let samples: Vec<_> = (0..8_000).map(|_| sample()).collect();
-    let objects = related_objects();
+    let objects = looked_up();
     for (hint, scope, event) in hints().filter(|(_, scope, _)| !scope.contains(HintScope::POD)) {
         for part in scope {
             let noticed = samples.iter().any(|sample| differ(&hint, scope - part, &objects, sample));

@@ -217,7 +217,7 @@ impl Hash for Seen {
 mod tests {
     use supercargo_framework::testing::{PodBuilder, pod};
     use supercargo_framework::topology_spread::TopologySpreadConstraint;
-    use supercargo_framework::{TaintEffect, Timestamp, Volume, VolumeSource};
+    use supercargo_framework::{NodeAffinity, PodSpec, TaintEffect, Timestamp, Volume, VolumeSource};
 
     use super::*;
 
@@ -237,20 +237,32 @@ mod tests {
     }
 
     /// A change to each part that a scope can name.
-    const CHANGES: [(HintScope, fn(PodBuilder) -> PodBuilder); 12] = [
-        (HintScope::NAMESPACE, |pod| pod.namespace("other")),
-        (HintScope::LABELS, |pod| pod.label("a", "b")),
-        (HintScope::CONTROLLER, |pod| pod.with(|pod| pod.controller = Some(Arc::default()))),
-        (HintScope::REQUESTS, |pod| pod.request("cpu", "1")),
-        (HintScope::REQUESTS, |pod| pod.with(|pod| pod.status_requests = Some(Arc::default()))),
-        (HintScope::NODE_AFFINITY, |pod| pod.node_selector("a", "b")),
-        (HintScope::NODE_AFFINITY, |pod| pod.required_affinity("a", "Exists", &[])),
-        (HintScope::POD_AFFINITY, |pod| pod.with_spec(|spec| spec.pod_affinity = Some(Box::default()))),
-        (HintScope::TOPOLOGY_SPREAD, |pod| pod.with_spec(|spec| spec.topology_spread = [spread()].into())),
-        (HintScope::TOLERATIONS, |pod| pod.tolerates("a", "b", TaintEffect::NoSchedule)),
-        (HintScope::HOST_PORTS, |pod| pod.host_port(80)),
-        (HintScope::VOLUMES, |pod| pod.with_spec(|spec| spec.volumes = [volume()].into())),
+    const CHANGES: [(HintScope, fn(&mut PodInfo)); 12] = [
+        (HintScope::NAMESPACE, |pod| pod.namespace = "other".into()),
+        (HintScope::LABELS, |pod| pod.labels = [("a", "b")].into_iter().collect()),
+        (HintScope::CONTROLLER, |pod| pod.controller = Some(Arc::default())),
+        (HintScope::REQUESTS, |pod| spec(pod).requests.resource.milli_cpu = 1),
+        (HintScope::REQUESTS, |pod| pod.status_requests = Some(Arc::default())),
+        (HintScope::NODE_AFFINITY, |pod| spec(pod).node_selector = [("a", "b")].into_iter().collect()),
+        (HintScope::NODE_AFFINITY, |pod| spec(pod).node_affinity = Some(NodeAffinity::default())),
+        (HintScope::POD_AFFINITY, |pod| spec(pod).pod_affinity = Some(Box::default())),
+        (HintScope::TOPOLOGY_SPREAD, |pod| spec(pod).topology_spread = [spread()].into()),
+        (HintScope::TOLERATIONS, |pod| spec(pod).tolerations = tolerant().spec.tolerations.clone()),
+        (HintScope::HOST_PORTS, |pod| spec(pod).host_ports = with_port().spec.host_ports.clone()),
+        (HintScope::VOLUMES, |pod| spec(pod).volumes = [volume()].into()),
     ];
+
+    fn spec(pod: &mut PodInfo) -> &mut PodSpec {
+        Arc::make_mut(&mut pod.spec)
+    }
+
+    fn tolerant() -> PodInfo {
+        pod("p").tolerates("a", "b", TaintEffect::NoSchedule).build()
+    }
+
+    fn with_port() -> PodInfo {
+        pod("p").host_port(80).build()
+    }
 
     fn spread() -> TopologySpreadConstraint {
         TopologySpreadConstraint {
@@ -274,7 +286,8 @@ mod tests {
         for scope in HintScope::all().iter().chain([HintScope::empty()]) {
             for (part, change) in CHANGES {
                 let mut unschedulable = unschedulable();
-                let changed = change(pod("changed")).build();
+                let mut changed = pod("changed").build();
+                change(&mut changed);
                 for (i, pod) in [pod("plain").build(), changed.clone(), changed].into_iter().enumerate() {
                     unschedulable.insert(&entry(i as u64, pod), || scope);
                 }
