@@ -37,7 +37,7 @@ pub(super) struct Group {
     /// What the hints of these plugins read of a pod.
     scope: HintScope,
     places: SeededMap<Seen, usize>,
-    /// In an order that depends on insertions and removals only.
+    /// Their order depends on insertions and removals only, not on the hash seed.
     classes: Vec<Class>,
 }
 
@@ -48,8 +48,7 @@ pub(super) struct Class {
     pods: BTreeMap<u64, Arc<PodInfo>>,
 }
 
-/// A pod as hints of a scope see it: equal to another one if its priority and the parts that these
-/// hints read are.
+/// A pod as hints of a scope see it. Two are equal if their priorities and the parts in the scope are.
 struct Seen {
     pod: Arc<PodInfo>,
     scope: HintScope,
