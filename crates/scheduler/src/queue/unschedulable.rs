@@ -235,8 +235,10 @@ mod tests {
         (0..3).map(|i| entry(i, differ(pod(&format!("p{i}")), i).build())).collect()
     }
 
+    type Change = fn(&mut PodInfo);
+
     /// A change to each part that a scope can name.
-    const CHANGES: [(HintScope, fn(&mut PodInfo)); 12] = [
+    const CHANGES: [(HintScope, Change); 12] = [
         (HintScope::NAMESPACE, |pod| pod.namespace = "other".into()),
         (HintScope::LABELS, |pod| pod.labels = [("a", "b")].into_iter().collect()),
         (HintScope::CONTROLLER, |pod| pod.controller = Some(Arc::default())),
@@ -326,7 +328,7 @@ mod tests {
         let mut pods = pods(|pod, i| pod.priority(i as i32));
         pods[2].pending_plugins.insert("Gang".into());
         for pod in &pods {
-            unschedulable.insert(pod, || HintScope::empty());
+            unschedulable.insert(pod, HintScope::empty);
         }
         let classes: Vec<usize> = unschedulable.groups().map(|group| group.classes().count()).collect();
         assert_eq!(classes, [2, 1]);
