@@ -84,7 +84,7 @@ impl EnqueueExtensions for DefaultPreemption {
         }
         let skips = |_: &PodInfo, _: &Change| Ok(QueueingHint::Skip);
         let deleted = EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, skips);
-        vec![deleted.scoped(HintScope::Event)]
+        vec![deleted.scoped(HintScope::empty())]
     }
 }
 

@@ -73,13 +73,13 @@ impl EnqueueExtensions for InterPodAffinity {
                 hint::after_pod_change,
             )
             // Terms of the event's pod may match the labels of the waiting one.
-            .scoped(HintScope::Template),
+            .scoped(HintScope::POD_AFFINITY | HintScope::NAMESPACE | HintScope::LABELS),
             EventRegistration::hinted(
                 EventResource::Node,
                 ActionType::ADD | ActionType::UPDATE_NODE_LABEL,
                 hint::after_node_change,
             )
-            .scoped(HintScope::Spec),
+            .scoped(HintScope::POD_AFFINITY),
         ]
     }
 }

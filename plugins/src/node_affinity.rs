@@ -209,7 +209,7 @@ impl EnqueueExtensions for NodeAffinity {
             ActionType::ADD | ActionType::UPDATE_NODE_LABEL,
             move |pod, change| self.after_node_change(pod, change),
         );
-        vec![changed.scoped(HintScope::Spec)]
+        vec![changed.scoped(HintScope::NODE_AFFINITY)]
     }
 }
 

@@ -100,9 +100,9 @@ impl EnqueueExtensions for NodeDeclaredFeatures {
                 ActionType::ADD | ActionType::UPDATE_NODE_DECLARED_FEATURE,
                 after_node_change,
             )
-            .scoped(HintScope::Event),
+            .scoped(HintScope::empty()),
             EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE, after_pod_update)
-                .scoped(HintScope::Event),
+                .scoped(HintScope::empty()),
         ]
     }
 }

@@ -63,7 +63,7 @@ impl EnqueueExtensions for NodePorts {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         vec![
             EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, after_pod_deleted)
-                .scoped(HintScope::Spec),
+                .scoped(HintScope::HOST_PORTS),
             EventRegistration::always(EventResource::Node, ActionType::ADD),
         ]
     }

@@ -248,13 +248,13 @@ impl EnqueueExtensions for NodeResourcesFit {
                 ActionType::DELETE | shrinks,
                 hint::after_pod_event,
             )
-            .scoped(HintScope::Spec),
+            .scoped(HintScope::REQUESTS),
             EventRegistration::hinted(
                 EventResource::Node,
                 ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
                 hint::after_node_change,
             )
-            .scoped(HintScope::Spec),
+            .scoped(HintScope::REQUESTS),
         ]
     }
 }

@@ -81,13 +81,13 @@ impl EnqueueExtensions for NodeUnschedulable {
                 ActionType::ADD | ActionType::UPDATE_NODE_TAINT,
                 after_node_change,
             )
-            .scoped(HintScope::Event),
+            .scoped(HintScope::empty()),
             EventRegistration::hinted(
                 EventResource::Pod,
                 ActionType::UPDATE_POD_TOLERATION,
                 move |pod, change| self.after_toleration(pod, change),
             )
-            .scoped(HintScope::Event),
+            .scoped(HintScope::empty()),
         ]
     }
 }

@@ -264,9 +264,9 @@ impl EnqueueExtensions for NodeVolumeLimits {
                 ActionType::UPDATE,
                 hint::after_csi_node_update,
             )
-            .scoped(HintScope::Event),
+            .scoped(HintScope::empty()),
             EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, hint::after_pod_deleted)
-                .scoped(HintScope::Event),
+                .scoped(HintScope::empty()),
             EventRegistration::hinted(
                 other(resources::PERSISTENT_VOLUME_CLAIM),
                 ActionType::ADD,
@@ -277,7 +277,7 @@ impl EnqueueExtensions for NodeVolumeLimits {
                 ActionType::DELETE,
                 hint::after_volume_detached,
             )
-            .scoped(HintScope::Spec),
+            .scoped(HintScope::VOLUMES),
         ]
     }
 }

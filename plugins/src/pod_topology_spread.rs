@@ -83,9 +83,22 @@ impl Plugin for PodTopologySpread {
     }
 }
 
+impl PodTopologySpread {
+    /// What hints read because of hard default constraints, which select by the pod's services and
+    /// owner.
+    fn scope_of_defaults(&self) -> HintScope {
+        if self.defaults.iter().any(|constraint| constraint.hard) {
+            HintScope::NAMESPACE | HintScope::LABELS | HintScope::CONTROLLER
+        } else {
+            HintScope::empty()
+        }
+    }
+}
+
 impl EnqueueExtensions for PodTopologySpread {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         let plugin = Arc::clone(&self);
+        let by_default = self.scope_of_defaults();
         vec![
             EventRegistration::reading(
                 EventResource::Pod,
@@ -95,7 +108,8 @@ impl EnqueueExtensions for PodTopologySpread {
                     | ActionType::DELETE,
                 move |cx, pod, change| plugin.after_pod_change(cx, pod, change),
             )
-            .scoped(HintScope::Template),
+            // `matchLabelKeys` name labels of the pod.
+            .scoped(HintScope::TOPOLOGY_SPREAD | HintScope::NAMESPACE | HintScope::LABELS | by_default),
             EventRegistration::reading(
                 EventResource::Node,
                 ActionType::ADD
@@ -104,7 +118,7 @@ impl EnqueueExtensions for PodTopologySpread {
                     | ActionType::UPDATE_NODE_TAINT,
                 move |cx, pod, change| self.after_node_change(cx, pod, change),
             )
-            .scoped(HintScope::Template),
+            .scoped(HintScope::TOPOLOGY_SPREAD | by_default),
         ]
     }
 }

@@ -41,7 +41,7 @@ impl EnqueueExtensions for SchedulingGates {
             ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
             hint::queue_if_own,
         );
-        vec![lifted.scoped(HintScope::Event)]
+        vec![lifted.scoped(HintScope::empty())]
     }
 }
 

@@ -94,13 +94,13 @@ impl EnqueueExtensions for TaintToleration {
                 ActionType::ADD | ActionType::UPDATE_NODE_TAINT,
                 after_node_change,
             )
-            .scoped(HintScope::Spec),
+            .scoped(HintScope::TOLERATIONS),
             EventRegistration::hinted(
                 EventResource::Pod,
                 ActionType::UPDATE_POD_TOLERATION,
                 hint::queue_if_own,
             )
-            .scoped(HintScope::Event),
+            .scoped(HintScope::empty()),
         ]
     }
 }

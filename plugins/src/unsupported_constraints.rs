@@ -52,7 +52,7 @@ impl EnqueueExtensions for UnsupportedConstraints {
             let free = hint::is_about(pod, change)? && hint::new_pod(change)?.spec.unsupported.is_empty();
             Ok(QueueingHint::queue_if(free))
         });
-        vec![updated.scoped(HintScope::Event)]
+        vec![updated.scoped(HintScope::empty())]
     }
 }
 

@@ -213,14 +213,14 @@ impl EnqueueExtensions for VolumeRestrictions {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         vec![
             EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, after_pod_deleted)
-                .scoped(HintScope::Spec),
+                .scoped(HintScope::VOLUMES | HintScope::NAMESPACE),
             EventRegistration::always(EventResource::Node, ActionType::ADD),
             EventRegistration::hinted(
                 EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM),
                 ActionType::ADD,
                 after_claim_added,
             )
-            .scoped(HintScope::Spec),
+            .scoped(HintScope::VOLUMES | HintScope::NAMESPACE),
         ]
     }
 }

@@ -190,12 +190,12 @@ impl EnqueueExtensions for VolumeZone {
         let changed = ActionType::ADD | ActionType::UPDATE;
         vec![
             EventRegistration::hinted(other(resources::STORAGE_CLASS), ActionType::ADD, after_class_added)
-                .scoped(HintScope::Event),
+                .scoped(HintScope::empty()),
             EventRegistration::always(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL),
             EventRegistration::hinted(other(resources::PERSISTENT_VOLUME_CLAIM), changed, after_claim_change)
-                .scoped(HintScope::Spec),
+                .scoped(HintScope::VOLUMES | HintScope::NAMESPACE),
             EventRegistration::hinted(other(resources::PERSISTENT_VOLUME), changed, after_volume_change)
-                .scoped(HintScope::Event),
+                .scoped(HintScope::empty()),
         ]
     }
 }

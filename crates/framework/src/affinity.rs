@@ -299,7 +299,9 @@ impl Together {
         Self { base: selectors.by_default().map(|place| terms[place].weight()).sum(), selectors }
     }
 
-    /// The sum of the weights of the terms that match the node.
+    /// The sum of the weights of the terms that match the node. Not inlined, so that the check of
+    /// a few terms can be.
+    #[inline(never)]
     fn weight<T: NodeTerm>(&self, terms: &[T], node: &NodeRecord) -> i64 {
         let mut sum = self.base;
         let touched = self.selectors.touched(node.labels.texts().chain([(NAME, &*node.name)]));

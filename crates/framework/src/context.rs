@@ -220,7 +220,10 @@ impl<'a> Context<'a> {
 
     /// The reads since the last call, without repetitions.
     pub fn take_reads(&self) -> Vec<Read> {
-        self.reads.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default().into_keys()
+        match &mut *self.reads.borrow_mut() {
+            Some(reads) if !reads.is_empty() => std::mem::take(reads).into_keys(),
+            _ => Vec::new(),
+        }
     }
 
     /// Whether there are commands since the last call of [`take_commands`](Self::take_commands).

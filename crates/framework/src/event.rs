@@ -257,21 +257,37 @@ impl QueueingHint {
 pub type HintFn =
     Arc<dyn Fn(&QueueContext<'_>, &PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync>;
 
-/// What a hint reads of the pending pod. Pods that are equal in these parts share one answer, so
-/// that an event costs a call for each template and not for each pod.
-///
-/// In every scope, a hint may compare the pod's UID with that of the event's pod: an event about a
-/// pending pod is evaluated for that pod by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HintScope {
-    /// Nothing: the event alone decides.
-    Event,
-    /// The namespace, `spec` and the requests.
-    Spec,
-    /// These, the labels and the controller.
-    Template,
-    /// Anything.
-    Pod,
+bitflags! {
+    /// The parts of a pending pod that a hint reads; none if the event alone decides. The queue asks
+    /// a hint once for all pods that are equal in these parts.
+    ///
+    /// In every scope, a hint may compare the pod's UID with that of the event's pod: an event about
+    /// a pending pod is evaluated for that pod by itself.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HintScope: u16 {
+        /// The namespace.
+        const NAMESPACE = 1 << 0;
+        /// The labels.
+        const LABELS = 1 << 1;
+        /// The controlling owner.
+        const CONTROLLER = 1 << 2;
+        /// The requests in `spec` and `status`.
+        const REQUESTS = 1 << 3;
+        /// `nodeSelector` and node affinity.
+        const NODE_AFFINITY = 1 << 4;
+        /// Pod affinity and anti-affinity.
+        const POD_AFFINITY = 1 << 5;
+        /// `topologySpreadConstraints`.
+        const TOPOLOGY_SPREAD = 1 << 6;
+        /// `tolerations`.
+        const TOLERATIONS = 1 << 7;
+        /// Host ports.
+        const HOST_PORTS = 1 << 8;
+        /// Volumes.
+        const VOLUMES = 1 << 9;
+        /// Anything.
+        const POD = 1 << 10;
+    }
 }
 
 /// An event that a plugin registers, with its queueing hint.
@@ -280,14 +296,14 @@ pub struct EventRegistration {
     pub event: ClusterEvent,
     /// The hint; `None` always queues.
     pub hint: Option<HintFn>,
-    /// What the hint reads of the pending pod.
+    /// The parts of the pending pod that the hint reads.
     pub scope: HintScope,
 }
 
 impl EventRegistration {
     /// An event that always queues.
     pub fn always(resource: EventResource, action: ActionType) -> Self {
-        Self { event: ClusterEvent::new(resource, action), hint: None, scope: HintScope::Event }
+        Self { event: ClusterEvent::new(resource, action), hint: None, scope: HintScope::empty() }
     }
 
     /// An event that queues if `hint` returns `Queue`. The hint may read all of the pod.
@@ -309,10 +325,10 @@ impl EventRegistration {
         + 'static,
     ) -> Self {
         let event = ClusterEvent::new(resource, action);
-        Self { event, hint: Some(Arc::new(hint)), scope: HintScope::Pod }
+        Self { event, hint: Some(Arc::new(hint)), scope: HintScope::POD }
     }
 
-    /// Promises that the hint reads no more of the pod than `scope`.
+    /// Declares that the hint reads only these parts of the pod.
     #[must_use]
     pub fn scoped(self, scope: HintScope) -> Self {
         Self { scope, ..self }

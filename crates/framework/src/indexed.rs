@@ -90,6 +90,12 @@ impl Indexed<Arc<str>> {
             steps::add(self.items.len());
             return self.items.iter().any(|known| **known == *text);
         }
+        self.has_sorted(text)
+    }
+
+    /// Apart from the scan, so that this can be inlined.
+    #[inline(never)]
+    fn has_sorted(&self, text: &str) -> bool {
         self.find_by(|known| known.cmp(text)).next().is_some()
     }
 }

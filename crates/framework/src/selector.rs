@@ -80,12 +80,10 @@ impl LabelSelector {
 
     /// Whether these labels meet every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
-        let Some(together) = &self.together else {
-            return self.requirements.iter().all(|requirement| requirement.matches_labels(labels));
-        };
-        let mut matches = false;
-        together.matching(&together.touched(labels.texts()), |_| matches = true);
-        matches
+        match &self.together {
+            None => self.requirements.iter().all(|requirement| requirement.matches_labels(labels)),
+            Some(together) => together.any_matches(labels),
+        }
     }
 }
 

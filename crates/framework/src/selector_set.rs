@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::affinity::{Operator, Requirement};
+use crate::labels::Labels;
 use crate::small_map::FEW;
 use crate::steps;
 
@@ -171,6 +172,15 @@ impl SelectorSet {
         }
     }
 
+    /// Whether any selector matches these labels. Not inlined, so that the check of a few
+    /// requirements can be.
+    #[inline(never)]
+    pub fn any_matches(&self, labels: &Labels) -> bool {
+        let mut any = false;
+        self.matching(&self.touched(labels.texts()), |_| any = true);
+        any
+    }
+
     /// Visits the selectors that match these labels, ascending.
     pub fn matching(&self, touched: &Touched, mut visit: impl FnMut(usize)) {
         let mut by_default = self.by_default().peekable();
@@ -228,7 +238,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::labels::Labels;
     use crate::selector::LabelSelector;
 
     fn requirement() -> impl Strategy<Value = Requirement> {

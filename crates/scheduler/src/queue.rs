@@ -41,6 +41,7 @@ pub(crate) use self::requeue::PreCheck;
 use self::steady_clock::SteadyClock;
 use self::unschedulable::Unschedulable;
 use crate::cluster_events;
+use crate::hash_seed::HashSeed;
 use crate::stall::{self, is_stalled};
 use supercargo_runtime::observer::{Observation, QueueName};
 use supercargo_runtime::profile::{ProfileIndex, Profiles};
@@ -117,7 +118,7 @@ pub(crate) struct SchedulingQueue {
 }
 
 impl SchedulingQueue {
-    pub(crate) fn new(options: QueueOptions, profiles: &Profiles, extended: bool) -> Self {
+    pub(crate) fn new(options: QueueOptions, profiles: &Profiles, extended: bool, seed: &HashSeed) -> Self {
         Self {
             options,
             sort: Arc::new(GuardedSort::new(profiles.queue_sort())),
@@ -127,7 +128,7 @@ impl SchedulingQueue {
             active: Heap::default(),
             backoff: Heap::default(),
             error_backoff: Heap::default(),
-            unschedulable: Unschedulable::default(),
+            unschedulable: Unschedulable::new(seed.clone()),
             in_flight: InFlight::default(),
             nominator: Nominator::default(),
             next_sequence: 0,

@@ -107,7 +107,7 @@ impl Scheduler {
         let tables = || Tables::new(profiles.active_count(), options.table_memory, &hash_seed);
         Ok(Self {
             registered_kinds: registered_kinds(&profiles, &options.extenders),
-            queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty()),
+            queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty(), &hash_seed),
             tables: (!options.plain).then(tables),
             #[cfg(test)]
             witness: None,

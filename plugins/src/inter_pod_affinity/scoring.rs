@@ -87,14 +87,6 @@ impl Sums {
         self.summands == 0
     }
 
-    /// Adds the weights of another pod's terms, on a node with these labels.
-    fn add_others(&mut self, pod: &PodInfo, other: &PodInfo, labels: &Labels) {
-        let preferences = Arc::clone(&self.preferences);
-        preferences.visit_others(pod, other, |term, weight| {
-            self.add(&term.topology_key, labels, Tally { terms: 1, weight });
-        });
-    }
-
     /// Adds to the sum of the domain that a node with these labels is in, if it is in any.
     fn add(&mut self, key: &Arc<str>, labels: &Labels, Tally { terms, weight }: Tally) {
         if let Some(domain) = labels.get(key) {
@@ -182,20 +174,21 @@ impl PreScorePlugin for InterPodAffinity {
             return Status::skip();
         }
         let mut sums = Sums::new(preferences);
+        let preferences = Arc::clone(&sums.preferences);
+        let mut add = |node: &NodeInfo, pods: &[Arc<PodInfo>]| {
+            let labels = &node.node().labels;
+            for other in pods {
+                preferences.own.visit(other, |key, counted| sums.add(key, labels, counted));
+                preferences.visit_others(pod, other, |term, weight| {
+                    sums.add(&term.topology_key, labels, Tally { terms: 1, weight });
+                });
+            }
+        };
         let nodes = cx.nodes();
-        // All nodes with a pod with affinity are visited, for the terms of these pods.
-        for node in nodes.with_affinity() {
-            for other in node.pods_with_affinity() {
-                sums.add_others(pod, other, &node.node().labels);
-            }
-        }
         if has_preferences {
-            let preferences = Arc::clone(&sums.preferences);
-            for (_, node) in nodes.iter() {
-                for other in node.pods() {
-                    preferences.own.visit(other, |key, counted| sums.add(key, &node.node().labels, counted));
-                }
-            }
+            nodes.iter().for_each(|(_, node)| add(node, node.pods()));
+        } else {
+            nodes.with_affinity().for_each(|node| add(node, node.pods_with_affinity()));
         }
         let status = if sums.are_idle() { Status::skip() } else { Status::success() };
         // Written even if PreScore skips: the hooks must notice when there is something to score

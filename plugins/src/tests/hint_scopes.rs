@@ -3,17 +3,25 @@
 use std::sync::Arc;
 
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use supercargo_framework::event::{Change, HintScope};
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use serde_json::json;
+use supercargo_framework::event::{Change, HintFn, HintScope};
+use supercargo_framework::objects::{Body, CsiDriver, Objects, Service, VolumeAttachment, resources};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
-use supercargo_framework::testing::pod;
+use supercargo_framework::requests::PodRequests;
+use supercargo_framework::testing::{object, pod};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
-use supercargo_framework::{LabelSelector, Labels, OwnerRef, PodInfo, PodSpec, QueueContext, Volume};
+use supercargo_framework::{
+    LabelSelector, Labels, PodInfo, PodSpec, QueueContext, Resource, Volume, VolumeSource,
+};
 
-use super::{POD_CHANGES, PodChange, drivers, random_node};
-use crate::testing::{claim, claim_source, node_added, node_updated, object_added, object_updated};
-use crate::testing::{objects, pod_deleted, pod_updated};
+use super::{POD_CHANGES, PodChange, drivers, owned, random_node, related_objects};
+use crate::testing::{Driver, claim, claim_source, node_added, node_updated, pod_deleted, pod_updated};
+use crate::testing::{object_added, object_deleted, object_updated};
 
 fn app(value: &str) -> LabelSelector {
     let labels: Labels = [("app", value)].into_iter().collect();
@@ -51,6 +59,10 @@ fn spread(spec: &mut PodSpec, match_label_keys: &[&str]) {
     spec.topology_spread = [constraint].into();
 }
 
+fn csi(driver: &str) -> Volume {
+    Volume { name: "v".into(), source: VolumeSource::Csi(driver.into()) }
+}
+
 /// What hints read, beside what all plugins' tests vary.
 const CHANGES: &[PodChange] = &[
     |pod| pod,
@@ -64,17 +76,19 @@ const CHANGES: &[PodChange] = &[
     |pod| {
         pod.with_spec(|spec| spec.volumes = [Volume { name: "v".into(), source: claim_source("a") }].into())
     },
-    |pod| {
-        let owner = OwnerRef { kind: "ReplicaSet".into(), name: "r".into(), ..OwnerRef::default() };
-        pod.with(|pod| pod.controller = Some(Arc::new(owner)))
-    },
+    |pod| pod.with_spec(|spec| spec.volumes = [csi("d")].into()),
+    |pod| pod.namespace("elsewhere"),
+    |pod| owned(pod, "owner"),
 ];
 
 fn any_pod() -> impl Strategy<Value = PodInfo> {
-    let changes = (vec(select(POD_CHANGES), 0..3), vec(select(CHANGES), 0..3), 0..1000_u32);
-    changes.prop_map(|(some, more, id)| {
+    let changes = (vec(select(POD_CHANGES), 0..3), vec(select(CHANGES), 0..3));
+    (changes, 0..1000_u32, option::weighted(0.2, 0..3_i64)).prop_map(|((some, more), id, resized)| {
         let start = pod(&format!("pod-{id}"));
-        some.into_iter().chain(more).fold(start, |pod, change| change(pod)).build()
+        let pod = some.into_iter().chain(more).fold(start, |pod, change| change(pod)).build();
+        let resized = resized.map(|cpus| Resource::new(1000 * cpus, 0));
+        let requests = |resource| Arc::new(PodRequests { resource, ..PodRequests::default() });
+        PodInfo { status_requests: resized.map(requests), ..pod }
     })
 }
 
@@ -86,6 +100,11 @@ fn any_change() -> impl Strategy<Value = Change> {
             PodInfo { uid: "other".into(), name: "other".into(), node_name, ..pod }
         })
     };
+    let attachment = VolumeAttachment { attacher: "d".into(), ..VolumeAttachment::default() };
+    let driver = |storage_capacity| {
+        let body = CsiDriver { storage_capacity, ..CsiDriver::default() };
+        object(&resources::CSI_DRIVER, "d", Body::CsiDriver(body))
+    };
     let record = || random_node("n").prop_map(|info| Arc::unwrap_or_clone(Arc::clone(info.node())));
     prop_oneof![
         other().prop_map(|new| Change::Pod { old: None, new: Some(Arc::new(new)) }),
@@ -93,47 +112,95 @@ fn any_change() -> impl Strategy<Value = Change> {
         (other(), other()).prop_map(|(old, new)| pod_updated(old, new)),
         record().prop_map(node_added),
         (record(), record()).prop_map(|(old, new)| node_updated(old, new)),
+        Just(object_deleted(object(&resources::VOLUME_ATTACHMENT, "a", Body::VolumeAttachment(attachment)))),
+        Just(object_updated(driver(true), driver(false))),
         Just(object_added(claim("default/a", "", ""))),
         Just(object_updated(claim("default/a", "", ""), claim("default/a", "", "v"))),
     ]
 }
 
-/// `other` with the parts of `pod` that a hint of this scope may read.
+/// A waiting pod, another one, and events.
+type Sample = (PodInfo, PodInfo, Vec<Change>);
+
+fn any_sample() -> impl Strategy<Value = Sample> {
+    (any_pod(), any_pod(), vec(any_change(), 1..6))
+}
+
+/// `other` with the parts of `pod` that are in the scope.
 fn equal_in(scope: HintScope, pod: &PodInfo, other: &PodInfo) -> PodInfo {
-    let mut twin = other.clone();
-    if scope == HintScope::Pod {
+    if scope.contains(HintScope::POD) {
         return pod.clone();
     }
-    if scope >= HintScope::Spec {
-        twin.namespace = Arc::clone(&pod.namespace);
-        twin.spec = Arc::clone(&pod.spec);
-        twin.status_requests.clone_from(&pod.status_requests);
+    let (mut twin, mut spec) = (other.clone(), (*other.spec).clone());
+    for part in scope {
+        match part {
+            HintScope::NAMESPACE => twin.namespace = Arc::clone(&pod.namespace),
+            HintScope::LABELS => twin.labels = pod.labels.clone(),
+            HintScope::CONTROLLER => twin.controller.clone_from(&pod.controller),
+            HintScope::REQUESTS => {
+                spec.requests = pod.spec.requests.clone();
+                twin.status_requests.clone_from(&pod.status_requests);
+            }
+            HintScope::NODE_AFFINITY => {
+                spec.node_selector = pod.spec.node_selector.clone();
+                spec.node_affinity.clone_from(&pod.spec.node_affinity);
+            }
+            HintScope::POD_AFFINITY => spec.pod_affinity.clone_from(&pod.spec.pod_affinity),
+            HintScope::TOPOLOGY_SPREAD => spec.topology_spread.clone_from(&pod.spec.topology_spread),
+            HintScope::TOLERATIONS => spec.tolerations = pod.spec.tolerations.clone(),
+            HintScope::HOST_PORTS => spec.host_ports = pod.spec.host_ports.clone(),
+            HintScope::VOLUMES => spec.volumes = pod.spec.volumes.clone(),
+            other => panic!("{other:?} is not compared"),
+        }
     }
-    if scope >= HintScope::Template {
-        twin.labels = pod.labels.clone();
-        twin.controller.clone_from(&pod.controller);
-    }
-    twin
+    PodInfo { spec: Arc::new(spec), ..twin }
+}
+
+/// Objects that hints look up.
+fn looked_up() -> Objects {
+    let mut objects = related_objects();
+    let service = Service { selector: [("version", "1")].into_iter().collect() };
+    objects.insert(Arc::new(object(&resources::SERVICE, "default/service", Body::Service(service))));
+    objects
+}
+
+/// Whether two pods that are equal in the scope get different answers.
+fn differ(hint: &HintFn, scope: HintScope, objects: &Objects, (pod, other, changes): &Sample) -> bool {
+    let cx = QueueContext { objects, preempting: &rustc_hash::FxHashSet::default() };
+    let twin = equal_in(scope, pod, other);
+    changes.iter().any(|change| hint(&cx, pod, change) != hint(&cx, &twin, change))
+}
+
+/// The hints of every plugin, and of one with default constraints.
+fn hints() -> impl Iterator<Item = (HintFn, HintScope, String)> {
+    let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
+    let args = json!({"defaultingType": "List", "defaultConstraints": [constraint]});
+    let drivers = drivers().into_iter().chain([Driver::with_args("PodTopologySpread", args)]);
+    let registrations = drivers.flat_map(|driver| driver.events());
+    registrations.filter_map(|it| Some((it.hint?, it.scope, it.event.to_string())))
 }
 
 proptest! {
     #[test]
-    fn pods_equal_in_the_scope_get_one_answer(
-        pod in any_pod(),
-        other in any_pod(),
-        changes in vec(any_change(), 1..6),
-    ) {
-        let (objects, preempting) = (objects([]), rustc_hash::FxHashSet::default());
-        let cx = QueueContext { objects: &objects, preempting: &preempting };
-        for driver in drivers() {
-            for registration in driver.events() {
-                let Some(hint) = registration.hint else { continue };
-                let twin = equal_in(registration.scope, &pod, &other);
-                for change in &changes {
-                    let (answer, of_twin) = (hint(&cx, &pod, change), hint(&cx, &twin, change));
-                    prop_assert_eq!(answer, of_twin, "{:?}", registration.event);
-                }
-            }
+    fn pods_equal_in_the_scope_get_one_answer(sample in any_sample()) {
+        let objects = looked_up();
+        for (hint, scope, event) in hints() {
+            prop_assert!(!differ(&hint, scope, &objects, &sample), "{event}, {scope:?}");
+        }
+    }
+}
+
+/// So the property above notices a part that a hint reads and does not declare.
+#[test]
+fn some_pods_that_differ_in_a_part_of_the_scope_get_two_answers() {
+    let mut runner = TestRunner::deterministic();
+    let mut sample = || any_sample().new_tree(&mut runner).expect("nothing is rejected").current();
+    let samples: Vec<_> = (0..8_000).map(|_| sample()).collect();
+    let objects = looked_up();
+    for (hint, scope, event) in hints().filter(|(_, scope, _)| !scope.contains(HintScope::POD)) {
+        for part in scope {
+            let noticed = samples.iter().any(|sample| differ(&hint, scope - part, &objects, sample));
+            assert!(noticed, "{event} does not read {part:?}");
         }
     }
 }

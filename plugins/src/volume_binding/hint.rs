@@ -20,13 +20,13 @@ pub(super) fn registrations() -> Vec<EventRegistration> {
         EventRegistration::hinted(other(resource), action, hint).scoped(scope)
     };
     vec![
-        hinted(resources::STORAGE_CLASS, CHANGED, HintScope::Event, |_, change| after_class_change(change)),
-        hinted(resources::PERSISTENT_VOLUME_CLAIM, CHANGED, HintScope::Pod, after_claim_change),
+        hinted(resources::STORAGE_CLASS, CHANGED, HintScope::empty(), |_, change| after_class_change(change)),
+        hinted(resources::PERSISTENT_VOLUME_CLAIM, CHANGED, HintScope::POD, after_claim_change),
         EventRegistration::always(other(resources::PERSISTENT_VOLUME), CHANGED),
         EventRegistration::always(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL),
-        hinted(resources::CSI_NODE, CHANGED, HintScope::Event, |_, change| after_csi_node_change(change)),
-        hinted(resources::CSI_DRIVER, ActionType::UPDATE, HintScope::Spec, after_driver_change),
-        hinted(resources::CSI_STORAGE_CAPACITY, CHANGED, HintScope::Event, |_, change| {
+        hinted(resources::CSI_NODE, CHANGED, HintScope::empty(), |_, change| after_csi_node_change(change)),
+        hinted(resources::CSI_DRIVER, ActionType::UPDATE, HintScope::VOLUMES, after_driver_change),
+        hinted(resources::CSI_STORAGE_CAPACITY, CHANGED, HintScope::empty(), |_, change| {
             after_storage_change(change)
         }),
     ]

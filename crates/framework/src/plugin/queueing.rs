@@ -76,7 +76,7 @@ pub trait QueueSortPlugin: Send + Sync + 'static {
 ///             let has_gpu = change.new_node().is_some_and(|node| node.labels.get("gpu").is_some());
 ///             Ok(QueueingHint::queue_if(has_gpu))
 ///         });
-///         vec![added.scoped(HintScope::Event)]
+///         vec![added.scoped(HintScope::empty())]
 ///     }
 /// }
 /// ```

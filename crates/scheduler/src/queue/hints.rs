@@ -67,7 +67,7 @@ impl QueueingHints {
     pub(super) fn scope(&self, entry: &QueuedPod) -> HintScope {
         let registrations = &self.by_profile[entry.profile.0];
         let rejecting = registrations.iter().filter(|it| entry.rejected_by(&it.plugin));
-        rejecting.map(|registration| registration.scope).max().unwrap_or(HintScope::Event)
+        union(rejecting)
     }
 
     /// The hints about an event for pods that the same plugins rejected as this one.
@@ -119,9 +119,14 @@ pub(super) struct Concerned<'a> {
 }
 
 impl Concerned<'_> {
-    /// What the hints read of a pod; `None` if there are none.
-    pub(super) fn scope(&self) -> Option<HintScope> {
-        self.hints.iter().map(|(registration, _)| registration.scope).max()
+    /// Whether there is no hint.
+    pub(super) fn is_empty(&self) -> bool {
+        self.hints.is_empty()
+    }
+
+    /// What the hints read of a pod.
+    pub(super) fn scope(&self) -> HintScope {
+        union(self.hints.iter().map(|(registration, _)| *registration))
     }
 
     /// What the event means for one of the pods.
@@ -163,11 +168,16 @@ impl Registration {
     }
 }
 
+/// What all these hints read of a pod.
+fn union<'a>(registrations: impl Iterator<Item = &'a Registration>) -> HintScope {
+    registrations.fold(HintScope::empty(), |scope, registration| scope | registration.scope)
+}
+
 fn registrations_of(plugin: &Text, events: &[EventRegistration]) -> Vec<Registration> {
     let of_plugin = |event, hint, scope| Registration { event, plugin: plugin.clone(), hint, scope };
     let taint = ClusterEvent::new(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
     let taints = needs_taint_updates(events.iter().map(|registration| &registration.event))
-        .then(|| of_plugin(taint, None, HintScope::Event));
+        .then(|| of_plugin(taint, None, HintScope::empty()));
     let registered = events.iter().map(|it| of_plugin(it.event.clone(), it.hint.clone(), it.scope));
     taints.into_iter().chain(registered).collect()
 }

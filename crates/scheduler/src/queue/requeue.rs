@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use supercargo_framework::event::{Change, HintScope};
+use supercargo_framework::event::Change;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Uid};
 
@@ -275,18 +275,21 @@ fn movable_of_group(
     own: Option<u64>,
     movable: &mut Vec<(u64, QueueingStrategy)>,
 ) {
-    let Some(scope) = hints.scope() else { return };
+    if hints.is_empty() {
+        return;
+    }
+    let is_one_answer = hints.scope().is_empty();
     let mut answer = None;
     for class in group.classes().filter(|class| pre_check.admits(class.priority)) {
         let mut pods = class.pods().filter(|(sequence, _)| own != Some(*sequence)).peekable();
         let Some((_, first)) = pods.peek() else { continue };
         let strategy = match answer {
-            Some(strategy) if scope == HintScope::Event => strategy,
+            Some(strategy) if is_one_answer => strategy,
             _ => *answer.insert(hints.strategy(cx, first)),
         };
         if strategy != QueueingStrategy::Skip {
             movable.extend(pods.map(|(sequence, _)| (sequence, strategy)));
-        } else if scope == HintScope::Event {
+        } else if is_one_answer {
             return;
         }
     }

@@ -13,6 +13,7 @@ use supercargo_framework::{ActionType, ClusterEvent, EventResource, Features, No
 
 use super::queueing_strategy::QueueingStrategy;
 use super::{Backoff, Place, PreCheck, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
+use crate::hash_seed::HashSeed;
 use supercargo_runtime::diagnosis::FitError;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::observer::{Observation, Observer, Unobserved};
@@ -75,7 +76,7 @@ impl Bed {
         }])
         .unwrap();
         let now = Now { wall: Timestamp(1_000_000_000), monotonic: Duration::ZERO };
-        let queue = SchedulingQueue::new(options, &profiles, false);
+        let queue = SchedulingQueue::new(options, &profiles, false, &HashSeed::new(1));
         Self { queue, profiles, now, hints: CountedHints::default() }
     }
 

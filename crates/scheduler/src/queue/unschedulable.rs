@@ -3,25 +3,24 @@
 //! An event looks at a group of pods only if a plugin that rejected them registers for it, and asks
 //! the hints once for all pods of a class.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use supercargo_framework::event::HintScope;
-use supercargo_framework::pod::{OwnerRef, PodSpec};
-use supercargo_framework::requests::PodRequests;
-use supercargo_framework::{Labels, PodInfo, Text, Uid};
+use supercargo_framework::{PodInfo, Text, Uid};
 
 use super::entry::QueuedPod;
+use crate::hash_seed::{HashSeed, SeededMap};
 use supercargo_runtime::profile::ProfileIndex;
 
 /// Pods that wait for an event, by sequence number, so that moves keep the order of arrival.
-#[derive(Default)]
 pub(super) struct Unschedulable {
     pods: BTreeMap<u64, Uid>,
     groups: BTreeMap<Rejection, Group>,
     /// The number of pods that a PreEnqueue plugin holds.
     gated: usize,
+    seed: HashSeed,
 }
 
 /// The plugins whose registrations decide which events concern a pod.
@@ -37,9 +36,9 @@ struct Rejection {
 pub(super) struct Group {
     /// What the hints of these plugins read of a pod.
     scope: HintScope,
-    numbers: BTreeMap<Alike, u64>,
-    /// By the sequence number of the first pod: an order that does not depend on addresses.
-    classes: BTreeMap<u64, Class>,
+    places: SeededMap<Seen, usize>,
+    /// Their order depends on insertions and removals only, not on the hash seed.
+    classes: Vec<Class>,
 }
 
 /// Pods of a group that its hints cannot tell apart.
@@ -49,28 +48,23 @@ pub(super) struct Class {
     pods: BTreeMap<u64, Arc<PodInfo>>,
 }
 
-/// What the pods of a class have in common: the priority, and what hints of a scope read.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Alike {
-    priority: i32,
-    namespace: Option<Arc<str>>,
-    spec: Option<Shared<PodSpec>>,
-    requests: Option<Shared<PodRequests>>,
-    labels: Option<Labels>,
-    controller: Option<Arc<OwnerRef>>,
-    uid: Option<Uid>,
+/// A pod as hints of a scope see it. Two are equal if their priorities and the parts in the scope are.
+struct Seen {
+    pod: Arc<PodInfo>,
+    scope: HintScope,
 }
 
-/// A value compared by its address: pods of one template share it. The address is not reused while
-/// this exists.
-struct Shared<T>(Arc<T>);
-
 impl Unschedulable {
+    pub(super) fn new(seed: HashSeed) -> Self {
+        Self { pods: BTreeMap::new(), groups: BTreeMap::new(), gated: 0, seed }
+    }
+
     /// Adds a pod. `scope` is what the hints of the plugins that rejected it read of a pod.
     pub(super) fn insert(&mut self, entry: &QueuedPod, scope: impl FnOnce() -> HintScope) {
         self.pods.insert(entry.sequence, entry.uid().clone());
         self.gated += usize::from(entry.gating_plugin.is_some());
-        self.groups.entry(Rejection::of(entry)).or_insert_with(|| Group::new(scope())).insert(entry);
+        let group = self.groups.entry(Rejection::of(entry));
+        group.or_insert_with(|| Group::new(scope(), &self.seed)).insert(entry);
     }
 
     /// Removes a pod; `false` if it is not here.
@@ -136,32 +130,37 @@ impl Rejection {
 }
 
 impl Group {
-    fn new(scope: HintScope) -> Self {
-        Self { scope, numbers: BTreeMap::new(), classes: BTreeMap::new() }
+    fn new(scope: HintScope, seed: &HashSeed) -> Self {
+        Self { scope, places: seed.map(), classes: Vec::new() }
     }
 
     fn insert(&mut self, entry: &QueuedPod) {
-        let number = *self.numbers.entry(Alike::of(&entry.pod, self.scope)).or_insert(entry.sequence);
-        let class = self.classes.entry(number);
-        let class = class.or_insert_with(|| Class { priority: entry.pod.priority, pods: BTreeMap::new() });
-        class.pods.insert(entry.sequence, Arc::clone(&entry.pod));
+        let place = *self.places.entry(self.seen(&entry.pod)).or_insert(self.classes.len());
+        if place == self.classes.len() {
+            self.classes.push(Class { priority: entry.pod.priority, pods: BTreeMap::new() });
+        }
+        self.classes[place].pods.insert(entry.sequence, Arc::clone(&entry.pod));
     }
 
     fn remove(&mut self, entry: &QueuedPod) {
-        let alike = Alike::of(&entry.pod, self.scope);
-        if let Some(number) = self.numbers.get(&alike)
-            && let Some(class) = self.classes.get_mut(number)
-        {
-            class.pods.remove(&entry.sequence);
-            if class.pods.is_empty() {
-                self.classes.remove(number);
-                self.numbers.remove(&alike);
+        let seen = self.seen(&entry.pod);
+        let Some(&place) = self.places.get(&seen) else { return };
+        self.classes[place].pods.remove(&entry.sequence);
+        if self.classes[place].pods.is_empty() {
+            self.places.remove(&seen);
+            self.classes.swap_remove(place);
+            if let Some((_, pod)) = self.classes.get(place).and_then(|moved| moved.pods.first_key_value()) {
+                self.places.insert(self.seen(pod), place);
             }
         }
     }
 
+    fn seen(&self, pod: &Arc<PodInfo>) -> Seen {
+        Seen { pod: Arc::clone(pod), scope: self.scope }
+    }
+
     pub(super) fn classes(&self) -> impl Iterator<Item = &Class> {
-        self.classes.values()
+        self.classes.iter()
     }
 
     /// The sequence number of a pod of the group.
@@ -177,45 +176,47 @@ impl Class {
     }
 }
 
-impl Alike {
-    fn of(pod: &PodInfo, scope: HintScope) -> Self {
-        let (spec, template) = (scope >= HintScope::Spec, scope >= HintScope::Template);
-        Self {
-            priority: pod.priority,
-            namespace: spec.then(|| Arc::clone(&pod.namespace)),
-            spec: spec.then(|| Shared(Arc::clone(&pod.spec))),
-            requests: pod.status_requests.clone().map(Shared).filter(|_| spec),
-            labels: template.then(|| pod.labels.clone()),
-            controller: pod.controller.clone().filter(|_| template),
-            uid: (scope >= HintScope::Pod).then(|| pod.uid.clone()),
-        }
+impl Seen {
+    fn parts(&self) -> impl Hash + Eq {
+        let (pod, spec) = (&*self.pod, &*self.pod.spec);
+        let reads_all = self.scope.contains(HintScope::POD);
+        let reads = |part| !reads_all && self.scope.contains(part);
+        (
+            pod.priority,
+            reads_all.then_some(&pod.uid),
+            reads(HintScope::NAMESPACE).then_some(&pod.namespace),
+            reads(HintScope::LABELS).then_some(&pod.labels),
+            reads(HintScope::CONTROLLER).then_some(&pod.controller),
+            reads(HintScope::REQUESTS).then_some((&spec.requests, &pod.status_requests)),
+            reads(HintScope::NODE_AFFINITY).then_some((&spec.node_selector, &spec.node_affinity)),
+            reads(HintScope::POD_AFFINITY).then_some(&spec.pod_affinity),
+            reads(HintScope::TOPOLOGY_SPREAD).then_some(&spec.topology_spread),
+            reads(HintScope::TOLERATIONS).then_some(&spec.tolerations),
+            reads(HintScope::HOST_PORTS).then_some(&spec.host_ports),
+            reads(HintScope::VOLUMES).then_some(&spec.volumes),
+        )
     }
 }
 
-impl<T> Ord for Shared<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        Arc::as_ptr(&self.0).cmp(&Arc::as_ptr(&other.0))
-    }
-}
-
-impl<T> PartialOrd for Shared<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Shared<T> {
+impl PartialEq for Seen {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        self.parts() == other.parts()
     }
 }
 
-impl<T> Eq for Shared<T> {}
+impl Eq for Seen {}
+
+impl Hash for Seen {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
 
 #[cfg(test)]
 mod tests {
-    use supercargo_framework::Timestamp;
     use supercargo_framework::testing::{PodBuilder, pod};
+    use supercargo_framework::topology_spread::TopologySpreadConstraint;
+    use supercargo_framework::{NodeAffinity, PodSpec, TaintEffect, Timestamp, Volume, VolumeSource};
 
     use super::*;
 
@@ -226,42 +227,108 @@ mod tests {
         entry
     }
 
-    /// Pods of one template, which differ in what `scope` and lesser ones leave out.
-    fn twins(different: fn(PodBuilder, u64) -> PodBuilder) -> Vec<QueuedPod> {
-        let spec = Arc::new(pod("a").request("cpu", "9").build().spec.as_ref().clone());
-        let twin = |i| PodInfo { spec: Arc::clone(&spec), ..different(pod(&format!("p{i}")), i).build() };
-        (0..3).map(|i| entry(i, twin(i))).collect()
+    fn unschedulable() -> Unschedulable {
+        Unschedulable::new(HashSeed::new(1))
+    }
+
+    fn pods(differ: fn(PodBuilder, u64) -> PodBuilder) -> Vec<QueuedPod> {
+        (0..3).map(|i| entry(i, differ(pod(&format!("p{i}")), i).build())).collect()
+    }
+
+    type Change = fn(&mut PodInfo);
+
+    /// A change to each part that a scope can name.
+    const CHANGES: [(HintScope, Change); 12] = [
+        (HintScope::NAMESPACE, |pod| pod.namespace = "other".into()),
+        (HintScope::LABELS, |pod| pod.labels = [("a", "b")].into_iter().collect()),
+        (HintScope::CONTROLLER, |pod| pod.controller = Some(Arc::default())),
+        (HintScope::REQUESTS, |pod| spec(pod).requests.resource.milli_cpu = 1),
+        (HintScope::REQUESTS, |pod| pod.status_requests = Some(Arc::default())),
+        (HintScope::NODE_AFFINITY, |pod| spec(pod).node_selector = [("a", "b")].into_iter().collect()),
+        (HintScope::NODE_AFFINITY, |pod| spec(pod).node_affinity = Some(NodeAffinity::default())),
+        (HintScope::POD_AFFINITY, |pod| spec(pod).pod_affinity = Some(Box::default())),
+        (HintScope::TOPOLOGY_SPREAD, |pod| spec(pod).topology_spread = [spread()].into()),
+        (HintScope::TOLERATIONS, |pod| spec(pod).tolerations = tolerant().spec.tolerations.clone()),
+        (HintScope::HOST_PORTS, |pod| spec(pod).host_ports = with_port().spec.host_ports.clone()),
+        (HintScope::VOLUMES, |pod| spec(pod).volumes = [volume()].into()),
+    ];
+
+    fn spec(pod: &mut PodInfo) -> &mut PodSpec {
+        Arc::make_mut(&mut pod.spec)
+    }
+
+    fn tolerant() -> PodInfo {
+        pod("p").tolerates("a", "b", TaintEffect::NoSchedule).build()
+    }
+
+    fn with_port() -> PodInfo {
+        pod("p").host_port(80).build()
+    }
+
+    fn spread() -> TopologySpreadConstraint {
+        TopologySpreadConstraint {
+            max_skew: 1,
+            topology_key: "zone".into(),
+            hard: true,
+            selector: None,
+            min_domains: None,
+            honors_affinity: true,
+            honors_taints: true,
+            match_label_keys: [].into(),
+        }
+    }
+
+    fn volume() -> Volume {
+        Volume { name: "v".into(), source: VolumeSource::Claim("c".into()) }
     }
 
     #[test]
-    fn pods_share_a_class_if_hints_of_the_scope_read_the_same() {
-        let other_spec = |i: u64| entry(9, pod(&format!("q{i}")).request("cpu", "8").build());
-        for (scope, labelled, unlabelled) in [
-            (HintScope::Event, 1, 1),
-            (HintScope::Spec, 2, 2),
-            (HintScope::Template, 4, 2),
-            (HintScope::Pod, 4, 4),
-        ] {
-            let count = |pods: Vec<QueuedPod>| {
-                let mut unschedulable = Unschedulable::default();
-                for pod in pods.iter().chain([&other_spec(0)]) {
-                    unschedulable.insert(pod, || scope);
+    fn pods_share_a_class_if_the_parts_in_the_scope_are_equal() {
+        for scope in HintScope::all().iter().chain([HintScope::empty()]) {
+            for (part, change) in CHANGES {
+                let mut unschedulable = unschedulable();
+                let mut changed = pod("changed").build();
+                change(&mut changed);
+                for (i, pod) in [pod("plain").build(), changed.clone(), changed].into_iter().enumerate() {
+                    unschedulable.insert(&entry(i as u64, pod), || scope);
                 }
-                unschedulable.groups().flat_map(Group::classes).count()
-            };
-            let label = |pod: PodBuilder, i: u64| pod.label("index", &i.to_string());
-            assert_eq!(count(twins(label)), labelled, "{scope:?}");
-            assert_eq!(count(twins(|pod, _| pod)), unlabelled, "{scope:?}");
+                let classes = unschedulable.groups().flat_map(Group::classes).count();
+                let expected = 1 + usize::from(scope == part || scope == HintScope::POD);
+                assert_eq!(classes, expected, "{part:?} differs, {scope:?} is read");
+            }
         }
     }
 
     #[test]
+    fn the_whole_pod_has_a_class_of_its_own() {
+        let mut unschedulable = unschedulable();
+        for pod in pods(|pod, _| pod) {
+            unschedulable.insert(&pod, || HintScope::POD | HintScope::LABELS);
+        }
+        assert_eq!(unschedulable.groups().flat_map(Group::classes).count(), 3);
+    }
+
+    #[test]
+    fn a_class_is_found_after_others_are_gone() {
+        let mut unschedulable = unschedulable();
+        let pods = pods(|pod, i| pod.label("index", &i.to_string()));
+        for pod in &pods {
+            unschedulable.insert(pod, || HintScope::LABELS);
+        }
+        for (i, pod) in pods.iter().enumerate() {
+            unschedulable.remove(pod);
+            assert_eq!(unschedulable.count_in_classes(), 2 - i);
+        }
+        assert_eq!(unschedulable.groups().count(), 0);
+    }
+
+    #[test]
     fn priorities_and_rejecting_plugins_separate_pods() {
-        let mut unschedulable = Unschedulable::default();
-        let mut pods = twins(|pod, i| pod.priority(i as i32));
+        let mut unschedulable = unschedulable();
+        let mut pods = pods(|pod, i| pod.priority(i as i32));
         pods[2].pending_plugins.insert("Gang".into());
         for pod in &pods {
-            unschedulable.insert(pod, || HintScope::Event);
+            unschedulable.insert(pod, HintScope::empty);
         }
         let classes: Vec<usize> = unschedulable.groups().map(|group| group.classes().count()).collect();
         assert_eq!(classes, [2, 1]);
@@ -269,11 +336,11 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_removed_pods() {
-        let mut unschedulable = Unschedulable::default();
-        let mut pods = twins(|pod, _| pod);
+        let mut unschedulable = unschedulable();
+        let mut pods = pods(|pod, _| pod);
         pods[1].gating_plugin = Some("Gates".into());
         for pod in &pods {
-            unschedulable.insert(pod, || HintScope::Spec);
+            unschedulable.insert(pod, || HintScope::REQUESTS);
         }
         assert_eq!((unschedulable.len(), unschedulable.gated(), unschedulable.count_in_classes()), (3, 1, 3));
         assert!(pods.iter().all(|pod| unschedulable.remove(pod)));
