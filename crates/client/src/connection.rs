@@ -93,10 +93,7 @@ impl Source {
         if checks_certificate(&config) && config.root_cert.as_ref().is_some_and(Vec::is_empty) {
             return Err(ConnectError::NoAuthority);
         }
-        let user = &mut config.auth_info;
-        include(&mut user.client_certificate, &mut user.client_certificate_data)?;
-        include(&mut user.client_key, &mut user.client_key_data)?;
-        let expires = self.apply_plugin(user).await?;
+        let expires = self.apply_plugin(&mut config.auth_info).await?;
         Ok(Access { config, expires })
     }
 
@@ -174,15 +171,6 @@ impl Access {
         };
         server(self) == server(other) && user(self) == user(other) && self.expires == other.expires
     }
-}
-
-/// Replaces the name of a file by its content, so that all of a connection is of one moment.
-fn include<T: From<String>>(file: &mut Option<String>, data: &mut Option<T>) -> Result<(), ConnectError> {
-    if let Some(path) = file.take().filter(|_| data.is_none()) {
-        let content = std::fs::read(&path).map_err(|source| ConnectError::Credentials { path, source })?;
-        *data = Some(BASE64.encode(content).into());
-    }
-    Ok(())
 }
 
 #[cfg(test)]
