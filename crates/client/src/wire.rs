@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::Connect;
@@ -75,11 +75,16 @@ impl Wire {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
-        self.backend()?.oneshot(request).await
+        let (access, backend) = self.backend()?;
+        let response = backend.oneshot(request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            access.rejected.notify_one();
+        }
+        Ok(response)
     }
 
-    /// The current backend, or a new one if the access has changed.
-    fn backend(&self) -> Result<Backend, NoAccess> {
+    /// The current access and its backend, or a new one if the access has changed.
+    fn backend(&self) -> Result<(Arc<Access>, Backend), NoAccess> {
         let Inner { connection, patience, current } = &*self.0;
         let access = connection.access();
         if let Some(expired) = access.expires.filter(|at| *at <= Timestamp::now()) {
@@ -89,11 +94,11 @@ impl Wire {
         if let Some((of, backend)) = &*current
             && Arc::ptr_eq(of, &access)
         {
-            return Ok(backend.clone());
+            return Ok((access, backend.clone()));
         }
         let backend = backend(&access.config, *patience)?;
-        *current = Some((access, backend.clone()));
-        Ok(backend)
+        *current = Some((Arc::clone(&access), backend.clone()));
+        Ok((access, backend))
     }
 }
 
