@@ -1,13 +1,14 @@
 //! The command line.
 
 mod config;
+pub(crate) mod output;
 #[cfg(test)]
 mod tests;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::future::Future;
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ use crate::demo::{DemoOptions, demo};
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
 use config::ConfigCommand;
+use output::{tolerate_closed_pipe, write_text};
 use supercargo_config::feature_gates;
 use supercargo_config::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
 use supercargo_config::{Catalog, Config};
@@ -182,12 +184,9 @@ fn manual(words: &[String]) -> Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Writes to standard output. A reader that closes the pipe early is not an error.
+/// Writes to standard output.
 fn print(text: &[u8]) -> Result<()> {
-    match io::stdout().write_all(text) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("cannot write to standard output"),
-    }
+    tolerate_closed_pipe(write_text(&mut io::stdout(), text))
 }
 
 fn on_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {

@@ -23,7 +23,7 @@ mod view;
 mod watch;
 mod workload;
 
-use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use options::DemoOptions;
 
+use crate::cli::output::{NO_OUTPUT, tolerate_closed_pipe, write_text};
 use crate::run::{schedule, stop_signal};
 use canvas::Capabilities;
 use driver::Driver;
@@ -58,8 +59,6 @@ const FRAME: Duration = Duration::from_millis(50);
 const QUIET: Duration = Duration::from_millis(2500);
 /// The demo fails if a pod is undecided and nothing has changed for this long.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(30);
-
-const NO_OUTPUT: &str = "cannot write to standard output";
 
 /// Runs the demo to its end or until a signal.
 pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Result<()> {
@@ -85,11 +84,7 @@ pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Re
         keep: options.keep,
         server,
     };
-    match demo.run(&stop, logs).await {
-        // The reader of the output has closed the pipe.
-        Err(error) if is_broken_pipe(&error) => Ok(()),
-        result => result,
-    }
+    tolerate_closed_pipe(demo.run(&stop, logs).await)
 }
 
 /// The scheduler name of the demo's pods.
@@ -309,8 +304,7 @@ impl Demo {
 }
 
 fn print_text(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(NO_OUTPUT)
+    write_text(&mut io::stdout(), text.as_bytes())
 }
 
 fn scheduler_error(ended: std::result::Result<Result<()>, tokio::task::JoinError>) -> anyhow::Error {
@@ -319,10 +313,6 @@ fn scheduler_error(ended: std::result::Result<Result<()>, tokio::task::JoinError
         Ok(Err(error)) => error,
         Err(_) => anyhow::anyhow!("the scheduler panicked"),
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 /// Closing the terminal stops the demo, too.

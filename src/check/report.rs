@@ -1,9 +1,11 @@
 //! The lines of a check: each says ok, or what to do.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+
+use crate::cli::output::{tolerate_closed_pipe, write_text};
 
 /// Prints lines as they come, because later checks may take long.
 pub(super) struct Report {
@@ -54,11 +56,7 @@ impl Report {
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// A reader that closes the pipe early is not an error.
     fn print(&mut self, text: &str) -> Result<()> {
-        match writeln!(self.out, "{text}") {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            result => result.context("cannot write to standard output"),
-        }
+        tolerate_closed_pipe(write_text(&mut *self.out, format!("{text}\n").as_bytes()))
     }
 }

@@ -1,5 +1,7 @@
 //! Help, completions and parsing of the command line.
 
+use std::collections::BTreeSet;
+
 use clap::ValueEnum as _;
 use clap::{CommandFactory as _, Parser as _};
 use clap_complete::Shell;
@@ -81,4 +83,20 @@ fn flagz_shows_values_of_the_command_line() {
     {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
+}
+
+#[test]
+fn flagz_shows_every_flag_of_run() {
+    let cli = Cli::parse_from(["supercargo", "run"]);
+    let Command::Run(flags) = cli.command else { panic!("want run") };
+    let text = flags.flagz(&Config::default_with(&Catalog::in_tree()).unwrap());
+    let shown: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+    let mut program = Cli::command();
+    program.build();
+    let run = program.find_subcommand("run").unwrap();
+    // Flags without effect are hidden.
+    let visible = run.get_arguments().filter(|flag| !flag.is_hide_set()).filter_map(|flag| flag.get_long());
+    let expected: BTreeSet<&str> = visible.filter(|name| !["help", "version"].contains(name)).collect();
+    assert_eq!(shown, expected);
 }

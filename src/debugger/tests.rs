@@ -19,10 +19,12 @@ fn scheduler() -> Scheduler {
     let name = Arc::clone(&config.profiles[0].scheduler_name);
     let mut scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
     let now = Now { wall: Timestamp(1_767_225_600_000_000), monotonic: Duration::ZERO };
-    let small = node("n1").allocatable("cpu", "2").allocatable("pods", "10").build();
+    let small = [("cpu", "2"), ("memory", "3Gi"), ("pods", "10"), ("example.com/gpu", "2000")];
+    let small = small.into_iter().chain([("hugepages-2Mi", "4Mi")]);
+    let small = small.fold(node("n1"), |node, (name, amount)| node.allocatable(name, amount)).build();
     scheduler.handle(now, Input::Node(Notification::Added(Arc::new(small))));
     for pod in [
-        pod("fits").request("cpu", "1"),
+        pod("fits").request("cpu", "1500m"),
         pod("large").request("cpu", "4"),
         pod("gated").gate("example.com/gate"),
         pod("foreign").scheduler("another"),
@@ -41,6 +43,8 @@ fn dump_has_all_nodes_with_their_pods_and_all_queued_pods() {
     for line in [
         "Node name: n1",
         "Deleted: false",
+        "Requested Resources: cpu=1500m",
+        "Allocatable Resources: cpu=2, memory=3Gi, pods=10, example.com/gpu=2k, hugepages-2Mi=4Mi",
         "Scheduled Pods(number: 1):",
         "name: fits, namespace: default, uid: fits, phase: Pending, nominated node: , assumed",
     ] {
@@ -57,7 +61,7 @@ fn json_has_the_queue_and_reason_of_each_pod() {
     let scheduler = scheduler();
     let cache = json::cache(&scheduler.node_views());
     assert_eq!((&cache["nodeCount"], &cache["assumedPodCount"]), (&1.into(), &1.into()));
-    assert_eq!(cache["nodes"][0]["requested"]["milliCPU"], 1000);
+    assert_eq!(cache["nodes"][0]["requested"]["milliCPU"], 1500);
     assert_eq!(cache["nodes"][0]["pods"][0]["pod"], "default/fits");
     let queue = json::queue(&scheduler.queue_view());
     assert_eq!(queue["bindings"][0]["stage"], "Binding");

@@ -67,14 +67,6 @@ pub enum ConnectError {
     /// There is a CA bundle, and it is empty.
     #[error("the CA bundle for the API server contains no certificate")]
     NoAuthority,
-    /// The client certificate or its key cannot be read.
-    #[error("{path}: {source}")]
-    Credentials {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
     /// The exec plugin of the kubeconfig gave no credentials.
     #[error("exec plugin {command}: {source}")]
     ExecPlugin {

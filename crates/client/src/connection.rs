@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use kube::Config;
 use kube::client::ConfigExt as _;
 use kube::config::AuthInfo;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use crate::api::{ConnectError, checks_certificate, connect_to};
@@ -30,6 +30,8 @@ pub(crate) struct Access {
     pub(crate) config: Config,
     /// When the credentials expire, if they do.
     pub(crate) expires: Option<Timestamp>,
+    /// Notified when the server rejects the credentials, so that they are renewed.
+    pub(crate) rejected: Notify,
 }
 
 impl Connection {
@@ -53,7 +55,7 @@ impl Connection {
     /// A connection with credentials that have expired.
     #[cfg(test)]
     pub(crate) fn expired(config: Config) -> Self {
-        Self(watch::channel(Arc::new(Access { config, expires: Some(Timestamp::UNIX_EPOCH) })).1)
+        Self(watch::channel(Arc::new(Access::new(config, Some(Timestamp::UNIX_EPOCH)))).1)
     }
 
     pub(crate) fn access(&self) -> Arc<Access> {
@@ -64,7 +66,7 @@ impl Connection {
 /// A connection that never changes.
 impl From<Config> for Connection {
     fn from(config: Config) -> Self {
-        Self(watch::channel(Arc::new(Access { config, expires: None })).1)
+        Self(watch::channel(Arc::new(Access::new(config, None))).1)
     }
 }
 
@@ -93,11 +95,8 @@ impl Source {
         if checks_certificate(&config) && config.root_cert.as_ref().is_some_and(Vec::is_empty) {
             return Err(ConnectError::NoAuthority);
         }
-        let user = &mut config.auth_info;
-        include(&mut user.client_certificate, &mut user.client_certificate_data)?;
-        include(&mut user.client_key, &mut user.client_key_data)?;
-        let expires = self.apply_plugin(user).await?;
-        Ok(Access { config, expires })
+        let expires = self.apply_plugin(&mut config.auth_info).await?;
+        Ok(Access::new(config, expires))
     }
 
     /// Replaces an exec plugin by the credentials that it prints, and returns when they expire.
@@ -138,11 +137,17 @@ impl Source {
     /// Renews the connection as long as anyone uses it. Sources that cannot be used leave the last
     /// one in effect: files are often renewed one after the other.
     async fn follow(mut self, current: watch::Sender<Arc<Access>>) {
-        let mut last_problem = None;
+        let (mut last_problem, mut was_rejected) = (None, false);
         loop {
+            let access = Arc::clone(&current.borrow());
             tokio::select! {
                 () = current.closed() => return,
-                () = sleep(PERIOD) => {}
+                () = sleep(PERIOD) => was_rejected = false,
+                // At most once per period: the new credentials may be rejected, too.
+                () = access.rejected.notified(), if !was_rejected => {
+                    self.plugin.forget();
+                    was_rejected = true;
+                }
             }
             let problem = self.renew(&current).await.err().map(|error| error.to_string());
             if let Some(error) = problem.as_ref().filter(|_| problem != last_problem) {
@@ -157,6 +162,10 @@ impl Source {
 }
 
 impl Access {
+    fn new(config: Config, expires: Option<Timestamp>) -> Self {
+        Self { config, expires, rejected: Notify::new() }
+    }
+
     /// Whether connections can be opened: certificates are valid, and keys belong to them.
     fn check(&self) -> Result<(), ConnectError> {
         let invalid = |error| ConnectError::Client(Box::new(error));
@@ -174,15 +183,6 @@ impl Access {
         };
         server(self) == server(other) && user(self) == user(other) && self.expires == other.expires
     }
-}
-
-/// Replaces the name of a file by its content, so that all of a connection is of one moment.
-fn include<T: From<String>>(file: &mut Option<String>, data: &mut Option<T>) -> Result<(), ConnectError> {
-    if let Some(path) = file.take().filter(|_| data.is_none()) {
-        let content = std::fs::read(&path).map_err(|source| ConnectError::Credentials { path, source })?;
-        *data = Some(BASE64.encode(content).into());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

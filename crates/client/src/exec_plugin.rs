@@ -79,6 +79,11 @@ impl ExecPlugin {
         };
         Ok(&self.last.insert((config, credential)).1)
     }
+
+    /// Runs the plugin for the next credentials, however long the last ones are valid.
+    pub(crate) fn forget(&mut self) {
+        self.last = None;
+    }
 }
 
 impl Credential {

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use thiserror::Error;
@@ -57,10 +59,10 @@ impl std::fmt::Display for Contexts {
     }
 }
 
-/// Reads the connection to the API server from a kubeconfig.
+/// Reads the connection to the API server from a kubeconfig and the files that it names.
 pub(crate) async fn read(path: &Path) -> Result<Config, Problem> {
-    let file = Kubeconfig::read_from(path).map_err(problem)?;
-    check_files(&file)?;
+    let mut file = Kubeconfig::read_from(path).map_err(problem)?;
+    include_files(&mut file)?;
     let contexts = Contexts(file.contexts.iter().map(|context| context.name.clone()).collect());
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
     config.map_err(|error| match error {
@@ -82,40 +84,49 @@ fn problem(error: KubeconfigError) -> Problem {
     }
 }
 
-/// Checks the files that the current context names. kube's errors do not name them, and it reads
-/// some of them only with the first request.
-fn check_files(file: &Kubeconfig) -> Result<(), Problem> {
-    let current = file.current_context.as_ref();
-    let context = file.contexts.iter().find(|context| Some(&context.name) == current);
+/// Replaces the files that the current context names by their content, so that all of a connection
+/// is of one moment. kube's errors do not name the files.
+fn include_files(file: &mut Kubeconfig) -> Result<(), Problem> {
+    let Kubeconfig { current_context, contexts, clusters, auth_infos, .. } = file;
+    let context = contexts.iter().find(|context| Some(&context.name) == current_context.as_ref());
     let Some(context) = context.and_then(|context| context.context.as_ref()) else { return Ok(()) };
-    let cluster = file.clusters.iter().find(|cluster| cluster.name == context.cluster);
-    if let Some(cluster) = cluster.and_then(|cluster| cluster.cluster.as_ref())
-        && cluster.certificate_authority_data.is_none()
-    {
-        read_file("certificate-authority", cluster.certificate_authority.as_deref())?;
+    let cluster = clusters.iter_mut().find(|cluster| cluster.name == context.cluster);
+    if let Some(cluster) = cluster.and_then(|cluster| cluster.cluster.as_mut()) {
+        let data = &mut cluster.certificate_authority_data;
+        include("certificate-authority", &mut cluster.certificate_authority, data)?;
     }
-    let user = file.auth_infos.iter().find(|user| Some(&user.name) == context.user.as_ref());
-    user.and_then(|user| user.auth_info.as_ref()).map_or(Ok(()), check_user)
+    let user = auth_infos.iter_mut().find(|user| Some(&user.name) == context.user.as_ref());
+    user.and_then(|user| user.auth_info.as_mut()).map_or(Ok(()), include_user)
 }
 
-fn check_user(user: &AuthInfo) -> Result<(), Problem> {
-    // Data takes precedence over files.
-    let certificate = user.client_certificate.as_deref().filter(|_| user.client_certificate_data.is_none());
-    let key = user.client_key.as_deref().filter(|_| user.client_key_data.is_none());
-    let certificate_pem = read_file("client-certificate", certificate)?;
-    let key_pem = read_file("client-key", key)?;
-    read_file("tokenFile", user.token_file.as_deref().filter(|_| user.token.is_none()))?;
-    if let (Some((certificate, certificate_pem)), Some((key, key_pem))) = (&certificate_pem, &key_pem) {
+fn include_user(user: &mut AuthInfo) -> Result<(), Problem> {
+    let data = &mut user.client_certificate_data;
+    let certificate = include("client-certificate", &mut user.client_certificate, data)?;
+    let key = include("client-key", &mut user.client_key, &mut user.client_key_data)?;
+    if let (Some((certificate, certificate_pem)), Some((key, key_pem))) = (&certificate, &key) {
         KeyPair { certificate, certificate_pem, key, key_pem }.parse(&ring::default_provider())?;
     }
-    Ok(())
+    // kube reads tokens again itself.
+    match user.token_file.as_deref().filter(|path| user.token.is_none() && !path.is_empty()) {
+        Some(path) => read_file("tokenFile", path).map(drop),
+        None => Ok(()),
+    }
 }
 
-/// The name and content of a file, if one is named.
-fn read_file(field: &'static str, path: Option<&str>) -> Result<Option<(String, Vec<u8>)>, Problem> {
-    let Some(path) = path.filter(|path| !path.is_empty()) else { return Ok(None) };
-    let content = fs::read(path).map_err(|error| Problem::File { field, path: path.to_owned(), error })?;
-    Ok(Some((path.to_owned(), content)))
+/// Replaces a file by its content, and returns its name with the content. Data takes precedence.
+fn include<T: From<String>>(
+    field: &'static str,
+    file: &mut Option<String>,
+    data: &mut Option<T>,
+) -> Result<Option<(String, Vec<u8>)>, Problem> {
+    let Some(path) = file.take().filter(|path| data.is_none() && !path.is_empty()) else { return Ok(None) };
+    let content = read_file(field, &path)?;
+    *data = Some(BASE64.encode(&content).into());
+    Ok(Some((path, content)))
+}
+
+fn read_file(field: &'static str, path: &str) -> Result<Vec<u8>, Problem> {
+    fs::read(path).map_err(|error| Problem::File { field, path: path.to_owned(), error })
 }
 
 #[cfg(test)]

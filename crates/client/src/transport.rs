@@ -13,11 +13,12 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use kube::Client;
 use kube::client::Body;
+use kube_informers::http2::Patience;
 use thiserror::Error;
 use tokio::sync::Mutex;
 
 use crate::connection::Connection;
-use crate::wire::{NoAccess, Patience, Wire};
+use crate::wire::{NoAccess, PATIENCE, Wire};
 
 /// Maximum size of an answer in bytes. Objects are at most 1.5 MiB.
 const MAX_ANSWER: usize = 64 << 20;
@@ -65,7 +66,7 @@ struct TooLarge;
 impl Transport {
     /// Connects to this server, over HTTP/2 if it supports it.
     pub fn connect(connection: impl Into<Connection>) -> Result<Self, kube::Error> {
-        let wire = Wire::new(connection.into(), Patience::default())?;
+        let wire = Wire::new(connection.into(), PATIENCE)?;
         Ok(Self { backend: Backend::Wire(Shared::new(wire)), observer: None })
     }
 
@@ -73,7 +74,7 @@ impl Transport {
     /// silence and may take as long to answer.
     pub fn pinged_every(self, period: Duration) -> Self {
         let Backend::Wire(Shared { wire, .. }) = &self.backend else { return self };
-        let wire = wire.with_patience(Patience { ping_after: period, ping_timeout: period });
+        let wire = wire.with_patience(Patience { silence: period, answer: period });
         Self { backend: Backend::Wire(Shared::new(wire)), ..self }
     }
 

@@ -13,7 +13,7 @@ use tower_http::timeout::TimeoutBody;
 
 use crate::connection::Connection;
 use crate::transport::BoxError;
-use crate::wire::{Patience, Wire};
+use crate::wire::{PATIENCE, Wire};
 
 /// A watch that receives nothing for this long has lost its server, even if the connection works:
 /// bookmarks arrive about once a minute.
@@ -26,7 +26,7 @@ pub struct WatchService(Wire);
 impl WatchService {
     /// Connects to this server.
     pub fn connect(connection: impl Into<Connection>) -> Result<Self, kube::Error> {
-        Wire::new(connection.into(), Patience::default()).map(Self)
+        Wire::new(connection.into(), PATIENCE).map(Self)
     }
 }
 

@@ -8,50 +8,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, MaybeHttpsStream, ResolveServerName};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::client::legacy::connect::Connect;
 use jiff::Timestamp;
 use kube::Config;
 use kube::client::{Body, ConfigExt as _};
+use kube_informers::http2::{Patience, connector};
 use parking_lot::Mutex;
 use thiserror::Error;
-use tokio::net::TcpStream;
 use tower::ServiceBuilder;
-use tower::timeout::TimeoutLayer;
 use tower::util::{BoxCloneSyncService, ServiceExt as _};
 
 use crate::connection::{Access, Connection};
 use crate::transport::BoxError;
 
-/// Upper bound of the time that a connection takes, with its TLS handshake.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const SECOND: Duration = Duration::from_secs(1);
+/// client-go takes 45 s.
+pub(crate) const PATIENCE: Patience =
+    Patience { silence: Duration::from_secs(10), answer: Duration::from_secs(10) };
 /// Flow control windows of a stream and a connection. A watch that is read slowly fills its own
 /// window and leaves room for the others.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
 type Backend = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
-type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
-
-/// When a silent connection is considered dead.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// Silence before a connection is pinged.
-    pub(crate) ping_after: Duration,
-    /// Timeout of a ping. It ends the connection and all its requests.
-    pub(crate) ping_timeout: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self { ping_after: Duration::from_secs(10), ping_timeout: Duration::from_secs(10) }
-    }
-}
 
 /// Why nothing can be sent.
 #[derive(Debug, Error)]
@@ -94,11 +75,16 @@ impl Wire {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
-        self.backend()?.oneshot(request).await
+        let (access, backend) = self.backend()?;
+        let response = backend.oneshot(request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            access.rejected.notify_one();
+        }
+        Ok(response)
     }
 
-    /// The current backend, or a new one if the access has changed.
-    fn backend(&self) -> Result<Backend, NoAccess> {
+    /// The current access and its backend, or a new one if the access has changed.
+    fn backend(&self) -> Result<(Arc<Access>, Backend), NoAccess> {
         let Inner { connection, patience, current } = &*self.0;
         let access = connection.access();
         if let Some(expired) = access.expires.filter(|at| *at <= Timestamp::now()) {
@@ -108,11 +94,11 @@ impl Wire {
         if let Some((of, backend)) = &*current
             && Arc::ptr_eq(of, &access)
         {
-            return Ok(backend.clone());
+            return Ok((access, backend.clone()));
         }
         let backend = backend(&access.config, *patience)?;
-        *current = Some((access, backend.clone()));
-        Ok(backend)
+        *current = Some((Arc::clone(&access), backend.clone()));
+        Ok((access, backend))
     }
 }
 
@@ -134,45 +120,14 @@ fn backend(config: &Config, patience: Patience) -> Result<Backend, kube::Error> 
 /// The connections to one server.
 fn pool(
     config: &Config,
-    Patience { ping_after, ping_timeout }: Patience,
-) -> Result<legacy::Client<Connector, Body>, kube::Error> {
-    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    patience: Patience,
+) -> Result<legacy::Client<impl Connect + Clone + Send + Sync + use<>, Body>, kube::Error> {
+    let mut builder = patience.client_builder();
     builder
-        .timer(TokioTimer::new())
         // A binding after an idle hour must not wait for a handshake.
         .pool_idle_timeout(None)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_keep_alive_interval(ping_after)
-        .http2_keep_alive_timeout(ping_timeout)
         .http2_keep_alive_while_idle(true);
-    Ok(builder.build(connector(config, ping_after + ping_timeout)?))
-}
-
-/// Opens connections that the kernel ends if the peer acknowledges nothing for this long.
-fn connector(config: &Config, silence: Duration) -> Result<Connector, kube::Error> {
-    let mut tls = config.rustls_client_config()?;
-    // ALPN selects the protocol.
-    tls.alpn_protocols = [b"h2".as_slice(), b"http/1.1"].map(<[u8]>::to_vec).into();
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    // Requests are small and complete, so there is nothing to coalesce.
-    tcp.set_nodelay(true);
-    // Idle connections: two probes, unanswered after `silence`. The kernel counts seconds.
-    tcp.set_keepalive(Some((silence / 2).max(SECOND)));
-    tcp.set_keepalive_interval(Some((silence / 4).max(SECOND)));
-    tcp.set_keepalive_retries(Some(2));
-    // Connections with unacknowledged data.
-    tcp.set_tcp_user_timeout(Some(silence));
-    let https = HttpsConnector::new(tcp, tls, false, server_name(config));
-    let timeout = config.connect_timeout.map(|limit| TimeoutLayer::new(limit.min(CONNECT_TIMEOUT)));
-    Ok(BoxCloneSyncService::new(ServiceBuilder::new().option_layer(timeout).service(https)))
-}
-
-/// The expected name in the server's certificate.
-fn server_name(config: &Config) -> Arc<dyn ResolveServerName + Send + Sync> {
-    match config.tls_server_name.clone() {
-        Some(name) => Arc::new(move |_: &Uri| name.clone().try_into()),
-        None => Arc::new(hyper_rustls::DefaultServerNameResolver::default()),
-    }
+    Ok(builder.build(connector(config, patience)?))
 }

@@ -8,7 +8,7 @@ use kube::{Client, Config};
 use thiserror::Error;
 
 #[cfg(feature = "http2")]
-mod http2;
+use crate::http2::{self, Patience};
 
 /// Servers send a bookmark a minute.
 const READ_TIMEOUT: Duration = Duration::from_secs(90);
@@ -90,7 +90,7 @@ pub fn informer_client_from(mut config: Config) -> Result<Client, ClientError> {
         config.reset_reader_on_write = true;
     }
     #[cfg(feature = "http2")]
-    let client = http2::connect(config, http2::Patience::default());
+    let client = http2::connect(config, Patience::default());
     #[cfg(not(feature = "http2"))]
     let client = Client::try_from(config);
     client.map_err(|error| ClientError::Client(Box::new(error)))

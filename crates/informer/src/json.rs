@@ -90,8 +90,10 @@ pub(crate) enum NotAList {
     Json(#[from] serde_json::Error),
     #[error("an item is not an object")]
     Junk,
-    #[error("too large")]
+    #[error("an item is too large")]
     TooLarge,
+    #[error("too much text around the items")]
+    LargeEnvelope,
 }
 
 /// What surrounds the items of a list.
@@ -177,10 +179,10 @@ impl ListSplitter {
             self.item.extend_from_slice(&bytes[from..]);
         }
         *chunk = &[];
-        if self.envelope.len() > MAX_ENVELOPE || self.item.len() > self.max_item {
-            return Err(NotAList::TooLarge);
+        if self.envelope.len() > MAX_ENVELOPE {
+            return Err(NotAList::LargeEnvelope);
         }
-        Ok(None)
+        if self.item.len() > self.max_item { Err(NotAList::TooLarge) } else { Ok(None) }
     }
 
     /// The list's metadata. Fails unless the list is complete.

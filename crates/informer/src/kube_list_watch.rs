@@ -29,12 +29,16 @@ mod status;
 use event::decode_event;
 use frames::{FrameError, Frames};
 use meta::identify;
-use page::Splitter;
+use page::{SplitError, Splitter};
 use status::{refusal, unreadable_event};
 
 /// The maximum time until a response starts, or a list continues: longer than the API server's
 /// request timeout of one minute. The reflector times open watches.
 const SILENCE: Duration = Duration::from_secs(70);
+
+/// The default maximum size of an object. etcd rejects objects of more than a few megabytes, and
+/// their encoding on the wire is not much larger.
+const MAX_OBJECT_SIZE: usize = 64 << 20;
 
 /// Selects objects; both selectors have the API server's syntax.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,12 +57,16 @@ pub struct Selectors {
 ///
 /// Responses are decoded in their actual encoding, JSON or protobuf, whatever [`Kind::accept`]
 /// prefers. After a server rejects the preferred form with 406, all requests ask for plain JSON.
+///
+/// Lists are decoded item by item as they arrive, so that lists and watches need memory for the
+/// decoded objects and for one encoded object, whose size is limited.
 pub struct KubeListWatch<K> {
     kind: Arc<K>,
     client: Client,
     namespace: Option<String>,
     selectors: Selectors,
     watch_list: bool,
+    max_object_size: usize,
     /// The server has rejected the kind's preferred form.
     plain: AtomicBool,
 }
@@ -72,6 +80,7 @@ impl<K: Kind> KubeListWatch<K> {
             namespace: None,
             selectors: Selectors::default(),
             watch_list: true,
+            max_object_size: MAX_OBJECT_SIZE,
             plain: AtomicBool::new(false),
         }
     }
@@ -104,6 +113,13 @@ impl<K: Kind> KubeListWatch<K> {
     /// for servers, often aggregated ones, that accept such requests and ignore them.
     pub fn watch_list(mut self, on: bool) -> Self {
         self.watch_list = on;
+        self
+    }
+
+    /// The maximum size of an encoded object in bytes, by default 64 MiB. A larger one fails the list
+    /// with [`ListWatchError::TooLarge`], or ends the watch.
+    pub fn max_object_size(mut self, bytes: usize) -> Self {
+        self.max_object_size = bytes;
         self
     }
 
@@ -155,17 +171,28 @@ impl<K: Kind> KubeListWatch<K> {
         Ok((content_type(answer.headers())?, answer.into_body()))
     }
 
+    fn too_large(&self) -> ListWatchError {
+        ListWatchError::TooLarge { resource: self.kind.gvr().to_string(), limit: self.max_object_size }
+    }
+
+    fn split_error(&self, error: SplitError) -> ListWatchError {
+        match error {
+            SplitError::TooLarge => self.too_large(),
+            SplitError::NotAList(error) => ListWatchError::NotAList(error),
+        }
+    }
+
     async fn list_page(
         &self,
         options: &ListOptions,
         transform: Option<&Transform<K::Object>>,
     ) -> Result<Page<K::Object>, ListWatchError> {
         let (content_type, mut body) = self.send(options, false).await?;
-        let mut splitter = Splitter::new(content_type);
+        let mut splitter = Splitter::new(content_type, self.max_object_size);
         let (mut items, mut undecodable) = (Vec::new(), Vec::new());
         while let Some(data) = next_chunk(&mut body).await? {
             let mut chunk = data.as_ref();
-            while let Some(bytes) = splitter.next_item(&mut chunk).map_err(ListWatchError::NotAList)? {
+            while let Some(bytes) = splitter.next_item(&mut chunk).map_err(|error| self.split_error(error))? {
                 match self.kind.decode(content_type, bytes) {
                     Ok(mut item) => {
                         if let Some(transform) = transform {
@@ -211,21 +238,22 @@ impl<K: Kind> ListerWatcher<K> for KubeListWatch<K> {
     ) -> BoxFuture<'a, Result<WatchStream<K::Object>, ListWatchError>> {
         Box::pin(async move {
             let (content_type, body) = self.send(options, true).await?;
-            let start = (Frames::new(content_type, body), Arc::clone(&self.kind));
+            let frames = Frames::new(content_type, self.max_object_size, body);
+            let too_large = DecodeError::Invalid(self.too_large().into());
+            let start = (frames, Arc::clone(&self.kind), too_large);
             let events = stream::unfold(Some(start), move |state| async move {
-                let (mut frames, kind) = state?;
+                let (mut frames, kind, too_large) = state?;
                 // Decoding never waits, so a busy watch would otherwise monopolize the worker.
                 coop::consume_budget().await;
                 match frames.next().await {
                     Ok(frame) => {
                         let event = decode_event(&*kind, content_type, frame?);
-                        Some((Ok(event), Some((frames, kind))))
+                        Some((Ok(event), Some((frames, kind, too_large))))
                     }
                     Err(FrameError::Body(error)) => Some((Err(error), None)),
                     // The following frames can no longer be found.
                     Err(FrameError::TooLarge) => {
-                        let error = DecodeError::Invalid("larger than any object".into());
-                        Some((Ok(WatchEvent::Error(Box::new(unreadable_event(&error)))), None))
+                        Some((Ok(WatchEvent::Error(Box::new(unreadable_event(&too_large)))), None))
                     }
                 }
             });

@@ -23,7 +23,8 @@
 //! * [`client_go`] lists client-go's mechanisms with their counterparts and tests.
 //!
 //! Optional features: `events` adds a recorder of Kubernetes events. `http2` makes
-//! [`informer_client`] notice dead connections by pings. `runtime` adds bridges to `kube_runtime`.
+//! [`informer_client`] notice dead connections by pings, and offers such connections to clients of
+//! your own. `runtime` adds bridges to `kube_runtime`.
 //! `testing` adds fake API servers and recording handlers for tests under a paused clock. Programs
 //! select the Kubernetes version of `k8s-openapi` and the TLS of `kube` by features of these crates.
 //!
@@ -88,6 +89,8 @@ mod factory;
 mod failure;
 mod generic;
 mod handler;
+#[cfg(feature = "http2")]
+pub mod http2;
 mod informer_name;
 mod json;
 mod key;

@@ -191,6 +191,14 @@ pub enum ListWatchError {
     /// The response to a list is not a list.
     #[error("the response is not a list: {0}")]
     NotAList(#[source] Box<dyn Error + Send + Sync>),
+    /// An object is larger than the source accepts.
+    #[error("an object of {resource} is larger than {limit} bytes")]
+    TooLarge {
+        /// The resource, such as `v1/pods`.
+        resource: String,
+        /// The maximum size.
+        limit: usize,
+    },
     /// A list contains an object that can neither be decoded nor identified.
     #[error("an item of the list has no readable name: {0}")]
     UnnamedItem(#[source] DecodeError),

@@ -17,7 +17,7 @@ pub mod wire;
 
 pub(crate) use envelope::status;
 pub use envelope::{MAGIC, MEDIA_TYPE, envelope, open_envelope, watch_event};
-pub(crate) use list::ListSplitter;
+pub(crate) use list::{ListSplitter, TOO_LARGE};
 pub(crate) use meta::PartialObjectMetadata;
 pub use meta::{FieldsV1, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 

@@ -1,4 +1,4 @@
-//! The requests in flight on a connection, its idle time, and whether its client is known.
+//! The requests in flight on a connection, its idle time, and what is known of its client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,20 +18,30 @@ pub(super) struct Activity {
 struct Counted {
     under_way: usize,
     last: Instant,
-    is_admitted: bool,
+    client: Client,
 }
 
 impl Default for Counted {
     fn default() -> Self {
-        Self { under_way: 0, last: Instant::now(), is_admitted: false }
+        Self { under_way: 0, last: Instant::now(), client: Client::Stranger }
     }
 }
 
-/// How much a connection matters, least first: those of strangers, then idle ones, then those that
+/// What is known of a client, least important first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Client {
+    /// It has sent no request that was answered.
+    Stranger,
+    /// A request was authorized.
+    Known,
+    /// It has only sent requests that everybody may send.
+    Probe,
+}
+
+/// How much connections of the same kind of client matter, least first: idle ones, then those that
 /// have been idle or open for longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    is_admitted: bool,
     is_busy: bool,
     since: Instant,
 }
@@ -45,14 +55,22 @@ impl Activity {
         Busy(self.clone())
     }
 
-    /// Marks the client as known: a request was authorized.
+    /// Marks the client as known.
     pub(super) fn admit(&self) {
-        self.counted.lock().is_admitted = true;
+        self.counted.lock().client = Client::Known;
     }
 
-    pub(super) fn rank(&self) -> Rank {
-        let Counted { under_way, last, is_admitted } = *self.counted.lock();
-        Rank { is_admitted, is_busy: under_way > 0, since: last }
+    /// Marks the client as a probe, unless it is known.
+    pub(super) fn probe(&self) {
+        let mut counted = self.counted.lock();
+        if counted.client == Client::Stranger {
+            counted.client = Client::Probe;
+        }
+    }
+
+    pub(super) fn rank(&self) -> (Client, Rank) {
+        let Counted { under_way, last, client } = *self.counted.lock();
+        (client, Rank { is_busy: under_way > 0, since: last })
     }
 
     /// When the connection became idle; `None` while it is busy.

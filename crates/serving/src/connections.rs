@@ -79,9 +79,9 @@ impl<A: Answer> Connections<A> {
                 () = stop.cancelled() => break,
                 Some(_) = open.join_next() => {}
                 (accepted, reservation) = accept() => match accepted {
-                    Ok((stream, _)) => {
+                    Ok((stream, peer)) => {
                         let (connections, stop) = (Arc::clone(&connections), stop.clone());
-                        let slot = connections.limit.take(reservation);
+                        let slot = connections.limit.take(reservation, peer.ip());
                         open.spawn(async move {
                             let serving = connections.serve_one(stream, &slot.activity, stop);
                             slot.leave.run_until_cancelled(serving).await;

@@ -78,7 +78,9 @@ impl Gate {
         routes: &Router,
     ) -> Response {
         let path = request.uri().path();
-        if !self.authorizer.is_open(path) {
+        if self.authorizer.is_open(path) {
+            activity.probe();
+        } else {
             match self.authenticator.user(chain, request.headers()).await {
                 Ok(Some(user)) => {
                     let verb = request.method().as_str().to_ascii_lowercase();

@@ -58,7 +58,7 @@ impl Endpoints {
             .route("/metrics/resources", text_page(resource_metrics))
             .route("/metrics/slis", slis::page(Arc::clone(&slis)))
             .route("/configz", get(async move || json(&serde_json::json!({"componentconfig": configz()}))))
-            .route("/flagz", get(async move || text::zpage("flags", &flagz())))
+            .route("/flagz", get(async move || text::zpage("flagz", &flagz())))
             .route("/debug/pprof/{*profile}", get(no_profiles))
             .route("/debug/pprof", get(no_profiles))
             .merge(probe("healthz", checks.healthz, &slis))

@@ -13,6 +13,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
@@ -231,7 +232,13 @@ async fn each_path_serves_its_content() {
             assert_eq!(said("x-content-type-options"), "nosniff", "{path}");
         }
         for (path, part) in [
+            ("/flagz", "\nsupercargo flagz\nWarning: This endpoint is not meant to be machine parseable, "),
             ("/flagz", "\n\nsecure-port=10259\n"),
+            (
+                "/statusz",
+                "\nsupercargo statusz\nWarning: This endpoint is not meant to be machine parseable, ",
+            ),
+            ("/statusz", "\nBinary version: "),
             ("/statusz", "Emulation version: 1.36\nPaths: /configz /debug/cache /debug/flags/v "),
             ("/debug/pprof/heap", "pprof is not available"),
         ] {
@@ -406,6 +413,50 @@ async fn strangers_do_not_delay_known_callers_or_probes() {
     };
     tokio::time::timeout(Duration::from_secs(5), answers).await.unwrap();
     assert_eq!(strangers.len(), 80);
+}
+
+/// More strangers than there are places.
+const BESIEGERS: usize = 1500;
+
+#[tokio::test]
+async fn a_siege_of_strangers_cuts_off_neither_known_clients_nor_probes() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    let bed = Bed::new().await;
+    let siege = async {
+        // The slow request has been reviewed, so that its client is known.
+        while bed.api.requests().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let (mut silent, mut speaking) = (Vec::new(), JoinSet::new());
+        for number in 0..BESIEGERS {
+            let path = match number % 20 {
+                0 => "metrics",
+                10 => "livez",
+                _ => {
+                    silent.push(tokio::net::TcpStream::connect(bed.address).await.unwrap());
+                    continue;
+                }
+            };
+            let (client, address) = (bed.another_client(), bed.address);
+            speaking.spawn(async move {
+                let request = Request::get(format!("https://{address}/{path}")).body(Full::default());
+                // Its connection may have been closed for another one.
+                let _ = client.request(request.unwrap()).await;
+                std::future::pending::<()>().await;
+            });
+            let probe = Request::get(format!("https://{address}/readyz")).body(Full::default()).unwrap();
+            assert_eq!(bed.another_client().request(probe).await.unwrap().status(), 200);
+            assert_eq!(bed.get("/metrics", Some("reader")).await.status, 200);
+        }
+        bed.slow.add_permits(1);
+        (silent, speaking)
+    };
+    // It ends with its connection.
+    let slow = bed.get("/debug/slow", Some("reader"));
+    let both = async { tokio::join!(slow, siege) };
+    let (answered, _strangers) = tokio::time::timeout(Duration::from_mins(1), both).await.unwrap();
+    assert_eq!((answered.status.as_u16(), answered.body.as_str()), (200, "true"));
 }
 
 #[tokio::test]

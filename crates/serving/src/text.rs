@@ -73,12 +73,11 @@ fn status_body(code: StatusCode, reason: &str, message: &str) -> Value {
     })
 }
 
+/// The second line of z-pages, in upstream's words.
+const ZPAGE_WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting \
+     compatibility guarantees and is for debugging purposes only.";
+
 /// A z-page: title, warning and content.
 pub(super) fn zpage(name: &str, text: &str) -> Response {
-    plain(
-        StatusCode::OK,
-        format!(
-            "\nsupercargo {name}\nWarning: this page is for humans; its format may change between versions.\n\n{text}"
-        ),
-    )
+    plain(StatusCode::OK, format!("\nsupercargo {name}\n{ZPAGE_WARNING}\n\n{text}"))
 }

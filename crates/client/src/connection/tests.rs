@@ -165,6 +165,46 @@ async fn tokens_of_an_exec_plugin_are_renewed_and_kept_while_it_fails() {
 }
 
 #[tokio::test]
+async fn rejected_credentials_of_an_exec_plugin_are_renewed_once_per_period() {
+    let bed = Bed::new().await;
+    let print = |token: &str| {
+        bed.write("credential", json!({ "status": { "token": token } }).to_string());
+    };
+    let exec = json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "/bin/sh",
+        "args": ["-c", format!("cat {}; echo >> {}", bed.path("credential"), bed.path("runs"))],
+    });
+    bed.describe(json!({}), json!({ "token": null, "exec": exec }));
+    let runs = || std::fs::read(bed.path("runs")).unwrap().len();
+    print("revoked");
+    let connection = bed.open().await;
+    let transport = Transport::connect(&connection).unwrap();
+    // Every new token is rejected, too.
+    let began = tokio::time::Instant::now();
+    for number in 0..100 {
+        print(&format!("wrong-{number}"));
+        assert_eq!(get(&transport).await.unwrap(), StatusCode::UNAUTHORIZED);
+    }
+    while runs() < 2 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let (count, periods) = (runs() as u64, began.elapsed().as_secs() / PERIOD.as_secs());
+    assert!(count <= 2 + periods, "{count} runs in {periods} periods");
+    print(bed.endpoint.token());
+    // Rejected once more, unless the last run has read the right token.
+    let _ = get(&transport).await.unwrap();
+    a_while().await;
+    while get(&transport).await.unwrap() != StatusCode::OK {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let before = runs();
+    a_while().await;
+    assert_eq!(get(&transport).await.unwrap(), StatusCode::OK);
+    assert_eq!(runs(), before, "accepted credentials are kept");
+}
+
+#[tokio::test]
 async fn the_follower_ends_with_its_last_connection() {
     let bed = Bed::new().await;
     bed.describe(json!({}), json!({}));

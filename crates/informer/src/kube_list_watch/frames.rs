@@ -8,9 +8,6 @@ use crate::json;
 use crate::kind::ContentType;
 use crate::list_watch::ListWatchError;
 
-/// The maximum size of an event or list item. etcd rejects objects of more than a few megabytes,
-/// and their encoding on the wire is not much larger.
-pub(super) const MAX_OBJECT: usize = 64 << 20;
 /// The size of a length prefix.
 const LENGTH: usize = 4;
 
@@ -19,13 +16,14 @@ const LENGTH: usize = 4;
 pub(super) enum FrameError {
     /// The connection failed.
     Body(ListWatchError),
-    /// An event larger than any object. Its length or its end must be corrupt.
+    /// An event exceeds the limit. Its length or its end may be corrupt.
     TooLarge,
 }
 
 /// The body of a watch. Buffers only bytes that have arrived and are not consumed yet.
 pub(super) struct Frames {
     content_type: ContentType,
+    max_event: usize,
     body: Body,
     buffer: Vec<u8>,
     /// The start of the unconsumed bytes in the buffer.
@@ -37,8 +35,9 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    pub(super) fn new(content_type: ContentType, body: Body) -> Self {
-        Self { content_type, body, buffer: Vec::new(), start: 0, searched: 0, ended: false }
+    /// `max_event` limits the size of an event in bytes.
+    pub(super) fn new(content_type: ContentType, max_event: usize, body: Body) -> Self {
+        Self { content_type, max_event, body, buffer: Vec::new(), start: 0, searched: 0, ended: false }
     }
 
     /// The next event; `None` at the end.
@@ -52,7 +51,7 @@ impl Frames {
                 return Ok(Some(&self.buffer[from..to]));
             }
             self.make_room();
-            if self.buffer.len() > MAX_OBJECT {
+            if self.buffer.len() > self.max_event {
                 return Err(FrameError::TooLarge);
             }
             if self.ended {
@@ -97,7 +96,7 @@ impl Frames {
             return Ok(None);
         };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-        if length > MAX_OBJECT {
+        if length > self.max_event {
             return Err(FrameError::TooLarge);
         }
         if rest.len() < length {

@@ -2,10 +2,10 @@
 
 use std::error::Error;
 
-use super::frames::MAX_OBJECT;
 use crate::json;
 use crate::kind::ContentType;
-use crate::protobuf;
+use crate::protobuf::wire::Malformed;
+use crate::protobuf::{self, TOO_LARGE};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -15,6 +15,29 @@ pub(super) struct ListMeta {
     pub(super) continue_token: Option<String>,
 }
 
+/// Why there is no next item.
+pub(super) enum SplitError {
+    /// An item exceeds the limit.
+    TooLarge,
+    /// The response is not a list.
+    NotAList(BoxError),
+}
+
+impl From<json::NotAList> for SplitError {
+    fn from(error: json::NotAList) -> Self {
+        match error {
+            json::NotAList::TooLarge => Self::TooLarge,
+            error => Self::NotAList(error.into()),
+        }
+    }
+}
+
+impl From<Malformed> for SplitError {
+    fn from(error: Malformed) -> Self {
+        if error == TOO_LARGE { Self::TooLarge } else { Self::NotAList(error.into()) }
+    }
+}
+
 /// Splits a list into items, in either encoding.
 pub(super) enum Splitter {
     Json(json::ListSplitter),
@@ -22,15 +45,16 @@ pub(super) enum Splitter {
 }
 
 impl Splitter {
-    pub(super) fn new(content_type: ContentType) -> Self {
+    /// `max_item` limits the size of an item in bytes.
+    pub(super) fn new(content_type: ContentType, max_item: usize) -> Self {
         match content_type {
-            ContentType::Json => Self::Json(json::ListSplitter::new(MAX_OBJECT)),
-            ContentType::Protobuf => Self::Protobuf(Box::new(protobuf::ListSplitter::new(MAX_OBJECT))),
+            ContentType::Json => Self::Json(json::ListSplitter::new(max_item)),
+            ContentType::Protobuf => Self::Protobuf(Box::new(protobuf::ListSplitter::new(max_item))),
         }
     }
 
     /// The next complete item. Advances `chunk` past the bytes read. `None` requests another chunk.
-    pub(super) fn next_item(&mut self, chunk: &mut &[u8]) -> Result<Option<&[u8]>, BoxError> {
+    pub(super) fn next_item(&mut self, chunk: &mut &[u8]) -> Result<Option<&[u8]>, SplitError> {
         match self {
             Self::Json(splitter) => Ok(splitter.next_item(chunk)?),
             Self::Protobuf(splitter) => Ok(splitter.next_item(chunk)?),

@@ -386,6 +386,29 @@ async fn an_object_of_several_megabytes_is_read() {
     assert_eq!(pods(client).list(&ListOptions::default()).await.unwrap().items.len(), 2);
 }
 
+/// A list repairs the store, and waits longer each time it fails.
+#[tokio::test]
+async fn an_object_beyond_the_limit_is_an_error_with_kind_and_size() {
+    let limit = frame("ADDED", &pod("a", "1")).len() + 10;
+    let mut large = pod("large", "2");
+    large["metadata"]["annotations"] = json!({"blob": "x".repeat(limit)});
+    let list = json!({"metadata": {"resourceVersion": "7"}, "items": [pod("a", "1"), large]}).to_string();
+    let watch = [frame("ADDED", &pod("a", "1")), frame("ADDED", &large)].concat();
+    let text = format!("an object of v1/pods is larger than {limit} bytes");
+    for size in [7, 64] {
+        let source = pods(chunked(list.clone().into(), size)).max_object_size(limit);
+        let error = source.list(&ListOptions::default()).await.unwrap_err();
+        assert!(matches!(error, ListWatchError::TooLarge { .. }), "{error}");
+        assert_eq!(error.to_string(), text);
+        let source = pods(chunked(watch.clone().into(), size)).max_object_size(limit);
+        let events: Vec<_> = source.watch(&ListOptions::default()).await.unwrap().collect().await;
+        let [Ok(WatchEvent::Added(_)), Ok(WatchEvent::Error(status))] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert!(status.message.ends_with(&text), "{}", status.message);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unresponsive_server_times_out() {
     let service = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Answer, Infallible>>());

@@ -152,12 +152,11 @@ impl ListSplitter {
             (Some(_), 2) => Role::Item,
             _ => Role::Skipped,
         };
-        let limit = match role {
-            Role::Skipped => u64::MAX,
-            Role::Item => self.max_item,
-            Role::Outer(_) | Role::Metadata => MAX_METADATA,
-        };
-        if length > limit { Err(Malformed("object too large")) } else { Ok(State::Value(role, length)) }
+        match role {
+            Role::Item if length > self.max_item => Err(TOO_LARGE),
+            Role::Outer(_) | Role::Metadata if length > MAX_METADATA => Err(Malformed("metadata too large")),
+            _ => Ok(State::Value(role, length)),
+        }
     }
 
     /// Processes a complete value.
@@ -207,6 +206,8 @@ fn check_kind(types: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
+/// An item exceeds the limit.
+pub(crate) const TOO_LARGE: Malformed = Malformed("an item is too large");
 const BEYOND: Malformed = Malformed("field beyond the end of its message");
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Connections over HTTP/2, whose pings notice a server that has died or become unreachable.
+//! Connections over HTTP/2, whose pings notice a server that has died or become unreachable. For
+//! clients of your own: [`informer_client`](crate::informer_client) uses them by itself.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,19 +20,21 @@ use tower::{ServiceBuilder, ServiceExt};
 /// The maximum number of requests per connection, below the limit of API servers. A watch is a
 /// request for as long as it lasts, and waits forever if the connection has no room.
 const REQUESTS_PER_CONNECTION: usize = 50;
-/// The maximum time until a connection is established, with TLS.
+/// The maximum time until a connection is established, with TLS. kube's default is 30 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The kernel counts keepalive in seconds.
+const SECOND: Duration = Duration::from_secs(1);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 /// When a silent connection counts as dead.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub struct Patience {
     /// The silence before a ping.
-    pub(super) silence: Duration,
-    /// The time for its answer.
-    pub(super) answer: Duration,
+    pub silence: Duration,
+    /// The time for its answer. Without one, the connection ends with all its requests.
+    pub answer: Duration,
 }
 
 impl Default for Patience {
@@ -41,8 +44,20 @@ impl Default for Patience {
     }
 }
 
+impl Patience {
+    /// A builder of clients that ping over HTTP/2.
+    pub fn client_builder(self) -> legacy::Builder {
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .http2_keep_alive_interval(self.silence)
+            .http2_keep_alive_timeout(self.answer);
+        builder
+    }
+}
+
 /// A client that uses HTTP/2 if the server supports it, and else HTTP/1.1.
-pub(super) fn connect(config: Config, patience: Patience) -> Result<Client, kube::Error> {
+pub(crate) fn connect(config: Config, patience: Patience) -> Result<Client, kube::Error> {
     // Proxies are left to kube's client.
     if config.proxy_url.is_some() {
         return Client::try_from(config);
@@ -65,21 +80,37 @@ pub(super) fn connect(config: Config, patience: Patience) -> Result<Client, kube
     Ok(Client::new(service, config.default_namespace))
 }
 
-fn connector(config: &Config, patience: Patience) -> Result<impl Connect + Clone + use<>, kube::Error> {
+/// Opens connections to the server of this configuration: HTTP/2 if the server supports it, and else
+/// HTTP/1.1, which has no pings. There, the kernel ends connections whose peer is gone.
+///
+/// Connecting takes 10 s at most, or the configuration's `connect_timeout` if that is shorter;
+/// without one, there is no limit. Proxies of the configuration are ignored.
+pub fn connector(
+    config: &Config,
+    patience: Patience,
+) -> Result<impl Connect + Clone + Send + Sync + use<>, kube::Error> {
     let mut tls = config.rustls_client_config()?;
+    // ALPN selects the protocol.
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    // HTTP/1.1 has no pings.
-    tcp.set_keepalive(Some(patience.silence));
-    tcp.set_keepalive_interval(Some(patience.answer / 2));
+    // Idle connections: two probes within the time for the answer.
+    tcp.set_keepalive(Some(patience.silence.max(SECOND)));
+    tcp.set_keepalive_interval(Some((patience.answer / 2).max(SECOND)));
     tcp.set_keepalive_retries(Some(2));
+    // Connections with unacknowledged data.
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(patience.silence + patience.answer));
     let https = HttpsConnector::new(tcp, tls, false, server_name(config));
-    Ok(https.map_future(|connecting| -> Connecting<_> {
-        Box::pin(async move { timeout(CONNECT_TIMEOUT, connecting).await? })
+    let limit = config.connect_timeout.map(|limit| limit.min(CONNECT_TIMEOUT));
+    Ok(https.map_future(move |connecting| -> Connecting<_> {
+        Box::pin(async move {
+            match limit {
+                Some(limit) => timeout(limit, connecting).await?,
+                None => connecting.await,
+            }
+        })
     }))
 }
 
@@ -103,12 +134,7 @@ struct Connections<C> {
 
 impl<C: Connect + Clone> Connections<C> {
     fn new(connector: C, patience: Patience) -> Self {
-        let mut builder = legacy::Client::builder(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .http2_keep_alive_interval(patience.silence)
-            .http2_keep_alive_timeout(patience.answer);
-        Self { builder, connector, open: Mutex::default() }
+        Self { builder: patience.client_builder(), connector, open: Mutex::default() }
     }
 
     /// A connection with a free place.

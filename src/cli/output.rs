@@ -1,0 +1,42 @@
+//! Standard output: a reader that closes the pipe early is not an error.
+
+use std::io::{self, ErrorKind, Write};
+
+use anyhow::{Context as _, Result};
+
+pub(crate) const NO_OUTPUT: &str = "cannot write to standard output";
+
+/// Writes a text. A closed pipe is an error, to end work of which nobody sees more.
+pub(crate) fn write_text(out: &mut dyn Write, text: &[u8]) -> Result<()> {
+    out.write_all(text).and_then(|()| out.flush()).context(NO_OUTPUT)
+}
+
+/// Drops the error of a closed pipe.
+pub(crate) fn tolerate_closed_pipe(result: Result<()>) -> Result<()> {
+    let is_closed = |error: &io::Error| error.kind() == ErrorKind::BrokenPipe;
+    result.or_else(|error| if error.downcast_ref().is_some_and(is_closed) { Ok(()) } else { Err(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Failing(ErrorKind);
+
+    impl Write for Failing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn only_a_closed_pipe_is_tolerated() {
+        let written = |kind| tolerate_closed_pipe(write_text(&mut Failing(kind), b"text"));
+        written(ErrorKind::BrokenPipe).unwrap();
+        assert_eq!(written(ErrorKind::StorageFull).unwrap_err().to_string(), NO_OUTPUT);
+    }
+}
