@@ -154,6 +154,9 @@ fn relabelled(i: usize) -> Input {
 fn of_pod(args: &Args, list: PodList) -> Measure {
     let items = args.items.unwrap_or_else(|| list.most());
     let mut bench = cluster(args);
+    for object in list.objects(items) {
+        bench.handle(Input::Object(Notification::Added(Arc::new(object))));
+    }
     let region = Region::new(ALLOCATOR);
     let giant = list.pod("first", items);
     let [bound, next] =

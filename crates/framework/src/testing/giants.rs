@@ -4,6 +4,8 @@
 //! Every user who may create pods can write one. Tests and benchmarks bound what such an object
 //! costs.
 
+mod claims;
+
 use std::sync::Arc;
 
 use super::{NodeBuilder, PodBuilder, node, object, pod};
@@ -71,8 +73,18 @@ pub enum PodList {
     HostPorts,
     /// Claims, none of which exists.
     Claims,
+    /// Claims with a volume each.
+    BoundClaims,
+    /// Claims for which volumes exist.
+    DelayedClaims,
+    /// Claims for which volumes are to be provisioned.
+    ProvisionedClaims,
+    /// One claim, many times, and then another.
+    OneClaim,
     /// Disks that count against the limit of a CSI driver.
     Disks,
+    /// One disk, many times, which the pod only reads.
+    OneDisk,
     /// Containers with one image each.
     Containers,
     /// Extended resources.
@@ -87,7 +99,7 @@ pub enum PodList {
 
 impl PodList {
     /// All lists.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 32] = [
         Self::AntiAffinityKeys,
         Self::AffinityKeys,
         Self::PreferredKeys,
@@ -109,7 +121,12 @@ impl PodList {
         Self::SoftConstraints,
         Self::HostPorts,
         Self::Claims,
+        Self::BoundClaims,
+        Self::DelayedClaims,
+        Self::ProvisionedClaims,
+        Self::OneClaim,
         Self::Disks,
+        Self::OneDisk,
         Self::Containers,
         Self::Resources,
         Self::Labels,
@@ -142,7 +159,13 @@ impl PodList {
             Self::HardConstraints => 2 * MESSAGE + 2 + NAME + 15,
             Self::SoftConstraints => 2 * MESSAGE + 2 + NAME + 16,
             Self::HostPorts => MESSAGE + 4 + 4 + 5 + 10,
-            Self::Claims | Self::Disks => 3 * MESSAGE + 2 * NAME,
+            Self::Claims
+            | Self::BoundClaims
+            | Self::DelayedClaims
+            | Self::ProvisionedClaims
+            | Self::OneClaim
+            | Self::Disks => 3 * MESSAGE + 2 * NAME,
+            Self::OneDisk => 3 * MESSAGE + 2 * NAME + 2,
             // With what the API server sets: paths and policies.
             Self::Containers => MESSAGE + NAME + NAME + 2 + 22 + 6 + 14,
             // In requests and limits.
@@ -155,6 +178,17 @@ impl PodList {
     /// The number of items of the largest list.
     pub fn most(self) -> usize {
         MOST_BYTES / self.bytes()
+    }
+
+    /// The objects that the items name, for kinds of items that exist.
+    pub fn objects(self, items: usize) -> Vec<Object> {
+        match self {
+            Self::BoundClaims => claims::bound(items),
+            Self::DelayedClaims => claims::delayed(items),
+            Self::ProvisionedClaims => claims::provisioned(items),
+            Self::OneClaim => claims::bound(2),
+            _ => Vec::new(),
+        }
     }
 
     /// A pod `default/<name>` with this many items.
@@ -241,8 +275,17 @@ impl PodList {
             Self::HostPorts => {
                 labelled.with_spec_of_build(|spec| spec.host_ports = (0..items).map(port).collect())
             }
-            Self::Claims => with_volumes(labelled, items, VolumeSource::Claim),
-            Self::Disks => with_volumes(labelled, items, VolumeSource::Cinder),
+            Self::Claims | Self::BoundClaims | Self::DelayedClaims | Self::ProvisionedClaims => {
+                with_volumes(labelled, items, |i| VolumeSource::Claim(key(i).into()))
+            }
+            Self::OneClaim => with_volumes(labelled, items, |i| {
+                VolumeSource::Claim(key(usize::from(i + 1 == items)).into())
+            }),
+            Self::Disks => with_volumes(labelled, items, |i| VolumeSource::Cinder(key(i).into())),
+            Self::OneDisk => with_volumes(labelled, items, |_| VolumeSource::GcePersistentDisk {
+                pd_name: "disk".into(),
+                read_only: true,
+            }),
             Self::Containers => labelled.with_spec_of_build(|spec| {
                 spec.images = (0..items).map(|i| Arc::from(format!("{}:latest", key(i)))).collect();
                 spec.image_containers = items;
@@ -409,8 +452,8 @@ fn with_constraints(pod: PodBuilder, items: usize, hard: bool) -> PodInfo {
     pod.with_spec(|spec| spec.topology_spread = (0..items).map(constraint).collect()).build()
 }
 
-fn with_volumes(pod: PodBuilder, items: usize, source: impl Fn(Arc<str>) -> VolumeSource) -> PodInfo {
-    let volume = |i| Volume { name: key(i).into(), source: source(key(i).into()) };
+fn with_volumes(pod: PodBuilder, items: usize, source: impl Fn(usize) -> VolumeSource) -> PodInfo {
+    let volume = |i| Volume { name: key(i).into(), source: source(i) };
     pod.with_spec(|spec| spec.volumes = (0..items).map(volume).collect()).build()
 }
 
@@ -431,10 +474,11 @@ impl PodBuilder {
 
 /// A node as clusters have them: labels, a taint of each kind.
 pub fn plain_node(i: usize) -> NodeRecord {
-    let name = format!("node-{i}");
+    let (name, zone) = (format!("node-{i}"), ["a", "b", "c"][i % 3]);
     let labelled = node(&name)
         .label(HOSTNAME, &name)
-        .label("zone", ["a", "b", "c"][i % 3])
+        .label("zone", zone)
+        .label("topology.kubernetes.io/zone", zone)
         .label("kubernetes.io/arch", "amd64")
         .label("kubernetes.io/os", "linux")
         .label("node.kubernetes.io/instance-type", "large")
