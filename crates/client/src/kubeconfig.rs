@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use kube::Config;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 use thiserror::Error;
 use tokio_rustls::rustls::crypto::ring;
 
@@ -39,6 +39,9 @@ pub enum Problem {
     /// The client certificate or its key cannot be used.
     #[error(transparent)]
     KeyPair(#[from] KeyPairError),
+    /// The CA bundle is malformed. Holds the field and the problem.
+    #[error("{0}")]
+    Authority(&'static str),
     /// Any other error.
     #[error("{0}")]
     Other(Box<KubeconfigError>),
@@ -77,6 +80,12 @@ fn problem(error: KubeconfigError) -> Problem {
         KubeconfigError::ReadConfig(error, _) => Problem::Unreadable(error),
         KubeconfigError::Parse(error) => {
             Problem::Malformed(error.location().map(|at| format!("{}:{}", at.line(), at.column())))
+        }
+        KubeconfigError::LoadCertificateAuthority(LoadDataError::DecodeBase64(_)) => {
+            Problem::Authority("certificate-authority-data: not base64")
+        }
+        KubeconfigError::ParseCertificates(_) => {
+            Problem::Authority("certificate-authority, or certificate-authority-data: malformed PEM")
         }
         error => Problem::Other(Box::new(error)),
     }
