@@ -4,52 +4,69 @@ mod permissions;
 mod report;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use futures::stream::{self, StreamExt as _};
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, Uri};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::timeout;
 
 use self::permissions::Permission;
 use self::report::Report;
-use crate::run::without_credentials;
-use supercargo_client::api::{Api, CallError, ConnectError, connect_to, full_text};
+use crate::run::{transport, without_credentials};
+use supercargo_client::api::{Api, CallError, ConnectError, full_text};
+use supercargo_client::connection::Connection;
 use supercargo_client::transport::Transport;
 use supercargo_config::flags::{Flags, ServingOptions};
 use supercargo_config::{Catalog, Config, LeaderElectionConfig};
 
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The minor versions of Kubernetes 1 that are tested.
-const TESTED: std::ops::RangeInclusive<u32> = 34..=37;
+/// The minor versions of Kubernetes 1 that are tested. `docs/versions.md` has the list.
+const TESTED: [u32; 3] = [34, 36, 37];
+/// What to do about a lease that is held and not renewed.
+const NO_LEADER: &str = "no process leads; look at the log of the holder";
 /// Reviews in flight.
 const REVIEWS_AT_ONCE: usize = 8;
 
 /// Checks everything that `run` with these flags needs. Exits with 1 if something is missing.
 pub(crate) async fn check(flags: &Flags, catalog: &Catalog) -> Result<ExitCode> {
     let mut report = Report::to(std::io::stdout());
-    let config = configuration(flags, catalog, &mut report)?;
-    let kubeconfig =
-        config.as_ref().map_or(&flags.deprecated.kubeconfig, |config| &config.client_connection.kubeconfig);
-    report.section("API server")?;
-    match connect_to(flags.misc.master.as_ref(), kubeconfig.as_deref()).await.and_then(api) {
-        Ok((server, api)) => {
-            let config = config.unwrap_or(Config::default_with(catalog)?);
-            check_cluster(&server, &api, flags, &config, &mut report).await?;
-        }
-        Err(error) => report.failed(&full_text(&error), "give --kubeconfig, or run it in the cluster")?,
-    }
-    check_endpoints(&flags.serving, &mut report).await?;
+    check_all(flags, catalog, &mut report).await?;
     report.end()
 }
 
-/// The server's address, and requests to it.
-fn api(connection: kube::Config) -> Result<(String, Api), ConnectError> {
-    Ok((without_credentials(&connection.cluster_url), Api::new(connection, None)?))
+async fn check_all(flags: &Flags, catalog: &Catalog, report: &mut Report) -> Result<()> {
+    let config = configuration(flags, catalog, report)?;
+    let kubeconfig =
+        config.as_ref().map_or(&flags.deprecated.kubeconfig, |config| &config.client_connection.kubeconfig);
+    report.section("API server")?;
+    match connect(flags.misc.master.as_ref(), kubeconfig.as_deref()).await {
+        Ok((server, api)) => {
+            let config = config.unwrap_or(Config::default_with(catalog)?);
+            check_cluster(&server, &api, flags, &config, report).await?;
+        }
+        Err(error) => report.failed(&full_text(&error), connection_advice(&error))?,
+    }
+    check_endpoints(&flags.serving, report).await
+}
+
+/// Connects as `run` does. Returns the server's address, and requests to it.
+async fn connect(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<(String, Api), ConnectError> {
+    let connection = Connection::open(server, kubeconfig).await?;
+    Ok((without_credentials(&connection.server()), Api::over(transport(&connection)?, None, false)))
+}
+
+fn connection_advice(error: &ConnectError) -> &'static str {
+    match error {
+        ConnectError::NotInCluster(_) => "give --kubeconfig, or run it in the cluster",
+        ConnectError::ExecPlugin { .. } => "run the command of the kubeconfig by hand",
+        _ => "correct the kubeconfig and the files that it names",
+    }
 }
 
 /// The configuration, if it is valid.
@@ -66,8 +83,12 @@ fn configuration(flags: &Flags, catalog: &Catalog, report: &mut Report) -> Resul
         }
         Err(error) => {
             let problem = full_text(&*error);
-            for line in problem.lines() {
-                report.failed(line, "")?;
+            let mut lines = problem.lines().peekable();
+            while let Some(line) = lines.next() {
+                // Once, after the last.
+                let advice =
+                    if lines.peek().is_none() { "docs/configuration.md lists fields and flags" } else { "" };
+                report.failed(line, advice)?;
             }
             Ok(None)
         }
@@ -108,7 +129,7 @@ fn check_version(version: &Value, report: &mut Report) -> Result<()> {
     let name = version["gitVersion"].as_str().unwrap_or("unknown");
     // Some providers append a plus sign.
     let minor = version["minor"].as_str().and_then(|minor| minor.trim_end_matches('+').parse::<u32>().ok());
-    let tested = format!("1.{} to 1.{}", TESTED.start(), TESTED.end());
+    let tested = TESTED.map(|minor| format!("1.{minor}")).join(", ");
     match minor.filter(|_| version["major"] == "1") {
         Some(minor) if TESTED.contains(&minor) => report.ok(&format!("version {name}")),
         _ => report.warned(&format!("version {name} is not tested"), &format!("tested are {tested}")),
@@ -147,20 +168,29 @@ async fn check_lease(api: &Api, election: &LeaderElectionConfig, report: &mut Re
         Err(error) if error.status == Some(StatusCode::NOT_FOUND) => {
             return report.ok(&format!("{namespace}/{name} does not exist; the first leader creates it"));
         }
-        Err(error) => return report.failed(&format!("{namespace}/{name}: {}", error.error.message), ""),
+        Err(error) => {
+            let advice = match error.status {
+                Some(StatusCode::FORBIDDEN) => "the Role in manifests/base/role.yaml grants it",
+                _ => "look at the log of the API server",
+            };
+            return report.failed(&format!("{namespace}/{name}: {}", error.error.message), advice);
+        }
     };
     let spec = &lease["spec"];
     let Some(holder) = spec["holderIdentity"].as_str().filter(|holder| !holder.is_empty()) else {
         return report.ok(&format!("{namespace}/{name} is free"));
     };
-    let renewed = spec["renewTime"].as_str().and_then(|time| time.parse::<Timestamp>().ok());
-    let age = renewed.map_or(i64::MAX, |renewed| Timestamp::now().as_second() - renewed.as_second());
+    let Some(renewed) = spec["renewTime"].as_str().and_then(|time| time.parse::<Timestamp>().ok()) else {
+        let text = format!("{namespace}/{name}: {holder} holds it, but renewTime is not set");
+        return report.warned(&text, NO_LEADER);
+    };
+    let age = Timestamp::now().as_second() - renewed.as_second();
     let text = format!("{namespace}/{name}: {holder} leads, renewed {age} s ago");
     // The clock of the holder may differ a little.
     if age <= spec["leaseDurationSeconds"].as_i64().unwrap_or(0) {
         report.ok(&text)
     } else {
-        report.warned(&text, "no process leads; look at the log of the holder")
+        report.warned(&text, NO_LEADER)
     }
 }
 

@@ -17,7 +17,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use supercargo_scheduler::Scheduler;
-use supercargo_scheduler::record::replay;
+use supercargo_scheduler::record::{Replayed, replay};
 
 use crate::check::check;
 #[cfg(feature = "demo")]
@@ -189,6 +189,11 @@ fn print(text: &[u8]) -> Result<()> {
     tolerate_closed_pipe(write_text(&mut io::stdout(), text))
 }
 
+/// Writes a line to standard error. Its reader may be gone.
+fn print_error(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 fn on_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
@@ -196,6 +201,15 @@ fn on_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     // Does not wait for tasks that are still running.
     runtime.shutdown_background();
     result
+}
+
+/// Why a segment of a record is not complete.
+fn problem(replayed: &Replayed) -> Option<&'static str> {
+    if replayed.is_cut {
+        Some("the last line is cut off")
+    } else {
+        (replayed.steps == 0).then_some("the file is empty")
+    }
 }
 
 impl Replay {
@@ -211,14 +225,24 @@ impl Replay {
         };
         let config = Config::load_or_default(self.config.as_deref(), &catalog)?;
         let mut scheduler = Scheduler::new(options(config))?;
-        let mut steps = 0;
+        let (mut steps, mut incomplete): (_, Option<String>) = (0, None);
         for file in &self.files {
-            let record = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-            steps += replay(&mut scheduler, BufReader::new(record), configure)
-                .with_context(|| file.display().to_string())?;
+            let name = file.display().to_string();
+            if let Some(problem) = incomplete {
+                bail!("{problem}, but {name} follows");
+            }
+            let record = File::open(file).with_context(|| format!("cannot read {name}"))?;
+            let replayed =
+                replay(&mut scheduler, BufReader::new(record), configure).with_context(|| name.clone())?;
+            incomplete = problem(&replayed).map(|problem| format!("{name}: {problem}"));
+            steps += replayed.steps;
         }
         if steps == 0 {
             bail!("{}: the record is empty", self.files[0].display());
+        }
+        // A crash ends a record at any byte.
+        if let Some(problem) = incomplete {
+            print_error(&format!("warning: {problem}; the replay ends there"));
         }
         print(format!("{steps} steps, every decision the same\n").as_bytes())
     }

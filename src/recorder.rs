@@ -1,29 +1,56 @@
 //! Writes the record of a run (`--record`) from a thread of its own.
 //!
-//! A record must not stop the scheduler. If it cannot be written, or not fast enough, an error is
-//! logged and recording ends: a record with gaps does not replay.
+//! A record must not stop the scheduler. If it cannot be written, or not fast enough, or is as large
+//! as it may be, an error is logged and recording ends: a record with gaps does not replay.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write as _};
+use std::io::{self, BufWriter, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{
-    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, channel, sync_channel,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
 use supercargo_scheduler::record::{Step, StepLog};
 
-/// Maximum number of queued steps. All pods of a large cluster arrive at once, faster than they are
-/// written.
-const MOST_QUEUED: usize = 1 << 18;
+/// Maximum memory of queued lines: the writer can be some seconds behind, even on a slow disk.
+const MOST_QUEUED: usize = 128 << 20;
 /// A segment of this size is complete.
 const SEGMENT_BYTES: u64 = 256 << 20;
-/// How long the end of the process waits for queued steps.
+/// Maximum number of segments: 4 GiB, a small part of a node's disk. Recording then ends, instead
+/// of deleting the oldest segment: a record without its beginning does not replay.
+const MOST_SEGMENTS: u32 = 16;
+/// How long the end of the process waits for queued lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Queues steps for the thread that writes them. Drops them once recording has ended.
-pub(crate) struct Recorder(Option<SyncSender<Step>>);
+/// Queues steps, as lines, for the thread that writes them. Drops them once recording has ended.
+pub(crate) struct Recorder(Option<Queue>);
+
+/// The sender's end of the queue.
+struct Queue {
+    lines: Sender<Vec<u8>>,
+    /// Memory of the lines that are queued.
+    bytes: Arc<AtomicUsize>,
+    most_bytes: usize,
+}
+
+/// The receiver's end of the queue.
+struct QueuedLines {
+    lines: Receiver<Vec<u8>>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// Why a step was not queued.
+#[derive(Debug, PartialEq, Eq)]
+enum QueueError {
+    /// The step cannot be written as JSON.
+    Unwritable(String),
+    /// The writer is too slow.
+    Full,
+    /// The writer has ended, and has logged why.
+    Ended,
+}
 
 /// Waits, when dropped, until the queued steps of a [`Recorder`] are written. The recorder must be
 /// dropped before.
@@ -35,11 +62,11 @@ impl Recorder {
         Self::start_with(Segments::of_run(path, SEGMENT_BYTES), MOST_QUEUED)
     }
 
-    fn start_with(mut segments: Segments, most_queued: usize) -> io::Result<(Self, Recording)> {
-        let (sender, steps) = sync_channel(most_queued);
+    fn start_with(mut segments: Segments, most_bytes: usize) -> io::Result<(Self, Recording)> {
+        let (queue, queued) = Queue::of(most_bytes);
         let (ended, end) = channel::<()>();
         thread::Builder::new().name("record".into()).spawn(move || {
-            if let Err(error) = segments.write_all(&steps) {
+            if let Err(error) = segments.write_all(&queued) {
                 let file = segments.name();
                 let file = file.display();
                 tracing::error!(%file, %error, "cannot write the record; recording ends");
@@ -47,22 +74,54 @@ impl Recorder {
             // Tells that all is written.
             drop(ended);
         })?;
-        Ok((Self(Some(sender)), Recording(end)))
+        Ok((Self(Some(queue)), Recording(end)))
     }
 }
 
 impl StepLog for Recorder {
     fn push(&mut self, step: Step) {
-        let Some(sender) = &self.0 else { return };
-        match sender.try_send(step) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => {
-                tracing::error!("the record is written too slowly; recording ends");
-                self.0 = None;
-            }
-            // The thread has logged why.
-            Err(TrySendError::Disconnected(_)) => self.0 = None,
+        let Some(queue) = &self.0 else { return };
+        let Err(error) = queue.push(&step) else { return };
+        match error {
+            QueueError::Unwritable(error) => tracing::error!(error, "cannot write a step; recording ends"),
+            QueueError::Full => tracing::error!("the record is written too slowly; recording ends"),
+            QueueError::Ended => {}
         }
+        self.0 = None;
+    }
+}
+
+impl Queue {
+    fn of(most_bytes: usize) -> (Self, QueuedLines) {
+        let (sender, lines) = channel();
+        let bytes = Arc::<AtomicUsize>::default();
+        (Self { lines: sender, bytes: Arc::clone(&bytes), most_bytes }, QueuedLines { lines, bytes })
+    }
+
+    /// Queues a line, not the step, whose objects would take memory that nobody has counted.
+    fn push(&self, step: &Step) -> Result<(), QueueError> {
+        let line = step.to_line().map_err(|error| QueueError::Unwritable(error.to_string()))?;
+        let size = line.capacity();
+        if self.bytes.fetch_add(size, Ordering::Relaxed) + size > self.most_bytes {
+            return Err(QueueError::Full);
+        }
+        self.lines.send(line).map_err(|_| QueueError::Ended)
+    }
+}
+
+impl QueuedLines {
+    /// The next line, if one is queued.
+    fn try_next(&self) -> Result<Vec<u8>, TryRecvError> {
+        self.lines.try_recv().inspect(|line| self.forget(line))
+    }
+
+    /// Waits for the next line; `None` once the recorder is dropped.
+    fn next(&self) -> Option<Vec<u8>> {
+        self.lines.recv().ok().inspect(|line| self.forget(line))
+    }
+
+    fn forget(&self, line: &Vec<u8>) {
+        self.bytes.fetch_sub(line.capacity(), Ordering::Relaxed);
     }
 }
 
@@ -81,6 +140,8 @@ struct Segments {
     number: u32,
     /// Size at which a segment is complete.
     limit: u64,
+    /// Maximum number of segments.
+    most: u32,
 }
 
 impl Segments {
@@ -89,7 +150,7 @@ impl Segments {
         let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ").to_string();
         let mut prefix = path.as_os_str().to_owned();
         prefix.push(format!(".{time}"));
-        Self { prefix: prefix.into(), number: 1, limit }
+        Self { prefix: prefix.into(), number: 1, limit, most: MOST_SEGMENTS }
     }
 
     /// The current segment.
@@ -106,30 +167,39 @@ impl Segments {
         Ok(BufWriter::new(file))
     }
 
-    /// Writes steps until the recorder is dropped. Steps are flushed when no more are queued.
-    fn write_all(&mut self, steps: &Receiver<Step>) -> io::Result<()> {
+    /// Writes lines until the recorder is dropped. They are flushed when no more are queued.
+    fn write_all(&mut self, queued: &QueuedLines) -> io::Result<()> {
         let (mut file, mut written) = (self.open()?, 0);
         loop {
-            let step = match steps.try_recv() {
-                Ok(step) => step,
+            let line = match queued.try_next() {
+                Ok(line) => line,
                 Err(TryRecvError::Empty) => {
                     file.flush()?;
-                    match steps.recv() {
-                        Ok(step) => step,
-                        Err(_) => return Ok(()),
+                    match queued.next() {
+                        Some(line) => line,
+                        None => return Ok(()),
                     }
                 }
                 Err(TryRecvError::Disconnected) => return file.flush(),
             };
             if written >= self.limit {
                 file.flush()?;
-                self.number += 1;
+                self.advance()?;
                 (file, written) = (self.open()?, 0);
             }
-            let line = step.to_line()?;
             file.write_all(&line)?;
             written += line.len() as u64;
         }
+    }
+
+    /// Goes on to the next segment.
+    fn advance(&mut self) -> io::Result<()> {
+        if self.number == self.most {
+            let full = format!("{} files of {} MiB are full", self.most, self.limit >> 20);
+            return Err(io::Error::new(ErrorKind::QuotaExceeded, full));
+        }
+        self.number += 1;
+        Ok(())
     }
 }
 
@@ -168,7 +238,7 @@ mod tests {
         let line = String::from_utf8(step(1).to_line().unwrap()).unwrap();
         let run = |steps: std::ops::Range<u64>| {
             let segments = Segments::of_run(&path, line.len() as u64 * 3);
-            let (mut recorder, recording) = Recorder::start_with(segments, 100).unwrap();
+            let (mut recorder, recording) = Recorder::start_with(segments, MOST_QUEUED).unwrap();
             steps.for_each(|number| recorder.push(step(number)));
             drop(recorder);
             drop(recording);
@@ -190,7 +260,9 @@ mod tests {
     fn record_that_cannot_be_written_ends_and_blocks_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("missing").join("record");
-        let (mut recorder, recording) = Recorder::start_with(Segments::of_run(&missing, 1), 2).unwrap();
+        let most_bytes = step(0).to_line().unwrap().capacity() * 2;
+        let segments = Segments::of_run(&missing, 1);
+        let (mut recorder, recording) = Recorder::start_with(segments, most_bytes).unwrap();
         // The recorder ends by itself, whether the thread has failed yet or not.
         for number in 0..100 {
             recorder.push(step(number));
@@ -201,13 +273,42 @@ mod tests {
     }
 
     #[test]
+    fn full_record_ends_and_keeps_its_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let segments = Segments { most: 2, ..Segments::of_run(&folder.path().join("record"), 1) };
+        let (mut recorder, recording) = Recorder::start_with(segments, MOST_QUEUED).unwrap();
+        (1..=4).for_each(|number| recorder.push(step(number)));
+        drop(recorder);
+        drop(recording);
+        let written: String = files(folder.path()).into_iter().map(|(_, text)| text).collect();
+        let expected: Vec<u8> = (1..=2).flat_map(|number| step(number).to_line().unwrap()).collect();
+        assert_eq!(written.as_bytes(), expected);
+    }
+
+    #[test]
     fn steps_that_are_written_too_slowly_end_the_record() {
-        let (sender, steps) = sync_channel(2);
-        let mut recorder = Recorder(Some(sender));
+        let size = step(0).to_line().unwrap().capacity();
+        let (queue, queued) = Queue::of(size * 2);
+        let mut recorder = Recorder(Some(queue));
+        // What has been taken does not count.
+        for number in 0..10 {
+            recorder.push(step(number));
+            assert!(queued.next().is_some());
+        }
         for number in 0..3 {
+            assert!(recorder.0.is_some());
             recorder.push(step(number));
         }
         assert!(recorder.0.is_none());
-        assert_eq!(steps.iter().count(), 2);
+        assert_eq!(queued.lines.iter().count(), 2);
+    }
+
+    #[test]
+    fn one_large_step_fills_the_queue() {
+        let (queue, queued) = Queue::of(1 << 20);
+        let large = Step { effects: vec!["x".repeat(2 << 20)], ..step(0) };
+        assert_eq!(queue.push(&large), Err(QueueError::Full));
+        drop(queue);
+        assert!(queued.next().is_none());
     }
 }

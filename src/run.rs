@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::owner::Owner;
-use supercargo_client::api::ConnectError;
+use supercargo_client::api::{ConnectError, full_text};
 use supercargo_client::connection::Connection;
 use supercargo_client::host::Host;
 use supercargo_client::rate_limit::RateLimiter;
@@ -31,6 +31,7 @@ use supercargo_config::{Catalog, ClientConnection, Config};
 use supercargo_serving::{Server, Setup};
 use supercargo_telemetry::logs::{self, LogLevel};
 use supercargo_telemetry::metrics::{Counting, Metrics, Requests};
+use supercargo_telemetry::outage::OutageLog;
 
 use process::{Process, failed};
 
@@ -218,7 +219,7 @@ impl Instance {
     }
 }
 
-fn transport(connection: &Connection) -> Result<Transport, ConnectError> {
+pub(crate) fn transport(connection: &Connection) -> Result<Transport, ConnectError> {
     Transport::connect(connection).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
@@ -227,10 +228,12 @@ fn rate_limit(connection: &ClientConnection) -> Option<RateLimiter> {
     RateLimiter::new(connection.qps?, burst)
 }
 
-/// A client for informers that counts requests.
+/// A client for informers that counts requests and logs outages.
 fn watching_client(connection: &Connection, requests: &Arc<Requests>) -> Result<Client, ConnectError> {
     let service = WatchService::connect(connection).map_err(|error| ConnectError::Client(Box::new(error)))?;
-    Ok(ClientBuilder::new(service, "default").with_layer(&Counting(Arc::clone(requests))).build())
+    let outages = OutageLog::of(&without_credentials(&connection.server()), full_text);
+    let client = ClientBuilder::new(service, "default").with_layer(&outages);
+    Ok(client.with_layer(&Counting(Arc::clone(requests))).build())
 }
 
 /// The server's address for logs. The URL may contain a password, which must not be logged.

@@ -243,3 +243,16 @@ fn configuration_docs_name_every_flag_and_field() {
     let missing: Vec<_> = fields.filter(|field| !document.contains(&format!("`{field}"))).collect();
     assert!(missing.is_empty(), "docs/configuration.md does not name {missing:?}");
 }
+
+#[test]
+fn closed_standard_error_does_not_change_the_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    for (content, expected) in [("parallelism: x\n", 1), ("enableContentionProfiling: true\n", 0)] {
+        let path = file(folder.path(), content);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = command(["config", "validate", path.to_str().unwrap()]);
+        let status = command.stdout(Stdio::null()).stderr(writer).status().unwrap();
+        assert_eq!(status.code(), Some(expected), "{content}");
+    }
+}

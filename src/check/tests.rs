@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use clap::{Args as _, FromArgMatches as _};
 use http::Response;
 use http_body_util::BodyExt as _;
 use kube::Client;
@@ -54,14 +55,26 @@ fn api(minor: &'static str, denied: &'static [&'static str], lease: Option<Value
     Api::with_client(Client::new(service, "default"))
 }
 
-async fn checked(api: Api) -> String {
+/// What a check prints.
+async fn printed(check: impl AsyncFnOnce(&mut Report) -> Result<()>) -> String {
     let printed = Printed::default();
     let mut report = Report::to(printed.clone());
-    let config = Config::default_with(&Catalog::in_tree()).unwrap();
-    check_cluster("https://api", &api, &Flags::default(), &config, &mut report).await.unwrap();
+    check(&mut report).await.unwrap();
     report.end().unwrap();
     let text = printed.0.lock().clone();
     String::from_utf8(text).unwrap()
+}
+
+async fn checked(api: Api) -> String {
+    let config = Config::default_with(&Catalog::in_tree()).unwrap();
+    printed(async |report| check_cluster("https://api", &api, &Flags::default(), &config, report).await).await
+}
+
+/// Flags without endpoints, so that nothing on this machine is asked.
+fn flags(argument: String) -> Flags {
+    let command = Flags::augment_args(clap::Command::new("run")).no_binary_name(true);
+    let matches = command.get_matches_from(["--secure-port=0", &argument]);
+    Flags::from_arg_matches(&matches).unwrap()
 }
 
 #[tokio::test]
@@ -90,7 +103,7 @@ async fn missing_permissions_and_an_expired_lease_are_reported_with_a_remedy() {
     for line in [
         "  FAIL  may not create pods/binding\n        the ClusterRole in manifests/base/clusterrole.yaml grants it",
         "  FAIL  may not watch leases.coordination.k8s.io \"supercargo\" in kube-system\n        the Role in",
-        "  WARN  version v1.29.2 is not tested\n        tested are 1.34 to 1.37\n",
+        "  WARN  version v1.29.2 is not tested\n        tested are 1.34, 1.36, 1.37\n",
         "        no process leads; look at the log of the holder\n",
     ] {
         assert!(printed.contains(line), "{line} is not in\n{printed}");
@@ -137,4 +150,74 @@ fn endpoints_are_asked_on_this_machine() {
     assert_eq!(at("0.0.0.0"), "https://127.0.0.1:10259");
     assert_eq!(at("::"), "https://[::1]:10259");
     assert_eq!(at("10.0.0.7"), "https://10.0.0.7:10259");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_exec_plugin_is_one_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let exec = json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "/bin/sh",
+        "args": ["-c", "sleep 1000"],
+        "interactiveMode": "Never",
+    });
+    let content = json!({
+        "clusters": [{ "name": "a", "cluster": { "server": "http://127.0.0.1:1" } }],
+        "users": [{ "name": "a", "user": { "exec": exec } }],
+        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+        "current-context": "a",
+    });
+    std::fs::write(&kubeconfig, content.to_string()).unwrap();
+    let flags = flags(format!("--kubeconfig={}", kubeconfig.display()));
+    let printed = printed(async |report| check_all(&flags, &Catalog::in_tree(), report).await).await;
+    assert!(
+        printed.contains("  FAIL  exec plugin /bin/sh: no credentials within 30 s\n        run"),
+        "{printed}"
+    );
+    assert!(printed.ends_with("1 failed, 0 warnings\n"), "{printed}");
+}
+
+#[tokio::test]
+async fn invalid_configuration_is_reported_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    std::fs::write(
+        &file,
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\na: 1\nb: 2\n",
+    )
+    .unwrap();
+    let flags = flags(format!("--config={}", file.display()));
+    let printed = printed(async |report| configuration(&flags, &Catalog::in_tree(), report).map(drop)).await;
+    assert_eq!(printed.matches("  FAIL  ").count(), 2, "{printed}");
+    assert_eq!(printed.matches("\n        docs/configuration.md lists").count(), 1, "{printed}");
+}
+
+#[tokio::test]
+async fn version_between_tested_ones_is_not_called_tested() {
+    assert!(checked(api("35", &[], None)).await.contains("  WARN  version v1.35.2 is not tested\n"));
+}
+
+#[tokio::test]
+async fn lease_that_was_never_renewed_has_no_age() {
+    let printed = checked(api("36", &[], Some(json!({ "spec": { "holderIdentity": "a" } })))).await;
+    let line =
+        "  WARN  kube-system/supercargo: a holds it, but renewTime is not set\n        no process leads";
+    assert!(printed.contains(line), "{printed}");
+}
+
+#[tokio::test]
+async fn unreadable_lease_is_reported_with_advice() {
+    let service = tower::service_fn(async |_: Request<Body>| {
+        let status = json!({ "kind": "Status", "reason": "Forbidden", "message": "not you" });
+        let answer = Response::builder().status(403).body(Body::from(status.to_string().into_bytes()));
+        Ok::<_, Infallible>(answer.unwrap())
+    });
+    let api = Api::with_client(Client::new(service, "default"));
+    let election = LeaderElectionConfig::default();
+    let printed = printed(async |report| check_lease(&api, &election, report).await).await;
+    assert!(
+        printed.contains("not you\n        the Role in manifests/base/role.yaml grants it\n"),
+        "{printed}"
+    );
 }

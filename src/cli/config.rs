@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::print;
+use super::{print, print_error};
 use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config, ConfigErrors, feature_gates};
 
@@ -92,7 +92,7 @@ impl Validate {
             }
             Err(errors) => {
                 // In the format of compilers, so that editors find the positions.
-                eprintln!("{errors}");
+                print_error(&errors.to_string());
                 Ok(ExitCode::FAILURE)
             }
         }
@@ -114,6 +114,6 @@ fn load(file: &Path, catalog: &Catalog) -> Result<Config, ConfigErrors> {
 
 fn print_warnings(config: &Config) {
     for warning in &config.warnings {
-        eprintln!("warning: {warning}");
+        print_error(&format!("warning: {warning}"));
     }
 }

@@ -6,6 +6,10 @@ use clap::ValueEnum as _;
 use clap::{CommandFactory as _, Parser as _};
 use clap_complete::Shell;
 
+use supercargo_framework::Now;
+use supercargo_scheduler::Input;
+use supercargo_scheduler::record::{Call, Step};
+
 use super::{Cli, Command, completions, manual};
 use supercargo_config::{Catalog, Config};
 
@@ -99,4 +103,42 @@ fn flagz_shows_every_flag_of_run() {
     let visible = run.get_arguments().filter(|flag| !flag.is_hide_set()).filter_map(|flag| flag.get_long());
     let expected: BTreeSet<&str> = visible.filter(|name| !["help", "version"].contains(name)).collect();
     assert_eq!(shown, expected);
+}
+
+/// A record of one step without effects.
+fn line() -> Vec<u8> {
+    let call = Call::Handle(Box::new(Input::Tick));
+    Step { now: Now::default(), call, effects: Vec::new() }.to_line().unwrap()
+}
+
+/// Replays segments with these contents.
+fn replay(segments: &[&[u8]]) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |(number, content): (usize, &&[u8])| {
+        let path = folder.path().join(format!("record.{number}"));
+        std::fs::write(&path, content).unwrap();
+        path.into_os_string()
+    };
+    let words = ["supercargo", "replay"].map(Into::into).into_iter();
+    let cli = Cli::try_parse_from(words.chain(segments.iter().enumerate().map(write))).unwrap();
+    let Command::Replay(options) = cli.command else { panic!("want replay") };
+    options.replay(&Catalog::in_tree()).map_err(|error| format!("{error:#}"))
+}
+
+#[test]
+fn only_the_last_segment_of_a_record_may_be_incomplete() {
+    let whole = line();
+    let cut = &whole[..whole.len() / 2];
+    let begun = [&whole, cut].concat();
+    for last in [&whole, &begun, cut, b""] {
+        replay(&[&whole, last]).unwrap();
+    }
+    for (first, problem) in [(&begun[..], "the last line is cut off"), (b"", "the file is empty")] {
+        let error = replay(&[first, &whole]).unwrap_err();
+        assert!(
+            error.contains(&format!("record.0: {problem}, but ")) && error.contains("record.1"),
+            "{error}"
+        );
+    }
+    assert!(replay(&[cut]).unwrap_err().ends_with("the record is empty"));
 }

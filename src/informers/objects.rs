@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
-use kube_informers::{DiscoveryError, HandlerOptions, Indexers, discover_resource};
+use kube_informers::{DiscoveryError, HandlerOptions, Indexers, ListWatchError, discover_resource};
 use supercargo_framework::Text;
 use supercargo_framework::objects::Object;
 use supercargo_scheduler::Input;
@@ -109,9 +109,15 @@ impl Informers {
         let mut wait = FIRST_RETRY;
         loop {
             let mut failed: BTreeMap<String, Vec<WantedResource>> = BTreeMap::new();
+            let mut unanswered = Vec::new();
             for (wanted, kind) in self.discover(pending).await {
                 match kind {
                     Ok(kind) => discovered.push((wanted, kind)),
+                    // The client has logged the outage.
+                    Err(DiscoveryError::Request { source: ListWatchError::Transport(error), .. }) => {
+                        tracing::debug!(kind = %wanted.name, %error, "cannot discover whether it is served");
+                        unanswered.push(wanted);
+                    }
                     Err(error) => failed.entry(cause(&error)).or_default().push(wanted),
                 }
             }
@@ -119,7 +125,7 @@ impl Informers {
                 let (server, resources) = (&self.server, of.len());
                 tracing::warn!(%server, resources, %error, "cannot discover which resources are served; retrying");
             }
-            pending = failed.into_values().flatten().collect();
+            pending = failed.into_values().flatten().chain(unanswered).collect();
             let is_over =
                 pending.is_empty() || give_up.run_until_cancelled(tokio::time::sleep(wait)).await.is_none();
             if is_over {

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use supercargo_apiserver::{ApiServer, Listen};
+use tokio::runtime::Builder;
 
 use crate::support::{FakeApi, Supercargo, config, free_port, node, output};
 
@@ -126,19 +128,23 @@ fn unreachable_server_is_logged_and_retried() {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{ "name": "a", "cluster": { "server": format!("http://127.0.0.1:{port}") } }],
-        "users": [{ "name": "a", "user": {} }],
+        "users": [{ "name": "a", "user": { "token": "t" } }],
         "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
         "current-context": "a",
     });
     let kubeconfig = file(folder.path(), "kubeconfig", &kubeconfig.to_string());
     let mut supercargo = Supercargo::start(Path::new(&kubeconfig), None, &[]);
-    // Once per informer, with the resource and the reason.
-    supercargo.wait_for_line(&["WARN", "pods", "refused"]);
-    supercargo.wait_for_line(&["WARN", "nodes", "refused"]);
-    // Once for all other resources, with the server and the reason.
+    // Once for all informers, with the server and the reason.
     let address = format!("server=http://127.0.0.1:{port}");
-    supercargo.wait_for_line(&["WARN", &address, "resources=13", "refused"]);
+    supercargo.wait_for_line(&["WARN", "no response from the API server; retrying", &address, "refused"]);
     assert!(supercargo.is_running());
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let listen = Listen { port, tls: false, token: Some("t".to_owned()) };
+    let _endpoint = runtime.block_on(ApiServer::default().listen(listen)).unwrap();
+    supercargo.wait_for_line(&["INFO", "the API server answers again", &address]);
+    let log = supercargo.log();
+    assert_eq!(log.matches("no response from the API server").count(), 1, "{log}");
+    assert!(!log.contains("failed to open a watch") && !log.contains("cannot discover"), "{log}");
     supercargo.terminate();
     assert_eq!(supercargo.wait(Duration::from_secs(20)).code(), Some(0), "{}", supercargo.log());
 }

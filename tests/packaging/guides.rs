@@ -199,7 +199,8 @@ fn uninstall_guide_covers_every_object_outside_the_base() {
     let (_, section) = guide.split_once("\n## Uninstall\n").unwrap();
     let section = section.split("\n## ").next().unwrap_or_default();
     let name = |object: &serde_json::Value| {
-        (object["kind"].to_string(), object["metadata"]["name"].as_str().unwrap_or_default().to_owned())
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        (text(&object["kind"]), text(&object["metadata"]["name"]))
     };
     let base: Vec<_> = manifests::base().iter().map(name).collect();
     let folders = ["base", "ha", "monitoring", "examples"].map(|folder| manifests::root().join(folder));
@@ -214,11 +215,37 @@ fn uninstall_guide_covers_every_object_outside_the_base() {
         let is_example = section.contains("examples/pod.yaml") && section.contains("examples/too-large.yaml");
         let is_deleted = match name.strip_prefix("supercargo-") {
             Some("example" | "too-large") => is_example,
-            _ => section.contains(&name),
+            _ => deletes(section, &kind, &name),
         };
         assert!(is_inside || base.contains(&(kind.clone(), name.clone())) || is_deleted, "{kind} {name}");
     }
-    assert!(section.contains("lease supercargo"));
+    assert!(deletes(section, "Lease", "supercargo"));
+    // The name alone is not enough.
+    assert!(!deletes(section, "ClusterRole", "supercargo"));
+}
+
+/// Whether a command deletes the object of this kind and name.
+fn deletes(section: &str, kind: &str, name: &str) -> bool {
+    let mut commands = section.lines().filter_map(|line| line.split_once(" delete ")).map(|(_, of)| of);
+    commands.any(|of| {
+        let words: BTreeSet<&str> = of.split([' ', ',']).collect();
+        words.contains(&*kind.to_lowercase()) && words.contains(name)
+    })
+}
+
+#[test]
+fn static_pods_are_exchanged_once_the_other_is_ready_on_this_node() {
+    let guide = read(Path::new("docs/migrating.md"));
+    let (_, section) = guide.split_once("\n## Replace kube-scheduler with a static pod\n").unwrap();
+    let code = parts(section.split("\n## ").next().unwrap_or_default()).1;
+    let waits: Vec<_> = code.iter().filter(|line| line.contains("kubectl")).collect();
+    assert_eq!(waits.len(), 2, "{waits:?}");
+    for wait in waits {
+        // A label would also select the pods of other nodes.
+        assert!(wait.contains("-NODE ") && !wait.contains(" -l "), "{wait}");
+    }
+    let removal = code.iter().position(|line| line.trim_start().starts_with("rm ")).unwrap();
+    assert!(code[removal - 1].ends_with(" &&"), "{}", code[removal - 1]);
 }
 
 #[test]

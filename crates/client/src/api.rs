@@ -65,7 +65,7 @@ pub enum ConnectError {
     #[error("the server has changed; restart to use another server")]
     AnotherServer,
     /// There is a CA bundle, and it is empty.
-    #[error("the CA bundle for the API server contains no certificate")]
+    #[error("certificate-authority, or certificate-authority-data, contains no PEM certificate")]
     NoAuthority,
     /// The exec plugin of the kubeconfig gave no credentials.
     #[error("exec plugin {command}: {source}")]
@@ -84,7 +84,10 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> 
 }
 
 /// Like [`connect`], with this server. Without a kubeconfig, requests carry no credentials.
-pub async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+pub(crate) async fn connect_to(
+    server: Option<&Uri>,
+    kubeconfig: Option<&Path>,
+) -> Result<Config, ConnectError> {
     let mut config = match (kubeconfig, server) {
         (Some(path), _) => {
             let named = |problem| ConnectError::Kubeconfig {
@@ -120,10 +123,30 @@ pub(crate) fn checks_certificate(config: &Config) -> bool {
     config.cluster_url.scheme() == Some(&Scheme::HTTPS) && !config.accept_invalid_certs
 }
 
-/// A client certificate in the kubeconfig itself has no file to name. rustls prints its errors as
-/// Rust does.
+/// A client certificate in the kubeconfig itself has no file to name, but a field. rustls prints its
+/// errors as Rust does.
 fn client_problem(error: &kube::Error) -> String {
+    use kube::client::RustlsTlsError;
+    use kube::config::{KubeconfigError, LoadDataError};
     use rustls::{CertificateError, InconsistentKeys};
+    let field = match error {
+        kube::Error::RustlsTls(RustlsTlsError::MissingCertificate) => {
+            Some("client-certificate-data: no PEM certificate found")
+        }
+        kube::Error::RustlsTls(RustlsTlsError::MissingPrivateKey) => {
+            Some("client-key-data: no PEM private key found")
+        }
+        kube::Error::InferKubeconfig(KubeconfigError::LoadClientCertificate(
+            LoadDataError::DecodeBase64(_),
+        )) => Some("client-certificate-data: not base64"),
+        kube::Error::InferKubeconfig(KubeconfigError::LoadClientKey(LoadDataError::DecodeBase64(_))) => {
+            Some("client-key-data: not base64")
+        }
+        _ => None,
+    };
+    if let Some(problem) = field {
+        return problem.to_owned();
+    }
     let mut cause = error.source();
     while let Some(error) = cause {
         match error.downcast_ref() {
@@ -454,6 +477,9 @@ pub fn full_text(error: &dyn std::error::Error) -> String {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+
     use super::*;
 
     #[test]
@@ -596,5 +622,48 @@ mod tests {
         std::fs::write(&path, "users:\n- {name: x, user: {token: secret-token-123\n").unwrap();
         let error = full_text(&connect(Some(&path)).await.unwrap_err());
         assert!(error.contains("config:") && !error.contains("secret"), "{error}");
+    }
+
+    /// The error of a kubeconfig with this text in one of its fields.
+    async fn error_with(place: &str, text: &str) -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap().pem();
+        let certificate = BASE64.encode(certificate);
+        let mut file = serde_json::json!({
+            "clusters": [{ "name": "a", "cluster": {
+                "server": "https://127.0.0.1:1", "certificate-authority-data": certificate,
+            } }],
+            "users": [{ "name": "a", "user": {
+                "client-certificate-data": certificate, "client-key-data": BASE64.encode(key.serialize_pem()),
+            } }],
+            "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+            "current-context": "a",
+        });
+        *file.pointer_mut(place).unwrap() = text.into();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        std::fs::write(&path, file.to_string()).unwrap();
+        let opened = crate::connection::Connection::open(None, Some(&path)).await;
+        opened.err().map(|error| full_text(&error)).unwrap_or_default()
+    }
+
+    #[tokio::test]
+    async fn garbage_in_a_kubeconfig_is_reported_with_its_field() {
+        let garbage = BASE64.encode("garbage");
+        let authority = "/clusters/0/cluster/certificate-authority-data";
+        let certificate = "/users/0/user/client-certificate-data";
+        let key = "/users/0/user/client-key-data";
+        assert_eq!(error_with("/current-context", "a").await, "");
+        for (place, text, expected) in [
+            (authority, "!", "certificate-authority-data: not base64"),
+            (authority, &*garbage, "certificate-authority-data, contains no PEM certificate"),
+            (certificate, "!", "client-certificate-data: not base64"),
+            (certificate, &garbage, "client-certificate-data: no PEM certificate found"),
+            (key, "!", "client-key-data: not base64"),
+            (key, &garbage, "client-key-data: no PEM private key found"),
+        ] {
+            let error = error_with(place, text).await;
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

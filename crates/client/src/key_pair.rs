@@ -31,6 +31,14 @@ pub enum KeyPairError {
     /// The text has no PEM block with a certificate.
     #[error("{0}: no PEM certificate found")]
     NoCertificate(String),
+    /// Neither of the two has a PEM block.
+    #[error("{certificate}: no PEM certificate found; {key}: no PEM private key found")]
+    Neither {
+        /// The name of the certificate.
+        certificate: String,
+        /// The name of the key.
+        key: String,
+    },
     /// The text has no PEM block with a private key.
     #[error("{0}: no PEM private key found")]
     NoKey(String),
@@ -55,11 +63,17 @@ impl KeyPair<'_> {
     pub fn parse(&self, provider: &CryptoProvider) -> Result<CertifiedKey, KeyPairError> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.certificate_pem).collect();
         let chain = chain.ok().filter(|chain| !chain.is_empty());
-        let chain = chain.ok_or_else(|| KeyPairError::NoCertificate(self.certificate.to_owned()))?;
+        let key = PrivateKeyDer::from_pem_slice(self.key_pem);
+        let chain = chain.ok_or_else(|| match key {
+            Ok(_) => KeyPairError::NoCertificate(self.certificate.to_owned()),
+            Err(_) => {
+                let (certificate, key) = (self.certificate.to_owned(), self.key.to_owned());
+                KeyPairError::Neither { certificate, key }
+            }
+        })?;
         if let Some(version) = old_version(&chain[0]) {
             return Err(KeyPairError::OldVersion(self.certificate.to_owned(), version));
         }
-        let key = PrivateKeyDer::from_pem_slice(self.key_pem);
         let key = key.map_err(|_| KeyPairError::NoKey(self.key.to_owned()))?;
         let unusable = |name: &str, error| KeyPairError::Unusable(name.to_owned(), error);
         let key = provider.key_provider.load_private_key(key).map_err(|error| unusable(self.key, error))?;
@@ -119,7 +133,12 @@ QKMwCgYIKoZIzj0EAwIDSAAwRQIhAJwPvXsFGfxTWlJc4e9TA8lv0wUbecD1HPu6
         let not_a_certificate = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         assert!(parse(certificate, key).is_ok());
         for (certificate, key, error) in [
-            (&b"garbage"[..], &b"garbage"[..], "a.crt: no PEM certificate found"),
+            (
+                &b"garbage"[..],
+                &b"garbage"[..],
+                "a.crt: no PEM certificate found; b.key: no PEM private key found",
+            ),
+            (b"garbage", key, "a.crt: no PEM certificate found"),
             (certificate, b"garbage", "b.key: no PEM private key found"),
             (truncated, key, "a.crt: no PEM certificate found"),
             (b"", key, "a.crt: no PEM certificate found"),

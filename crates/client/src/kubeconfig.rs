@@ -7,7 +7,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use kube::Config;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 use thiserror::Error;
 use tokio_rustls::rustls::crypto::ring;
 
@@ -41,6 +41,9 @@ pub enum Problem {
     /// The client certificate or its key cannot be used.
     #[error(transparent)]
     KeyPair(#[from] KeyPairError),
+    /// The CA bundle is malformed. Holds the field and the problem.
+    #[error("{0}")]
+    Authority(&'static str),
     /// Any other error.
     #[error("{0}")]
     Other(Box<KubeconfigError>),
@@ -79,6 +82,12 @@ fn problem(error: KubeconfigError) -> Problem {
         KubeconfigError::ReadConfig(error, _) => Problem::Unreadable(error),
         KubeconfigError::Parse(error) => {
             Problem::Malformed(error.location().map(|at| format!("{}:{}", at.line(), at.column())))
+        }
+        KubeconfigError::LoadCertificateAuthority(LoadDataError::DecodeBase64(_)) => {
+            Problem::Authority("certificate-authority-data: not base64")
+        }
+        KubeconfigError::ParseCertificates(_) => {
+            Problem::Authority("certificate-authority, or certificate-authority-data: malformed PEM")
         }
         error => Problem::Other(Box::new(error)),
     }

@@ -157,7 +157,7 @@ pub use notification::Notification;
 pub use processor::AddHandlerError;
 pub use protobuf::{Identified, Protobuf};
 pub use queue::QueueKind;
-pub use reflector::{ReflectorError, ReflectorOptions, Transform, WatchErrorHandler};
+pub use reflector::{ReflectorError, ReflectorOptions, Transform, UNREACHABLE_LOG_TARGET, WatchErrorHandler};
 pub use resource_version::{ResourceVersionError, compare_rv};
 pub use resync_period::{jitter, resync_period};
 pub use selector::{Labelled, Labels, Selector, SelectorError};

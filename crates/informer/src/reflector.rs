@@ -18,6 +18,10 @@ use crate::list_watch::{ListWatchError, ListerWatcher, Undecodable, retry_after}
 mod list;
 mod watch;
 
+/// The target of log lines about a server that cannot be reached. Every informer logs them, so a
+/// program with many may turn them off and report an outage once.
+pub const UNREACHABLE_LOG_TARGET: &str = "kube_informers::unreachable";
+
 /// Shorter watches cost the server more than they save.
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
 /// Limits the wait that a server can request.
@@ -279,7 +283,12 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     }
 
     async fn pause_for(&mut self, error: &ListWatchError) {
-        tracing::warn!(resource = %self.kind.gvr(), %error, "failed to open a watch; retrying");
+        let resource = self.kind.gvr();
+        if matches!(error, ListWatchError::Transport(_)) {
+            tracing::warn!(target: UNREACHABLE_LOG_TARGET, %resource, %error, "failed to open a watch; retrying");
+        } else {
+            tracing::warn!(%resource, %error, "failed to open a watch; retrying");
+        }
         *self.status.last_error.lock() = Some(error.to_string());
         self.pause(error.status().map_or(Duration::ZERO, retry_after)).await;
     }
@@ -304,6 +313,10 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             Some(on_error) => on_error(self.kind.gvr(), error),
             None if error.cause().is_expired() => {
                 tracing::debug!(resource = %self.kind.gvr(), %error, "starting over");
+            }
+            None if matches!(error.cause(), ListWatchError::Transport(_)) => {
+                tracing::error!(target: UNREACHABLE_LOG_TARGET, resource = %self.kind.gvr(), %error,
+                    "failed to list or watch");
             }
             None => tracing::error!(resource = %self.kind.gvr(), %error, "failed to list or watch"),
         }

@@ -164,19 +164,36 @@ pub enum ReplayError {
     },
 }
 
+/// What a replay has read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// The number of complete steps, all with the recorded effects.
+    pub steps: usize,
+    /// Whether the record ends within a line, as after a crash.
+    pub is_cut: bool,
+}
+
 /// Makes the recorded calls to `scheduler`, which must be configured like the recorded one and in
 /// the same state: new for the first part of a record. `configure` derives options from the text of
-/// a recorded configuration. Returns the number of steps.
+/// a recorded configuration.
 pub fn replay(
     scheduler: &mut Scheduler,
-    record: impl BufRead,
+    mut record: impl BufRead,
     configure: impl Fn(&str) -> Result<Options, String>,
-) -> Result<usize, ReplayError> {
-    let mut steps = 0;
-    for (i, text) in record.lines().enumerate() {
-        let line = i + 1;
+) -> Result<Replayed, ReplayError> {
+    let (mut steps, mut text) = (0, Vec::new());
+    loop {
+        let line = steps + 1;
         let read = |source| ReplayError::Read { line, source };
-        let step: Step = serde_json::from_str(&text.map_err(read)?).map_err(|error| read(error.into()))?;
+        text.clear();
+        if record.read_until(b'\n', &mut text).map_err(read)? == 0 {
+            return Ok(Replayed { steps, is_cut: false });
+        }
+        let step: Step = match serde_json::from_slice(&text) {
+            Ok(step) => step,
+            Err(_) if !text.ends_with(b"\n") => return Ok(Replayed { steps, is_cut: true }),
+            Err(error) => return Err(read(error.into())),
+        };
         match step.call {
             Call::Handle(input) => scheduler.handle(step.now, *input),
             Call::ScheduleOne(answers) => {
@@ -195,5 +212,4 @@ pub fn replay(
         }
         steps += 1;
     }
-    Ok(steps)
 }

@@ -291,7 +291,10 @@ async fn setting_the_log_level_requires_write_permission() {
         assert_eq!(bed.get("/debug/flags/v", Some("reader")).await.body, format!("{now}\n"));
     }
     for wrong in ["", "loud=quiet=", "warning", "loud"] {
-        assert_eq!(put("writer", wrong).await.status, 400, "{wrong:?}");
+        let answer = put("writer", wrong).await;
+        assert_eq!(answer.status, 400, "{wrong:?}");
+        let listed = format!("{wrong:?} is not a log level: must be off, error, warn, info, debug or trace");
+        assert!(answer.body.starts_with(&listed), "{}", answer.body);
     }
     assert_eq!(put("writer", &"x".repeat(1 << 20)).await.status, 413);
     assert_eq!(bed.request(Method::POST, "/debug/flags/v", Some("writer"), "4").await.status, 406);

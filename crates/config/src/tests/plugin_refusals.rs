@@ -127,6 +127,11 @@ fn unknown_plugins_are_rejected_with_suggestions() {
             "c.yaml:4:50: profiles[0].plugins.filter.disabled[0].name: unknown plugin \"VolumeBindings\"; did you mean \"VolumeBinding\"?",
         ),
         (
+            "near a name of upstream's that cannot be enabled here",
+            "profiles: [{plugins: {filter: {enabled: [{name: Coscheduling}]}}}]\n",
+            "c.yaml:4:49: profiles[0].plugins.filter.enabled[0].name: unknown plugin \"Coscheduling\"; the plugins are DefaultBinder, Everywhere, ImageLocality, NodeAffinity, NodeName, NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit, NodeUnschedulable, OtherSort, Picky, PrioritySort, SchedulingGates, TaintToleration",
+        ),
+        (
             "near none",
             "profiles: [{pluginConfig: [{name: Trimaran}]}]\n",
             "c.yaml:4:35: profiles[0].pluginConfig[0].name: unknown plugin \"Trimaran\"; the plugins are DefaultBinder, Everywhere, ImageLocality, NodeAffinity, NodeName, NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit, NodeUnschedulable, OtherSort, Picky, PrioritySort, SchedulingGates, TaintToleration",

@@ -9,6 +9,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Metadata, Subscriber};
 
+use crate::reflector::UNREACHABLE_LOG_TARGET;
+
 /// Captures the log of this thread until dropped.
 pub(crate) struct CaughtLog {
     lines: Arc<Mutex<Vec<String>>>,
@@ -22,7 +24,8 @@ impl CaughtLog {
         Self { lines, _guard: guard }
     }
 
-    /// The lines so far: level, message, and fields as `name=value`.
+    /// The lines so far: level, message, and fields as `name=value`; `(unreachable)` if that is the
+    /// target.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.lock().clone()
     }
@@ -63,6 +66,9 @@ impl Subscriber for Catcher {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(event.metadata().level().to_string());
         event.record(&mut line);
+        if event.metadata().target() == UNREACHABLE_LOG_TARGET {
+            line.0.push_str(" (unreachable)");
+        }
         self.0.lock().push(line.0);
     }
 

@@ -10,7 +10,7 @@ use supercargo_framework::{LabelSelector, Now, PodInfo, Status, Timestamp};
 
 use super::bed::{WALL, all_plugins, options, plugins};
 use super::volumes::{claim, class, volume, with_claim};
-use crate::record::{self, Recorded, ReplayError, Step, StepLog};
+use crate::record::{self, Recorded, ReplayError, Replayed, Step, StepLog};
 use crate::{
     Calls, Eviction, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, Input, NoCalls, Notification, Options,
     Scheduler,
@@ -58,7 +58,9 @@ fn text(log: TextLog) -> String {
 
 /// Replays a record without changes of the configuration.
 fn replay(scheduler: &mut Scheduler, record: &str) -> Result<usize, ReplayError> {
-    record::replay(scheduler, record.as_bytes(), |text| Err(text.to_owned()))
+    let replayed = record::replay(scheduler, record.as_bytes(), |text| Err(text.to_owned()))?;
+    assert!(!replayed.is_cut, "{replayed:?}");
+    Ok(replayed.steps)
 }
 
 fn record() -> String {
@@ -107,6 +109,21 @@ fn a_difference_is_reported_with_its_line() {
     match replay(&mut scheduler(), &broken) {
         Err(ReplayError::Read { line, .. }) => assert_eq!(line, 1),
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn record_that_ends_at_any_byte_replays_up_to_its_last_complete_line() {
+    let record = record();
+    for length in 0..=record.len() {
+        let part = &record.as_bytes()[..length];
+        let replayed = record::replay(&mut scheduler(), part, |text| Err(text.to_owned())).unwrap();
+        let rest = part.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+        // A line is complete before its line break.
+        let is_cut = !rest.is_empty() && record.as_bytes().get(length) != Some(&b'\n');
+        let steps =
+            part.iter().filter(|byte| **byte == b'\n').count() + usize::from(!rest.is_empty() && !is_cut);
+        assert_eq!(replayed, Replayed { steps, is_cut }, "{length} bytes");
     }
 }
 
@@ -270,7 +287,7 @@ fn a_change_of_the_configuration_replays() {
 
     let record = text(log);
     let first = || Scheduler::new(serving("first")).unwrap();
-    let steps = record::replay(&mut first(), record.as_bytes(), |text| Ok(serving(text))).unwrap();
+    let steps = record::replay(&mut first(), record.as_bytes(), |text| Ok(serving(text))).unwrap().steps;
     assert_eq!(steps, 4);
     match replay(&mut first(), &record) {
         Err(ReplayError::Configuration { line: 3, problem }) => assert_eq!(problem, "second"),

@@ -11,6 +11,10 @@ const CHATTY: [&str; 7] = ["h2", "hyper", "kube_client", "mio", "rustls", "tokio
 /// Logs every 5xx response as an error without naming the request. The caller logs more.
 const UNHELPFUL: &str = "kube_client::client::builder";
 
+/// Lines of each informer about a server that it cannot reach. [`OutageLog`](crate::outage::OutageLog)
+/// says the same once.
+const OF_EACH_INFORMER: &str = "kube_informers::unreachable";
+
 /// Why the log level cannot be set.
 #[derive(Debug, Error)]
 pub enum LevelError {
@@ -48,10 +52,12 @@ pub(super) fn filter(text: &str) -> Result<Targets, LevelError> {
             None => {
                 let level = level(directive).ok_or_else(refused)?;
                 let quiet = level.min(LevelFilter::INFO);
-                // Libraries that are named before keep their level.
-                for target in CHATTY {
+                let of_each = if level < LevelFilter::DEBUG { LevelFilter::OFF } else { level };
+                let libraries = CHATTY.map(|target| (target, quiet));
+                for (target, level) in libraries.into_iter().chain([(OF_EACH_INFORMER, of_each)]) {
+                    // Libraries that are named before keep their level.
                     if !filter.iter().any(|(known, _)| known == target) {
-                        filter = filter.with_target(target, quiet);
+                        filter = filter.with_target(target, level);
                     }
                 }
                 filter = filter.with_default(level);
@@ -142,5 +148,19 @@ mod tests {
             assert!(filter(text).unwrap().would_enable("h2::frame", &Level::TRACE), "{text}");
         }
         assert!(!filter("trace").unwrap().would_enable(UNHELPFUL, &Level::ERROR));
+    }
+
+    #[test]
+    fn outages_are_logged_by_each_informer_only_for_debugging() {
+        for (text, is_logged) in [
+            ("warn", false),
+            ("info", false),
+            ("debug", true),
+            ("info,kube_informers::unreachable=warn", true),
+        ] {
+            let filter = filter(text).unwrap();
+            assert_eq!(filter.would_enable(OF_EACH_INFORMER, &Level::WARN), is_logged, "{text}");
+            assert!(filter.would_enable("kube_informers::reflector", &Level::WARN), "{text}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The reflector's log.
 
+use std::io;
+
 use super::*;
 use crate::testing::log::CaughtLog;
 
@@ -108,5 +110,27 @@ async fn watch_errors_are_warnings_except_expired() {
         let mut lines = log.lines_of("WARN");
         lines.extend(log.lines_of("DEBUG"));
         assert!(lines.len() == 1 && lines[0].starts_with(&format!("{level} {message}")), "{lines:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lines_about_an_unreachable_server_have_their_own_target() {
+    let timed_out = || ListWatchError::Transport(io::Error::from(io::ErrorKind::TimedOut).into());
+    let cases: [(fn() -> ListWatchError, bool); 4] = [
+        (connection_refused, true),
+        (timed_out, true),
+        (|| refused(429, "TooManyRequests"), false),
+        (|| refused(403, "Forbidden"), false),
+    ];
+    for (error, is_unreachable) in cases {
+        let log = CaughtLog::new();
+        let source = Scripted::new(move |_, _| Err(error()), move |_, _| Err(error()));
+        start(source, ReflectorOptions::default());
+        sleep(10.0).await;
+        let lines = [log.lines_of("WARN"), log.lines_of("ERROR")].concat();
+        assert!(!lines.is_empty(), "{}", error());
+        for line in lines {
+            assert_eq!(line.ends_with(" (unreachable)"), is_unreachable, "{line}");
+        }
     }
 }
