@@ -2,23 +2,32 @@
 //! server accepts, on 5,000 nodes with one pod each.
 //!
 //! `cargo bench -p supercargo-benches --bench giants`; `-- --help` lists the options. It fails if
-//! anything takes the owner's thread longer than 250 ms, or takes more than 100 MB.
+//! decoding or a step of the owner's thread takes longer than 250 ms, or if anything takes more
+//! than 100 MB. With `--go`, kube-scheduler gets the same objects in the same run.
+
+mod cluster;
+mod go;
 
 use std::alloc::System;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use supercargo_benches::{Bench, FilterArgs, Output, RunArgs};
-use supercargo_framework::testing::giants::{NodeList, PodList, objects, plain_node, plain_pod};
-use supercargo_framework::testing::pod;
+use supercargo_benches::{FilterArgs, Output, RunArgs};
+use supercargo_codec::{NodeKind, PodKind};
+use supercargo_framework::testing::giants::{MOST_BYTES, NodeList, PodList};
 use supercargo_framework::{NodeRecord, PodInfo};
-use supercargo_scheduler::{Input, NoCalls, Notification};
+use supercargo_scheduler::{Input, Notification};
+
+use cluster::{cluster, plain, relabelled, try_pod};
+use go::Upstream;
+
+const NO_ANNOTATIONS: [&str; 0] = [];
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -38,6 +47,12 @@ struct Args {
     /// Items of each list; by default as many as the API server accepts
     #[arg(long)]
     items: Option<usize>,
+    /// Measure kube-scheduler, too
+    #[arg(long)]
+    go: bool,
+    /// Stop kube-scheduler after this many seconds per list
+    #[arg(long, default_value_t = 120)]
+    patience: u64,
     /// Fail if anything takes longer than this, in milliseconds
     #[arg(long, default_value_t = 250.0)]
     most_time: f64,
@@ -50,15 +65,32 @@ struct Args {
     filter: FilterArgs,
 }
 
-/// The steps that are timed.
+/// The steps of the owner's thread that are timed.
 const STEPS: [&str; 5] = ["first cycle", "on a node", "a plain pod", "node event", "next cycle"];
 
-/// The result of one list: milliseconds by step, megabytes.
+/// Which of the steps are cycles with the giant, as kube-scheduler's.
+const CYCLES_WITH_POD: [usize; 3] = [0, 2, 4];
+const CYCLES_WITH_NODE: [usize; 2] = [2, 4];
+
+/// The result of one list: times in milliseconds of processor time.
 #[derive(Debug, Serialize)]
 struct Measure {
     list: String,
     items: usize,
-    milliseconds: [f64; STEPS.len()],
+    protobuf: Decoded,
+    json: Decoded,
+    steps: [f64; STEPS.len()],
+    /// What the object and all kept of it take.
+    megabytes: f64,
+    longest_cycle: f64,
+    upstream: Option<go::Longest>,
+}
+
+/// The cost of decoding.
+#[derive(Debug, Serialize)]
+struct Decoded {
+    milliseconds: f64,
+    /// All that is allocated meanwhile: at least what is ever in use.
     megabytes: f64,
 }
 
@@ -70,12 +102,14 @@ fn main() -> Result<()> {
     if args.run.test {
         (args.nodes, args.namespaces, args.items) = (50, 20, Some(500));
     }
+    let upstream = if args.go { Some(Upstream::locate(Duration::from_secs(args.patience))?) } else { None };
+    let upstream = upstream.as_ref();
     let mut measures = Vec::new();
     for list in PodList::ALL.into_iter().filter(|list| format!("{list:?}").contains(&args.list)) {
-        measures.push(of_pod(&args, list));
+        measures.push(of_pod(&args, list, upstream).with_context(|| format!("pod: {list:?}"))?);
     }
     for list in NodeList::ALL.into_iter().filter(|list| format!("{list:?}").contains(&args.list)) {
-        measures.push(of_node(&args, list));
+        measures.push(of_node(&args, list, upstream).with_context(|| format!("node: {list:?}"))?);
     }
     match args.run.output {
         Output::Table => print!("{}", table(&args, &measures)?),
@@ -84,39 +118,26 @@ fn main() -> Result<()> {
     if args.run.test {
         return Ok(());
     }
-    for Measure { list, milliseconds, megabytes, .. } in &measures {
-        let longest = milliseconds.iter().copied().fold(0.0, f64::max);
+    for Measure { list, protobuf, json, steps, megabytes, .. } in &measures {
+        let times = steps.iter().chain([&protobuf.milliseconds, &json.milliseconds]);
+        let longest = times.copied().fold(0.0, f64::max);
         ensure!(longest <= args.most_time, "{list}: {longest:.0} ms, more than {}", args.most_time);
-        ensure!(*megabytes <= args.most_memory, "{list}: {megabytes:.0} MB, more than {}", args.most_memory);
+        let most = megabytes.max(protobuf.megabytes).max(json.megabytes);
+        ensure!(most <= args.most_memory, "{list}: {most:.0} MB, more than {}", args.most_memory);
     }
     Ok(())
 }
 
-/// A cluster in which each node has a pod that giants can preempt.
-fn cluster(args: &Args) -> Bench {
-    let mut bench = Bench::with_nodes(0);
-    for object in objects(args.nodes, args.namespaces) {
-        bench.handle(Input::Object(Notification::Added(Arc::new(object))));
-    }
-    for i in 0..args.nodes {
-        let node = plain_node(i);
-        let on_it = plain_pod(i, args.namespaces).node(&node.name).priority(-1).build();
-        bench.handle(Input::Node(Notification::Added(Arc::new(node))));
-        bench.handle(Input::AssignedPod(Notification::Added(Arc::new(on_it))));
-    }
-    try_pod(&mut bench, plain("warm-up"));
-    bench
+/// The number of items in the largest object that the API server stores.
+fn most(giant: impl Fn(usize) -> Value) -> Result<usize> {
+    let size = |items| Ok::<_, anyhow::Error>(protobuf(&giant(items))?.len());
+    let (some, more) = (20_000, 40_000);
+    let bytes_each = (size(more)? - size(some)?) as f64 / (more - some) as f64;
+    Ok((MOST_BYTES as f64 / bytes_each) as usize)
 }
 
-fn plain(name: &str) -> PodInfo {
-    pod(name).label("app", name).image("app").request("cpu", "1").build()
-}
-
-/// Adds a pod to the queue and runs its first cycle.
-fn try_pod(bench: &mut Bench, pod: PodInfo) {
-    bench.add_pod(pod);
-    bench.scheduler.schedule_one(bench.now, &mut NoCalls);
-    bench.scheduler.take_effects();
+fn protobuf(object: &Value) -> Result<Vec<u8>> {
+    Ok(supercargo_apiserver::protobuf_message(object).context("encode it in protobuf")?.to_vec())
 }
 
 /// The time of one input or cycle, in milliseconds.
@@ -142,63 +163,107 @@ fn megabytes(region: &Region<'_, System>) -> f64 {
     (change.bytes_allocated as f64 - change.bytes_deallocated as f64) / 1e6
 }
 
-/// A label of a node changes.
-fn relabelled(i: usize) -> Input {
-    let old = Arc::new(plain_node(i));
-    let labels = old.labels.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
-    let labels = labels.chain([("new".into(), "".into())]).collect();
-    let new = NodeRecord { labels, resource_version: "2".into(), ..(*old).clone() };
-    Input::Node(Notification::Updated { old, new: Arc::new(new) })
+/// Decodes an object, and measures that.
+fn decode<T>(run: impl FnOnce() -> Result<T>) -> Result<(Decoded, T)> {
+    let region = Region::new(ALLOCATOR);
+    let mut decoded = None;
+    let milliseconds = timed(|| decoded = Some(run()));
+    let megabytes = region.change().bytes_allocated as f64 / 1e6;
+    let decoded = decoded.context("it ran")??;
+    Ok((Decoded { milliseconds, megabytes }, decoded))
 }
 
-fn of_pod(args: &Args, list: PodList) -> Measure {
-    let items = args.items.unwrap_or_else(|| list.most());
-    let mut bench = cluster(args);
-    let region = Region::new(ALLOCATOR);
+fn of_pod(args: &Args, list: PodList, upstream: Option<&Upstream>) -> Result<Measure> {
+    let items = args.items.map_or_else(|| most(|items| list.pod("first", items)), Ok)?;
     let giant = list.pod("first", items);
+    let (text, message) = (giant.to_string(), protobuf(&giant)?);
+    drop(giant);
+    let kind = PodKind::new(NO_ANNOTATIONS);
+    let (json, _) = decode(|| Ok(PodKind::new(NO_ANNOTATIONS).decode(text.as_bytes())?))?;
+    let mut bench = cluster(args.nodes, args.namespaces)?;
+    let region = Region::new(ALLOCATOR);
+    let (protobuf, giant) = decode(|| Ok(kind.decode_protobuf(&message)?))?;
     let [bound, next] =
         ["bound", "next"].map(|name| PodInfo { name: name.into(), uid: name.into(), ..giant.clone() });
     let bound = PodInfo { node_name: Some("node-0".into()), ..bound };
-    let milliseconds = [
+    let steps = [
         timed(|| try_pod(&mut bench, giant)),
         timed(|| bench.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))))),
         timed(|| try_pod(&mut bench, plain("plain"))),
         timed(|| bench.handle(relabelled(1))),
         timed(|| try_pod(&mut bench, next)),
     ];
-    Measure { list: format!("pod: {list:?}"), items, milliseconds, megabytes: megabytes(&region) }
+    let megabytes = megabytes(&region);
+    drop(bench);
+    let upstream = upstream.map(|upstream| upstream.with_pod(list, items, args.nodes, args.namespaces));
+    Ok(Measure {
+        list: format!("pod: {list:?}"),
+        items,
+        protobuf,
+        json,
+        steps,
+        megabytes,
+        longest_cycle: longest(&steps, &CYCLES_WITH_POD),
+        upstream: upstream.transpose()?.flatten(),
+    })
 }
 
-fn of_node(args: &Args, list: NodeList) -> Measure {
-    let items = args.items.unwrap_or_else(|| list.most());
-    let mut bench = cluster(args);
+fn of_node(args: &Args, list: NodeList, upstream: Option<&Upstream>) -> Result<Measure> {
+    let items = args.items.map_or_else(|| most(|items| list.node("giant", items)), Ok)?;
+    let giant = list.node("giant", items);
+    let (text, message) = (giant.to_string(), protobuf(&giant)?);
+    drop(giant);
+    let kind = NodeKind::new(NO_ANNOTATIONS);
+    let (json, _) = decode(|| Ok(NodeKind::new(NO_ANNOTATIONS).decode(text.as_bytes())?))?;
+    let mut bench = cluster(args.nodes, args.namespaces)?;
     let region = Region::new(ALLOCATOR);
-    let giant = Arc::new(list.node("giant", items));
+    let (protobuf, giant) = decode(|| Ok(kind.decode_protobuf(&message)?))?;
+    let giant = Arc::new(giant);
     let cordoned = Arc::new(NodeRecord { unschedulable: true, ..(*giant).clone() });
     let updated = Notification::Updated { old: Arc::clone(&giant), new: cordoned };
-    let milliseconds = [
+    let steps = [
         timed(|| try_pod(&mut bench, plain("plain"))),
         timed(|| bench.handle(Input::Node(Notification::Added(giant)))),
         timed(|| try_pod(&mut bench, plain("another"))),
         timed(|| bench.handle(Input::Node(updated))),
         timed(|| try_pod(&mut bench, plain("last"))),
     ];
-    Measure { list: format!("node: {list:?}"), items, milliseconds, megabytes: megabytes(&region) }
+    let megabytes = megabytes(&region);
+    drop(bench);
+    let upstream = upstream.map(|upstream| upstream.with_node(list, items, args.nodes, args.namespaces));
+    Ok(Measure {
+        list: format!("node: {list:?}"),
+        items,
+        protobuf,
+        json,
+        steps,
+        megabytes,
+        longest_cycle: longest(&steps, &CYCLES_WITH_NODE),
+        upstream: upstream.transpose()?.flatten(),
+    })
+}
+
+fn longest(steps: &[f64], which: &[usize]) -> f64 {
+    which.iter().map(|step| steps[*step]).fold(0.0, f64::max)
 }
 
 fn table(args: &Args, measures: &[Measure]) -> Result<String> {
     let mut text =
-        format!("milliseconds of the owner's thread, {} nodes\n\n{:<28}{:>9}", args.nodes, "", "items");
-    for step in STEPS {
-        write!(text, "{step:>13}")?;
+        format!("milliseconds of processor time, {} nodes\n\n{:<26}{:>8}", args.nodes, "", "items");
+    for heading in ["protobuf", "json", "MB"].into_iter().chain(STEPS).chain(["MB", "upstream", "times"]) {
+        write!(text, "{heading:>12}")?;
     }
-    writeln!(text, "{:>9}", "MB")?;
-    for Measure { list, items, milliseconds, megabytes } in measures {
-        write!(text, "{list:<28}{items:>9}")?;
-        for time in milliseconds {
-            write!(text, "{time:>13.1}")?;
+    text.push('\n');
+    for Measure { list, items, protobuf, json, steps, megabytes, longest_cycle, upstream } in measures {
+        write!(text, "{list:<26}{items:>8}")?;
+        let decoding = [protobuf.milliseconds, json.milliseconds, protobuf.megabytes.max(json.megabytes)];
+        for number in decoding.iter().chain(steps).chain([megabytes]) {
+            write!(text, "{number:>12.1}")?;
         }
-        writeln!(text, "{megabytes:>9.1}")?;
+        let (time, times) = upstream
+            .as_ref()
+            .map_or_else(|| ("–".to_owned(), "–".to_owned()), |longest| longest.beside(*longest_cycle));
+        writeln!(text, "{time:>12}{times:>12}")?;
     }
     Ok(text)
 }
