@@ -96,6 +96,10 @@ kinds! {
     Preemption "preemption" "DefaultPreemption",
     /// Features that nodes declare.
     Features "features" "NodeDeclaredFeatures",
+    /// Extenders that filter, prioritize and take part in preemption.
+    Extenders "extenders" "NodeResourcesFit",
+    /// A Permit plugin that rejects pods and lets them wait.
+    Permit "permit" "NodeResourcesFit",
 }
 
 /// The percentage of each kind.
