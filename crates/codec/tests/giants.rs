@@ -15,7 +15,8 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// The steps may double with the list, and those of a sorted lookup grow a little.
 const MOST_GROWTH: f64 = 2.6;
 
-const ITEMS: usize = 600;
+/// Enough that interners sweep at both sizes.
+const ITEMS: usize = 2400;
 
 const NO_ANNOTATIONS: [&str; 0] = [];
 

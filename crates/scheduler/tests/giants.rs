@@ -42,8 +42,8 @@ struct Size {
     nodes: usize,
 }
 
-const SMALL: Size = Size { items: 600, nodes: 40 };
-const TWICE: Size = Size { items: 1200, nodes: 80 };
+const SMALL: Size = Size { items: 1200, nodes: 40 };
+const TWICE: Size = Size { items: 2400, nodes: 80 };
 
 /// The steps may double with the size, and those of a sorted lookup grow a little. They would
 /// quadruple with items × items or items × nodes.

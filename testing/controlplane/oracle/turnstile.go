@@ -15,8 +15,8 @@ import (
 // turnstileName is also the label that says what the plugin does with a pod.
 const turnstileName = "Turnstile"
 
-// patience is the longest that the turnstile holds a pod.
-const patience = 20 * time.Second
+// longestHold is the longest that the turnstile holds a pod.
+const longestHold = 20 * time.Second
 
 // turnstile is a Permit plugin that obeys a label: "reject" and "fail" end the attempt, and "wait"
 // holds the pod. "open" and "shut" let a pod pass; "open" also allows the first of the waiting pods
@@ -66,5 +66,5 @@ func (t *turnstile) first() fwk.WaitingPod {
 // untilWholeSecond ends with a second, when both sides handle what is due.
 func untilWholeSecond() time.Duration {
 	now := time.Now()
-	return now.Add(patience).Truncate(time.Second).Sub(now)
+	return now.Add(longestHold).Truncate(time.Second).Sub(now)
 }
