@@ -186,10 +186,11 @@ impl Subject {
         Ok(())
     }
 
-    /// The node that the pod of the last cycle is assumed on.
+    /// The node that the last cycle chose. Permit may have rejected the pod after that.
     fn chosen(&self) -> Option<String> {
         let pod = self.informers.pod_named(&self.probes.pod()?)?;
-        self.scheduler.cache().node_of(&pod.uid).map(ToString::to_string)
+        let assumed = self.scheduler.cache().node_of(&pod.uid).map(ToString::to_string);
+        assumed.or_else(|| self.probes.chosen())
     }
 
     /// The last cycle: what the probe has seen, and the result.

@@ -19,7 +19,7 @@ const turnstileName = "Turnstile"
 const longestHold = 20 * time.Second
 
 // turnstile is a Permit plugin that obeys a label: "reject" and "fail" end the attempt, and "wait"
-// holds the pod. "open" and "shut" let a pod pass; "open" also allows the first of the waiting pods
+// holds the pod, unless another one waits: the order in which two waits end would be random. "open" and "shut" let a pod pass; "open" also allows the first of the waiting pods
 // by name, and "shut" rejects it.
 type turnstile struct{ handle fwk.Handle }
 
@@ -40,6 +40,9 @@ func (t *turnstile) Permit(
 	case "fail":
 		return fwk.NewStatus(fwk.Error, "the turnstile is broken"), 0
 	case "wait":
+		if t.first() != nil {
+			return nil, 0
+		}
 		return fwk.NewStatus(fwk.Wait), untilWholeSecond()
 	case "open":
 		if waiting := t.first(); waiting != nil {

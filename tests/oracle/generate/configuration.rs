@@ -66,7 +66,8 @@ fn extender(random: &mut Random, number: usize) -> Value {
     for question in random.at_least_one(60, &["filter", "prioritize", "preempt"]) {
         config[format!("{question}Verb")] = json!(extender::verb(question, number));
     }
-    if random.chance(25) {
+    // Two extenders may not name one resource.
+    if number == 0 && random.chance(25) {
         let ignored = random.chance(50);
         config["managedResources"] = json!([{ "name": "example.com/gpu", "ignoredByScheduler": ignored }]);
     }

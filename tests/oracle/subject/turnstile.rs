@@ -39,7 +39,8 @@ impl PermitPlugin for Turnstile {
         match pod.labels.get(TURNSTILE).map(|value| &**value) {
             Some("reject") => return Permit::Reject(Status::unschedulable("the turnstile is shut")),
             Some("fail") => return Permit::Reject(Status::error("the turnstile is broken")),
-            Some("wait") => {
+            // The order in which two waits end would be random.
+            Some("wait") if cx.waiting_pods().is_empty() => {
                 // Until a whole second, when both sides handle what is due.
                 let since = Duration::from_micros(u64::try_from(cx.now().wall.0 % 1_000_000).unwrap_or(0));
                 return Permit::Wait(PATIENCE - since);
