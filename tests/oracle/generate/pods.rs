@@ -28,7 +28,7 @@ impl Generator<'_> {
         if self.random.chance(50) {
             labels.insert("track".to_owned(), json!(self.random.pick(&TRACKS)));
         }
-        if self.has(Kind::Permit) {
+        if self.mix.of(Kind::Permit) > 0 && self.has(Kind::Permit) {
             let wish = self.random.pick(&["wait", "wait", "wait", "open", "open", "shut", "reject", "fail"]);
             labels.insert(TURNSTILE.to_owned(), json!(wish));
         }
