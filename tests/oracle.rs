@@ -4,6 +4,7 @@
 
 mod answer;
 mod compare;
+mod extender;
 mod generate;
 mod history;
 mod shrink;

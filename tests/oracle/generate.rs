@@ -37,7 +37,7 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
     let mut random = Random::new(seed);
     let mut mix = Mix::random(&mut random);
     mix.adjust(adjustments)?;
-    let config = configuration::random(&mut random, mix.of(Kind::Arguments));
+    let config = configuration::random(&mut random, &mix);
     let feature_gates = configuration::feature_gates(&mut random, mix.of(Kind::FeatureGates));
     if feature_gates.get(Feature::PodLevelResources.name()) == Some(&false) {
         // The API server drops these resources then.

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use supercargo_framework::{Feature, Features};
 
+use super::extender;
+
 /// A sequence of steps and its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -125,7 +127,14 @@ impl History {
         if let Some(config) = config.as_object_mut() {
             config.entry("percentageOfNodesToScore").or_insert(json!(100));
         }
-        json!({ "config": config, "featureGates": gates, "steps": self.steps }).to_string()
+        let extender = if self.has_extenders() { extender::address() } else { String::new() };
+        json!({ "config": config, "featureGates": gates, "extender": extender, "steps": self.steps })
+            .to_string()
+    }
+
+    /// Whether extenders take part.
+    pub(super) fn has_extenders(&self) -> bool {
+        self.config["extenders"].as_array().is_some_and(|extenders| !extenders.is_empty())
     }
 
     /// The enabled features.

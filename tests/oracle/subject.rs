@@ -7,6 +7,7 @@ mod effects;
 mod informers;
 mod observations;
 mod probe;
+mod turnstile;
 mod world;
 
 use std::collections::BTreeMap;
@@ -18,16 +19,19 @@ use serde_json::Value;
 use supercargo::options::scheduler_options;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::{Context, Now, Timestamp, Uid};
-use supercargo_scheduler::{Input, NoCalls, Place, Scheduler};
+use supercargo_scheduler::{Input, Place, Scheduler};
 
 use self::calls::lock;
 use self::effects::Effects;
 use self::informers::{Informers, has_ended};
 use self::observations::{Observations, Recorder};
 use self::probe::Probes;
+pub(super) use self::turnstile::TURNSTILE;
+use self::turnstile::Turnstile;
 use self::world::World;
 pub(super) use self::world::pruned;
 use super::answer::{Answer, Condition, Cycle, Outcome, Pod};
+use super::extender;
 use super::history::{History, Reference, Step};
 
 /// The start of histories: the year 2000, as on upstream's fake clock.
@@ -54,7 +58,8 @@ impl Subject {
     /// A scheduler with the configuration of the history and an empty cluster.
     pub(super) fn new(history: &History) -> Result<Self> {
         let features = history.features()?;
-        let catalog = Catalog::in_tree().with_features(features.clone());
+        let catalog =
+            Catalog::in_tree().with_plugin(TURNSTILE, Turnstile::build).with_features(features.clone());
         let config = Config::parse("history", &history.config.to_string(), &catalog)
             .context("the history's configuration")?;
         let mut options = scheduler_options(&config);
@@ -67,7 +72,7 @@ impl Subject {
         let mut subject = Self {
             scheduler,
             now: Now { wall: START, monotonic: Duration::ZERO },
-            informers: Informers::new(names, features),
+            informers: Informers::new(names, features).whole_pods(history.has_extenders()),
             effects: Effects::new(Arc::clone(&world)),
             world,
             observations,
@@ -92,7 +97,7 @@ impl Subject {
                 self.probes.reset(&nominated.collect());
                 let waiting = self.waiting();
                 lock(&self.observations).attempted = None;
-                if self.scheduler.schedule_one(self.now, &mut NoCalls) {
+                if self.scheduler.schedule_one(self.now, &mut extender::Answers) {
                     self.note_attempts(&waiting);
                     attempted = Some((self.chosen(), waiting));
                 }
@@ -181,10 +186,11 @@ impl Subject {
         Ok(())
     }
 
-    /// The node that the pod of the last cycle is assumed on.
+    /// The node that the last cycle chose. Permit may have rejected the pod after that.
     fn chosen(&self) -> Option<String> {
         let pod = self.informers.pod_named(&self.probes.pod()?)?;
-        self.scheduler.cache().node_of(&pod.uid).map(ToString::to_string)
+        let assumed = self.scheduler.cache().node_of(&pod.uid).map(ToString::to_string);
+        assumed.or_else(|| self.probes.chosen())
     }
 
     /// The last cycle: what the probe has seen, and the result.

@@ -46,9 +46,19 @@ impl Extender {
         extender
     }
 
+    /// Its host and port.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// The value of `urlPrefix`.
     pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/scheduler", self.port)
+        format!("http://{}/scheduler", self.address())
+    }
+
+    /// Drops the calls so far.
+    pub(crate) fn forget(&self) {
+        self.calls.lock().unwrap().clear();
     }
 
     /// The calls so far with this verb.

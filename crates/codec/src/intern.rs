@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
+use supercargo_framework::steps;
+
 /// Returns one shared copy per distinct value.
 ///
 /// Interned values are compared for equality only; nothing may depend on an address or on insertion
@@ -39,6 +41,7 @@ impl<T: ?Sized + Eq + Hash, S: BuildHasher> Interner<T, S> {
     where
         V: AsRef<T> + Into<Arc<T>>,
     {
+        steps::add(1);
         self.patience = self.patience.saturating_sub(1);
         if self.patience == 0 {
             self.sweep();
@@ -66,6 +69,7 @@ impl<T: ?Sized + Eq + Hash, S: BuildHasher> Interner<T, S> {
 
     /// Drops unused values.
     pub fn sweep(&mut self) {
+        steps::add(self.values.len());
         self.values.retain(|value| Arc::strong_count(value) > 1);
         self.sweep_at = (self.values.len() * 2).max(FIRST_SWEEP);
         self.patience = PATIENCE * self.values.len().max(FIRST_SWEEP);

@@ -10,6 +10,7 @@ use std::ops::Deref;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use supercargo_framework::steps;
 
 /// Text that is borrowed from the document unless it contains escapes. Absent text is empty, as in
 /// Go.
@@ -156,6 +157,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Make<List<T>> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<T>, A::Error> {
         let mut elements = Vec::new();
         while let Some(element) = seq.next_element()? {
+            steps::add(1);
             elements.push(element);
         }
         Ok(List(elements))
@@ -182,6 +184,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Make<Pairs<'a>> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'a>, A::Error> {
         let mut pairs = Vec::new();
         while let Some(pair) = map.next_entry()? {
+            steps::add(1);
             pairs.push(pair);
         }
         Ok(Pairs(pairs))

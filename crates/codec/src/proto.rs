@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use kube_informers::protobuf::wire::{Fields, Malformed, Value};
 use serde::de::IgnoredAny;
+use supercargo_framework::steps;
 use thiserror::Error;
 
 use super::json::{List, Obj, Pairs, Str};
@@ -79,6 +80,7 @@ pub(super) fn read<'a, M: ProtoMessage<'a> + Default>(bytes: &'a [u8]) -> Result
 /// Reads the fields of a message into `message`. An error keeps the fields before it.
 pub(super) fn merge<'a, M: ProtoMessage<'a>>(message: &mut M, bytes: &'a [u8]) -> Result<(), ProtoError> {
     for field in Fields::new(bytes) {
+        steps::add(1);
         let (number, value) = field?;
         message.field(number, value).unwrap_or(Err(ProtoError::Mistyped(number)))?;
     }

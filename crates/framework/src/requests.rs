@@ -1,10 +1,12 @@
 //! How much a pod asks for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::resource::{Resource, names};
+use crate::steps;
 
 /// CPU that scoring assumes for a container without a request, in milli-cores.
 pub const DEFAULT_MILLI_CPU: i64 = 100;
@@ -118,30 +120,23 @@ impl RequestInputs {
         options: RequestOptions,
         requests: impl Fn(&Counted<'_>) -> Resource,
     ) -> Resource {
-        let mut total = Resource::default();
+        let mut sums = Sums::default();
         for container in &self.containers {
-            total.add(&requests(&self.of_container(container, options)));
+            sums.add(requests(&self.of_container(container, options)));
         }
-        let mut sidecars = Resource::default();
-        let mut init_peak = Resource::default();
         for container in &self.init_containers {
             let own = requests(&self.of_container(container, options));
             if container.restartable {
-                total.add(&own);
-                sidecars.add(&own);
-                init_peak.set_max(&sidecars);
+                sums.add_sidecar(own);
             } else {
-                let mut beside_sidecars = own;
-                beside_sidecars.add(&sidecars);
-                init_peak.set_max(&beside_sidecars);
+                sums.add_init_container(own);
             }
         }
-        total.set_max(&init_peak);
+        let mut total = sums.effective();
         if let Some(pod_level) = self.pod_level(options) {
             let counted = resource_of_all(&self.counted(pod_level, self.pod_level_status.as_ref(), options));
-            for (name, _) in pod_level.iter().filter(|(name, _)| is_pod_level(name)) {
-                total.set(name, counted.get(name));
-            }
+            let replaced = pod_level.iter().filter(|(name, _)| is_pod_level(name));
+            total.set_all(replaced.map(|(name, _)| (name, counted.get(name))));
         }
         total
     }
@@ -182,6 +177,67 @@ impl RequestInputs {
                 Counted([Some(spec).filter(|_| !self.resize_infeasible), Some(actual), Some(allocated)])
             }
         }
+    }
+}
+
+/// The requests of containers, added up one by one. Basic and scalar resources are apart: each of
+/// many containers may name a scalar resource of its own, and costs only what it names.
+#[derive(Default)]
+struct Sums {
+    total: Resource,
+    sidecars: Resource,
+    init_peak: Resource,
+    scalars: BTreeMap<Arc<str>, ScalarSums>,
+}
+
+/// The sums of one scalar resource.
+#[derive(Default)]
+struct ScalarSums {
+    total: i64,
+    sidecars: i64,
+    init_peak: i64,
+}
+
+impl Sums {
+    fn add(&mut self, mut own: Resource) {
+        self.each_scalar(&mut own, |sums, own| sums.total = sums.total.saturating_add(own));
+        self.total.add(&own);
+    }
+
+    fn add_sidecar(&mut self, mut own: Resource) {
+        self.each_scalar(&mut own, |sums, own| {
+            sums.total = sums.total.saturating_add(own);
+            sums.sidecars = sums.sidecars.saturating_add(own);
+            sums.init_peak = sums.init_peak.max(sums.sidecars);
+        });
+        self.total.add(&own);
+        self.sidecars.add(&own);
+        self.init_peak.set_max(&self.sidecars);
+    }
+
+    fn add_init_container(&mut self, mut own: Resource) {
+        self.each_scalar(&mut own, |sums, own| {
+            sums.init_peak = sums.init_peak.max(own.saturating_add(sums.sidecars));
+        });
+        own.add(&self.sidecars);
+        self.init_peak.set_max(&own);
+    }
+
+    /// Takes the scalar resources out of `own`.
+    fn each_scalar(&mut self, own: &mut Resource, add: impl Fn(&mut ScalarSums, i64)) {
+        for (name, amount) in own.take_scalars() {
+            steps::add(1);
+            add(self.scalars.entry(name).or_default(), amount);
+        }
+    }
+
+    /// The maximum of the sum and of the peak while init containers run.
+    fn effective(self) -> Resource {
+        let mut total = self.total;
+        total.set_max(&self.init_peak);
+        let scalars = self.scalars.iter().map(|(name, sums)| (name, sums.total.max(sums.init_peak)));
+        total.set_all(scalars);
+        total
     }
 }
 
@@ -251,6 +307,26 @@ mod tests {
         for (name, init_containers, containers, expected) in cases {
             let inputs = RequestInputs { init_containers, containers, ..Default::default() };
             assert_eq!(cpu(&inputs, RequestOptions::default()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn scalar_resources_count_like_cpu() {
+        let of_both = |amount: i64, restartable| ContainerRequests {
+            requests: vec![("cpu".into(), amount), ("example.com/gpu".into(), amount)],
+            restartable,
+            ..Default::default()
+        };
+        let [peak, low] = [
+            [of_both(50, true), of_both(500, false), of_both(30, true)],
+            [5, 6, 7].map(|amount| of_both(amount, false)),
+        ];
+        for (init_containers, expected) in [(peak, 550), (low, 110)] {
+            let containers = vec![of_both(10, false), of_both(100, false)];
+            let inputs =
+                RequestInputs { init_containers: init_containers.into(), containers, ..Default::default() };
+            let requests = inputs.effective(RequestOptions::default()).resource;
+            assert_eq!((requests.milli_cpu, requests.scalar("example.com/gpu")), (expected, expected));
         }
     }
 

@@ -78,20 +78,32 @@ impl Resource {
     /// A vector of these amounts, by API name. Of several amounts of one name the last counts.
     pub fn of<'a>(amounts: impl IntoIterator<Item = (&'a Arc<str>, i64)>) -> Self {
         let mut resource = Self::default();
-        let mut scalars = Scalars::new();
+        resource.set_all(amounts);
+        resource
+    }
+
+    /// Sets resources by their API names, as [`Resource::set`] does one after the other.
+    pub fn set_all<'a>(&mut self, amounts: impl IntoIterator<Item = (&'a Arc<str>, i64)>) {
+        let known = self.scalars.len();
         for (name, amount) in amounts {
             if names::is_basic(name) {
-                resource.set(name, amount);
+                self.set(name, amount);
             } else if names::is_scalar(name) {
-                scalars.push((Arc::clone(name), amount));
+                self.scalars.push((Arc::clone(name), amount));
             }
         }
-        // Sorted once: to insert each in its place would move all others.
-        scalars.reverse();
-        scalars.sort_by(|a, b| a.0.cmp(&b.0));
-        scalars.dedup_by(|earlier, last| earlier.0 == last.0);
-        scalars.retain(|(_, amount)| *amount != 0);
-        Self { scalars, ..resource }
+        if self.scalars.len() > known {
+            // Sorted once: to insert each in its place would move all others.
+            self.scalars.reverse();
+            self.scalars.sort_by(|a, b| a.0.cmp(&b.0));
+            self.scalars.dedup_by(|earlier, last| earlier.0 == last.0);
+            self.scalars.retain(|(_, amount)| *amount != 0);
+        }
+    }
+
+    /// Removes and returns the scalar resources.
+    pub(crate) fn take_scalars(&mut self) -> Scalars {
+        std::mem::take(&mut self.scalars)
     }
 
     /// The amount of a resource by its API name: CPU in milli-cores, others in whole units.
@@ -176,6 +188,7 @@ fn combine_scalars<T: Copy + Default + PartialEq>(
     op: impl Fn(T, i64) -> T,
 ) {
     let known = amounts.len();
+    steps::add(if others.is_empty() { 0 } else { known });
     for (name, other) in others {
         match amounts[..known].binary_search_by(|(known, _)| known.cmp(name)) {
             Ok(i) => amounts[i].1 = op(amounts[i].1, *other),
@@ -224,6 +237,15 @@ mod tests {
         }
         assert_eq!(Resource::of(list.iter().map(|(name, amount)| (name, *amount))), expected);
         assert_eq!(expected.scalars().len(), 2);
+
+        let more = [("a.io/x", 0), ("d.io/x", 7), ("b.io/x", 9), ("memory", 1)];
+        let more = more.map(|(name, amount)| (Arc::from(name), amount));
+        let mut all_at_once = expected.clone();
+        all_at_once.set_all(more.iter().map(|(name, amount)| (name, *amount)));
+        for (name, amount) in &more {
+            expected.set(name, *amount);
+        }
+        assert_eq!(all_at_once, expected);
     }
 
     #[test]

@@ -1,9 +1,13 @@
-//! What a giant object costs grows as the object and the cluster do, not as their product.
+//! What a giant object costs grows as the object and the cluster do, not as their product: from its
+//! bytes to its binding.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
+use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_framework::caching::Stateless;
+use supercargo_framework::objects::{Object, resources};
 use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin};
 use supercargo_framework::testing::giants::{NodeList, PodList, objects, plain_node, plain_pod};
 use supercargo_framework::testing::pod;
@@ -38,8 +42,8 @@ struct Size {
     nodes: usize,
 }
 
-const SMALL: Size = Size { items: 600, nodes: 40 };
-const TWICE: Size = Size { items: 1200, nodes: 80 };
+const SMALL: Size = Size { items: 1200, nodes: 40 };
+const TWICE: Size = Size { items: 2400, nodes: 80 };
 
 /// The steps may double with the size, and those of a sorted lookup grow a little. They would
 /// quadruple with items × items or items × nodes.
@@ -59,12 +63,11 @@ impl Cluster {
             now: Now { wall: Timestamp(1_767_225_600_000_000), monotonic: Duration::ZERO },
         };
         for object in objects(nodes, nodes / 4) {
-            cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
+            cluster.handle(Input::Object(Notification::Added(Arc::new(other_of(&object)))));
         }
         for i in 0..nodes {
-            let node = plain_node(i);
-            let on_it = plain_pod(i, nodes / 4).node(&node.name).priority(-1).build();
-            cluster.handle(Input::Node(Notification::Added(Arc::new(node))));
+            let on_it = pod_of(&plain_pod(i, nodes / 4));
+            cluster.handle(Input::Node(Notification::Added(Arc::new(node_of(&plain_node(i))))));
             cluster.handle(Input::AssignedPod(Notification::Added(Arc::new(on_it))));
         }
         cluster
@@ -84,12 +87,29 @@ impl Cluster {
 
     /// A label of a node changes.
     fn relabel(&mut self, i: usize) {
-        let old = Arc::new(plain_node(i));
+        let old = Arc::new(node_of(&plain_node(i)));
         let labels = old.labels.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
         let labels = labels.chain([("new".into(), "".into())]).collect();
         let new = NodeRecord { labels, resource_version: "2".into(), ..(*old).clone() };
         self.handle(Input::Node(Notification::Updated { old, new: Arc::new(new) }));
     }
+}
+
+fn pod_of(pod: &Value) -> PodInfo {
+    PodKind::new([""; 0]).decode(pod.to_string().as_bytes()).expect("the pod is valid")
+}
+
+fn node_of(node: &Value) -> NodeRecord {
+    NodeKind::new([""; 0]).decode(node.to_string().as_bytes()).expect("the node is valid")
+}
+
+fn other_of(object: &Value) -> Object {
+    let resource = match object["kind"].as_str() {
+        Some("Namespace") => resources::NAMESPACE,
+        _ => resources::CSI_NODE,
+    };
+    let kind = ObjectKind::of(&resource).expect("the kind is built in");
+    kind.decode(object.to_string().as_bytes()).expect("the object is valid")
 }
 
 fn steps_of(run: impl FnOnce()) -> u64 {
@@ -101,7 +121,7 @@ fn steps_of(run: impl FnOnce()) -> u64 {
 /// The life of a giant: alone, beside another one of its kind on a node, and while others are
 /// scheduled and nodes change.
 fn life_of_pod(list: PodList, Size { items, nodes }: Size, more: Vec<Arc<dyn Plugin>>) -> u64 {
-    let giant = |name: &str| list.pod(name, items);
+    let giant = |name: &str| pod_of(&list.pod(name, items));
     let mut cluster = Cluster::new(nodes, more);
     for object in list.objects(items) {
         cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
@@ -137,7 +157,7 @@ fn steps_double_with_the_list_of_a_node_and_the_nodes() {
     let life = |list: NodeList, Size { items, nodes }: Size| {
         let mut cluster = Cluster::new(nodes, Vec::new());
         steps_of(|| {
-            let giant = Arc::new(list.node("giant", items));
+            let giant = Arc::new(node_of(&list.node("giant", items)));
             cluster.handle(Input::Node(Notification::Added(Arc::clone(&giant))));
             cluster.try_pod(pod("a").label("app", "a").image("app").request("example.com/x", "1").build());
             let new = Arc::new(NodeRecord { unschedulable: true, ..(*giant).clone() });

@@ -13,7 +13,9 @@ type History struct {
 	Config json.RawMessage `json:"config"`
 	// FeatureGates are set for this history only.
 	FeatureGates map[string]bool `json:"featureGates"`
-	Steps        []Step          `json:"steps"`
+	// Extender is the address of the extenders at http://extender.test.
+	Extender string `json:"extender"`
+	Steps    []Step `json:"steps"`
 }
 
 // Step is one change. Exactly one of its fields is set.

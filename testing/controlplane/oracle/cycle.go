@@ -55,7 +55,7 @@ func (w *watcher) attach(sched *scheduler.Scheduler) {
 			cycle.Result = &Result{Error: err.Error()}
 		} else {
 			cycle.Result = &Result{Node: result.SuggestedHost}
-			cycle.Feasible = recorder.feasible(result.FeasibleNodes)
+			cycle.Feasible = recorder.feasible(result)
 		}
 		return result, err
 	}
@@ -174,7 +174,7 @@ func (r *recorder) RunFilterPluginsWithNominatedPods(
 }
 
 // RunScorePlugins also breaks ties: it prefers the first in snapshot order, where upstream's heap
-// prefers any of the best.
+// prefers any of the best. Extenders break ties themselves, below the scores of plugins.
 func (r *recorder) RunScorePlugins(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
 ) ([]fwk.NodePluginScores, *fwk.Status) {
@@ -193,16 +193,21 @@ func (r *recorder) RunScorePlugins(
 	}
 	for i := range scores {
 		scores[i].Randomizer = len(scores) - ranks[scores[i].Name]
+		scores[i].TotalScore *= scoreScale
 	}
 	return scores, status
 }
 
 // feasible returns the feasible nodes.
-func (r *recorder) feasible(count int) []string {
+func (r *recorder) feasible(result scheduler.ScheduleResult) []string {
 	if r.scored != nil {
 		return r.inOrder(r.scored)
 	}
-	return r.inOrder(r.passed[:min(count, len(r.passed))])
+	// Extenders may have rejected others that passed.
+	if result.FeasibleNodes == 1 {
+		return []string{result.SuggestedHost}
+	}
+	return r.inOrder(r.passed[:min(result.FeasibleNodes, len(r.passed))])
 }
 
 // inOrder returns nodes in snapshot order.

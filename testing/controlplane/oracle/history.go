@@ -60,7 +60,7 @@ func play(history *History) ([]*Answer, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &player{cluster: newCluster(), watcher: &watcher{attempts: map[string]int{}}, events: &eventLog{}}
-	factory, err := p.start(ctx, configuration)
+	factory, err := p.start(ctx, configuration, history.Extender)
 	if err != nil {
 		cancel()
 		time.Sleep(farewell)
@@ -95,7 +95,7 @@ func decodeConfig(raw []byte) (*config.KubeSchedulerConfiguration, error) {
 
 // start starts a scheduler without its loop.
 func (p *player) start(
-	ctx context.Context, configuration *config.KubeSchedulerConfiguration,
+	ctx context.Context, configuration *config.KubeSchedulerConfiguration, extender string,
 ) (informers.SharedInformerFactory, error) {
 	clientset := &client{Interface: p.cluster.clientset, cluster: p.cluster}
 	factory := scheduler.NewInformerFactory(clientset, 0)
@@ -107,10 +107,14 @@ func (p *player) start(
 		scheduler.WithPodInitialBackoffSeconds(configuration.PodInitialBackoffSeconds),
 		scheduler.WithPodMaxBackoffSeconds(configuration.PodMaxBackoffSeconds),
 		scheduler.WithExtenders(configuration.Extenders...),
+		scheduler.WithFrameworkOutOfTreeRegistry(registry),
 		scheduler.WithParallelism(1),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("make the scheduler: %w", err)
+	}
+	if err := connect(sched, extender); err != nil {
+		return nil, err
 	}
 	p.sched = sched
 	p.watcher.attach(sched)

@@ -72,6 +72,7 @@ func prepare() {
 		os.Exit(code)
 	}
 	metrics.Register()
+	go calls.serve()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR2)
 }

@@ -62,6 +62,10 @@ func (o *onlooker) SelectVictimsOnNode(
 ) ([]*v1.Pod, int, *fwk.Status) {
 	name := node.Node().Name
 	victims, violations, status := o.Interface.SelectVictimsOnNode(ctx, state, pod, node, budgets)
+	if status.IsSuccess() && len(victims) == 0 {
+		// Not a candidate: only an extender or Permit had rejected the node.
+		return victims, violations, status
+	}
 	run := DryRun{Status: statusOf(status), Victims: []string{}, Violations: violations}
 	for _, victim := range victims {
 		run.Victims = append(run.Victims, key(victim))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ type bench struct {
 	logger     klog.Logger
 	percentage int32
 	budget     time.Duration
+	each       bool
 
 	sched    *scheduler.Scheduler
 	snapshot *cache.Snapshot
@@ -160,49 +162,60 @@ func (b *bench) stop() {
 }
 
 // schedule takes a pod through the queue and the scheduling cycle. Only the cycle is measured.
-func (b *bench) schedule(raw []byte) (took time.Duration, found bool, err error) {
+func (b *bench) schedule(raw []byte) (*Cycle, error) {
 	if b.sched == nil {
 		if err := b.start(); err != nil {
-			return 0, false, err
+			return nil, err
 		}
 	}
 	object, err := decode(raw)
 	if err != nil {
-		return 0, false, err
+		return nil, err
 	}
 	pod, ok := object.(*v1.Pod)
 	if !ok {
-		return 0, false, errors.New("what is scheduled is a pod")
+		return nil, errors.New("what is scheduled is a pod")
 	}
 	b.sched.SchedulingQueue.Add(b.ctx, pod)
 	info, err := b.sched.NextPod(b.logger)
 	if err != nil {
-		return 0, false, fmt.Errorf("take the pod from the queue: %w", err)
+		return nil, fmt.Errorf("take the pod from the queue: %w", err)
 	}
 	defer b.sched.SchedulingQueue.Done(pod.UID)
 	if info.Pod.UID != pod.UID {
-		return 0, false, errors.New("the queue gave another pod")
+		return nil, errors.New("the queue gave another pod")
 	}
 	state := framework.NewCycleState()
 	assumed := pod.DeepCopy()
-	started := time.Now()
+	started, processor := time.Now(), processorTime()
 	if err := b.sched.Cache.UpdateSnapshot(b.logger, b.snapshot); err != nil {
-		return 0, false, err
+		return nil, err
 	}
 	result, err := b.sched.SchedulePod(b.ctx, b.profile(), state, info)
 	if err == nil {
 		assumed.Spec.NodeName = result.SuggestedHost
 		err = b.sched.Cache.AssumePod(b.logger, assumed)
 	}
-	took = time.Since(started)
+	cycle := &Cycle{
+		Wall: time.Since(started).Nanoseconds(), Processor: processorTime() - processor, Found: err == nil,
+	}
 	var unfit *framework.FitError
 	if errors.As(err, &unfit) {
-		return took, false, nil
+		return cycle, nil
 	}
 	if err != nil {
-		return 0, false, err
+		return nil, err
 	}
-	return took, true, b.sched.Cache.AddPod(b.logger, assumed.DeepCopy())
+	return cycle, b.sched.Cache.AddPod(b.logger, assumed.DeepCopy())
+}
+
+// processorTime is the processor time that all threads have had, in nanoseconds.
+func processorTime() int64 {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
 // silence is a recorder that records nothing.

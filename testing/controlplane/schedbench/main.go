@@ -3,6 +3,7 @@
 // stdin, and prints its measurements as JSON:
 //
 //	{"settings": {"percentageOfNodesToScore": 100, "budgetMilliseconds": 10000}}   first; 0 percent is upstream's default
+//	{"settings": {"each": true, …}}                                                prints each cycle, and no summary
 //	{"add": OBJECT}       is there: a node, a pod on a node, any other kind
 //	{"remove": OBJECT}    is there no more
 //	{"try": POD}          is scheduled, and not measured
@@ -13,6 +14,10 @@
 // Informers see the other kinds, so these must come before the first scheduled pod. A pod that
 // finds a node counts as bound before the next one is scheduled; none of that is measured. When the
 // budget is used up, the rest of the input is not read.
+//
+// With "each", a line is printed for each measured cycle as it ends, found a node or not:
+//
+//	{"wall": 1234, "processor": 2345, "found": true}   nanoseconds; processor time is that of all threads
 package main
 
 import (
@@ -44,6 +49,14 @@ type Line struct {
 type Settings struct {
 	PercentageOfNodesToScore int32 `json:"percentageOfNodesToScore"`
 	BudgetMilliseconds       int64 `json:"budgetMilliseconds"`
+	Each                     bool  `json:"each"`
+}
+
+// Cycle is one measured cycle. Times are nanoseconds.
+type Cycle struct {
+	Wall      int64 `json:"wall"`
+	Processor int64 `json:"processor"`
+	Found     bool  `json:"found"`
 }
 
 // Result is the measurement. Times are nanoseconds of wall time.
@@ -61,7 +74,7 @@ func main() {
 	klog.SetLogger(logr.Discard())
 	metrics.Register()
 	result, err := run(bufio.NewReaderSize(os.Stdin, 1<<20))
-	if err == nil {
+	if err == nil && result != nil {
 		err = json.NewEncoder(os.Stdout).Encode(result)
 	}
 	if err != nil {
@@ -90,6 +103,9 @@ func run(input *bufio.Reader) (*Result, error) {
 			return nil, err
 		}
 	}
+	if bench.each {
+		return nil, nil
+	}
 	if len(bench.times) == 0 {
 		return nil, errors.New("nothing was scheduled")
 	}
@@ -105,6 +121,7 @@ func (b *bench) line(text []byte) (time.Duration, error) {
 	switch {
 	case line.Settings != nil:
 		b.percentage = line.Settings.PercentageOfNodesToScore
+		b.each = line.Settings.Each
 		b.budget = time.Duration(line.Settings.BudgetMilliseconds) * time.Millisecond
 		return 0, nil
 	case line.Add != nil:
@@ -112,14 +129,18 @@ func (b *bench) line(text []byte) (time.Duration, error) {
 	case line.Remove != nil:
 		return 0, b.remove(line.Remove)
 	case line.Try != nil:
-		_, _, err := b.schedule(line.Try)
+		_, err := b.schedule(line.Try)
 		return 0, err
 	case line.Schedule != nil:
-		took, found, err := b.schedule(line.Schedule)
+		cycle, err := b.schedule(line.Schedule)
 		if err != nil {
 			return 0, err
 		}
-		if found {
+		took := time.Duration(cycle.Wall)
+		if b.each {
+			return took, json.NewEncoder(os.Stdout).Encode(cycle)
+		}
+		if cycle.Found {
 			b.times = append(b.times, took)
 		} else {
 			b.unscheduled++

@@ -7,6 +7,9 @@ use supercargo_framework::Feature;
 use supercargo_framework::features::{Stage, Version};
 use supercargo_plugins::DEFAULT_PLUGINS;
 
+use super::mix::{Kind, Mix};
+use crate::oracle::extender;
+use crate::oracle::subject::TURNSTILE;
 use crate::support::Random;
 
 /// Upstream's default plugins.
@@ -37,24 +40,47 @@ const UPSTREAM: [&str; 20] = [
 pub(super) const PROFILES: [&str; 2] = ["supercargo", "second"];
 
 /// The configuration of a history: one profile or two. Plugins that supercargo lacks are disabled.
-pub(super) fn random(random: &mut Random, arguments: u32) -> Value {
+pub(super) fn random(random: &mut Random, mix: &Mix) -> Value {
     let count = if random.chance(20) { 2 } else { 1 };
-    let profiles: Vec<Value> =
-        PROFILES.iter().take(count).map(|name| profile(random, arguments, name)).collect();
-    json!({
+    let profiles: Vec<Value> = PROFILES.iter().take(count).map(|name| profile(random, mix, name)).collect();
+    let mut config = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "profiles": profiles,
-    })
+    });
+    if mix.of(Kind::Extenders) > 0 {
+        config["extenders"] = (0..random.between(1, 2)).map(|number| extender(random, number)).collect();
+        // As upstream's side: with a filtering extender, the default leaves nodes out.
+        config["percentageOfNodesToScore"] = json!(100);
+    }
+    config
 }
 
-fn profile(random: &mut Random, arguments: u32, name: &str) -> Value {
+/// An extender. It gets the names of nodes: what it says about whole nodes replaces them upstream,
+/// which is one of the differences on purpose.
+fn extender(random: &mut Random, number: usize) -> Value {
+    let mut config = json!({
+        "urlPrefix": extender::URL, "nodeCacheCapable": true, "weight": random.between(1, 5),
+        "ignorable": random.chance(40),
+    });
+    for question in random.at_least_one(60, &["filter", "prioritize", "preempt"]) {
+        config[format!("{question}Verb")] = json!(extender::verb(question, number));
+    }
+    // Two extenders may not name one resource.
+    if number == 0 && random.chance(25) {
+        let ignored = random.chance(50);
+        config["managedResources"] = json!([{ "name": "example.com/gpu", "ignoredByScheduler": ignored }]);
+    }
+    config
+}
+
+fn profile(random: &mut Random, mix: &Mix, name: &str) -> Value {
     let is_here = |name: &str| DEFAULT_PLUGINS.iter().any(|plugin| plugin.name == name);
     let disabled: Vec<Value> =
         UPSTREAM.iter().filter(|name| !is_here(name)).map(|name| json!({ "name": name })).collect();
     let mut plugin_config = Vec::new();
     let mut with = |random: &mut Random, plugin: &str, args: fn(&mut Random) -> Value| {
-        if is_here(plugin) && random.chance(arguments) {
+        if is_here(plugin) && random.chance(mix.of(Kind::Arguments)) {
             plugin_config.push(json!({ "name": plugin, "args": args(random) }));
         }
     };
@@ -63,9 +89,10 @@ fn profile(random: &mut Random, arguments: u32, name: &str) -> Value {
     with(random, "NodeAffinity", node_affinity);
     with(random, "PodTopologySpread", spread);
     with(random, "InterPodAffinity", pod_affinity);
+    let enabled = if mix.of(Kind::Permit) > 0 { json!([{ "name": TURNSTILE }]) } else { json!([]) };
     json!({
         "schedulerName": name,
-        "plugins": { "multiPoint": { "disabled": disabled } },
+        "plugins": { "multiPoint": { "enabled": enabled, "disabled": disabled } },
         "pluginConfig": plugin_config,
     })
 }

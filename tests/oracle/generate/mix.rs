@@ -96,7 +96,15 @@ kinds! {
     Preemption "preemption" "DefaultPreemption",
     /// Features that nodes declare.
     Features "features" "NodeDeclaredFeatures",
+    /// Extenders that filter, prioritize and take part in preemption.
+    Extenders "extenders" "NodeResourcesFit",
+    /// A Permit plugin that rejects pods and lets them wait.
+    Permit "permit" "NodeResourcesFit",
 }
+
+/// Kinds that only an adjusted mix has: with them, histories still show differences in which events
+/// move pods that an extender or Permit rejected.
+const ON_REQUEST: [Kind; 2] = [Kind::Extenders, Kind::Permit];
 
 /// The percentage of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +120,7 @@ impl Mix {
     /// different plugins decide.
     pub(in crate::oracle) fn random(random: &mut Random) -> Self {
         let available = |kind: &&Kind| DEFAULT_PLUGINS.iter().any(|plugin| plugin.name == kind.plugin());
-        let kinds = Kind::ALL.iter().filter(available);
+        let kinds = Kind::ALL.iter().filter(available).filter(|kind| !ON_REQUEST.contains(kind));
         Self(
             kinds
                 .filter_map(|kind| {

@@ -7,6 +7,7 @@ use super::configuration::PROFILES;
 use super::mix::Kind;
 use super::nodes::{DISKS, IMAGES, TAINTS, ZONE, ZONES};
 use super::{Generator, moment};
+use crate::oracle::subject::TURNSTILE;
 
 pub(super) const NAMESPACES: [&str; 3] = ["default", "prod", "dev"];
 pub(super) const APPS: [&str; 3] = ["web", "db", "cache"];
@@ -26,6 +27,10 @@ impl Generator<'_> {
         }
         if self.random.chance(50) {
             labels.insert("track".to_owned(), json!(self.random.pick(&TRACKS)));
+        }
+        if self.mix.of(Kind::Permit) > 0 && self.has(Kind::Permit) {
+            let wish = self.random.pick(&["wait", "wait", "wait", "open", "open", "shut", "reject", "fail"]);
+            labels.insert(TURNSTILE.to_owned(), json!(wish));
         }
         let containers: Vec<Value> =
             (0..self.random.between(1, 2)).map(|i| self.container(&format!("c{i}"), true)).collect();

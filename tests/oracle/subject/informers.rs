@@ -39,6 +39,12 @@ impl Informers {
         }
     }
 
+    /// Whether to keep pods whole, for extenders.
+    pub(super) fn whole_pods(mut self, on: bool) -> Self {
+        self.pod_kind = self.pod_kind.keep_raw(on);
+        self
+    }
+
     /// The inputs of a change, in order.
     pub(super) fn tell(&mut self, change: Changed) -> Result<Vec<Input>> {
         match change.reference.kind.as_str() {

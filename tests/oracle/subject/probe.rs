@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, MAX_NODE_SCORE, Normalize, PreFilter, PreFilterPlugin, PreScorePlugin,
+    EnqueueExtensions, ExtensionPoints, MAX_NODE_SCORE, Normalize, Permit, PermitPlugin, PreFilter,
+    PreFilterPlugin, PreScorePlugin,
 };
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, Status};
 use supercargo_plugins::unsupported_constraints;
@@ -25,6 +26,8 @@ const NAME: &str = "Probe";
 pub(super) struct Seen {
     /// The last cycle.
     pub(super) cycle: Option<Cycle>,
+    /// The node with which Permit began.
+    chosen: Option<String>,
     /// The pods nominated for each node before the cycle.
     pub(super) nominated: BTreeMap<String, Vec<Arc<PodInfo>>>,
 }
@@ -44,13 +47,18 @@ impl Probes {
     /// Prepares for a cycle: the pods nominated for each node.
     pub(super) fn reset(&self, nominated: &BTreeMap<String, Vec<Arc<PodInfo>>>) {
         for probe in self.0.values() {
-            *lock(&probe.seen) = Seen { cycle: None, nominated: nominated.clone() };
+            *lock(&probe.seen) = Seen { nominated: nominated.clone(), ..Seen::default() };
         }
     }
 
     /// The pod of the last cycle.
     pub(super) fn pod(&self) -> Option<String> {
         self.0.values().find_map(|probe| Some(lock(&probe.seen).cycle.as_ref()?.pod.clone()))
+    }
+
+    /// The node that the last cycle chose, unless the pod failed before Permit.
+    pub(super) fn chosen(&self) -> Option<String> {
+        self.0.values().find_map(|probe| lock(&probe.seen).chosen.clone())
     }
 
     /// The last cycle.
@@ -76,6 +84,7 @@ impl Probe {
         let probe = Arc::new(Self { plugins: plugins.clone(), seen: Arc::default() });
         plugins.pre_filter.insert(0, Arc::clone(&probe) as _);
         plugins.pre_score.insert(0, Arc::clone(&probe) as _);
+        plugins.permit.insert(0, Arc::clone(&probe) as _);
         for plugin in &mut plugins.post_filter {
             let (name, points) = (plugin.name(), Arc::clone(plugin).extension_points());
             if let Some(inner) = points.post_filter {
@@ -99,7 +108,7 @@ impl Plugin for Probe {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().pre_filter(&self).pre_score(&self).enqueue_extensions(&self)
+        ExtensionPoints::new().pre_filter(&self).pre_score(&self).permit(&self).enqueue_extensions(&self)
     }
 }
 
@@ -107,6 +116,13 @@ impl EnqueueExtensions for Probe {
     /// It rejects no pod, so no event can help.
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         Vec::new()
+    }
+}
+
+impl PermitPlugin for Probe {
+    fn permit(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, node: &Arc<str>) -> Permit {
+        lock(&self.seen).chosen = Some(node.to_string());
+        Permit::Allow
     }
 }
 

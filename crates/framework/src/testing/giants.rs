@@ -1,26 +1,14 @@
-//! Pods and nodes with one enormous list each.
+//! Pods and nodes with one enormous list each, as the API server sends them.
 //!
 //! The API server stores objects of up to 1.5 MiB, so a list can have a hundred thousand items.
 //! Every user who may create pods can write one. Tests and benchmarks bound what such an object
-//! costs.
+//! costs, from its bytes to its binding.
 
 mod claims;
 
-use std::sync::Arc;
+use serde_json::{Map, Value, json};
 
-use super::{NodeBuilder, PodBuilder, node, object, pod};
-use crate::affinity::{NodeAffinity, NodeSelectorTerm, NodeTerms, PreferredTerm, RawRequirement};
-use crate::labels::Labels;
-use crate::node::NodeRecord;
-use crate::objects::{Body, CsiNode, CsiNodeDriver, Namespace, Object, resources};
-use crate::pod::PodInfo;
-use crate::pod_affinity::{PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm};
-use crate::ports::{HostPort, Protocol};
-use crate::resource::Resource;
-use crate::selector::LabelSelector;
-use crate::taint::{TaintEffect, Toleration, TolerationOperator};
-use crate::topology_spread::TopologySpreadConstraint;
-use crate::volume::{Volume, VolumeSource};
+use crate::objects::Object;
 
 /// The size of the largest object that the API server stores, in bytes.
 pub const MOST_BYTES: usize = 1536 << 10;
@@ -87,19 +75,25 @@ pub enum PodList {
     OneDisk,
     /// Containers with one image each.
     Containers,
-    /// Extended resources.
+    /// Extended resources of one container.
     Resources,
+    /// Containers with an extended resource each.
+    ContainerResources,
+    /// The same for sidecars.
+    SidecarResources,
     /// Labels.
     Labels,
     /// Labels, half of which the pod's own affinity terms name.
     LabelsAndTerms,
     /// Scheduling gates.
     Gates,
+    /// Owners, the last of which is the controller.
+    Owners,
 }
 
 impl PodList {
     /// All lists.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 35] = [
         Self::AntiAffinityKeys,
         Self::AffinityKeys,
         Self::PreferredKeys,
@@ -129,55 +123,89 @@ impl PodList {
         Self::OneDisk,
         Self::Containers,
         Self::Resources,
+        Self::ContainerResources,
+        Self::SidecarResources,
         Self::Labels,
         Self::LabelsAndTerms,
         Self::Gates,
+        Self::Owners,
     ];
 
-    /// The size of an item in the API server's protobuf, in bytes: texts with tag and length, and
-    /// each message around them. Names of items have seven bytes.
-    fn bytes(self) -> usize {
-        const MESSAGE: usize = 2;
-        const NAME: usize = 9;
-        const EXISTS: usize = 8;
-        const DOES_NOT_EXIST: usize = 14;
-        const HOST: usize = 24;
-        match self {
-            Self::AntiAffinityKeys | Self::AffinityKeys => 2 * MESSAGE + NAME,
-            Self::PreferredKeys => 3 * MESSAGE + NAME + 2,
-            Self::Selectors => 3 * MESSAGE + NAME + DOES_NOT_EXIST + HOST,
-            Self::PreferredSelectors => 4 * MESSAGE + NAME + DOES_NOT_EXIST + HOST + 2,
-            Self::NamespaceSelectors => 5 * MESSAGE + 6 + EXISTS + NAME + DOES_NOT_EXIST + HOST,
-            Self::Namespaces | Self::SelectorValues | Self::NodeValues => NAME,
-            Self::SelectorRequirements | Self::NodeRequirements => MESSAGE + NAME + DOES_NOT_EXIST,
-            Self::NodeTerms => 2 * MESSAGE + NAME + EXISTS,
-            Self::NodeTermsOfOneKey => 2 * MESSAGE + HOST + 4 + NAME,
-            Self::PreferredNodeTerms => 3 * MESSAGE + NAME + EXISTS + 2,
-            Self::NodeNames => 2 * MESSAGE + 15 + 4 + NAME,
-            Self::NodeSelector | Self::Labels => MESSAGE + NAME + 2,
-            Self::Tolerations => MESSAGE + NAME + EXISTS,
-            Self::HardConstraints => 2 * MESSAGE + 2 + NAME + 15,
-            Self::SoftConstraints => 2 * MESSAGE + 2 + NAME + 16,
-            Self::HostPorts => MESSAGE + 4 + 4 + 5 + 10,
-            Self::Claims
-            | Self::BoundClaims
-            | Self::DelayedClaims
-            | Self::ProvisionedClaims
-            | Self::OneClaim
-            | Self::Disks => 3 * MESSAGE + 2 * NAME,
-            Self::OneDisk => 3 * MESSAGE + 2 * NAME + 2,
-            // With what the API server sets: paths and policies.
-            Self::Containers => MESSAGE + NAME + NAME + 2 + 22 + 6 + 14,
-            // In requests and limits.
-            Self::Resources => 2 * (2 * MESSAGE + 21 + 3),
-            Self::LabelsAndTerms => MESSAGE + NAME + 2 + 4 * MESSAGE + NAME + EXISTS + 6,
-            Self::Gates => MESSAGE + NAME,
-        }
-    }
-
-    /// The number of items of the largest list.
-    pub fn most(self) -> usize {
-        MOST_BYTES / self.bytes()
+    /// A pod `default/<name>` with this many items.
+    pub fn pod(self, name: &str, items: usize) -> Value {
+        let all = |item: fn(usize) -> Value| list(items, item);
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name, "namespace": "default", "uid": name, "resourceVersion": "1",
+                "labels": { "app": "giant" },
+            },
+            "spec": {
+                "schedulerName": "supercargo",
+                "containers": [{ "name": "c", "image": "giant", "resources": {} }],
+            },
+        });
+        let (path, value) = match self {
+            Self::AntiAffinityKeys => (ANTI_AFFINITY, all(|i| by_key(&key(i)))),
+            Self::AffinityKeys => (AFFINITY, all(|i| by_key(&key(i)))),
+            Self::PreferredKeys => (PREFERRED, all(|i| weighted(by_key(&key(i))))),
+            Self::Selectors => (ANTI_AFFINITY, all(|i| without(&key(i)))),
+            Self::PreferredSelectors => (PREFERRED_ANTI, all(|i| weighted(without(&key(i))))),
+            Self::NamespaceSelectors => (ANTI_AFFINITY, all(of_team)),
+            Self::Namespaces => (ANTI_AFFINITY, one(with(by_key(HOSTNAME), "namespaces", texts(items)))),
+            Self::SelectorValues => (ANTI_AFFINITY, one(selecting(one(is_in("app", texts(items)))))),
+            Self::SelectorRequirements => (ANTI_AFFINITY, one(selecting(all(|i| lacks(&key(i)))))),
+            Self::NodeTerms => (NODE_TERMS, all(|i| node_term(has(&key(i))))),
+            Self::NodeTermsOfOneKey => (NODE_TERMS, all(|i| node_term(is_in(HOSTNAME, json!([key(i)]))))),
+            Self::PreferredNodeTerms => (
+                "affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution",
+                all(|i| json!({ "weight": 1, "preference": node_term(has(&key(i))) })),
+            ),
+            Self::NodeValues => (NODE_TERMS, one(node_term(is_in(HOSTNAME, texts(items))))),
+            Self::NodeRequirements => {
+                (NODE_TERMS, one(json!({ "matchExpressions": all(|i| lacks(&key(i))) })))
+            }
+            Self::NodeNames => {
+                (NODE_TERMS, all(|i| json!({ "matchFields": [is_in("metadata.name", json!([key(i)]))] })))
+            }
+            Self::NodeSelector => ("nodeSelector", map(items, key, "")),
+            Self::Tolerations => ("tolerations", all(|i| json!({ "key": key(i), "operator": "Exists" }))),
+            Self::HardConstraints => ("topologySpreadConstraints", all(|i| constraint(i, "DoNotSchedule"))),
+            Self::SoftConstraints => ("topologySpreadConstraints", all(|i| constraint(i, "ScheduleAnyway"))),
+            Self::HostPorts => ("containers/0/ports", all(port)),
+            Self::Claims | Self::BoundClaims | Self::DelayedClaims | Self::ProvisionedClaims => {
+                ("volumes", all(|i| claim_volume(i, &key(i))))
+            }
+            Self::OneClaim => {
+                ("volumes", list(items, |i| claim_volume(i, &key(usize::from(i + 1 == items)))))
+            }
+            Self::OneDisk => {
+                let disk = json!({ "pdName": "disk", "readOnly": true });
+                ("volumes", list(items, |i| json!({ "name": key(i), "gcePersistentDisk": disk })))
+            }
+            Self::Disks => ("volumes", all(|i| json!({ "name": key(i), "cinder": { "volumeID": key(i) } }))),
+            Self::Containers => ("containers", all(container)),
+            Self::Resources => {
+                let amounts = map(items, resource, "1");
+                ("containers/0/resources", json!({ "requests": amounts, "limits": amounts }))
+            }
+            Self::ContainerResources => ("containers", all(with_resource)),
+            Self::SidecarResources => {
+                ("initContainers", all(|i| with(with_resource(i), "restartPolicy", "Always".into())))
+            }
+            Self::Labels => return labelled(pod, items),
+            Self::LabelsAndTerms => {
+                pod = labelled(pod, items);
+                (ANTI_AFFINITY, all(|i| term("zone", one(has(&key(2 * i))))))
+            }
+            Self::Gates => ("schedulingGates", all(|i| json!({ "name": key(i) }))),
+            Self::Owners => {
+                pod["metadata"]["ownerReferences"] = list(items, |i| owner(i, i + 1 == items));
+                return pod;
+            }
+        };
+        set(&mut pod["spec"], path, value);
+        pod
     }
 
     /// The objects that the items name, for kinds of items that exist.
@@ -190,126 +218,18 @@ impl PodList {
             _ => Vec::new(),
         }
     }
-
-    /// A pod `default/<name>` with this many items.
-    pub fn pod(self, name: &str, items: usize) -> PodInfo {
-        let labelled = pod(name).label("app", "giant");
-        match self {
-            Self::AntiAffinityKeys => with_affinity(labelled, |affinity| {
-                affinity.required_anti_affinity = terms(items, |i| by_key(&key(i)));
-            }),
-            Self::AffinityKeys => with_affinity(labelled, |affinity| {
-                affinity.required_affinity = terms(items, |i| by_key(&key(i)));
-            }),
-            Self::PreferredKeys => with_affinity(labelled, |affinity| {
-                affinity.preferred_affinity = terms(items, |i| weighted(by_key(&key(i))));
-            }),
-            Self::Selectors => with_affinity(labelled, |affinity| {
-                affinity.required_anti_affinity = terms(items, |i| without(&key(i)));
-            }),
-            Self::PreferredSelectors => with_affinity(labelled, |affinity| {
-                affinity.preferred_anti_affinity = terms(items, |i| weighted(without(&key(i))));
-            }),
-            Self::NamespaceSelectors => with_affinity(labelled, |affinity| {
-                affinity.required_anti_affinity = terms(items, |i| PodAffinityTerm {
-                    namespace_selector: Some(selector([
-                        requirement("team", "Exists", vec![]),
-                        requirement(&key(i), "DoesNotExist", vec![]),
-                    ])),
-                    ..by_key(HOSTNAME)
-                });
-            }),
-            Self::Namespaces => with_affinity(labelled, |affinity| {
-                let namespaces = (0..items).map(|i| Arc::from(key(i))).collect();
-                let term = PodAffinityTerm { namespaces, ..by_key(HOSTNAME) };
-                affinity.required_anti_affinity = [term].into();
-            }),
-            Self::SelectorValues => with_affinity(labelled, |affinity| {
-                let values = (0..items).map(key).collect();
-                let term = PodAffinityTerm {
-                    selector: Some(selector([requirement("app", "In", values)])),
-                    ..by_key(HOSTNAME)
-                };
-                affinity.required_anti_affinity = [term].into();
-            }),
-            Self::SelectorRequirements => with_affinity(labelled, |affinity| {
-                let selector =
-                    Some(selector((0..items).map(|i| requirement(&key(i), "DoesNotExist", vec![]))));
-                affinity.required_anti_affinity = [PodAffinityTerm { selector, ..by_key(HOSTNAME) }].into();
-            }),
-            Self::NodeRequirements => with_node_affinity(labelled, |affinity| {
-                let all = (0..items).map(|i| requirement(&key(i), "DoesNotExist", vec![])).collect();
-                affinity.required = Some([NodeSelectorTerm::parse(all, vec![])].into());
-            }),
-            Self::NodeTerms => with_node_terms(labelled, items, |i| requirement(&key(i), "Exists", vec![])),
-            Self::NodeTermsOfOneKey => {
-                with_node_terms(labelled, items, |i| requirement(HOSTNAME, "In", vec![key(i)]))
-            }
-            Self::PreferredNodeTerms => with_node_affinity(labelled, |affinity| {
-                affinity.preferred = (0..items)
-                    .map(|i| PreferredTerm {
-                        weight: 1,
-                        term: node_term(requirement(&key(i), "Exists", vec![])),
-                    })
-                    .collect();
-            }),
-            Self::NodeValues => {
-                let values = (0..items).map(key).collect();
-                with_node_affinity(labelled, |affinity| {
-                    affinity.required = Some([node_term(requirement(HOSTNAME, "In", values))].into());
-                })
-            }
-            Self::NodeNames => with_node_affinity(labelled, |affinity| {
-                let named = |i| vec![requirement("metadata.name", "In", vec![key(i)])];
-                let terms = (0..items).map(|i| NodeSelectorTerm::parse(vec![], named(i)));
-                affinity.required = Some(terms.collect());
-            }),
-            Self::NodeSelector => labelled.with_spec_of_build(|spec| {
-                spec.node_selector = (0..items).map(|i| (key(i), "")).collect();
-            }),
-            Self::Tolerations => labelled.with_spec_of_build(|spec| {
-                spec.tolerations = (0..items).map(|i| toleration(&key(i))).collect();
-            }),
-            Self::HardConstraints => with_constraints(labelled, items, true),
-            Self::SoftConstraints => with_constraints(labelled, items, false),
-            Self::HostPorts => {
-                labelled.with_spec_of_build(|spec| spec.host_ports = (0..items).map(port).collect())
-            }
-            Self::Claims | Self::BoundClaims | Self::DelayedClaims | Self::ProvisionedClaims => {
-                with_volumes(labelled, items, |i| VolumeSource::Claim(key(i).into()))
-            }
-            Self::OneClaim => with_volumes(labelled, items, |i| {
-                VolumeSource::Claim(key(usize::from(i + 1 == items)).into())
-            }),
-            Self::Disks => with_volumes(labelled, items, |i| VolumeSource::Cinder(key(i).into())),
-            Self::OneDisk => with_volumes(labelled, items, |_| VolumeSource::GcePersistentDisk {
-                pd_name: "disk".into(),
-                read_only: true,
-            }),
-            Self::Containers => labelled.with_spec_of_build(|spec| {
-                spec.images = (0..items).map(|i| Arc::from(format!("{}:latest", key(i)))).collect();
-                spec.image_containers = items;
-            }),
-            Self::Resources => labelled.with_spec_of_build(|spec| {
-                let names: Vec<Arc<str>> =
-                    (0..items).map(|i| format!("example.com/{}", key(i)).into()).collect();
-                spec.requests.resource = Resource::of(names.iter().map(|name| (name, 1)));
-            }),
-            Self::Labels => with_labels(labelled.build(), items),
-            Self::LabelsAndTerms => {
-                let selects = |i| selector([requirement(&key(2 * i), "Exists", vec![])]);
-                let giant = with_affinity(labelled, |affinity| {
-                    let term = |i| PodAffinityTerm { selector: Some(selects(i)), ..by_key("zone") };
-                    affinity.required_anti_affinity = terms(items, term);
-                });
-                with_labels(giant, items)
-            }
-            Self::Gates => labelled
-                .with(|pod| pod.scheduling_gates = (0..items).map(|i| key(i).into()).collect())
-                .build(),
-        }
-    }
 }
+
+fn claim_volume(i: usize, claim: &str) -> Value {
+    json!({ "name": key(i), "persistentVolumeClaim": { "claimName": claim } })
+}
+
+const AFFINITY: &str = "affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "affinity/podAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+const ANTI_AFFINITY: &str = "affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED_ANTI: &str = "affinity/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+const NODE_TERMS: &str =
+    "affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
 
 /// A list-like field of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,37 +248,35 @@ impl NodeList {
     /// All lists.
     pub const ALL: [Self; 4] = [Self::Labels, Self::Taints, Self::Images, Self::Resources];
 
-    /// The number of items of the largest list.
-    pub fn most(self) -> usize {
-        let bytes = match self {
-            Self::Labels => 2 + 9 + 2,
-            Self::Taints => 2 + 9 + 18,
-            Self::Images => 2 + 16 + 5,
-            // In capacity and allocatable.
-            Self::Resources => 2 * (4 + 21 + 3),
-        };
-        MOST_BYTES / bytes
-    }
-
     /// A node with this many items.
-    pub fn node(self, name: &str, items: usize) -> NodeRecord {
-        let labelled = node(name).label(HOSTNAME, name).label("zone", "a");
-        let each = |node, add: fn(NodeBuilder, usize) -> NodeBuilder| (0..items).fold(node, add).build();
+    pub fn node(self, name: &str, items: usize) -> Value {
+        let amounts = json!({ "cpu": "64", "memory": "512Gi", "pods": "110" });
+        let mut node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": name, "uid": name, "resourceVersion": "1",
+                "labels": { HOSTNAME: name, "zone": "a" },
+            },
+            "spec": {},
+            "status": { "capacity": amounts, "allocatable": amounts },
+        });
         match self {
-            Self::Labels => each(labelled, |node, i| node.label(&key(i), "")),
-            Self::Taints => each(labelled, |node, i| node.taint(&key(i), "", TaintEffect::PreferNoSchedule)),
-            Self::Images => each(labelled, |node, i| node.image(&format!("{}:latest", key(i)), 1 << 30)),
+            Self::Labels => return labelled(node, items),
+            Self::Taints => {
+                let taint = |i| json!({ "key": key(i), "effect": "PreferNoSchedule" });
+                node["spec"]["taints"] = list(items, taint);
+            }
+            Self::Images => {
+                let image = |i| json!({ "names": [format!("{}:latest", key(i))], "sizeBytes": 1 << 30 });
+                node["status"]["images"] = list(items, image);
+            }
             Self::Resources => {
-                let names: Vec<Arc<str>> =
-                    (0..items).map(|i| format!("example.com/{}", key(i)).into()).collect();
-                let mut node = labelled.build();
-                let basic =
-                    ["cpu", "memory", "pods"].map(|name| (Arc::from(name), node.allocatable.get(name)));
-                let all = names.iter().map(|name| (name, 1)).chain(basic.iter().map(|(name, n)| (name, *n)));
-                node.allocatable = Arc::new(Resource::of(all));
-                node
+                for amounts in ["capacity", "allocatable"] {
+                    extend(&mut node["status"][amounts], map(items, resource, "1"));
+                }
             }
         }
+        node
     }
 }
 
@@ -367,149 +285,198 @@ fn key(i: usize) -> String {
     format!("k{i:06}")
 }
 
-fn requirement(key: &str, operator: &str, values: Vec<String>) -> RawRequirement {
-    let values = values.into_iter().map(Arc::from).collect();
-    RawRequirement { key: key.into(), operator: operator.into(), values }
+fn resource(i: usize) -> String {
+    format!("example.com/{}", key(i))
 }
 
-fn selector(requirements: impl IntoIterator<Item = RawRequirement>) -> LabelSelector {
-    LabelSelector::parse(&Labels::default(), requirements).expect("the requirements are valid")
+fn list(items: usize, item: impl FnMut(usize) -> Value) -> Value {
+    (0..items).map(item).collect()
+}
+
+fn one(item: Value) -> Value {
+    Value::Array(vec![item])
+}
+
+fn texts(items: usize) -> Value {
+    list(items, |i| Value::String(key(i)))
+}
+
+fn map(items: usize, key: fn(usize) -> String, value: &str) -> Value {
+    Value::Object((0..items).map(|i| (key(i), value.into())).collect())
+}
+
+/// Sets a nested field of `object`; `path` is separated by slashes and may name items of lists.
+fn set(object: &mut Value, path: &str, value: Value) {
+    let place = path.split('/').fold(object, |place, step| match step.parse::<usize>() {
+        Ok(index) => &mut place[index],
+        Err(_) => &mut place[step],
+    });
+    *place = value;
+}
+
+fn extend(object: &mut Value, more: Value) {
+    if let (Some(fields), Value::Object(more)) = (object.as_object_mut(), more) {
+        fields.extend::<Map<_, _>>(more);
+    }
+}
+
+fn with(mut object: Value, field: &str, value: Value) -> Value {
+    object[field] = value;
+    object
+}
+
+fn labelled(mut object: Value, items: usize) -> Value {
+    extend(&mut object["metadata"]["labels"], map(items, key, ""));
+    object
+}
+
+fn has(key: &str) -> Value {
+    json!({ "key": key, "operator": "Exists" })
+}
+
+fn lacks(key: &str) -> Value {
+    json!({ "key": key, "operator": "DoesNotExist" })
+}
+
+fn is_in(key: &str, values: Value) -> Value {
+    json!({ "key": key, "operator": "In", "values": values })
+}
+
+/// A term that selects pods by these requirements.
+fn term(topology_key: &str, requirements: Value) -> Value {
+    json!({ "labelSelector": { "matchExpressions": requirements }, "topologyKey": topology_key })
 }
 
 /// A term that selects every pod of the namespace.
-fn by_key(key: &str) -> PodAffinityTerm {
-    PodAffinityTerm {
-        selector: Some(LabelSelector::default()),
-        topology_key: key.into(),
-        ..PodAffinityTerm::default()
-    }
+fn by_key(key: &str) -> Value {
+    json!({ "labelSelector": {}, "topologyKey": key })
+}
+
+fn selecting(requirements: Value) -> Value {
+    term(HOSTNAME, requirements)
 }
 
 /// A term by hostname for pods without a label.
-fn without(key: &str) -> PodAffinityTerm {
-    PodAffinityTerm {
-        selector: Some(selector([requirement(key, "DoesNotExist", vec![])])),
-        ..by_key(HOSTNAME)
-    }
+fn without(key: &str) -> Value {
+    selecting(one(lacks(key)))
 }
 
-fn weighted(term: PodAffinityTerm) -> WeightedPodAffinityTerm {
-    WeightedPodAffinityTerm { weight: 1, term }
+/// A term by hostname for all pods of the namespaces of a team.
+fn of_team(i: usize) -> Value {
+    let selector = json!({ "matchExpressions": [has("team"), lacks(&key(i))] });
+    with(by_key(HOSTNAME), "namespaceSelector", selector)
 }
 
-fn terms<T>(items: usize, term: impl FnMut(usize) -> T) -> Box<[T]> {
-    (0..items).map(term).collect()
+fn weighted(term: Value) -> Value {
+    json!({ "weight": 1, "podAffinityTerm": term })
 }
 
-fn node_term(requirement: RawRequirement) -> NodeSelectorTerm {
-    NodeSelectorTerm::parse(vec![requirement], vec![])
+fn node_term(requirement: Value) -> Value {
+    json!({ "matchExpressions": [requirement] })
 }
 
-fn toleration(key: &str) -> Toleration {
-    Toleration { key: key.into(), operator: TolerationOperator::Exists, value: "".into(), effect: None }
-}
-
-fn port(i: usize) -> HostPort {
-    let (address, number) = (i / 60_000, i % 60_000);
-    HostPort {
-        ip: format!("10.0.0.{}", address + 1).into(),
-        protocol: Protocol::Tcp,
-        port: number as i32 + 1,
-    }
-}
-
-fn with_affinity(pod: PodBuilder, change: impl FnOnce(&mut PodAffinity)) -> PodInfo {
-    let mut affinity = PodAffinity::default();
-    change(&mut affinity);
-    pod.with_spec(|spec| spec.pod_affinity = Some(Box::new(affinity))).build()
-}
-
-fn with_node_affinity(pod: PodBuilder, change: impl FnOnce(&mut NodeAffinity)) -> PodInfo {
-    let mut affinity = NodeAffinity::default();
-    change(&mut affinity);
-    pod.with_spec_of_build(|spec| spec.node_affinity = Some(affinity))
-}
-
-fn with_node_terms(pod: PodBuilder, items: usize, requirement: impl Fn(usize) -> RawRequirement) -> PodInfo {
-    with_node_affinity(pod, |affinity| {
-        let terms: NodeTerms<_> = (0..items).map(|i| node_term(requirement(i))).collect();
-        affinity.required = Some(terms);
+fn constraint(i: usize, when: &str) -> Value {
+    json!({
+        "maxSkew": 1,
+        // The first is on the nodes.
+        "topologyKey": if i == 0 { "zone".to_owned() } else { key(i) },
+        "whenUnsatisfiable": when,
+        "labelSelector": { "matchLabels": { "app": "giant" } },
     })
 }
 
-fn with_constraints(pod: PodBuilder, items: usize, hard: bool) -> PodInfo {
-    let constraint = |i| TopologySpreadConstraint {
-        max_skew: 1,
-        // The first is on the nodes.
-        topology_key: if i == 0 { "zone".into() } else { key(i).into() },
-        hard,
-        selector: Some(selector([requirement("app", "In", vec!["giant".into()])])),
-        min_domains: None,
-        honors_affinity: true,
-        honors_taints: false,
-        match_label_keys: Box::default(),
-    };
-    pod.with_spec(|spec| spec.topology_spread = (0..items).map(constraint).collect()).build()
+fn port(i: usize) -> Value {
+    let (address, number) = (i / 60_000, i % 60_000 + 1);
+    let ip = format!("10.0.0.{}", address + 1);
+    json!({ "containerPort": 1, "hostPort": number, "hostIP": ip, "protocol": "TCP" })
 }
 
-fn with_volumes(pod: PodBuilder, items: usize, source: impl Fn(usize) -> VolumeSource) -> PodInfo {
-    let volume = |i| Volume { name: key(i).into(), source: source(i) };
-    pod.with_spec(|spec| spec.volumes = (0..items).map(volume).collect()).build()
+/// A container with what the API server sets.
+fn container(i: usize) -> Value {
+    json!({
+        "name": key(i), "image": format!("{}:latest", key(i)), "resources": {},
+        "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+        "imagePullPolicy": "Always",
+    })
 }
 
-fn with_labels(pod: PodInfo, items: usize) -> PodInfo {
-    let own = (0..items).map(|i| (Arc::from(key(i)), Arc::default()));
-    let all = own.chain(pod.labels.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))));
-    PodInfo { labels: all.collect(), ..pod }
+fn with_resource(i: usize) -> Value {
+    let amounts = json!({ resource(i): "1" });
+    with(container(i), "resources", json!({ "requests": amounts, "limits": amounts }))
 }
 
-impl PodBuilder {
-    /// The pod, with a field of the spec that the builder sets itself.
-    fn with_spec_of_build(self, change: impl FnOnce(&mut crate::pod::PodSpec)) -> PodInfo {
-        let mut pod = self.build();
-        change(Arc::make_mut(&mut pod.spec));
-        pod
-    }
+fn owner(i: usize, is_controller: bool) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": key(i), "uid": key(i),
+        "controller": is_controller,
+    })
 }
 
 /// A node as clusters have them: labels, a taint of each kind.
-pub fn plain_node(i: usize) -> NodeRecord {
-    let (name, zone) = (format!("node-{i}"), ["a", "b", "c"][i % 3]);
-    let labelled = node(&name)
-        .label(HOSTNAME, &name)
-        .label("zone", zone)
-        .label("topology.kubernetes.io/zone", zone)
-        .label("kubernetes.io/arch", "amd64")
-        .label("kubernetes.io/os", "linux")
-        .label("node.kubernetes.io/instance-type", "large")
-        .taint("dedicated", "giants", TaintEffect::PreferNoSchedule);
+pub fn plain_node(i: usize) -> Value {
+    let name = format!("node-{i}");
+    let mut taints = vec![json!({ "key": "dedicated", "value": "giants", "effect": "PreferNoSchedule" })];
     // One in eight is reserved.
-    let reserved = |node: NodeBuilder| node.taint("reserved", "", TaintEffect::NoSchedule);
-    let node = if i % 8 == 7 { reserved(labelled) } else { labelled };
-    node.allocatable("cpu", "32").allocatable("memory", "256Gi").image("app:latest", 1 << 30).build()
+    if i % 8 == 7 {
+        taints.push(json!({ "key": "reserved", "effect": "NoSchedule" }));
+    }
+    let amounts = json!({ "cpu": "32", "memory": "256Gi", "pods": "110" });
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name, "uid": name, "resourceVersion": "1",
+            "labels": {
+                HOSTNAME: name, "zone": (["a", "b", "c"][i % 3]), "kubernetes.io/arch": "amd64",
+                "kubernetes.io/os": "linux", "node.kubernetes.io/instance-type": "large",
+            },
+        },
+        "spec": { "taints": taints },
+        "status": {
+            "capacity": amounts, "allocatable": amounts,
+            "images": [{ "names": ["app:latest"], "sizeBytes": 1 << 30 }],
+        },
+    })
 }
 
-/// The pod on node `i`: one of a workload of ten, with a host port, in one of `namespaces`.
-pub fn plain_pod(i: usize, namespaces: usize) -> PodBuilder {
-    pod(&format!("plain-{i}"))
-        .namespace(&namespace_name(i / 10 % namespaces))
-        .label("app", &format!("app-{}", i / 10))
-        .request("cpu", "100m")
-        .image("app")
-        .host_port(9100)
+/// The pod on node `i`: one of a workload of ten, with a host port, in one of `namespaces`. Every
+/// giant can preempt it.
+pub fn plain_pod(i: usize, namespaces: usize) -> Value {
+    let name = format!("plain-{i}");
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": namespace_name(i / 10 % namespaces), "uid": name,
+            "resourceVersion": "1", "labels": { "app": format!("app-{}", i / 10) },
+        },
+        "spec": {
+            "schedulerName": "supercargo", "nodeName": format!("node-{i}"), "priority": -1,
+            "containers": [{
+                "name": "c", "image": "app", "resources": { "requests": { "cpu": "100m" } },
+                "ports": [{ "containerPort": 9100, "hostPort": 9100, "protocol": "TCP" }],
+            }],
+        },
+    })
 }
 
 /// The objects around giants: namespaces of a team, and the CSI drivers of nodes.
-pub fn objects(nodes: usize, namespaces: usize) -> impl Iterator<Item = Object> {
+pub fn objects(nodes: usize, namespaces: usize) -> impl Iterator<Item = Value> {
     let namespaces = (0..namespaces).map(|i| {
         let name = namespace_name(i);
-        let labels = [("team", "blue"), ("kubernetes.io/metadata.name", &name)].into_iter().collect();
-        Object { labels, ..object(&resources::NAMESPACE, &name, Body::Namespace(Namespace {})) }
+        let labels = json!({ "team": "blue", "kubernetes.io/metadata.name": name });
+        json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": { "name": name, "uid": name, "resourceVersion": "1", "labels": labels },
+        })
     });
-    let driver = || CsiNodeDriver { name: "cinder.csi.openstack.org".into(), limit: Some(25) };
-    let csi_nodes = (0..nodes).map(move |i| {
-        let body = CsiNode { drivers: [driver()].into() };
-        object(&resources::CSI_NODE, &format!("node-{i}"), Body::CsiNode(body))
+    let csi_nodes = (0..nodes).map(|i| {
+        let name = format!("node-{i}");
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+            "metadata": { "name": name, "uid": name, "resourceVersion": "1" },
+            "spec": { "drivers": [{
+                "name": "cinder.csi.openstack.org", "nodeID": name, "allocatable": { "count": 25 },
+            }] },
+        })
     });
     namespaces.chain(csi_nodes)
 }

@@ -1,0 +1,69 @@
+//! The cluster around a giant.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use supercargo_benches::Bench;
+use supercargo_codec::{NodeKind, ObjectKind, PodKind};
+use supercargo_framework::objects::resources;
+use supercargo_framework::testing::giants::{objects, plain_node, plain_pod};
+use supercargo_framework::testing::pod;
+use supercargo_framework::{NodeRecord, PodInfo};
+use supercargo_scheduler::{Input, NoCalls, Notification};
+
+use crate::NO_ANNOTATIONS;
+
+/// A cluster in which each node has a pod that giants can preempt.
+pub(crate) fn cluster(nodes: usize, namespaces: usize) -> Result<Bench> {
+    let mut bench = Bench::with_nodes(0);
+    let namespace_kind = ObjectKind::of(&resources::NAMESPACE).context("namespaces are built in")?;
+    let csi_node_kind = ObjectKind::of(&resources::CSI_NODE).context("CSINodes are built in")?;
+    for object in objects(nodes, namespaces) {
+        let kind = if object["kind"] == "Namespace" { &namespace_kind } else { &csi_node_kind };
+        let object = kind.decode(object.to_string().as_bytes())?;
+        bench.handle(Input::Object(Notification::Added(Arc::new(object))));
+    }
+    let (node_kind, pod_kind) = (NodeKind::new(NO_ANNOTATIONS), PodKind::new(NO_ANNOTATIONS));
+    for i in 0..nodes {
+        let node = node_kind.decode(plain_node(i).to_string().as_bytes())?;
+        let on_it = pod_kind.decode(plain_pod(i, namespaces).to_string().as_bytes())?;
+        bench.handle(Input::Node(Notification::Added(Arc::new(node))));
+        bench.handle(Input::AssignedPod(Notification::Added(Arc::new(on_it))));
+    }
+    try_pod(&mut bench, plain("warm-up"));
+    Ok(bench)
+}
+
+pub(crate) fn plain(name: &str) -> PodInfo {
+    pod(name).label("app", name).image("app").request("cpu", "1").build()
+}
+
+/// The same pod for kube-scheduler.
+pub(crate) fn plain_document(name: &str) -> Value {
+    serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": name, "namespace": "default", "uid": name, "labels": { "app": name } },
+        "spec": {
+            "schedulerName": "supercargo",
+            "containers": [{ "name": "c", "image": "app", "resources": { "requests": { "cpu": "1" } } }],
+        },
+    })
+}
+
+/// Adds a pod to the queue and runs its first cycle.
+pub(crate) fn try_pod(bench: &mut Bench, pod: PodInfo) {
+    bench.add_pod(pod);
+    bench.scheduler.schedule_one(bench.now, &mut NoCalls);
+    bench.scheduler.take_effects();
+}
+
+/// A label of a node changes.
+pub(crate) fn relabelled(i: usize) -> Input {
+    let record = NodeKind::new(NO_ANNOTATIONS).decode(plain_node(i).to_string().as_bytes());
+    let old = Arc::new(record.expect("the node was decoded before"));
+    let labels = old.labels.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
+    let labels = labels.chain([("new".into(), "".into())]).collect();
+    let new = NodeRecord { labels, resource_version: "2".into(), ..(*old).clone() };
+    Input::Node(Notification::Updated { old, new: Arc::new(new) })
+}

@@ -1,0 +1,184 @@
+//! kube-scheduler on the same objects (`testing/controlplane/schedbench`).
+
+use std::io::{BufRead as _, BufReader, BufWriter, ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use supercargo_controlplane::{Assets, Program};
+use supercargo_framework::testing::giants::{NodeList, PodList, objects, plain_node, plain_pod};
+
+use crate::cluster::plain_document;
+
+/// The program.
+pub(crate) struct Upstream {
+    program: PathBuf,
+    patience: Duration,
+}
+
+/// Its longest cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Longest {
+    milliseconds: f64,
+    /// Whether a cycle did not end in time, so that this is only what it took at least.
+    at_least: bool,
+}
+
+impl Longest {
+    /// The time, and how many times as long as ours it is.
+    pub(crate) fn beside(self, ours: f64) -> (String, String) {
+        let Self { milliseconds, at_least } = self;
+        let sign = if at_least { ">" } else { "" };
+        (format!("{sign}{milliseconds:.1}"), format!("{sign}{:.1}", milliseconds / ours.max(0.1)))
+    }
+}
+
+/// A cycle that schedbench has measured.
+#[derive(Deserialize)]
+struct Cycle {
+    /// Processor time of the process in nanoseconds.
+    processor: u64,
+}
+
+/// How long the program may take to read the cluster.
+const SETTING_UP: Duration = Duration::from_secs(300);
+
+type Line = (&'static str, Value);
+
+impl Upstream {
+    /// Builds it, if it is missing.
+    pub(crate) fn locate(patience: Duration) -> Result<Self> {
+        Ok(Self { program: Assets::locate()?.path(Program::SchedBench)?, patience })
+    }
+
+    /// The longest cycle with the giant: its own, that of a plain pod beside it, and that of another
+    /// giant. `None` for a gated pod, which never has a cycle.
+    pub(crate) fn with_pod(
+        &self,
+        list: PodList,
+        items: usize,
+        nodes: usize,
+        namespaces: usize,
+    ) -> Result<Option<Longest>> {
+        // Gated pods have no cycle, and this program knows no volumes.
+        if list == PodList::Gates || !list.objects(1).is_empty() {
+            return Ok(None);
+        }
+        let giant = |name: &str| list.pod(name, items);
+        let mut bound = giant("bound");
+        bound["spec"]["nodeName"] = "node-0".into();
+        let lines = vec![
+            ("schedule", giant("first")),
+            ("add", bound),
+            ("schedule", plain_document("plain")),
+            ("schedule", giant("next")),
+        ];
+        self.longest(nodes, namespaces, lines).map(Some)
+    }
+
+    /// The longest cycle beside the giant: of a plain pod after it is added, and after it is
+    /// cordoned.
+    pub(crate) fn with_node(
+        &self,
+        list: NodeList,
+        items: usize,
+        nodes: usize,
+        namespaces: usize,
+    ) -> Result<Option<Longest>> {
+        let giant = list.node("giant", items);
+        let mut cordoned = giant.clone();
+        cordoned["spec"]["unschedulable"] = true.into();
+        let lines = vec![
+            ("add", giant),
+            ("schedule", plain_document("another")),
+            ("add", cordoned),
+            ("schedule", plain_document("last")),
+        ];
+        self.longest(nodes, namespaces, lines).map(Some)
+    }
+
+    fn longest(&self, nodes: usize, namespaces: usize, lines: Vec<Line>) -> Result<Longest> {
+        let mut child = Command::new(&self.program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {}", self.program.display()))?;
+        let output = child.stdout.take().context("its output is a pipe")?;
+        let input = child.stdin.take().context("its input is a pipe")?;
+        let expected = lines.iter().filter(|(what, _)| *what == "schedule").count();
+        let writer = thread::spawn(move || write(&mut BufWriter::new(input), nodes, namespaces, lines));
+        let longest = self.read(&mut child, output, expected);
+        match writer.join() {
+            // It stops reading when it is stopped.
+            Ok(Err(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+            Ok(written) => written.context("tell schedbench")?,
+            Err(_) => bail!("the writer of schedbench's input panicked"),
+        }
+        longest
+    }
+
+    /// Reads the cycles. A cycle that takes too long ends the program.
+    fn read(&self, child: &mut Child, output: ChildStdout, expected: usize) -> Result<Longest> {
+        let (sender, cycles) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                if line.is_ok_and(|line| sender.send(line).is_err()) {
+                    return;
+                }
+            }
+        });
+        let mut longest = Longest { milliseconds: 0.0, at_least: false };
+        // The first cycle warms up. It waits for all objects to be read.
+        let (mut measured, mut patience) = (0, SETTING_UP);
+        while measured <= expected {
+            match cycles.recv_timeout(patience) {
+                Ok(line) => {
+                    let cycle: Cycle =
+                        serde_json::from_str(&line).context("read what schedbench measured")?;
+                    if measured > 0 {
+                        longest.milliseconds = longest.milliseconds.max(cycle.processor as f64 / 1e6);
+                    }
+                    (measured, patience) = (measured + 1, self.patience);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if measured > 0 => {
+                    let milliseconds = longest.milliseconds.max(patience.as_secs_f64() * 1000.0);
+                    longest = Longest { milliseconds, at_least: true };
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        if measured <= expected {
+            child.kill().context("stop schedbench")?;
+        }
+        let status = child.wait().context("wait for schedbench")?;
+        drop(reader.join());
+        ensure!(longest.at_least || (status.success() && measured > expected), "schedbench failed");
+        Ok(longest)
+    }
+}
+
+fn write(to: &mut impl Write, nodes: usize, namespaces: usize, lines: Vec<Line>) -> std::io::Result<()> {
+    let mut line = |what: &str, value: Value| {
+        serde_json::to_writer(&mut *to, &json!({ what: value }))?;
+        to.write_all(b"\n")
+    };
+    let settings = json!({ "percentageOfNodesToScore": 100, "budgetMilliseconds": 3_600_000, "each": true });
+    line("settings", settings)?;
+    for object in objects(nodes, namespaces).chain((0..nodes).map(plain_node)) {
+        line("add", object)?;
+    }
+    for i in 0..nodes {
+        line("add", plain_pod(i, namespaces))?;
+    }
+    line("schedule", plain_document("warm-up"))?;
+    for (what, value) in lines {
+        line(what, value)?;
+    }
+    to.flush()
+}

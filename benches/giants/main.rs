@@ -1,0 +1,272 @@
+//! What one enormous object costs: each list-like field of a pod and a node, as large as the API
+//! server accepts, on 5,000 nodes with one pod each.
+//!
+//! `cargo bench -p supercargo-benches --bench giants`; `-- --help` lists the options. It fails if
+//! decoding or a step of the owner's thread takes longer than 250 ms, or if anything takes more
+//! than 100 MB. With `--go`, kube-scheduler gets the same objects in the same run.
+
+mod cluster;
+mod go;
+
+use std::alloc::System;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use serde::Serialize;
+use serde_json::{Value, json};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use supercargo_benches::{FilterArgs, Output, RunArgs};
+use supercargo_codec::{NodeKind, PodKind};
+use supercargo_framework::testing::giants::{MOST_BYTES, NodeList, PodList};
+use supercargo_framework::{NodeRecord, PodInfo};
+use supercargo_scheduler::{Input, Notification};
+
+use cluster::{cluster, plain, relabelled, try_pod};
+use go::Upstream;
+
+const NO_ANNOTATIONS: [&str; 0] = [];
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Measure enormous objects
+#[derive(Debug, Parser)]
+struct Args {
+    /// Nodes, with one pod each
+    #[arg(long, default_value_t = 5000)]
+    nodes: usize,
+    /// Namespaces
+    #[arg(long, default_value_t = 2000)]
+    namespaces: usize,
+    /// Only lists whose name contains this text
+    #[arg(long, default_value = "")]
+    list: String,
+    /// Items of each list; by default as many as the API server accepts
+    #[arg(long)]
+    items: Option<usize>,
+    /// Measure kube-scheduler, too
+    #[arg(long)]
+    go: bool,
+    /// Stop kube-scheduler after this many seconds per list
+    #[arg(long, default_value_t = 120)]
+    patience: u64,
+    /// Fail if anything takes longer than this, in milliseconds
+    #[arg(long, default_value_t = 250.0)]
+    most_time: f64,
+    /// Fail if an object takes more memory than this, in MB
+    #[arg(long, default_value_t = 100.0)]
+    most_memory: f64,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
+}
+
+/// The steps of the owner's thread that are timed.
+const STEPS: [&str; 5] = ["first cycle", "on a node", "a plain pod", "node event", "next cycle"];
+
+/// Which of the steps are cycles with the giant, as kube-scheduler's.
+const CYCLES_WITH_POD: [usize; 3] = [0, 2, 4];
+const CYCLES_WITH_NODE: [usize; 2] = [2, 4];
+
+/// The result of one list: times in milliseconds of processor time.
+#[derive(Debug, Serialize)]
+struct Measure {
+    list: String,
+    items: usize,
+    protobuf: Decoded,
+    json: Decoded,
+    steps: [f64; STEPS.len()],
+    /// What the object and all kept of it take.
+    megabytes: f64,
+    longest_cycle: f64,
+    upstream: Option<go::Longest>,
+}
+
+/// The cost of decoding.
+#[derive(Debug, Serialize)]
+struct Decoded {
+    milliseconds: f64,
+    /// All that is allocated meanwhile: at least what is ever in use.
+    megabytes: f64,
+}
+
+fn main() -> Result<()> {
+    let mut args = Args::parse();
+    if args.filter.leaves_out("giants") {
+        return Ok(());
+    }
+    if args.run.test {
+        (args.nodes, args.namespaces, args.items) = (50, 20, Some(500));
+    }
+    let upstream = if args.go { Some(Upstream::locate(Duration::from_secs(args.patience))?) } else { None };
+    let upstream = upstream.as_ref();
+    let mut measures = Vec::new();
+    for list in PodList::ALL.into_iter().filter(|list| format!("{list:?}").contains(&args.list)) {
+        measures.push(of_pod(&args, list, upstream).with_context(|| format!("pod: {list:?}"))?);
+    }
+    for list in NodeList::ALL.into_iter().filter(|list| format!("{list:?}").contains(&args.list)) {
+        measures.push(of_node(&args, list, upstream).with_context(|| format!("node: {list:?}"))?);
+    }
+    match args.run.output {
+        Output::Table => print!("{}", table(&args, &measures)?),
+        Output::Json => println!("{:#}", json!({"nodes": args.nodes, "lists": measures})),
+    }
+    if args.run.test {
+        return Ok(());
+    }
+    for Measure { list, protobuf, json, steps, megabytes, .. } in &measures {
+        let times = steps.iter().chain([&protobuf.milliseconds, &json.milliseconds]);
+        let longest = times.copied().fold(0.0, f64::max);
+        ensure!(longest <= args.most_time, "{list}: {longest:.0} ms, more than {}", args.most_time);
+        let most = megabytes.max(protobuf.megabytes).max(json.megabytes);
+        ensure!(most <= args.most_memory, "{list}: {most:.0} MB, more than {}", args.most_memory);
+    }
+    Ok(())
+}
+
+/// The number of items in the largest object that the API server stores.
+fn most(giant: impl Fn(usize) -> Value) -> Result<usize> {
+    let size = |items| Ok::<_, anyhow::Error>(protobuf(&giant(items))?.len());
+    let (some, more) = (20_000, 40_000);
+    let bytes_each = (size(more)? - size(some)?) as f64 / (more - some) as f64;
+    Ok((MOST_BYTES as f64 / bytes_each) as usize)
+}
+
+fn protobuf(object: &Value) -> Result<Vec<u8>> {
+    Ok(supercargo_apiserver::protobuf_message(object).context("encode it in protobuf")?.to_vec())
+}
+
+/// The time of one input or cycle, in milliseconds.
+fn timed(run: impl FnOnce()) -> f64 {
+    let (wall, before) = (Instant::now(), processor_time());
+    run();
+    let elapsed = match (before, processor_time()) {
+        (Some(before), Some(after)) => after.saturating_sub(before),
+        _ => wall.elapsed(),
+    };
+    elapsed.div_duration_f64(Duration::from_millis(1))
+}
+
+/// The time that this thread has had a processor; `None` where the system does not say. Other
+/// programs on the machine lengthen the time on the wall.
+fn processor_time() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+fn megabytes(region: &Region<'_, System>) -> f64 {
+    let change = region.change();
+    (change.bytes_allocated as f64 - change.bytes_deallocated as f64) / 1e6
+}
+
+/// Decodes an object, and measures that.
+fn decode<T>(run: impl FnOnce() -> Result<T>) -> Result<(Decoded, T)> {
+    let region = Region::new(ALLOCATOR);
+    let mut decoded = None;
+    let milliseconds = timed(|| decoded = Some(run()));
+    let megabytes = region.change().bytes_allocated as f64 / 1e6;
+    let decoded = decoded.context("it ran")??;
+    Ok((Decoded { milliseconds, megabytes }, decoded))
+}
+
+fn of_pod(args: &Args, list: PodList, upstream: Option<&Upstream>) -> Result<Measure> {
+    let items = args.items.map_or_else(|| most(|items| list.pod("first", items)), Ok)?;
+    let giant = list.pod("first", items);
+    let (text, message) = (giant.to_string(), protobuf(&giant)?);
+    drop(giant);
+    let kind = PodKind::new(NO_ANNOTATIONS);
+    let (json, _) = decode(|| Ok(PodKind::new(NO_ANNOTATIONS).decode(text.as_bytes())?))?;
+    let mut bench = cluster(args.nodes, args.namespaces)?;
+    for object in list.objects(items) {
+        bench.handle(Input::Object(Notification::Added(Arc::new(object))));
+    }
+    let region = Region::new(ALLOCATOR);
+    let (protobuf, giant) = decode(|| Ok(kind.decode_protobuf(&message)?))?;
+    let [bound, next] =
+        ["bound", "next"].map(|name| PodInfo { name: name.into(), uid: name.into(), ..giant.clone() });
+    let bound = PodInfo { node_name: Some("node-0".into()), ..bound };
+    let steps = [
+        timed(|| try_pod(&mut bench, giant)),
+        timed(|| bench.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))))),
+        timed(|| try_pod(&mut bench, plain("plain"))),
+        timed(|| bench.handle(relabelled(1))),
+        timed(|| try_pod(&mut bench, next)),
+    ];
+    let megabytes = megabytes(&region);
+    drop(bench);
+    let upstream = upstream.map(|upstream| upstream.with_pod(list, items, args.nodes, args.namespaces));
+    Ok(Measure {
+        list: format!("pod: {list:?}"),
+        items,
+        protobuf,
+        json,
+        steps,
+        megabytes,
+        longest_cycle: longest(&steps, &CYCLES_WITH_POD),
+        upstream: upstream.transpose()?.flatten(),
+    })
+}
+
+fn of_node(args: &Args, list: NodeList, upstream: Option<&Upstream>) -> Result<Measure> {
+    let items = args.items.map_or_else(|| most(|items| list.node("giant", items)), Ok)?;
+    let giant = list.node("giant", items);
+    let (text, message) = (giant.to_string(), protobuf(&giant)?);
+    drop(giant);
+    let kind = NodeKind::new(NO_ANNOTATIONS);
+    let (json, _) = decode(|| Ok(NodeKind::new(NO_ANNOTATIONS).decode(text.as_bytes())?))?;
+    let mut bench = cluster(args.nodes, args.namespaces)?;
+    let region = Region::new(ALLOCATOR);
+    let (protobuf, giant) = decode(|| Ok(kind.decode_protobuf(&message)?))?;
+    let giant = Arc::new(giant);
+    let cordoned = Arc::new(NodeRecord { unschedulable: true, ..(*giant).clone() });
+    let updated = Notification::Updated { old: Arc::clone(&giant), new: cordoned };
+    let steps = [
+        timed(|| try_pod(&mut bench, plain("plain"))),
+        timed(|| bench.handle(Input::Node(Notification::Added(giant)))),
+        timed(|| try_pod(&mut bench, plain("another"))),
+        timed(|| bench.handle(Input::Node(updated))),
+        timed(|| try_pod(&mut bench, plain("last"))),
+    ];
+    let megabytes = megabytes(&region);
+    drop(bench);
+    let upstream = upstream.map(|upstream| upstream.with_node(list, items, args.nodes, args.namespaces));
+    Ok(Measure {
+        list: format!("node: {list:?}"),
+        items,
+        protobuf,
+        json,
+        steps,
+        megabytes,
+        longest_cycle: longest(&steps, &CYCLES_WITH_NODE),
+        upstream: upstream.transpose()?.flatten(),
+    })
+}
+
+fn longest(steps: &[f64], which: &[usize]) -> f64 {
+    which.iter().map(|step| steps[*step]).fold(0.0, f64::max)
+}
+
+fn table(args: &Args, measures: &[Measure]) -> Result<String> {
+    let mut text =
+        format!("milliseconds of processor time, {} nodes\n\n{:<26}{:>8}", args.nodes, "", "items");
+    for heading in ["protobuf", "json", "MB"].into_iter().chain(STEPS).chain(["MB", "upstream", "times"]) {
+        write!(text, "{heading:>12}")?;
+    }
+    text.push('\n');
+    for Measure { list, items, protobuf, json, steps, megabytes, longest_cycle, upstream } in measures {
+        write!(text, "{list:<26}{items:>8}")?;
+        let decoding = [protobuf.milliseconds, json.milliseconds, protobuf.megabytes.max(json.megabytes)];
+        for number in decoding.iter().chain(steps).chain([megabytes]) {
+            write!(text, "{number:>12.1}")?;
+        }
+        let (time, times) = upstream
+            .as_ref()
+            .map_or_else(|| ("–".to_owned(), "–".to_owned()), |longest| longest.beside(*longest_cycle));
+        writeln!(text, "{time:>12}{times:>12}")?;
+    }
+    Ok(text)
+}
