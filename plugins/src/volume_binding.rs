@@ -110,7 +110,7 @@ impl FilterPlugin for VolumeBinding {
     fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
         match claims(state).map(|claims| claims.check(cx, node)) {
             Some(Err(status)) => status,
-            Some(Ok(_)) | None => Status::success(),
+            Some(Ok(())) | None => Status::success(),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! A pod's claims: bound ones, and those with delayed binding.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 use supercargo_framework::objects::{
     Object, ObjectBody, PersistentVolumeClaim, StorageClass, Typed, annotations, resources,

@@ -46,6 +46,9 @@ pub(super) struct ClassClaims {
     pub(super) provisioning: Provisioning,
 }
 
+/// Capacities, with the largest volume that each can hold.
+type Capacities = Box<[(i64, Arc<Object>)]>;
+
 /// Whether volumes of a class can be provisioned.
 pub(super) enum Provisioning {
     /// The class has no provisioner.
@@ -54,9 +57,8 @@ pub(super) enum Provisioning {
     Possible {
         /// The class.
         class: Arc<Object>,
-        /// If the driver reports capacity: the capacities, with the largest volume that each can
-        /// hold. One of them must be accessible from the node.
-        storage: Option<Box<[(i64, Arc<Object>)]>>,
+        /// If the driver reports capacity. One of these must be accessible from the node.
+        storage: Option<Capacities>,
     },
 }
 

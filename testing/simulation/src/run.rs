@@ -175,7 +175,8 @@ fn check_that_none_fits(world: &World, plan: &Plan, waiting: &BTreeMap<String, V
     let mut other = World::new(&quiet, || Witness::new(Trace::new(false)), None)?;
     // The lease is not held there, and events are of no account.
     let saved = world.server.save();
-    let is_left_out = |object: &&str| object.lines().any(|line| line == "kind: Lease" || line == "kind: Event");
+    let is_left_out =
+        |object: &&str| object.lines().any(|line| line == "kind: Lease" || line == "kind: Event");
     let objects: Vec<&str> = saved.split("---\n").filter(|object| !is_left_out(object)).collect();
     other.server.load(&objects.join("---\n"))?;
     other.run_until(SETTLING)?;

@@ -113,7 +113,7 @@ impl Interners {
         for volume in volumes {
             if let Some(disk) = &volume.rbd {
                 let name = self.text(&volume.name);
-                kept.extend(self.images(disk).map(|source| Volume { name: Arc::clone(&name), source }));
+                kept.extend(self.rbd_images(disk).map(|source| Volume { name: Arc::clone(&name), source }));
             } else if let Some(source) = self.volume_source(volume) {
                 kept.push(Volume { name: self.text(&volume.name), source });
             }
@@ -122,7 +122,7 @@ impl Interners {
     }
 
     /// A disk for each monitor: two volumes are the same disk if they have a common one.
-    fn images(&mut self, disk: &Rbd<'_>) -> impl Iterator<Item = VolumeSource> {
+    fn rbd_images(&mut self, disk: &Rbd<'_>) -> impl Iterator<Item = VolumeSource> {
         let (pool, image) = (self.text(&disk.pool), self.text(&disk.image));
         let read_only = disk.read_only.unwrap_or_default();
         disk.monitors.iter().map(move |monitor| VolumeSource::Rbd {
