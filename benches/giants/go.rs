@@ -25,16 +25,18 @@ pub(crate) struct Upstream {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Longest {
     milliseconds: f64,
-    /// Whether a cycle did not end in time, so that this is only what it took at least.
+    /// Whether a cycle did not end in time, so that this is a time on the wall that is too short.
     at_least: bool,
 }
 
 impl Longest {
-    /// The time, and how many times as long as ours it is.
+    /// The time, and how many times as long as ours it is. A time on the wall is not compared.
     pub(crate) fn beside(self, ours: f64) -> (String, String) {
         let Self { milliseconds, at_least } = self;
-        let sign = if at_least { ">" } else { "" };
-        (format!("{sign}{milliseconds:.1}"), format!("{sign}{:.1}", milliseconds / ours.max(0.1)))
+        if at_least {
+            return ("stopped".to_owned(), "–".to_owned());
+        }
+        (format!("{milliseconds:.1}"), format!("{:.1}", milliseconds / ours.max(RESOLUTION)))
     }
 }
 
@@ -47,6 +49,9 @@ struct Cycle {
 
 /// How long the program may take to read the cluster.
 const SETTING_UP: Duration = Duration::from_secs(300);
+
+/// The resolution of processor time, in milliseconds.
+const RESOLUTION: f64 = 4.0;
 
 type Line = (&'static str, Value);
 
