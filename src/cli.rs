@@ -8,7 +8,7 @@ mod tests;
 use std::ffi::OsString;
 use std::fs::File;
 use std::future::Future;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -100,7 +100,7 @@ impl Arguments {
         if self.json {
             println!("{}", serde_json::to_string(&report)?);
         } else {
-            print!("{}", Summary::of(&[report.clone()], Duration::ZERO));
+            print!("{}", Summary::of(std::slice::from_ref(&report), Duration::ZERO));
             for failure in &report.failures {
                 println!("FAILED {failure}");
             }

@@ -180,17 +180,15 @@ impl Plan {
             Mood::Heavy => (random.u64(20..60), 1_000, 60),
             Mood::Hell => (random.u64(10..40), 2_000, 15),
         };
+        let between = Duration::from_secs(between);
         let has_extender = random.u32(..4) == 0;
         let mut faults = Vec::new();
-        let mut at = Duration::ZERO;
-        while between > 0 {
-            at += exponential(&mut random, Duration::from_secs(between));
-            if at >= length {
-                break;
-            }
+        let mut at = exponential(&mut random, between);
+        while mood != Mood::Quiet && at < length {
             let (what, longest) = trouble(&mut random, has_extender);
             let lasts = Duration::from_millis(random.u64(200..=longest * 1000));
             faults.push(Fault { at, lasts, what });
+            at += exponential(&mut random, between);
         }
         let mut position = 0;
         faults.retain(|_| {

@@ -74,16 +74,17 @@ impl Saboteur {
 
 impl CarryOut for Saboteur {
     fn carry_out(&mut self, effect: Effect) {
-        let is_kind = match (self.how, &effect) {
-            (Sabotage::BindTwice | Sabotage::LostBind | Sabotage::WrongNode, Effect::Bind { .. })
-            | (Sabotage::LostRead, Effect::ReadPod { .. })
-            | (Sabotage::LostCondition, Effect::PatchPodStatus(_))
-            | (Sabotage::LostEvent, Effect::RecordEvent(_))
-            | (Sabotage::LostEviction, Effect::Evict { .. })
-            | (Sabotage::LostPreBind, Effect::StartPreBind { .. })
-            | (Sabotage::SlowTurn, Effect::Bind { .. }) => true,
-            _ => false,
-        };
+        let is_kind = matches!(
+            (self.how, &effect),
+            (
+                Sabotage::BindTwice | Sabotage::LostBind | Sabotage::WrongNode | Sabotage::SlowTurn,
+                Effect::Bind { .. }
+            ) | (Sabotage::LostRead, Effect::ReadPod { .. })
+                | (Sabotage::LostCondition, Effect::PatchPodStatus(_))
+                | (Sabotage::LostEvent, Effect::RecordEvent(_))
+                | (Sabotage::LostEviction, Effect::Evict { .. })
+                | (Sabotage::LostPreBind, Effect::StartPreBind { .. })
+        );
         if !self.hits(is_kind) {
             self.effects.carry_out(effect);
             return;
