@@ -48,7 +48,7 @@ struct Cycle {
 }
 
 /// How long the program may take to read the cluster.
-const SETTING_UP: Duration = Duration::from_secs(300);
+const SETTING_UP: Duration = Duration::from_mins(5);
 
 /// The resolution of processor time, in milliseconds.
 const RESOLUTION: f64 = 4.0;
