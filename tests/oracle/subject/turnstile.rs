@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct Turnstile;
 
 impl Turnstile {
+    #[expect(clippy::unnecessary_wraps, reason = "the registry's factories can fail")]
     pub(super) fn build(_: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
         Ok(Arc::new(Self))
     }
@@ -43,7 +44,7 @@ impl PermitPlugin for Turnstile {
             Some("wait") if cx.waiting_pods().is_empty() => {
                 // Until a whole second, when both sides handle what is due.
                 let since = Duration::from_micros(u64::try_from(cx.now().wall.0 % 1_000_000).unwrap_or(0));
-                return Permit::Wait(PATIENCE - since);
+                return Permit::Wait(PATIENCE.saturating_sub(since));
             }
             Some("open") => {
                 if let Some(WaitingPod { uid, .. }) = first(cx) {
