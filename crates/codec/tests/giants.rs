@@ -43,8 +43,8 @@ fn decoded_pod(list: PodList, items: usize) -> [(String, u64); 2] {
     let shown = |pod| format!("{pod:?}");
     decoded(
         &list.pod("giant", items),
-        |bytes| shown(PodKind::new(NO_ANNOTATIONS).decode_protobuf(bytes).expect("the object is valid")),
-        |bytes| shown(PodKind::new(NO_ANNOTATIONS).decode(bytes).expect("the object is valid")),
+        |bytes| shown(PodKind::new(NO_ANNOTATIONS).decode_protobuf(bytes).expect("it is valid")),
+        |bytes| shown(PodKind::new(NO_ANNOTATIONS).decode(bytes).expect("it is valid")),
     )
 }
 
@@ -52,8 +52,8 @@ fn decoded_node(list: NodeList, items: usize) -> [(String, u64); 2] {
     let shown = |node| format!("{node:?}");
     decoded(
         &list.node("giant", items),
-        |bytes| shown(NodeKind::new(NO_ANNOTATIONS).decode_protobuf(bytes).expect("the object is valid")),
-        |bytes| shown(NodeKind::new(NO_ANNOTATIONS).decode(bytes).expect("the object is valid")),
+        |bytes| shown(NodeKind::new(NO_ANNOTATIONS).decode_protobuf(bytes).expect("it is valid")),
+        |bytes| shown(NodeKind::new(NO_ANNOTATIONS).decode(bytes).expect("it is valid")),
     )
 }
 

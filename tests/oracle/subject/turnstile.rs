@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct Turnstile;
 
 impl Turnstile {
-    #[expect(clippy::unnecessary_wraps, reason = "factories may fail")]
+    #[expect(clippy::unnecessary_wraps, reason = "the registry's factories can fail")]
     pub(super) fn build(_: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
         Ok(Arc::new(Self))
     }
