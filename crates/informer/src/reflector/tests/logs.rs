@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::log::CaughtLog;
 
 /// Starts a reflector without an error handler.
-fn start(source: Scripted<Pod>, options: ReflectorOptions) {
+fn start(source: Scripted<Pod>, options: ReflectorOptions) -> JoinHandle<()> {
     let reflector = Reflector::new(
         Arc::new(Typed::<Pod>::new()),
         Arc::new(source),
@@ -14,7 +14,7 @@ fn start(source: Scripted<Pod>, options: ReflectorOptions) {
         Arc::default(),
         options,
     );
-    tokio::spawn(reflector.run(CancellationToken::new()));
+    tokio::spawn(reflector.run(CancellationToken::new()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,8 +125,9 @@ async fn lines_about_an_unreachable_server_have_their_own_target() {
     for (error, is_unreachable) in cases {
         let log = CaughtLog::new();
         let source = Scripted::new(move |_, _| Err(error()), move |_, _| Err(error()));
-        start(source, ReflectorOptions::default());
+        let running = start(source, ReflectorOptions::default());
         sleep(10.0).await;
+        running.abort();
         let lines = [log.lines_of("WARN"), log.lines_of("ERROR")].concat();
         assert!(!lines.is_empty(), "{}", error());
         for line in lines {
