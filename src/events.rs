@@ -400,6 +400,10 @@ mod tests {
     use supercargo_client::testing::{Requests, answering};
     use supercargo_framework::pod::PodKey;
 
+    fn host() -> Host {
+        Host { name: "host".into(), ..Host::local() }
+    }
+
     fn event(uid: &str, version: &str, note: &str) -> PodEvent {
         PodEvent {
             pod: PodKey { namespace: "ns".into(), name: "pod".into() },
@@ -415,7 +419,7 @@ mod tests {
 
     async fn written(events: Vec<PodEvent>, statuses: Vec<u16>) -> Requests {
         let (api, requests) = answering(statuses);
-        let (recorder, writer) = Writer::new(api, Host::local());
+        let (recorder, writer) = Writer::new(api, host());
         for event in events {
             recorder.record(event);
         }
@@ -427,7 +431,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn gauges_count_a_series_until_it_is_over() {
         let (api, _requests) = answering(vec![201]);
-        let (recorder, writer) = Writer::new(api, Host::local());
+        let (recorder, writer) = Writer::new(api, host());
         tokio::spawn(writer.run());
         recorder.record(event("u1", "7", "why"));
         let held = recorder.gauges();
@@ -520,7 +524,7 @@ mod tests {
             std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
         });
         let api = Api::with_client(kube::Client::new(service, "default"));
-        let (recorder, mut writer) = Writer::new(api, Host::local());
+        let (recorder, mut writer) = Writer::new(api, host());
         for pod in 0..MAX_PENDING + MORE {
             recorder.record(binding(pod));
             // Drains the channel as the running writer would.
@@ -548,7 +552,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn normal_events_form_no_series() {
         let (api, requests) = answering(vec![]);
-        let (recorder, mut writer) = Writer::new(api, Host::local());
+        let (recorder, mut writer) = Writer::new(api, host());
         for pod in [1, 1, 2] {
             recorder.record(binding(pod));
         }
@@ -573,7 +577,7 @@ mod tests {
             }
         });
         let api = Api::with_client(kube::Client::new(service, "default"));
-        let (recorder, writer) = Writer::new(api, Host::local());
+        let (recorder, writer) = Writer::new(api, host());
         for pod in 0..5_000 {
             recorder.record(binding(pod));
         }

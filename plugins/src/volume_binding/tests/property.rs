@@ -174,9 +174,9 @@ fn plain_search(
     }
     for claim in unmatched {
         let fits = |storage: &Arc<Object>| {
-            let Body::CsiStorageCapacity(body) = &storage.body else { return false };
-            body.node_topology.as_ref().is_some_and(|topology| topology.matches(&labels))
-                && body.capacity >= Some(body(claim).size())
+            let Body::CsiStorageCapacity(capacity) = &storage.body else { return false };
+            capacity.node_topology.as_ref().is_some_and(|topology| topology.matches(&labels))
+                && capacity.capacity >= Some(body(claim).size())
         };
         if &*body(claim).storage_class != DYNAMIC {
             return Err("node(s) didn't find available persistent volumes to bind");
