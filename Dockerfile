@@ -59,6 +59,7 @@ COPY examples/scheduler/Cargo.toml examples/scheduler/
 COPY plugins/Cargo.toml plugins/
 COPY testing/apiserver/Cargo.toml testing/apiserver/
 COPY testing/controlplane/Cargo.toml testing/controlplane/
+COPY testing/simulation/Cargo.toml testing/simulation/
 COPY xtask/Cargo.toml xtask/
 RUN for manifest in $(find . -name Cargo.toml); do \
         mkdir -p "${manifest%/*}/src" && : > "${manifest%/*}/src/lib.rs" || exit 1; \

@@ -52,13 +52,13 @@ fn static_pod_starts_beside_kube_scheduler() {
     let at = |steps: &str, command: &str| steps.find(command).unwrap_or_else(|| panic!("no {command}"));
     let mut order = [
         at(forward, "/etc/kubernetes/manifests/supercargo.yaml"),
-        at(forward, "component=supercargo"),
+        at(forward, "wait --for=condition=Ready pod/supercargo-NODE"),
         at(forward, "mv /etc/kubernetes/manifests/kube-scheduler.yaml"),
     ];
     assert!(order.is_sorted(), "{order:?}");
     order = [
         at(back, "mv /etc/kubernetes/kube-scheduler.yaml.off"),
-        at(back, "component=kube-scheduler"),
+        at(back, "wait --for=condition=Ready pod/kube-scheduler-NODE"),
         at(back, "rm /etc/kubernetes/manifests/supercargo.yaml"),
     ];
     assert!(order.is_sorted(), "{order:?}");

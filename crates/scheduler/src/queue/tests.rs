@@ -353,7 +353,7 @@ fn an_updated_pod_changes_its_class() {
 /// A pod that a process marked because it stalled with it.
 fn marked(name: &str) -> PodBuilder {
     pod(name).with(|pod: &mut PodInfo| {
-        let patch = crate::stalled(pod, Duration::from_mins(1), Timestamp(0));
+        let patch = crate::stalled(pod, Duration::from_mins(1), Timestamp(1_000_000_000));
         pod.status.pod_scheduled = patch.condition;
     })
 }
