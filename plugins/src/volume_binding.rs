@@ -9,7 +9,6 @@ mod args;
 mod available;
 mod change;
 mod claims;
-mod delayed;
 mod find;
 mod hint;
 mod pre_bind;
@@ -108,9 +107,9 @@ impl PreFilterPlugin for VolumeBinding {
 
 impl FilterPlugin for VolumeBinding {
     fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
-        match claims(state).map(|claims| claims.check(cx, node)) {
+        match claims(state).map(|claims| claims.find(cx, node)) {
             Some(Err(status)) => status,
-            Some(Ok(())) | None => Status::success(),
+            Some(Ok(_)) | None => Status::success(),
         }
     }
 }

@@ -50,10 +50,10 @@ pub enum VolumeSource {
         /// `readOnly`.
         read_only: bool,
     },
-    /// `rbd`. A volume with several monitors is stored once for each.
+    /// `rbd`.
     Rbd {
-        /// One of `monitors`.
-        monitor: Arc<str>,
+        /// `monitors`.
+        monitors: Indexed<Arc<str>>,
         /// `pool`.
         pool: Arc<str>,
         /// `image`.
@@ -90,95 +90,48 @@ impl VolumeSource {
         }
     }
 
-    /// Whether this is a disk that pods on one node can only share if all uses of it
-    /// [are shared](Self::is_shared).
-    pub fn is_exclusive_disk(&self) -> bool {
-        matches!(
-            self,
-            Self::GcePersistentDisk { .. }
-                | Self::AwsElasticBlockStore { .. }
-                | Self::Iscsi { .. }
-                | Self::Rbd { .. }
-        )
-    }
-
-    /// Whether this use of a disk allows others that do. As upstream, a use of an EBS volume never
-    /// does.
-    pub fn is_shared(&self) -> bool {
+    /// The identity of the claim or the disk: its kind and up to two names. Sources with different
+    /// identities are different volumes.
+    pub fn identity(&self) -> (u8, &str, &str) {
         match self {
-            Self::GcePersistentDisk { read_only, .. }
-            | Self::Iscsi { read_only, .. }
-            | Self::Rbd { read_only, .. } => *read_only,
-            _ => false,
-        }
-    }
-
-    /// The identity of the claim or the disk: its kind and up to three names. Sources with
-    /// different identities are different volumes. As upstream, that of iSCSI ignores portal and
-    /// LUN.
-    fn identity(&self) -> Identity<'_> {
-        match self {
-            Self::Claim(name) => (CLAIM, name, "", ""),
-            Self::Ephemeral => (EPHEMERAL, "", "", ""),
-            Self::Csi(driver) => (2, driver, "", ""),
-            Self::GcePersistentDisk { pd_name, .. } => (3, pd_name, "", ""),
-            Self::AwsElasticBlockStore { volume_id, .. } => (4, volume_id, "", ""),
-            Self::Iscsi { iqn, .. } => (5, iqn, "", ""),
-            Self::Rbd { monitor, pool, image, .. } => (6, monitor, pool, image),
-            Self::AzureDisk { disk_name, disk_uri } => (7, disk_name, disk_uri, ""),
-            Self::Cinder(volume_id) => (8, volume_id, "", ""),
-            Self::Portworx(volume_id) => (9, volume_id, "", ""),
-            Self::AzureFile => (10, "", "", ""),
-            Self::Vsphere => (11, "", "", ""),
+            Self::Claim(name) => (CLAIM, name, ""),
+            Self::Ephemeral => (1, "", ""),
+            Self::Csi(driver) => (2, driver, ""),
+            Self::GcePersistentDisk { pd_name, .. } => (3, pd_name, ""),
+            Self::AwsElasticBlockStore { volume_id, .. } => (4, volume_id, ""),
+            Self::Iscsi { iqn, .. } => (5, iqn, ""),
+            Self::Rbd { pool, image, .. } => (6, pool, image),
+            Self::AzureDisk { disk_name, disk_uri } => (7, disk_name, disk_uri),
+            Self::Cinder(volume_id) => (8, volume_id, ""),
+            Self::Portworx(volume_id) => (9, volume_id, ""),
+            Self::AzureFile => (10, "", ""),
+            Self::Vsphere => (11, "", ""),
         }
     }
 }
 
-/// The kind and the names of a volume.
-type Identity<'a> = (u8, &'a str, &'a str, &'a str);
-
-/// The kind of claims in an [`Identity`].
+/// The kind of claims in an [identity](VolumeSource::identity).
 const CLAIM: u8 = 0;
-/// The kind of ephemeral volumes, which are named by their volume.
-const EPHEMERAL: u8 = 1;
 
-/// Volumes are found by the identity of their sources, and by whether the use is shared.
+/// Volumes are found by the identity of their sources.
 impl Keyed for Volume {
-    type Key<'a> = (Identity<'a>, bool);
+    type Key<'a> = (u8, &'a str, &'a str);
 
     fn key(&self) -> Self::Key<'_> {
-        let identity = match &self.source {
-            VolumeSource::Ephemeral => (EPHEMERAL, &*self.name, "", ""),
-            source => source.identity(),
-        };
-        (identity, self.source.is_shared())
+        self.source.identity()
     }
 }
 
 impl Indexed<Volume> {
     /// Whether any volume is a claim of this name, other than an ephemeral one.
     pub fn have_claim(&self, name: &str) -> bool {
-        self.have((CLAIM, name, "", ""))
+        self.find_by(move |known| known.cmp(&(CLAIM, name, ""))).next().is_some()
     }
 
-    /// Whether any volume is an ephemeral one of this name.
-    pub fn have_ephemeral(&self, name: &str) -> bool {
-        self.have((EPHEMERAL, name, "", ""))
-    }
-
-    fn have(&self, identity: Identity<'_>) -> bool {
-        self.find_by(|(known, _)| known.cmp(&identity)).next().is_some()
-    }
-
-    /// Whether any volume is the same disk as this one, and one of the two is not shared.
-    pub fn conflict_with(&self, disk: &VolumeSource) -> bool {
-        let identity = disk.identity();
-        // Uses that are not shared come first.
-        let at_most = |is_shared| disk.is_shared() && is_shared;
-        let order = |(known, is_shared): (Identity<'_>, bool)| {
-            known.cmp(&identity).then(at_most(is_shared).cmp(&false))
-        };
-        disk.is_exclusive_disk() && self.find_by(order).next().is_some()
+    /// The volumes whose sources have the identity of this one.
+    pub fn like<'a>(&'a self, source: &'a VolumeSource) -> impl Iterator<Item = &'a Volume> {
+        let identity = source.identity();
+        self.find_by(move |known| known.cmp(&identity))
     }
 }
 

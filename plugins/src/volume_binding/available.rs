@@ -1,28 +1,23 @@
-//! Volumes that can be bound to claims.
+//! Volumes that can be bound to a claim.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use supercargo_framework::Labels;
 use supercargo_framework::affinity::Operator;
 use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume};
-use supercargo_framework::{Labels, SmallMap, steps};
 
-use super::reach::is_reached;
 use crate::HOSTNAME;
 
-/// Volumes in order of preference, by the nodes that can access them. The volumes of a zone share
-/// one place, so that a node visits none of another zone. Local volumes name their node by its host
-/// name, and a cluster can have as many of them as nodes; the index saves visiting the places of
+/// Volumes in order of preference, indexed by host name. Local volumes name their node by its host
+/// name, and a cluster can have as many of them as nodes; the index saves visiting the volumes of
 /// all other nodes.
 #[derive(Default)]
 pub(super) struct Available {
     volumes: Box<[Arc<Object>]>,
-    /// Indices of `volumes` with one node affinity, ascending.
-    places: Vec<Vec<usize>>,
-    /// Indices of `places` by host name.
+    /// Indices of `volumes` by host name, ascending.
     by_host: FxHashMap<Arc<str>, Vec<usize>>,
-    /// The indices of all other places.
+    /// The indices of all other volumes, ascending.
     elsewhere: Vec<usize>,
 }
 
@@ -30,16 +25,7 @@ impl Available {
     /// Volumes, the best first.
     pub(super) fn new(volumes: impl Into<Box<[Arc<Object>]>>) -> Self {
         let mut available = Self { volumes: volumes.into(), ..Self::default() };
-        let mut known: SmallMap<_, usize> = SmallMap::default();
-        for (i, volume) in available.volumes.iter().enumerate() {
-            let affinity = PersistentVolume::of(&volume.body).map(|body| body.node_affinity.as_deref());
-            if let Some(place) = known.get(&affinity) {
-                available.places[*place].push(i);
-                continue;
-            }
-            let place = available.places.len();
-            available.places.push(vec![i]);
-            known.insert(affinity, place);
+        for (place, volume) in available.volumes.iter().enumerate() {
             match hosts_of(volume) {
                 None => available.elsewhere.push(place),
                 Some(hosts) => {
@@ -53,45 +39,23 @@ impl Available {
                 }
             }
         }
-        drop(known);
         available
     }
 
-    /// The volumes that a node with these labels can access, in order of preference.
-    pub(super) fn for_node(&self, labels: &Labels) -> OnNode<'_> {
-        let of_host = labels.get(HOSTNAME).and_then(|host| self.by_host.get(host));
-        let places = of_host.into_iter().flatten().chain(&self.elsewhere).map(|place| &*self.places[*place]);
-        let is_reached = |place: &&[usize]| {
-            let first = place.first().and_then(|i| PersistentVolume::of(&self.volumes[*i].body));
-            first.is_some_and(|volume| is_reached(volume, labels))
-        };
-        OnNode { volumes: &self.volumes, places: places.filter(is_reached).collect() }
-    }
-}
-
-/// The volumes of [`Available::for_node`].
-#[derive(Clone)]
-pub(super) struct OnNode<'a> {
-    volumes: &'a [Arc<Object>],
-    /// The rest of each place.
-    places: SmallVec<[&'a [usize]; 4]>,
-}
-
-impl OnNode<'_> {
-    /// The number of volumes.
-    pub(super) fn count_all(&self) -> usize {
-        self.places.iter().map(|place| place.len()).sum()
-    }
-}
-
-impl<'a> Iterator for OnNode<'a> {
-    type Item = &'a Arc<Object>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        steps::add(self.places.len());
-        let rests = self.places.iter_mut().filter(|place| !place.is_empty());
-        let place = rests.min_by_key(|place| place[0])?;
-        place.split_off_first().map(|i| &self.volumes[*i])
+    /// The volumes that a node with these labels may access, in order of preference: a superset of
+    /// those that it can access.
+    pub(super) fn for_node(&self, labels: &Labels) -> impl Iterator<Item = &Arc<Object>> {
+        let own = labels.get(HOSTNAME).and_then(|host| self.by_host.get(host));
+        let mut own = own.map_or(&[][..], Vec::as_slice).iter().peekable();
+        let mut others = self.elsewhere.iter().peekable();
+        std::iter::from_fn(move || {
+            let next = match (own.peek(), others.peek()) {
+                (Some(one), Some(other)) if one < other => own.next(),
+                (Some(_), None) => own.next(),
+                _ => others.next(),
+            };
+            next.map(|place| &self.volumes[*place])
+        })
     }
 }
 
@@ -118,6 +82,7 @@ mod tests {
     use supercargo_framework::testing::object;
 
     use super::*;
+    use crate::volume_binding::reach::is_reached;
 
     fn random_term() -> impl Strategy<Value = NodeSelectorTerm> {
         let key = proptest::sample::select(vec![HOSTNAME, HOSTNAME, "zone"]);

@@ -8,7 +8,7 @@ use supercargo_framework::objects::{
     Body, ClaimRef, Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, annotations,
 };
 
-use super::delayed::holds;
+use super::claims::holds;
 use super::find::PodVolumes;
 
 /// The changes that a pod's binding makes to volumes and claims.

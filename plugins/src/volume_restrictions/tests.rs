@@ -5,7 +5,7 @@ use supercargo_framework::Nodes;
 use supercargo_framework::Now;
 use supercargo_framework::objects::{Body, Object, Objects};
 use supercargo_framework::testing::{node, object, pod};
-use supercargo_framework::volume::{Volume, VolumeSource};
+use supercargo_framework::volume::Volume;
 
 use super::*;
 use crate::history;
@@ -26,8 +26,13 @@ fn iscsi(portal: &str, iqn: &str, read_only: bool) -> VolumeSource {
     VolumeSource::Iscsi { target_portal: portal.into(), iqn: iqn.into(), lun: 0, read_only }
 }
 
-fn rbd(monitor: &str, pool: &str, image: &str, read_only: bool) -> VolumeSource {
-    VolumeSource::Rbd { monitor: monitor.into(), pool: pool.into(), image: image.into(), read_only }
+fn rbd(monitors: &[&str], pool: &str, image: &str, read_only: bool) -> VolumeSource {
+    VolumeSource::Rbd {
+        monitors: monitors.iter().map(|monitor| Arc::from(*monitor)).collect(),
+        pool: pool.into(),
+        image: image.into(),
+        read_only,
+    }
 }
 
 /// A claim that only one pod can use at a time.
@@ -61,11 +66,16 @@ fn exclusive_disks_allow_one_pod_per_node() {
         ("the same iSCSI name by another portal", iscsi("x", "a", false), iscsi("y", "a", false), false),
         ("the same iSCSI name, both read", iscsi("x", "a", true), iscsi("x", "a", true), true),
         ("another iSCSI name", iscsi("x", "a", false), iscsi("x", "b", false), true),
-        ("an RBD image, one reads", rbd("m", "p", "i", false), rbd("m", "p", "i", true), false),
-        ("an RBD image by other monitors", rbd("m", "p", "i", false), rbd("n", "p", "i", false), true),
-        ("an RBD image of another pool", rbd("m", "p", "i", false), rbd("m", "q", "i", false), true),
-        ("another RBD image", rbd("m", "p", "i", false), rbd("m", "p", "j", false), true),
-        ("an RBD image, both read", rbd("m", "p", "i", true), rbd("m", "p", "i", true), true),
+        (
+            "an RBD image by a common monitor",
+            rbd(&["m", "n"], "p", "i", false),
+            rbd(&["n", "o"], "p", "i", true),
+            false,
+        ),
+        ("an RBD image by other monitors", rbd(&["m"], "p", "i", false), rbd(&["n"], "p", "i", false), true),
+        ("an RBD image of another pool", rbd(&["m"], "p", "i", false), rbd(&["m"], "q", "i", false), true),
+        ("another RBD image", rbd(&["m"], "p", "i", false), rbd(&["m"], "p", "j", false), true),
+        ("an RBD image, both read", rbd(&["m"], "p", "i", true), rbd(&["m"], "p", "i", true), true),
         ("Cinder is not looked at", VolumeSource::Cinder("a".into()), VolumeSource::Cinder("a".into()), true),
     ];
     for (name, wanted, had, fits) in cases {

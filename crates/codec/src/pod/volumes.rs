@@ -1,7 +1,5 @@
 //! Volumes of a pod.
 
-use std::sync::Arc;
-
 use kube_informers::protobuf::wire::Value;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -109,28 +107,11 @@ message!(CsiVolume { 1 => driver });
 impl Interners {
     /// The volumes that constrain nodes.
     pub(super) fn volumes(&mut self, volumes: &[Obj<WireVolume<'_>>]) -> Indexed<Volume> {
-        let mut kept = Vec::new();
-        for volume in volumes {
-            if let Some(disk) = &volume.rbd {
-                let name = self.text(&volume.name);
-                kept.extend(self.rbd_images(disk).map(|source| Volume { name: Arc::clone(&name), source }));
-            } else if let Some(source) = self.volume_source(volume) {
-                kept.push(Volume { name: self.text(&volume.name), source });
-            }
-        }
-        kept.into()
-    }
-
-    /// A disk for each monitor: two volumes are the same disk if they have a common one.
-    fn rbd_images(&mut self, disk: &Rbd<'_>) -> impl Iterator<Item = VolumeSource> {
-        let (pool, image) = (self.text(&disk.pool), self.text(&disk.image));
-        let read_only = disk.read_only.unwrap_or_default();
-        disk.monitors.iter().map(move |monitor| VolumeSource::Rbd {
-            monitor: self.text(monitor),
-            pool: Arc::clone(&pool),
-            image: Arc::clone(&image),
-            read_only,
-        })
+        let kept = |volume: &Obj<WireVolume<'_>>| {
+            let source = self.volume_source(volume)?;
+            Some(Volume { name: self.text(&volume.name), source })
+        };
+        volumes.iter().filter_map(kept).collect()
     }
 
     /// A volume has one source; the API server validates it.
@@ -146,7 +127,7 @@ impl Interners {
         }
     }
 
-    /// In-tree sources other than RBD.
+    /// In-tree sources.
     fn disk(&mut self, volume: &WireVolume<'_>) -> Option<VolumeSource> {
         let is_set = |flag: Option<bool>| flag.unwrap_or_default();
         Some(if let Some(disk) = &volume.gce_persistent_disk {
@@ -164,6 +145,13 @@ impl Interners {
                 target_portal: self.text(&disk.target_portal),
                 iqn: self.text(&disk.iqn),
                 lun: disk.lun.unwrap_or_default(),
+                read_only: is_set(disk.read_only),
+            }
+        } else if let Some(disk) = &volume.rbd {
+            VolumeSource::Rbd {
+                monitors: Indexed::new(self.texts(&disk.monitors)),
+                pool: self.text(&disk.pool),
+                image: self.text(&disk.image),
                 read_only: is_set(disk.read_only),
             }
         } else if let Some(disk) = &volume.azure_disk {

@@ -206,7 +206,7 @@ fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
     PodSpec {
         pod_affinity: constraints::pod_affinity(spec.affinity.as_ref()),
         topology_spread,
-        volumes: volumes.iter().flat_map(constraints::volumes).collect(),
+        volumes: volumes.iter().filter_map(constraints::volume).collect(),
         required_features: constraints::required_features(spec),
         scheduler_name: text(spec.scheduler_name.as_ref()),
         never_preempts: spec.preemption_policy.as_deref() == Some("Never"),

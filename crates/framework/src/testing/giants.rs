@@ -4,11 +4,7 @@
 //! Every user who may create pods can write one. Tests and benchmarks bound what such an object
 //! costs, from its bytes to its binding.
 
-mod claims;
-
 use serde_json::{Map, Value, json};
-
-use crate::objects::Object;
 
 /// The size of the largest object that the API server stores, in bytes.
 pub const MOST_BYTES: usize = 1536 << 10;
@@ -61,18 +57,8 @@ pub enum PodList {
     HostPorts,
     /// Claims, none of which exists.
     Claims,
-    /// Claims with a volume each.
-    BoundClaims,
-    /// Claims for which volumes exist.
-    DelayedClaims,
-    /// Claims for which volumes are to be provisioned.
-    ProvisionedClaims,
-    /// One claim, many times, and then another.
-    OneClaim,
     /// Disks that count against the limit of a CSI driver.
     Disks,
-    /// One disk, many times, which the pod only reads.
-    OneDisk,
     /// Containers with one image each.
     Containers,
     /// Extended resources of one container.
@@ -93,7 +79,7 @@ pub enum PodList {
 
 impl PodList {
     /// All lists.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 30] = [
         Self::AntiAffinityKeys,
         Self::AffinityKeys,
         Self::PreferredKeys,
@@ -115,12 +101,7 @@ impl PodList {
         Self::SoftConstraints,
         Self::HostPorts,
         Self::Claims,
-        Self::BoundClaims,
-        Self::DelayedClaims,
-        Self::ProvisionedClaims,
-        Self::OneClaim,
         Self::Disks,
-        Self::OneDisk,
         Self::Containers,
         Self::Resources,
         Self::ContainerResources,
@@ -173,16 +154,10 @@ impl PodList {
             Self::HardConstraints => ("topologySpreadConstraints", all(|i| constraint(i, "DoNotSchedule"))),
             Self::SoftConstraints => ("topologySpreadConstraints", all(|i| constraint(i, "ScheduleAnyway"))),
             Self::HostPorts => ("containers/0/ports", all(port)),
-            Self::Claims | Self::BoundClaims | Self::DelayedClaims | Self::ProvisionedClaims => {
-                ("volumes", all(|i| claim_volume(i, &key(i))))
-            }
-            Self::OneClaim => {
-                ("volumes", list(items, |i| claim_volume(i, &key(usize::from(i + 1 == items)))))
-            }
-            Self::OneDisk => {
-                let disk = json!({ "pdName": "disk", "readOnly": true });
-                ("volumes", list(items, |i| json!({ "name": key(i), "gcePersistentDisk": disk })))
-            }
+            Self::Claims => (
+                "volumes",
+                all(|i| json!({ "name": key(i), "persistentVolumeClaim": { "claimName": key(i) } })),
+            ),
             Self::Disks => ("volumes", all(|i| json!({ "name": key(i), "cinder": { "volumeID": key(i) } }))),
             Self::Containers => ("containers", all(container)),
             Self::Resources => {
@@ -207,21 +182,6 @@ impl PodList {
         set(&mut pod["spec"], path, value);
         pod
     }
-
-    /// The objects that the items name, for kinds of items that exist.
-    pub fn objects(self, items: usize) -> Vec<Object> {
-        match self {
-            Self::BoundClaims => claims::bound(items),
-            Self::DelayedClaims => claims::delayed(items),
-            Self::ProvisionedClaims => claims::provisioned(items),
-            Self::OneClaim => claims::bound(2),
-            _ => Vec::new(),
-        }
-    }
-}
-
-fn claim_volume(i: usize, claim: &str) -> Value {
-    json!({ "name": key(i), "persistentVolumeClaim": { "claimName": claim } })
 }
 
 const AFFINITY: &str = "affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution";

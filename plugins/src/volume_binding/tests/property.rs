@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use supercargo_framework::Labels;
 use supercargo_framework::objects::{
     Body, ClaimRef, Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, annotations,
 };
@@ -130,92 +129,7 @@ fn check(before: &Objects, after: &Objects, claims: &[&str], zone: &str) -> Resu
     Ok(())
 }
 
-fn body(claim: &Object) -> &PersistentVolumeClaim {
-    PersistentVolumeClaim::of(&claim.body).unwrap()
-}
-
-/// The volumes of claims in a zone, or the reason why there are none: a plain search, for a driver
-/// that reports capacity.
-fn plain_search(
-    objects: &Objects,
-    claims: &[&str],
-    zone: &str,
-) -> Result<Vec<(String, String)>, &'static str> {
-    let labels: Labels = [("zone", zone)].into_iter().collect();
-    let mut open: Vec<&Object> = Vec::new();
-    for name in claims {
-        let claim = claim_of(objects, name);
-        if !open.iter().any(|other| other.key == claim.key) {
-            open.push(claim);
-        }
-    }
-    open.sort_by_key(|claim| body(claim).size());
-    let (mut assigned, mut unmatched) = (Vec::new(), Vec::new());
-    for claim in open {
-        let name = claim.name();
-        let own = volumes(objects).find(|volume| {
-            let in_its_zone = ZONES.iter().any(|zone| is_admissible(volume, claim, zone));
-            holder_of(volume).is_some() && in_its_zone
-        });
-        let is_free = |volume: &&Arc<Object>| {
-            holder_of(volume).is_none() && !assigned.iter().any(|(_, other)| *other == *volume.key)
-        };
-        let capacity = |volume: &&Arc<Object>| PersistentVolume::of(&volume.body).unwrap().capacity;
-        let found = match own {
-            Some(own) => Some(own).filter(|own| is_admissible(own, claim, zone)),
-            None => volumes(objects)
-                .filter(|volume| is_free(volume) && is_admissible(volume, claim, zone))
-                .min_by_key(capacity),
-        };
-        match found {
-            Some(volume) => assigned.push((name.to_owned(), volume.key.to_string())),
-            None => unmatched.push(claim),
-        }
-    }
-    for claim in unmatched {
-        let fits = |storage: &Arc<Object>| {
-            let Body::CsiStorageCapacity(capacity) = &storage.body else { return false };
-            capacity.node_topology.as_ref().is_some_and(|topology| topology.matches(&labels))
-                && capacity.capacity >= Some(body(claim).size())
-        };
-        if &*body(claim).storage_class != DYNAMIC {
-            return Err("node(s) didn't find available persistent volumes to bind");
-        } else if !objects.list("storage.k8s.io/CSIStorageCapacity").any(fits) {
-            return Err("node(s) did not have enough free storage");
-        }
-    }
-    Ok(assigned)
-}
-
 proptest! {
-    #[test]
-    fn answers_equal_those_of_a_plain_search(
-        objects in random_objects(),
-        capacities in proptest::collection::vec((0..ZONES.len(), 1..5_i64), 0..4),
-        claims in proptest::collection::vec(proptest::sample::select(NAMES.to_vec()), 1..7),
-    ) {
-        let storage = |(i, (zone, capacity)): (usize, (usize, i64))| {
-            storage(&format!("s{i}"), Some(ZONES[zone]), Some(capacity), None)
-        };
-        let capacities = capacities.into_iter().enumerate().map(storage);
-        let world = world_of(objects.into_iter().chain(capacities).chain([driver(true)]).collect());
-        let pod = pod_with(&claims).build();
-        let reasons = world.reasons(&pod);
-        let state = world.state(&pod);
-        let prepared = crate::volume_binding::claims(&state).unwrap();
-        for ((_, node), reason) in world.nodes.iter().zip(reasons) {
-            let zone = node.node().labels.get("zone").unwrap();
-            let expected = plain_search(&world.objects, &claims, zone);
-            prop_assert_eq!(reason, expected.as_ref().err().copied().unwrap_or_default());
-            let name = |claim: &Object| claim.name().to_owned();
-            let found = prepared.find(&world.context(), node).map(|found| {
-                let pairs = found.bindings.iter().map(|(claim, volume)| (name(&claim.claim), name(volume)));
-                pairs.collect::<Vec<_>>()
-            });
-            prop_assert_eq!(found.ok(), expected.ok());
-        }
-    }
-
     /// Pods reserve nodes one after the other, and some unreserve. No volume is assigned to two
     /// claims, every volume matches its claim, and every claim has a volume or a node to provision
     /// on.

@@ -102,22 +102,9 @@ pub(super) fn topology_spread(spec: &k8s::PodSpec) -> (Box<[TopologySpreadConstr
     (kept.into(), faulty)
 }
 
-pub(super) fn volumes(volume: &k8s::Volume) -> Vec<Volume> {
-    let named = |source| Volume { name: Arc::from(&*volume.name), source };
-    if let Some(disk) = &volume.rbd {
-        let image = |monitor: &String| VolumeSource::Rbd {
-            monitor: Arc::from(&**monitor),
-            pool: text(disk.pool.as_ref()),
-            image: Arc::from(&*disk.image),
-            read_only: disk.read_only == Some(true),
-        };
-        return disk.monitors.iter().map(image).map(named).collect();
-    }
-    source(volume).map(named).into_iter().collect()
-}
-
-fn source(volume: &k8s::Volume) -> Option<VolumeSource> {
-    Some(if let Some(claim) = &volume.persistent_volume_claim {
+pub(super) fn volume(volume: &k8s::Volume) -> Option<Volume> {
+    let name = Arc::from(&*volume.name);
+    let source = if let Some(claim) = &volume.persistent_volume_claim {
         VolumeSource::Claim(Arc::from(&*claim.claim_name))
     } else if volume.ephemeral.is_some() {
         VolumeSource::Ephemeral
@@ -140,6 +127,13 @@ fn source(volume: &k8s::Volume) -> Option<VolumeSource> {
             lun: disk.lun,
             read_only: disk.read_only == Some(true),
         }
+    } else if let Some(disk) = &volume.rbd {
+        VolumeSource::Rbd {
+            monitors: shared(&disk.monitors).into(),
+            pool: text(disk.pool.as_ref()),
+            image: Arc::from(&*disk.image),
+            read_only: disk.read_only == Some(true),
+        }
     } else if let Some(disk) = &volume.azure_disk {
         VolumeSource::AzureDisk {
             disk_name: Arc::from(&*disk.disk_name),
@@ -155,7 +149,8 @@ fn source(volume: &k8s::Volume) -> Option<VolumeSource> {
         VolumeSource::Vsphere
     } else {
         return None;
-    })
+    };
+    Some(Volume { name, source })
 }
 
 pub(super) fn required_features(spec: &k8s::PodSpec) -> Box<[Arc<str>]> {
