@@ -249,7 +249,7 @@ impl Owner {
         self.calls = calls;
     }
 
-    /// Runs until the scheduler is drained or [`Message::Stop`] arrives.
+    /// Runs until the scheduler is drained or told to stop.
     pub fn run(mut self) {
         loop {
             match self.turn() {
