@@ -164,7 +164,7 @@ async fn check_probes(server: &ApiServer, witness: &Mutex<Witness>, probes: &[St
         if api::node_of(&pod).is_empty() {
             witness.lock().fail(format!("{path} was created without faults, and has no node"));
         } else if !scheduled.contains(api::uid(&pod)) {
-            witness.lock().fail(format!("{path} has a node, and no event says so"));
+            witness.lock().fail(format!("{path} has a node, and no event"));
         }
     }
 }
