@@ -19,6 +19,7 @@ pub(crate) struct CaughtLog {
 
 impl CaughtLog {
     pub(crate) fn new() -> Self {
+        ask_each_time();
         let lines = Arc::default();
         let guard = tracing::subscriber::set_default(Catcher(Arc::clone(&lines)));
         Self { lines, _guard: guard }
@@ -34,6 +35,40 @@ impl CaughtLog {
     pub(crate) fn lines_of(&self, level: &str) -> Vec<String> {
         self.lines.lock().iter().filter(|line| line.starts_with(level)).cloned().collect()
     }
+}
+
+/// Keeps tracing from remembering that nobody wants an event, which other tests could cause between
+/// the start of a capture and its first event.
+pub(crate) fn ask_each_time() {
+    // Only the first call succeeds.
+    let _ = tracing::subscriber::set_global_default(Nobody);
+}
+
+/// Wants nothing, but wants to be asked.
+struct Nobody;
+
+impl Subscriber for Nobody {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> tracing::subscriber::Interest {
+        tracing::subscriber::Interest::sometimes()
+    }
+
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        false
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
 }
 
 struct Catcher(Arc<Mutex<Vec<String>>>);

@@ -197,6 +197,7 @@ impl tracing::Subscriber for Lines {
 #[tokio::test(start_paused = true)]
 async fn dropped_events_are_logged_at_powers_of_two() {
     let lines = Lines::default();
+    crate::testing::log::ask_each_time();
     let _logging = tracing::subscriber::set_default(lines.clone());
     let broadcaster = EventBroadcaster::with_options(EventOptions { queue: 0, ..EventOptions::default() });
     for _ in 0..3 {
@@ -218,6 +219,7 @@ async fn dropped_events_are_logged_at_powers_of_two() {
 #[tokio::test(start_paused = true)]
 async fn events_are_logged_despite_a_slow_sink() {
     let lines = Lines::default();
+    crate::testing::log::ask_each_time();
     let _logging = tracing::subscriber::set_default(lines.clone());
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(Told::new([], Try::Hangs));
