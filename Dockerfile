@@ -51,6 +51,7 @@ COPY crates/codec/Cargo.toml crates/codec/
 COPY crates/config/Cargo.toml crates/config/
 COPY crates/framework/Cargo.toml crates/framework/
 COPY crates/informer/Cargo.toml crates/informer/
+COPY crates/queue/Cargo.toml crates/queue/
 COPY crates/runtime/Cargo.toml crates/runtime/
 COPY crates/scheduler/Cargo.toml crates/scheduler/
 COPY crates/serving/Cargo.toml crates/serving/
@@ -72,6 +73,7 @@ COPY crates/codec/src crates/codec/src
 COPY crates/config/src crates/config/src
 COPY crates/framework/src crates/framework/src
 COPY crates/informer/src crates/informer/src
+COPY crates/queue/src crates/queue/src
 COPY crates/runtime/src crates/runtime/src
 COPY crates/scheduler/src crates/scheduler/src
 COPY crates/serving/src crates/serving/src

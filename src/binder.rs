@@ -57,6 +57,11 @@ impl Binder {
         self.backlog.has_room()
     }
 
+    /// Whether requests may be sent now: not while the fence is closed.
+    pub(crate) fn may_write(&self) -> bool {
+        self.api.may_send().is_ok()
+    }
+
     /// The bindings that wait for the API server.
     pub(crate) fn backlog(&self) -> Backlog {
         self.backlog.clone()

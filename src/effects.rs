@@ -46,4 +46,8 @@ impl CarryOut for EffectHandler {
     fn has_room(&self) -> bool {
         self.binder.has_room()
     }
+
+    fn may_write(&self) -> bool {
+        self.binder.may_write()
+    }
 }

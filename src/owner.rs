@@ -119,6 +119,11 @@ pub trait CarryOut: Send {
 
     /// Whether more bindings may start. A message to the owner follows when this becomes true again.
     fn has_room(&self) -> bool;
+
+    /// Whether this process may write now: it leads, or needs no lease.
+    fn may_write(&self) -> bool {
+        true
+    }
 }
 
 /// Carries out nothing.
@@ -236,6 +241,11 @@ impl Owner {
     /// The scheduler.
     pub fn scheduler(&self) -> &Scheduler {
         self.scheduler.get()
+    }
+
+    /// Whether this process may write now, by its own clocks.
+    pub fn may_write(&self) -> bool {
+        self.effects.may_write()
     }
 
     /// Replaces what carries out effects.

@@ -181,6 +181,9 @@ fn of_pod(args: &Args, list: PodList, upstream: Option<&Upstream>) -> Result<Mea
     let kind = PodKind::new(NO_ANNOTATIONS);
     let (json, _) = decode(|| Ok(PodKind::new(NO_ANNOTATIONS).decode(text.as_bytes())?))?;
     let mut bench = cluster(args.nodes, args.namespaces)?;
+    for object in list.objects(items) {
+        bench.handle(Input::Object(Notification::Added(Arc::new(object))));
+    }
     let region = Region::new(ALLOCATOR);
     let (protobuf, giant) = decode(|| Ok(kind.decode_protobuf(&message)?))?;
     let [bound, next] =

@@ -254,7 +254,8 @@ impl EnqueueExtensions for NodeResourcesFit {
                 ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
                 hint::after_node_change,
             )
-            .scoped(HintScope::REQUESTS),
+            .scoped(HintScope::REQUESTS)
+            .offering(hint::offered),
         ]
     }
 }

@@ -48,6 +48,13 @@ pub(crate) fn names_claim(pod: &PodInfo, claim: &Object) -> bool {
     claim.namespace() == &*pod.namespace && pod.spec.volumes.have_claim(claim.name())
 }
 
+/// The same, including as an ephemeral volume.
+pub(crate) fn uses_claim(pod: &PodInfo, claim: &Object) -> bool {
+    let ephemeral = claim.name().strip_prefix(&*pod.name).and_then(|rest| rest.strip_prefix('-'));
+    let is_ephemeral = ephemeral.is_some_and(|volume| pod.spec.volumes.have_ephemeral(volume));
+    names_claim(pod, claim) || (is_ephemeral && claim.namespace() == &*pod.namespace)
+}
+
 /// Whether both pods use a common claim.
 pub(crate) fn share_claim(a: &PodInfo, b: &PodInfo) -> bool {
     let (few, many) = if a.spec.volumes.len() <= b.spec.volumes.len() { (a, b) } else { (b, a) };

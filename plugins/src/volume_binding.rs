@@ -9,6 +9,7 @@ mod args;
 mod available;
 mod change;
 mod claims;
+mod delayed;
 mod find;
 mod hint;
 mod pre_bind;
@@ -107,9 +108,9 @@ impl PreFilterPlugin for VolumeBinding {
 
 impl FilterPlugin for VolumeBinding {
     fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
-        match claims(state).map(|claims| claims.find(cx, node)) {
+        match claims(state).map(|claims| claims.check(cx, node)) {
             Some(Err(status)) => status,
-            Some(Ok(_)) | None => Status::success(),
+            Some(Ok(())) | None => Status::success(),
         }
     }
 }

@@ -13,7 +13,6 @@ use supercargo_framework::plugin::{
     SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
-use supercargo_framework::volume::VolumeSource;
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeInfo, NodeRecord, Plugin, PodInfo, SmallMap, Status,
 };
@@ -73,54 +72,11 @@ impl Exclusive {
     }
 }
 
-/// Whether two volumes are the same disk and cannot be shared.
-fn conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
-    use VolumeSource::{AwsElasticBlockStore, GcePersistentDisk, Iscsi, Rbd};
-    match (a, b) {
-        (
-            GcePersistentDisk { pd_name: a, read_only: a_reads },
-            GcePersistentDisk { pd_name: b, read_only: b_reads },
-        ) => a == b && !(*a_reads && *b_reads),
-        (AwsElasticBlockStore { volume_id: a, .. }, AwsElasticBlockStore { volume_id: b, .. }) => a == b,
-        // As upstream, ignores portal and LUN.
-        (Iscsi { iqn: a, read_only: a_reads, .. }, Iscsi { iqn: b, read_only: b_reads, .. }) => {
-            a == b && !(*a_reads && *b_reads)
-        }
-        (
-            Rbd { monitors, pool, image, read_only: a_reads },
-            Rbd { monitors: b_monitors, pool: b_pool, image: b_image, read_only: b_reads },
-        ) => {
-            let (few, many) = if monitors.len() <= b_monitors.len() {
-                (monitors, b_monitors)
-            } else {
-                (b_monitors, monitors)
-            };
-            few.iter().any(|monitor| many.has(monitor))
-                && pool == b_pool
-                && image == b_image
-                && !(*a_reads && *b_reads)
-        }
-        _ => false,
-    }
-}
-
-/// Whether a volume can conflict with another.
-fn is_disk(source: &VolumeSource) -> bool {
-    matches!(
-        source,
-        VolumeSource::GcePersistentDisk { .. }
-            | VolumeSource::AwsElasticBlockStore { .. }
-            | VolumeSource::Iscsi { .. }
-            | VolumeSource::Rbd { .. }
-    )
-}
-
 /// Whether any volume of the pod conflicts with one of the other pod's.
 fn pods_conflict(pod: &PodInfo, other: &PodInfo) -> bool {
     let (a, b) = (&pod.spec.volumes, &other.spec.volumes);
-    let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-    let mut disks = few.iter().map(|volume| &volume.source).filter(|source| is_disk(source));
-    disks.any(|disk| many.like(disk).any(|volume| conflict(disk, &volume.source)))
+    let (few, many) = if a.lookups() <= b.lookups() { (a, b) } else { (b, a) };
+    few.iter().any(|volume| many.conflict_with(&volume.source))
 }
 
 fn after_pod_deleted(pod: &PodInfo, change: &Change) -> Hint {
@@ -156,8 +112,8 @@ impl PreFilterPlugin for VolumeRestrictions {
             Ok(exclusive) => exclusive,
             Err(status) => return PreFilter::Reject(status),
         };
-        let is_idle =
-            exclusive.references == 0 && !pod.spec.volumes.iter().any(|volume| is_disk(&volume.source));
+        let is_idle = exclusive.references == 0
+            && !pod.spec.volumes.iter().any(|volume| volume.source.is_exclusive_disk());
         if !is_idle || !exclusive.claims.is_empty() {
             // Written even if no claim is in use: the hooks must notice when one is.
             state.write(exclusive);

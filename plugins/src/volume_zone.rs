@@ -50,7 +50,7 @@ struct Topology {
     values: SmallVec<[Arc<str>; 1]>,
 }
 
-/// The locations of a pod's volumes.
+/// The locations that all of a pod's volumes have in common: at most one for each label.
 #[derive(Clone)]
 struct Topologies(Arc<[Topology]>);
 
@@ -74,7 +74,15 @@ impl Topology {
     }
 }
 
-/// The locations of the volumes of the pod's bound claims.
+/// Limits the locations to this one, too.
+fn narrow(found: &mut Vec<Topology>, topology: Topology) {
+    match found.iter_mut().find(|known| known.label == topology.label) {
+        Some(known) => known.values.retain(|value| topology.values.binary_search(value).is_ok()),
+        None => found.push(topology),
+    }
+}
+
+/// The common locations of the volumes of the pod's bound claims.
 fn of_pod(cx: &Context<'_>, pod: &PodInfo) -> Result<Vec<Topology>, Status> {
     let mut found = Vec::new();
     let mut key = KeyBuffer::default();
@@ -94,7 +102,7 @@ fn of_pod(cx: &Context<'_>, pod: &PodInfo) -> Result<Vec<Topology>, Status> {
         let volume = cx
             .get::<PersistentVolume>(&resources::PERSISTENT_VOLUME, volume)
             .ok_or_else(|| Status::unresolvable(format!("persistentvolume {volume:?} not found")))?;
-        found.extend(topologies(&volume.object.labels));
+        topologies(&volume.object.labels).for_each(|topology| narrow(&mut found, topology));
     }
     Ok(found)
 }

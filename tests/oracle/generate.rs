@@ -37,6 +37,10 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
     let mut random = Random::new(seed);
     let mut mix = Mix::random(&mut random);
     mix.adjust(adjustments)?;
+    if mix.of(Kind::Extenders) > 0 {
+        // Upstream visits the nodes that a pod names in random order, and extenders keep the order.
+        mix.adjust("matchFields=0")?;
+    }
     let config = configuration::random(&mut random, &mix);
     let feature_gates = configuration::feature_gates(&mut random, mix.of(Kind::FeatureGates));
     if feature_gates.get(Feature::PodLevelResources.name()) == Some(&false) {

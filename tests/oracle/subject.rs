@@ -94,7 +94,7 @@ impl Subject {
             Step::Schedule(_) => {
                 let names = self.informers.node_names();
                 let nominated = names.map(|name| (name.to_owned(), self.scheduler.nominated_on(name)));
-                self.probes.reset(&nominated.collect());
+                self.probes.reset(nominated.collect());
                 let waiting = self.waiting();
                 lock(&self.observations).attempted = None;
                 if self.scheduler.schedule_one(self.now, &mut extender::Answers) {

@@ -17,16 +17,20 @@ const PURE: &[(&str, &[&str])] = &[
         &["bitflags", "rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "thiserror"],
     ),
     ("supercargo-plugins", &["rustc-hash", "serde", "serde_json", "smallvec", "supercargo-framework"]),
+    (
+        "supercargo-queue",
+        &["priority-queue", "rustc-hash", "smallvec", "supercargo-framework", "supercargo-runtime"],
+    ),
     ("supercargo-runtime", &["supercargo-framework", "thiserror"]),
     (
         "supercargo-scheduler",
         &[
-            "priority-queue",
             "rustc-hash",
             "serde",
             "serde_json",
             "smallvec",
             "supercargo-framework",
+            "supercargo-queue",
             "supercargo-runtime",
             "thiserror",
         ],
@@ -84,8 +88,9 @@ const OURS: &[(&str, &[&str])] = &[
     ("supercargo-controlplane", &[]),
     ("supercargo-framework", &[]),
     ("supercargo-plugins", &["framework"]),
+    ("supercargo-queue", &["framework", "runtime"]),
     ("supercargo-runtime", &["framework"]),
-    ("supercargo-scheduler", &["framework", "runtime"]),
+    ("supercargo-scheduler", &["framework", "queue", "runtime"]),
     ("supercargo-serving", &["client", "codec", "config", "framework", "plugins", "runtime", "telemetry"]),
     ("supercargo-telemetry", &["framework", "runtime"]),
 ];

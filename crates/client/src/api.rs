@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::Scheme;
@@ -345,7 +345,7 @@ impl Api {
     }
 
     async fn attempt(&self, outgoing: &Outgoing<'_>) -> Result<Bytes, Failure> {
-        let queued = Instant::now();
+        let queued = tokio::time::Instant::now();
         if let Some(limit) = &self.limit {
             limit.ready().await;
         }

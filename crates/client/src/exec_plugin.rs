@@ -14,6 +14,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use crate::host::machine_time;
+
 /// Timeout of a run.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of an ExecCredential.
@@ -92,7 +94,7 @@ impl Credential {
     }
 
     fn is_due(&self) -> bool {
-        self.expiration_timestamp.is_some_and(|at| at.duration_since(Timestamp::now()) < RENEW_BEFORE)
+        self.expiration_timestamp.is_some_and(|at| at.duration_since(machine_time()) < RENEW_BEFORE)
     }
 
     fn parse(output: &[u8]) -> Result<Self, PluginError> {

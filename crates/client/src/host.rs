@@ -59,13 +59,22 @@ impl Host {
     }
 }
 
+/// The wall-clock time of this machine, for credentials: connections are opened before there is a
+/// host, and a simulation opens none.
+#[expect(clippy::disallowed_methods, reason = "this module reads the machine's clocks")]
+pub(crate) fn machine_time() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
 impl Default for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this module reads the machine's clocks")]
     fn default() -> Self {
         Self(Instant::now())
     }
 }
 
 impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this module reads the machine's clocks")]
     fn now(&self) -> Now {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Now { wall: Timestamp::default().plus(since_epoch), monotonic: self.0.elapsed() }

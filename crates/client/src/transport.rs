@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
@@ -103,7 +103,7 @@ impl Transport {
         let Some(observer) = &self.observer else {
             return self.send_unobserved(request).await;
         };
-        let (method, began) = (request.method().clone(), Instant::now());
+        let (method, began) = (request.method().clone(), tokio::time::Instant::now());
         let answer = self.send_unobserved(request).await;
         observer.answered(&method, answer.as_ref().ok().map(Response::status), began.elapsed());
         answer

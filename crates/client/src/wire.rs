@@ -22,6 +22,7 @@ use tower::ServiceBuilder;
 use tower::util::{BoxCloneSyncService, ServiceExt as _};
 
 use crate::connection::{Access, Connection};
+use crate::host::machine_time;
 use crate::transport::BoxError;
 
 /// client-go takes 45 s.
@@ -87,7 +88,7 @@ impl Wire {
     fn backend(&self) -> Result<(Arc<Access>, Backend), NoAccess> {
         let Inner { connection, patience, current } = &*self.0;
         let access = connection.access();
-        if let Some(expired) = access.expires.filter(|at| *at <= Timestamp::now()) {
+        if let Some(expired) = access.expires.filter(|at| *at <= machine_time()) {
             return Err(NoAccess::Expired(expired));
         }
         let mut current = current.lock();

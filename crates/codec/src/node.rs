@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
-use supercargo_framework::node::{NodeImage, NodeRecord};
+use supercargo_framework::node::{NodeImage, NodeRecord, annotations_hash};
 use supercargo_framework::resource::Resource;
 use supercargo_framework::taint::{Taint, TaintEffect};
 
@@ -26,7 +26,7 @@ pub struct NodeKind {
 }
 
 impl NodeKind {
-    /// A kind that keeps the annotations with these keys.
+    /// A kind that keeps the annotations with these keys, and a hash of all.
     pub fn new<K: Into<Arc<str>>>(annotations: impl IntoIterator<Item = K>) -> Self {
         Self {
             annotations: annotations.into_iter().collect(),
@@ -193,6 +193,7 @@ impl Shared {
             resource_version: Arc::from(&*metadata.resource_version),
             labels: self.common.labels(metadata.labels.iter()),
             annotations: self.common.annotations(&metadata.annotations, declared),
+            annotations_hash: annotations_hash(metadata.annotations.iter()),
             unschedulable: node.spec.unschedulable.unwrap_or_default(),
             taints: self.taints(&node.spec.taints),
             allocatable: self.allocatable(&node.status.allocatable)?,

@@ -177,7 +177,7 @@ fn integer(label: Option<&Arc<str>>) -> Option<i64> {
 }
 
 /// One term of a node selector: all its requirements must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeSelectorTerm {
     /// Requirements on the node's labels.
     pub match_expressions: Box<[Requirement]>,

@@ -10,6 +10,7 @@ use crate::context::QueueContext;
 use crate::node::NodeRecord;
 use crate::objects::Object;
 use crate::pod::PodInfo;
+use crate::resource::Resource;
 use crate::text::Text;
 
 bitflags! {
@@ -290,6 +291,10 @@ bitflags! {
     }
 }
 
+/// What a change offers at most: a hint queues no pod whose `spec` requests more CPU, memory or
+/// ephemeral storage. `None` if the hint may queue any pod.
+pub type OfferFn = fn(&Change) -> Option<&Resource>;
+
 /// An event that a plugin registers, with its queueing hint.
 pub struct EventRegistration {
     /// The event.
@@ -298,12 +303,19 @@ pub struct EventRegistration {
     pub hint: Option<HintFn>,
     /// The parts of the pending pod that the hint reads.
     pub scope: HintScope,
+    /// What the change offers at most, for a hint that reads requests.
+    pub offer: Option<OfferFn>,
 }
 
 impl EventRegistration {
     /// An event that always queues.
     pub fn always(resource: EventResource, action: ActionType) -> Self {
-        Self { event: ClusterEvent::new(resource, action), hint: None, scope: HintScope::empty() }
+        Self {
+            event: ClusterEvent::new(resource, action),
+            hint: None,
+            scope: HintScope::empty(),
+            offer: None,
+        }
     }
 
     /// An event that queues if `hint` returns `Queue`. The hint may read all of the pod.
@@ -325,13 +337,20 @@ impl EventRegistration {
         + 'static,
     ) -> Self {
         let event = ClusterEvent::new(resource, action);
-        Self { event, hint: Some(Arc::new(hint)), scope: HintScope::POD }
+        Self { event, hint: Some(Arc::new(hint)), scope: HintScope::POD, offer: None }
     }
 
     /// Declares that the hint reads only these parts of the pod.
     #[must_use]
     pub fn scoped(self, scope: HintScope) -> Self {
         Self { scope, ..self }
+    }
+
+    /// Declares that the hint queues no pod that requests more than the change offers, so that the
+    /// queue need not call it for such pods. The scope must contain requests.
+    #[must_use]
+    pub fn offering(self, offer: OfferFn) -> Self {
+        Self { offer: Some(offer), ..self }
     }
 }
 

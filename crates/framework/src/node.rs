@@ -1,5 +1,6 @@
 //! Node objects.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,8 @@ pub struct NodeRecord {
     pub labels: Labels,
     /// The `metadata.annotations` that a plugin declares.
     pub annotations: Labels,
+    /// [`annotations_hash`] of all `metadata.annotations`, to notice that one has changed.
+    pub annotations_hash: u64,
     /// `spec.unschedulable`: the node is cordoned.
     pub unschedulable: bool,
     /// `spec.taints`.
@@ -61,6 +64,19 @@ impl NodeRecord {
     pub fn has_image(&self, name: &str) -> bool {
         self.images.binary_search_by(|image| (*image.name).cmp(name)).is_ok()
     }
+}
+
+/// 0 without annotations; otherwise a hash of them that is stable within one build. Their order
+/// does not matter.
+pub fn annotations_hash<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> u64 {
+    let mut annotations: Vec<_> = annotations.into_iter().collect();
+    if annotations.is_empty() {
+        return 0;
+    }
+    annotations.sort_unstable();
+    let mut hasher = DefaultHasher::new();
+    annotations.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The region and zone of a node.

@@ -19,7 +19,7 @@ use crate::resource_version::ResourceVersion;
 use crate::taint::Toleration;
 use crate::time::Timestamp;
 use crate::topology_spread::TopologySpreadConstraint;
-use crate::volume::Volume;
+use crate::volume::Volumes;
 
 pub use crate::uid::{Uid, UidText};
 
@@ -42,7 +42,7 @@ pub struct PodSpec {
     /// `topologySpreadConstraints`.
     pub topology_spread: Box<[TopologySpreadConstraint]>,
     /// The volumes that restrict nodes.
-    pub volumes: Indexed<Volume>,
+    pub volumes: Volumes,
     /// The node features that the pod requires, as inferred by upstream's `nodedeclaredfeatures`;
     /// sorted.
     pub required_features: Box<[Arc<str>]>,

@@ -9,7 +9,7 @@ use supercargo_framework::context::WaitingPod;
 use supercargo_framework::{CycleState, Now, PodInfo, Status, Text, Uid};
 
 use crate::effect::PreBindWork;
-use crate::queue::QueuedPod;
+use supercargo_queue::QueuedPod;
 use supercargo_runtime::observer::TimePoint;
 
 /// The longest timeout of a Permit plugin.

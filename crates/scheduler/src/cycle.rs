@@ -6,11 +6,11 @@ use std::sync::Arc;
 use supercargo_framework::plugin::{NodeNames, PreFilter};
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, PodInfo, Status};
 
-use crate::extender::EXTENDER;
 use crate::extender_calls::Extenders;
-use crate::queue::SchedulingQueue;
 use crate::sampling::Sampling;
 use crate::skipped_filters::SkippedFilters;
+use supercargo_queue::EXTENDER;
+use supercargo_queue::SchedulingQueue;
 use supercargo_runtime::diagnosis::Diagnosis;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::observer::{Evaluated, PluginSet, Point};

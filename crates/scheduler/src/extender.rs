@@ -8,9 +8,6 @@ use serde::{Deserialize, Serialize};
 use supercargo_framework::plugin::Candidate;
 use supercargo_framework::{NodeRecord, PodInfo, Uid};
 
-/// The name that stands for all extenders in a diagnosis.
-pub(crate) const EXTENDER: &str = "Extender";
-
 /// An extender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderSpec {

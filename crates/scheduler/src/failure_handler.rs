@@ -7,8 +7,8 @@ use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{Feature, Now, PodInfo};
 
 use crate::effect::EventType;
-use crate::queue::QueuedPod;
 use crate::scheduler::Scheduler;
+use supercargo_queue::QueuedPod;
 use supercargo_runtime::failure::{Failure, FailureKind};
 use supercargo_runtime::observer::{AttemptResult, Observation, Timespan};
 

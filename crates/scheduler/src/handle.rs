@@ -7,10 +7,10 @@ use supercargo_framework::objects::Object;
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, NodeRecord, Now, PodInfo, Status, Uid};
 
 use crate::cache::on_node;
-use crate::cluster_events;
 use crate::input::{Input, Notification};
-use crate::queue::PreCheck;
 use crate::scheduler::Scheduler;
+use supercargo_framework::cluster_events;
+use supercargo_queue::PreCheck;
 use supercargo_runtime::observer::{Observation, TimePoint, Timespan};
 
 impl Scheduler {
@@ -29,7 +29,7 @@ impl Scheduler {
             Input::Drain => self.drain(now),
         }
         self.requeue_left_behind(now);
-        self.with_queue(now, super::queue::SchedulingQueue::tick);
+        self.with_queue(now, supercargo_queue::SchedulingQueue::tick);
         self.tick_bindings(now);
     }
 

@@ -4,8 +4,8 @@ use rustc_hash::FxHashSet;
 use supercargo_framework::{PodInfo, Uid};
 
 use crate::bindings::Stage;
-use crate::queue::Place;
 use crate::scheduler::Scheduler;
+use supercargo_queue::Place;
 
 impl Scheduler {
     /// The invariants that do not hold; empty unless there is a bug. Costs as much as rebuilding

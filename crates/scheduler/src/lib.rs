@@ -51,7 +51,6 @@ mod binding_cycle;
 mod bindings;
 mod cache;
 mod changes;
-mod cluster_events;
 mod cycle;
 mod drain;
 mod dry_run;
@@ -62,14 +61,12 @@ mod failure_handler;
 mod filtering;
 mod go_duration;
 mod handle;
-mod hash_seed;
 mod input;
 mod invariants;
 mod node_recheck;
 mod node_tree;
 mod preemption;
 mod preemptions;
-mod queue;
 mod reconfigure;
 pub mod record;
 mod sampling;
@@ -90,10 +87,10 @@ pub use cache::{Cache, CacheError};
 pub use effect::{Effect, EventType, PodEvent, PreBindWork, StatusPatch, VictimEviction};
 pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
 pub use input::{Eviction, Input, Notification, PodRead};
-pub use queue::{Backoff, Place, QueueOptions, QueuedPod};
 pub use scheduler::{BuildError, Options, Scheduler};
 pub use stall::stalled;
 pub use stats::{Rejected, Stats};
+pub use supercargo_queue::{Backoff, Place, QueueOptions, QueuedPod};
 pub use supercargo_runtime::observer::{
     AttemptResult, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, TimePoint,
     Timespan, Unobserved,

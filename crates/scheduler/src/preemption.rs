@@ -14,8 +14,8 @@ use crate::bindings::Stage;
 use crate::effect::{Effect, EventType, PodEvent, VictimEviction};
 use crate::input::Eviction;
 use crate::preemptions::{HeldAttempt, LeftBehind, Order, Preemption};
-use crate::queue::{Place, QueuedPod};
 use crate::scheduler::Scheduler;
+use supercargo_queue::{Place, QueuedPod};
 use supercargo_runtime::failure::{Failure, FailureKind};
 use supercargo_runtime::observer::{Observation, Timespan};
 

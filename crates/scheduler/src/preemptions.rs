@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use supercargo_framework::{PodInfo, Text, Uid};
 
-use crate::queue::QueuedPod;
+use supercargo_queue::QueuedPod;
 use supercargo_runtime::failure::Failure;
 use supercargo_runtime::observer::TimePoint;
 

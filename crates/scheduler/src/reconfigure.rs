@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use supercargo_framework::{Now, PodInfo};
 
-use crate::queue::QueuedPod;
 use crate::scheduler::{BuildError, Options, Scheduler, registered_kinds};
 use crate::tables::Tables;
+use supercargo_queue::QueuedPod;
 use supercargo_runtime::profile::{ProfileIndex, Profiles};
 
 impl Scheduler {

@@ -43,7 +43,7 @@ use self::rule::Rules;
 use self::uncached_plugins::UncachedPlugins;
 use self::view::View;
 use crate::cache::Cache;
-use crate::hash_seed::HashSeed;
+use supercargo_framework::hash_seed::HashSeed;
 use supercargo_runtime::observer::Point;
 use supercargo_runtime::plugin_calls::PluginCalls;
 use supercargo_runtime::profile::{Profile, ProfileIndex, TablePlugin};

@@ -7,8 +7,8 @@ use rustc_hash::FxHashSet;
 use supercargo_framework::{NodeInfo, NodeRecord, PodInfo, Resource, Uid};
 
 use crate::bindings::Stage;
-use crate::queue::{Place, QueuedPod};
 use crate::scheduler::Scheduler;
+use supercargo_queue::{Place, QueuedPod};
 
 /// A node and the pods on it.
 #[derive(Clone, Debug)]

@@ -33,6 +33,11 @@ pub(super) fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
     Ok(QueueingHint::queue_if(helps))
 }
 
+/// What the node offers when it is empty.
+pub(super) fn offered(change: &Change) -> Option<&Resource> {
+    Some(&change.new_node()?.allocatable)
+}
+
 fn fits_when_empty(request: &Resource, offered: &Resource) -> bool {
     offered.allowed_pod_number >= 1 && !any_requested(request, |amount| amount(request) > amount(offered))
 }

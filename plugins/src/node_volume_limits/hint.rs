@@ -7,7 +7,7 @@ use supercargo_framework::volume::VolumeSource;
 
 use super::attachable::{inline_driver, may_count};
 use crate::hint::{Hint, held_a_node, old_pod};
-use crate::pod_volumes::{new_object, old_object};
+use crate::pod_volumes::{new_object, old_object, uses_claim};
 
 /// The limit of a driver has increased. As upstream, an absent limit counts as 0.
 pub(super) fn after_csi_node_update(_: &PodInfo, change: &Change) -> Hint {
@@ -30,11 +30,8 @@ pub(super) fn after_pod_deleted(_: &PodInfo, change: &Change) -> Hint {
 
 /// A claim of the pod was added, including that of an ephemeral volume.
 pub(super) fn after_claim_added(pod: &PodInfo, change: &Change) -> Hint {
-    let claim = new_object::<PersistentVolumeClaim>(change)?.object;
-    let stands_for = |name: &str| {
-        pod.spec.volumes.iter().filter_map(|volume| volume.claim_name(&pod.name)).any(|own| *own == *name)
-    };
-    Ok(QueueingHint::queue_if(claim.namespace() == &*pod.namespace && stands_for(claim.name())))
+    let claim = new_object::<PersistentVolumeClaim>(change)?;
+    Ok(QueueingHint::queue_if(uses_claim(pod, claim.object)))
 }
 
 /// A volume was detached. As upstream, this does not check the drivers of the pod's claims, and

@@ -1,61 +1,146 @@
-//! Volumes that can be bound to a claim.
+//! Volumes that can be bound to claims.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use supercargo_framework::Labels;
+use smallvec::SmallVec;
 use supercargo_framework::affinity::Operator;
 use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume};
+use supercargo_framework::{Labels, SmallMap, steps};
 
+use super::reach::is_reached;
 use crate::HOSTNAME;
 
-/// Volumes in order of preference, indexed by host name. Local volumes name their node by its host
-/// name, and a cluster can have as many of them as nodes; the index saves visiting the volumes of
+/// Volumes in order of preference, by the nodes that can access them. The volumes of a zone share
+/// one place, so that a node visits none of another zone. Local volumes name their node by its host
+/// name, and a cluster can have as many of them as nodes; the index saves visiting the places of
 /// all other nodes.
 #[derive(Default)]
 pub(super) struct Available {
     volumes: Box<[Arc<Object>]>,
-    /// Indices of `volumes` by host name, ascending.
+    places: Vec<Place>,
+    /// Indices of `places` by host name, ascending.
     by_host: FxHashMap<Arc<str>, Vec<usize>>,
-    /// The indices of all other volumes, ascending.
+    /// The indices of all other places, ascending.
     elsewhere: Vec<usize>,
 }
 
+/// Volumes with one node affinity.
+struct Place {
+    /// Any of them.
+    example: Arc<Object>,
+    /// Those that are available: indices of [`Available::volumes`], ascending.
+    volumes: Vec<usize>,
+}
+
+/// The places that a node can access, ascending.
+pub(super) type Reached = SmallVec<[usize; 4]>;
+
 impl Available {
-    /// Volumes, the best first.
-    pub(super) fn new(volumes: impl Into<Box<[Arc<Object>]>>) -> Self {
-        let mut available = Self { volumes: volumes.into(), ..Self::default() };
-        for (place, volume) in available.volumes.iter().enumerate() {
-            match hosts_of(volume) {
-                None => available.elsewhere.push(place),
-                Some(hosts) => {
-                    for host in hosts {
-                        let places = available.by_host.entry(Arc::clone(host)).or_default();
-                        // Duplicate host names count once.
-                        if places.last() != Some(&place) {
-                            places.push(place);
-                        }
+    /// Volumes, the best first. Also returns the place of each of the `others`, which are not
+    /// available.
+    pub(super) fn new<'a>(
+        volumes: &[&'a Arc<Object>],
+        others: impl IntoIterator<Item = &'a Arc<Object>>,
+    ) -> (Self, Vec<usize>) {
+        let mut available =
+            Self { volumes: volumes.iter().map(|volume| Arc::clone(volume)).collect(), ..Self::default() };
+        let mut known: SmallMap<_, usize> = SmallMap::default();
+        let mut place_of = |available: &mut Self, volume: &'a Arc<Object>| {
+            let affinity = PersistentVolume::of(&volume.body).map(|body| body.node_affinity.as_deref());
+            known.get(&affinity).copied().unwrap_or_else(|| {
+                let place = available.add_place(volume);
+                known.insert(affinity, place);
+                place
+            })
+        };
+        for (i, volume) in volumes.iter().enumerate() {
+            let place = place_of(&mut available, volume);
+            available.places[place].volumes.push(i);
+        }
+        let places = others.into_iter().map(|volume| place_of(&mut available, volume)).collect();
+        (available, places)
+    }
+
+    fn add_place(&mut self, example: &Arc<Object>) -> usize {
+        let place = self.places.len();
+        self.places.push(Place { example: Arc::clone(example), volumes: Vec::new() });
+        match hosts_of(example) {
+            None => self.elsewhere.push(place),
+            Some(hosts) => {
+                for host in hosts {
+                    let places = self.by_host.entry(Arc::clone(host)).or_default();
+                    // Duplicate host names count once.
+                    if places.last() != Some(&place) {
+                        places.push(place);
                     }
                 }
             }
         }
-        available
+        place
     }
 
-    /// The volumes that a node with these labels may access, in order of preference: a superset of
-    /// those that it can access.
-    pub(super) fn for_node(&self, labels: &Labels) -> impl Iterator<Item = &Arc<Object>> {
-        let own = labels.get(HOSTNAME).and_then(|host| self.by_host.get(host));
-        let mut own = own.map_or(&[][..], Vec::as_slice).iter().peekable();
-        let mut others = self.elsewhere.iter().peekable();
-        std::iter::from_fn(move || {
-            let next = match (own.peek(), others.peek()) {
-                (Some(one), Some(other)) if one < other => own.next(),
-                (Some(_), None) => own.next(),
-                _ => others.next(),
-            };
-            next.map(|place| &self.volumes[*place])
-        })
+    /// The places that a node with these labels can access.
+    pub(super) fn reached(&self, labels: &Labels) -> Reached {
+        let of_host = labels.get(HOSTNAME).and_then(|host| self.by_host.get(host));
+        let places = of_host.into_iter().flatten().chain(&self.elsewhere).copied();
+        let is_reached = |place: &usize| {
+            let example = PersistentVolume::of(&self.places[*place].example.body);
+            example.is_some_and(|volume| is_reached(volume, labels))
+        };
+        let mut reached: Reached = places.filter(is_reached).collect();
+        reached.sort_unstable();
+        reached
+    }
+
+    /// The number of volumes in these places.
+    pub(super) fn count(&self, reached: &[usize]) -> usize {
+        reached.iter().map(|place| self.places[*place].volumes.len()).sum()
+    }
+
+    /// The volumes in these places.
+    pub(super) fn candidates(&self, reached: &[usize]) -> Candidates<'_> {
+        let rests = reached.iter().map(|place| &*self.places[*place].volumes).collect();
+        Candidates { volumes: &self.volumes, rests, visited: SmallVec::new() }
+    }
+}
+
+/// Volumes in several places, in order of preference.
+pub(super) struct Candidates<'a> {
+    volumes: &'a [Arc<Object>],
+    /// What is not visited yet, by place.
+    rests: SmallVec<[&'a [usize]; 4]>,
+    /// Indices of `volumes`.
+    visited: SmallVec<[Option<usize>; 4]>,
+}
+
+impl<'a> Candidates<'a> {
+    /// Takes the first volume that suits, from this position on, which is moved behind it. It
+    /// visits each volume once, however many positions there are.
+    pub(super) fn take(
+        &mut self,
+        position: &mut usize,
+        suits: impl Fn(&Object) -> bool,
+    ) -> Option<&'a Arc<Object>> {
+        loop {
+            if *position == self.visited.len() {
+                let next = self.next()?;
+                self.visited.push(Some(next));
+            }
+            steps::add(1);
+            let visited = &mut self.visited[*position];
+            *position += 1;
+            if let Some(volume) = visited.map(|i| &self.volumes[i]).filter(|volume| suits(volume)) {
+                *visited = None;
+                return Some(volume);
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<usize> {
+        steps::add(self.rests.len());
+        let rests = self.rests.iter_mut().filter(|rest| !rest.is_empty());
+        rests.min_by_key(|rest| rest[0])?.split_off_first().copied()
     }
 }
 
@@ -82,7 +167,6 @@ mod tests {
     use supercargo_framework::testing::object;
 
     use super::*;
-    use crate::volume_binding::reach::is_reached;
 
     fn random_term() -> impl Strategy<Value = NodeSelectorTerm> {
         let key = proptest::sample::select(vec![HOSTNAME, HOSTNAME, "zone"]);
@@ -95,6 +179,13 @@ mod tests {
         });
         proptest::collection::vec(requirement, 0..3)
             .prop_map(|requirements| NodeSelectorTerm::parse(requirements, vec![]))
+    }
+
+    /// The volumes that a node can access.
+    fn in_order<'a>(available: &'a Available, labels: &Labels) -> Vec<&'a Arc<Object>> {
+        let mut candidates = available.candidates(&available.reached(labels));
+        let mut position = 0;
+        std::iter::from_fn(|| candidates.take(&mut position, |_| true)).collect()
     }
 
     proptest! {
@@ -125,9 +216,13 @@ mod tests {
             let reached = |volume: &&Arc<Object>| {
                 PersistentVolume::of(&volume.body).is_some_and(|volume| is_reached(volume, &labels))
             };
-            let expected: Vec<_> = volumes.iter().filter(reached).collect();
-            let available = Available::new(volumes.clone());
-            prop_assert_eq!(available.for_node(&labels).filter(reached).collect::<Vec<_>>(), expected);
+            let (some, others) = volumes.split_at(volumes.len() / 2);
+            let (available, places) = Available::new(&some.iter().collect::<Vec<_>>(), others);
+            prop_assert_eq!(in_order(&available, &labels), some.iter().filter(reached).collect::<Vec<_>>());
+            let reached_places = available.reached(&labels);
+            for (volume, place) in others.iter().zip(places) {
+                prop_assert_eq!(reached_places.contains(&place), reached(&volume));
+            }
         }
     }
 
@@ -140,9 +235,10 @@ mod tests {
             let body = PersistentVolume { node_affinity: Some(terms.into()), ..Default::default() };
             Arc::new(object(&resources::PERSISTENT_VOLUME, host, Body::PersistentVolume(body)))
         };
-        let available = Available::new([local("a"), local("b"), local("c")]);
+        let volumes = [local("a"), local("b"), local("c")];
+        let (available, _) = Available::new(&volumes.each_ref(), []);
         let labels: Labels = [(HOSTNAME, "b")].into_iter().collect();
-        let names: Vec<_> = available.for_node(&labels).map(|volume| &*volume.key).collect();
-        assert_eq!(names, ["b"]);
+        assert_eq!(available.reached(&labels)[..], [1]);
+        assert_eq!(in_order(&available, &labels), [&volumes[1]]);
     }
 }

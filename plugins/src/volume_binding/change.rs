@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use supercargo_framework::Labels;
+
 use supercargo_framework::objects::{
     Body, ClaimRef, Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, annotations,
 };
+use supercargo_framework::{Labels, SmallMap};
 
-use super::claims::holds;
+use super::delayed::holds;
 use super::find::PodVolumes;
 
 /// The changes that a pod's binding makes to volumes and claims.
@@ -40,8 +41,16 @@ impl Changes {
                 claim: Arc::clone(&delayed.claim.key),
             }
         });
-        let provisions =
-            found.provisions.iter().map(|(delayed, _)| Arc::new(select_node(&delayed.claim, node)));
+        // A claim that the pod names tens of thousands of times is copied once.
+        let mut selected: SmallMap<&str, Arc<Object>> = SmallMap::default();
+        let provisions = found.provisions.iter().map(|(delayed, _)| {
+            let key = &*delayed.claim.key;
+            selected.get(key).cloned().unwrap_or_else(|| {
+                let claim = Arc::new(select_node(&delayed.claim, node));
+                selected.insert(key, Arc::clone(&claim));
+                claim
+            })
+        });
         Self { bindings: bindings.collect(), provisions: provisions.collect() }
     }
 

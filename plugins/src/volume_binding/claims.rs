@@ -1,79 +1,66 @@
-//! A pod's claims: bound ones, and those with delayed binding with their candidates.
+//! A pod's claims: bound ones, and those with delayed binding.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use supercargo_framework::objects::{
-    CsiDriver, CsiStorageCapacity, Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, StorageClass,
-    Typed, annotations, resources,
+    Object, ObjectBody, PersistentVolumeClaim, StorageClass, Typed, annotations, resources,
 };
-use supercargo_framework::{Context, Labels, PodInfo, Status, Text, VolumeSource};
+use supercargo_framework::{Context, PodInfo, SmallMap, Status, Text, VolumeSource};
 
-use super::available::Available;
+use super::delayed::{ClassClaims, DelayedClaim};
 use super::reach::Reach;
-
-/// The provisioner of classes without dynamic provisioning.
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+use crate::pod_volumes::KeyBuffer;
 
 /// The claims of a pod, with everything that does not depend on the node.
+///
+/// A pod can name one claim tens of thousands of times: only the names of its volumes are unique.
 pub(super) struct Claims {
-    /// The volumes of bound claims, in the pod's order; `None` for a missing volume.
+    /// Where the volumes of bound claims are, each place once, in the pod's order; `None` for a
+    /// missing volume.
     pub(super) bound: Box<[Option<Reach>]>,
-    /// Claims with delayed binding, in the pod's order.
+    /// Claims with delayed binding, in the pod's order, as often as it names them.
     pub(super) delayed: Box<[DelayedClaim]>,
-    /// Those of `delayed` without a selected node, the smallest request first.
+    /// Their classes.
+    pub(super) classes: Box<[ClassClaims]>,
+    /// Those of `delayed` with a selected node.
+    pub(super) selected: Box<[usize]>,
+    /// Those without, the smallest request first, so that small claims get small volumes.
     pub(super) to_match: Box<[usize]>,
+    /// The nodes that the selected nodes leave.
+    pub(super) candidates: Candidates,
     /// The error that prevents matching volumes.
     pub(super) unmatchable: Option<Text>,
 }
 
-/// A claim with delayed binding.
-pub(super) struct DelayedClaim {
-    /// The claim.
-    pub(super) claim: Arc<Object>,
-    /// The selected node, which its volume is being provisioned for.
-    pub(super) selected_node: Option<Arc<str>>,
-    /// Volumes whose `claimRef` is this claim.
-    pub(super) prebound: Box<[Arc<Object>]>,
-    /// Volumes that can be bound to this claim, the smallest first.
-    pub(super) available: Available,
-    /// Whether and where a volume can be provisioned.
-    pub(super) provisioning: Provisioning,
+/// The nodes that claims with a selected node allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Candidates {
+    /// No claim has a selected node.
+    All,
+    /// All such claims have this one.
+    Only(Arc<str>),
+    /// They have different ones.
+    None,
 }
 
-/// Whether a volume can be provisioned for a claim.
-pub(super) enum Provisioning {
-    /// The claim's class has no provisioner.
-    Impossible,
-    /// On the nodes that the class's `allowedTopologies` match.
-    Possible {
-        /// The class.
-        class: Arc<Object>,
-        /// If the driver reports capacity: the capacities that are large enough for the claim. One
-        /// of them must be accessible from the node.
-        storage: Option<Box<[Arc<Object>]>>,
-    },
-}
-
-impl DelayedClaim {
-    /// The claim's body.
-    pub(super) fn body(&self) -> Option<&PersistentVolumeClaim> {
-        PersistentVolumeClaim::of(&self.claim.body)
+impl Candidates {
+    fn of(claims: &[DelayedClaim]) -> Self {
+        let narrow = |candidates, node: &Arc<str>| match candidates {
+            Self::All => Self::Only(Arc::clone(node)),
+            Self::Only(known) if known == *node => Self::Only(known),
+            _ => Self::None,
+        };
+        claims.iter().filter_map(DelayedClaim::selected_node).fold(Self::All, narrow)
     }
-}
 
-impl Provisioning {
-    /// Whether the class allows volumes for a node with these labels. As upstream, a term without
-    /// requirements allows nothing.
-    pub(super) fn is_allowed(class: &Object, labels: &Labels) -> bool {
-        let Some(class) = StorageClass::of(&class.body) else {
-            return false;
-        };
-        let meets = |(key, values): &(Arc<str>, Box<[Arc<str>]>)| {
-            labels.get(key).is_some_and(|value| values.contains(value))
-        };
-        class.allowed_topologies.is_empty()
-            || class.allowed_topologies.iter().any(|term| !term.is_empty() && term.iter().all(meets))
+    /// Whether the node is one of them.
+    pub(super) fn include(&self, node: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(known) => **known == *node,
+            Self::None => false,
+        }
     }
 }
 
@@ -90,10 +77,13 @@ impl Claims {
             return Ok(None);
         }
         let (mut bound, mut delayed, mut immediate) = (Vec::new(), Vec::new(), false);
+        let mut seen: SmallMap<&str, ()> = SmallMap::default();
         for claim in named {
             if is_bound(claim.object) {
-                let volume = cx.object(&resources::PERSISTENT_VOLUME, &claim.volume_name);
-                bound.push(volume.map(Reach::of));
+                let name = &*claim.body.volume_name;
+                if seen.insert(name, ()).is_none() {
+                    bound.push(cx.object(&resources::PERSISTENT_VOLUME, name).map(Reach::of));
+                }
             } else {
                 match binding_class(cx, claim).map_err(Status::error)? {
                     Some(class) => delayed.push((claim, class)),
@@ -104,13 +94,20 @@ impl Claims {
         if immediate {
             return Err(Status::unresolvable("pod has unbound immediate PersistentVolumeClaims"));
         }
-        let delayed: Box<[DelayedClaim]> = delayed
-            .into_iter()
-            .map(|(claim, class)| prepare(cx, claim, class, with_attributes_classes))
-            .collect();
-        let to_match = by_size(&delayed);
+        let (delayed, classes) = ClassClaims::of(cx, &delayed, with_attributes_classes);
+        let (selected, mut to_match): (Vec<_>, Vec<_>) =
+            (0..delayed.len()).partition(|i| delayed[*i].selected_node().is_some());
+        to_match.sort_by_key(|i| delayed[*i].size());
         let unmatchable = (!with_attributes_classes).then(|| attributes_class_error(&delayed, &to_match));
-        Ok(Some(Self { bound: bound.into(), delayed, to_match, unmatchable: unmatchable.flatten() }))
+        Ok(Some(Self {
+            bound: distinct(bound),
+            candidates: Candidates::of(&delayed),
+            delayed,
+            classes,
+            selected: selected.into(),
+            to_match: to_match.into(),
+            unmatchable: unmatchable.flatten(),
+        }))
     }
 
     /// Whether answers can be errors.
@@ -130,20 +127,31 @@ pub(super) fn is_bound(claim: &Object) -> bool {
         && claim.annotations.get(annotations::BIND_COMPLETED).is_some()
 }
 
+/// The first of equal places.
+fn distinct(all: Vec<Option<Reach>>) -> Box<[Option<Reach>]> {
+    let is_first: Vec<bool> = {
+        let mut seen = SmallMap::default();
+        let places = all.iter().map(|volume| volume.as_ref().map(Reach::place));
+        places.map(|place| seen.insert(place, ()).is_none()).collect()
+    };
+    all.into_iter().zip(is_first).filter_map(|(volume, is_first)| is_first.then_some(volume)).collect()
+}
+
 /// The pod's claims in the order of its volumes, or the error of one that cannot be used.
 fn existing<'a>(
     cx: &Context<'a>,
     pod: &PodInfo,
 ) -> Result<SmallVec<[Typed<'a, PersistentVolumeClaim>; 4]>, String> {
     let mut claims = SmallVec::new();
+    let mut key = KeyBuffer::default();
     for volume in &pod.spec.volumes {
         let Some(name) = volume.claim_name(&pod.name) else {
             continue;
         };
         let is_ephemeral = volume.source == VolumeSource::Ephemeral;
-        let key = format!("{}/{name}", pod.namespace);
-        let claim: Typed<'_, PersistentVolumeClaim> =
-            cx.get(&resources::PERSISTENT_VOLUME_CLAIM, &key).ok_or_else(|| {
+        let key = key.join(&[&pod.namespace, "/", &name]);
+        let claim: Typed<'a, PersistentVolumeClaim> =
+            cx.get(&resources::PERSISTENT_VOLUME_CLAIM, key).ok_or_else(|| {
                 if is_ephemeral {
                     format!(
                         "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
@@ -187,105 +195,6 @@ fn binding_class<'a>(
         None => Err(format!("VolumeBindingMode not set for StorageClass {name:?}")),
         Some(waits) => Ok((waits && claim.volume_name.is_empty()).then_some(class)),
     }
-}
-
-/// Collects the candidates for a claim.
-fn prepare(
-    cx: &Context<'_>,
-    claim: Typed<'_, PersistentVolumeClaim>,
-    class: Typed<'_, StorageClass>,
-    with_attributes_classes: bool,
-) -> DelayedClaim {
-    let (mut prebound, mut available) = (Vec::new(), Vec::new());
-    for volume in cx.volumes_of_class(&claim.storage_class) {
-        if !is_suitable(claim, volume, with_attributes_classes) {
-            continue;
-        }
-        if volume.claim.is_some() {
-            prebound.push(Arc::clone(volume.object));
-        } else if is_available(claim, volume) {
-            available.push((volume.capacity, Arc::clone(volume.object)));
-        }
-    }
-    // Of equal volumes, the first by name.
-    available.sort_by_key(|(capacity, _)| *capacity);
-    DelayedClaim {
-        claim: Arc::clone(claim.object),
-        selected_node: claim.object.annotations.get(annotations::SELECTED_NODE).cloned(),
-        prebound: prebound.into(),
-        available: Available::new(available.into_iter().map(|(_, volume)| volume).collect::<Vec<_>>()),
-        provisioning: provisioning(cx, claim, class),
-    }
-}
-
-/// Whether a volume is large enough, of the right kind, and not another claim's.
-fn is_suitable(
-    claim: Typed<'_, PersistentVolumeClaim>,
-    volume: Typed<'_, PersistentVolume>,
-    with_attributes_classes: bool,
-) -> bool {
-    let wanted = if with_attributes_classes { claim.attributes_class.as_deref() } else { None };
-    (volume.claim.is_none() || holds(&volume, claim.object))
-        && volume.capacity >= claim.size()
-        && volume.volume_mode == claim.volume_mode
-        && volume.attributes_class.as_deref().unwrap_or("") == wanted.unwrap_or("")
-        && !volume.object.terminating
-}
-
-/// Whether the volume's `claimRef` is this claim.
-pub(super) fn holds(volume: &PersistentVolume, claim: &Object) -> bool {
-    volume.claim.as_ref().is_some_and(|holder| {
-        &*holder.name == claim.name()
-            && &*holder.namespace == claim.namespace()
-            && (holder.uid.is_empty() || holder.uid == claim.uid)
-    })
-}
-
-/// Whether a volume without a claim can be bound to this claim.
-fn is_available(claim: Typed<'_, PersistentVolumeClaim>, volume: Typed<'_, PersistentVolume>) -> bool {
-    &*volume.phase == "Available"
-        && claim.selector.as_ref().is_none_or(|selector| selector.matches(&volume.object.labels))
-        && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
-}
-
-/// Whether a volume can be provisioned for the claim.
-fn provisioning(
-    cx: &Context<'_>,
-    claim: Typed<'_, PersistentVolumeClaim>,
-    class: Typed<'_, StorageClass>,
-) -> Provisioning {
-    let provisioner = &*class.provisioner;
-    if provisioner.is_empty() || provisioner == NO_PROVISIONER {
-        return Provisioning::Impossible;
-    }
-    // A request of 0 also requires a driver with capacity.
-    let counts_storage = claim.request.is_some()
-        && cx
-            .get::<CsiDriver>(&resources::CSI_DRIVER, provisioner)
-            .is_some_and(|driver| driver.storage_capacity);
-    let storage = counts_storage.then(|| {
-        cx.list::<CsiStorageCapacity>(&resources::CSI_STORAGE_CAPACITY)
-            .filter(|storage| {
-                &*storage.storage_class == class.object.name()
-                    && volume_limit(storage).is_some_and(|limit| limit >= claim.size())
-            })
-            .map(|storage| Arc::clone(storage.object))
-            .collect()
-    });
-    Provisioning::Possible { class: Arc::clone(class.object), storage }
-}
-
-/// The maximum size of a volume there.
-pub(super) fn volume_limit(storage: &CsiStorageCapacity) -> Option<i64> {
-    storage.maximum_volume_size.or(storage.capacity)
-}
-
-/// The claims without a selected node, the smallest request first, so that small claims get small
-/// volumes.
-fn by_size(delayed: &[DelayedClaim]) -> Box<[usize]> {
-    let mut open: Vec<usize> = (0..delayed.len()).filter(|i| delayed[*i].selected_node.is_none()).collect();
-    open.sort_by_key(|i| delayed[*i].body().map_or(0, PersistentVolumeClaim::size));
-    open.into()
 }
 
 /// The error of a claim with an attributes class, if these are disabled.

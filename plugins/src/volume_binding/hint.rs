@@ -9,8 +9,9 @@ use supercargo_framework::objects::{
 };
 use supercargo_framework::{ActionType, EventResource, PodInfo, Text, VolumeSource};
 
-use super::claims::volume_limit;
+use super::delayed::volume_limit;
 use crate::hint::Hint;
+use crate::pod_volumes::uses_claim;
 
 /// The events, in upstream's order.
 pub(super) fn registrations() -> Vec<EventRegistration> {
@@ -53,10 +54,7 @@ fn after_class_change(change: &Change) -> Hint {
 /// Nearly every change of the pod's claims can help.
 fn after_claim_change(pod: &PodInfo, change: &Change) -> Hint {
     let (_, new) = objects::<PersistentVolumeClaim>(change)?;
-    let is_new = |name: Arc<str>| &*name == new.object.name();
-    let uses = &*pod.namespace == new.object.namespace()
-        && pod.spec.volumes.iter().filter_map(|volume| volume.claim_name(&pod.name)).any(is_new);
-    Ok(QueueingHint::queue_if(uses))
+    Ok(QueueingHint::queue_if(uses_claim(pod, new.object)))
 }
 
 fn after_csi_node_change(change: &Change) -> Hint {

@@ -37,6 +37,7 @@ pub(super) struct Reach {
     migrated: Option<Arc<Migrated>>,
 }
 
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Migrated {
     plugin: Arc<str>,
     /// The affinity with the driver's labels, or why the volume cannot be translated.
@@ -55,6 +56,12 @@ impl Reach {
     /// Computes the nodes that can access a volume.
     pub(super) fn of(volume: &Arc<Object>) -> Self {
         Self { volume: Arc::clone(volume), migrated: migrate(volume).map(Arc::new) }
+    }
+
+    /// What the answers depend on: volumes in one place are accessible from the same nodes.
+    pub(super) fn place(&self) -> impl Ord {
+        let affinity = PersistentVolume::of(&self.volume.body).map(|body| body.node_affinity.as_deref());
+        (affinity, self.migrated.as_deref())
     }
 
     /// Whether the result depends on the node's CSINode.

@@ -3,6 +3,7 @@
 mod binding;
 mod filtering;
 mod hints;
+mod plain;
 mod property;
 mod scoring;
 mod world;

@@ -5,7 +5,7 @@ use supercargo_framework::Nodes;
 use supercargo_framework::Now;
 use supercargo_framework::objects::{Body, Object, Objects};
 use supercargo_framework::testing::{node, object, pod};
-use supercargo_framework::volume::Volume;
+use supercargo_framework::volume::{Volume, VolumeSource};
 
 use super::*;
 use crate::history;

@@ -75,6 +75,13 @@ fn every_volume_of_the_pod_is_checked() {
     };
     assert_eq!(verdict(&using(&["c"]), list(), node("n").zone("a")), Status::success());
     assert_eq!(verdict(&using(&["c", "d"]), list(), node("n").zone("a")), zone_conflict());
+    let overlapping = || {
+        let zones = [volume("v", &[(ZONE, "a__b")]), volume("w", &[(ZONE, "b__c")])];
+        list().into_iter().take(2).chain(zones).collect()
+    };
+    for (zone, expected) in [("a", zone_conflict()), ("b", Status::success()), ("c", zone_conflict())] {
+        assert_eq!(verdict(&using(&["c", "d"]), overlapping(), node("n").zone(zone)), expected, "{zone}");
+    }
 }
 
 #[test]

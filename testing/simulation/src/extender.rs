@@ -18,6 +18,11 @@ struct State {
     calls: u64,
 }
 
+/// Whether it accepts a node of this name.
+pub fn accepts(node: &str) -> bool {
+    !node.ends_with('7')
+}
+
 impl Extender {
     /// An extender that works.
     pub fn new(seed: u64) -> Self {
@@ -69,7 +74,7 @@ impl Calls for Extender {
                 let (failed, nodes) = nodes
                     .iter()
                     .map(|node| Arc::clone(&node.name))
-                    .partition::<Vec<_>, _>(|name| name.ends_with('7'));
+                    .partition::<Vec<_>, _>(|name| !accepts(name));
                 let failed = failed.into_iter().map(|name| (name, "simulated".to_owned())).collect();
                 Ok(ExtenderAnswer::Filtered { nodes, failed, failed_and_unresolvable: Vec::new() })
             }

@@ -56,6 +56,8 @@ pub struct Witness {
     touched: BTreeMap<String, Duration>,
     /// Until when nothing is checked, because etcd was restored.
     forgiven_until: Duration,
+    /// Until when schedulers may not know what others did shortly before.
+    views_lag_until: Duration,
     /// What did not hold.
     pub failures: Vec<String>,
 }
@@ -104,6 +106,7 @@ impl Witness {
             bound: BTreeMap::new(),
             touched: BTreeMap::new(),
             forgiven_until: Duration::ZERO,
+            views_lag_until: Duration::ZERO,
             failures: Vec::new(),
         }))
     }
@@ -129,6 +132,11 @@ impl Witness {
     /// A node has changed, so that a scheduler may act on what it was.
     pub fn touch(&mut self, node: &str) {
         self.touched.insert(node.to_owned(), self.now());
+    }
+
+    /// Until this time, watches may be late or interrupted.
+    pub fn views_lag(&mut self, until: Duration) {
+        self.views_lag_until = self.views_lag_until.max(until + FORGIVEN);
     }
 
     /// etcd was restored: pods and the lease are as they were before.
@@ -199,7 +207,8 @@ impl Witness {
         }
     }
 
-    fn is_forgiving(&self) -> bool {
+    /// Whether nothing is checked, because etcd was restored.
+    pub fn is_forgiving(&self) -> bool {
         self.now() < self.forgiven_until
     }
 
@@ -267,18 +276,20 @@ impl Witness {
     /// No node has more pods than it holds by the decisions of one leader: those of others that it
     /// could not know do not count.
     async fn check_room(witness: &Mutex<Self>, server: &ApiServer, from: &Sender, node_name: &str) {
-        let node = ask(server, Method::GET, &format!("/api/v1/nodes/{node_name}"), None).await.1;
+        let (status, node) = ask(server, Method::GET, &format!("/api/v1/nodes/{node_name}"), None).await;
         let pods = list(server, &format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node_name}")).await;
         let mut witness = witness.lock();
         let now = witness.now();
         let is_old = |at: Option<&Duration>| at.is_none_or(|at| *at + FORGIVEN < now);
-        if witness.is_forgiving() || !node.is_object() || !is_old(witness.touched.get(node_name)) {
+        if witness.is_forgiving() || !status.is_success() || !is_old(witness.touched.get(node_name)) {
             return;
         }
         witness.trace.count("checks of a node's room", 1);
         let since = witness.acquired.get(&from.process).copied().unwrap_or_default();
+        // What a new leader may not have seen.
+        let late = if now < witness.views_lag_until { FORGIVEN } else { Duration::ZERO };
         let is_known = |pod: &&Value| match witness.bound.get(api::uid(pod)) {
-            Some((by, at)) => *by == from.process || *at < since,
+            Some((by, at)) => *by == from.process || *at + late < since,
             None => true,
         };
         let mut used = [0, 0, 0];

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use supercargo_config::Catalog;
 use supercargo_framework::event::{EventRegistration, QueueingHint};
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin};
+use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
 use supercargo_framework::registry::ArgsError;
+use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Features, NodeInfo, Plugin, PodInfo, Status,
 };
@@ -45,7 +46,7 @@ impl Plugin for Lonely {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().filter(&self).enqueue_extensions(&self)
+        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self)
     }
 }
 
@@ -55,6 +56,13 @@ impl FilterPlugin for Lonely {
             return Status::unschedulable("node(s) had a lonely pod");
         }
         Status::success()
+    }
+}
+
+impl SignPlugin for Lonely {
+    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        signer.write(&is_lonely(pod));
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! A machine that runs a scheduler process by clocks of its own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -33,17 +34,25 @@ pub struct SimulatedClock {
     zero: Instant,
     wall: AtomicI64,
     suspended: AtomicU64,
+    /// Whether suspension goes unnoticed, which is a sabotage.
+    is_blind: bool,
+}
+
+impl SimulatedClock {
+    fn slept(&self) -> Duration {
+        Duration::from_micros(self.suspended.load(Ordering::Relaxed))
+    }
 }
 
 impl Clock for SimulatedClock {
     fn now(&self) -> Now {
         let monotonic = self.zero.elapsed();
-        let wall = Timestamp(self.wall.load(Ordering::Relaxed)).plus(monotonic + self.suspended());
+        let wall = Timestamp(self.wall.load(Ordering::Relaxed)).plus(monotonic + self.slept());
         Now { wall, monotonic }
     }
 
     fn suspended(&self) -> Duration {
-        Duration::from_micros(self.suspended.load(Ordering::Relaxed))
+        if self.is_blind { Duration::ZERO } else { self.slept() }
     }
 }
 
@@ -55,8 +64,12 @@ pub struct Setting<'a> {
     pub seed: u64,
     /// The true time.
     pub now: Duration,
+    /// Whether its clock does not tell how long the machine was suspended.
+    pub is_blind: bool,
     /// The configuration file.
     pub config: &'a Path,
+    /// The memory of evaluation tables, in bytes.
+    pub table_memory: usize,
     /// The plugins.
     pub catalog: Catalog,
     /// Makes the client, within the runtime of the machine.
@@ -73,7 +86,7 @@ pub struct Machine {
     handed: Arc<Mutex<Option<Owner>>>,
     owner: Option<Owner>,
     /// Ends the task that stands for the owner's thread.
-    ended: Option<oneshot::Sender<()>>,
+    ended: Option<oneshot::Sender<std::thread::Result<()>>>,
     stop: CancellationToken,
     process: JoinHandle<Result<()>>,
     /// Time that the process has to catch up with, because it was stopped.
@@ -102,12 +115,13 @@ impl Machine {
             zero: Instant::now(),
             wall: AtomicI64::new(wall),
             suspended: AtomicU64::new(0),
+            is_blind: setting.is_blind,
         });
         let path = setting.config.to_owned();
         let load = {
             let path = path.clone();
-            let catalog = setting.catalog;
-            move || Ok(Config::load(&path, &catalog)?)
+            let (catalog, table_memory) = (setting.catalog, Some(setting.table_memory));
+            move || Ok(Config { table_memory, ..Config::load(&path, &catalog)? })
         };
         let text = std::fs::read(&path).ok();
         let config = load()?;
@@ -121,7 +135,9 @@ impl Machine {
             drive: Box::new(move |owner| {
                 *slot.lock() = Some(owner);
                 tokio::spawn(async move {
-                    let _ = end.await;
+                    if let Ok(Err(panic)) = end.await {
+                        resume_unwind(panic);
+                    }
                 })
             }),
             ..Instance::new(&config, Clients::one("simulated", (setting.client)()))
@@ -152,6 +168,12 @@ impl Machine {
     /// The owner of the scheduler.
     pub fn owner(&self) -> Option<&Owner> {
         self.owner.as_ref()
+    }
+
+    /// Whether the process may write, by its own clocks.
+    pub fn may_write(&self) -> bool {
+        let _entered = self.runtime.enter();
+        self.owner.as_ref().is_some_and(Owner::may_write)
     }
 
     /// Sends SIGTERM.
@@ -212,19 +234,20 @@ impl Machine {
         let _entered = self.runtime.enter();
         for _ in 0..MOST_TURNS {
             let began = cpu_time();
-            let turn = owner.turn();
+            let turn = catch_unwind(AssertUnwindSafe(|| owner.turn()));
             self.longest_turn = self.longest_turn.max(cpu_time().saturating_sub(began));
-            match turn {
-                Turn::Work => {}
-                Turn::Idle(_) => return,
-                Turn::Ended => {
-                    self.owner = None;
-                    if let Some(ended) = self.ended.take() {
-                        let _ = ended.send(());
-                    }
-                    return;
-                }
+            let outcome = match turn {
+                Ok(Turn::Work) => continue,
+                Ok(Turn::Idle(_)) => return,
+                Ok(Turn::Ended) => Ok(()),
+                Err(panic) => Err(panic),
+            };
+            // As its thread would end.
+            self.owner = None;
+            if let Some(ended) = self.ended.take() {
+                let _ = ended.send(outcome);
             }
+            return;
         }
         panic!("the owner of the scheduler does not come to rest");
     }

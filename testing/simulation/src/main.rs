@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum as _};
@@ -21,8 +21,8 @@ struct Arguments {
     /// The number of seeds.
     #[arg(long, default_value_t = 10)]
     seeds: u64,
-    /// The first seed.
-    #[arg(long, default_value_t = 1)]
+    /// The first seed, or "today": other seeds each day.
+    #[arg(long, default_value = "1", value_parser = first_seed)]
     from: u64,
     /// Start no further seed after this many seconds.
     #[arg(long)]
@@ -51,7 +51,7 @@ struct Arguments {
     /// A deliberate fault of the program.
     #[arg(long, value_enum)]
     sabotage: Option<Sabotage>,
-    /// Find every deliberate fault, each within this many seeds.
+    /// Find every deliberate fault, each within this many seeds that pass without it.
     #[arg(long)]
     find_sabotage: Option<u64>,
     /// Print the report of a seed as JSON.
@@ -101,8 +101,12 @@ impl Arguments {
             println!("{}", serde_json::to_string(&report)?);
         } else {
             print!("{}", Summary::of(std::slice::from_ref(&report), Duration::ZERO));
+            println!("trace {:016x}", report.hash);
             for failure in &report.failures {
                 println!("FAILED {failure}");
+            }
+            if !report.failures.is_empty() {
+                println!("again with: {}", self.command(seed));
             }
         }
         Ok(report.failures.is_empty())
@@ -128,6 +132,7 @@ impl Arguments {
 
     fn run_all(&self) -> Result<bool> {
         let began = Instant::now();
+        println!("seeds {} to {}", self.from, self.from + self.seeds.saturating_sub(1));
         let runs = if self.twice { 2 } else { 1 };
         let mut seeds = (self.from..self.from + self.seeds).flat_map(|seed| std::iter::repeat_n(seed, runs));
         let (mut running, mut reports) = (Vec::new(), Vec::<Report>::new());
@@ -184,18 +189,38 @@ impl Arguments {
             part = if part == 1 { 0 } else { part.div_ceil(2) };
         }
         without.sort_unstable();
-        println!("{} --without {}", self.command(seed), positions(&without));
+        println!(
+            "{} of {all} faults are needed: {}",
+            all - without.len(),
+            self.command_without(seed, &without)
+        );
         Ok(false)
     }
 
+    /// A fault is found if a seed fails with it and passes without it.
     fn find_sabotage(&self, seeds: u64) -> Result<bool> {
+        let mut sound = BTreeMap::<u64, bool>::new();
         let mut all_are_found = true;
-        for &sabotage in Sabotage::all() {
+        let wanted = self.sabotage.as_ref().map_or(Sabotage::all(), std::slice::from_ref);
+        for &sabotage in wanted {
             let mut found = None;
             for seed in self.from..self.from + seeds {
                 let report = self.run_one(seed, &self.without, Some(sabotage))?;
-                if let Some(failure) = report.failures.first() {
-                    found = Some((seed, failure.clone()));
+                let failure = report.failures.into_iter().next();
+                let Some(failure) = failure.filter(|_| !report.broke_off) else { continue };
+                let is_sound = match sound.get(&seed) {
+                    Some(is_sound) => *is_sound,
+                    None => {
+                        let failures = self.run_one(seed, &self.without, None)?.failures;
+                        if let Some(failure) = failures.first() {
+                            println!("seed {seed} fails without a deliberate fault: {failure}");
+                        }
+                        sound.insert(seed, failures.is_empty());
+                        failures.is_empty()
+                    }
+                };
+                if is_sound {
+                    found = Some((seed, failure));
                     break;
                 }
             }
@@ -211,9 +236,17 @@ impl Arguments {
     }
 
     fn command(&self, seed: u64) -> String {
+        self.command_without(seed, &self.without)
+    }
+
+    /// The command that repeats a seed without these faults.
+    fn command_without(&self, seed: u64, without: &[usize]) -> String {
         let mut command = format!("simulate --seed {seed} --minutes {} --trace", self.minutes);
         if let Some(sabotage) = self.sabotage {
             command += &format!(" --sabotage {}", name(sabotage));
+        }
+        if !without.is_empty() {
+            command += &format!(" --without {}", positions(without));
         }
         command
     }
@@ -238,9 +271,21 @@ fn finish(seed: u64, child: Child) -> Result<Report> {
                 hash: 0,
                 counts: BTreeMap::new(),
                 failures,
+                broke_off: true,
             })
         }
     }
+}
+
+/// Seeds of a day: its number times this, and on.
+const SEEDS_A_DAY: u64 = 1000;
+
+fn first_seed(text: &str) -> Result<u64, String> {
+    if text == "today" {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        return Ok(since_epoch.as_secs() / (24 * 3600) * SEEDS_A_DAY);
+    }
+    text.parse().map_err(|_| "a number or \"today\" is expected".to_owned())
 }
 
 fn positions(of: &[usize]) -> String {
@@ -275,7 +320,7 @@ impl Summary {
         let mut counts = BTreeMap::<String, u64>::new();
         for (what, count) in reports.iter().flat_map(|report| &report.counts) {
             let sum = counts.entry(what.clone()).or_default();
-            let is_greatest = what.starts_with("latest") || what.starts_with("longest");
+            let is_greatest = ["latest", "longest", "largest"].iter().any(|it| what.starts_with(it));
             *sum = if is_greatest { (*sum).max(*count) } else { *sum + count };
         }
         Self {

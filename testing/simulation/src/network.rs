@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,34 +47,68 @@ pub struct Network {
     state: Mutex<State>,
     /// Wakes what waits for a link.
     changed: Notify,
+    /// Whether servers stream initial lists.
+    streams_lists: bool,
+    /// Whether the last pods are being deleted.
+    is_ending: AtomicBool,
     sabotage: Option<Sabotage>,
 }
 
 struct State {
     random: Rng,
     links: [Link; MACHINES],
-    lags: BTreeMap<(usize, &'static str), Duration>,
-    /// The status that servers respond with, to this percentage of requests, and whether those take
-    /// effect.
-    rejects: Option<(StatusCode, u32, bool)>,
+    faults: Faults,
+    /// The UID that watches gave last, for a sabotage.
+    last_uid: Option<Vec<u8>>,
     /// Messages since the last look.
     messages: u64,
+}
+
+/// What is wrong with the network and the servers.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// By machine.
+    pub links: [LinkFaults; MACHINES],
+    /// The status that servers respond with, to this percentage of requests, and whether those take
+    /// effect.
+    pub rejects: Option<(StatusCode, u32, bool)>,
+    /// How far watches lag, by server and resource.
+    pub lags: BTreeMap<(usize, &'static str), Duration>,
+    /// The resourceVersion at which the cache of a server stands still.
+    pub stale: [Option<u64>; REPLICAS],
+}
+
+/// What is wrong with the way between a machine and the servers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkFaults {
+    /// Nothing passes from the machine.
+    pub blocks_up: bool,
+    /// Nothing passes to the machine.
+    pub blocks_down: bool,
+    /// Connections are refused.
+    pub refuses: bool,
+    /// How much longer messages take.
+    pub slower: Duration,
+    /// The percentage of requests that are lost, and whether those take effect.
+    pub loses: Option<(u32, bool)>,
 }
 
 /// The way between a machine and the servers.
 #[derive(Clone, Debug, Default)]
 struct Link {
     replica: usize,
-    up_is_blocked: bool,
-    down_is_blocked: bool,
     /// Since when no pings have come back.
     blocked_since: Option<Instant>,
-    refuses: bool,
-    slower: Duration,
-    /// The percentage of requests that are lost, and whether those take effect.
-    loses: Option<(u32, bool)>,
     /// The number of times that all connections have ended.
     epoch: u64,
+}
+
+impl Link {
+    /// Ends all connections. The next ones go to another server.
+    fn end(&mut self) {
+        self.epoch += 1;
+        self.replica = (self.replica + 1) % REPLICAS;
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,14 +130,16 @@ impl Network {
         server: ApiServer,
         witness: Arc<Mutex<Witness>>,
         random: Rng,
+        streams_lists: bool,
         sabotage: Option<Sabotage>,
     ) -> Arc<Self> {
         let mut links: [Link; MACHINES] = Default::default();
         for (index, link) in links.iter_mut().enumerate() {
             link.replica = index % REPLICAS;
         }
-        let state = State { random, links, lags: BTreeMap::new(), rejects: None, messages: 0 };
-        Arc::new(Self { server, witness, state: Mutex::new(state), changed: Notify::new(), sabotage })
+        let state = State { random, links, faults: Faults::default(), last_uid: None, messages: 0 };
+        let (state, changed, is_ending) = (Mutex::new(state), Notify::new(), AtomicBool::new(false));
+        Arc::new(Self { server, witness, state, changed, streams_lists, is_ending, sabotage })
     }
 
     /// Carries letters until their senders are gone. A task of the server's runtime.
@@ -117,12 +154,19 @@ impl Network {
         std::mem::take(&mut self.state.lock().messages)
     }
 
-    /// Blocks or opens a link.
-    pub fn block(&self, machine: usize, up: bool, down: bool) {
+    /// These faults, and no others, are there from now on.
+    pub fn set_faults(&self, faults: Faults) {
         let mut state = self.state.lock();
-        let link = &mut state.links[machine];
-        (link.up_is_blocked, link.down_is_blocked) = (up, down);
-        link.blocked_since = (up || down).then(Instant::now);
+        let State { links, faults: before, .. } = &mut *state;
+        for (index, link) in links.iter_mut().enumerate() {
+            let now = &faults.links[index];
+            let is_blocked = now.blocks_up || now.blocks_down;
+            link.blocked_since = is_blocked.then(|| link.blocked_since.unwrap_or_else(Instant::now));
+            if now.refuses && !before.links[index].refuses {
+                link.end();
+            }
+        }
+        *before = faults;
         drop(state);
         self.changed.notify_waiters();
     }
@@ -133,8 +177,7 @@ impl Network {
         for link in &mut state.links {
             if link.blocked_since.is_some_and(|since| since.elapsed() >= DEAD) {
                 link.blocked_since = Some(Instant::now());
-                link.epoch += 1;
-                link.replica = (link.replica + 1) % REPLICAS;
+                link.end();
             }
         }
         drop(state);
@@ -143,40 +186,13 @@ impl Network {
 
     /// Ends the connections of a machine.
     pub fn disconnect(&self, machine: usize) {
-        let mut state = self.state.lock();
-        let link = &mut state.links[machine];
-        link.epoch += 1;
-        link.replica = (link.replica + 1) % REPLICAS;
-        drop(state);
+        self.state.lock().links[machine].end();
         self.changed.notify_waiters();
     }
 
-    /// Whether connections of a machine are refused.
-    pub fn refuse(&self, machine: usize, refuses: bool) {
-        self.state.lock().links[machine].refuses = refuses;
-        if refuses {
-            self.disconnect(machine);
-        }
-    }
-
-    /// How much longer messages of a machine take.
-    pub fn slow(&self, machine: usize, by: Duration) {
-        self.state.lock().links[machine].slower = by;
-    }
-
-    /// Which requests of a machine are lost.
-    pub fn lose(&self, machine: usize, loses: Option<(u32, bool)>) {
-        self.state.lock().links[machine].loses = loses;
-    }
-
-    /// Which requests servers reject.
-    pub fn reject(&self, rejects: Option<(StatusCode, u32, bool)>) {
-        self.state.lock().rejects = rejects;
-    }
-
-    /// How far watches of a resource lag on a server.
-    pub fn lag(&self, replica: usize, resource: &'static str, by: Duration) {
-        self.state.lock().lags.insert((replica, resource), by);
+    /// The last pods are being deleted from now on.
+    pub fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
     }
 
     async fn carry(self: Arc<Self>, letter: Letter) {
@@ -193,14 +209,14 @@ impl Network {
     /// The state of the connection and the fate of a request; `None` if it is refused.
     fn send_off(&self, from: &Sender, request: &Request<Bytes>) -> Option<(u64, Fate)> {
         let mut state = self.state.lock();
-        let State { random, links, rejects, messages, .. } = &mut *state;
+        let State { random, links, faults, messages, .. } = &mut *state;
         *messages += 1;
-        let link = &links[from.machine];
+        let (epoch, link) = (links[from.machine].epoch, &faults.links[from.machine]);
         if link.refuses {
             return None;
         }
         let mut hits = |percent: u32| random.u32(..100) < percent;
-        let fate = match (link.loses, *rejects) {
+        let fate = match (link.loses, faults.rejects) {
             (Some((percent, applied)), _) if hits(percent) => Fate::Lost { applied },
             (_, Some((status, percent, applied))) if hits(percent) => {
                 // A conflict is about a write.
@@ -209,7 +225,7 @@ impl Network {
             }
             _ => Fate::Arrives,
         };
-        Some((link.epoch, fate))
+        Some((epoch, fate))
     }
 
     async fn exchange(
@@ -225,6 +241,10 @@ impl Network {
             Fate::Lost { applied: false } => return Err(reset()),
             Fate::Rejected { status, applied: false } => return Ok(rejection(status)),
             _ => {}
+        }
+        // As servers before 1.34 do.
+        if !self.streams_lists && asks(&request, "sendInitialEvents=true") {
+            return Ok(rejection(StatusCode::UNPROCESSABLE_ENTITY));
         }
         let resource = watched(&request);
         let (head, body) = self.apply(from, request).await?.into_parts();
@@ -247,10 +267,39 @@ impl Network {
         request: Request<Bytes>,
     ) -> io::Result<Response<supercargo_apiserver::Body>> {
         let seen = Witness::before(&self.witness, &self.server, from, &request).await;
-        let response = self.server.service().oneshot(request.map(http_body_util::Full::<Bytes>::new)).await;
-        let response = response.map_err(io::Error::other)?;
+        let response = match self.stale(from.machine, &request) {
+            Some(old) => {
+                let response = self.answer(old).await?;
+                // Not even a cache is as old as that.
+                if response.status() == StatusCode::GONE { self.answer(request).await? } else { response }
+            }
+            None => self.answer(request).await?,
+        };
         Witness::after(&self.witness, &self.server, seen, response.status()).await;
         Ok(response)
+    }
+
+    async fn answer(&self, request: Request<Bytes>) -> io::Result<Response<supercargo_apiserver::Body>> {
+        let answer = self.server.service().oneshot(request.map(http_body_util::Full::<Bytes>::new)).await;
+        answer.map_err(io::Error::other)
+    }
+
+    /// The request for an old state by which a server with a stale cache answers this one.
+    fn stale(&self, machine: usize, request: &Request<Bytes>) -> Option<Request<Bytes>> {
+        let version = {
+            let state = self.state.lock();
+            state.faults.stale[state.links[machine].replica]?
+        };
+        let uri = request.uri().to_string();
+        let accepts_any = |part: &str| part == "resourceVersion=0";
+        if request.method() != Method::GET || !uri.split(['?', '&']).any(accepts_any) {
+            return None;
+        }
+        let exact = format!("resourceVersion={version}&resourceVersionMatch=Exact");
+        let mut old = request.clone();
+        *old.uri_mut() = uri.replace("resourceVersion=0", &exact).parse().ok()?;
+        self.witness.lock().trace.count("stale lists answered", 1);
+        Some(old)
     }
 
     /// Passes on the body of a response. The frames of a watch that lags arrive late, in order.
@@ -277,7 +326,7 @@ impl Network {
             while let Some((at, frame)) = due.recv().await {
                 sleep_until(at).await;
                 let frame = match self.cross(&from, Way::Down, epoch).await {
-                    Some(()) => frame.map_err(io::Error::other),
+                    Some(()) => frame.map_err(io::Error::other).map(|frame| self.with_shared_uid(frame)),
                     None => Err(io::ErrorKind::ConnectionReset.into()),
                 };
                 if self.is_sabotaged(&frame) {
@@ -305,12 +354,32 @@ impl Network {
     /// Whether a frame of a watch does not arrive, although the connection works.
     fn is_sabotaged(&self, frame: &io::Result<Frame>) -> bool {
         let Some(event) = frame.as_ref().ok().and_then(|frame| frame.data_ref()) else { return false };
-        let is = |what: &[u8]| event.windows(what.len()).any(|part| part == what);
+        let is = |what: &[u8]| contains(event, what);
         match self.sabotage {
             Some(Sabotage::LostEventOfWatch) => is(b"ADDED") && self.state.lock().random.u32(..20) == 0,
             Some(Sabotage::LostDeletion) => is(b"DELETED") && self.state.lock().random.u32(..5) == 0,
+            Some(Sabotage::Leak) => is(b"DELETED") && self.is_ending.load(Ordering::Relaxed),
             _ => false,
         }
+    }
+
+    /// The frame, with the UID of another pod if that is the sabotage.
+    fn with_shared_uid(&self, frame: Frame) -> Frame {
+        let is_sabotaged = self.sabotage == Some(Sabotage::SharedUid);
+        let Some(event) = frame.data_ref().filter(|_| is_sabotaged) else { return frame };
+        // Pods of users: they have no owner.
+        let mut places = (0..event.len().saturating_sub(UID)).filter(|at| is_uid(&event[*at..][..UID]));
+        let (Some(at), None) = (places.next(), places.next()) else { return frame };
+        if !contains(event, b"ADDED") || !contains(event, b"schedulerName") {
+            return frame;
+        }
+        let mut bytes = event.to_vec();
+        let uid = bytes[at..][..UID].to_vec();
+        match self.state.lock().last_uid.replace(uid.clone()) {
+            Some(last) if last != uid => bytes[at..][..UID].copy_from_slice(&last),
+            _ => {}
+        }
+        Frame::data(bytes.into())
     }
 
     /// Resolves when the connections of a machine have ended since `epoch`.
@@ -330,16 +399,16 @@ impl Network {
             let mut state = self.state.lock();
             state.messages += 1;
             let millis = state.random.u64(LATENCY.0..=LATENCY.1);
-            Duration::from_millis(millis) + state.links[from.machine].slower
+            Duration::from_millis(millis) + state.faults.links[from.machine].slower
         };
         sleep(latency).await;
         loop {
             let changed = self.changed.notified();
             {
                 let state = self.state.lock();
-                let link = &state.links[from.machine];
-                let is_blocked = if way == Way::Up { link.up_is_blocked } else { link.down_is_blocked };
-                if link.epoch != epoch {
+                let link = &state.faults.links[from.machine];
+                let is_blocked = if way == Way::Up { link.blocks_up } else { link.blocks_down };
+                if state.links[from.machine].epoch != epoch {
                     return None;
                 }
                 if !is_blocked {
@@ -354,16 +423,39 @@ impl Network {
         let state = self.state.lock();
         let replica = state.links[machine].replica;
         let of = |resource: &str| {
-            state.lags.iter().find(|((of, kind), _)| *of == replica && *kind == resource).map(|(_, lag)| *lag)
+            state
+                .faults
+                .lags
+                .iter()
+                .find(|((of, kind), _)| *of == replica && *kind == resource)
+                .map(|(_, lag)| *lag)
         };
         resource.and_then(of).unwrap_or_default()
     }
 }
 
+/// The length of a UID.
+const UID: usize = 36;
+
+fn contains(event: &[u8], what: &[u8]) -> bool {
+    event.windows(what.len()).any(|part| part == what)
+}
+
+fn is_uid(text: &[u8]) -> bool {
+    text.iter().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    })
+}
+
+/// Whether the query of a request has this part.
+fn asks(request: &Request<Bytes>, part: &str) -> bool {
+    request.uri().query().is_some_and(|query| query.split('&').any(|it| it == part))
+}
+
 /// The resource that a request watches.
 fn watched(request: &Request<Bytes>) -> Option<String> {
-    let is_watch =
-        request.uri().query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1"));
+    let is_watch = asks(request, "watch=true") || asks(request, "watch=1");
     let resource = request.uri().path().rsplit('/').next().map(str::to_owned);
     resource.filter(|_| is_watch)
 }
@@ -371,6 +463,7 @@ fn watched(request: &Request<Bytes>) -> Option<String> {
 fn rejection(status: StatusCode) -> Response<mpsc::UnboundedReceiver<io::Result<Frame>>> {
     let reason = match status.as_u16() {
         409 => "Conflict",
+        422 => "Invalid",
         429 => "TooManyRequests",
         503 => "ServiceUnavailable",
         504 => "Timeout",

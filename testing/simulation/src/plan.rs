@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub const MACHINES: usize = 3;
 /// The number of API servers, each with its own delay of watches.
 pub const REPLICAS: usize = 3;
+/// How long the last fault lasts.
+pub const LAST_FAULT: Duration = Duration::from_secs(10);
 
 /// How much goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +40,10 @@ pub struct Plan {
     pub pause: Duration,
     /// Whether an extender filters and scores.
     pub has_extender: bool,
+    /// Whether API servers stream initial lists. Those that do not answer them from their cache.
+    pub streams_lists: bool,
+    /// The memory of evaluation tables, in bytes. With little, tables are evicted.
+    pub table_memory: usize,
     /// The faults, in order of time.
     pub faults: Vec<Fault>,
 }
@@ -51,6 +57,8 @@ pub struct Fault {
     pub lasts: Duration,
     /// What happens.
     pub what: Trouble,
+    /// Whether it meets the machine that leads by then, and not the one of the plan.
+    pub hits_leader: bool,
 }
 
 /// What goes wrong. Machines are those of the schedulers.
@@ -110,6 +118,10 @@ pub enum Trouble {
         /// How far.
         by: Duration,
     },
+    /// One API server's cache stands still, and answers lists that accept an old state.
+    StaleLists(usize),
+    /// The controller that binds volumes to claims stands still.
+    StallVolumes,
     /// Watches end, cleanly or within an event.
     Cut {
         /// Whether within an event.
@@ -152,6 +164,8 @@ impl Trouble {
             Self::Respond { applied: false, .. } => "requests rejected",
             Self::Respond { applied: true, .. } => "requests rejected after their effect",
             Self::Lag { .. } => "watches lagged",
+            Self::StaleLists(_) => "stale lists",
+            Self::StallVolumes => "volume controller stalled",
             Self::Cut { mid_frame: false } => "watches ended",
             Self::Cut { mid_frame: true } => "watches cut within an event",
             Self::Compact => "history compacted",
@@ -182,20 +196,84 @@ impl Plan {
         };
         let between = Duration::from_secs(between);
         let has_extender = random.u32(..4) == 0;
+        let streams_lists = random.u32(..4) != 0;
+        let table_memory = if random.bool() { 1 << 18 } else { 1 << 24 };
         let mut faults = Vec::new();
         let mut at = exponential(&mut random, between);
         while mood != Mood::Quiet && at < length {
-            let (what, longest) = trouble(&mut random, has_extender);
-            let lasts = Duration::from_millis(random.u64(200..=longest * 1000));
-            faults.push(Fault { at, lasts, what });
+            // Some come together.
+            let more = if mood != Mood::Light && random.u32(..4) == 0 { random.u32(1..3) } else { 0 };
+            for _ in 0..=more {
+                let (what, longest) = trouble(&mut random, has_extender);
+                let lasts = Duration::from_millis(random.u64(200..=longest * 1000));
+                faults.push(Fault { at, lasts, what, hits_leader: random.bool() });
+            }
             at += exponential(&mut random, between);
+        }
+        if mood != Mood::Quiet {
+            faults.push(last_fault(&mut random, length));
         }
         let mut position = 0;
         faults.retain(|_| {
             position += 1;
             !without.contains(&(position - 1))
         });
-        Self { seed, mood, length, nodes, pause: Duration::from_millis(pause), has_extender, faults }
+        let pause = Duration::from_millis(pause);
+        Self { seed, mood, length, nodes, pause, has_extender, streams_lists, table_memory, faults }
+    }
+}
+
+/// Requests of the leader are lost until the end. The first pods whose fate is checked come then.
+fn last_fault(random: &mut Rng, length: Duration) -> Fault {
+    let what = Trouble::Lose { machine: 0, percent: random.u32(20..70), applied: random.bool() };
+    Fault { at: length, lasts: LAST_FAULT, what, hits_leader: true }
+}
+
+impl Fault {
+    /// The trouble, on this machine if it hits the leader.
+    pub fn trouble(&self, leader: Option<usize>) -> Trouble {
+        let mut what = self.what.clone();
+        if let (true, Some(leader), Some(machine)) = (self.hits_leader, leader, what.machine()) {
+            *machine = leader;
+        }
+        what
+    }
+}
+
+impl Trouble {
+    /// Whether watches are late or interrupted by it.
+    pub fn delays_watches(&self) -> bool {
+        matches!(
+            self,
+            Self::Partition { .. }
+                | Self::Refuse(_)
+                | Self::Slow(..)
+                | Self::Lose { .. }
+                | Self::Respond { .. }
+                | Self::Lag { .. }
+                | Self::StaleLists(_)
+                | Self::Cut { .. }
+                | Self::Compact
+                | Self::Restart { .. }
+        )
+    }
+
+    /// The machine that it meets, if it meets one.
+    fn machine(&mut self) -> Option<&mut usize> {
+        match self {
+            Self::Kill(machine)
+            | Self::Terminate(machine)
+            | Self::Stop(machine)
+            | Self::Suspend(machine)
+            | Self::Hang(machine)
+            | Self::Jump(machine, _)
+            | Self::Rate(machine, _)
+            | Self::Partition { machine, .. }
+            | Self::Refuse(machine)
+            | Self::Slow(machine, _)
+            | Self::Lose { machine, .. } => Some(machine),
+            _ => None,
+        }
     }
 }
 
@@ -208,7 +286,7 @@ pub fn exponential(random: &mut Rng, mean: Duration) -> Duration {
 fn trouble(random: &mut Rng, has_extender: bool) -> (Trouble, u64) {
     let machine = random.usize(..MACHINES);
     let applied = random.bool();
-    match random.u32(..if has_extender { 24 } else { 22 }) {
+    match random.u32(..if has_extender { 26 } else { 24 }) {
         0 => (Trouble::Kill(machine), 30),
         1 => (Trouble::Terminate(machine), 30),
         2 => (Trouble::Stop(machine), 60),
@@ -240,7 +318,10 @@ fn trouble(random: &mut Rng, has_extender: bool) -> (Trouble, u64) {
         // Rarely: it suspends the checks of what restoring undoes.
         20 if random.u32(..4) == 0 => (Trouble::Restore, 1),
         20 | 21 => (Trouble::Reload, 1),
-        22 => (Trouble::SlowExtender, 30),
+        22 => (Trouble::StaleLists(random.usize(..REPLICAS)), 60),
+        // PreBind gives up after ten minutes.
+        23 => (Trouble::StallVolumes, 700),
+        24 => (Trouble::SlowExtender, 30),
         _ => (Trouble::LyingExtender, 30),
     }
 }

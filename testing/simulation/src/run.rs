@@ -13,7 +13,7 @@ use supercargo_apiserver::ApiServer;
 
 use crate::api::{self, ask, list};
 use crate::invariants::{LEASE, LEASE_PATH, Witness};
-use crate::plan::{Mood, Plan};
+use crate::plan::{LAST_FAULT, Mood, Plan};
 use crate::sabotage::Sabotage;
 use crate::trace::Trace;
 use crate::workload::Workload;
@@ -24,12 +24,16 @@ const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 /// How long pods that fit may wait after the last fault: two leases, the longest backoff, and what
 /// dead connections and repeated lists take.
 const SETTLING: Duration = Duration::from_secs(2 * LEASE.as_secs() + 10 + 60);
+/// How long until a pod has a node that waited for another to go. Less than until the next flush.
+const HINTED: Duration = Duration::from_secs(30);
 /// How long until each waiting pod has been tried again, whatever the hints say.
 const FLUSHING: Duration = Duration::from_mins(7);
 /// How long until series of events are over.
 const FORGETTING: Duration = Duration::from_mins(8);
-/// Pods that are created after the last fault.
+/// Pods of each kind that are created at the end.
 const PROBES: usize = 5;
+/// Changes that a scheduler keeps for its evaluation tables in a small cluster.
+const MOST_CHANGES: usize = 1024;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -63,6 +67,8 @@ pub struct Report {
     pub counts: BTreeMap<String, u64>,
     /// What did not hold.
     pub failures: Vec<String>,
+    /// Whether the run itself broke off, and not what it runs.
+    pub broke_off: bool,
 }
 
 /// Runs a seed.
@@ -84,6 +90,7 @@ pub fn run(options: &Options) -> Result<Report> {
         hash: witness.trace.hash(),
         counts: counts.collect(),
         failures: witness.failures.clone(),
+        broke_off: false,
     })
 }
 
@@ -105,11 +112,20 @@ fn live(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// The time without faults, and what must hold at its end.
+/// The end of the faults, the time without any, and what must hold then.
 fn end(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
-    world.heal();
+    world.within(workload.heal_nodes());
+    for fault in plan.faults.iter().filter(|fault| fault.at >= plan.length) {
+        world.begin(fault)?;
+    }
     let probes = world.within(workload.add_probes(PROBES));
+    world.run_until(world.now + LAST_FAULT)?;
+    world.heal();
+    let late_probes = world.within(workload.add_late_probes(PROBES));
     world.run_until(world.now + SETTLING)?;
+    world.within(workload.make_way());
+    world.run_until(world.now + HINTED)?;
+    world.within(check_probes(&world.server, &world.witness, &probes, &late_probes));
     let waiting = world.within(waiting(&world.server));
     world.run_until(world.now + FLUSHING)?;
     let still_waiting = world.within(self::waiting(&world.server));
@@ -117,9 +133,8 @@ fn end(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
     world.witness.lock().trace.count("pods found only at the flush", found as u64);
     check_leader(world);
     world.within(check_conditions(&world.server, &world.witness, &still_waiting));
-    world.within(check_probes(&world.server, &world.witness, &probes));
     check_that_none_fits(world, plan, &still_waiting)?;
-    workload_gone(world, workload)
+    workload_gone(world, workload, plan)
 }
 
 /// Pods without a node that no gate holds, by UID.
@@ -137,8 +152,13 @@ fn check_leader(world: &World) {
     let holder = api::text(&lease, "/spec/holderIdentity");
     let leads = |process: &str| holder.strip_prefix(process).is_some_and(|rest| rest.starts_with('_'));
     let leaders = world.owners().filter(|(process, _)| leads(process)).count();
+    let writers = world.writers();
+    let mut witness = world.witness.lock();
     if leaders != 1 {
-        world.witness.lock().fail(format!("{leaders} running processes hold the lease of {holder:?}"));
+        witness.fail(format!("{leaders} running processes hold the lease of {holder:?}"));
+    }
+    if !matches!(&writers[..], [one] if leads(one)) {
+        witness.fail(format!("{writers:?} may write, and {holder:?} holds the lease"));
     }
 }
 
@@ -153,17 +173,18 @@ async fn check_conditions(server: &ApiServer, witness: &Mutex<Witness>, waiting:
     }
 }
 
-/// Pods that were created after the last fault have a node and an event.
-async fn check_probes(server: &ApiServer, witness: &Mutex<Witness>, probes: &[String]) {
+/// Pods that were created at the end have a node. Those of the time after the last fault have an
+/// event, too: writing one is given up if requests are lost.
+async fn check_probes(server: &ApiServer, witness: &Mutex<Witness>, probes: &[String], late: &[String]) {
     let events = list(server, EVENTS).await;
     let is_scheduled = |event: &&Value| event["reason"] == "Scheduled";
     let scheduled: BTreeSet<&str> =
         events.iter().filter(is_scheduled).map(|event| api::text(event, "/regarding/uid")).collect();
-    for path in probes {
+    for path in probes.iter().chain(late) {
         let pod = ask(server, Method::GET, path, None).await.1;
         if api::node_of(&pod).is_empty() {
-            witness.lock().fail(format!("{path} was created without faults, and has no node"));
-        } else if !scheduled.contains(api::uid(&pod)) {
+            witness.lock().fail(format!("{path} was created at the end, and has no node"));
+        } else if late.contains(path) && !scheduled.contains(api::uid(&pod)) {
             witness.lock().fail(format!("{path} has a node, and no event"));
         }
     }
@@ -194,11 +215,11 @@ fn check_that_none_fits(world: &World, plan: &Plan, waiting: &BTreeMap<String, V
 }
 
 /// Nothing is left of pods that are gone.
-fn workload_gone(world: &mut World, workload: &mut Workload) -> Result<()> {
-    world.within(workload.clear());
+fn workload_gone(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
+    world.clear(workload);
     world.run_until(world.now + FORGETTING)?;
     let nodes = world.within(list(&world.server, "/api/v1/nodes")).len();
-    let mut left = Vec::new();
+    let (mut left, mut largest) = (Vec::new(), 0);
     for (process, owner) in world.owners() {
         let stats = owner.scheduler().stats();
         let sizes = [
@@ -215,8 +236,16 @@ fn workload_gone(world: &mut World, workload: &mut Workload) -> Result<()> {
         left.extend(
             surplus.map(|(what, size, expected)| format!("{process}: {size} {what}, {expected} expected")),
         );
+        let bounds = [
+            ("bytes of evaluation tables", stats.tables.bytes, plan.table_memory),
+            ("changes in the log", stats.changes, MOST_CHANGES.max(4 * nodes)),
+        ];
+        let above = bounds.iter().filter(|(_, size, most)| size > most);
+        left.extend(above.map(|(what, size, most)| format!("{process}: {size} {what}, {most} at most")));
+        largest = largest.max(stats.tables.bytes);
     }
     let mut witness = world.witness.lock();
+    witness.trace.greatest("largest tables that were left, bytes", largest as u64);
     left.into_iter().for_each(|what| witness.fail(format!("after all pods are gone: {what}")));
     Ok(())
 }

@@ -14,21 +14,23 @@ use crate::machine::cpu_time;
 pub enum Sabotage {
     /// A process schedules without the lease.
     NoElection,
-    /// The clocks of a process run at half the rate, so that its lease ends too late.
+    /// The clocks of the leader's machine run at half the rate, so that its lease ends too late.
     SlowClocks,
+    /// A process does not notice that its machine was suspended, so that its lease ends too late.
+    BlindFence,
     /// A bind is sent twice.
     BindTwice,
     /// A bind is never sent.
     LostBind,
     /// A bind goes to another node.
     WrongNode,
-    /// A read of a pod's node is never sent.
+    /// Reads of a pod's node are never sent.
     LostRead,
     /// A condition is not written.
     LostCondition,
     /// An event is not written.
     LostEvent,
-    /// An eviction is not sent.
+    /// Evictions are not sent.
     LostEviction,
     /// PreBind does not run.
     LostPreBind,
@@ -36,10 +38,16 @@ pub enum Sabotage {
     MissedWakeUp,
     /// A turn takes more than a second of work.
     SlowTurn,
+    /// A turn panics.
+    Panic,
     /// Watches skip an event.
     LostEventOfWatch,
     /// Watches skip deletions.
     LostDeletion,
+    /// Watches skip the deletions at the end of a run, so that processes keep what is gone.
+    Leak,
+    /// Watches give two pods one UID, so that a scheduler confuses them.
+    SharedUid,
     /// A plugin rejects pods, and its hint never queues them again.
     NoHint,
 }
@@ -65,10 +73,12 @@ struct Saboteur {
 }
 
 impl Saboteur {
-    /// Whether this one of the sabotaged kind is affected: every fifth.
+    /// Whether this one of the sabotaged kind is affected: every fifth of frequent kinds, and all of
+    /// rare ones.
     fn hits(&mut self, is_kind: bool) -> bool {
+        let is_rare = matches!(self.how, Sabotage::LostRead | Sabotage::LostEviction | Sabotage::LostPreBind);
         self.seen += u64::from(is_kind);
-        is_kind && self.seen % 5 == 3
+        is_kind && (is_rare || self.seen % 5 == 3)
     }
 }
 
@@ -77,7 +87,11 @@ impl CarryOut for Saboteur {
         let is_kind = matches!(
             (self.how, &effect),
             (
-                Sabotage::BindTwice | Sabotage::LostBind | Sabotage::WrongNode | Sabotage::SlowTurn,
+                Sabotage::BindTwice
+                    | Sabotage::LostBind
+                    | Sabotage::WrongNode
+                    | Sabotage::SlowTurn
+                    | Sabotage::Panic,
                 Effect::Bind { .. }
             ) | (Sabotage::LostRead, Effect::ReadPod { .. })
                 | (Sabotage::LostCondition, Effect::PatchPodStatus(_))
@@ -103,9 +117,14 @@ impl CarryOut for Saboteur {
                 work_for(Duration::from_millis(1_500));
                 self.effects.carry_out(effect);
             }
+            (Sabotage::Panic, _) => panic!("sabotage"),
             // Lost.
             _ => {}
         }
+    }
+
+    fn may_write(&self) -> bool {
+        self.effects.may_write()
     }
 
     fn has_room(&self) -> bool {

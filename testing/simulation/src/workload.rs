@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -13,6 +14,7 @@ use supercargo_apiserver::sim::SIMULATE;
 use tokio::time::sleep;
 
 use crate::api::{self, ask, list};
+use crate::extender;
 use crate::invariants::Witness;
 use crate::lonely::LABEL;
 use crate::plan::{Plan, exponential};
@@ -26,8 +28,14 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
+/// The taint of the node for pods at the end of a run.
+const PROBE: &str = "example.com/probe";
 /// How often volumes are bound that schedulers have chosen.
 const VOLUME_PERIOD: Duration = Duration::from_secs(1);
+/// The number of kinds of pods.
+const KINDS: u64 = 15;
+/// The first of the kinds that want the same small node: by priority, each preempts those before it.
+const CONTENDER: u64 = 12;
 /// Pods per node at most, so that a run stays small.
 const CROWD: u64 = 12;
 
@@ -44,6 +52,8 @@ pub struct Workload {
     living: VecDeque<String>,
     /// Nodes that have been removed.
     removed: Vec<u64>,
+    /// The pod that has what a lonely one waits for.
+    lonely: Option<String>,
 }
 
 impl Workload {
@@ -59,6 +69,7 @@ impl Workload {
             made: 0,
             living: VecDeque::new(),
             removed: Vec::new(),
+            lonely: None,
         };
         for (name, value) in [("important", 1000), ("urgent", 100_000)] {
             let class = json!({ "metadata": { "name": name }, "value": value });
@@ -81,11 +92,14 @@ impl Workload {
         exponential(&mut self.random, self.pause)
     }
 
-    /// Binds claims to the volumes that schedulers chose for them, forever. In a real cluster the
-    /// volume controller does this.
-    pub async fn bind_volumes(server: ApiServer) {
+    /// Binds claims to the volumes that schedulers chose for them, forever, except while it stalls.
+    /// In a real cluster the volume controller does this.
+    pub async fn bind_volumes(server: ApiServer, stalls: Arc<AtomicBool>) {
         loop {
             sleep(VOLUME_PERIOD).await;
+            if stalls.load(Ordering::Relaxed) {
+                continue;
+            }
             for volume in list(&server, VOLUMES).await {
                 let claim = api::text(&volume, "/spec/claimRef/name");
                 if claim.is_empty() || api::text(&volume, "/status/phase") == "Bound" {
@@ -104,8 +118,72 @@ impl Workload {
         }
     }
 
-    /// Creates pods that fit any node, for the end of a run.
+    /// Nodes are as in the beginning, or there might be none for pods that fit.
+    pub async fn heal_nodes(&mut self) {
+        while !self.removed.is_empty() {
+            self.return_node().await;
+        }
+        for index in 0..self.nodes {
+            let change = json!({
+                "metadata": { "annotations": { SIMULATE: null } },
+                "spec": { "unschedulable": null },
+            });
+            let name = format!("node-{index}");
+            self.witness.lock().touch(&name);
+            ask(&self.server, Method::PATCH, &format!("{NODES}/{name}"), Some(&change)).await;
+        }
+    }
+
+    /// Creates pods of which all must get a node, although requests are lost: for the end of a run.
+    /// Beside them come pods that must say why they wait, and a node that later ones find full.
     pub async fn add_probes(&mut self, count: usize) -> Vec<String> {
+        let index = self.probe_node();
+        self.add_node(index).await;
+        let taint = json!({ "spec": { "taints": [{ "key": PROBE, "effect": "NoSchedule" }] } });
+        ask(&self.server, Method::PATCH, &format!("{NODES}/node-{index}"), Some(&taint)).await;
+        for _ in 0..2 {
+            let name = self.name("filler");
+            self.post(PODS, pod(&name, self.on_probe_node("important"), CONTENDER)).await;
+        }
+        for _ in 0..count {
+            let name = self.name("nowhere");
+            self.post(PODS, pod(&name, spec(1), 1)).await;
+        }
+        self.lonely = Some(self.add_lonely().await);
+        let claim = self.name("claim");
+        self.add_claim(&claim, "urgent").await;
+        let mut paths = self.add_pods_that_fit(count).await;
+        paths.push(format!("{PODS}/{claim}"));
+        paths
+    }
+
+    /// Creates pods of which all must get a node: for the time after the last fault.
+    pub async fn add_late_probes(&mut self, count: usize) -> Vec<String> {
+        let contender = self.name("contender");
+        self.post(PODS, pod(&contender, self.on_probe_node("urgent"), CONTENDER)).await;
+        let mut paths = self.add_pods_that_fit(count).await;
+        paths.push(format!("{PODS}/{contender}"));
+        paths.push(self.add_lonely().await);
+        paths
+    }
+
+    /// Deletes the pod that a lonely one waits for.
+    pub async fn make_way(&mut self) {
+        let Some(path) = self.lonely.take() else { return };
+        self.witness.lock().note(format_args!("deleted {path}"));
+        ask(&self.server, Method::DELETE, &path, None).await;
+    }
+
+    /// A lonely pod that wants the tainted node.
+    async fn add_lonely(&mut self) -> String {
+        let name = self.name("lonely");
+        let mut lonely = pod(&name, self.on_probe_node("urgent"), 1);
+        lonely["metadata"]["labels"][LABEL] = json!("yes");
+        self.post(PODS, lonely).await;
+        format!("{PODS}/{name}")
+    }
+
+    async fn add_pods_that_fit(&mut self, count: usize) -> Vec<String> {
         let mut paths = Vec::new();
         for _ in 0..count {
             let name = self.name("probe");
@@ -115,9 +193,23 @@ impl Workload {
         paths
     }
 
+    /// The number of the tainted node. Extenders accept it.
+    fn probe_node(&self) -> u64 {
+        if extender::accepts(&format!("node-{}", self.nodes)) { self.nodes } else { self.nodes + 1 }
+    }
+
+    /// What is special about pods that want the tainted node.
+    fn on_probe_node(&self, priority: &str) -> Value {
+        json!({
+            "priorityClassName": priority,
+            "nodeSelector": { HOSTNAME: format!("node-{}", self.probe_node()) },
+            "tolerations": [{ "key": PROBE, "operator": "Exists" }],
+        })
+    }
+
     /// Deletes everything but nodes.
     pub async fn clear(&mut self) {
-        for path in [DEPLOYMENTS, JOBS, BUDGETS, PODS, CLAIMS] {
+        for path in [DEPLOYMENTS, JOBS, BUDGETS, PODS, CLAIMS, VOLUMES] {
             for object in list(&self.server, path).await {
                 let path = format!("{path}/{}", api::name(&object));
                 let now = json!({ "gracePeriodSeconds": 0, "propagationPolicy": "Background" });
@@ -135,7 +227,10 @@ impl Workload {
             0..35 => self.add_pod().await,
             35..50 => self.add_deployment().await,
             50..58 => self.add_job().await,
-            58..63 => self.add_claim().await,
+            58..63 => {
+                let name = self.name("claim");
+                self.add_claim(&name, "").await;
+            }
             63..66 => self.add_budget().await,
             66..80 => self.delete_oldest().await,
             80..84 => self.open_a_gate().await,
@@ -176,12 +271,12 @@ impl Workload {
     }
 
     async fn add_pod(&mut self) {
-        let (name, kind) = (self.name("pod"), self.random.u64(..12));
+        let (name, kind) = (self.name("pod"), self.random.u64(..KINDS));
         self.add(PODS, pod(&name, spec(kind), kind)).await;
     }
 
     async fn add_deployment(&mut self) {
-        let (name, kind) = (self.name("deployment"), self.random.u64(3..12));
+        let (name, kind) = (self.name("deployment"), self.random.u64(3..KINDS));
         let mut template = pod(&name, spec(kind), kind);
         template["metadata"]["labels"]["app"] = json!(name);
         let deployment = json!({
@@ -212,8 +307,7 @@ impl Workload {
     }
 
     /// A pod with a claim for a local volume, which its scheduler chooses.
-    async fn add_claim(&mut self) {
-        let name = self.name("claim");
+    async fn add_claim(&mut self, name: &str, priority: &str) {
         let zone = format!("zone-{}", self.random.u64(..3));
         let size = json!({ "storage": "1Gi" });
         let volume = json!({
@@ -233,15 +327,20 @@ impl Workload {
                 "resources": { "requests": size },
             },
         });
-        self.post(VOLUMES, volume).await;
+        self.add(VOLUMES, volume).await;
+        // In a real cluster the volume controller finds it so.
+        let available = json!({ "status": { "phase": "Available" } });
+        ask(&self.server, Method::PATCH, &format!("{VOLUMES}/{name}/status"), Some(&available)).await;
         self.add(CLAIMS, claim).await;
-        let volumes =
-            json!({ "volumes": [{ "name": "disk", "persistentVolumeClaim": { "claimName": name } }] });
-        self.add(PODS, pod(&name, volumes, 9)).await;
+        let special = json!({
+            "priorityClassName": priority,
+            "volumes": [{ "name": "disk", "persistentVolumeClaim": { "claimName": name } }],
+        });
+        self.add(PODS, pod(name, special, 9)).await;
     }
 
     async fn add_budget(&mut self) {
-        let (name, kind) = (self.name("budget"), self.random.u64(3..12));
+        let (name, kind) = (self.name("budget"), self.random.u64(3..KINDS));
         let selector = json!({ "matchLabels": { "kind": format!("kind-{kind}") } });
         self.add(
             BUDGETS,
@@ -299,7 +398,11 @@ impl Workload {
         }
         self.removed.push(index);
         let path = format!("{NODES}/node-{index}");
-        self.witness.lock().note(format_args!("deleted {path}"));
+        {
+            let mut witness = self.witness.lock();
+            witness.touch(&format!("node-{index}"));
+            witness.note(format_args!("deleted {path}"));
+        }
         ask(&self.server, Method::DELETE, &path, None).await;
     }
 
@@ -333,7 +436,11 @@ impl Workload {
 fn pod(name: &str, mut spec: Value, kind: u64) -> Value {
     spec["schedulerName"] = json!("supercargo");
     spec["terminationGracePeriodSeconds"] = json!(1);
-    let cpu = if kind == 0 { 100_000 } else { 100 + kind * 90 };
+    let cpu = match kind {
+        0 => 100_000,
+        CONTENDER.. => 3_000,
+        _ => 100 + kind * 90,
+    };
     let requests = json!({ "cpu": format!("{cpu}m"), "memory": format!("{}Mi", 64 + kind * 100) });
     let mut container =
         json!({ "name": "main", "image": format!("image-{kind}"), "resources": { "requests": requests } });
@@ -367,6 +474,10 @@ fn spec(kind: u64) -> Value {
         6 => json!({ "priorityClassName": "important" }),
         8 => json!({ "tolerations": [{ "operator": "Exists" }] }),
         10 => json!({ "affinity": { "podAffinity": { REQUIRED: [term(ZONE)] } } }),
+        CONTENDER.. => {
+            let priority = ["", "important", "urgent"][(kind - CONTENDER) as usize];
+            json!({ "nodeSelector": { HOSTNAME: "node-0" }, "priorityClassName": priority })
+        }
         _ => json!({}),
     }
 }

@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -27,7 +28,7 @@ use crate::extender::Extender;
 use crate::invariants::{Sender, Witness};
 use crate::lonely;
 use crate::machine::{EPOCH, Machine, Progress, Setting};
-use crate::network::{Letter, Network, client};
+use crate::network::{Faults, Letter, Network, client};
 use crate::plan::{Fault, MACHINES, Plan, Trouble};
 use crate::sabotage::Sabotage;
 use crate::workload::Workload;
@@ -65,12 +66,17 @@ pub struct World {
     extender: Extender,
     simulation: Option<Simulation>,
     backups: Vec<Backup>,
-    /// Faults that have begun, with their ends.
-    lasting: Vec<(Duration, Fault)>,
+    /// Faults that have begun and not ended.
+    lasting: Vec<Lasting>,
+    /// Whether all faults are over.
+    is_healed: bool,
+    /// Whether nobody binds volumes to claims.
+    volumes_stall: Arc<AtomicBool>,
     checked: Duration,
     backed_up: Duration,
     generation: u64,
     has_extender: bool,
+    table_memory: usize,
     sabotage: Option<Sabotage>,
     folder: tempfile::TempDir,
     zero: Instant,
@@ -87,6 +93,15 @@ struct Slot {
     is_stopped: bool,
     is_suspended: bool,
     hangs: bool,
+    rate: f64,
+}
+
+/// A fault that has begun.
+struct Lasting {
+    end: Duration,
+    what: Trouble,
+    /// The latest resourceVersion when it began.
+    version: u64,
 }
 
 impl World {
@@ -108,10 +123,12 @@ impl World {
         let server = ApiServer::new(settings);
         let witness = witness_of();
         let random = Rng::with_seed(plan.seed ^ 0x6e65_7477);
-        let network = Network::new(server.clone(), Arc::clone(&witness), random, sabotage);
+        let network =
+            Network::new(server.clone(), Arc::clone(&witness), random, plan.streams_lists, sabotage);
         let (letters, received) = mpsc::unbounded_channel();
         runtime.spawn(Arc::clone(&network).carry_all(received));
-        runtime.spawn(Workload::bind_volumes(server.clone()));
+        let volumes_stall = Arc::<AtomicBool>::default();
+        runtime.spawn(Workload::bind_volumes(server.clone(), Arc::clone(&volumes_stall)));
         drop(entered);
         let mut world = Self {
             now: Duration::ZERO,
@@ -128,10 +145,13 @@ impl World {
             simulation: None,
             backups: Vec::new(),
             lasting: Vec::new(),
+            is_healed: false,
+            volumes_stall,
             checked: Duration::ZERO,
             backed_up: Duration::ZERO,
             generation: 0,
             has_extender: plan.has_extender,
+            table_memory: plan.table_memory,
             sabotage,
             folder: tempfile::tempdir()?,
             zero,
@@ -139,6 +159,7 @@ impl World {
         };
         world.simulate();
         world.write_config()?;
+        world.settle();
         Ok(world)
     }
 
@@ -179,15 +200,35 @@ impl World {
         running.filter_map(|(process, machine)| Some((process, machine.owner()?)))
     }
 
+    /// The running processes that may write, by their own clocks.
+    pub fn writers(&self) -> Vec<Arc<str>> {
+        let awake = self.machines.iter().filter(|slot| !slot.is_stopped && !slot.is_suspended);
+        let may_write = |slot: &&Slot| slot.machine.as_ref().is_some_and(Machine::may_write);
+        awake.filter(may_write).map(|slot| Arc::clone(&slot.process)).collect()
+    }
+
+    /// The machine of the process that holds the lease.
+    fn leader(&self) -> Option<usize> {
+        let witness = self.witness.lock();
+        let leader = witness.leader()?;
+        self.machines.iter().position(|slot| slot.process == *leader)
+    }
+
     /// Begins a fault.
     pub fn begin(&mut self, fault: &Fault) -> Result<()> {
+        let what = fault.trouble(self.leader());
+        let end = self.now + fault.lasts;
+        {
+            let mut witness = self.witness.lock();
+            if what.delays_watches() {
+                witness.views_lag(end);
+            }
+            witness.note(format_args!("fault {what:?} for {:?}", fault.lasts));
+            witness.trace.count(what.name(), 1);
+        }
         let runtime = self.runtime.handle().clone();
         let _entered = runtime.enter();
-        let Self { network, witness, now, .. } = self;
-        witness.lock().note(format_args!("fault {:?} for {:?}", fault.what, fault.lasts));
-        witness.lock().trace.count(fault.what.name(), 1);
-        let end = *now + fault.lasts;
-        match fault.what.clone() {
+        match what {
             Trouble::Kill(machine) => {
                 self.kill(machine);
                 self.machines[machine].starts_at = end;
@@ -197,74 +238,96 @@ impl World {
                     running.terminate();
                 }
             }
-            Trouble::Stop(machine) => self.machines[machine].is_stopped = true,
-            Trouble::Suspend(machine) => self.machines[machine].is_suspended = true,
-            Trouble::Hang(machine) => self.machines[machine].hangs = true,
             Trouble::Jump(machine, seconds) => {
                 if let Some(running) = &self.machines[machine].machine {
                     running.jump(seconds);
                 }
             }
-            Trouble::Rate(machine, rate) => self.set_rate(machine, rate),
-            Trouble::Partition { machine, up, down } => network.block(machine, up, down),
-            Trouble::Refuse(machine) => network.refuse(machine, true),
-            Trouble::Slow(machine, by) => network.slow(machine, by),
-            Trouble::Lose { machine, percent, applied } => network.lose(machine, Some((percent, applied))),
-            Trouble::Respond { code, percent, applied } => {
-                let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                network.reject(Some((status, percent, applied)));
-            }
-            Trouble::Lag { replica, resource, by } => network.lag(replica, resource, by),
             Trouble::Cut { mid_frame } => self.server.cut_watches(Matcher::default(), mid_frame),
             Trouble::Compact => self.server.compact(),
             Trouble::Restart { keep_history } => self.server.restart(keep_history),
             Trouble::Restore => self.restore(),
             Trouble::Reload => self.write_config()?,
-            Trouble::SlowExtender => self.extender.set_slow(true),
-            Trouble::LyingExtender => self.extender.set_lying(true),
+            // The others last.
+            _ => {}
         }
-        self.lasting.push((end, fault.clone()));
+        self.lasting.push(Lasting { end, what, version: self.server.resource_version() });
+        self.settle();
         Ok(())
     }
 
     /// Ends all faults.
     pub fn heal(&mut self) {
-        let runtime = self.runtime.handle().clone();
-        let _entered = runtime.enter();
-        for (end, _) in &mut self.lasting {
-            *end = Duration::ZERO;
-        }
-        self.end_faults();
+        self.is_healed = true;
+        self.lasting.clear();
+        self.settle();
     }
 
     fn end_faults(&mut self) {
-        let now = self.now;
-        let (over, lasting) = std::mem::take(&mut self.lasting).into_iter().partition(|(end, _)| *end <= now);
-        self.lasting = lasting;
-        let over: Vec<(Duration, Fault)> = over;
-        for (_, fault) in over {
-            match fault.what {
-                Trouble::Stop(machine) => self.machines[machine].is_stopped = false,
-                Trouble::Suspend(machine) => self.machines[machine].is_suspended = false,
-                Trouble::Hang(machine) => self.machines[machine].hangs = false,
-                Trouble::Rate(machine, _) => self.set_rate(machine, 1.0),
-                Trouble::Partition { machine, .. } => self.network.block(machine, false, false),
-                Trouble::Refuse(machine) => self.network.refuse(machine, false),
-                Trouble::Slow(machine, _) => self.network.slow(machine, Duration::ZERO),
-                Trouble::Lose { machine, .. } => self.network.lose(machine, None),
-                Trouble::Respond { .. } => self.network.reject(None),
-                Trouble::Lag { replica, resource, .. } => self.network.lag(replica, resource, Duration::ZERO),
-                Trouble::SlowExtender => self.extender.set_slow(false),
-                Trouble::LyingExtender => self.extender.set_lying(false),
+        let before = self.lasting.len();
+        self.lasting.retain(|fault| fault.end > self.now);
+        if self.lasting.len() < before {
+            self.settle();
+        }
+    }
+
+    /// Makes everything as the faults have it that last. Several of a kind may.
+    fn settle(&mut self) {
+        let runtime = self.runtime.handle().clone();
+        let _entered = runtime.enter();
+        let mut faults = Faults::default();
+        let (mut is_slow, mut lies, mut volumes_stall) = (false, false, false);
+        for slot in &mut self.machines {
+            (slot.is_stopped, slot.is_suspended, slot.hangs, slot.rate) = (false, false, false, 1.0);
+        }
+        for Lasting { what, version, .. } in &self.lasting {
+            match *what {
+                Trouble::Stop(machine) => self.machines[machine].is_stopped = true,
+                Trouble::Suspend(machine) => self.machines[machine].is_suspended = true,
+                Trouble::Hang(machine) => self.machines[machine].hangs = true,
+                // Not the product: leases allow for clocks that differ by a sixth.
+                Trouble::Rate(machine, rate) => self.machines[machine].rate = rate,
+                Trouble::Partition { machine, up, down } => {
+                    let link = &mut faults.links[machine];
+                    (link.blocks_up, link.blocks_down) = (link.blocks_up || up, link.blocks_down || down);
+                }
+                Trouble::Refuse(machine) => faults.links[machine].refuses = true,
+                Trouble::Slow(machine, by) => faults.links[machine].slower += by,
+                Trouble::Lose { machine, percent, applied } => {
+                    faults.links[machine].loses = Some((percent, applied));
+                }
+                Trouble::Respond { code, percent, applied } => {
+                    let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                    faults.rejects = Some((status, percent, applied));
+                }
+                Trouble::Lag { replica, resource, by } => {
+                    let lag = faults.lags.entry((replica, resource)).or_default();
+                    *lag = by.max(*lag);
+                }
+                Trouble::StaleLists(replica) => {
+                    faults.stale[replica].get_or_insert(*version);
+                }
+                Trouble::StallVolumes => volumes_stall = true,
+                Trouble::SlowExtender => is_slow = true,
+                Trouble::LyingExtender => lies = true,
                 _ => {}
+            }
+        }
+        self.network.set_faults(faults);
+        self.volumes_stall.store(volumes_stall, Ordering::Relaxed);
+        self.extender.set_slow(is_slow);
+        self.extender.set_lying(lies);
+        for slot in &mut self.machines {
+            if let Some(machine) = &mut slot.machine {
+                machine.set_rate(slot.rate);
             }
         }
     }
 
-    fn set_rate(&mut self, machine: usize, rate: f64) {
-        if let Some(running) = &mut self.machines[machine].machine {
-            running.set_rate(rate);
-        }
+    /// Deletes all that the workload made.
+    pub fn clear(&mut self, workload: &mut Workload) {
+        self.network.end();
+        self.within(workload.clear());
     }
 
     fn kill(&mut self, machine: usize) {
@@ -339,7 +402,9 @@ impl World {
             name: process.to_string(),
             seed: self.seed.wrapping_mul(31).wrapping_add(self.processes),
             now: self.now,
+            is_blind: self.sabotage == Some(Sabotage::BlindFence),
             config: &config,
+            table_memory: self.table_memory,
             catalog: lonely::catalog(self.sabotage != Some(Sabotage::NoHint)),
             client: Box::new(move || client(from, letters, now)),
             change: &move |owner| {
@@ -351,14 +416,15 @@ impl World {
         })?;
         let slot = &mut self.machines[index];
         (slot.machine, slot.process) = (Some(machine), process);
-        if self.sabotage == Some(Sabotage::SlowClocks) {
-            self.set_rate(index, 0.5);
+        if let Some(machine) = &mut slot.machine {
+            machine.set_rate(slot.rate);
         }
         Ok(())
     }
 
     /// Runs the processes for a slice, in an order that changes.
     fn run_machines(&mut self, slice: Duration) -> Result<()> {
+        let slow = self.leader().filter(|_| self.sabotage == Some(Sabotage::SlowClocks) && !self.is_healed);
         let mut order: [usize; MACHINES] = std::array::from_fn(|index| index);
         self.random.shuffle(&mut order);
         for index in order {
@@ -368,7 +434,17 @@ impl World {
                 }
                 continue;
             }
+            if let Some(machine) = &mut self.machines[index].machine
+                && self.sabotage == Some(Sabotage::SlowClocks)
+            {
+                machine.set_rate(if slow == Some(index) { 0.5 } else { 1.0 });
+            }
             self.run_machine(index, slice);
+        }
+        let writers = self.writers();
+        let mut witness = self.witness.lock();
+        if writers.len() > 1 && !witness.is_forgiving() {
+            witness.fail(format!("{} may write at one time", writers.join(" and ")));
         }
         Ok(())
     }
@@ -429,5 +505,32 @@ impl World {
                 self.backups.remove(0);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Trace;
+
+    #[test]
+    fn end_of_a_fault_ends_no_other_of_its_kind() {
+        let plan = Plan::new(1, Duration::ZERO, &[]);
+        let mut world = World::new(&plan, || Witness::new(Trace::new(false)), None).unwrap();
+        let begin = |world: &mut World, what, seconds| {
+            let lasts = Duration::from_secs(seconds);
+            world.begin(&Fault { at: Duration::ZERO, lasts, what, hits_leader: false }).unwrap();
+        };
+        begin(&mut world, Trouble::Stop(1), 1);
+        begin(&mut world, Trouble::Stop(1), 5);
+        begin(&mut world, Trouble::Rate(2, 0.95), 5);
+        begin(&mut world, Trouble::Rate(2, 1.05), 1);
+        let mut state_at = |seconds| {
+            world.run_until(Duration::from_secs(seconds)).unwrap();
+            (world.machines[1].is_stopped, world.machines[2].rate)
+        };
+        assert_eq!(state_at(0), (true, 1.05));
+        assert_eq!(state_at(2), (true, 0.95));
+        assert_eq!(state_at(6), (false, 1.0));
     }
 }

@@ -102,10 +102,6 @@ kinds! {
     Permit "permit" "NodeResourcesFit",
 }
 
-/// Kinds that only an adjusted mix has: with them, histories still show differences in which events
-/// move pods that an extender or Permit rejected.
-const ON_REQUEST: [Kind; 2] = [Kind::Extenders, Kind::Permit];
-
 /// The percentage of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::oracle) struct Mix(BTreeMap<Kind, u32>);
@@ -120,9 +116,10 @@ impl Mix {
     /// different plugins decide.
     pub(in crate::oracle) fn random(random: &mut Random) -> Self {
         let available = |kind: &&Kind| DEFAULT_PLUGINS.iter().any(|plugin| plugin.name == kind.plugin());
-        let kinds = Kind::ALL.iter().filter(available).filter(|kind| !ON_REQUEST.contains(kind));
         Self(
-            kinds
+            Kind::ALL
+                .iter()
+                .filter(available)
                 .filter_map(|kind| {
                     let (on, percent) = (random.chance(35), random.between(5, 60));
                     on.then(|| (*kind, u32::try_from(percent).unwrap_or(0)))

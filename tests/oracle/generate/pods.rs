@@ -29,7 +29,8 @@ impl Generator<'_> {
             labels.insert("track".to_owned(), json!(self.random.pick(&TRACKS)));
         }
         if self.mix.of(Kind::Permit) > 0 && self.has(Kind::Permit) {
-            let wish = self.random.pick(&["wait", "wait", "wait", "open", "open", "shut", "reject", "fail"]);
+            // Not "shut": upstream's failed binding and the cycle that shuts go on at the same time.
+            let wish = self.random.pick(&["wait", "wait", "wait", "open", "open", "reject", "fail"]);
             labels.insert(TURNSTILE.to_owned(), json!(wish));
         }
         let containers: Vec<Value> =
@@ -111,6 +112,17 @@ impl Generator<'_> {
             if self.random.chance(50) {
                 spec["terminationGracePeriodSeconds"] = json!(self.random.pick(&[0, 5, 30]));
             }
+        }
+        let waits = template["labels"][TURNSTILE] == "wait";
+        if waits && spec["priority"].is_number() {
+            // No pod preempts one that waits: whether the preemptor is queued by then is a race upstream.
+            spec["priority"] = json!(1000);
+        }
+        // Two pods would write to volumes at one time, or one would promise a volume that upstream's
+        // other profiles do not know of.
+        let shares_volumes = template["labels"][TURNSTILE] == "open" || (waits && self.profiles > 1);
+        if let Some(spec) = spec.as_object_mut().filter(|_| shares_volumes) {
+            spec.remove("volumes");
         }
         if self.has(Kind::Gates) {
             let gates = self.random.at_least_one(60, &GATES);

@@ -21,10 +21,10 @@ use crate::oracle::answer::{self, Cycle};
 /// The probe's name.
 const NAME: &str = "Probe";
 
-/// The state that the probe and its reader share.
+/// The state that the probes and their reader share.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// The last cycle.
+    /// The first cycle. A pod that waited may be filtered again after it.
     pub(super) cycle: Option<Cycle>,
     /// The node with which Permit began.
     chosen: Option<String>,
@@ -32,43 +32,45 @@ pub(super) struct Seen {
     pub(super) nominated: BTreeMap<String, Vec<Arc<PodInfo>>>,
 }
 
-/// A probe per profile, by scheduler name.
-pub(super) struct Probes(BTreeMap<String, Arc<Probe>>);
+/// A probe per profile.
+pub(super) struct Probes {
+    by_scheduler_name: BTreeMap<String, Arc<Probe>>,
+    seen: Arc<Mutex<Seen>>,
+}
 
 impl Probes {
     /// Puts a probe into each profile.
     pub(super) fn install(profiles: &mut [ProfileSpec]) -> Self {
+        let seen = Arc::default();
         let probe = |profile: &mut ProfileSpec| {
-            (profile.scheduler_name.clone(), Probe::install(&mut profile.plugins))
+            (profile.scheduler_name.clone(), Probe::install(&mut profile.plugins, &seen))
         };
-        Self(profiles.iter_mut().map(probe).collect())
+        Self { by_scheduler_name: profiles.iter_mut().map(probe).collect(), seen }
     }
 
     /// Prepares for a cycle: the pods nominated for each node.
-    pub(super) fn reset(&self, nominated: &BTreeMap<String, Vec<Arc<PodInfo>>>) {
-        for probe in self.0.values() {
-            *lock(&probe.seen) = Seen { nominated: nominated.clone(), ..Seen::default() };
-        }
+    pub(super) fn reset(&self, nominated: BTreeMap<String, Vec<Arc<PodInfo>>>) {
+        *lock(&self.seen) = Seen { nominated, ..Seen::default() };
     }
 
     /// The pod of the last cycle.
     pub(super) fn pod(&self) -> Option<String> {
-        self.0.values().find_map(|probe| Some(lock(&probe.seen).cycle.as_ref()?.pod.clone()))
+        Some(lock(&self.seen).cycle.as_ref()?.pod.clone())
     }
 
     /// The node that the last cycle chose, unless the pod failed before Permit.
     pub(super) fn chosen(&self) -> Option<String> {
-        self.0.values().find_map(|probe| lock(&probe.seen).chosen.clone())
+        lock(&self.seen).chosen.clone()
     }
 
     /// The last cycle.
     pub(super) fn take(&self) -> Option<Cycle> {
-        self.0.values().find_map(|probe| lock(&probe.seen).cycle.take())
+        lock(&self.seen).cycle.take()
     }
 
     /// Runs the plugins of the pod's profile.
     pub(super) fn look(&self, cx: &Context<'_>, pod: &PodInfo) -> Option<Cycle> {
-        Some(self.0.get(&*pod.spec.scheduler_name)?.look(cx, pod))
+        Some(self.by_scheduler_name.get(&*pod.spec.scheduler_name)?.look(cx, pod))
     }
 }
 
@@ -79,9 +81,9 @@ struct Probe {
 }
 
 impl Probe {
-    /// Puts a probe before the plugins and returns its shared state.
-    fn install(plugins: &mut PluginLists) -> Arc<Self> {
-        let probe = Arc::new(Self { plugins: plugins.clone(), seen: Arc::default() });
+    /// Puts a probe before the plugins.
+    fn install(plugins: &mut PluginLists, seen: &Arc<Mutex<Seen>>) -> Arc<Self> {
+        let probe = Arc::new(Self { plugins: plugins.clone(), seen: Arc::clone(seen) });
         plugins.pre_filter.insert(0, Arc::clone(&probe) as _);
         plugins.pre_score.insert(0, Arc::clone(&probe) as _);
         plugins.permit.insert(0, Arc::clone(&probe) as _);
@@ -129,7 +131,7 @@ impl PermitPlugin for Probe {
 impl PreFilterPlugin for Probe {
     fn pre_filter(&self, cx: &Context<'_>, _: &mut CycleState, pod: &PodInfo) -> PreFilter {
         let cycle = self.look(cx, pod);
-        lock(&self.seen).cycle = Some(cycle);
+        lock(&self.seen).cycle.get_or_insert(cycle);
         PreFilter::Skip
     }
 }
@@ -137,7 +139,9 @@ impl PreFilterPlugin for Probe {
 impl PreScorePlugin for Probe {
     fn pre_score(&self, cx: &Context<'_>, _: &mut CycleState, pod: &PodInfo, nodes: &[NodeIndex]) -> Status {
         if let Some(cycle) = &mut lock(&self.seen).cycle {
-            cycle.feasible = nodes.iter().map(|index| cx.node(*index).name().to_string()).collect();
+            // With extenders, the search begins where the last one ended.
+            let feasible = cx.nodes().iter().filter(|(index, _)| nodes.contains(index));
+            cycle.feasible = feasible.map(|(_, node)| node.name().to_string()).collect();
             self.score(cx, pod, nodes, cycle);
         }
         Status::skip()

@@ -380,6 +380,7 @@ pub(super) fn hints(resource: EventResource, hint: QueueingHint) -> Twist {
     events(move |mut events| {
         for registration in events.iter_mut().filter(|given| given.event.resource == resource) {
             registration.hint = Some(Arc::new(move |_, _, _| Ok(hint)));
+            registration.offer = None;
         }
         events
     })

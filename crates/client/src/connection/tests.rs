@@ -131,7 +131,7 @@ async fn another_server_in_the_kubeconfig_is_not_followed() {
 #[tokio::test]
 async fn tokens_of_an_exec_plugin_are_renewed_and_kept_while_it_fails() {
     let bed = Bed::new().await;
-    let soon = Timestamp::now() + Duration::from_secs(30);
+    let soon = crate::host::machine_time() + Duration::from_secs(30);
     let print = |token: &str| {
         let status = json!({ "token": token, "expirationTimestamp": soon.to_string() });
         bed.write("credential", json!({ "status": status }).to_string());

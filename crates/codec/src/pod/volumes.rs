@@ -3,8 +3,7 @@
 use kube_informers::protobuf::wire::Value;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use supercargo_framework::Indexed;
-use supercargo_framework::volume::{Volume, VolumeSource};
+use supercargo_framework::volume::{Volume, VolumeSource, Volumes};
 
 use crate::interners::Interners;
 use crate::json::{Obj, Str};
@@ -106,7 +105,7 @@ message!(CsiVolume { 1 => driver });
 
 impl Interners {
     /// The volumes that constrain nodes.
-    pub(super) fn volumes(&mut self, volumes: &[Obj<WireVolume<'_>>]) -> Indexed<Volume> {
+    pub(super) fn volumes(&mut self, volumes: &[Obj<WireVolume<'_>>]) -> Volumes {
         let kept = |volume: &Obj<WireVolume<'_>>| {
             let source = self.volume_source(volume)?;
             Some(Volume { name: self.text(&volume.name), source })
@@ -149,7 +148,7 @@ impl Interners {
             }
         } else if let Some(disk) = &volume.rbd {
             VolumeSource::Rbd {
-                monitors: Indexed::new(self.texts(&disk.monitors)),
+                monitors: self.texts(&disk.monitors),
                 pool: self.text(&disk.pool),
                 image: self.text(&disk.image),
                 read_only: is_set(disk.read_only),

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use supercargo_framework::affinity::{NodeAffinity, NodeSelectorTerm, PreferredTerm, RawRequirement};
 use supercargo_framework::labels::Labels;
-use supercargo_framework::node::{NodeImage, NodeRecord};
+use supercargo_framework::node::{NodeImage, NodeRecord, annotations_hash};
 use supercargo_framework::pod::{
     OwnerRef, PodCondition, PodInfo, PodSpec, PodStatus, SharedStatus, Uid, normalized_image_name,
 };
@@ -84,6 +84,7 @@ pub(super) fn node(node: &k8s::Node, declared: &[&str]) -> NodeRecord {
         status.declared_features.iter().flatten().map(|f| Arc::from(&**f)).collect();
     features.sort();
     let conditions = status.conditions.iter().flatten();
+    let all = meta.annotations.iter().flatten();
     NodeRecord {
         raw: None,
         name: text(meta.name.as_ref()),
@@ -91,6 +92,7 @@ pub(super) fn node(node: &k8s::Node, declared: &[&str]) -> NodeRecord {
         resource_version: text(meta.resource_version.as_ref()),
         labels: labels(meta.labels.as_ref()),
         annotations: annotations(meta, declared),
+        annotations_hash: annotations_hash(all.map(|(key, value)| (&**key, &**value))),
         unschedulable: spec.unschedulable == Some(true),
         taints: spec.taints.iter().flatten().map(taint).collect(),
         allocatable: Arc::new(allocatable),

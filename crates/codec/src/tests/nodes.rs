@@ -1,5 +1,6 @@
 //! Decoding of nodes.
 
+use serde_json::{Value, json};
 use supercargo_framework::taint::TaintEffect;
 
 use super::{NODE, node_kind};
@@ -18,6 +19,22 @@ fn a_node_keeps_what_scheduling_reads() {
         node.declared_features.iter().map(|feature| &**feature).collect::<Vec<_>>(),
         ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"]
     );
+}
+
+#[test]
+fn a_change_of_any_annotation_changes_the_hash() {
+    let hash = |annotations: Value| {
+        let node = json!({"metadata": {"name": "n", "annotations": annotations}});
+        node_kind().decode(node.to_string().as_bytes()).unwrap().annotations_hash
+    };
+    let base = hash(json!({"a": "1", "undeclared": "2"}));
+    assert_eq!(hash(json!({"undeclared": "2", "a": "1"})), base);
+    for other in
+        [json!({"a": "1", "undeclared": "3"}), json!({"a": "1"}), json!({"a1": "", "undeclared": "2"})]
+    {
+        assert_ne!(hash(other.clone()), base, "{other}");
+    }
+    assert_eq!((hash(json!({})), hash(Value::Null)), (0, 0));
 }
 
 #[test]

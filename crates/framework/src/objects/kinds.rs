@@ -120,7 +120,7 @@ bodies!(
 );
 
 /// The mode of a volume.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum VolumeMode {
     /// A file system; the default.
     #[default]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::affinity::{NodeAffinity, NodeSelectorTerm, PreferredTerm, RawRequirement};
 use crate::labels::Labels;
-use crate::node::{NodeImage, NodeRecord};
+use crate::node::{NodeImage, NodeRecord, annotations_hash};
 use crate::objects::{Body, Object};
 use crate::pod::{PodCondition, PodInfo, PodSpec, PodStatus, Uid, normalized_image_name};
 use crate::ports::{HostPort, Protocol};
@@ -332,6 +332,7 @@ impl NodeBuilder {
         let Self { mut node, labels, annotations, conditions, taints, mut images, allocatable } = self;
         images.sort_by(|a, b| a.name.cmp(&b.name));
         node.labels = labels.into();
+        node.annotations_hash = annotations_hash(annotations.iter().map(|(key, value)| (&**key, &**value)));
         node.annotations = annotations.into();
         node.conditions = conditions.into();
         node.taints = taints.into();

@@ -4,7 +4,11 @@
 //! Every user who may create pods can write one. Tests and benchmarks bound what such an object
 //! costs, from its bytes to its binding.
 
+mod claims;
+
 use serde_json::{Map, Value, json};
+
+use crate::objects::Object;
 
 /// The size of the largest object that the API server stores, in bytes.
 pub const MOST_BYTES: usize = 1536 << 10;
@@ -57,8 +61,27 @@ pub enum PodList {
     HostPorts,
     /// Claims, none of which exists.
     Claims,
+    /// Claims with a volume each.
+    BoundClaims,
+    /// Claims for which volumes exist.
+    DelayedClaims,
+    /// Claims for which volumes are to be provisioned.
+    ProvisionedClaims,
+    /// Claims with selectors and of several sizes, for which there are volumes or storage, but for
+    /// the last one.
+    MixedClaims,
+    /// One claim with a volume, many times, and then another.
+    OneClaim,
+    /// One claim for which volumes exist, many times.
+    OneDelayedClaim,
+    /// One claim for which volumes are to be provisioned, many times.
+    OneProvisionedClaim,
     /// Disks that count against the limit of a CSI driver.
     Disks,
+    /// One disk, many times, which the pod only reads.
+    OneDisk,
+    /// One RBD image by a monitor each, which the pod only reads.
+    Monitors,
     /// Containers with one image each.
     Containers,
     /// Extended resources of one container.
@@ -79,7 +102,7 @@ pub enum PodList {
 
 impl PodList {
     /// All lists.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 39] = [
         Self::AntiAffinityKeys,
         Self::AffinityKeys,
         Self::PreferredKeys,
@@ -101,7 +124,16 @@ impl PodList {
         Self::SoftConstraints,
         Self::HostPorts,
         Self::Claims,
+        Self::BoundClaims,
+        Self::DelayedClaims,
+        Self::ProvisionedClaims,
+        Self::MixedClaims,
+        Self::OneClaim,
+        Self::OneDelayedClaim,
+        Self::OneProvisionedClaim,
         Self::Disks,
+        Self::OneDisk,
+        Self::Monitors,
         Self::Containers,
         Self::Resources,
         Self::ContainerResources,
@@ -154,10 +186,25 @@ impl PodList {
             Self::HardConstraints => ("topologySpreadConstraints", all(|i| constraint(i, "DoNotSchedule"))),
             Self::SoftConstraints => ("topologySpreadConstraints", all(|i| constraint(i, "ScheduleAnyway"))),
             Self::HostPorts => ("containers/0/ports", all(port)),
-            Self::Claims => (
-                "volumes",
-                all(|i| json!({ "name": key(i), "persistentVolumeClaim": { "claimName": key(i) } })),
-            ),
+            Self::Claims
+            | Self::BoundClaims
+            | Self::DelayedClaims
+            | Self::ProvisionedClaims
+            | Self::MixedClaims => ("volumes", all(|i| claim_volume(i, &key(i)))),
+            Self::OneDelayedClaim | Self::OneProvisionedClaim => {
+                ("volumes", all(|i| claim_volume(i, &key(0))))
+            }
+            Self::OneClaim => {
+                ("volumes", list(items, |i| claim_volume(i, &key(usize::from(i + 1 == items)))))
+            }
+            Self::OneDisk => {
+                let disk = json!({ "pdName": "disk", "readOnly": true });
+                ("volumes", list(items, |i| json!({ "name": key(i), "gcePersistentDisk": disk })))
+            }
+            Self::Monitors => {
+                let image = |i| json!({ "monitors": [key(i)], "image": "i", "pool": "p", "readOnly": true });
+                ("volumes", list(items, |i| json!({ "name": key(i), "rbd": image(i) })))
+            }
             Self::Disks => ("volumes", all(|i| json!({ "name": key(i), "cinder": { "volumeID": key(i) } }))),
             Self::Containers => ("containers", all(container)),
             Self::Resources => {
@@ -182,6 +229,24 @@ impl PodList {
         set(&mut pod["spec"], path, value);
         pod
     }
+
+    /// The objects that the items name, for kinds of items that exist.
+    pub fn objects(self, items: usize) -> Vec<Object> {
+        match self {
+            Self::BoundClaims => claims::bound(items),
+            Self::DelayedClaims => claims::delayed(items),
+            Self::ProvisionedClaims => claims::provisioned(items),
+            Self::MixedClaims => claims::mixed(items),
+            Self::OneClaim => claims::bound(2),
+            Self::OneDelayedClaim => claims::one_delayed(items),
+            Self::OneProvisionedClaim => claims::provisioned(1),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn claim_volume(i: usize, claim: &str) -> Value {
+    json!({ "name": key(i), "persistentVolumeClaim": { "claimName": claim } })
 }
 
 const AFFINITY: &str = "affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution";

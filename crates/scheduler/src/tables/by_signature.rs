@@ -1,7 +1,7 @@
 //! Tables by signature.
 
 use super::table::Table;
-use crate::hash_seed::{HashSeed, SeededMap};
+use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 
 /// Tables by signature. A cycle takes its table out and puts it back, and hashes the signature once.
 pub(super) struct BySignature {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::objects::{CsiSource, Object, VolumeMode, annotations};
+use supercargo_framework::objects::{
+    CsiSource, Object, ObjectBody, PersistentVolume, VolumeMode, annotations,
+};
 use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{CycleState, Feature, Features, NodeSelectorTerm, OwnerRef, PodInfo, Status};
@@ -232,6 +234,24 @@ fn claims_get_the_smallest_matching_volume() {
     assert_eq!(verdict(both), "", "the small claim leaves the large volume alone");
     let two_large = volumes().into_iter().chain([asking("c", 8), asking("d", 8)]);
     assert_eq!(verdict(two_large), NO_VOLUME, "a volume is assigned once");
+}
+
+#[test]
+fn a_claim_of_several_volumes_of_the_pod_counts_for_each() {
+    let bound_after = |volumes: &[&str]| {
+        let objects = volumes.iter().map(|name| volume(name, |_| {})).chain([claim("c", |_| {})]);
+        let mut world = World::new(objects, [node("n")]);
+        if world.feasible(&pod_with(&["c", "c"]).build()) == [false] {
+            return None;
+        }
+        world.reserve(&pod_with(&["c", "c"]).build(), "n");
+        let is_bound = |volume: &&Arc<Object>| {
+            PersistentVolume::of(&volume.body).is_some_and(|volume| volume.claim.is_some())
+        };
+        Some(world.objects.list("PersistentVolume").filter(is_bound).count())
+    };
+    assert_eq!(bound_after(&["v"]), None);
+    assert_eq!(bound_after(&["v", "w", "x"]), Some(2));
 }
 
 #[test]

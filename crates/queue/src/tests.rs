@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use proptest::prelude::*;
 use rustc_hash::FxHashSet;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Objects;
@@ -13,15 +14,15 @@ use supercargo_framework::{ActionType, ClusterEvent, EventResource, Features, No
 
 use super::queueing_strategy::QueueingStrategy;
 use super::{Backoff, Place, PreCheck, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
-use crate::hash_seed::HashSeed;
+use supercargo_framework::hash_seed::HashSeed;
 use supercargo_runtime::diagnosis::FitError;
 use supercargo_runtime::failure::FailureKind;
-use supercargo_runtime::observer::{Observation, Observer, Unobserved};
+use supercargo_runtime::observer::{Observation, Observer, QueueName, Unobserved};
 use supercargo_runtime::profile::{ProfileIndex, ProfileSpec, Profiles};
 
 impl SchedulingQueue {
     /// The pods that an event moves, by the hints of each pod. The index must find the same.
-    pub(super) fn movable_one_by_one(
+    pub(crate) fn movable_one_by_one(
         &self,
         cx: &QueueCx<'_>,
         event: &ClusterEvent,
@@ -44,15 +45,21 @@ impl SchedulingQueue {
     }
 }
 
-/// Counts calls of hints.
+/// Counts calls of hints, and pods that enter unschedulablePods.
 #[derive(Default)]
-struct CountedHints(Cell<usize>);
+struct Counted {
+    hints: Cell<usize>,
+    unschedulable: Cell<usize>,
+}
 
-impl Observer for CountedHints {
+impl Observer for Counted {
     fn observe(&self, observation: Observation<'_>) {
-        if matches!(observation, Observation::Hint { .. }) {
-            self.0.set(self.0.get() + 1);
-        }
+        let count = match observation {
+            Observation::Hint { .. } => &self.hints,
+            Observation::QueueIncoming { queue: QueueName::Unschedulable, .. } => &self.unschedulable,
+            _ => return,
+        };
+        count.set(count.get() + 1);
     }
 }
 
@@ -60,7 +67,9 @@ struct Bed {
     queue: SchedulingQueue,
     profiles: Profiles,
     now: Now,
-    hints: CountedHints,
+    counted: Counted,
+    /// The pods that DefaultPreemption holds.
+    preempting: FxHashSet<Uid>,
 }
 
 impl Bed {
@@ -72,12 +81,12 @@ impl Bed {
         let profiles = Profiles::new(&[ProfileSpec {
             scheduler_name: "supercargo".to_owned(),
             percentage_of_nodes_to_score: None,
-            plugins: crate::PluginLists::multi_point(plugins),
+            plugins: supercargo_runtime::profile::PluginLists::multi_point(plugins),
         }])
         .unwrap();
         let now = Now { wall: Timestamp(1_000_000_000), monotonic: Duration::ZERO };
         let queue = SchedulingQueue::new(options, &profiles, false, &HashSeed::new(1));
-        Self { queue, profiles, now, hints: CountedHints::default() }
+        Self { queue, profiles, now, counted: Counted::default(), preempting: FxHashSet::default() }
     }
 
     fn with<R>(&mut self, call: impl FnOnce(&mut SchedulingQueue, &mut QueueCx<'_>) -> R) -> R {
@@ -85,8 +94,8 @@ impl Bed {
             now: self.now,
             profiles: &self.profiles,
             objects: &Objects::default(),
-            preempting: &FxHashSet::default(),
-            observer: &self.hints,
+            preempting: &self.preempting,
+            observer: &self.counted,
             panic: None,
         };
         let result = call(&mut self.queue, &mut cx);
@@ -111,6 +120,12 @@ impl Bed {
         let node = Some(Arc::new(node("n").allocatable("cpu", "64").build()));
         let change = Change::Node { old: None, new: node };
         let event = ClusterEvent::new(EventResource::Node, action);
+        self.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
+    }
+
+    fn delete(&mut self, pod: PodBuilder) {
+        let change = Change::Pod { old: Some(Arc::new(pod.build())), new: None };
+        let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
         self.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
     }
 
@@ -213,6 +228,27 @@ fn activate_takes_a_pod_out_of_either_backoff() {
 }
 
 #[test]
+fn a_held_pod_that_its_own_update_does_not_free_is_not_counted() {
+    let mut bed = Bed::new(QueueOptions::default());
+    let asks = |cpu: &str| pod("a").request("cpu", cpu);
+    bed.add(asks("2"));
+    let entry = bed.pop();
+    bed.preempting.insert("a".into());
+    bed.fail(entry, FIT);
+    assert_eq!((bed.place("a"), bed.counted.unschedulable.get()), (Some(Place::Unschedulable), 1));
+    bed.update(asks("2"), asks("1").resource_version("2"));
+    bed.with(|queue, cx| queue.activate(cx, &Arc::new(pod("a").build())));
+    assert_eq!((bed.place("a"), bed.counted.unschedulable.get()), (Some(Place::Gated), 1), "it stays");
+    bed.delete(pod("b").node("n").request("cpu", "1"));
+    assert_eq!((bed.place("a"), bed.counted.unschedulable.get()), (Some(Place::Gated), 2));
+    bed.preempting.clear();
+    bed.with(|queue, cx| queue.activate(cx, &Arc::new(pod("a").build())));
+    let entry = bed.pop();
+    bed.fail(entry, FIT);
+    assert_eq!((bed.place("a"), bed.counted.unschedulable.get()), (Some(Place::Unschedulable), 3));
+}
+
+#[test]
 fn an_activation_in_flight_concerns_that_pod_only() {
     let mut bed = Bed::new(QueueOptions::default());
     for name in ["a", "b"] {
@@ -298,10 +334,10 @@ fn ten_thousand_pods_come_and_go_quickly() {
 }
 
 /// A bed with `pods` pods of each template, in turn, that NodeResourcesFit rejected. Templates
-/// differ in the CPUs that they request: one more than there are nodes for.
+/// differ in the CPU that they request: a little more than 64 cores.
 fn rejected(templates: u64, pods: u64) -> Bed {
     let mut bed = Bed::new(QueueOptions::default());
-    let template = |i: u64| pod("t").request("cpu", &(65 + i).to_string()).build().spec;
+    let template = |i: u64| pod("t").request("cpu", &format!("{}m", 64_001 + i)).build().spec;
     let specs: Vec<_> = (0..templates).map(template).collect();
     for i in 0..pods {
         for (template, spec) in specs.iter().enumerate() {
@@ -312,7 +348,7 @@ fn rejected(templates: u64, pods: u64) -> Bed {
             bed.fail(entry, FIT);
         }
     }
-    bed.hints.0.set(0);
+    bed.counted.hints.set(0);
     bed
 }
 
@@ -320,15 +356,62 @@ fn rejected(templates: u64, pods: u64) -> Bed {
 fn an_event_asks_hints_once_per_template() {
     let mut bed = rejected(3, 20);
     bed.node_event(ActionType::ADD);
-    assert_eq!((bed.hints.0.get(), bed.queue.lengths()), (3, [0, 0, 60, 0, 0]), "64 CPUs help none");
+    assert_eq!((bed.counted.hints.get(), bed.queue.lengths()), (3, [0, 0, 60, 0, 0]), "64 CPUs help none");
     bed.node_event(ActionType::DELETE);
-    assert_eq!(bed.hints.0.get(), 3, "the plugin does not register for deleted nodes");
+    assert_eq!(bed.counted.hints.get(), 3, "the plugin does not register for deleted nodes");
+}
+
+#[test]
+fn hints_are_not_asked_about_pods_that_are_much_too_large() {
+    let mut bed = Bed::new(QueueOptions::default());
+    for cpu in 65..1065 {
+        bed.add(pod(&format!("p{cpu}")).request("cpu", &cpu.to_string()));
+        let entry = bed.pop();
+        bed.fail(entry, FIT);
+    }
+    bed.node_event(ActionType::ADD);
+    assert_eq!((bed.counted.hints.get(), bed.queue.lengths()[2]), (1, 1000));
+}
+
+/// CPU, memory and storage, often as much as others have.
+fn amounts() -> impl Strategy<Value = [String; 3]> {
+    prop::array::uniform3(
+        prop_oneof![0..4_u32, 60..70_u32, 0..1000_u32].prop_map(|amount| amount.to_string()),
+    )
+}
+
+const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+proptest! {
+    /// `move_all` compares the pods that it moves with those that hints queue one by one.
+    #[test]
+    fn an_event_moves_every_pod_that_fits(
+        requests in prop::collection::vec(amounts(), 1..30), old in amounts(), new in amounts(),
+    ) {
+        let mut bed = Bed::new(QueueOptions::default());
+        for (i, requests) in requests.iter().enumerate() {
+            let pod = pod(&format!("p{i}"));
+            bed.add(RESOURCES.iter().zip(requests).fold(pod, |pod, (name, amount)| pod.request(name, amount)));
+            let entry = bed.pop();
+            bed.fail(entry, FIT);
+        }
+        let offering = |amounts: &[String; 3]| {
+            let offered = RESOURCES.iter().zip(amounts);
+            Some(Arc::new(offered.fold(node("n"), |node, (name, amount)| node.allocatable(name, amount)).build()))
+        };
+        for (old, action) in [(offering(&old), ActionType::UPDATE_NODE_ALLOCATABLE), (None, ActionType::ADD)] {
+            let event = ClusterEvent::new(EventResource::Node, action);
+            let change = Change::Node { old, new: offering(&new) };
+            bed.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
+        }
+    }
 }
 
 #[test]
 fn pods_of_all_templates_move_in_order_of_arrival() {
     let mut bed = rejected(3, 4);
-    let change = Change::Node { old: None, new: Some(Arc::new(node("n").allocatable("cpu", "66").build())) };
+    let change =
+        Change::Node { old: None, new: Some(Arc::new(node("n").allocatable("cpu", "64002m").build())) };
     let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
     bed.now.wall = bed.now.wall.plus(Duration::from_mins(1));
     bed.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
@@ -341,20 +424,20 @@ fn pods_of_all_templates_move_in_order_of_arrival() {
 fn an_updated_pod_changes_its_class() {
     let mut bed = rejected(1, 3);
     let asks = |cpu: &str| pod("0001-0").request("cpu", cpu).label("index", "0001-0");
-    bed.update(asks("65"), asks("70").resource_version("2"));
-    bed.hints.0.set(0);
+    bed.update(asks("64001m"), asks("64002m").resource_version("2"));
+    bed.counted.hints.set(0);
     bed.node_event(ActionType::ADD);
-    assert_eq!(bed.hints.0.get(), 2);
+    assert_eq!(bed.counted.hints.get(), 2);
     bed.with(|queue, _| queue.delete(&"0001-0".into()));
     bed.node_event(ActionType::ADD);
-    assert_eq!(bed.hints.0.get(), 3);
+    assert_eq!(bed.counted.hints.get(), 3);
 }
 
 /// A pod that a process marked because it stalled with it.
 fn marked(name: &str) -> PodBuilder {
     pod(name).with(|pod: &mut PodInfo| {
-        let patch = crate::stalled(pod, Duration::from_mins(1), Timestamp(1_000_000_000));
-        pod.status.pod_scheduled = patch.condition;
+        let mark = crate::stall::condition(pod, Duration::from_mins(1), Timestamp(1_000_000_000));
+        pod.status.pod_scheduled = Some(mark);
     })
 }
 

@@ -1,13 +1,14 @@
 //! Registered events and their queueing hints.
 
 use smallvec::SmallVec;
-use supercargo_framework::event::{Change, EventRegistration, HintFn, HintScope, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, HintFn, HintScope, OfferFn, QueueingHint};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text};
 
 use super::context::QueueCx;
 use super::entry::QueuedPod;
 use super::queueing_strategy::QueueingStrategy;
-use crate::extender::EXTENDER;
+use super::size::Size;
+use crate::EXTENDER;
 use supercargo_runtime::observer::{Observation, Timespan};
 use supercargo_runtime::panic_guard::guard;
 use supercargo_runtime::profile::{Profile, Profiles, all_events};
@@ -20,16 +21,18 @@ struct Registration {
     hint: Option<HintFn>,
     /// What the hint reads of a pod.
     scope: HintScope,
+    /// What a change offers at most.
+    offer: Option<OfferFn>,
 }
 
 /// The registrations of every profile.
-pub(super) struct QueueingHints {
+pub(crate) struct QueueingHints {
     by_profile: Vec<Vec<Registration>>,
 }
 
 impl QueueingHints {
     /// Extenders register for no events.
-    pub(super) fn new(profiles: &Profiles, extended: bool) -> Self {
+    pub(crate) fn new(profiles: &Profiles, extended: bool) -> Self {
         let of_extenders =
             || if extended { registrations_of(&EXTENDER.into(), &all_events()) } else { Vec::new() };
         let of_profile = |profile: &Profile| {
@@ -42,7 +45,7 @@ impl QueueingHints {
 
     /// Whether a plugin registers for new pods without a node. Upstream has such events for gangs
     /// only.
-    pub(super) fn asks_for_unscheduled_pods(&self) -> bool {
+    pub(crate) fn asks_for_unscheduled_pods(&self) -> bool {
         let asks = |event: &ClusterEvent| {
             event.resource == EventResource::UnschedulablePod && event.action.intersects(ActionType::ADD)
         };
@@ -50,7 +53,7 @@ impl QueueingHints {
     }
 
     /// Whether a plugin of any profile registers for the event.
-    pub(super) fn interested(&self, event: &ClusterEvent) -> bool {
+    pub(crate) fn interested(&self, event: &ClusterEvent) -> bool {
         event.is_wildcard()
             || self.by_profile.iter().flatten().any(|registration| registration.event.matches(event))
     }
@@ -64,14 +67,14 @@ impl QueueingHints {
     }
 
     /// What the hints of the plugins that rejected the pod read of it.
-    pub(super) fn scope(&self, entry: &QueuedPod) -> HintScope {
+    pub(crate) fn scope(&self, entry: &QueuedPod) -> HintScope {
         let registrations = &self.by_profile[entry.profile.0];
         let rejecting = registrations.iter().filter(|it| entry.rejected_by(&it.plugin));
         union(rejecting)
     }
 
     /// The hints about an event for pods that the same plugins rejected as this one.
-    pub(super) fn concerned<'a>(
+    pub(crate) fn concerned<'a>(
         &'a self,
         entry: &QueuedPod,
         event: &'a ClusterEvent,
@@ -87,12 +90,12 @@ impl QueueingHints {
     }
 
     /// Whether a PreEnqueue plugin that does not register for the event holds the pod.
-    pub(super) fn is_held(&self, entry: &QueuedPod, event: &ClusterEvent) -> bool {
+    pub(crate) fn is_held(&self, entry: &QueuedPod, event: &ClusterEvent) -> bool {
         entry.gating_plugin.as_ref().is_some_and(|plugin| !self.plugin_interested(plugin, event))
     }
 
     /// What the event means for the pod: the hints of the plugins that rejected it decide.
-    pub(super) fn strategy(
+    pub(crate) fn strategy(
         &self,
         cx: &mut QueueCx<'_>,
         entry: &QueuedPod,
@@ -111,7 +114,7 @@ impl QueueingHints {
 }
 
 /// The hints that decide whether an event helps pods that the same plugins rejected.
-pub(super) struct Concerned<'a> {
+pub(crate) struct Concerned<'a> {
     event: &'a ClusterEvent,
     change: &'a Change,
     /// Each with the strategy for a pod that it queues.
@@ -120,17 +123,23 @@ pub(super) struct Concerned<'a> {
 
 impl Concerned<'_> {
     /// Whether there is no hint.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.hints.is_empty()
     }
 
     /// What the hints read of a pod.
-    pub(super) fn scope(&self) -> HintScope {
+    pub(crate) fn scope(&self) -> HintScope {
         union(self.hints.iter().map(|(registration, _)| *registration))
     }
 
+    /// The sizes of pods that a hint may queue; `None` for all.
+    pub(crate) fn offers(&self) -> Option<Vec<Size>> {
+        let offer = |registration: &Registration| Some(Size::of((registration.offer?)(self.change)?));
+        self.hints.iter().map(|(registration, _)| offer(registration)).collect()
+    }
+
     /// What the event means for one of the pods.
-    pub(super) fn strategy(&self, cx: &mut QueueCx<'_>, pod: &PodInfo) -> QueueingStrategy {
+    pub(crate) fn strategy(&self, cx: &mut QueueCx<'_>, pod: &PodInfo) -> QueueingStrategy {
         let mut best = QueueingStrategy::Skip;
         for (registration, strategy) in &self.hints {
             if *strategy > best && registration.queues(cx, pod, self.event, self.change) {
@@ -174,11 +183,14 @@ fn union<'a>(registrations: impl Iterator<Item = &'a Registration>) -> HintScope
 }
 
 fn registrations_of(plugin: &Text, events: &[EventRegistration]) -> Vec<Registration> {
-    let of_plugin = |event, hint, scope| Registration { event, plugin: plugin.clone(), hint, scope };
+    let of_plugin = |event, hint, scope, offer| {
+        let plugin = plugin.clone();
+        Registration { event, plugin, hint, scope, offer }
+    };
     let taint = ClusterEvent::new(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
     let taints = needs_taint_updates(events.iter().map(|registration| &registration.event))
-        .then(|| of_plugin(taint, None, HintScope::empty()));
-    let registered = events.iter().map(|it| of_plugin(it.event.clone(), it.hint.clone(), it.scope));
+        .then(|| of_plugin(taint, None, HintScope::empty(), None));
+    let registered = events.iter().map(|it| of_plugin(it.event.clone(), it.hint.clone(), it.scope, it.offer));
     taints.into_iter().chain(registered).collect()
 }
 

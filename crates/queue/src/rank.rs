@@ -12,7 +12,7 @@ use crate::stall::is_stalled;
 
 /// The order of the active queue: by the queue-sort plugin, then first come, first served. Pods with
 /// which a scheduler has stalled come last.
-pub(super) struct ActiveRank {
+pub(crate) struct ActiveRank {
     pod: Arc<PodInfo>,
     timestamp: Timestamp,
     sequence: u64,
@@ -21,7 +21,7 @@ pub(super) struct ActiveRank {
 }
 
 impl ActiveRank {
-    pub(super) fn new(entry: &QueuedPod, sort: &Arc<GuardedSort>) -> Self {
+    pub(crate) fn new(entry: &QueuedPod, sort: &Arc<GuardedSort>) -> Self {
         Self {
             pod: Arc::clone(&entry.pod),
             timestamp: entry.timestamp,
@@ -67,18 +67,18 @@ impl Eq for ActiveRank {}
 
 /// The order of a backoff queue: by the end of the backoff, then as in the active queue.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct BackoffRank {
+pub(crate) struct BackoffRank {
     until: std::cmp::Reverse<Timestamp>,
     then: ActiveRank,
 }
 
 impl BackoffRank {
-    pub(super) fn new(entry: &QueuedPod, sort: &Arc<GuardedSort>) -> Self {
+    pub(crate) fn new(entry: &QueuedPod, sort: &Arc<GuardedSort>) -> Self {
         let until = entry.backoff_until.unwrap_or_default();
         Self { until: std::cmp::Reverse(until), then: ActiveRank::new(entry, sort) }
     }
 
-    pub(super) fn until(&self) -> Timestamp {
+    pub(crate) fn until(&self) -> Timestamp {
         self.until.0
     }
 }

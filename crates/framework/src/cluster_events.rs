@@ -1,15 +1,13 @@
 //! The cluster events that follow from two versions of an object.
 
+use crate::{ActionType, ClusterEvent, EventResource, Feature, Features, NodeRecord, PodInfo, Resource};
 use smallvec::SmallVec;
-use supercargo_framework::{
-    ActionType, ClusterEvent, EventResource, Feature, Features, NodeRecord, PodInfo, Resource,
-};
 
 /// Usually one event.
-pub(crate) type Events = SmallVec<[ClusterEvent; 2]>;
+pub type Events = SmallVec<[ClusterEvent; 2]>;
 
 /// The events of a pod update; one generic update if no specific change is found.
-pub(crate) fn pod_events(old: &PodInfo, new: &PodInfo) -> Events {
+pub fn pod_events(old: &PodInfo, new: &PodInfo) -> Events {
     let resource =
         if new.is_assigned() { EventResource::AssignedPod } else { EventResource::UnschedulablePod };
     let mut actions = SmallVec::<[ActionType; 2]>::new();
@@ -35,7 +33,7 @@ pub(crate) fn pod_events(old: &PodInfo, new: &PodInfo) -> Events {
 }
 
 /// The events of a node update; none if nothing changed that scheduling reads.
-pub(crate) fn node_events(old: &NodeRecord, new: &NodeRecord, features: &Features) -> Events {
+pub fn node_events(old: &NodeRecord, new: &NodeRecord, features: &Features) -> Events {
     let mut events = Events::new();
     let mut push = |changed: bool, action| {
         if changed {
@@ -47,7 +45,7 @@ pub(crate) fn node_events(old: &NodeRecord, new: &NodeRecord, features: &Feature
     push(old.labels != new.labels, ActionType::UPDATE_NODE_LABEL);
     push(old.taints != new.taints, ActionType::UPDATE_NODE_TAINT);
     push(old.conditions != new.conditions, ActionType::UPDATE_NODE_CONDITION);
-    push(old.annotations != new.annotations, ActionType::UPDATE_NODE_ANNOTATION);
+    push(old.annotations_hash != new.annotations_hash, ActionType::UPDATE_NODE_ANNOTATION);
     if features.enabled(Feature::NodeDeclaredFeatures) {
         push(old.declared_features != new.declared_features, ActionType::UPDATE_NODE_DECLARED_FEATURE);
     }
@@ -65,8 +63,8 @@ fn any_less(new: &Resource, old: &Resource) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use supercargo_framework::TaintEffect;
-    use supercargo_framework::testing::{node, pod};
+    use crate::TaintEffect;
+    use crate::testing::{node, pod};
 
     fn labels(events: &Events) -> Vec<String> {
         events.iter().map(ToString::to_string).collect()

@@ -3,19 +3,23 @@
 use rustc_hash::FxHashSet;
 use supercargo_framework::objects::Objects;
 use supercargo_framework::{Now, QueueContext, Uid};
-
 use supercargo_runtime::observer::Observer;
 use supercargo_runtime::profile::Profiles;
 
 /// What a call needs beside the queue itself.
-pub(crate) struct QueueCx<'a> {
-    pub(crate) now: Now,
-    pub(crate) profiles: &'a Profiles,
-    pub(crate) objects: &'a Objects,
-    pub(crate) preempting: &'a FxHashSet<Uid>,
-    pub(crate) observer: &'a dyn Observer,
+pub struct QueueCx<'a> {
+    /// The time of the call.
+    pub now: Now,
+    /// The profiles, whose plugins order, gate and hint.
+    pub profiles: &'a Profiles,
+    /// The objects that plugins read.
+    pub objects: &'a Objects,
+    /// The pods whose victims are being evicted.
+    pub preempting: &'a FxHashSet<Uid>,
+    /// Learns what happens.
+    pub observer: &'a dyn Observer,
     /// The report of a plugin's panic.
-    pub(crate) panic: Option<String>,
+    pub panic: Option<String>,
 }
 
 impl QueueCx<'_> {

@@ -15,7 +15,7 @@ const CONFIGURATION_RELOAD: Text = Text::Static("ConfigurationReload");
 impl SchedulingQueue {
     /// Applies the profiles of `cx`. Pods in backoff stay there; all others are tried again, unless
     /// PreEnqueue holds them. Every queued pod must have a profile.
-    pub(crate) fn reconfigure(&mut self, cx: &mut QueueCx<'_>, options: QueueOptions, extended: bool) {
+    pub fn reconfigure(&mut self, cx: &mut QueueCx<'_>, options: QueueOptions, extended: bool) {
         let uids: Vec<_> = self.entries.keys().cloned().collect();
         let mut waiting: Vec<_> = uids
             .iter()

@@ -11,11 +11,12 @@ use supercargo_framework::event::HintScope;
 use supercargo_framework::{PodInfo, Text, Uid};
 
 use super::entry::QueuedPod;
-use crate::hash_seed::{HashSeed, SeededMap};
+use super::size::Size;
+use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_runtime::profile::ProfileIndex;
 
 /// Pods that wait for an event, by sequence number, so that moves keep the order of arrival.
-pub(super) struct Unschedulable {
+pub(crate) struct Unschedulable {
     pods: BTreeMap<u64, Uid>,
     groups: BTreeMap<Rejection, Group>,
     /// The number of pods that a PreEnqueue plugin holds.
@@ -33,17 +34,23 @@ struct Rejection {
 }
 
 /// Pods that the same plugins rejected.
-pub(super) struct Group {
+pub(crate) struct Group {
     /// What the hints of these plugins read of a pod.
     scope: HintScope,
+    /// By size; all of one size if no hint reads requests.
+    by_size: BTreeMap<Size, Classes>,
+}
+
+/// The pods of a group and a size.
+struct Classes {
     places: SeededMap<Seen, usize>,
     /// Their order depends on insertions and removals only, not on the hash seed.
     classes: Vec<Class>,
 }
 
 /// Pods of a group that its hints cannot tell apart.
-pub(super) struct Class {
-    pub(super) priority: i32,
+pub(crate) struct Class {
+    pub(crate) priority: i32,
     /// By sequence number.
     pods: BTreeMap<u64, Arc<PodInfo>>,
 }
@@ -55,20 +62,20 @@ struct Seen {
 }
 
 impl Unschedulable {
-    pub(super) fn new(seed: HashSeed) -> Self {
+    pub(crate) fn new(seed: HashSeed) -> Self {
         Self { pods: BTreeMap::new(), groups: BTreeMap::new(), gated: 0, seed }
     }
 
     /// Adds a pod. `scope` is what the hints of the plugins that rejected it read of a pod.
-    pub(super) fn insert(&mut self, entry: &QueuedPod, scope: impl FnOnce() -> HintScope) {
+    pub(crate) fn insert(&mut self, entry: &QueuedPod, scope: impl FnOnce() -> HintScope) {
         self.pods.insert(entry.sequence, entry.uid().clone());
         self.gated += usize::from(entry.gating_plugin.is_some());
         let group = self.groups.entry(Rejection::of(entry));
-        group.or_insert_with(|| Group::new(scope(), &self.seed)).insert(entry);
+        group.or_insert_with(|| Group::new(scope())).insert(entry, &self.seed);
     }
 
     /// Removes a pod; `false` if it is not here.
-    pub(super) fn remove(&mut self, entry: &QueuedPod) -> bool {
+    pub(crate) fn remove(&mut self, entry: &QueuedPod) -> bool {
         if self.pods.remove(&entry.sequence).is_none() {
             return false;
         }
@@ -76,7 +83,7 @@ impl Unschedulable {
         let rejection = Rejection::of(entry);
         if let Some(group) = self.groups.get_mut(&rejection) {
             group.remove(entry);
-            if group.classes.is_empty() {
+            if group.by_size.is_empty() {
                 self.groups.remove(&rejection);
             }
         }
@@ -84,36 +91,36 @@ impl Unschedulable {
     }
 
     /// Whether the pod is here.
-    pub(super) fn contains(&self, entry: &QueuedPod) -> bool {
+    pub(crate) fn contains(&self, entry: &QueuedPod) -> bool {
         self.pods.contains_key(&entry.sequence)
     }
 
     /// The pod with a sequence number.
-    pub(super) fn uid(&self, sequence: u64) -> Option<&Uid> {
+    pub(crate) fn uid(&self, sequence: u64) -> Option<&Uid> {
         self.pods.get(&sequence)
     }
 
     /// The pods in their order of arrival.
-    pub(super) fn uids(&self) -> impl Iterator<Item = &Uid> {
+    pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.pods.values()
     }
 
     /// Pods by the plugins that rejected them.
-    pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &Group> {
         self.groups.values()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.pods.len()
     }
 
     /// The number of pods that a PreEnqueue plugin holds.
-    pub(super) fn gated(&self) -> usize {
+    pub(crate) fn gated(&self) -> usize {
         self.gated
     }
 
     /// The number of pods in all classes, for checks of consistency.
-    pub(super) fn count_in_classes(&self) -> usize {
+    pub(crate) fn count_in_classes(&self) -> usize {
         self.groups().flat_map(Group::classes).map(|class| class.pods.len()).sum()
     }
 }
@@ -130,28 +137,23 @@ impl Rejection {
 }
 
 impl Group {
-    fn new(scope: HintScope, seed: &HashSeed) -> Self {
-        Self { scope, places: seed.map(), classes: Vec::new() }
+    fn new(scope: HintScope) -> Self {
+        Self { scope, by_size: BTreeMap::new() }
     }
 
-    fn insert(&mut self, entry: &QueuedPod) {
-        let place = *self.places.entry(self.seen(&entry.pod)).or_insert(self.classes.len());
-        if place == self.classes.len() {
-            self.classes.push(Class { priority: entry.pod.priority, pods: BTreeMap::new() });
-        }
-        self.classes[place].pods.insert(entry.sequence, Arc::clone(&entry.pod));
+    fn insert(&mut self, entry: &QueuedPod, seed: &HashSeed) {
+        let seen = self.seen(&entry.pod);
+        let classes = self.by_size.entry(seen.size());
+        classes.or_insert_with(|| Classes { places: seed.map(), classes: Vec::new() }).insert(entry, seen);
     }
 
     fn remove(&mut self, entry: &QueuedPod) {
         let seen = self.seen(&entry.pod);
-        let Some(&place) = self.places.get(&seen) else { return };
-        self.classes[place].pods.remove(&entry.sequence);
-        if self.classes[place].pods.is_empty() {
-            self.places.remove(&seen);
-            self.classes.swap_remove(place);
-            if let Some((_, pod)) = self.classes.get(place).and_then(|moved| moved.pods.first_key_value()) {
-                self.places.insert(self.seen(pod), place);
-            }
+        let size = seen.size();
+        let Some(classes) = self.by_size.get_mut(&size) else { return };
+        classes.remove(entry, &seen);
+        if classes.classes.is_empty() {
+            self.by_size.remove(&size);
         }
     }
 
@@ -159,24 +161,60 @@ impl Group {
         Seen { pod: Arc::clone(pod), scope: self.scope }
     }
 
-    pub(super) fn classes(&self) -> impl Iterator<Item = &Class> {
-        self.classes.iter()
+    pub(crate) fn classes(&self) -> impl Iterator<Item = &Class> {
+        self.classes_within(None)
+    }
+
+    /// The classes without those that fit into none of these offers.
+    pub(crate) fn classes_within(&self, offers: Option<Vec<Size>>) -> impl Iterator<Item = &Class> {
+        let may_fit = move |size: Size| {
+            offers.as_ref().is_none_or(|offers| offers.iter().any(|offer| size.may_fit(*offer)))
+        };
+        self.by_size.iter().filter(move |(size, _)| may_fit(**size)).flat_map(|(_, classes)| &classes.classes)
     }
 
     /// The sequence number of a pod of the group.
-    pub(super) fn any(&self) -> Option<u64> {
+    pub(crate) fn any(&self) -> Option<u64> {
         self.classes().flat_map(Class::pods).map(|(sequence, _)| sequence).next()
+    }
+}
+
+impl Classes {
+    fn insert(&mut self, entry: &QueuedPod, seen: Seen) {
+        let place = *self.places.entry(seen).or_insert(self.classes.len());
+        if place == self.classes.len() {
+            self.classes.push(Class { priority: entry.pod.priority, pods: BTreeMap::new() });
+        }
+        self.classes[place].pods.insert(entry.sequence, Arc::clone(&entry.pod));
+    }
+
+    fn remove(&mut self, entry: &QueuedPod, seen: &Seen) {
+        let Some(&place) = self.places.get(seen) else { return };
+        self.classes[place].pods.remove(&entry.sequence);
+        if self.classes[place].pods.is_empty() {
+            self.places.remove(seen);
+            self.classes.swap_remove(place);
+            if let Some((_, pod)) = self.classes.get(place).and_then(|moved| moved.pods.first_key_value()) {
+                self.places.insert(Seen { pod: Arc::clone(pod), scope: seen.scope }, place);
+            }
+        }
     }
 }
 
 impl Class {
     /// The pods with their sequence numbers, ascending.
-    pub(super) fn pods(&self) -> impl Iterator<Item = (u64, &PodInfo)> + Clone {
+    pub(crate) fn pods(&self) -> impl Iterator<Item = (u64, &PodInfo)> + Clone {
         self.pods.iter().map(|(sequence, pod)| (*sequence, &**pod))
     }
 }
 
 impl Seen {
+    /// The size of the pod, if a hint may read its requests.
+    fn size(&self) -> Size {
+        let reads_requests = self.scope.intersects(HintScope::REQUESTS | HintScope::POD);
+        if reads_requests { Size::of(&self.pod.spec.requests.resource) } else { Size::default() }
+    }
+
     fn parts(&self) -> impl Hash + Eq {
         let (pod, spec) = (&*self.pod, &*self.pod.spec);
         let reads_all = self.scope.contains(HintScope::POD);

@@ -28,7 +28,7 @@ const BACKOFF_COMPLETE: Text = Text::Static("BackoffComplete");
 
 /// The pods that an event may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PreCheck {
+pub enum PreCheck {
     /// All.
     All,
     /// All but the pod that the event is about.
@@ -57,7 +57,7 @@ const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 impl SchedulingQueue {
     /// Moves every pod that passes `pre_check` and that the event may help, and records the event
     /// for pods in flight.
-    pub(crate) fn move_all(
+    pub fn move_all(
         &mut self,
         cx: &mut QueueCx<'_>,
         event: &ClusterEvent,
@@ -119,7 +119,7 @@ impl SchedulingQueue {
     }
 
     /// Moves a pod to the active queue on a plugin's command.
-    pub(crate) fn activate(&mut self, cx: &mut QueueCx<'_>, pod: &Arc<PodInfo>) {
+    pub fn activate(&mut self, cx: &mut QueueCx<'_>, pod: &Arc<PodInfo>) {
         let uid = &pod.uid;
         if self.in_flight.contains(uid) {
             let change = Change::Pod { old: None, new: Some(Arc::clone(pod)) };
@@ -128,21 +128,22 @@ impl SchedulingQueue {
         }
         let from_backoff = self.backoff.contains(uid) || self.error_backoff.contains(uid);
         if !self.active.contains(uid)
-            && let Some(entry) = self.take(uid)
+            && let Some(mut entry) = self.take(uid)
         {
+            entry.stays = !from_backoff;
             self.move_to_active(cx, entry, &Text::Static("ForceActivate"), from_backoff);
         }
     }
 
     /// Requeues a pod for an immediate attempt. The failed one does not count.
-    pub(crate) fn retry(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
+    pub fn retry(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
         self.done(entry.uid());
         entry.timestamp = cx.now.wall;
         self.move_to_active(cx, entry, cause, false);
     }
 
     /// Moves the pods whose time has come.
-    pub(crate) fn tick(&mut self, cx: &mut QueueCx<'_>) {
+    pub fn tick(&mut self, cx: &mut QueueCx<'_>) {
         self.flush_backoff(cx);
         let due = *self.next_flush.get_or_insert(cx.now.monotonic + FLUSH_PERIOD);
         if cx.now.monotonic >= due {
@@ -152,7 +153,7 @@ impl SchedulingQueue {
     }
 
     /// The time until [`tick`](Self::tick) has something to do.
-    pub(crate) fn next_deadline(&self, now: Now) -> Duration {
+    pub fn next_deadline(&self, now: Now) -> Duration {
         let now = self.clock.at(now);
         let flush = self.next_flush.map_or(FLUSH_PERIOD, |due| due.saturating_sub(now.monotonic));
         let heads = [self.backoff.peek(), self.error_backoff.peek()];
@@ -199,7 +200,7 @@ impl SchedulingQueue {
         self.in_flight.note(UNSCHEDULABLE_TIMEOUT, Change::Unspecified);
     }
 
-    pub(super) fn requeue(
+    pub(crate) fn requeue(
         &mut self,
         cx: &mut QueueCx<'_>,
         entry: QueuedPod,
@@ -218,7 +219,7 @@ impl SchedulingQueue {
     }
 
     /// PreEnqueue runs here, except for pods that passed it on their way to backoff.
-    pub(super) fn move_to_active(
+    pub(crate) fn move_to_active(
         &mut self,
         cx: &mut QueueCx<'_>,
         mut entry: QueuedPod,
@@ -240,7 +241,7 @@ impl SchedulingQueue {
         self.put_entry(entry);
     }
 
-    pub(super) fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
+    pub(crate) fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
         // Pods may be popped from backoffQ.
         if self.options.pop_from_backoff && !run_pre_enqueue(cx, &mut entry) {
             self.insert_unschedulable(cx, entry, cause);
@@ -254,7 +255,9 @@ impl SchedulingQueue {
     }
 
     fn insert_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
-        cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Unschedulable, event: cause });
+        if !entry.stays {
+            cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Unschedulable, event: cause });
+        }
         entry.sequence = self.take_sequence();
         self.unschedulable.insert(&entry, || self.hints.scope(&entry));
         self.put_entry(entry);
@@ -280,7 +283,8 @@ fn movable_of_group(
     }
     let is_one_answer = hints.scope().is_empty();
     let mut answer = None;
-    for class in group.classes().filter(|class| pre_check.admits(class.priority)) {
+    let classes = group.classes_within(hints.offers());
+    for class in classes.filter(|class| pre_check.admits(class.priority)) {
         let mut pods = class.pods().filter(|(sequence, _)| own != Some(*sequence)).peekable();
         let Some((_, first)) = pods.peek() else { continue };
         let strategy = match answer {

@@ -21,7 +21,7 @@ enum Line {
 /// Events after a pod's own mark decide where the pod goes if it turns out unschedulable. So no
 /// event that arrives during an attempt is lost.
 #[derive(Default)]
-pub(super) struct InFlight {
+pub(crate) struct InFlight {
     lines: VecDeque<Line>,
     /// The number of entries dropped from the front.
     dropped: u64,
@@ -30,7 +30,7 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// Marks a pod as popped; `false` if it already is.
-    pub(super) fn begin(&mut self, uid: Uid) -> bool {
+    pub(crate) fn begin(&mut self, uid: Uid) -> bool {
         if self.marks.contains_key(&uid) {
             return false;
         }
@@ -39,23 +39,23 @@ impl InFlight {
         true
     }
 
-    pub(super) fn contains(&self, uid: &Uid) -> bool {
+    pub(crate) fn contains(&self, uid: &Uid) -> bool {
         self.marks.contains_key(uid)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.marks.len()
     }
 
     /// Adds an event, unless no pod is in flight.
-    pub(super) fn note(&mut self, event: ClusterEvent, change: Change) {
+    pub(crate) fn note(&mut self, event: ClusterEvent, change: Change) {
         if !self.marks.is_empty() {
             self.lines.push_back(Line::Event(event, change));
         }
     }
 
     /// The events since the pod was popped; `None` if it is not in flight.
-    pub(super) fn events_since(&self, uid: &Uid) -> Option<impl Iterator<Item = (&ClusterEvent, &Change)>> {
+    pub(crate) fn events_since(&self, uid: &Uid) -> Option<impl Iterator<Item = (&ClusterEvent, &Change)>> {
         let mark = self.marks.get(uid)? - self.dropped;
         let after = usize::try_from(mark).ok()? + 1;
         Some(self.lines.iter().skip(after).filter_map(|line| match line {
@@ -65,7 +65,7 @@ impl InFlight {
     }
 
     /// Ends the recording for a pod. Drops events that no pod needs.
-    pub(super) fn done(&mut self, uid: &Uid) {
+    pub(crate) fn done(&mut self, uid: &Uid) {
         let Some(mark) = self.marks.remove(uid) else {
             return;
         };
@@ -79,7 +79,7 @@ impl InFlight {
     }
 
     /// The number of events of each kind.
-    pub(super) fn count_events(&self) -> FxHashMap<&ClusterEvent, usize> {
+    pub(crate) fn count_events(&self) -> FxHashMap<&ClusterEvent, usize> {
         let mut counts = FxHashMap::default();
         for line in &self.lines {
             if let Line::Event(event, _) = line {
@@ -90,7 +90,7 @@ impl InFlight {
     }
 
     /// The number of events kept.
-    pub(super) fn event_count(&self) -> usize {
+    pub(crate) fn event_count(&self) -> usize {
         self.lines.iter().filter(|line| matches!(line, Line::Event(..))).count()
     }
 }

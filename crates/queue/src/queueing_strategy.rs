@@ -2,7 +2,7 @@
 
 /// What to do with a waiting pod after an event; greater is earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum QueueingStrategy {
+pub(crate) enum QueueingStrategy {
     /// The event does not help.
     Skip,
     /// Try again when its backoff has ended.

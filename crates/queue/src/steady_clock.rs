@@ -8,21 +8,21 @@ use supercargo_framework::Now;
 /// added from then on. Otherwise pods in backoff would wait until the wall clock catches up.
 /// Seconds still begin with those of the wall clock.
 #[derive(Default)]
-pub(super) struct SteadyClock {
+pub(crate) struct SteadyClock {
     last: Option<Now>,
     added: Duration,
 }
 
 impl SteadyClock {
     /// Updates the clock and returns the queue's time.
-    pub(super) fn observe(&mut self, now: Now) -> Now {
+    pub(crate) fn observe(&mut self, now: Now) -> Now {
         self.added = self.added_at(now);
         self.last = Some(now);
         shifted(now, self.added)
     }
 
     /// The queue's time.
-    pub(super) fn at(&self, now: Now) -> Now {
+    pub(crate) fn at(&self, now: Now) -> Now {
         shifted(now, self.added_at(now))
     }
 

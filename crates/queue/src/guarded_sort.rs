@@ -9,24 +9,24 @@ use supercargo_runtime::profile::Named;
 
 /// A queue-sort plugin whose panics do not unwind through a heap during a change. A comparison that
 /// panics returns `false`, and the report is kept.
-pub(super) struct GuardedSort {
+pub(crate) struct GuardedSort {
     plugin: Arc<Named<dyn QueueSortPlugin>>,
     panic: Mutex<Option<String>>,
 }
 
 impl GuardedSort {
-    pub(super) fn new(plugin: Arc<Named<dyn QueueSortPlugin>>) -> Self {
+    pub(crate) fn new(plugin: Arc<Named<dyn QueueSortPlugin>>) -> Self {
         Self { plugin, panic: Mutex::default() }
     }
 
-    pub(super) fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
+    pub(crate) fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
         guard("QueueSort", self.plugin.name, || self.plugin.plugin.less(a, b)).unwrap_or_else(|panic| {
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
             false
         })
     }
 
-    pub(super) fn take_panic(&self) -> Option<String> {
+    pub(crate) fn take_panic(&self) -> Option<String> {
         self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -1,6 +1,14 @@
-//! The scheduling queue: activeQ, backoffQ, unschedulablePods, and the pods in flight.
+//! The scheduling queue: activeQ, backoffQ, unschedulablePods, and the pods in flight (upstream's
+//! `backend/queue`).
 //!
 //! Every pod in the queue is in exactly one of these places until it is deleted, bound or dropped.
+//! The scheduler's state machine adds, pops and moves pods; the hints of the profiles' plugins say
+//! which events move which pods.
+//!
+//! Pure: the caller passes the time in with every call ([`QueueCx`]).
+
+// Tests print, and read from the environment how long to run.
+#![cfg_attr(test, allow(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod context;
 mod entry;
@@ -12,6 +20,8 @@ mod queueing_strategy;
 mod rank;
 mod reconfigure;
 mod requeue;
+mod size;
+pub mod stall;
 mod steady_clock;
 #[cfg(test)]
 mod tests;
@@ -23,33 +33,36 @@ use std::time::Duration;
 
 use priority_queue::PriorityQueue;
 use rustc_hash::{FxHashMap, FxHasher};
+use supercargo_framework::cluster_events;
 use supercargo_framework::event::Change;
+use supercargo_framework::hash_seed::HashSeed;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Text, Uid};
+use supercargo_runtime::observer::{Observation, QueueName};
+use supercargo_runtime::profile::{ProfileIndex, Profiles};
 
-pub(crate) use self::context::QueueCx;
-pub(crate) use self::entry::Window;
+pub use self::context::QueueCx;
+use self::entry::Window;
 pub use self::entry::{Backoff, QueuedPod};
 use self::guarded_sort::GuardedSort;
 use self::hints::QueueingHints;
 use self::in_flight::InFlight;
 use self::nominator::Nominated;
-pub(crate) use self::nominator::Nominator;
+pub use self::nominator::Nominator;
 use self::queueing_strategy::QueueingStrategy;
 use self::rank::{ActiveRank, BackoffRank};
-pub(crate) use self::requeue::PreCheck;
+pub use self::requeue::PreCheck;
+use self::stall::is_stalled;
 use self::steady_clock::SteadyClock;
 use self::unschedulable::Unschedulable;
-use crate::cluster_events;
-use crate::hash_seed::HashSeed;
-use crate::stall::{self, is_stalled};
-use supercargo_runtime::observer::{Observation, QueueName};
-use supercargo_runtime::profile::{ProfileIndex, Profiles};
 
 const SCHEDULE_ATTEMPT_FAILURE: Text = Text::Static("ScheduleAttemptFailure");
 const POP_FROM_BACKOFF_Q: Text = Text::Static("PopFromBackoffQ");
 const UNSCHEDULABLE_POD_ADD: Text = Text::Static("UnschedulablePodAdd");
 const UNSCHEDULABLE_POD_UPDATE: Text = Text::Static("UnschedulablePodUpdate");
+
+/// The name that stands for all extenders in a diagnosis.
+pub const EXTENDER: &str = "Extender";
 
 type Heap<P> = PriorityQueue<Uid, P, BuildHasherDefault<FxHasher>>;
 
@@ -97,7 +110,7 @@ pub enum Place {
 }
 
 /// The scheduling queue.
-pub(crate) struct SchedulingQueue {
+pub struct SchedulingQueue {
     options: QueueOptions,
     sort: Arc<GuardedSort>,
     hints: QueueingHints,
@@ -111,14 +124,16 @@ pub(crate) struct SchedulingQueue {
     error_backoff: Heap<BackoffRank>,
     unschedulable: Unschedulable,
     in_flight: InFlight,
-    pub(crate) nominator: Nominator,
+    /// The nominations.
+    pub nominator: Nominator,
     next_sequence: u64,
     next_flush: Option<Duration>,
     clock: SteadyClock,
 }
 
 impl SchedulingQueue {
-    pub(crate) fn new(options: QueueOptions, profiles: &Profiles, extended: bool, seed: &HashSeed) -> Self {
+    /// An empty queue. `extended` says that there are extenders: they reject pods, too.
+    pub fn new(options: QueueOptions, profiles: &Profiles, extended: bool, seed: &HashSeed) -> Self {
         Self {
             options,
             sort: Arc::new(GuardedSort::new(profiles.queue_sort())),
@@ -138,7 +153,7 @@ impl SchedulingQueue {
     }
 
     /// The place of a pod; `None` if the queue does not know it.
-    pub(crate) fn place(&self, uid: &Uid) -> Option<Place> {
+    pub fn place(&self, uid: &Uid) -> Option<Place> {
         if self.in_flight.contains(uid) {
             return Some(Place::InFlight);
         }
@@ -155,17 +170,17 @@ impl SchedulingQueue {
     }
 
     /// A queued pod.
-    pub(crate) fn get(&self, uid: &Uid) -> Option<&QueuedPod> {
+    pub fn get(&self, uid: &Uid) -> Option<&QueuedPod> {
         self.entries.get(uid)
     }
 
     /// All queued pods.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &QueuedPod> {
+    pub fn entries(&self) -> impl Iterator<Item = &QueuedPod> {
         self.entries.values()
     }
 
     /// Pods in activeQ, backoffQ, unschedulablePods (without gated ones), gated, and in flight.
-    pub(crate) fn lengths(&self) -> [usize; 5] {
+    pub fn lengths(&self) -> [usize; 5] {
         [
             self.active.len(),
             self.backoff.len() + self.error_backoff.len(),
@@ -177,29 +192,29 @@ impl SchedulingQueue {
 
     /// The number of queued pods that each plugin rejected, by profile; 0 for plugins that rejected
     /// pods before.
-    pub(crate) fn rejected(&self) -> impl Iterator<Item = (ProfileIndex, &Text, usize)> {
+    pub fn rejected(&self) -> impl Iterator<Item = (ProfileIndex, &Text, usize)> {
         self.rejected.iter().map(|((profile, plugin), count)| (*profile, plugin, *count))
     }
 
     /// The number of events of each kind kept for pods in flight.
-    pub(crate) fn events_in_flight(&self) -> FxHashMap<&ClusterEvent, usize> {
+    pub fn events_in_flight(&self) -> FxHashMap<&ClusterEvent, usize> {
         self.in_flight.count_events()
     }
 
     /// The queue's time, which a wall clock that is set back does not delay.
-    pub(crate) fn steady(&mut self, now: Now) -> Now {
+    pub fn steady(&mut self, now: Now) -> Now {
         self.clock.observe(now)
     }
 
     /// The report of a queue-sort plugin's panic since the last call. Pods that could not be
     /// compared keep their order of arrival.
-    pub(crate) fn sort_panic(&self) -> Option<String> {
+    pub fn sort_panic(&self) -> Option<String> {
         self.sort.take_panic()
     }
 
     /// The pods nominated for a node. As upstream, only the name is known of a pod that is not
     /// queued, such as one in flight.
-    pub(crate) fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
+    pub fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
         let resolve = |nominated: &Nominated| match self.entries.get(&nominated.uid) {
             Some(entry) => Arc::clone(&entry.pod),
             None => Arc::new(nominated.unknown()),
@@ -208,7 +223,7 @@ impl SchedulingQueue {
     }
 
     /// The invariants that do not hold.
-    pub(crate) fn inconsistencies(&self) -> Vec<String> {
+    pub fn inconsistencies(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (uid, entry) in &self.entries {
             let held = self.unschedulable.uid(entry.sequence) == Some(uid);
@@ -252,7 +267,7 @@ impl SchedulingQueue {
 /// Additions, updates and deletions of pods.
 impl SchedulingQueue {
     /// Adds a new pod to the active queue.
-    pub(crate) fn add(&mut self, cx: &mut QueueCx<'_>, pod: Arc<PodInfo>, profile: ProfileIndex) {
+    pub fn add(&mut self, cx: &mut QueueCx<'_>, pod: Arc<PodInfo>, profile: ProfileIndex) {
         self.add_new(cx, &pod, profile, &UNSCHEDULABLE_POD_ADD);
         if self.hints.asks_for_unscheduled_pods() {
             let event = ClusterEvent::new(EventResource::UnschedulablePod, ActionType::ADD);
@@ -281,7 +296,7 @@ impl SchedulingQueue {
     }
 
     /// Updates a pod without a node.
-    pub(crate) fn update(
+    pub fn update(
         &mut self,
         cx: &mut QueueCx<'_>,
         old: &Arc<PodInfo>,
@@ -333,7 +348,8 @@ impl SchedulingQueue {
             if strategy == QueueingStrategy::Skip {
                 continue;
             }
-            if let Some(entry) = self.take(&new.uid) {
+            if let Some(mut entry) = self.take(&new.uid) {
+                entry.stays = true;
                 self.requeue(cx, entry, strategy, &Text::from(event.to_string()));
             }
             if !self.is_unschedulable(&new.uid) {
@@ -343,7 +359,7 @@ impl SchedulingQueue {
     }
 
     /// Removes a pod that was deleted or bound. A pod in flight is left to its attempt.
-    pub(crate) fn delete(&mut self, uid: &Uid) {
+    pub fn delete(&mut self, uid: &Uid) {
         self.nominator.remove(uid);
         self.take(uid);
     }
@@ -361,7 +377,8 @@ impl SchedulingQueue {
     }
 
     /// Adds a pod to the queued ones.
-    fn put_entry(&mut self, entry: QueuedPod) {
+    fn put_entry(&mut self, mut entry: QueuedPod) {
+        entry.stays = false;
         for plugin in entry.rejectors() {
             *self.rejected.entry((entry.profile, plugin.clone())).or_default() += 1;
         }
@@ -387,7 +404,7 @@ impl SchedulingQueue {
 impl SchedulingQueue {
     /// The next pod to schedule. If none is active, pops one in backoff early, unless its last
     /// attempt failed with an error.
-    pub(crate) fn pop(&mut self, cx: &mut QueueCx<'_>) -> Option<QueuedPod> {
+    pub fn pop(&mut self, cx: &mut QueueCx<'_>) -> Option<QueuedPod> {
         loop {
             let uid = match self.active.pop() {
                 Some((uid, _)) => uid,
@@ -412,24 +429,24 @@ impl SchedulingQueue {
     }
 
     /// The pod that [`pop`](Self::pop) returns next.
-    pub(crate) fn peek(&self) -> Option<&Arc<PodInfo>> {
+    pub fn peek(&self) -> Option<&Arc<PodInfo>> {
         let active = self.active.peek().map(|(uid, _)| uid);
         let backoff = || self.backoff.peek().map(|(uid, _)| uid).filter(|_| self.options.pop_from_backoff);
         self.entries.get(active.or_else(backoff)?).map(|entry| &entry.pod)
     }
 
     /// Whether [`pop`](Self::pop) has a pod to return.
-    pub(crate) fn has_poppable(&self) -> bool {
+    pub fn has_poppable(&self) -> bool {
         !self.active.is_empty() || (self.options.pop_from_backoff && !self.backoff.is_empty())
     }
 
     /// Ends the recording of events: later events are not replayed for this pod.
-    pub(crate) fn done(&mut self, uid: &Uid) {
+    pub fn done(&mut self, uid: &Uid) {
         self.in_flight.done(uid);
     }
 
     /// Requeues a pod whose attempt failed. Events during the attempt decide where it goes.
-    pub(crate) fn add_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod) {
+    pub fn add_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod) {
         let uid = entry.uid().clone();
         if self.entries.contains_key(&uid) {
             cx.observer.observe(Observation::Anomaly("a pod whose attempt failed is already queued"));

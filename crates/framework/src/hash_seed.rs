@@ -11,28 +11,31 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher as _};
 
 /// A map that hashes with a seed.
 #[expect(clippy::disallowed_types, reason = "its order follows from the seed, which the caller chooses")]
-pub(crate) type SeededMap<K, V> = std::collections::HashMap<K, V, HashSeed>;
+pub type SeededMap<K, V> = std::collections::HashMap<K, V, HashSeed>;
 
 /// A set that hashes with a seed.
 #[expect(clippy::disallowed_types, reason = "its order follows from the seed, which the caller chooses")]
-pub(crate) type SeededSet<T> = std::collections::HashSet<T, HashSeed>;
+pub type SeededSet<T> = std::collections::HashSet<T, HashSeed>;
 
 /// The seed of all such maps of a scheduler: a hasher that has read it.
 #[derive(Clone, Debug)]
-pub(crate) struct HashSeed(DefaultHasher);
+pub struct HashSeed(DefaultHasher);
 
 impl HashSeed {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The seed as a hasher.
+    pub fn new(seed: u64) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(seed);
         Self(hasher)
     }
 
-    pub(crate) fn map<K, V>(&self) -> SeededMap<K, V> {
+    /// An empty map.
+    pub fn map<K, V>(&self) -> SeededMap<K, V> {
         SeededMap::with_hasher(self.clone())
     }
 
-    pub(crate) fn set<T>(&self) -> SeededSet<T> {
+    /// An empty set.
+    pub fn set<T>(&self) -> SeededSet<T> {
         SeededSet::with_hasher(self.clone())
     }
 }

@@ -11,9 +11,11 @@ use supercargo_framework::{PodInfo, Uid};
 
 /// A nominated pod, by name and UID only: the rest of it may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Nominated {
-    pub(crate) key: PodKey,
-    pub(crate) uid: Uid,
+pub struct Nominated {
+    /// Its namespace and name.
+    pub key: PodKey,
+    /// Its UID.
+    pub uid: Uid,
 }
 
 impl Nominated {
@@ -42,14 +44,14 @@ impl Nominated {
 
 /// Nominated pods by node. Only pods without a node are here.
 #[derive(Default)]
-pub(crate) struct Nominator {
+pub struct Nominator {
     by_node: BTreeMap<Arc<str>, Vec<Nominated>>,
     nodes: FxHashMap<Uid, Arc<str>>,
 }
 
 impl Nominator {
     /// Nominates the pod for the node of `nomination` or, with `Keep`, of its status.
-    pub(crate) fn add(&mut self, pod: &PodInfo, nomination: &Nomination) {
+    pub fn add(&mut self, pod: &PodInfo, nomination: &Nomination) {
         let node = match nomination {
             Nomination::Override(node) => node.clone(),
             Nomination::Keep => pod.status.nominated_node_name.clone(),
@@ -65,7 +67,7 @@ impl Nominator {
     }
 
     /// Follows an update: the status decides, or the known nomination if neither version has one.
-    pub(crate) fn update(&mut self, old: &PodInfo, new: &PodInfo) {
+    pub fn update(&mut self, old: &PodInfo, new: &PodInfo) {
         let silent = old.status.nominated_node_name.is_none() && new.status.nominated_node_name.is_none();
         let nomination = match self.nodes.get(&old.uid) {
             Some(node) if silent => Nomination::Override(Some(Arc::clone(node))),
@@ -75,7 +77,8 @@ impl Nominator {
         self.add(new, &nomination);
     }
 
-    pub(crate) fn remove(&mut self, uid: &Uid) {
+    /// Ends the pod's nomination.
+    pub fn remove(&mut self, uid: &Uid) {
         let Some(node) = self.nodes.remove(uid) else {
             return;
         };
@@ -88,16 +91,17 @@ impl Nominator {
     }
 
     /// The pods nominated for a node, in the order of their nominations.
-    pub(crate) fn on_node(&self, node: &str) -> &[Nominated] {
+    pub fn on_node(&self, node: &str) -> &[Nominated] {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
     /// The nodes with nominated pods.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_node.keys()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no pod is nominated.
+    pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 }

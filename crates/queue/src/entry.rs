@@ -16,7 +16,8 @@ use supercargo_runtime::profile::ProfileIndex;
 pub struct QueuedPod {
     /// The pod.
     pub pod: Arc<PodInfo>,
-    pub(crate) profile: ProfileIndex,
+    /// The profile that schedules it.
+    pub profile: ProfileIndex,
     /// When the pod last entered a queue after an attempt; before the first one, when it was added.
     pub timestamp: Timestamp,
     /// The number of times it was popped.
@@ -36,11 +37,14 @@ pub struct QueuedPod {
     /// The PreEnqueue plugin that holds it.
     pub gating_plugin: Option<Text>,
     /// When its backoff ends; `None` if it has none.
-    pub(crate) backoff_until: Option<Timestamp>,
+    pub backoff_until: Option<Timestamp>,
     /// The start of its attempt, by the observer's clock.
-    pub(crate) began: TimePoint,
+    pub began: TimePoint,
+    /// Whether it was just taken out of unschedulablePods for its own sake. If PreEnqueue holds it
+    /// then, it has not moved.
+    pub(crate) stays: bool,
     /// The order among equals; a later entry has a larger number.
-    pub(crate) sequence: u64,
+    pub sequence: u64,
 }
 
 impl QueuedPod {
@@ -59,6 +63,7 @@ impl QueuedPod {
             gating_plugin: None,
             backoff_until: None,
             began: TimePoint::default(),
+            stays: false,
             sequence: 0,
         }
     }
@@ -79,18 +84,18 @@ impl QueuedPod {
     }
 
     /// The plugins that rejected the last attempt, each once.
-    pub(crate) fn rejectors(&self) -> impl Iterator<Item = &Text> {
+    pub fn rejectors(&self) -> impl Iterator<Item = &Text> {
         self.unschedulable_plugins.union(&self.pending_plugins)
     }
 
     /// Whether `plugin` rejected the last attempt.
-    pub(crate) fn rejected_by(&self, plugin: &str) -> bool {
+    pub fn rejected_by(&self, plugin: &str) -> bool {
         self.unschedulable_plugins.contains(plugin) || self.pending_plugins.contains(plugin)
     }
 
     /// The best strategy that an event can lead to: only a pending plugin can end the backoff
     /// early.
-    pub(super) fn best_possible_strategy(&self) -> QueueingStrategy {
+    pub(crate) fn best_possible_strategy(&self) -> QueueingStrategy {
         if self.pending_plugins.is_empty() {
             QueueingStrategy::AfterBackoff
         } else {
@@ -99,7 +104,7 @@ impl QueuedPod {
     }
 
     /// Sets the plugins that rejected the last attempt.
-    pub(crate) fn blame(&mut self, failure: FailureKind) {
+    pub fn blame(&mut self, failure: FailureKind) {
         (self.unschedulable_plugins, self.pending_plugins) = match failure {
             FailureKind::Fit(error) => {
                 (error.diagnosis.unschedulable_plugins, error.diagnosis.pending_plugins)

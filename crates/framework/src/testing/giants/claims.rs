@@ -1,0 +1,148 @@
+//! Claims of giants, with their volumes.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::key;
+use crate::affinity::{NodeSelectorTerm, RawRequirement};
+use crate::labels::Labels;
+use crate::objects::{
+    Body, CsiDriver, CsiStorageCapacity, Object, PersistentVolume, PersistentVolumeClaim, StorageClass,
+    annotations, resources,
+};
+use crate::selector::LabelSelector;
+use crate::testing::object;
+
+/// A class with volumes that exist.
+const STATIC: &str = "static";
+/// A class with volumes that are provisioned.
+const DYNAMIC: &str = "dynamic";
+/// Their driver.
+const DRIVER: &str = "csi.example.com";
+/// The volumes of a cluster with many.
+const MANY_VOLUMES: usize = 5000;
+/// The bytes of the largest volume.
+const LARGEST: i64 = 1 << 40;
+/// Values of a label of volumes.
+const PARITY: [&str; 2] = ["even", "odd"];
+
+/// Claims with a volume each. No node can access all of them: the last one is in another zone.
+pub(super) fn bound(claims: usize) -> Vec<Object> {
+    let each = (0..claims).flat_map(|i| {
+        let name = key(i);
+        let bound = claim(&name, STATIC, &name);
+        let annotations = [(annotations::BIND_COMPLETED, "yes")].into_iter().collect();
+        [Object { annotations, ..bound }, volume(&name, zone_of(i, claims))]
+    });
+    each.collect()
+}
+
+/// Claims without a volume, and volumes for them. No node can access all of them.
+pub(super) fn delayed(claims: usize) -> Vec<Object> {
+    let claims = (0..claims).map(|i| claim(&key(i), STATIC, ""));
+    static_volumes(claims.len()).chain(claims).collect()
+}
+
+/// A claim without a volume, and volumes for it.
+pub(super) fn one_delayed(volumes: usize) -> Vec<Object> {
+    static_volumes(volumes).chain([claim(&key(0), STATIC, "")]).collect()
+}
+
+fn static_volumes(wanted: usize) -> impl Iterator<Item = Object> {
+    let volumes = wanted.min(MANY_VOLUMES);
+    let volumes = (0..volumes).map(move |i| volume(&key(i), zone_of(i, volumes)));
+    [class(STATIC, "kubernetes.io/no-provisioner")].into_iter().chain(volumes)
+}
+
+/// Claims whose volumes can be provisioned everywhere.
+pub(super) fn provisioned(claims: usize) -> Vec<Object> {
+    let claims = (0..claims).map(|i| claim(&key(i), DYNAMIC, ""));
+    [class(DYNAMIC, DRIVER)].into_iter().chain(claims).collect()
+}
+
+/// Claims of several sizes that select alternate volumes. There is storage for all but the last,
+/// and the only volume for that goes to a smaller claim.
+pub(super) fn mixed(claims: usize) -> Vec<Object> {
+    let volumes = (claims / 2).min(MANY_VOLUMES);
+    let volume = |i| {
+        let mut volume = volume(&key(i), if i % 4 < 2 { "b" } else { "c" });
+        let Body::PersistentVolume(body) = &mut volume.body else { return volume };
+        body.storage_class = DYNAMIC.into();
+        body.capacity = if i == 1 { LARGEST } else { (1 + i as i64 % 6) << 30 };
+        Object { labels: [("disk", PARITY[i % 2])].into_iter().collect(), ..volume }
+    };
+    let claim = |i| {
+        let mut claim = claim(&key(i), DYNAMIC, "");
+        let Body::PersistentVolumeClaim(body) = &mut claim.body else { return claim };
+        body.request = Some(if i + 1 == claims { LARGEST } else { (1 + i as i64 % 5) << 30 });
+        let labels: Labels = [("disk", PARITY[i % 2])].into_iter().collect();
+        body.selector = LabelSelector::parse(&labels, []).ok();
+        claim
+    };
+    let storage = ["a", "b", "c"].map(|zone| storage(zone, LARGEST - 1));
+    let others = [class(DYNAMIC, DRIVER), driver()].into_iter().chain(storage);
+    others.chain((0..volumes).map(volume)).chain((0..claims).map(claim)).collect()
+}
+
+fn zone_of(i: usize, all: usize) -> &'static str {
+    if i + 1 == all { "b" } else { "a" }
+}
+
+fn class(name: &str, provisioner: &str) -> Object {
+    let body = StorageClass {
+        provisioner: provisioner.into(),
+        waits_for_first_consumer: Some(true),
+        ..StorageClass::default()
+    };
+    object(&resources::STORAGE_CLASS, name, Body::StorageClass(body))
+}
+
+fn driver() -> Object {
+    let body = CsiDriver { storage_capacity: true, ..CsiDriver::default() };
+    object(&resources::CSI_DRIVER, DRIVER, Body::CsiDriver(body))
+}
+
+fn storage(zone: &str, capacity: i64) -> Object {
+    let labels: Labels = [("zone", zone)].into_iter().collect();
+    let body = CsiStorageCapacity {
+        storage_class: DYNAMIC.into(),
+        node_topology: LabelSelector::parse(&labels, []).ok(),
+        capacity: Some(capacity),
+        ..CsiStorageCapacity::default()
+    };
+    let key = format!("kube-system/{zone}");
+    object(&resources::CSI_STORAGE_CAPACITY, &key, Body::CsiStorageCapacity(body))
+}
+
+fn claim(name: &str, class: &str, volume: &str) -> Object {
+    let raw = json!({
+        "metadata": {"namespace": "default", "name": name, "resourceVersion": "1"},
+        "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"]},
+    });
+    let body = PersistentVolumeClaim {
+        volume_name: volume.into(),
+        storage_class: class.into(),
+        access_modes: ["ReadWriteOnce".into()].into(),
+        request: Some(1 << 30),
+        raw: Arc::new(raw),
+        ..PersistentVolumeClaim::default()
+    };
+    let key = format!("default/{name}");
+    object(&resources::PERSISTENT_VOLUME_CLAIM, &key, Body::PersistentVolumeClaim(body))
+}
+
+fn volume(name: &str, zone: &str) -> Object {
+    let in_zone = RawRequirement { key: "zone".into(), operator: "In".into(), values: vec![zone.into()] };
+    let body = PersistentVolume {
+        capacity: 1 << 30,
+        access_modes: ["ReadWriteOnce".into()].into(),
+        storage_class: STATIC.into(),
+        node_affinity: Some([NodeSelectorTerm::parse(vec![in_zone], vec![])].into()),
+        phase: "Available".into(),
+        ..PersistentVolume::default()
+    };
+    let labels: Labels = [("topology.kubernetes.io/zone", zone)].into_iter().collect();
+    let volume = object(&resources::PERSISTENT_VOLUME, name, Body::PersistentVolume(body));
+    Object { labels, ..volume }
+}

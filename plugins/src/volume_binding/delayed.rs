@@ -1,0 +1,404 @@
+//! Claims with delayed binding, and what can serve them.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use smallvec::SmallVec;
+use supercargo_framework::objects::{
+    CsiDriver, CsiStorageCapacity, Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, StorageClass,
+    Typed, annotations, resources,
+};
+use supercargo_framework::small_map::FEW;
+use supercargo_framework::{Context, Labels, SmallMap, steps};
+
+use super::available::{Available, Reached};
+use crate::pod_volumes::KeyBuffer;
+
+/// The provisioner of classes without dynamic provisioning.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// A claim with delayed binding. As upstream, a claim that several volumes of the pod name counts
+/// as often.
+pub(super) struct DelayedClaim {
+    /// The claim.
+    pub(super) claim: Arc<Object>,
+    /// The requested bytes, if set.
+    pub(super) request: Option<i64>,
+    /// Its class: an index of [`Claims::classes`](super::claims::Claims::classes).
+    pub(super) class: usize,
+    /// The volumes whose `claimRef` is this claim: an index of [`ClassClaims::own`].
+    pub(super) own: Option<usize>,
+    /// The first claim that can be bound to the same volumes, but for their size: an index of
+    /// [`ClassClaims::kinds`].
+    pub(super) kind: usize,
+}
+
+/// The claims of one class, which compete for its volumes.
+pub(super) struct ClassClaims {
+    /// Claims with a selected node, in the pod's order.
+    pub(super) selected: Vec<usize>,
+    /// Claims without one, the smallest request first.
+    pub(super) open: Vec<usize>,
+    /// Volumes of claims, with their places.
+    pub(super) own: Vec<Vec<(usize, Arc<Object>)>>,
+    /// An open claim of each kind.
+    pub(super) kinds: Vec<Arc<Object>>,
+    /// Whether volume attributes classes are enabled.
+    with_attributes_classes: bool,
+    /// Volumes for open claims, the smallest first.
+    pub(super) available: Available,
+    /// Whether and where volumes can be provisioned.
+    provisioning: Provisioning,
+    /// The requests of all claims, each once, ascending.
+    requests: Vec<i64>,
+    /// Whether claims lack anything, for nodes with equal views.
+    pub(super) lacking: Mutex<BTreeMap<View, bool>>,
+    /// The first claim that lacks anything.
+    pub(super) first_lacking: Mutex<BTreeMap<View, Option<usize>>>,
+}
+
+/// What a node offers to the claims of a class. The answers about them depend on nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct View {
+    /// The volumes that it can access.
+    pub(super) reached: Reached,
+    /// The volumes that can be provisioned for it.
+    pub(super) room: Room,
+}
+
+/// The volumes of a class that can be provisioned for a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Room {
+    /// None.
+    Nothing,
+    /// Volumes of any size.
+    Unlimited,
+    /// Volumes up to this size, if any; all of them if the claim has no request.
+    UpTo(Option<i64>),
+}
+
+/// Capacities, with the largest volume that each can hold.
+type Capacities = Box<[(i64, Arc<Object>)]>;
+
+/// Whether volumes of a class can be provisioned.
+enum Provisioning {
+    /// The class has no provisioner.
+    Impossible,
+    /// On the nodes that the class's `allowedTopologies` match.
+    Possible {
+        /// The class.
+        class: Arc<Object>,
+        /// If the driver reports capacity: the capacities, the largest first. One of these must be
+        /// accessible from the node.
+        storage: Option<Capacities>,
+    },
+}
+
+/// A claim with its class.
+pub(super) type Named<'a> = (Typed<'a, PersistentVolumeClaim>, Typed<'a, StorageClass>);
+
+impl DelayedClaim {
+    /// The claim's body.
+    pub(super) fn body(&self) -> Option<&PersistentVolumeClaim> {
+        PersistentVolumeClaim::of(&self.claim.body)
+    }
+
+    /// The requested bytes; 0 if unset.
+    pub(super) fn size(&self) -> i64 {
+        self.request.unwrap_or(0)
+    }
+
+    /// The selected node, which its volume is being provisioned for.
+    pub(super) fn selected_node(&self) -> Option<&Arc<str>> {
+        self.claim.annotations.get(annotations::SELECTED_NODE)
+    }
+}
+
+impl ClassClaims {
+    /// The claims with what can serve them, and their classes.
+    pub(super) fn of<'a>(
+        cx: &Context<'a>,
+        named: &[Named<'a>],
+        with_attributes_classes: bool,
+    ) -> (Box<[DelayedClaim]>, Box<[Self]>) {
+        let mut classes: Vec<(Typed<'_, StorageClass>, Vec<usize>)> = Vec::new();
+        let mut by_name: SmallMap<&str, usize> = SmallMap::default();
+        let mut claims: Box<[DelayedClaim]> = (0..)
+            .zip(named)
+            .map(|(i, (claim, class))| {
+                let at = by_name.get(class.object.name()).copied().unwrap_or(classes.len());
+                if at == classes.len() {
+                    by_name.insert(class.object.name(), at);
+                    classes.push((*class, Vec::new()));
+                }
+                classes[at].1.push(i);
+                let claim = (Arc::clone(claim.object), claim.request);
+                DelayedClaim { claim: claim.0, request: claim.1, class: at, own: None, kind: 0 }
+            })
+            .collect();
+        let prepare =
+            |(class, members)| Self::new(cx, class, members, named, &mut claims, with_attributes_classes);
+        let classes = classes.into_iter().map(prepare).collect();
+        (claims, classes)
+    }
+
+    fn new<'a>(
+        cx: &Context<'a>,
+        class: Typed<'a, StorageClass>,
+        members: Vec<usize>,
+        named: &[Named<'a>],
+        claims: &mut [DelayedClaim],
+        with_attributes_classes: bool,
+    ) -> Self {
+        let (selected, mut open): (Vec<_>, Vec<_>) =
+            members.into_iter().partition(|i| claims[*i].selected_node().is_some());
+        open.sort_by_key(|i| claims[*i].size());
+        let mut requests: Vec<i64> =
+            selected.iter().chain(&open).filter_map(|i| claims[*i].request).collect();
+        requests.sort_unstable();
+        requests.dedup();
+        let mut prepared = Self {
+            selected,
+            open,
+            own: Vec::new(),
+            kinds: Vec::new(),
+            with_attributes_classes,
+            available: Available::default(),
+            provisioning: Provisioning::of(cx, class),
+            requests,
+            lacking: Mutex::default(),
+            first_lacking: Mutex::default(),
+        };
+        if !prepared.open.is_empty() {
+            prepared.collect_volumes(cx, class.object.name(), named, claims);
+        }
+        prepared
+    }
+
+    /// Collects the volumes for open claims.
+    fn collect_volumes<'a>(
+        &mut self,
+        cx: &Context<'a>,
+        class: &str,
+        named: &[Named<'a>],
+        claims: &mut [DelayedClaim],
+    ) {
+        // Each claim once, with its own volumes.
+        let mut by_key: SmallMap<&str, (Typed<'a, PersistentVolumeClaim>, Vec<&'a Arc<Object>>)> =
+            self.open.iter().map(|i| (&*named[*i].0.object.key, (named[*i].0, Vec::new()))).collect();
+        let kinds = self.distinguish_kinds(by_key.values().map(|(claim, _)| *claim));
+        let smallest = self.open.first().map_or(0, |i| claims[*i].size());
+        let mut available: Vec<Typed<'a, PersistentVolume>> = Vec::new();
+        let mut key = KeyBuffer::default();
+        for volume in cx.volumes_of_class(class).filter(|volume| !volume.object.terminating) {
+            if let Some(holder) = &volume.claim {
+                let Some((claim, own)) = by_key.get_mut(key.join(&[&holder.namespace, "/", &holder.name]))
+                else {
+                    continue;
+                };
+                if holds(&volume, claim.object)
+                    && volume.capacity >= claim.size()
+                    && self.have_equal_properties(claim, &volume)
+                {
+                    own.push(volume.object);
+                }
+            } else if &*volume.phase == "Available"
+                && volume.capacity >= smallest
+                && self.may_serve(volume.object)
+            {
+                available.push(volume);
+            }
+        }
+        // Of equal volumes, the first by name.
+        available.sort_by_key(|volume| volume.capacity);
+        let available: Vec<_> = available.into_iter().map(|volume| volume.object).collect();
+        let owned = || by_key.values().flat_map(|(_, own)| own.iter().copied());
+        let (available, places) = Available::new(&available, owned());
+        self.available = available;
+        let mut owned = places.into_iter().zip(owned().cloned());
+        let mut prepared: SmallMap<&str, (Option<usize>, usize)> = SmallMap::default();
+        for ((key, (_, own)), kind) in by_key.iter().zip(kinds) {
+            let at = (!own.is_empty()).then_some(self.own.len());
+            if at.is_some() {
+                self.own.push(owned.by_ref().take(own.len()).collect());
+            }
+            prepared.insert(key, (at, kind));
+        }
+        for i in &self.open {
+            let (own, kind) = prepared.get(&*named[*i].0.object.key).copied().unwrap_or_default();
+            claims[*i].own = own;
+            claims[*i].kind = kind;
+        }
+    }
+
+    /// The kind of each claim.
+    fn distinguish_kinds<'a>(
+        &mut self,
+        claims: impl Iterator<Item = Typed<'a, PersistentVolumeClaim>>,
+    ) -> Vec<usize> {
+        let mut known: SmallMap<_, usize> = SmallMap::default();
+        let kind_of = |claim: Typed<'a, PersistentVolumeClaim>| {
+            let body = claim.body;
+            let mut modes: SmallVec<[&str; 4]> = body.access_modes.iter().map(|mode| &**mode).collect();
+            modes.sort_unstable();
+            modes.dedup();
+            let attributes = body.attributes_class.as_deref().unwrap_or("");
+            let kind = (body.volume_mode, attributes, modes, body.selector.as_ref());
+            known.get(&kind).copied().unwrap_or_else(|| {
+                self.kinds.push(Arc::clone(claim.object));
+                known.insert(kind, self.kinds.len() - 1);
+                self.kinds.len() - 1
+            })
+        };
+        claims.map(kind_of).collect()
+    }
+
+    /// Whether the mode and the attributes class of a volume are those of the claim.
+    fn have_equal_properties(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+        let wanted = claim.attributes_class.as_deref().filter(|_| self.with_attributes_classes);
+        volume.volume_mode == claim.volume_mode
+            && volume.attributes_class.as_deref().unwrap_or("") == wanted.unwrap_or("")
+    }
+
+    /// Whether a volume of `available` can be bound to a claim.
+    pub(super) fn suits(&self, claim: &DelayedClaim, volume: &Object) -> bool {
+        let capacity = PersistentVolume::of(&volume.body).map_or(0, |body| body.capacity);
+        // All of `available` suit a single kind.
+        capacity >= claim.size() && (self.kinds.len() == 1 || self.suits_kind(claim.kind, volume))
+    }
+
+    /// Whether an available volume can be bound to claims of a kind, if it is large enough.
+    fn suits_kind(&self, kind: usize, volume: &Object) -> bool {
+        let (Some(claim), Some(body)) =
+            (PersistentVolumeClaim::of(&self.kinds[kind].body), PersistentVolume::of(&volume.body))
+        else {
+            return false;
+        };
+        self.have_equal_properties(claim, body)
+            && claim.access_modes.iter().all(|mode| body.access_modes.contains(mode))
+            && claim.selector.as_ref().is_none_or(|selector| selector.matches(&volume.labels))
+    }
+
+    /// Whether an available volume may suit any kind.
+    fn may_serve(&self, volume: &Object) -> bool {
+        self.kinds.len() > FEW || (0..self.kinds.len()).any(|kind| self.suits_kind(kind, volume))
+    }
+
+    /// What a node with these labels offers.
+    pub(super) fn view(&self, labels: &Labels) -> View {
+        let room = match self.provisioning.room(labels) {
+            // Limits that the same claims meet are equal.
+            Room::UpTo(Some(limit)) => {
+                let met = self.requests.partition_point(|request| *request <= limit);
+                Room::UpTo(self.requests[..met].last().copied())
+            }
+            room => room,
+        };
+        View { reached: self.available.reached(labels), room }
+    }
+
+    /// The open claims for which nothing can be provisioned, and the largest one.
+    pub(super) fn without_storage(&self, claims: &[DelayedClaim], room: Room) -> Option<(usize, usize)> {
+        let with_storage = match room {
+            Room::Nothing => 0,
+            Room::Unlimited => self.open.len(),
+            Room::UpTo(Some(limit)) => self.open.partition_point(|i| claims[*i].size() <= limit),
+            Room::UpTo(None) => {
+                steps::add(self.open.len());
+                let lacks = |i: &&usize| !room.has_place_for(claims[**i].request);
+                let largest = self.open.iter().rfind(lacks)?;
+                return Some((self.open.iter().filter(lacks).count(), *largest));
+            }
+        };
+        let largest = self.open[with_storage..].last()?;
+        Some((self.open.len() - with_storage, *largest))
+    }
+
+    /// The capacity that serves a claim on a node with these labels; `None` if there is none, or if
+    /// its driver does not report capacity.
+    pub(super) fn storage_for(&self, claim: &DelayedClaim, labels: &Labels) -> Option<&Arc<Object>> {
+        let Provisioning::Possible { storage: Some(storage), .. } = &self.provisioning else { return None };
+        let request = claim.request?;
+        let large = &storage[..storage.partition_point(|(limit, _)| *limit >= request)];
+        let accessible = large.iter().map(|(_, storage)| storage).filter(|it| is_accessible(it, labels));
+        // The first by name.
+        accessible.min_by_key(|storage| &storage.key)
+    }
+}
+
+impl Room {
+    /// Whether a volume can be provisioned for a claim with this request.
+    pub(super) fn has_place_for(self, request: Option<i64>) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Unlimited => true,
+            // A request of 0 also requires a driver with capacity.
+            Self::UpTo(limit) => request.is_none_or(|request| limit.is_some_and(|limit| request <= limit)),
+        }
+    }
+}
+
+impl Provisioning {
+    fn of(cx: &Context<'_>, class: Typed<'_, StorageClass>) -> Self {
+        let provisioner = &*class.provisioner;
+        if provisioner.is_empty() || provisioner == NO_PROVISIONER {
+            return Self::Impossible;
+        }
+        let driver = cx.get::<CsiDriver>(&resources::CSI_DRIVER, provisioner);
+        let storage = driver.is_some_and(|driver| driver.storage_capacity).then(|| {
+            let mut storage: Vec<_> = cx
+                .list::<CsiStorageCapacity>(&resources::CSI_STORAGE_CAPACITY)
+                .filter(|storage| &*storage.storage_class == class.object.name())
+                .filter_map(|storage| Some((volume_limit(&storage)?, Arc::clone(storage.object))))
+                .collect();
+            storage.sort_by_key(|(limit, _)| Reverse(*limit));
+            storage.into()
+        });
+        Self::Possible { class: Arc::clone(class.object), storage }
+    }
+
+    fn room(&self, labels: &Labels) -> Room {
+        match self {
+            Self::Possible { class, storage } if is_allowed(class, labels) => {
+                storage.as_ref().map_or(Room::Unlimited, |storage| {
+                    let largest = storage.iter().find(|(_, storage)| is_accessible(storage, labels));
+                    Room::UpTo(largest.map(|(limit, _)| *limit))
+                })
+            }
+            _ => Room::Nothing,
+        }
+    }
+}
+
+/// Whether the class allows volumes for a node with these labels. As upstream, a term without
+/// requirements allows nothing.
+fn is_allowed(class: &Object, labels: &Labels) -> bool {
+    let Some(class) = StorageClass::of(&class.body) else {
+        return false;
+    };
+    let meets = |(key, values): &(Arc<str>, Box<[Arc<str>]>)| {
+        labels.get(key).is_some_and(|value| values.contains(value))
+    };
+    class.allowed_topologies.is_empty()
+        || class.allowed_topologies.iter().any(|term| !term.is_empty() && term.iter().all(meets))
+}
+
+fn is_accessible(storage: &Object, labels: &Labels) -> bool {
+    let topology = CsiStorageCapacity::of(&storage.body).and_then(|storage| storage.node_topology.as_ref());
+    topology.is_some_and(|topology| topology.matches(labels))
+}
+
+/// Whether the volume's `claimRef` is this claim.
+pub(super) fn holds(volume: &PersistentVolume, claim: &Object) -> bool {
+    volume.claim.as_ref().is_some_and(|holder| {
+        &*holder.name == claim.name()
+            && &*holder.namespace == claim.namespace()
+            && (holder.uid.is_empty() || holder.uid == claim.uid)
+    })
+}
+
+/// The maximum size of a volume there.
+pub(super) fn volume_limit(storage: &CsiStorageCapacity) -> Option<i64> {
+    storage.maximum_volume_size.or(storage.capacity)
+}
