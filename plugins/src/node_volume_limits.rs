@@ -24,7 +24,7 @@ use supercargo_framework::{
 
 use crate::args::without_args;
 use crate::pod_volumes::{KeyBuffer, has_claims, sign};
-use attachable::{Attachable, Lookup, may_count};
+use attachable::{Attachable, Counted, Lookup, may_count};
 
 /// The plugin's name.
 pub const NAME: &str = "NodeVolumeLimits";
@@ -67,7 +67,10 @@ impl NewVolumes {
             }
         }
         let on = |has_csi_node| Wanted::of(&found, has_csi_node).map(Arc::new);
-        Self { with_csi_node: on(true), without_csi_node: on(false) }
+        let with_csi_node = on(true);
+        let is_same = found.iter().flatten().all(|counted| matches!(counted, Counted::Everywhere(_)));
+        let without_csi_node = if is_same { with_csi_node.clone() } else { on(false) };
+        Self { with_csi_node, without_csi_node }
     }
 
     /// The volumes that count on a node with or without a CSINode.
@@ -83,13 +86,14 @@ struct Wanted(SmallMap<Text, SmallMap<Attachable, ()>>);
 
 impl Wanted {
     fn of(lookups: &[Lookup], has_csi_node: bool) -> Result<Self, Status> {
-        let mut wanted = Self::default();
+        let mut by_driver: SmallMap<&Text, SmallVec<[&Attachable; 4]>> = SmallMap::default();
         for lookup in lookups {
             if let Some(volume) = lookup.as_ref().map_err(Clone::clone)?.on(has_csi_node)? {
-                wanted.0.or_default(&volume.driver).insert(volume.clone(), ());
+                by_driver.or_default(&&volume.driver).push(volume);
             }
         }
-        Ok(wanted)
+        let once = |volumes: &SmallVec<[&Attachable; 4]>| volumes.iter().map(|volume| ((*volume).clone(), ())).collect();
+        Ok(Self(by_driver.iter().map(|(driver, volumes)| ((*driver).clone(), once(volumes))).collect()))
     }
 
     fn drivers(&self) -> impl Iterator<Item = &Text> {

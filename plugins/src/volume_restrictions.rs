@@ -72,16 +72,9 @@ impl Exclusive {
     }
 }
 
-/// Whether any volume of the pod conflicts with one of the other pod's.
-fn pods_conflict(pod: &PodInfo, other: &PodInfo) -> bool {
-    let (a, b) = (&pod.spec.volumes, &other.spec.volumes);
-    let (few, many) = if a.lookups() <= b.lookups() { (a, b) } else { (b, a) };
-    few.iter().any(|volume| many.conflict_with(&volume.source))
-}
-
 fn after_pod_deleted(pod: &PodInfo, change: &Change) -> Hint {
     let gone = hint::old_pod(change)?;
-    let frees = gone.namespace == pod.namespace && (pods_conflict(pod, gone) || share_claim(pod, gone));
+    let frees = gone.namespace == pod.namespace && (pod.spec.volumes.conflict(&gone.spec.volumes) || share_claim(pod, gone));
     Ok(QueueingHint::queue_if(frees))
 }
 
@@ -151,7 +144,7 @@ fn not_prepared() -> Status {
 
 impl FilterPlugin for VolumeRestrictions {
     fn filter(&self, _: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        if node.pods().iter().any(|other| pods_conflict(pod, other)) {
+        if node.pods().iter().any(|other| pod.spec.volumes.conflict(&other.spec.volumes)) {
             return Status::unschedulable("node(s) had no available disk");
         }
         match state.read::<Exclusive>() {

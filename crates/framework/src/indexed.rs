@@ -75,6 +75,12 @@ impl<T: Keyed> Indexed<T> {
         scanned.chain(rest[..found].iter().map(at))
     }
 
+    /// All items. Of many, those with equal keys are neighbours.
+    pub fn grouped(&self) -> impl Iterator<Item = &T> {
+        let scanned = if self.is_scanned() { &*self.items } else { &[] };
+        scanned.iter().chain(self.sorted.iter().map(|place| &self.items[*place as usize]))
+    }
+
     /// Whether a search visits every item.
     #[inline]
     pub fn is_scanned(&self) -> bool {

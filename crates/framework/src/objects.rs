@@ -3,7 +3,7 @@
 mod class_index;
 mod kinds;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use self::class_index::ClassIndex;
 pub use self::kinds::*;
+use crate::hash_seed::{HashSeed, SeededMap};
 use crate::labels::Labels;
 use crate::pod::OwnerRef;
 use crate::text::Text;
@@ -101,19 +102,52 @@ impl Entry {
     }
 }
 
+/// The objects of a kind.
+#[derive(Clone, Debug)]
+struct Kind {
+    entries: SeededMap<Arc<str>, Entry>,
+    /// Their keys, in order.
+    keys: BTreeSet<Arc<str>>,
+}
+
+impl Kind {
+    /// The entries with these keys.
+    fn of<'a>(&'a self, keys: impl Iterator<Item = &'a Arc<str>>) -> impl Iterator<Item = &'a Arc<Object>> {
+        keys.filter_map(|key| self.entries.get(key)).map(Entry::latest)
+    }
+}
+
 /// Objects by kind and key, with assumed changes.
 ///
 /// Same as upstream's assume cache of the VolumeBinding plugin: an assumed change is based on one
 /// version of an object, and is valid as long as the API shows that version.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Objects {
-    kinds: FxHashMap<Text, BTreeMap<Arc<str>, Entry>>,
+    seed: HashSeed,
+    kinds: FxHashMap<Text, Kind>,
     volumes: ClassIndex,
     /// Keys of objects that belong to a node, by kind and node.
     on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl Default for Objects {
+    fn default() -> Self {
+        Self::new(HashSeed::new(0))
+    }
+}
+
 impl Objects {
+    /// No objects. Strangers choose their keys: see [`HashSeed`].
+    pub fn new(seed: HashSeed) -> Self {
+        Self {
+            seed,
+            kinds: FxHashMap::default(),
+            volumes: ClassIndex::default(),
+            on_nodes: FxHashMap::default(),
+        }
+    }
+
     /// Stores an object from an informer and returns the previous one. Drops an assumed change
     /// unless it is based on this version, as after a resync.
     pub fn insert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
@@ -127,9 +161,11 @@ impl Objects {
     }
 
     fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
-        let kind = self.kinds.entry(object.resource.clone()).or_default();
-        let Some(entry) = kind.get_mut(&object.key) else {
-            kind.insert(Arc::clone(&object.key), Entry { from_api: object, assumed: None });
+        let empty = || Kind { entries: self.seed.map(), keys: BTreeSet::new() };
+        let kind = self.kinds.entry(object.resource.clone()).or_insert_with(empty);
+        let Some(entry) = kind.entries.get_mut(&object.key) else {
+            kind.keys.insert(Arc::clone(&object.key));
+            kind.entries.insert(Arc::clone(&object.key), Entry { from_api: object, assumed: None });
             return None;
         };
         if entry.from_api.resource_version != object.resource_version {
@@ -140,7 +176,9 @@ impl Objects {
 
     /// Removes an object and its assumed change.
     pub fn remove(&mut self, resource: &str, key: &str) -> Option<Arc<Object>> {
-        let gone = self.kinds.get_mut(resource)?.remove(key).map(|entry| entry.from_api)?;
+        let kind = self.kinds.get_mut(resource)?;
+        kind.keys.remove(key);
+        let gone = kind.entries.remove(key)?.from_api;
         self.volumes.change(Some(&gone), None);
         self.leave_node(Some(&gone));
         Some(gone)
@@ -188,7 +226,7 @@ impl Objects {
 
     /// The entry of an object, if the API shows this version.
     fn entry_of(&mut self, object: &Object) -> Option<&mut Entry> {
-        let entry = self.kinds.get_mut(&object.resource)?.get_mut(&object.key)?;
+        let entry = self.kinds.get_mut(&object.resource)?.entries.get_mut(&object.key)?;
         Some(entry).filter(|entry| entry.from_api.resource_version == object.resource_version)
     }
 
@@ -200,34 +238,35 @@ impl Objects {
 
     /// One object, assumed changes included.
     pub fn get(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
-        self.kinds.get(resource)?.get(key).map(Entry::latest)
+        self.kinds.get(resource)?.entries.get(key).map(Entry::latest)
     }
 
     /// One object, without assumed changes.
     pub fn from_api(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
-        self.kinds.get(resource)?.get(key).map(|entry| &entry.from_api)
+        self.kinds.get(resource)?.entries.get(key).map(|entry| &entry.from_api)
     }
 
     /// Every object of a kind, ordered by key.
     pub fn list(&self, resource: &str) -> impl Iterator<Item = &Arc<Object>> {
-        self.kinds.get(resource).into_iter().flat_map(BTreeMap::values).map(Entry::latest)
+        self.kinds.get(resource).into_iter().flat_map(|kind| kind.of(kind.keys.iter()))
     }
 
     /// Every object of a kind that belongs to a node, ordered by key.
     pub fn list_on(&self, resource: &str, node: &str) -> impl Iterator<Item = &Arc<Object>> {
         let keys = self.on_nodes.get(resource).and_then(|nodes| nodes.get(node));
-        let kind = self.kinds.get(resource);
-        keys.into_iter().flatten().filter_map(move |key| kind?.get(key)).map(Entry::latest)
+        let kind = self.kinds.get(resource).into_iter();
+        kind.flat_map(move |kind| kind.of(keys.into_iter().flatten()))
     }
 
     /// Every object of a kind in a namespace, ordered by key.
     pub fn list_in(&self, resource: &str, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
         let prefix = format!("{namespace}/");
         let from = Bound::Included(Arc::<str>::from(&*prefix));
-        let kind = self.kinds.get(resource).into_iter();
-        kind.flat_map(move |kind| kind.range((from.clone(), Bound::Unbounded)))
-            .take_while(move |(key, _)| key.starts_with(&prefix))
-            .map(|(_, entry)| entry.latest())
+        self.kinds.get(resource).into_iter().flat_map(move |kind| {
+            let prefix = prefix.clone();
+            let keys = kind.keys.range((from.clone(), Bound::Unbounded));
+            kind.of(keys.take_while(move |key| key.starts_with(&prefix)))
+        })
     }
 }
 

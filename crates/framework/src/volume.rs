@@ -195,7 +195,7 @@ impl Volumes {
 
     /// The number of claims, disks and monitors: at most this many lookups compare the volumes with
     /// others.
-    pub fn lookups(&self) -> usize {
+    fn lookups(&self) -> usize {
         self.list.len() + self.monitors.len()
     }
 
@@ -213,8 +213,27 @@ impl Volumes {
         self.list.find_by(|(known, _)| known.cmp(&identity)).next().is_some()
     }
 
+    /// The [exclusive disks](VolumeSource::is_exclusive_disk), of many equal ones only one. RBD images
+    /// with one identity may differ in their monitors.
+    fn exclusive_disks(&self) -> impl Iterator<Item = &VolumeSource> {
+        let mut last = None;
+        let disks = self.list.grouped().filter(|volume| volume.source.is_exclusive_disk());
+        let distinct = disks.filter(move |disk| {
+            steps::add(1);
+            let before = last.replace(disk.key());
+            before != last || matches!(disk.source, VolumeSource::Rbd { .. })
+        });
+        distinct.map(|disk| &disk.source)
+    }
+
+    /// Whether any disk of one pod is also a disk of the other, and one of the two uses is not shared.
+    pub fn conflict(&self, other: &Self) -> bool {
+        let (few, many) = if self.lookups() <= other.lookups() { (self, other) } else { (other, self) };
+        few.exclusive_disks().any(|disk| many.have_disk(disk))
+    }
+
     /// Whether any volume is the same disk as this one, and one of the two is not shared.
-    pub fn conflict_with(&self, disk: &VolumeSource) -> bool {
+    fn have_disk(&self, disk: &VolumeSource) -> bool {
         let identity = disk.identity();
         // Uses that are not shared come first.
         let order = |known: Identity<'_>, is_shared: bool| {
@@ -238,7 +257,7 @@ impl Volumes {
                     name == &**monitor && order(known, is_shared).is_eq()
                 })
             }),
-            _ => disk.is_exclusive_disk() && like().next().is_some(),
+            _ => like().next().is_some(),
         }
     }
 }
@@ -322,9 +341,10 @@ mod tests {
     use super::*;
 
     fn random_source() -> impl Strategy<Value = VolumeSource> {
-        let text = || proptest::sample::select(vec!["a", "b"]).prop_map(Arc::<str>::from);
+        let text = || proptest::sample::select(vec!["a", "b", "c", "d"]).prop_map(Arc::<str>::from);
+        let read_only = || proptest::bool::weighted(0.9);
         let monitor = || proptest::sample::select(vec!["k", "l", "m", "n"]).prop_map(Arc::<str>::from);
-        let rbd = (proptest::collection::vec(monitor(), 0..5), text(), text(), any::<bool>()).prop_map(
+        let rbd = (proptest::collection::vec(monitor(), 0..5), text(), text(), read_only()).prop_map(
             |(monitors, pool, image, read_only)| VolumeSource::Rbd {
                 monitors: monitors.into(),
                 pool,
@@ -332,18 +352,18 @@ mod tests {
                 read_only,
             },
         );
-        let iscsi = (text(), text(), any::<bool>()).prop_map(|(target_portal, iqn, read_only)| {
+        let iscsi = (text(), text(), read_only()).prop_map(|(target_portal, iqn, read_only)| {
             VolumeSource::Iscsi { target_portal, iqn, lun: 0, read_only }
         });
         prop_oneof![
             4 => rbd,
             1 => iscsi,
-            1 => (text(), any::<bool>())
+            1 => (text(), read_only())
                 .prop_map(|(pd_name, read_only)| VolumeSource::GcePersistentDisk { pd_name, read_only }),
-            1 => (text(), any::<bool>())
+            1 => (text(), read_only())
                 .prop_map(|(volume_id, read_only)| VolumeSource::AwsElasticBlockStore { volume_id, read_only }),
-            1 => text().prop_map(VolumeSource::Cinder),
-            1 => text().prop_map(VolumeSource::Claim),
+            3 => text().prop_map(VolumeSource::Cinder),
+            3 => text().prop_map(VolumeSource::Claim),
         ]
     }
 
@@ -369,13 +389,15 @@ mod tests {
     proptest! {
         #[test]
         fn conflicts_are_those_of_any_pair(
-            sources in proptest::collection::vec(random_source(), 0..14),
-            asked in random_source(),
+            ours in proptest::collection::vec(random_source(), 0..14),
+            theirs in proptest::collection::vec(random_source(), 0..14),
         ) {
-            let named = |source: &VolumeSource| Volume { name: "v".into(), source: source.clone() };
-            let volumes: Volumes = sources.iter().map(named).collect();
-            let expected = sources.iter().any(|source| conflict(source, &asked));
-            prop_assert_eq!(volumes.conflict_with(&asked), expected);
+            let volumes = |sources: &[VolumeSource]| -> Volumes {
+                let named = |source: &VolumeSource| Volume { name: "v".into(), source: source.clone() };
+                sources.iter().map(named).collect()
+            };
+            let expected = ours.iter().any(|our| theirs.iter().any(|their| conflict(our, their)));
+            prop_assert_eq!(volumes(&ours).conflict(&volumes(&theirs)), expected);
         }
     }
 }

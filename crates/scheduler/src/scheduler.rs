@@ -116,7 +116,7 @@ impl Scheduler {
             percentage_of_nodes_to_score: options.percentage_of_nodes_to_score,
             features: options.features,
             cache: Cache::default(),
-            objects: Objects::default(),
+            objects: Objects::new(hash_seed.clone()),
             pending: hash_seed.map(),
             unclaimed_pods: hash_seed.map(),
             unconfirmed_patches: UnconfirmedPatches::default(),

@@ -26,8 +26,8 @@ pub(super) struct Binding {
     pub(super) volume: Arc<Object>,
     /// Whether the object changed.
     pub(super) is_new: bool,
-    /// The claim's `namespace/name`.
-    pub(super) claim: Arc<str>,
+    /// The claim.
+    pub(super) claim: Arc<Object>,
 }
 
 impl Changes {
@@ -38,7 +38,7 @@ impl Changes {
             Binding {
                 is_new: bound.is_some(),
                 volume: bound.map_or_else(|| Arc::clone(volume), Arc::new),
-                claim: Arc::clone(&delayed.claim.key),
+                claim: Arc::clone(&delayed.claim),
             }
         });
         // A claim that the pod names tens of thousands of times is copied once.
@@ -76,51 +76,76 @@ fn bind(volume: &Object, claim: &Object) -> Option<Object> {
     if refers && is_annotated {
         return None;
     }
-    let mut raw = typed(&body.raw, "PersistentVolume");
-    let mut body = body.clone();
     let mut bound = volume.clone();
     if !refers {
-        body.claim = Some(ClaimRef {
-            namespace: claim.namespace().into(),
-            name: claim.name().into(),
-            uid: Arc::clone(&claim.uid),
-        });
-        let reference = json!({
-            "kind": "PersistentVolumeClaim",
-            "apiVersion": "v1",
-            "namespace": claim.namespace(),
-            "name": claim.name(),
-            "uid": claim.uid,
-            "resourceVersion": claim.resource_version,
-        });
-        field(&mut raw, "spec").insert("claimRef".to_owned(), reference);
+        let (namespace, name) = (claim.namespace().into(), claim.name().into());
+        let claim = Some(ClaimRef { namespace, name, uid: Arc::clone(&claim.uid) });
+        bound.body = Body::PersistentVolume(PersistentVolume { claim, ..body.clone() });
     }
     if !is_annotated {
-        annotate(&mut bound, &mut raw, annotations::BOUND_BY_CONTROLLER, &"yes".into());
+        annotate(&mut bound, annotations::BOUND_BY_CONTROLLER, &"yes".into());
     }
-    body.raw = Arc::new(raw);
-    bound.body = Body::PersistentVolume(body);
     Some(bound)
 }
 
 /// The claim with the selected node.
 fn select_node(claim: &Object, node: &Arc<str>) -> Object {
     let mut selected = claim.clone();
-    if let Body::PersistentVolumeClaim(body) = &claim.body {
-        let mut raw = typed(&body.raw, "PersistentVolumeClaim");
-        annotate(&mut selected, &mut raw, annotations::SELECTED_NODE, node);
-        let body = PersistentVolumeClaim { raw: Arc::new(raw), ..body.clone() };
-        selected.body = Body::PersistentVolumeClaim(body);
-    }
+    annotate(&mut selected, annotations::SELECTED_NODE, node);
     selected
 }
 
-fn annotate(object: &mut Object, raw: &mut Value, key: &str, value: &Arc<str>) {
+fn annotate(object: &mut Object, key: &str, value: &Arc<str>) {
     let others = object.annotations.iter().filter(|(other, _)| &***other != key);
     let all = others.map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
     object.annotations = all.chain([(key.into(), Arc::clone(value))]).collect::<Labels>();
-    let metadata = field(raw, "metadata").entry("annotations").or_insert(Value::Null);
-    members(metadata).insert(key.to_owned(), json!(value));
+}
+
+/// A PUT: the object's API path, and the API object.
+///
+/// The bodies of assumed objects keep the API object as it was read. A pod may have tens of
+/// thousands of claims, so each is put together only when it is written.
+pub(super) struct Put {
+    pub(super) path: String,
+    pub(super) object: Value,
+}
+
+impl Put {
+    /// Writes a volume with its claim.
+    pub(super) fn volume(volume: &Object, claim: &Object) -> Option<Self> {
+        let body = PersistentVolume::of(&volume.body)?;
+        let mut object = typed(&body.raw, "PersistentVolume");
+        if object["spec"]["claimRef"]["uid"] != *claim.uid {
+            let reference = json!({
+                "kind": "PersistentVolumeClaim",
+                "apiVersion": "v1",
+                "namespace": claim.namespace(),
+                "name": claim.name(),
+                "uid": claim.uid,
+                "resourceVersion": claim.resource_version,
+            });
+            field(&mut object, "spec").insert("claimRef".to_owned(), reference);
+        }
+        write_annotation(&mut object, volume, annotations::BOUND_BY_CONTROLLER);
+        Some(Self { path: format!("/api/v1/persistentvolumes/{}", volume.name()), object })
+    }
+
+    /// Writes a claim with its selected node.
+    pub(super) fn claim(claim: &Object) -> Option<Self> {
+        let body = PersistentVolumeClaim::of(&claim.body)?;
+        let mut object = typed(&body.raw, "PersistentVolumeClaim");
+        write_annotation(&mut object, claim, annotations::SELECTED_NODE);
+        let (namespace, name) = (claim.namespace(), claim.name());
+        Some(Self { path: format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"), object })
+    }
+}
+
+/// Sets the annotation to the value that the assumed object has, if any.
+fn write_annotation(raw: &mut Value, assumed: &Object, key: &str) {
+    if let Some(value) = assumed.annotations.get(key) {
+        let annotations = field(raw, "metadata").entry("annotations").or_insert(Value::Null);
+        members(annotations).insert(key.to_owned(), json!(value));
+    }
 }
 
 /// A copy with `apiVersion` and `kind`, which objects of a list lack.
@@ -144,19 +169,5 @@ fn members(value: &mut Value) -> &mut Map<String, Value> {
     match value {
         Value::Object(members) => members,
         _ => unreachable!("it has just been made one"),
-    }
-}
-
-/// The object's API path, and the API object.
-pub(super) fn request_for(object: &Object) -> Option<(String, &Arc<Value>)> {
-    match &object.body {
-        Body::PersistentVolume(body) => {
-            Some((format!("/api/v1/persistentvolumes/{}", object.name()), &body.raw))
-        }
-        Body::PersistentVolumeClaim(body) => {
-            let (namespace, name) = (object.namespace(), object.name());
-            Some((format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"), &body.raw))
-        }
-        _ => None,
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde_json::Value;
 use supercargo_framework::binding::{ApiCall, BindingContext, Cluster, WaitError};
 use supercargo_framework::objects::{
     Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, annotations, resources,
@@ -11,7 +10,7 @@ use supercargo_framework::objects::{
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{NodeRecord, Text, Uid};
 
-use super::change::{Changes, request_for};
+use super::change::{Changes, Put};
 use super::claims::is_bound;
 use super::reach::{Reach, Unreachable, Viewpoint};
 
@@ -57,31 +56,29 @@ async fn write(cx: &BindingContext, work: Work) -> Result<Written, String> {
     let Work { pod, uid, node, changes, .. } = work;
     let mut bindings = Vec::with_capacity(changes.bindings.len());
     for binding in &changes.bindings {
-        let version = put(cx, &binding.volume).await?;
-        bindings.push(WrittenVolume {
-            name: Arc::clone(&binding.volume.key),
-            claim: Arc::clone(&binding.claim),
-            version,
-        });
+        let (volume, claim) = (&binding.volume, &binding.claim);
+        let version = put(cx, volume, Put::volume(volume, claim)).await?;
+        let (name, claim) = (Arc::clone(&volume.key), Arc::clone(&claim.key));
+        bindings.push(WrittenVolume { name, claim, version });
     }
     let mut provisions = Vec::with_capacity(changes.provisions.len());
     for claim in &changes.provisions {
-        let version = put(cx, claim).await?;
+        let version = put(cx, claim, Put::claim(claim)).await?;
         provisions.push((Arc::clone(&claim.key), version));
     }
     Ok(Written { pod, uid, node, bindings, provisions })
 }
 
 /// Replaces an object and returns its new version.
-async fn put(cx: &BindingContext, object: &Object) -> Result<u64, String> {
-    let Some((path, body)) = request_for(object) else {
+async fn put(cx: &BindingContext, object: &Object, put: Option<Put>) -> Result<u64, String> {
+    let Some(put) = put else {
         return Err(format!("{} {} is neither a volume nor a claim", object.resource, object.key));
     };
     let answer = cx.call(ApiCall::Request {
         method: "PUT".into(),
-        path: path.into(),
+        path: put.path.into(),
         content_type: "application/json".into(),
-        body: Value::clone(body),
+        body: put.object,
     });
     let written = answer.await.map_err(|error| error.to_string())?;
     let version = written["metadata"]["resourceVersion"].as_str();
