@@ -77,12 +77,13 @@ impl Claims {
             return Ok(None);
         }
         let (mut bound, mut delayed, mut immediate) = (Vec::new(), Vec::new(), false);
-        let mut seen: SmallMap<&str, ()> = SmallMap::default();
+        // Addresses are quicker to compare than names.
+        let mut seen: SmallMap<Option<*const Object>, ()> = SmallMap::default();
         for claim in named {
             if is_bound(claim.object) {
-                let name = &*claim.body.volume_name;
-                if seen.insert(name, ()).is_none() {
-                    bound.push(cx.object(&resources::PERSISTENT_VOLUME, name).map(Reach::of));
+                let volume = cx.object(&resources::PERSISTENT_VOLUME, &claim.body.volume_name);
+                if seen.insert(volume.map(Arc::as_ptr), ()).is_none() {
+                    bound.push(volume.map(Reach::of));
                 }
             } else {
                 match binding_class(cx, claim).map_err(Status::error)? {

@@ -76,10 +76,7 @@ impl UncachedPlugins {
         numbers: &[usize],
     ) -> Result<Self, Fallback> {
         let uncached = numbers.iter().map(|number| UncachedPlugin::prepare(view, &plugins[*number], *number));
-        let uncached = uncached.collect::<Result<_, _>>()?;
-        // Reads need not be tracked if nothing is cached.
-        view.cx.take_reads();
-        Ok(Self(uncached))
+        view.cx.untracked(|| uncached.collect::<Result<_, _>>().map(Self))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -98,13 +95,14 @@ impl UncachedPlugins {
         plugins: &[TablePlugin],
         index: NodeIndex,
     ) -> Result<bool, Fallback> {
-        for entry in &self.0 {
-            if !entry.passes(view, &plugins[entry.plugin], index)? {
-                return Ok(false);
+        view.cx.untracked(|| {
+            for entry in &self.0 {
+                if !entry.passes(view, &plugins[entry.plugin], index)? {
+                    return Ok(false);
+                }
             }
-        }
-        view.cx.take_reads();
-        Ok(true)
+            Ok(true)
+        })
     }
 
     /// Whether none of them can fail on any node.
