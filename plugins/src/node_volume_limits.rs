@@ -53,10 +53,12 @@ struct NewVolumes {
 
 impl NewVolumes {
     fn of(cx: &Context<'_>, pod: &PodInfo) -> Self {
-        let mut key = KeyBuffer::default();
+        let claims = cx.claims_of(pod);
+        let mut claims = claims.iter();
         let mut found = Vec::new();
         for volume in &pod.spec.volumes {
-            match attachable::of_new_pod(cx, pod, volume, &mut key) {
+            let named = if volume.source.is_claim() { claims.next() } else { None };
+            match attachable::of_new_pod(cx, pod, volume, named) {
                 Ok(None) => {}
                 Ok(Some(counted)) => found.push(Ok(counted)),
                 // It fails on every node.
@@ -92,7 +94,9 @@ impl Wanted {
                 by_driver.or_default(&&volume.driver).push(volume);
             }
         }
-        let once = |volumes: &SmallVec<[&Attachable; 4]>| volumes.iter().map(|volume| ((*volume).clone(), ())).collect();
+        let once = |volumes: &SmallVec<[&Attachable; 4]>| {
+            volumes.iter().map(|volume| ((*volume).clone(), ())).collect()
+        };
         Ok(Self(by_driver.iter().map(|(driver, volumes)| ((*driver).clone(), once(volumes))).collect()))
     }
 

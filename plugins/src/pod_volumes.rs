@@ -2,10 +2,11 @@
 
 use smallvec::SmallVec;
 use supercargo_framework::PodInfo;
+use supercargo_framework::context::NamedClaim;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::{Object, ObjectBody, Typed};
 use supercargo_framework::signature::{Signer, Unsignable};
-use supercargo_framework::volume::VolumeSource;
+use supercargo_framework::volume::{Volume, VolumeSource};
 
 /// Builds keys of objects without allocating.
 #[derive(Default)]
@@ -36,11 +37,18 @@ pub(crate) fn claim_names(pod: &PodInfo) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The pod's volumes that have a claim, with [their claims](supercargo_framework::Context::claims_of).
+pub(crate) fn with_claims<'a>(
+    pod: &'a PodInfo,
+    claims: &'a [NamedClaim],
+) -> impl Iterator<Item = (&'a Volume, &'a NamedClaim)> {
+    pod.spec.volumes.iter().filter(|volume| volume.source.is_claim()).zip(claims)
+}
+
 /// Whether any volume of the pod is a claim. Most claims belong to one pod, so answers about them
 /// cannot be shared.
 pub(crate) fn has_claims(pod: &PodInfo) -> bool {
-    let is_claim = |source: &VolumeSource| matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral);
-    pod.spec.volumes.iter().any(|volume| is_claim(&volume.source))
+    pod.spec.volumes.iter().any(|volume| volume.source.is_claim())
 }
 
 /// Whether the pod uses this claim, other than as an ephemeral volume.
@@ -102,7 +110,6 @@ mod tests {
 
     use supercargo_framework::signature::Signature;
     use supercargo_framework::testing::{PodBuilder, pod};
-    use supercargo_framework::volume::Volume;
 
     use super::*;
 

@@ -15,11 +15,12 @@ use supercargo_framework::plugin::{
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeInfo, NodeRecord, Plugin, PodInfo, SmallMap, Status,
+    VolumeSource,
 };
 
 use crate::hint::{self, Hint};
 use crate::pod_volumes::{
-    KeyBuffer, claim_names, claim_not_found, has_claims, names_claim, new_object, share_claim, sign,
+    claim_names, claim_not_found, has_claims, names_claim, new_object, share_claim, sign, with_claims,
 };
 
 /// The plugin's name.
@@ -42,15 +43,13 @@ struct Exclusive {
 impl Exclusive {
     /// The pod's exclusive claims, and the references in the whole cluster.
     fn of(cx: &Context<'_>, pod: &PodInfo) -> Result<Self, Status> {
-        let mut key = KeyBuffer::default();
         let mut claims: SmallMap<Arc<str>, ()> = SmallMap::default();
-        for name in claim_names(pod) {
-            let key = key.join(&[&pod.namespace, "/", name]);
-            let claim = cx.get::<PersistentVolumeClaim>(&resources::PERSISTENT_VOLUME_CLAIM, key);
-            let claim = claim.ok_or_else(|| Status::unresolvable(claim_not_found(name)))?;
+        for (volume, named) in with_claims(pod, &cx.claims_of(pod)) {
+            let VolumeSource::Claim(name) = &volume.source else { continue };
+            let claim = named.claim().ok_or_else(|| Status::unresolvable(claim_not_found(name)))?;
             let exclusive = claim.access_modes.iter().any(|mode| &**mode == READ_WRITE_ONCE_POD);
             if exclusive {
-                claims.insert(name.into(), ());
+                claims.insert(Arc::clone(name), ());
             }
         }
         let mut in_use: SmallMap<&str, ()> = SmallMap::default();
@@ -74,7 +73,8 @@ impl Exclusive {
 
 fn after_pod_deleted(pod: &PodInfo, change: &Change) -> Hint {
     let gone = hint::old_pod(change)?;
-    let frees = gone.namespace == pod.namespace && (pod.spec.volumes.conflict(&gone.spec.volumes) || share_claim(pod, gone));
+    let frees = gone.namespace == pod.namespace
+        && (pod.spec.volumes.conflict(&gone.spec.volumes) || share_claim(pod, gone));
     Ok(QueueingHint::queue_if(frees))
 }
 

@@ -15,12 +15,12 @@ use supercargo_framework::plugin::{
 };
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status,
+    ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status, VolumeSource,
 };
 
 use crate::hint::Hint;
 use crate::pod_volumes::{
-    KeyBuffer, claim_names, claim_not_found, has_claims, names_claim, new_object, old_object, sign,
+    claim_not_found, has_claims, names_claim, new_object, old_object, sign, with_claims,
 };
 
 /// The plugin's name.
@@ -85,23 +85,18 @@ fn narrow(found: &mut Vec<Topology>, topology: Topology) {
 /// The common locations of the volumes of the pod's bound claims.
 fn of_pod(cx: &Context<'_>, pod: &PodInfo) -> Result<Vec<Topology>, Status> {
     let mut found = Vec::new();
-    let mut key = KeyBuffer::default();
-    for name in claim_names(pod) {
+    for (volume, named) in with_claims(pod, &cx.claims_of(pod)) {
+        let VolumeSource::Claim(name) = &volume.source else { continue };
         if name.is_empty() {
             return Err(Status::unresolvable("PersistentVolumeClaim had no name"));
         }
-        let key = key.join(&[&pod.namespace, "/", name]);
-        let claim = cx
-            .get::<PersistentVolumeClaim>(&resources::PERSISTENT_VOLUME_CLAIM, key)
-            .ok_or_else(|| Status::unresolvable(claim_not_found(name)))?;
+        let claim = named.claim().ok_or_else(|| Status::unresolvable(claim_not_found(name)))?;
         if claim.volume_name.is_empty() {
             check_unbound(cx, &claim)?;
             continue;
         }
-        let volume = &claim.volume_name;
-        let volume = cx
-            .get::<PersistentVolume>(&resources::PERSISTENT_VOLUME, volume)
-            .ok_or_else(|| Status::unresolvable(format!("persistentvolume {volume:?} not found")))?;
+        let missing = || format!("persistentvolume {:?} not found", claim.volume_name);
+        let volume = named.volume().ok_or_else(|| Status::unresolvable(missing()))?;
         topologies(&volume.object.labels).for_each(|topology| narrow(&mut found, topology));
     }
     Ok(found)

@@ -9,7 +9,9 @@ use rustc_hash::FxHashSet;
 use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
 use crate::nodes::{ImageState, Nodes};
-use crate::objects::{Object, ObjectBody, Objects, PersistentVolume, Typed, resources};
+use crate::objects::{
+    Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, Typed, resources,
+};
 use crate::pod::{PodInfo, PodKey, Uid};
 use crate::small_map::SmallMap;
 use crate::text::Text;
@@ -116,6 +118,25 @@ pub struct QueueContext<'a> {
     pub preempting: &'a FxHashSet<Uid>,
 }
 
+/// A claim that a volume of a pod names.
+#[derive(Clone, Debug)]
+pub struct NamedClaim {
+    claim: Option<Arc<Object>>,
+    volume: Option<Arc<Object>>,
+}
+
+impl NamedClaim {
+    /// The claim, if it exists.
+    pub fn claim(&self) -> Option<Typed<'_, PersistentVolumeClaim>> {
+        self.claim.as_ref().and_then(Typed::of)
+    }
+
+    /// The PersistentVolume that the claim names, if it exists.
+    pub fn volume(&self) -> Option<Typed<'_, PersistentVolume>> {
+        self.volume.as_ref().and_then(Typed::of)
+    }
+}
+
 /// The view of one call into a plugin.
 pub struct Context<'a> {
     nodes: &'a Nodes,
@@ -124,12 +145,15 @@ pub struct Context<'a> {
     now: Now,
     reads: RefCell<Option<SmallMap<Read, ()>>>,
     commands: RefCell<Vec<Command>>,
+    /// The claims of the last pod that was asked for.
+    claims: RefCell<Option<(Uid, Arc<[NamedClaim]>)>>,
 }
 
 impl<'a> Context<'a> {
     /// A view of the scheduler's state that does not record reads.
     pub fn new(nodes: &'a Nodes, objects: &'a Objects, waiting: &'a [WaitingPod], now: Now) -> Self {
-        Self { nodes, objects, waiting, now, reads: RefCell::new(None), commands: RefCell::default() }
+        let (reads, commands, claims) = Default::default();
+        Self { nodes, objects, waiting, now, reads, commands, claims }
     }
 
     /// The same, recording reads.
@@ -166,6 +190,42 @@ impl<'a> Context<'a> {
     /// One object of a kind with its own type.
     pub fn get<T: ObjectBody>(&self, resource: &Text, key: &str) -> Option<Typed<'a, T>> {
         Typed::of(self.object(resource, key)?)
+    }
+
+    /// The claim with this key, and its volume.
+    pub fn named_claim(&self, key: &str) -> NamedClaim {
+        let claim = self.object(&resources::PERSISTENT_VOLUME_CLAIM, key);
+        let body = claim.and_then(|claim| PersistentVolumeClaim::of(&claim.body));
+        let name = body.map(|body| &*body.volume_name).filter(|name| !name.is_empty());
+        let volume = name.and_then(|name| self.object(&resources::PERSISTENT_VOLUME, name));
+        NamedClaim { claim: claim.cloned(), volume: volume.cloned() }
+    }
+
+    /// The claims of the pod's volumes, in order, ephemeral ones included. Several plugins read them,
+    /// and a pod may have tens of thousands, so they are looked up once.
+    pub fn claims_of(&self, pod: &PodInfo) -> Arc<[NamedClaim]> {
+        if !pod.spec.volumes.iter().any(|volume| volume.source.is_claim()) {
+            return Arc::default();
+        }
+        // Reads that are recorded have to happen.
+        let is_tracked = self.reads.borrow().is_some();
+        if let Some((uid, claims)) = &*self.claims.borrow()
+            && *uid == pod.uid
+            && !is_tracked
+        {
+            return Arc::clone(claims);
+        }
+        let mut key = String::new();
+        let names = pod.spec.volumes.iter().filter_map(|volume| volume.claim_name(&pod.name));
+        let claims: Arc<[NamedClaim]> = names
+            .map(|name| {
+                key.clear();
+                key.extend([&*pod.namespace, "/", &name]);
+                self.named_claim(&key)
+            })
+            .collect();
+        self.claims.replace(Some((pod.uid.clone(), Arc::clone(&claims))));
+        claims
     }
 
     /// Every object of a kind, ordered by key.
@@ -259,6 +319,39 @@ impl<'a> Context<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::Body;
+    use crate::testing::{object, pod};
+    use crate::volume::{Volume, VolumeSource};
+
+    #[test]
+    fn claims_are_looked_up_once_unless_reads_are_recorded() {
+        let claim = |name: &str| VolumeSource::Claim(name.into());
+        let volume = |source| Volume { name: "v".into(), source };
+        let named = |name: &str, sources: Vec<VolumeSource>| {
+            let volumes: Vec<Volume> = sources.into_iter().map(volume).collect();
+            pod(name).with_spec(|spec| spec.volumes = volumes.into_iter().collect()).build()
+        };
+        let mut objects = Objects::default();
+        let bound = PersistentVolumeClaim { volume_name: "disk".into(), ..Default::default() };
+        let resource = resources::PERSISTENT_VOLUME_CLAIM;
+        objects.insert(object(&resource, "default/a", Body::PersistentVolumeClaim(bound)).into());
+        let resource = resources::PERSISTENT_VOLUME;
+        objects.insert(object(&resource, "disk", Body::PersistentVolume(PersistentVolume::default())).into());
+        let nodes = Nodes::default();
+        let cx = Context::new(&nodes, &objects, &[], Now::default());
+        let pod = named("p", vec![claim("a"), VolumeSource::AzureFile, VolumeSource::Ephemeral]);
+        let [first, second] = [cx.claims_of(&pod), cx.claims_of(&pod)];
+        assert!(Arc::ptr_eq(&first, &second));
+        let found: Vec<_> =
+            first.iter().map(|named| (named.claim().is_some(), named.volume().is_some())).collect();
+        assert_eq!(found, [(true, true), (false, false)]);
+        let other = cx.claims_of(&named("q", vec![claim("missing")]));
+        assert!(other.iter().all(|named| named.claim().is_none()) && other.len() == 1);
+
+        let cx = cx.tracking();
+        assert_eq!([cx.claims_of(&pod).len(), cx.take_reads().len()], [2, 3]);
+        assert_eq!([cx.claims_of(&pod).len(), cx.take_reads().len()], [2, 3]);
+    }
 
     #[test]
     fn reads_are_recorded_once_including_misses() {

@@ -118,6 +118,11 @@ impl VolumeSource {
         }
     }
 
+    /// Whether the volume has a claim.
+    pub fn is_claim(&self) -> bool {
+        matches!(self, Self::Claim(_) | Self::Ephemeral)
+    }
+
     /// The identity of the claim or the disk: its kind and up to two names. Sources with different
     /// identities are different volumes. As upstream, that of iSCSI ignores portal and LUN. RBD
     /// images with one identity are the same if they have a common monitor.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::context::NamedClaim;
 use supercargo_framework::objects::{
     PersistentVolume, PersistentVolumeClaim, StorageClass, Typed, resources,
 };
@@ -89,7 +90,7 @@ fn successor(plugin: &str) -> Option<&'static str> {
 /// Whether a volume with this source can matter to limits: a claim, or of an in-tree plugin with a
 /// CSI driver. As upstream, also of one whose volumes do not count.
 pub(super) fn may_count(source: &VolumeSource) -> bool {
-    matches!(source, VolumeSource::Claim(_) | VolumeSource::Ephemeral) || inline_driver(source).is_some()
+    source.is_claim() || inline_driver(source).is_some()
 }
 
 /// The driver of an inline volume of an in-tree plugin that has one; `None` for other sources.
@@ -135,14 +136,21 @@ fn ebs_handle(volume_id: &Arc<str>) -> Result<Text, String> {
     }
 }
 
-/// A volume of the incoming pod. Its claim must exist.
+/// A volume of the incoming pod. Its claim, if it has one, must exist.
 pub(super) fn of_new_pod(
     cx: &Context<'_>,
     pod: &PodInfo,
     volume: &Volume,
-    key: &mut KeyBuffer,
+    named: Option<&NamedClaim>,
 ) -> Result<Option<Counted>, Status> {
-    of_pod(cx, pod, volume, key, true)
+    let Some(named) = named else { return Ok(of_inline(volume)) };
+    let counted = of_named(cx, pod, volume, named)?;
+    if named.claim().is_none() {
+        let name = volume.claim_name(&pod.name).unwrap_or_default();
+        let missing = format!("looking up PVC {}/{name}: {}", pod.namespace, claim_not_found(&name));
+        return Err(Status::unresolvable(missing));
+    }
+    Ok(counted)
 }
 
 /// A volume of a pod on a node. A volume whose claim does not exist is ignored.
@@ -152,36 +160,35 @@ pub(super) fn of_running_pod(
     volume: &Volume,
     key: &mut KeyBuffer,
 ) -> Result<Option<Counted>, Status> {
-    of_pod(cx, pod, volume, key, false)
+    let key = match &volume.source {
+        VolumeSource::Claim(name) => key.join(&[&pod.namespace, "/", name]),
+        VolumeSource::Ephemeral => key.join(&[&pod.namespace, "/", &pod.name, "-", &volume.name]),
+        _ => return Ok(of_inline(volume)),
+    };
+    of_named(cx, pod, volume, &cx.named_claim(key))
 }
 
-fn of_pod(
+fn of_named(
     cx: &Context<'_>,
     pod: &PodInfo,
     volume: &Volume,
-    key: &mut KeyBuffer,
-    is_new: bool,
+    named: &NamedClaim,
 ) -> Result<Option<Counted>, Status> {
-    let key = match &volume.source {
-        VolumeSource::Claim(name) if name.is_empty() => {
-            return Err(Status::error("PersistentVolumeClaim had no name"));
-        }
-        VolumeSource::Claim(name) => key.join(&[&pod.namespace, "/", name]),
-        VolumeSource::Ephemeral => key.join(&[&pod.namespace, "/", &pod.name, "-", &volume.name]),
-        source => return Ok(inline(source).map(|translated| migrated_inline(volume, translated))),
-    };
-    let Some(claim) = cx.get::<PersistentVolumeClaim>(&resources::PERSISTENT_VOLUME_CLAIM, key) else {
-        let name = key.split_once('/').map_or(key, |(_, name)| name);
-        let missing = || Status::unresolvable(format!("looking up PVC {key}: {}", claim_not_found(name)));
-        return if is_new { Err(missing()) } else { Ok(None) };
-    };
+    if matches!(&volume.source, VolumeSource::Claim(name) if name.is_empty()) {
+        return Err(Status::error("PersistentVolumeClaim had no name"));
+    }
+    let Some(claim) = named.claim() else { return Ok(None) };
     if volume.source == VolumeSource::Ephemeral && !is_owner(pod, &claim) {
         return Err(Status::error(format!(
             "PVC {} was not created for pod {}/{} (pod is not owner)",
             claim.object.key, pod.namespace, pod.name
         )));
     }
-    Ok(of_claim(cx, &claim))
+    Ok(of_claim(cx, &claim, named.volume()))
+}
+
+fn of_inline(volume: &Volume) -> Option<Counted> {
+    inline(&volume.source).map(|translated| migrated_inline(volume, translated))
 }
 
 fn migrated_inline(volume: &Volume, translated: Result<Attachable, String>) -> Counted {
@@ -195,13 +202,12 @@ fn is_owner(pod: &PodInfo, claim: &Typed<'_, PersistentVolumeClaim>) -> bool {
 }
 
 /// The volume of a claim; `None` if it does not count.
-fn of_claim(cx: &Context<'_>, claim: &Typed<'_, PersistentVolumeClaim>) -> Option<Counted> {
-    if claim.volume_name.is_empty() {
-        return of_class(cx, claim);
-    }
-    let Some(volume) = cx.get::<PersistentVolume>(&resources::PERSISTENT_VOLUME, &claim.volume_name) else {
-        return of_class(cx, claim);
-    };
+fn of_claim(
+    cx: &Context<'_>,
+    claim: &Typed<'_, PersistentVolumeClaim>,
+    volume: Option<Typed<'_, PersistentVolume>>,
+) -> Option<Counted> {
+    let Some(volume) = volume else { return of_class(cx, claim) };
     let source = volume.body.csi.as_ref()?;
     if source.driver.is_empty() || source.handle.is_empty() {
         return None;

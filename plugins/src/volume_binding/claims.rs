@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use supercargo_framework::context::NamedClaim;
 use supercargo_framework::objects::{
-    Object, ObjectBody, PersistentVolumeClaim, StorageClass, Typed, annotations, resources,
+    Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, StorageClass, Typed, annotations, resources,
 };
+use supercargo_framework::volume::Volume;
 use supercargo_framework::{Context, PodInfo, SmallMap, Status, Text, VolumeSource};
 
 use super::delayed::{ClassClaims, DelayedClaim};
 use super::reach::Reach;
-use crate::pod_volumes::KeyBuffer;
+use crate::pod_volumes::{claim_not_found, with_claims};
 
 /// The claims of a pod, with everything that does not depend on the node.
 ///
@@ -72,16 +74,17 @@ impl Claims {
         pod: &PodInfo,
         with_attributes_classes: bool,
     ) -> Result<Option<Self>, Status> {
-        let named = existing(cx, pod).map_err(Status::unresolvable)?;
+        let named = cx.claims_of(pod);
+        let named = existing(pod, &named).map_err(Status::unresolvable)?;
         if named.is_empty() {
             return Ok(None);
         }
         let (mut bound, mut delayed, mut immediate) = (Vec::new(), Vec::new(), false);
         // Addresses are quicker to compare than names.
         let mut seen: SmallMap<Option<*const Object>, ()> = SmallMap::default();
-        for claim in named {
+        for (claim, volume) in named {
             if is_bound(claim.object) {
-                let volume = cx.object(&resources::PERSISTENT_VOLUME, &claim.body.volume_name);
+                let volume = volume.map(|volume| volume.object);
                 if seen.insert(volume.map(Arc::as_ptr), ()).is_none() {
                     bound.push(volume.map(Reach::of));
                 }
@@ -138,29 +141,23 @@ fn distinct(all: Vec<Option<Reach>>) -> Box<[Option<Reach>]> {
     all.into_iter().zip(is_first).filter_map(|(volume, is_first)| is_first.then_some(volume)).collect()
 }
 
+/// A claim, with its volume.
+type Existing<'a> = (Typed<'a, PersistentVolumeClaim>, Option<Typed<'a, PersistentVolume>>);
+
 /// The pod's claims in the order of its volumes, or the error of one that cannot be used.
-fn existing<'a>(
-    cx: &Context<'a>,
-    pod: &PodInfo,
-) -> Result<SmallVec<[Typed<'a, PersistentVolumeClaim>; 4]>, String> {
-    let mut claims = SmallVec::new();
-    let mut key = KeyBuffer::default();
-    for volume in &pod.spec.volumes {
-        let Some(name) = volume.claim_name(&pod.name) else {
-            continue;
-        };
+fn existing<'a>(pod: &'a PodInfo, named: &'a [NamedClaim]) -> Result<SmallVec<[Existing<'a>; 4]>, String> {
+    let check = |(volume, named): (&'a Volume, &'a NamedClaim)| {
+        let name = volume.claim_name(&pod.name).unwrap_or_default();
         let is_ephemeral = volume.source == VolumeSource::Ephemeral;
-        let key = key.join(&[&pod.namespace, "/", &name]);
-        let claim: Typed<'a, PersistentVolumeClaim> =
-            cx.get(&resources::PERSISTENT_VOLUME_CLAIM, key).ok_or_else(|| {
-                if is_ephemeral {
-                    format!(
-                        "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
-                    )
-                } else {
-                    format!("persistentvolumeclaim {name:?} not found")
-                }
-            })?;
+        let claim = named.claim().ok_or_else(|| {
+            if is_ephemeral {
+                format!(
+                    "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
+                )
+            } else {
+                claim_not_found(&name)
+            }
+        })?;
         if &*claim.phase == "Lost" {
             let volume = &claim.volume_name;
             return Err(format!(
@@ -172,11 +169,12 @@ fn existing<'a>(
         }
         let owner = claim.object.controller.as_ref();
         if is_ephemeral && owner.is_none_or(|owner| !pod.uid.is(&owner.uid)) {
+            let key = &claim.object.key;
             return Err(format!("PVC {key} was not created for pod {} (pod is not owner)", pod.key()));
         }
-        claims.push(claim);
-    }
-    Ok(claims)
+        Ok((claim, named.volume()))
+    };
+    with_claims(pod, named).map(check).collect()
 }
 
 /// The class of an unbound claim with delayed binding; `None` for other claims, including those

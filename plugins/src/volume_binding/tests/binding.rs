@@ -19,6 +19,7 @@ use supercargo_framework::testing::node;
 use supercargo_framework::{CycleState, NodeRecord, PodInfo, Status, Uid};
 
 use super::world::*;
+use crate::volume_binding::change::Put;
 
 /// A state of the informers.
 #[derive(Clone)]
@@ -121,8 +122,9 @@ fn reserve_assumes_the_volume_bound_to_the_claim() {
     let mut state = world.reserve(&pod, "n");
     let assumed = latest_volume(&world, "v");
     assert_eq!(assumed.claim, claim_ref("c", "uid-default/c"));
+    let holder = latest(&world, "PersistentVolumeClaim", "default/c");
     assert_eq!(
-        *assumed.raw,
+        Put::volume(latest(&world, "PersistentVolume", "v"), holder).unwrap().object,
         json!({
             "apiVersion": "v1",
             "kind": "PersistentVolume",
@@ -178,9 +180,11 @@ fn reserve_assumes_the_selected_node_of_a_claim() {
     let mut state = world.reserve(&pod, "n");
     let assumed = latest(&world, "PersistentVolumeClaim", "default/c");
     assert_eq!(assumed.annotations.len(), 2);
+    let written = Put::claim(assumed).unwrap().object;
+    assert_eq!(written["metadata"]["annotations"], json!({"volume.kubernetes.io/selected-node": "n"}));
+    assert_eq!((&written["kind"], &written["apiVersion"]), (&json!("PersistentVolumeClaim"), &json!("v1")));
     let body = PersistentVolumeClaim::of(&assumed.body).unwrap();
-    assert_eq!(body.raw["metadata"]["annotations"], json!({"volume.kubernetes.io/selected-node": "n"}));
-    assert_eq!((&body.raw["kind"], &body.raw["apiVersion"]), (&json!("PersistentVolumeClaim"), &json!("v1")));
+    assert!(body.raw.get("kind").is_none(), "the API object is not copied");
     assert_eq!(world.feasible(&pod), [true, false], "another pod with the claim goes there, too");
     world.unreserve(&mut state, &pod, "n");
     assert_eq!(world.feasible(&pod), [true, true]);
@@ -196,8 +200,8 @@ fn malformed_raw_objects_are_repaired() {
         let mut world = World::new([odd], [node("n")]);
         world.reserve(&pod_with(&["c"]).build(), "n");
         let assumed = latest(&world, "PersistentVolumeClaim", "default/c");
-        let body = PersistentVolumeClaim::of(&assumed.body).unwrap();
-        assert_eq!(body.raw["metadata"]["annotations"][annotations::SELECTED_NODE], "n");
+        let written = Put::claim(assumed).unwrap().object;
+        assert_eq!(written["metadata"]["annotations"][annotations::SELECTED_NODE], "n");
     }
 }
 
