@@ -10,7 +10,7 @@ fn start(source: Scripted<Pod>, options: ReflectorOptions) -> JoinHandle<()> {
     let reflector = Reflector::new(
         Arc::new(Typed::<Pod>::new()),
         Arc::new(source),
-        Arc::new(RealFifo::new()),
+        queue(),
         Arc::default(),
         options,
     );
