@@ -20,7 +20,8 @@ use supercargo_scheduler::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec
 use tokio::runtime::Handle;
 
 use crate::watchdog::Watchdog;
-use supercargo_client::api::{self, full_text, without_needless_trust};
+use supercargo_client::api::full_text;
+use supercargo_client::connection::{self, without_needless_trust};
 use supercargo_client::transport::{is_connection_refused, read_answer};
 use supercargo_config::{ExtenderConfig, ExtenderTls};
 
@@ -204,7 +205,7 @@ fn cause(error: &kube::Error, uri: &Uri) -> String {
 }
 
 async fn client(extender: &ExtenderConfig) -> Result<Client> {
-    Ok(api::client(connection(extender).await?)?)
+    Ok(connection::client(connection(extender).await?)?)
 }
 
 async fn connection(extender: &ExtenderConfig) -> Result<kube::Config> {

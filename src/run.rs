@@ -20,8 +20,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::owner::Owner;
-use supercargo_client::api::{ConnectError, full_text};
-use supercargo_client::connection::Connection;
+use supercargo_client::api::full_text;
+use supercargo_client::connection::{ConnectError, Connection};
 use supercargo_client::host::Host;
 use supercargo_client::rate_limit::RateLimiter;
 use supercargo_client::transport::{RequestObserver, Transport};

@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result};
 use futures::FutureExt as _;
 use kube::Config;
 
-use supercargo_client::api::{full_text, without_needless_trust};
+use supercargo_client::api::full_text;
+use supercargo_client::connection::without_needless_trust;
 use supercargo_client::transport::Transport;
 use supercargo_config::flags::TraceOptions;
 use supercargo_telemetry::traces::Collector;

@@ -74,7 +74,7 @@ fn main() -> Result<()> {
     let mut columns = runtime.block_on(in_memory(scale, progress))?;
     if !args.alone && assets_or_skip().is_some() {
         progress.at("real", "start", 0, 1);
-        let plane = ControlPlane::start(Options::default())?;
+        let plane = ControlPlane::start(Options { gogc: None, ..Options::default() })?;
         let target = Target::https("real", plane.url(), plane.ca_pem(), plane.token("admin")?)?;
         columns.push(runtime.block_on(column(&target, scale, progress))?);
     }

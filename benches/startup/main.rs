@@ -85,7 +85,7 @@ fn measured(mut args: Args) -> Result<()> {
     if assets_or_skip().is_none() {
         return Ok(());
     }
-    let plane = ControlPlane::start(Options::default())?;
+    let plane = ControlPlane::start(Options { gogc: None, ..Options::default() })?;
     let target = Target::https("real", plane.url(), plane.ca_pem(), plane.token("admin")?)?;
     let runtime = Runtime::new()?;
     let pods = objects::Pods { unique_labels: args.unique_labels, large: args.large };

@@ -37,7 +37,7 @@ impl Cluster {
         progress.at(&workload.name, "start the control plane", 0, 1);
         // Faster deletion of many objects, which is not measured.
         let apiserver_args = vec!["--delete-collection-workers=16".to_owned()];
-        let options = Options { apiserver_args, ..Options::default() };
+        let options = Options { apiserver_args, gogc: None, ..Options::default() };
         let plane = tokio::task::block_in_place(|| ControlPlane::start(options))?;
         let server = |user| Server::new(plane.url(), plane.ca_pem(), plane.token(user)?);
         let cluster = Self {

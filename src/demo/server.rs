@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use supercargo_apiserver::{ApiServer, Endpoint, Listen, sim};
 use tempfile::TempDir;
 
-use supercargo_client::api::connect;
+use supercargo_client::connection::connect;
 
 /// An API server on loopback, with a kubeconfig in a temporary folder. Both end with this value.
 pub(crate) struct Server {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use supercargo_apiserver::faults::{Fault, Matcher, Rule};
 use supercargo_apiserver::status::Status;
 use supercargo_apiserver::{ApiServer, Settings};
-use supercargo_client::api::connect;
+use supercargo_client::connection::connect;
 use supercargo_controlplane::{Assets, Program, assets_or_skip};
 use tempfile::TempDir;
 use tower::ServiceExt as _;

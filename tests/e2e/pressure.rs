@@ -51,7 +51,7 @@ impl Memory {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("kubeconfig");
             endpoint.write_kubeconfig(&path).unwrap();
-            (endpoint, supercargo_client::api::connect(Some(&path)).await.unwrap())
+            (endpoint, supercargo_client::connection::connect(Some(&path)).await.unwrap())
         });
         let (memory, stopped) = (server.clone(), stop.clone());
         let mut world = Self { runtime, server, stop, scheduling: None, _endpoint: endpoint };

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use jiff::SignedDuration;
 use kube::Client;
 use supercargo_apiserver::{ApiServer, Listen, Settings, sim};
-use supercargo_client::api::connect;
+use supercargo_client::connection::connect;
 use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 

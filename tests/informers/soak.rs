@@ -12,7 +12,7 @@ use kube::Client;
 use kube::client::Body;
 use kube_informers::QueueKind;
 use serde_json::Value;
-use supercargo_client::api::connect;
+use supercargo_client::connection::connect;
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 use tokio::time::sleep;
 

@@ -139,7 +139,8 @@ async fn install_yaml_applies_in_order_and_is_idempotent() {
     }
     let start = || ControlPlane::start(Options::default()).unwrap();
     let plane = tokio::task::spawn_blocking(start).await.unwrap();
-    let config = supercargo_client::api::connect(Some(&plane.kubeconfig("admin").unwrap())).await.unwrap();
+    let config =
+        supercargo_client::connection::connect(Some(&plane.kubeconfig("admin").unwrap())).await.unwrap();
     let client = Client::try_from(config).unwrap();
     let objects = manifests::documents(&file());
     let mut first = Vec::new();

@@ -33,7 +33,8 @@ async fn check(client: &Client, object: &Value) -> Answer {
 }
 
 async fn admin(plane: &ControlPlane) -> Client {
-    let config = supercargo_client::api::connect(Some(&plane.kubeconfig("admin").unwrap())).await.unwrap();
+    let config =
+        supercargo_client::connection::connect(Some(&plane.kubeconfig("admin").unwrap())).await.unwrap();
     Client::try_from(config).unwrap()
 }
 

@@ -1,25 +1,19 @@
 //! Requests to the API server, and what a failure says about their effect.
 
-use std::error::Error as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::uri::Scheme;
-use http::{Method, Request, StatusCode, Uri, header};
+use http::{Method, Request, StatusCode, header};
 use kube::core::Status;
 use kube::{Client, Config};
 use serde_json::Value;
 use supercargo_framework::binding::{ApiError, Certainty};
-use thiserror::Error;
-use tokio_rustls::rustls;
 
 use crate::adaptive_limit::{AdaptiveLimit, LimitStats, Load};
-pub use crate::exec_plugin::PluginError;
+use crate::connection::{ConnectError, client};
 use crate::fence::Fence;
-use crate::kubeconfig;
 use crate::rate_limit::RateLimiter;
 use crate::transport::{Fate, Transport, fate, is_connection_refused};
 use supercargo_codec::payload::{PROTOBUF, Payload};
@@ -41,131 +35,6 @@ pub const JSON: &str = "application/json";
 const ACCEPT_OBJECT: &str = JSON;
 /// Accepts metadata only: the response is not read, and a patched pod would be returned whole.
 const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-
-/// Why no client could be created.
-#[derive(Debug, Error)]
-pub enum ConnectError {
-    /// The kubeconfig cannot be used.
-    #[error("kubeconfig {path}: {problem}")]
-    Kubeconfig {
-        /// The file.
-        path: String,
-        /// What is wrong.
-        problem: Box<kubeconfig::Problem>,
-    },
-    /// There is neither a kubeconfig nor a service account.
-    #[error(
-        "not running in a cluster ({0}); give --kubeconfig FILE, or clientConnection.kubeconfig in the configuration"
-    )]
-    NotInCluster(#[source] Box<kube::config::InClusterError>),
-    /// The client cannot be created.
-    #[error("cannot create a client: {}", client_problem(.0))]
-    Client(#[source] Box<kube::Error>),
-    /// The kubeconfig names another server than at the start.
-    #[error("the server has changed; restart to use another server")]
-    AnotherServer,
-    /// There is a CA bundle, and it is empty.
-    #[error("certificate-authority, or certificate-authority-data, contains no PEM certificate")]
-    NoAuthority,
-    /// The exec plugin of the kubeconfig gave no credentials.
-    #[error("exec plugin {command}: {source}")]
-    ExecPlugin {
-        /// The command, without arguments.
-        command: String,
-        /// Why.
-        source: PluginError,
-    },
-}
-
-/// Reads the connection to the API server from a kubeconfig, or else from the pod's service
-/// account.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
-    connect_to(None, kubeconfig).await
-}
-
-/// Like [`connect`], with this server. Without a kubeconfig, requests carry no credentials.
-pub(crate) async fn connect_to(
-    server: Option<&Uri>,
-    kubeconfig: Option<&Path>,
-) -> Result<Config, ConnectError> {
-    let mut config = match (kubeconfig, server) {
-        (Some(path), _) => {
-            let named = |problem| ConnectError::Kubeconfig {
-                path: path.display().to_string(),
-                problem: Box::new(problem),
-            };
-            kubeconfig::read(path).await.map_err(named)?
-        }
-        (None, Some(server)) => Config::new(server.clone()),
-        (None, None) => Config::incluster().map_err(|error| ConnectError::NotInCluster(Box::new(error)))?,
-    };
-    if let Some(server) = server {
-        config.cluster_url = server.clone();
-    }
-    // Retries of the client would hide failures from reflectors, and repeat binds with unknown
-    // effect.
-    config.default_retry = false;
-    config.disable_compression = true;
-    Ok(without_needless_trust(config))
-}
-
-/// Skips loading the system's CA certificates if no certificate is verified. In an image without
-/// any, loading them would be an error.
-pub fn without_needless_trust(mut config: Config) -> Config {
-    if !checks_certificate(&config) && config.root_cert.is_none() {
-        config.root_cert = Some(Vec::new());
-    }
-    config
-}
-
-/// Whether the server has to show a certificate that a CA has signed.
-pub(crate) fn checks_certificate(config: &Config) -> bool {
-    config.cluster_url.scheme() == Some(&Scheme::HTTPS) && !config.accept_invalid_certs
-}
-
-/// A client certificate in the kubeconfig itself has no file to name, but a field. rustls prints its
-/// errors as Rust does.
-fn client_problem(error: &kube::Error) -> String {
-    use kube::client::RustlsTlsError;
-    use kube::config::{KubeconfigError, LoadDataError};
-    use rustls::{CertificateError, InconsistentKeys};
-    let field = match error {
-        kube::Error::RustlsTls(RustlsTlsError::MissingCertificate) => {
-            Some("client-certificate-data: no PEM certificate found")
-        }
-        kube::Error::RustlsTls(RustlsTlsError::MissingPrivateKey) => {
-            Some("client-key-data: no PEM private key found")
-        }
-        kube::Error::InferKubeconfig(KubeconfigError::LoadClientCertificate(
-            LoadDataError::DecodeBase64(_),
-        )) => Some("client-certificate-data: not base64"),
-        kube::Error::InferKubeconfig(KubeconfigError::LoadClientKey(LoadDataError::DecodeBase64(_))) => {
-            Some("client-key-data: not base64")
-        }
-        _ => None,
-    };
-    if let Some(problem) = field {
-        return problem.to_owned();
-    }
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        match error.downcast_ref() {
-            Some(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-                return "the client key does not belong to the client certificate".to_owned();
-            }
-            Some(rustls::Error::InvalidCertificate(CertificateError::Other(_))) => {
-                return "the client certificate is unusable; X.509 version 3 is needed".to_owned();
-            }
-            _ => cause = error.source(),
-        }
-    }
-    error.to_string()
-}
-
-/// Creates a client.
-pub fn client(config: Config) -> Result<Client, ConnectError> {
-    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
-}
 
 /// Sends requests, limited in rate and in number. Clones share the limits.
 #[derive(Clone)]
@@ -477,9 +346,6 @@ pub fn full_text(error: &dyn std::error::Error) -> String {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use base64::Engine as _;
-    use base64::engine::general_purpose::STANDARD as BASE64;
-
     use super::*;
 
     #[test]
@@ -503,28 +369,6 @@ mod tests {
             assert_eq!(error.error.certainty, expected, "{code} {body}");
             assert!(!error.error.message.is_empty());
         }
-    }
-
-    #[tokio::test]
-    async fn a_missing_kubeconfig_is_named() {
-        let error = connect(Some(Path::new("/nowhere/kubeconfig"))).await.unwrap_err();
-        assert!(error.to_string().starts_with("kubeconfig /nowhere/kubeconfig: "), "{error}");
-    }
-
-    #[tokio::test]
-    async fn system_cas_are_loaded_only_if_needed() {
-        let asked = |config: Config| config.root_cert.is_none();
-        let server = |url: &str| Config::new(url.parse().unwrap());
-        let plain: Uri = "http://127.0.0.1:1".parse().unwrap();
-        assert!(!asked(connect_to(Some(&plain), None).await.unwrap()));
-        let secure: Uri = "https://127.0.0.1:1".parse().unwrap();
-        assert!(asked(connect_to(Some(&secure), None).await.unwrap()));
-        let mut unchecked = server("https://127.0.0.1:1");
-        unchecked.accept_invalid_certs = true;
-        assert!(!asked(without_needless_trust(unchecked)));
-        let mut given = server("http://127.0.0.1:1");
-        given.root_cert = Some(vec![vec![1]]);
-        assert_eq!(without_needless_trust(given).root_cert, Some(vec![vec![1]]));
     }
 
     fn call() -> Call<'static> {
@@ -612,58 +456,6 @@ mod tests {
                 _ => Value::Null,
             };
             assert_eq!(sent, expected.iter().map(as_json).collect::<Vec<_>>());
-        }
-    }
-
-    #[tokio::test]
-    async fn malformed_kubeconfigs_are_located_but_not_printed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("config");
-        std::fs::write(&path, "users:\n- {name: x, user: {token: secret-token-123\n").unwrap();
-        let error = full_text(&connect(Some(&path)).await.unwrap_err());
-        assert!(error.contains("config:") && !error.contains("secret"), "{error}");
-    }
-
-    /// The error of a kubeconfig with this text in one of its fields.
-    async fn error_with(place: &str, text: &str) -> String {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap().pem();
-        let certificate = BASE64.encode(certificate);
-        let mut file = serde_json::json!({
-            "clusters": [{ "name": "a", "cluster": {
-                "server": "https://127.0.0.1:1", "certificate-authority-data": certificate,
-            } }],
-            "users": [{ "name": "a", "user": {
-                "client-certificate-data": certificate, "client-key-data": BASE64.encode(key.serialize_pem()),
-            } }],
-            "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
-            "current-context": "a",
-        });
-        *file.pointer_mut(place).unwrap() = text.into();
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("config");
-        std::fs::write(&path, file.to_string()).unwrap();
-        let opened = crate::connection::Connection::open(None, Some(&path)).await;
-        opened.err().map(|error| full_text(&error)).unwrap_or_default()
-    }
-
-    #[tokio::test]
-    async fn garbage_in_a_kubeconfig_is_reported_with_its_field() {
-        let garbage = BASE64.encode("garbage");
-        let authority = "/clusters/0/cluster/certificate-authority-data";
-        let certificate = "/users/0/user/client-certificate-data";
-        let key = "/users/0/user/client-key-data";
-        assert_eq!(error_with("/current-context", "a").await, "");
-        for (place, text, expected) in [
-            (authority, "!", "certificate-authority-data: not base64"),
-            (authority, &*garbage, "certificate-authority-data, contains no PEM certificate"),
-            (certificate, "!", "client-certificate-data: not base64"),
-            (certificate, &garbage, "client-certificate-data: no PEM certificate found"),
-            (key, "!", "client-key-data: not base64"),
-            (key, &garbage, "client-key-data: no PEM private key found"),
-        ] {
-            let error = error_with(place, text).await;
-            assert!(error.contains(expected), "{error}");
         }
     }
 }

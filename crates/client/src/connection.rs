@@ -1,6 +1,7 @@
 //! How to reach the API server. Follows the kubeconfig, the files that it names, and its exec
 //! plugin, so that renewed certificates and tokens need no restart.
 
+use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +9,57 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::Uri;
+use http::uri::Scheme;
 use jiff::Timestamp;
-use kube::Config;
 use kube::client::ConfigExt as _;
 use kube::config::AuthInfo;
+use kube::{Client, Config};
+use thiserror::Error;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
+use tokio_rustls::rustls;
 
-use crate::api::{ConnectError, checks_certificate, connect_to};
 use crate::exec_plugin::ExecPlugin;
+pub use crate::exec_plugin::PluginError;
+use crate::kubeconfig;
 
 /// How often files are read again, and credentials that expire soon are renewed.
 const PERIOD: Duration = Duration::from_secs(5);
+
+/// Why no client could be created.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be used.
+    #[error("kubeconfig {path}: {problem}")]
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        problem: Box<kubeconfig::Problem>,
+    },
+    /// There is neither a kubeconfig nor a service account.
+    #[error(
+        "not running in a cluster ({0}); give --kubeconfig FILE, or clientConnection.kubeconfig in the configuration"
+    )]
+    NotInCluster(#[source] Box<kube::config::InClusterError>),
+    /// The client cannot be created.
+    #[error("cannot create a client: {}", client_problem(.0))]
+    Client(#[source] Box<kube::Error>),
+    /// The kubeconfig names another server than at the start.
+    #[error("the server has changed; restart to use another server")]
+    AnotherServer,
+    /// There is a CA bundle, and it is empty.
+    #[error("certificate-authority, or certificate-authority-data, contains no PEM certificate")]
+    NoAuthority,
+    /// The exec plugin of the kubeconfig gave no credentials.
+    #[error("exec plugin {command}: {source}")]
+    ExecPlugin {
+        /// The command, without arguments.
+        command: String,
+        /// Why.
+        source: PluginError,
+    },
+}
 
 /// How to reach the API server at the moment. Clones follow the same changes.
 #[derive(Clone)]
@@ -183,6 +223,93 @@ impl Access {
         };
         server(self) == server(other) && user(self) == user(other) && self.expires == other.expires
     }
+}
+
+/// Reads the connection to the API server from a kubeconfig, or else from the pod's service
+/// account.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    connect_to(None, kubeconfig).await
+}
+
+/// Like [`connect`], with this server. Without a kubeconfig, requests carry no credentials.
+async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    let mut config = match (kubeconfig, server) {
+        (Some(path), _) => {
+            let named = |problem| ConnectError::Kubeconfig {
+                path: path.display().to_string(),
+                problem: Box::new(problem),
+            };
+            kubeconfig::read(path).await.map_err(named)?
+        }
+        (None, Some(server)) => Config::new(server.clone()),
+        (None, None) => Config::incluster().map_err(|error| ConnectError::NotInCluster(Box::new(error)))?,
+    };
+    if let Some(server) = server {
+        config.cluster_url = server.clone();
+    }
+    // Retries of the client would hide failures from reflectors, and repeat binds with unknown
+    // effect.
+    config.default_retry = false;
+    config.disable_compression = true;
+    Ok(without_needless_trust(config))
+}
+
+/// Skips loading the system's CA certificates if no certificate is verified. In an image without
+/// any, loading them would be an error.
+pub fn without_needless_trust(mut config: Config) -> Config {
+    if !checks_certificate(&config) && config.root_cert.is_none() {
+        config.root_cert = Some(Vec::new());
+    }
+    config
+}
+
+/// Whether the server has to show a certificate that a CA has signed.
+fn checks_certificate(config: &Config) -> bool {
+    config.cluster_url.scheme() == Some(&Scheme::HTTPS) && !config.accept_invalid_certs
+}
+
+/// A client certificate in the kubeconfig itself has no file to name, but a field. rustls prints its
+/// errors as Rust does.
+fn client_problem(error: &kube::Error) -> String {
+    use kube::client::RustlsTlsError;
+    use kube::config::{KubeconfigError, LoadDataError};
+    use rustls::{CertificateError, InconsistentKeys};
+    let field = match error {
+        kube::Error::RustlsTls(RustlsTlsError::MissingCertificate) => {
+            Some("client-certificate-data: no PEM certificate found")
+        }
+        kube::Error::RustlsTls(RustlsTlsError::MissingPrivateKey) => {
+            Some("client-key-data: no PEM private key found")
+        }
+        kube::Error::InferKubeconfig(KubeconfigError::LoadClientCertificate(
+            LoadDataError::DecodeBase64(_),
+        )) => Some("client-certificate-data: not base64"),
+        kube::Error::InferKubeconfig(KubeconfigError::LoadClientKey(LoadDataError::DecodeBase64(_))) => {
+            Some("client-key-data: not base64")
+        }
+        _ => None,
+    };
+    if let Some(problem) = field {
+        return problem.to_owned();
+    }
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        match error.downcast_ref() {
+            Some(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+                return "the client key does not belong to the client certificate".to_owned();
+            }
+            Some(rustls::Error::InvalidCertificate(CertificateError::Other(_))) => {
+                return "the client certificate is unusable; X.509 version 3 is needed".to_owned();
+            }
+            _ => cause = error.source(),
+        }
+    }
+    error.to_string()
+}
+
+/// Creates a client.
+pub fn client(config: Config) -> Result<Client, ConnectError> {
+    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use supercargo_framework::registry::Registry;
 use super::cursor::{Cursor, Object};
 use super::extender;
 use super::leader_election::{self, LeaderElectionConfig};
-use super::profile_file::{self, FileProfile};
+use super::profile_file::{self, FileProfile, read_percentage};
 use super::report::Report;
 use crate::config::{ClientConnection, ExtenderConfig, MediaType};
 
@@ -159,16 +159,6 @@ fn read_parallelism(object: &Object<'_>, report: &mut Report<'_>) -> Option<i32>
     let value = cursor.integer(report)?;
     if value <= 0 {
         report.invalid(&cursor.place, format!("must be greater than 0, is {value}"));
-    }
-    Some(value)
-}
-
-/// Reads `percentageOfNodesToScore` of a file or a profile.
-pub(super) fn read_percentage(object: &Object<'_>, report: &mut Report<'_>) -> Option<i32> {
-    let cursor = object.get("percentageOfNodesToScore")?;
-    let value = cursor.integer(report)?;
-    if !(0..=100).contains(&value) {
-        report.invalid(&cursor.place, format!("must be from 0 to 100, is {value}"));
     }
     Some(value)
 }

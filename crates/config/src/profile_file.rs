@@ -6,7 +6,6 @@ use supercargo_framework::registry::Registry;
 
 use super::cursor::{Cursor, Object};
 use super::error::Problem;
-use super::file::read_percentage;
 use super::names;
 use super::points::Point;
 use super::report::{Place, Report};
@@ -121,6 +120,16 @@ fn read_scheduler_name(object: &Object<'_>, alone: bool, report: &mut Report<'_>
         return None;
     }
     Some((name.to_owned(), cursor.place))
+}
+
+/// Reads `percentageOfNodesToScore` of a file or a profile.
+pub(super) fn read_percentage(object: &Object<'_>, report: &mut Report<'_>) -> Option<i32> {
+    let cursor = object.get("percentageOfNodesToScore")?;
+    let value = cursor.integer(report)?;
+    if !(0..=100).contains(&value) {
+        report.invalid(&cursor.place, format!("must be from 0 to 100, is {value}"));
+    }
+    Some(value)
 }
 
 fn read_plugins(profile: &Object<'_>, registry: &Registry, report: &mut Report<'_>) -> FilePlugins {

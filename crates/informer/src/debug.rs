@@ -21,6 +21,7 @@ use crate::shared::{InformerOptions, SharedInformer};
 use crate::store::Store;
 use crate::undelta::UndeltaStore;
 use crate::wait::DoneChecker;
+#[cfg(feature = "workqueue")]
 use crate::workqueue::{
     ItemExponentialFailureRateLimiter, ItemFastSlowRateLimiter, Key, MaxOfRateLimiter, WorkQueue,
     WorkQueueBuilder,
@@ -75,6 +76,10 @@ debug! {
     [K: Kind] KubeListWatch<K> |it| { resource: it.kind().gvr(), selectors: it.selectors() }
     [] ConsistencyStore |it| { }
     [] DoneChecker<'_> |it| { name: it.name() }
+}
+
+#[cfg(feature = "workqueue")]
+debug! {
     [T: Key] WorkQueue<T> |it| { len: it.len(), is_shutting_down: it.is_shutting_down() }
     [T] WorkQueueBuilder<T> |it| { }
     [T] ItemExponentialFailureRateLimiter<T> |it| { }

@@ -6,14 +6,11 @@ use std::sync::Arc;
 
 use crate::delta::{Batch, Delta, Replacement};
 use crate::key::{Deleted, KeyMap, KeySet, ObjectKey};
-use crate::queue::{Content, Fifo, Population};
+use crate::queue::{Content, Population};
 use crate::store::Store;
 
-/// The queue of older client-go informers.
-pub(crate) type DeltaFifo<T> = Fifo<ByKey<T>>;
-
-/// Changes grouped by object, in the order of each object's first change. A batch is one object's
-/// changes.
+/// Changes grouped by object, in the order of each object's first change, as in older informers of
+/// client-go. A batch is one object's changes.
 pub(crate) struct ByKey<T> {
     deltas: KeyMap<Vec<Delta<T>>>,
     /// The keys of `deltas`.
@@ -23,15 +20,9 @@ pub(crate) struct ByKey<T> {
     replaced: bool,
 }
 
-impl<T: Send + Sync + 'static> DeltaFifo<T> {
-    /// A queue whose consumer writes to `known`. Items of lists are emitted as `replaced` or as
-    /// resyncs.
-    pub(crate) fn new(known: Store<T>, replaced: bool) -> Self {
-        Self::holding(ByKey::new(known, replaced))
-    }
-}
-
 impl<T> ByKey<T> {
+    /// The queue's consumer writes to `known`. Items of lists are emitted as `replaced` or as
+    /// resyncs.
     pub(crate) fn new(known: Store<T>, replaced: bool) -> Self {
         let (deltas, order, population) = (KeyMap::default(), VecDeque::new(), Population::default());
         Self { deltas, order, population, known, replaced }

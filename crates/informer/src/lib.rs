@@ -25,8 +25,9 @@
 //! Optional features: `events` adds a recorder of Kubernetes events. `http2` makes
 //! [`informer_client`] notice dead connections by pings, and offers such connections to clients of
 //! your own. `runtime` adds bridges to `kube_runtime`.
-//! `testing` adds fake API servers and recording handlers for tests under a paused clock. Programs
-//! select the Kubernetes version of `k8s-openapi` and the TLS of `kube` by features of these crates.
+//! `testing` adds fake API servers and recording handlers for tests under a paused clock. `workqueue`,
+//! the only default, adds the work queues. Programs select the Kubernetes version of `k8s-openapi` and
+//! the TLS of `kube` by features of these crates.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
@@ -124,6 +125,7 @@ pub mod client_go {}
 pub mod testing;
 mod undelta;
 mod wait;
+#[cfg(feature = "workqueue")]
 pub mod workqueue;
 
 pub use backoff::BackoffPolicy;

@@ -6,9 +6,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::delta::{Batch, Delta, Queue};
-use crate::delta_fifo::DeltaFifo;
+use crate::delta_fifo::ByKey;
 use crate::kind::Kind;
-use crate::real_fifo::RealFifo;
+use crate::real_fifo::InOrder;
 use crate::store::{Indexers, Store};
 
 /// The queue between the reflector and the store. It determines the order in which a list is
@@ -77,26 +77,36 @@ pub(crate) trait Content: Send + 'static {
 }
 
 /// A queue with one consumer. The reflector pushes without waiting.
-pub(crate) struct Fifo<C> {
-    state: Mutex<State<C>>,
+pub(crate) struct InformerQueue<T> {
+    state: Mutex<State<T>>,
     changed: Notify,
 }
 
-struct State<C> {
-    content: C,
+struct State<T> {
+    content: Box<dyn Content<Object = T>>,
     closed: bool,
 }
 
-impl<C: Content> Fifo<C> {
-    pub(crate) fn holding(content: C) -> Self {
-        Self { state: Mutex::new(State { content, closed: false }), changed: Notify::new() }
+impl<T: Send + Sync + 'static> InformerQueue<T> {
+    /// A queue whose consumer writes to `store`.
+    pub(crate) fn new(kind: QueueKind, store: &Store<T>) -> Self {
+        match kind {
+            QueueKind::RealFifo { atomic: true } => Self::holding(InOrder::new(None)),
+            QueueKind::RealFifo { atomic: false } => Self::holding(InOrder::new(Some(store.clone()))),
+            QueueKind::DeltaFifo { replaced } => Self::holding(ByKey::new(store.clone(), replaced)),
+        }
+    }
+
+    pub(crate) fn holding(content: impl Content<Object = T>) -> Self {
+        let state = State { content: Box::new(content), closed: false };
+        Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
     /// Waits for the next batch and processes it. Returns `None` once the queue is closed and
     /// empty. If the content consults the store, nothing is pushed during `process`.
     ///
     /// Cancel safe.
-    pub(crate) async fn process_next<R>(&self, process: impl FnOnce(Batch<C::Object>) -> R) -> Option<R> {
+    pub(crate) async fn process_next<R>(&self, process: impl FnOnce(Batch<T>) -> R) -> Option<R> {
         loop {
             // The block drops the guard before the wait.
             {
@@ -124,13 +134,13 @@ impl<C: Content> Fifo<C> {
 
     /// The next batch, for tests without a store.
     #[cfg(test)]
-    pub(crate) async fn pop_batch(&self) -> Option<Batch<C::Object>> {
+    pub(crate) async fn pop_batch(&self) -> Option<Batch<T>> {
         self.process_next(|batch| batch).await
     }
 }
 
-impl<C: Content> Queue<C::Object> for Fifo<C> {
-    fn append(&self, delta: Delta<C::Object>) {
+impl<T: Send + Sync + 'static> Queue<T> for InformerQueue<T> {
+    fn append(&self, delta: Delta<T>) {
         let mut state = self.state.lock();
         if !state.closed {
             state.content.push(delta);
@@ -144,62 +154,6 @@ impl<C: Content> Queue<C::Object> for Fifo<C> {
     fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_one();
-    }
-}
-
-/// A queue of the configured kind.
-pub(crate) enum InformerQueue<T> {
-    Real(RealFifo<T>),
-    Delta(DeltaFifo<T>),
-}
-
-impl<T: Send + Sync + 'static> InformerQueue<T> {
-    /// A queue whose consumer writes to `store`.
-    pub(crate) fn new(kind: QueueKind, store: &Store<T>) -> Self {
-        match kind {
-            QueueKind::RealFifo { atomic: true } => Self::Real(RealFifo::new()),
-            QueueKind::RealFifo { atomic: false } => Self::Real(RealFifo::per_object(store.clone())),
-            QueueKind::DeltaFifo { replaced } => Self::Delta(DeltaFifo::new(store.clone(), replaced)),
-        }
-    }
-
-    /// See [`Content::len`].
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Real(queue) => queue.len(),
-            Self::Delta(queue) => queue.len(),
-        }
-    }
-
-    /// See [`Fifo::process_next`].
-    pub(crate) async fn process_next<R>(&self, process: impl FnOnce(Batch<T>) -> R) -> Option<R> {
-        match self {
-            Self::Real(queue) => queue.process_next(process).await,
-            Self::Delta(queue) => queue.process_next(process).await,
-        }
-    }
-}
-
-impl<T: Send + Sync + 'static> Queue<T> for InformerQueue<T> {
-    fn append(&self, delta: Delta<T>) {
-        match self {
-            Self::Real(queue) => queue.append(delta),
-            Self::Delta(queue) => queue.append(delta),
-        }
-    }
-
-    fn announce(&self) {
-        match self {
-            Self::Real(queue) => queue.announce(),
-            Self::Delta(queue) => queue.announce(),
-        }
-    }
-
-    fn close(&self) {
-        match self {
-            Self::Real(queue) => queue.close(),
-            Self::Delta(queue) => queue.close(),
-        }
     }
 }
 

@@ -5,35 +5,19 @@ use std::sync::Arc;
 
 use crate::delta::{Batch, Delta, Replacement};
 use crate::key::{KeySet, ObjectKey};
-use crate::queue::{Content, Fifo, Population};
+use crate::queue::{Content, Population};
 use crate::store::Store;
 
 /// The maximum number of keys per batch: large enough to amortize the store's lock, small enough
 /// not to hold it for long.
 const MAX_BATCH: usize = 1000;
 
-/// The default queue.
-pub(crate) type RealFifo<T> = Fifo<InOrder<T>>;
-
-/// Changes in order. Lists and resyncs are one change each. With a store to compare them with, they
-/// are split into one change per object.
+/// Changes in order, the default. Lists and resyncs are one change each. With a store to compare them
+/// with, they are split into one change per object. The queue's consumer writes to this store.
 pub(crate) struct InOrder<T> {
     deltas: VecDeque<Delta<T>>,
     population: Population,
     known: Option<Store<T>>,
-}
-
-impl<T: Send + Sync + 'static> RealFifo<T> {
-    /// Keeps lists and resyncs whole.
-    pub(crate) fn new() -> Self {
-        Self::holding(InOrder::new(None))
-    }
-
-    /// Splits lists and resyncs into changes of single objects. The queue's consumer writes to
-    /// `known`.
-    pub(crate) fn per_object(known: Store<T>) -> Self {
-        Self::holding(InOrder::new(Some(known)))
-    }
 }
 
 impl<T> InOrder<T> {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use supercargo_client::api::ConnectError;
+use supercargo_client::connection::ConnectError;
 use supercargo_client::key_pair::KeyPairError;
 use thiserror::Error;
 

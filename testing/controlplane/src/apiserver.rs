@@ -17,6 +17,7 @@ use crate::process::{Process, Workspace, wait_until};
 pub(crate) struct Launcher {
     program: PathBuf,
     args: Vec<String>,
+    gogc: Option<u32>,
     client: Client,
     token: String,
 }
@@ -25,12 +26,13 @@ impl Launcher {
     pub(crate) fn new(
         program: PathBuf,
         args: Vec<String>,
+        gogc: Option<u32>,
         port: u16,
         ca_pem: &str,
         token: String,
     ) -> Result<Self> {
         let args = args.into_iter().chain([format!("--secure-port={port}")]).collect();
-        Ok(Self { program, args, client: Client::tls(port, ca_pem)?, token })
+        Ok(Self { program, args, gogc, client: Client::tls(port, ca_pem)?, token })
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -40,7 +42,7 @@ impl Launcher {
     /// Starts it and waits until it is ready and has created the namespace `default`.
     pub(crate) fn start(&self, workspace: &Workspace) -> Result<Process> {
         let log = workspace.path().join("kube-apiserver.log");
-        let mut process = Process::start(&self.program, &self.args, &log, workspace)?;
+        let mut process = Process::start(&self.program, &self.args, self.gogc, &log, workspace)?;
         let probe = self.client.probe();
         let is_ok = |path: &&str| {
             let answer = probe.send(Method::Get, path, Some(&self.token), None);

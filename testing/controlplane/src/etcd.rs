@@ -11,10 +11,15 @@ use crate::ports;
 use crate::process::{Process, Workspace, wait_until};
 
 /// Starts etcd on free ports. Returns its client port.
-pub(crate) fn start(program: &Path, workspace: &Workspace, extra: &[String]) -> Result<(Process, u16)> {
+pub(crate) fn start(
+    program: &Path,
+    workspace: &Workspace,
+    extra: &[String],
+    gogc: Option<u32>,
+) -> Result<(Process, u16)> {
     ports::retry_while_taken(|| {
         let (client, peer) = (ports::free()?, ports::free()?);
-        let mut process = launch(program, workspace, client, peer, extra)?;
+        let mut process = launch(program, workspace, client, peer, extra, gogc)?;
         await_ready(&mut process, workspace, client)?;
         Ok((process, client))
     })
@@ -26,6 +31,7 @@ fn launch(
     client: u16,
     peer: u16,
     extra: &[String],
+    gogc: Option<u32>,
 ) -> Result<Process> {
     let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
     let name = member_name(workspace);
@@ -42,7 +48,7 @@ fn launch(
         "--log-level=warn".to_owned(),
     ];
     let log = workspace.path().join("etcd.log");
-    Process::start(program, args.iter().chain(extra), &log, workspace)
+    Process::start(program, args.iter().chain(extra), gogc, &log, workspace)
 }
 
 /// Another etcd may listen on this port, so readiness checks the name.

@@ -56,10 +56,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program` with its output appended to `log`. `workspace` stays until it ends.
+    /// Starts `program` with its output appended to `log`. `workspace` stays until it ends. `gogc` is
+    /// in `Options`.
     pub(crate) fn start<A: AsRef<OsStr>>(
         program: &Path,
         args: impl IntoIterator<Item = A>,
+        gogc: Option<u32>,
         log: &Path,
         workspace: &Workspace,
     ) -> Result<Self> {
@@ -69,6 +71,7 @@ impl Process {
             .arg((GRACE.as_millis() / 100).to_string())
             .arg(program)
             .args(args)
+            .envs(gogc.map(|percent| ("GOGC", percent.to_string())))
             .current_dir(workspace.path())
             .stdin(Stdio::piped())
             .stdout(workspace.hold()?)

@@ -48,7 +48,8 @@ impl Scenario {
     /// Starts a scenario, or returns `None` if no cluster is available.
     pub(super) fn begin(name: &'static str) -> Option<Self> {
         let site = Site::shared_or_skip()?;
-        Some(Self::on(site, name, Hold::Shared(SCHEDULERS.read())))
+        // `read` would wait behind a scenario that waits to be alone.
+        Some(Self::on(site, name, Hold::Shared(SCHEDULERS.read_recursive())))
     }
 
     /// Starts a scenario that may stop the schedulers, while no other scenario runs.

@@ -8,6 +8,7 @@ use supercargo_apiserver::{ApiServer, Endpoint, Listen};
 use tempfile::TempDir;
 
 use super::*;
+use crate::api::full_text;
 use crate::transport::{BoxError, Transport};
 
 /// A server, and a kubeconfig that can be changed.
@@ -215,5 +216,79 @@ async fn the_follower_ends_with_its_last_connection() {
     drop(connection);
     while tasks() > before {
         tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_missing_kubeconfig_is_named() {
+    let error = connect(Some(Path::new("/nowhere/kubeconfig"))).await.unwrap_err();
+    assert!(error.to_string().starts_with("kubeconfig /nowhere/kubeconfig: "), "{error}");
+}
+
+#[tokio::test]
+async fn system_cas_are_loaded_only_if_needed() {
+    let asked = |config: Config| config.root_cert.is_none();
+    let server = |url: &str| Config::new(url.parse().unwrap());
+    let plain: Uri = "http://127.0.0.1:1".parse().unwrap();
+    assert!(!asked(connect_to(Some(&plain), None).await.unwrap()));
+    let secure: Uri = "https://127.0.0.1:1".parse().unwrap();
+    assert!(asked(connect_to(Some(&secure), None).await.unwrap()));
+    let mut unchecked = server("https://127.0.0.1:1");
+    unchecked.accept_invalid_certs = true;
+    assert!(!asked(without_needless_trust(unchecked)));
+    let mut given = server("http://127.0.0.1:1");
+    given.root_cert = Some(vec![vec![1]]);
+    assert_eq!(without_needless_trust(given).root_cert, Some(vec![vec![1]]));
+}
+
+#[tokio::test]
+async fn malformed_kubeconfigs_are_located_but_not_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config");
+    std::fs::write(&path, "users:\n- {name: x, user: {token: secret-token-123\n").unwrap();
+    let error = full_text(&connect(Some(&path)).await.unwrap_err());
+    assert!(error.contains("config:") && !error.contains("secret"), "{error}");
+}
+
+/// The error of a kubeconfig with this text in one of its fields.
+async fn error_with(place: &str, text: &str) -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap().pem();
+    let certificate = BASE64.encode(certificate);
+    let mut file = serde_json::json!({
+        "clusters": [{ "name": "a", "cluster": {
+            "server": "https://127.0.0.1:1", "certificate-authority-data": certificate,
+        } }],
+        "users": [{ "name": "a", "user": {
+            "client-certificate-data": certificate, "client-key-data": BASE64.encode(key.serialize_pem()),
+        } }],
+        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+        "current-context": "a",
+    });
+    *file.pointer_mut(place).unwrap() = text.into();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config");
+    std::fs::write(&path, file.to_string()).unwrap();
+    let opened = Connection::open(None, Some(&path)).await;
+    opened.err().map(|error| full_text(&error)).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn garbage_in_a_kubeconfig_is_reported_with_its_field() {
+    let garbage = BASE64.encode("garbage");
+    let authority = "/clusters/0/cluster/certificate-authority-data";
+    let certificate = "/users/0/user/client-certificate-data";
+    let key = "/users/0/user/client-key-data";
+    assert_eq!(error_with("/current-context", "a").await, "");
+    for (place, text, expected) in [
+        (authority, "!", "certificate-authority-data: not base64"),
+        (authority, &*garbage, "certificate-authority-data, contains no PEM certificate"),
+        (certificate, "!", "client-certificate-data: not base64"),
+        (certificate, &garbage, "client-certificate-data: no PEM certificate found"),
+        (key, "!", "client-key-data: not base64"),
+        (key, &garbage, "client-key-data: no PEM private key found"),
+    ] {
+        let error = error_with(place, text).await;
+        assert!(error.contains(expected), "{error}");
     }
 }

@@ -395,7 +395,7 @@ async fn requests_succeed_with_token_over_tls_and_plain() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kubeconfig");
         endpoint.write_kubeconfig(&path).unwrap();
-        let mut config = crate::api::connect(Some(&path)).await.unwrap();
+        let mut config = crate::connection::connect(Some(&path)).await.unwrap();
         let ask = |config: &Config| {
             let transport = Transport::connect(config).unwrap();
             async move { transport.send(get("/api/v1/namespaces/default")).await }

@@ -18,7 +18,6 @@ use crate::handler::EventHandler;
 use crate::key::{Deleted, ObjectKey};
 use crate::kind::{ContentType, DecodeError, GroupVersionResource, Kind};
 use crate::listener::HandlerOptions;
-use crate::real_fifo::InOrder;
 use crate::shared::{InformerOptions, SharedInformer};
 use crate::store::Change;
 use crate::testing::{EventLog, FakeSource, settle};
@@ -206,16 +205,10 @@ fn queue_length_counts_changes_or_grouped_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn only_store_reading_queues_lock_during_processing() {
-    fn is_locked<C>(queue: &Fifo<C>) -> bool {
-        queue.state.try_lock().is_none()
-    }
     for kind in KINDS {
         let queue = queue(kind);
         queue.push(delta("+a1"));
-        let locked = queue.process_next(|_| match &*queue {
-            InformerQueue::Real(queue) => is_locked(queue),
-            InformerQueue::Delta(queue) => is_locked(queue),
-        });
+        let locked = queue.process_next(|_| queue.state.try_lock().is_none());
         assert_eq!(locked.await, Some(kind != QueueKind::default()), "{kind:?}");
     }
 }

@@ -8,7 +8,8 @@ use super::*;
 use crate::delta::{Batch, Delta};
 use crate::kind::{DecodeError, Typed};
 use crate::list_watch::{ListOptions, Page, VersionMatch, WatchEvent};
-use crate::real_fifo::RealFifo;
+use crate::queue::InformerQueue;
+use crate::real_fifo::InOrder;
 use crate::testing::{
     FakeSource, Request, Script, Scripted, WatchListSupport, connection_refused, refusal, refused, settle,
 };
@@ -66,9 +67,13 @@ fn no_watch_list(
     }
 }
 
+fn queue() -> Arc<InformerQueue<Pod>> {
+    Arc::new(InformerQueue::holding(InOrder::new(None)))
+}
+
 /// A reflector with a log of its changes.
 struct Rig {
-    queue: Arc<RealFifo<Pod>>,
+    queue: Arc<InformerQueue<Pod>>,
     status: Arc<ReflectorStatus>,
     errors: Arc<Mutex<Vec<String>>>,
     stop: CancellationToken,
@@ -89,7 +94,7 @@ impl Rig {
         options: ReflectorOptions,
         transform: Option<Transform<Pod>>,
     ) -> Self {
-        let (queue, status) = (Arc::new(RealFifo::new()), Arc::<ReflectorStatus>::default());
+        let (queue, status) = (queue(), Arc::<ReflectorStatus>::default());
         let errors = Arc::<Mutex<Vec<String>>>::default();
         let stop = CancellationToken::new();
         let log = Arc::clone(&errors);

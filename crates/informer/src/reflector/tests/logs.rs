@@ -7,13 +7,8 @@ use crate::testing::log::CaughtLog;
 
 /// Starts a reflector without an error handler.
 fn start(source: Scripted<Pod>, options: ReflectorOptions) -> JoinHandle<()> {
-    let reflector = Reflector::new(
-        Arc::new(Typed::<Pod>::new()),
-        Arc::new(source),
-        Arc::new(RealFifo::new()),
-        Arc::default(),
-        options,
-    );
+    let reflector =
+        Reflector::new(Arc::new(Typed::<Pod>::new()), Arc::new(source), queue(), Arc::default(), options);
     tokio::spawn(reflector.run(CancellationToken::new()))
 }
 

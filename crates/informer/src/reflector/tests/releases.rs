@@ -83,7 +83,7 @@ async fn a_watch_is_released_before_the_next_is_opened() {
 async fn a_panicking_transform_releases_the_watch_and_the_queue() {
     let source =
         source(|_, _| Ok(Script::stay_after(vec![bookmark("5", true), WatchEvent::Added(pod("a", "6"))])));
-    let queue = Arc::new(RealFifo::new());
+    let queue = queue();
     let reflector = Reflector::new(
         Arc::new(Typed::<Pod>::new()),
         Arc::new(source.clone()),
@@ -105,7 +105,7 @@ async fn a_reflector_stopped_before_it_runs_sends_no_request() {
     let reflector = Reflector::new(
         Arc::new(Typed::<Pod>::new()),
         Arc::new(source.clone()),
-        Arc::new(RealFifo::new()),
+        queue(),
         Arc::default(),
         ReflectorOptions::default(),
     );
