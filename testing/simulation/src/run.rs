@@ -239,6 +239,8 @@ fn workload_gone(world: &mut World, workload: &mut Workload, plan: &Plan) -> Res
         let bounds = [
             ("bytes of evaluation tables", stats.tables.bytes, plan.table_memory),
             ("changes in the log", stats.changes, MOST_CHANGES.max(4 * nodes)),
+            // Evaluation tables hold none, and each change at most one.
+            ("deleted pods", world.held_pods(process), stats.changes),
         ];
         let above = bounds.iter().filter(|(_, size, most)| size > most);
         left.extend(above.map(|(what, size, most)| format!("{process}: {size} {what}, {most} at most")));
