@@ -219,7 +219,7 @@ fn workload_gone(world: &mut World, workload: &mut Workload, plan: &Plan) -> Res
     world.clear(workload);
     world.run_until(world.now + FORGETTING)?;
     let nodes = world.within(list(&world.server, "/api/v1/nodes")).len();
-    let (mut left, mut largest) = (Vec::new(), 0);
+    let (mut left, mut largest, mut most_held) = (Vec::new(), 0, 0);
     for (process, owner) in world.owners() {
         let stats = owner.scheduler().stats();
         let sizes = [
@@ -236,18 +236,20 @@ fn workload_gone(world: &mut World, workload: &mut Workload, plan: &Plan) -> Res
         left.extend(
             surplus.map(|(what, size, expected)| format!("{process}: {size} {what}, {expected} expected")),
         );
+        let held = world.held_pods(process);
         let bounds = [
             ("bytes of evaluation tables", stats.tables.bytes, plan.table_memory),
             ("changes in the log", stats.changes, MOST_CHANGES.max(4 * nodes)),
             // Evaluation tables hold none, and each change at most one.
-            ("deleted pods", world.held_pods(process), stats.changes),
+            ("deleted pods", held, stats.changes),
         ];
         let above = bounds.iter().filter(|(_, size, most)| size > most);
         left.extend(above.map(|(what, size, most)| format!("{process}: {size} {what}, {most} at most")));
-        largest = largest.max(stats.tables.bytes);
+        (largest, most_held) = (largest.max(stats.tables.bytes), most_held.max(held));
     }
     let mut witness = world.witness.lock();
     witness.trace.greatest("largest tables that were left, bytes", largest as u64);
+    witness.trace.greatest("largest number of deleted pods in a log", most_held as u64);
     left.into_iter().for_each(|what| witness.fail(format!("after all pods are gone: {what}")));
     Ok(())
 }
