@@ -153,6 +153,11 @@ impl Witness {
         self.holders.last().and_then(|(_, holder)| holder.as_ref())
     }
 
+    /// Whether the process that bound a pod still holds the lease.
+    pub fn is_bound_by_leader(&self, uid: &str) -> bool {
+        self.bound.get(uid).is_some_and(|(by, _)| self.leader() == Some(by))
+    }
+
     /// Sees a request that is about to take effect.
     pub async fn before(
         witness: &Mutex<Self>,

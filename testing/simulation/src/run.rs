@@ -174,7 +174,8 @@ async fn check_conditions(server: &ApiServer, witness: &Mutex<Witness>, waiting:
 }
 
 /// Pods that were created at the end have a node. Those of the time after the last fault have an
-/// event, too: writing one is given up if requests are lost.
+/// event, too: writing one is given up if requests are lost, or if its process loses the lease, which
+/// may be due to the last fault.
 async fn check_probes(server: &ApiServer, witness: &Mutex<Witness>, probes: &[String], late: &[String]) {
     let events = list(server, EVENTS).await;
     let is_scheduled = |event: &&Value| event["reason"] == "Scheduled";
@@ -184,7 +185,10 @@ async fn check_probes(server: &ApiServer, witness: &Mutex<Witness>, probes: &[St
         let pod = ask(server, Method::GET, path, None).await.1;
         if api::node_of(&pod).is_empty() {
             witness.lock().fail(format!("{path} was created at the end, and has no node"));
-        } else if late.contains(path) && !scheduled.contains(api::uid(&pod)) {
+        } else if late.contains(path)
+            && !scheduled.contains(api::uid(&pod))
+            && witness.lock().is_bound_by_leader(api::uid(&pod))
+        {
             witness.lock().fail(format!("{path} has a node, and no event"));
         }
     }
