@@ -20,6 +20,7 @@ use self::report::Report;
 use crate::run::{transport, without_credentials};
 use supercargo_client::api::{Api, CallError, full_text};
 use supercargo_client::connection::{ConnectError, Connection};
+use supercargo_client::host::Host;
 use supercargo_client::transport::Transport;
 use supercargo_config::flags::{Flags, ServingOptions};
 use supercargo_config::{Catalog, Config, LeaderElectionConfig};
@@ -184,7 +185,7 @@ async fn check_lease(api: &Api, election: &LeaderElectionConfig, report: &mut Re
         let text = format!("{namespace}/{name}: {holder} holds it, but renewTime is not set");
         return report.warned(&text, NO_LEADER);
     };
-    let age = Timestamp::now().as_second() - renewed.as_second();
+    let age = Host::local().wall().as_second() - renewed.as_second();
     let text = format!("{namespace}/{name}: {holder} leads, renewed {age} s ago");
     // The clock of the holder may differ a little.
     if age <= spec["leaseDurationSeconds"].as_i64().unwrap_or(0) {

@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use supercargo_scheduler::record::{Step, StepLog};
 
 /// Maximum memory of queued lines: the writer can be some seconds behind, even on a slow disk.
@@ -57,9 +58,9 @@ enum QueueError {
 pub(crate) struct Recording(Receiver<()>);
 
 impl Recorder {
-    /// Starts recording a run to files that are named after this one, the time and a number.
-    pub(crate) fn start(path: &Path) -> io::Result<(Self, Recording)> {
-        Self::start_with(Segments::of_run(path, SEGMENT_BYTES), MOST_QUEUED)
+    /// Starts recording a run to files that are named after this one, the start time and a number.
+    pub(crate) fn start(path: &Path, started: Timestamp) -> io::Result<(Self, Recording)> {
+        Self::start_with(Segments::of_run(path, started, SEGMENT_BYTES), MOST_QUEUED)
     }
 
     fn start_with(mut segments: Segments, most_bytes: usize) -> io::Result<(Self, Recording)> {
@@ -146,8 +147,8 @@ struct Segments {
 
 impl Segments {
     /// The time in their name keeps a restart from overwriting the record of the run that crashed.
-    fn of_run(path: &Path, limit: u64) -> Self {
-        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ").to_string();
+    fn of_run(path: &Path, started: Timestamp, limit: u64) -> Self {
+        let time = started.strftime("%Y%m%dT%H%M%S%.3fZ").to_string();
         let mut prefix = path.as_os_str().to_owned();
         prefix.push(format!(".{time}"));
         Self { prefix: prefix.into(), number: 1, limit, most: MOST_SEGMENTS }
@@ -236,23 +237,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record");
         let line = String::from_utf8(step(1).to_line().unwrap()).unwrap();
-        let run = |steps: std::ops::Range<u64>| {
-            let segments = Segments::of_run(&path, line.len() as u64 * 3);
+        let run = |started: &str, steps: std::ops::Range<u64>| {
+            let segments = Segments::of_run(&path, started.parse().unwrap(), line.len() as u64 * 3);
             let (mut recorder, recording) = Recorder::start_with(segments, MOST_QUEUED).unwrap();
             steps.for_each(|number| recorder.push(step(number)));
             drop(recorder);
             drop(recording);
         };
-        run(1..8);
+        run("2026-01-02T03:04:05.678Z", 1..8);
         let first = files(folder.path());
         assert_eq!(first.iter().map(|(_, text)| text.lines().count()).collect::<Vec<_>>(), [3, 3, 1]);
         let all: String = first.iter().map(|(_, text)| text.as_str()).collect();
         let expected: Vec<u8> = (1..8).flat_map(|number| step(number).to_line().unwrap()).collect();
         assert_eq!(all.as_bytes(), expected);
-        let name = &first[0].0;
-        assert!(name.starts_with("record.20") && name.ends_with("Z.0001"), "{name}");
-        thread::sleep(Duration::from_millis(2));
-        run(1..2);
+        assert_eq!(first[0].0, "record.20260102T030405.678Z.0001");
+        run("2026-01-02T03:04:05.679Z", 1..2);
         assert_eq!(files(folder.path()).len(), 4);
     }
 
@@ -261,7 +260,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("missing").join("record");
         let most_bytes = step(0).to_line().unwrap().capacity() * 2;
-        let segments = Segments::of_run(&missing, 1);
+        let segments = Segments::of_run(&missing, Timestamp::UNIX_EPOCH, 1);
         let (mut recorder, recording) = Recorder::start_with(segments, most_bytes).unwrap();
         // The recorder ends by itself, whether the thread has failed yet or not.
         for number in 0..100 {
@@ -275,7 +274,8 @@ mod tests {
     #[test]
     fn full_record_ends_and_keeps_its_beginning() {
         let folder = tempfile::tempdir().unwrap();
-        let segments = Segments { most: 2, ..Segments::of_run(&folder.path().join("record"), 1) };
+        let path = folder.path().join("record");
+        let segments = Segments { most: 2, ..Segments::of_run(&path, Timestamp::UNIX_EPOCH, 1) };
         let (mut recorder, recording) = Recorder::start_with(segments, MOST_QUEUED).unwrap();
         (1..=4).for_each(|number| recorder.push(step(number)));
         drop(recorder);

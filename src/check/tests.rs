@@ -80,7 +80,7 @@ fn flags(argument: String) -> Flags {
 #[tokio::test]
 async fn working_cluster_passes_every_check() {
     let lease = json!({ "spec": {
-        "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": Timestamp::now().to_string(),
+        "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": Host::local().wall().to_string(),
     } });
     let printed = checked(api("36", &[], Some(lease))).await;
     for line in [

@@ -1,7 +1,7 @@
 //! Updates the model from the API, like any client.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use kube::Client;
@@ -9,6 +9,7 @@ use kube_informers::{Deleted, EventHandler, HandlerOptions, Indexers, SharedInfo
 use parking_lot::{Mutex, MutexGuard};
 use supercargo_framework::{NodeRecord, PodInfo};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::model::Model;

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -30,6 +31,7 @@ pub(super) struct EndpointState {
     pub(super) stats: Arc<ResourceStats>,
     pub(super) watchdog: Watchdog,
     pub(super) generations: watch::Receiver<Generation>,
+    pub(super) started: Timestamp,
 }
 
 impl EndpointState {
@@ -41,7 +43,7 @@ impl EndpointState {
         log_level: LogLevel,
         stop: CancellationToken,
     ) -> Endpoints {
-        let Self { leadership, synced, debugger, stats, watchdog, generations } = self;
+        let Self { leadership, synced, debugger, stats, watchdog, generations, started } = self;
         // Constant: a reload cannot change it.
         let profiling = generations.borrow().config.enable_profiling;
         let resources = (Arc::clone(&metrics), leadership.clone());
@@ -70,6 +72,7 @@ impl EndpointState {
                 page["componentconfig"].take()
             }),
             emulated_version: flags.features.emulated_version.to_string(),
+            started,
             flagz: Arc::new(move || flags.flagz(&of_flagz.borrow().config)),
             debug: BTreeMap::from([
                 ("/debug/cache", page(&debugger, |it| async move { it.cache_json().await })),

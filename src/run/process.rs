@@ -129,7 +129,7 @@ impl Process {
         let options = Options { hash_seed: host.seed.number("hash"), ..scheduler_options(config) };
         let scheduler = Scheduler::new(options)?.with_observer(observer);
         let resources = scheduler.resources();
-        let (scheduler, recording) = maybe_recorded(scheduler, record.as_deref());
+        let (scheduler, recording) = maybe_recorded(scheduler, record.as_deref(), &host);
         let (mailbox, messages) = Mailbox::new();
         let stop = StopOnDrop(mailbox.clone());
         let clients = vec![("scheduler", api.clone()), ("events", event_api.clone())];
@@ -204,6 +204,7 @@ impl Process {
             stats: Arc::clone(&self.stats),
             watchdog: self.watchdog.clone(),
             generations: self.generations.subscribe(),
+            started: self.host.wall(),
         }
     }
 
@@ -416,8 +417,12 @@ fn kinds(config: &Config, extenders: &HttpExtenders) -> (PodKind, NodeKind) {
 }
 
 /// The scheduler, recorded if a path is given. It runs without a record rather than not at all.
-fn maybe_recorded(scheduler: Scheduler, record: Option<&Path>) -> (MaybeRecorded, Option<Recording>) {
-    match record.map(Recorder::start) {
+fn maybe_recorded(
+    scheduler: Scheduler,
+    record: Option<&Path>,
+    host: &Host,
+) -> (MaybeRecorded, Option<Recording>) {
+    match record.map(|path| Recorder::start(path, host.wall())) {
         Some(Ok((recorder, recording))) => {
             let recorded = Recorded::new(scheduler, recorder);
             return (MaybeRecorded::Recorded(Box::new(recorded)), Some(recording));

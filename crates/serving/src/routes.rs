@@ -10,6 +10,7 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 use futures::future::BoxFuture;
 use http::StatusCode;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::health::{Checks, Probe};
@@ -46,12 +47,13 @@ pub struct Endpoints {
     pub log_level: Option<LogLevel>,
     /// The version whose features are emulated, for `/statusz`.
     pub emulated_version: String,
+    /// When the process started, for `/statusz`.
+    pub started: Timestamp,
 }
 
 impl Endpoints {
     pub(super) fn into_routes(self) -> Router {
-        let Self { checks, metrics, resource_metrics, configz, flagz, debug, log_level, emulated_version } =
-            self;
+        let Self { checks, metrics, resource_metrics, configz, flagz, debug, log_level, .. } = self;
         let slis = Arc::new(Slis::default());
         let mut routes = Router::new()
             .route("/metrics", text_page(metrics))
@@ -75,7 +77,7 @@ impl Endpoints {
             routes = routes.route("/debug/flags/v", log_level_page(level));
         }
         paths.sort_unstable();
-        let statusz = Statusz::new(emulated_version, &paths);
+        let statusz = Statusz::new(self.started, self.emulated_version, &paths);
         routes
             .route("/statusz", get(async move || text::zpage("statusz", &statusz.text())))
             .fallback(async || not_found())

@@ -14,8 +14,8 @@ pub(super) struct Statusz {
 }
 
 impl Statusz {
-    pub(super) fn new(emulated_version: String, paths: &[&str]) -> Self {
-        Self { started: Timestamp::now(), since: Instant::now(), emulated_version, paths: paths.join(" ") }
+    pub(super) fn new(started: Timestamp, emulated_version: String, paths: &[&str]) -> Self {
+        Self { started, since: Instant::now(), emulated_version, paths: paths.join(" ") }
     }
 
     /// The page, one line per item.
@@ -43,7 +43,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn statusz_has_start_time_and_uptime() {
         let started = "2026-01-02T03:04:05.6Z".parse().unwrap();
-        let statusz = Statusz { started, ..Statusz::new("1.36".into(), &["/livez", "/readyz"]) };
+        let statusz = Statusz::new(started, "1.36".into(), &["/livez", "/readyz"]);
         tokio::time::advance(Duration::from_secs(3 * 3600 + 4 * 60 + 5)).await;
         let text = statusz.text();
         let expected = "Started: Fri Jan  2 03:04:05 UTC 2026\nUp: 3 hr 04 min 05 sec\nBinary version: ";

@@ -159,6 +159,7 @@ fn endpoints(is_well: &Arc<AtomicBool>, slow: &Arc<Semaphore>) -> Endpoints {
         ]),
         log_level: Some(supercargo_telemetry::logs::LogLevel::detached("info")),
         emulated_version: "1.36".to_owned(),
+        started: jiff::Timestamp::UNIX_EPOCH,
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::json::remove;
@@ -92,6 +93,20 @@ impl StoredObject {
             strategy::event::to_events_v1(&mut value);
         }
         value
+    }
+
+    /// The metadata and the status as JSON. Skips the rest, which takes most of the time.
+    pub(crate) fn metadata_and_status(&self) -> Value {
+        #[derive(Deserialize)]
+        struct Parts {
+            metadata: Value,
+            #[serde(default)]
+            status: Value,
+        }
+        let Parts { metadata, status } =
+            serde_json::from_slice(&self.body).expect("serde_json wrote this text");
+        let parts = [("metadata".to_owned(), metadata), ("status".to_owned(), status)];
+        Value::Object(parts.into_iter().collect())
     }
 
     /// The value of a selectable field.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 use tower::util::ServiceExt as _;
@@ -14,6 +15,22 @@ pub async fn ask(
     path: &str,
     body: Option<&Value>,
 ) -> (StatusCode, Value) {
+    let (status, body) = send(server, method, path, body).await;
+    (status, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+/// Sends a request. The response is not parsed, which takes long for large objects.
+pub async fn tell(server: &ApiServer, method: Method, path: &str, body: Option<&Value>) -> StatusCode {
+    send(server, method, path, body).await.0
+}
+
+/// Reads an object, or only those fields of it that its type has.
+pub async fn get<T: DeserializeOwned>(server: &ApiServer, path: &str) -> Option<T> {
+    let (status, body) = send(server, Method::GET, path, None).await;
+    status.is_success().then(|| serde_json::from_slice(&body).ok()).flatten()
+}
+
+async fn send(server: &ApiServer, method: Method, path: &str, body: Option<&Value>) -> (StatusCode, Bytes) {
     let content_type =
         if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder()
@@ -24,14 +41,14 @@ pub async fn ask(
         .expect("paths are valid");
     // The server restarts only between requests.
     let Ok(response) = server.service().oneshot(request).await else {
-        return (StatusCode::SERVICE_UNAVAILABLE, Value::Null);
+        return (StatusCode::SERVICE_UNAVAILABLE, Bytes::new());
     };
     let status = response.status();
     let body = match response.into_body().collect().await {
         Ok(body) => body.to_bytes(),
         Err(_) => Bytes::new(),
     };
-    (status, serde_json::from_slice(&body).unwrap_or_default())
+    (status, body)
 }
 
 /// The items of a list.
@@ -60,9 +77,4 @@ pub fn uid(object: &Value) -> &str {
 /// The node of a pod; empty if it has none.
 pub fn node_of(pod: &Value) -> &str {
     text(pod, "/spec/nodeName")
-}
-
-/// Whether a pod has finished.
-pub fn is_over(pod: &Value) -> bool {
-    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }

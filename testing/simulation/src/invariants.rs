@@ -9,13 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 use supercargo_framework::quantity;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::api::{self, ask, list, text};
+use crate::api::{ask, get, text};
 use crate::trace::Trace;
 
 /// How long a lease lasts: the default of the configuration.
@@ -152,6 +153,11 @@ impl Witness {
         self.holders.last().and_then(|(_, holder)| holder.as_ref())
     }
 
+    /// Whether the process that bound a pod still holds the lease.
+    pub fn is_bound_by_leader(&self, uid: &str) -> bool {
+        self.bound.get(uid).is_some_and(|(by, _)| self.leader() == Some(by))
+    }
+
     /// Sees a request that is about to take effect.
     pub async fn before(
         witness: &Mutex<Self>,
@@ -167,7 +173,7 @@ impl Witness {
         if kind == Kind::Binding {
             let pod = pod_of_binding(server, &path).await;
             let mut witness = witness.lock();
-            let is_again = witness.bound.get(api::uid(&pod)).is_some_and(|(by, _)| *by == from.process);
+            let is_again = witness.bound.get(&pod.metadata.uid).is_some_and(|(by, _)| *by == from.process);
             if is_again && !witness.is_forgiving() {
                 witness.fail(format!("{}: {path} sent again, although it had taken effect", from.process));
             }
@@ -201,7 +207,7 @@ impl Witness {
             Kind::Binding => {
                 let pod = pod_of_binding(server, &path).await;
                 witness.lock().see_binding(&from, &pod);
-                Self::check_room(witness, server, &from, api::node_of(&pod)).await;
+                Self::check_room(witness, server, &from, &pod.spec.node_name).await;
             }
             _ => {}
         }
@@ -258,16 +264,15 @@ impl Witness {
         }
     }
 
-    fn see_binding(&mut self, from: &Sender, pod: &Value) {
+    fn see_binding(&mut self, from: &Sender, pod: &BoundPod) {
         let now = self.now();
-        let before = self.bound.insert(api::uid(pod).to_owned(), (Arc::clone(&from.process), now));
+        let before = self.bound.insert(pod.metadata.uid.clone(), (Arc::clone(&from.process), now));
         if let Some((by, at)) = before
             && !self.is_forgiving()
         {
             self.fail(format!(
                 "pod {} bound twice: by {by} at {at:?}, and by {}",
-                api::name(pod),
-                from.process
+                pod.metadata.name, from.process
             ));
         }
         self.trace.count("pods bound", 1);
@@ -277,7 +282,8 @@ impl Witness {
     /// could not know do not count.
     async fn check_room(witness: &Mutex<Self>, server: &ApiServer, from: &Sender, node_name: &str) {
         let (status, node) = ask(server, Method::GET, &format!("/api/v1/nodes/{node_name}"), None).await;
-        let pods = list(server, &format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node_name}")).await;
+        let pods = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node_name}");
+        let pods = get::<BoundPods>(server, &pods).await.unwrap_or_default().items;
         let mut witness = witness.lock();
         let now = witness.now();
         let is_old = |at: Option<&Duration>| at.is_none_or(|at| *at + FORGIVEN < now);
@@ -288,14 +294,15 @@ impl Witness {
         let since = witness.acquired.get(&from.process).copied().unwrap_or_default();
         // What a new leader may not have seen.
         let late = if now < witness.views_lag_until { FORGIVEN } else { Duration::ZERO };
-        let is_known = |pod: &&Value| match witness.bound.get(api::uid(pod)) {
+        let is_known = |pod: &&BoundPod| match witness.bound.get(&pod.metadata.uid) {
             Some((by, at)) => *by == from.process || *at + late < since,
             None => true,
         };
         let mut used = [0, 0, 0];
-        for pod in pods.iter().filter(|pod| !api::is_over(pod)).filter(is_known) {
+        let is_over = |pod: &BoundPod| matches!(&*pod.status.phase, "Succeeded" | "Failed");
+        for pod in pods.iter().filter(|pod| !is_over(pod)).filter(is_known) {
             used[0] += 1;
-            for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
+            for container in &pod.spec.containers {
                 let [_, cpu, memory] = amounts(&container["resources"]["requests"]);
                 (used[1], used[2]) = (used[1] + cpu, used[2] + memory);
             }
@@ -310,8 +317,42 @@ impl Witness {
 /// The path of the lease.
 pub const LEASE_PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo";
 
-async fn pod_of_binding(server: &ApiServer, path: &str) -> Value {
-    ask(server, Method::GET, path.trim_end_matches("/binding"), None).await.1
+/// What is checked of a pod. The rest may be large.
+#[derive(Default, Deserialize)]
+struct BoundPod {
+    metadata: Named,
+    spec: BoundSpec,
+    #[serde(default)]
+    status: Phase,
+}
+
+#[derive(Default, Deserialize)]
+struct BoundPods {
+    items: Vec<BoundPod>,
+}
+
+#[derive(Default, Deserialize)]
+struct Named {
+    name: String,
+    uid: String,
+}
+
+#[derive(Default, Deserialize)]
+struct BoundSpec {
+    #[serde(default, rename = "nodeName")]
+    node_name: String,
+    containers: Vec<Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct Phase {
+    #[serde(default)]
+    phase: String,
+}
+
+/// The pod of a binding; empty if it is gone.
+async fn pod_of_binding(server: &ApiServer, path: &str) -> BoundPod {
+    get(server, path.trim_end_matches("/binding")).await.unwrap_or_default()
 }
 
 /// Pods, thousandths of a CPU, and bytes of memory.

@@ -173,15 +173,18 @@ impl Network {
 
     /// Ends connections whose pings have not come back for long. Each uses another server then.
     pub fn age(&self) {
-        let mut state = self.state.lock();
-        for link in &mut state.links {
+        let mut has_ended = false;
+        for link in &mut self.state.lock().links {
             if link.blocked_since.is_some_and(|since| since.elapsed() >= DEAD) {
                 link.blocked_since = Some(Instant::now());
                 link.end();
+                has_ended = true;
             }
         }
-        drop(state);
-        self.changed.notify_waiters();
+        // Each connection waits for this: waking them in each slice takes long.
+        if has_ended {
+            self.changed.notify_waiters();
+        }
     }
 
     /// Ends the connections of a machine.

@@ -13,7 +13,7 @@ use supercargo_apiserver::ApiServer;
 use supercargo_apiserver::sim::SIMULATE;
 use tokio::time::sleep;
 
-use crate::api::{self, ask, list};
+use crate::api::{self, ask, list, tell};
 use crate::extender;
 use crate::invariants::Witness;
 use crate::lonely::LABEL;
@@ -28,12 +28,15 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 /// The taint of the node for pods at the end of a run.
 const PROBE: &str = "example.com/probe";
 /// How often volumes are bound that schedulers have chosen.
-const VOLUME_PERIOD: Duration = Duration::from_secs(1);
+const VOLUME_PERIOD: Duration = Duration::from_secs(2);
 /// The number of kinds of pods.
 const KINDS: u64 = 15;
+/// The kind that waits for a gate to open.
+const GATED: u64 = 2;
 /// The first of the kinds that want the same small node: by priority, each preempts those before it.
 const CONTENDER: u64 = 12;
 /// Pods per node at most, so that a run stays small.
@@ -110,10 +113,10 @@ impl Workload {
                     "metadata": { "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
                     "spec": { "volumeName": api::name(&volume) },
                 });
-                ask(&server, Method::PATCH, &path, Some(&change)).await;
-                ask(&server, Method::PATCH, &format!("{path}/status"), Some(&bound)).await;
+                tell(&server, Method::PATCH, &path, Some(&change)).await;
+                tell(&server, Method::PATCH, &format!("{path}/status"), Some(&bound)).await;
                 let path = format!("{VOLUMES}/{}/status", api::name(&volume));
-                ask(&server, Method::PATCH, &path, Some(&bound)).await;
+                tell(&server, Method::PATCH, &path, Some(&bound)).await;
             }
         }
     }
@@ -130,7 +133,7 @@ impl Workload {
             });
             let name = format!("node-{index}");
             self.witness.lock().touch(&name);
-            ask(&self.server, Method::PATCH, &format!("{NODES}/{name}"), Some(&change)).await;
+            tell(&self.server, Method::PATCH, &format!("{NODES}/{name}"), Some(&change)).await;
         }
     }
 
@@ -140,7 +143,7 @@ impl Workload {
         let index = self.probe_node();
         self.add_node(index).await;
         let taint = json!({ "spec": { "taints": [{ "key": PROBE, "effect": "NoSchedule" }] } });
-        ask(&self.server, Method::PATCH, &format!("{NODES}/node-{index}"), Some(&taint)).await;
+        tell(&self.server, Method::PATCH, &format!("{NODES}/node-{index}"), Some(&taint)).await;
         for _ in 0..2 {
             let name = self.name("filler");
             self.post(PODS, pod(&name, self.on_probe_node("important"), CONTENDER)).await;
@@ -171,7 +174,7 @@ impl Workload {
     pub async fn make_way(&mut self) {
         let Some(path) = self.lonely.take() else { return };
         self.witness.lock().note(format_args!("deleted {path}"));
-        ask(&self.server, Method::DELETE, &path, None).await;
+        tell(&self.server, Method::DELETE, &path, None).await;
     }
 
     /// A lonely pod that wants the tainted node.
@@ -213,7 +216,7 @@ impl Workload {
             for object in list(&self.server, path).await {
                 let path = format!("{path}/{}", api::name(&object));
                 let now = json!({ "gracePeriodSeconds": 0, "propagationPolicy": "Background" });
-                ask(&self.server, Method::DELETE, &path, Some(&now)).await;
+                tell(&self.server, Method::DELETE, &path, Some(&now)).await;
             }
         }
     }
@@ -234,15 +237,15 @@ impl Workload {
             63..66 => self.add_budget().await,
             66..80 => self.delete_oldest().await,
             80..84 => self.open_a_gate().await,
-            84..86 => self.add_giant().await,
-            86..91 => {
+            84 => self.add_giant().await,
+            85..90 => {
                 self.flip(
                     "/metadata/annotations",
                     json!({ "metadata": { "annotations": { SIMULATE: "not-ready" } } }),
                 )
                 .await
             }
-            91..95 => self.flip("/spec/unschedulable", json!({ "spec": { "unschedulable": true } })).await,
+            90..95 => self.flip("/spec/unschedulable", json!({ "spec": { "unschedulable": true } })).await,
             95..97 => self.remove_node().await,
             _ => self.return_node().await,
         }
@@ -254,9 +257,9 @@ impl Workload {
     }
 
     async fn post(&mut self, path: &str, object: Value) {
-        let (status, answer) = ask(&self.server, Method::POST, path, Some(&object)).await;
+        let status = tell(&self.server, Method::POST, path, Some(&object)).await;
         self.witness.lock().note(format_args!("created {path}/{} {}", api::name(&object), status.as_u16()));
-        assert!(status.is_success() || status.as_u16() == 409, "{path}: {answer}");
+        assert!(status.is_success() || status.as_u16() == 409, "{path}: {status} for {object}");
     }
 
     async fn add(&mut self, path: &str, object: Value) {
@@ -267,7 +270,7 @@ impl Workload {
     async fn delete_oldest(&mut self) {
         let Some(path) = self.living.pop_front() else { return };
         self.witness.lock().note(format_args!("deleted {path}"));
-        ask(&self.server, Method::DELETE, &path, Some(&json!({ "propagationPolicy": "Background" }))).await;
+        tell(&self.server, Method::DELETE, &path, Some(&json!({ "propagationPolicy": "Background" }))).await;
     }
 
     async fn add_pod(&mut self) {
@@ -330,7 +333,7 @@ impl Workload {
         self.add(VOLUMES, volume).await;
         // In a real cluster the volume controller finds it so.
         let available = json!({ "status": { "phase": "Available" } });
-        ask(&self.server, Method::PATCH, &format!("{VOLUMES}/{name}/status"), Some(&available)).await;
+        tell(&self.server, Method::PATCH, &format!("{VOLUMES}/{name}/status"), Some(&available)).await;
         self.add(CLAIMS, claim).await;
         let special = json!({
             "priorityClassName": priority,
@@ -358,20 +361,21 @@ impl Workload {
                 json!({ "labelSelector": selector, "topologyKey": format!("example.com/key-{index}") })
             })
             .collect();
-        let affinity =
-            json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } });
-        self.add(PODS, pod(&name, json!({ "affinity": affinity }), 1)).await;
+        let mut giant = pod(&name, json!({}), 1);
+        // `json!` would copy them.
+        giant["spec"]["affinity"]["podAntiAffinity"][REQUIRED] = Value::Array(terms);
+        self.add(PODS, giant).await;
     }
 
     async fn open_a_gate(&mut self) {
-        let pods = list(&self.server, PODS).await;
+        let pods = list(&self.server, &format!("{PODS}?labelSelector=kind%3Dkind-{GATED}")).await;
         let gated = pods
             .iter()
             .find(|pod| pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()));
         if let Some(pod) = gated {
             let path = format!("{PODS}/{}", api::name(pod));
             self.witness.lock().note(format_args!("opened {path}"));
-            ask(&self.server, Method::PATCH, &path, Some(&json!({ "spec": { "schedulingGates": null } })))
+            tell(&self.server, Method::PATCH, &path, Some(&json!({ "spec": { "schedulingGates": null } })))
                 .await;
         }
     }
@@ -403,7 +407,7 @@ impl Workload {
             witness.touch(&format!("node-{index}"));
             witness.note(format_args!("deleted {path}"));
         }
-        ask(&self.server, Method::DELETE, &path, None).await;
+        tell(&self.server, Method::DELETE, &path, None).await;
     }
 
     async fn return_node(&mut self) {
@@ -429,7 +433,7 @@ impl Workload {
             (true, _) => json!({ "metadata": { "annotations": { SIMULATE: null } } }),
         };
         self.witness.lock().note(format_args!("changed {path} {change}"));
-        ask(&self.server, Method::PATCH, &path, Some(&change)).await;
+        tell(&self.server, Method::PATCH, &path, Some(&change)).await;
     }
 }
 
@@ -457,13 +461,12 @@ fn pod(name: &str, mut spec: Value, kind: u64) -> Value {
 
 /// What is special about pods of a kind. Those of the first three kinds fit nowhere or wait.
 fn spec(kind: u64) -> Value {
-    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
     let selector = json!({ "matchLabels": { "kind": format!("kind-{kind}") } });
     let term = |key: &str| json!({ "labelSelector": selector, "topologyKey": key });
     match kind {
         1 => json!({ "nodeSelector": { "nowhere": "at-all" } }),
-        2 => json!({ "schedulingGates": [{ "name": "example.com/wait" }] }),
+        GATED => json!({ "schedulingGates": [{ "name": "example.com/wait" }] }),
         3 => json!({ "affinity": { "podAntiAffinity": { REQUIRED: [term(HOSTNAME)] } } }),
         4 => {
             json!({ "affinity": { "podAffinity": { PREFERRED: [{ "weight": 10, "podAffinityTerm": term(ZONE) }] } } })

@@ -4,10 +4,11 @@
 //! and the network run in another, by true time. Within a slice each runs up to its end, one after
 //! the other, so a message takes at least until the next slice. Slices grow while nothing is sent.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -20,6 +21,7 @@ use supercargo::owner::Owner;
 use supercargo_apiserver::faults::Matcher;
 use supercargo_apiserver::sim::{self, Simulation};
 use supercargo_apiserver::{ApiServer, Backup, Settings};
+use supercargo_framework::{NodeInfo, PodInfo};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -72,6 +74,8 @@ pub struct World {
     is_healed: bool,
     /// Whether nobody binds volumes to claims.
     volumes_stall: Arc<AtomicBool>,
+    /// Pods that schedulers had on nodes, with the process, by their addresses.
+    seen: BTreeMap<*const PodInfo, (Arc<str>, Weak<PodInfo>)>,
     checked: Duration,
     backed_up: Duration,
     generation: u64,
@@ -147,6 +151,7 @@ impl World {
             lasting: Vec::new(),
             is_healed: false,
             volumes_stall,
+            seen: BTreeMap::new(),
             checked: Duration::ZERO,
             backed_up: Duration::ZERO,
             generation: 0,
@@ -198,6 +203,11 @@ impl World {
     pub fn owners(&self) -> impl Iterator<Item = (&Arc<str>, &Owner)> {
         let running = self.machines.iter().filter_map(|slot| Some((&slot.process, slot.machine.as_ref()?)));
         running.filter_map(|(process, machine)| Some((process, machine.owner()?)))
+    }
+
+    /// The number of pods that something in this process holds, of those that it had on nodes.
+    pub fn held_pods(&self, process: &Arc<str>) -> usize {
+        self.seen.values().filter(|(of, pod)| of == process && pod.strong_count() > 0).count()
     }
 
     /// The running processes that may write, by their own clocks.
@@ -497,6 +507,8 @@ impl World {
             let mut witness = self.witness.lock();
             witness.trace.count("checks of inner consistency", 1);
             found.into_iter().for_each(|what| witness.fail(what));
+            drop(witness);
+            self.see_pods();
         }
         if self.now >= self.backed_up + BACKUP_PERIOD {
             self.backed_up = self.now;
@@ -505,6 +517,23 @@ impl World {
                 self.backups.remove(0);
             }
         }
+    }
+}
+
+impl World {
+    /// Notes which pods schedulers have, without holding them.
+    fn see_pods(&mut self) {
+        let mut seen = std::mem::take(&mut self.seen);
+        // An address is taken as long as there are weak references to it.
+        seen.retain(|_, (_, pod)| pod.strong_count() > 0);
+        for (process, owner) in self.owners() {
+            let nodes = owner.scheduler().cache().nodes();
+            // The visiting order may be older than the nodes.
+            for pod in nodes.names().filter_map(|name| nodes.get(name)).flat_map(NodeInfo::pods) {
+                seen.entry(Arc::as_ptr(pod)).or_insert_with(|| (Arc::clone(process), Arc::downgrade(pod)));
+            }
+        }
+        self.seen = seen;
     }
 }
 

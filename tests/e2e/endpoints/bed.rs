@@ -236,6 +236,7 @@ fn endpoints() -> Endpoints {
         debug: BTreeMap::from([("/debug/cache", Arc::new(|| async { json!({}) }.boxed()) as _)]),
         log_level: None,
         emulated_version: "1.36".to_owned(),
+        started: jiff::Timestamp::UNIX_EPOCH,
     }
 }
 

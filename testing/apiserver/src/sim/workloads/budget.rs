@@ -46,7 +46,7 @@ impl Workloads {
             let pods = state.store.table(&table).map(|table| table.range(&key.namespace, None));
             pods.into_iter().flatten().filter(covered).cloned().collect()
         });
-        let pods: Vec<Value> = pods.iter().map(|pod| pod.value(&self.pod_kind)).collect();
+        let pods: Vec<Value> = pods.iter().map(|pod| pod.metadata_and_status()).collect();
         let mut status = self.objects.with(|state| pdb::compute_status(budget, &pods, state));
         status["observedGeneration"] = int(&budget["metadata"], "generation").unwrap_or_default().into();
         pdb::set_condition(&mut status);
