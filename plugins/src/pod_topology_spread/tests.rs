@@ -296,7 +296,7 @@ fn default_constraints_use_services_and_owners() {
     let replica_set = |selector| workload(&resources::REPLICA_SET, "default/owner", selector);
     let of_replica_set = || owned(web("p"), "apps/v1", "ReplicaSet");
     let selecting = || service("default/s", &[("app", "web")]);
-    let cases = [
+    let cases = vec![
         ("nothing selects the pod", web("p"), objects([]), true),
         ("a service", web("p"), objects([selecting()]), false),
         ("a service of another namespace", web("p"), objects([service("other/s", &[("app", "web")])]), true),
