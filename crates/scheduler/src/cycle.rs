@@ -31,6 +31,9 @@ pub(crate) struct Cycle<'a> {
     pub(crate) evaluated: Cell<Evaluated>,
 }
 
+/// The most volumes of a pod that tables answer for.
+const MOST_VOLUMES: usize = 1024;
+
 /// PreFilter's result.
 enum Prepared {
     /// These nodes, or all.
@@ -49,9 +52,11 @@ impl Cycle<'_> {
     }
 
     /// Whether tables may answer: all nodes are filtered, no extender is called, and the pod has no
-    /// nominated node to try first.
+    /// nominated node to try first. A pod with thousands of claims that fits nowhere is not prepared
+    /// twice, for tables and for the diagnosis.
     pub(crate) fn can_use_tables(&self) -> bool {
         self.sampling.is_none()
+            && self.pod.spec.volumes.len() <= MOST_VOLUMES
             && !self.extenders.are_configured
             && !self.cx.nodes().is_empty()
             && self.pod.status.nominated_node_name.is_none()
