@@ -38,7 +38,6 @@ impl Interners {
             tolerations: spec.tolerations.iter().map(|t| self.toleration(t, features)).collect(),
             host_ports: self.host_ports(spec),
             images: self.images(spec),
-            image_containers: spec.init_containers.len() + spec.containers.len(),
             container_requests: requests::without_pod_level(inputs, &requests).map(Box::new),
             requests,
             // Limits can be invalid; the caller sets them.
