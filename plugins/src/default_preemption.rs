@@ -98,7 +98,14 @@ impl PostFilterPlugin for DefaultPreemption {
         filters: &dyn RunFilters,
     ) -> (Nomination, Status) {
         match self.preempt(cx, state, pod, statuses, filters) {
-            Ok(node) => (Nomination::Override(Some(node)), Status::success()),
+            Ok(Candidate { node, victims, .. }) => {
+                // A text of upstream's, also for a single victim.
+                let text = format!(
+                    "preemption: found a potential placement for pod on node {node}, preempting {} victims",
+                    victims.len()
+                );
+                (Nomination::Override(Some(node)), Status::new(Code::Success, text))
+            }
             Err((nomination, status)) => {
                 (nomination, Status::new(status.code(), format!("preemption: {}", status.message())))
             }
@@ -107,8 +114,8 @@ impl PostFilterPlugin for DefaultPreemption {
 }
 
 impl DefaultPreemption {
-    /// Preempts on a node and returns it; or returns the reason why not, with the change of the
-    /// nomination.
+    /// Preempts on a node and returns it with its victims; or returns the reason why not, with the
+    /// change of the nomination.
     fn preempt(
         &self,
         cx: &Context<'_>,
@@ -116,22 +123,22 @@ impl DefaultPreemption {
         pod: &Arc<PodInfo>,
         statuses: &NodeStatuses,
         filters: &dyn RunFilters,
-    ) -> Result<Arc<str>, (Nomination, Status)> {
+    ) -> Result<Candidate, (Nomination, Status)> {
         let keeping = |status| (Nomination::Keep, status);
         eligible(cx, pod, statuses).map_err(|reason| keeping(Status::unschedulable(reason)))?;
         let candidates = self.find(cx, state, pod, statuses, filters)?;
         let candidates = filters.extend_preemption(pod, candidates).map_err(keeping)?;
-        let Some(Candidate { node, victims, .. }) = candidates::best(candidates, cx.now().wall) else {
+        let Some(best) = candidates::best(candidates, cx.now().wall) else {
             return Err(keeping(Status::unschedulable("no candidate node for preemption")));
         };
         cx.command(Command::Preempt {
             preemptor: Arc::clone(pod),
-            node: Arc::clone(&node),
-            victims,
+            node: Arc::clone(&best.node),
+            victims: best.victims.clone(),
             plugin: Text::Static(NAME),
             asynchronous: self.asynchronous,
         });
-        Ok(node)
+        Ok(best)
     }
 
     /// The candidates; at least one.
