@@ -98,11 +98,10 @@ impl PostFilterPlugin for DefaultPreemption {
         filters: &dyn RunFilters,
     ) -> (Nomination, Status) {
         match self.preempt(cx, state, pod, statuses, filters) {
-            Ok(Candidate { node, victims, .. }) => {
-                // A text of upstream's, also for a single victim.
+            Ok((node, victims)) => {
+                // As upstream, plural for a single victim, too.
                 let text = format!(
-                    "preemption: found a potential placement for pod on node {node}, preempting {} victims",
-                    victims.len()
+                    "preemption: found a potential placement for pod on node {node}, preempting {victims} victims"
                 );
                 (Nomination::Override(Some(node)), Status::new(Code::Success, text))
             }
@@ -114,8 +113,8 @@ impl PostFilterPlugin for DefaultPreemption {
 }
 
 impl DefaultPreemption {
-    /// Preempts on a node and returns it with its victims; or returns the reason why not, with the
-    /// change of the nomination.
+    /// Preempts on a node and returns it with the number of victims; or returns the reason why not,
+    /// with the change of the nomination.
     fn preempt(
         &self,
         cx: &Context<'_>,
@@ -123,22 +122,23 @@ impl DefaultPreemption {
         pod: &Arc<PodInfo>,
         statuses: &NodeStatuses,
         filters: &dyn RunFilters,
-    ) -> Result<Candidate, (Nomination, Status)> {
+    ) -> Result<(Arc<str>, usize), (Nomination, Status)> {
         let keeping = |status| (Nomination::Keep, status);
         eligible(cx, pod, statuses).map_err(|reason| keeping(Status::unschedulable(reason)))?;
         let candidates = self.find(cx, state, pod, statuses, filters)?;
         let candidates = filters.extend_preemption(pod, candidates).map_err(keeping)?;
-        let Some(best) = candidates::best(candidates, cx.now().wall) else {
+        let Some(Candidate { node, victims, .. }) = candidates::best(candidates, cx.now().wall) else {
             return Err(keeping(Status::unschedulable("no candidate node for preemption")));
         };
+        let count = victims.len();
         cx.command(Command::Preempt {
             preemptor: Arc::clone(pod),
-            node: Arc::clone(&best.node),
-            victims: best.victims.clone(),
+            node: Arc::clone(&node),
+            victims,
             plugin: Text::Static(NAME),
             asynchronous: self.asynchronous,
         });
-        Ok(best)
+        Ok((node, count))
     }
 
     /// The candidates; at least one.

@@ -50,19 +50,17 @@ enum Start {
     NotYet(usize),
 }
 
-/// The pods that this pod may preempt, the most important first. Of equal ones, those that came
-/// to the node first.
+/// The pods that this pod may preempt.
 pub(super) fn potential(pod: &PodInfo, node: &NodeInfo) -> Vec<PotentialVictim> {
     let potential = |(place, other): (usize, &Arc<PodInfo>)| {
         let start = other.status.start_time.map_or(Start::NotYet(place), Start::At);
         let importance = Importance { priority: Reverse(other.priority), start };
         may_go(pod, other).then(|| PotentialVictim { pod: Arc::clone(other), importance })
     };
-    let mut victims: Vec<_> = node.pods().iter().enumerate().filter_map(potential).collect();
-    sort_by_importance(&mut victims);
-    victims
+    node.pods().iter().enumerate().filter_map(potential).collect()
 }
 
+/// Sorts the most important first; of equal ones, those that came to the node first.
 fn sort_by_importance(victims: &mut [PotentialVictim]) {
     victims.sort_by_key(|victim| victim.importance);
 }
@@ -91,18 +89,18 @@ impl<'a> NodeDryRun<'a> {
         Ok(dry_run)
     }
 
-    /// Reprieves those of the `potential` victims that can stay: protected pods first, and of both
-    /// kinds in their order. An error unless the pod fits without all of them, which may be known
-    /// already.
+    /// Reprieves those of the `potential` victims that can stay: protected and important pods
+    /// first. An error unless the pod fits without all of them, which may be known already.
     pub(super) fn select(
         mut self,
         is_known_to_fit: bool,
-        potential: Vec<PotentialVictim>,
+        mut potential: Vec<PotentialVictim>,
         budgets: &Budgets<'_>,
     ) -> Result<Victims, Status> {
         if !is_known_to_fit {
             as_is(self.filters.run_filters(&self.state, self.pod, &self.node))?;
         }
+        sort_by_importance(&mut potential);
         let Split { violating, others } = budgets.split(potential);
         let mut victims = self.not_reprieved(violating)?;
         let pdb_violations = victims.len();
