@@ -98,7 +98,13 @@ impl PostFilterPlugin for DefaultPreemption {
         filters: &dyn RunFilters,
     ) -> (Nomination, Status) {
         match self.preempt(cx, state, pod, statuses, filters) {
-            Ok(node) => (Nomination::Override(Some(node)), Status::success()),
+            Ok((node, victims)) => {
+                // As upstream, plural for a single victim, too.
+                let text = format!(
+                    "preemption: found a potential placement for pod on node {node}, preempting {victims} victims"
+                );
+                (Nomination::Override(Some(node)), Status::new(Code::Success, text))
+            }
             Err((nomination, status)) => {
                 (nomination, Status::new(status.code(), format!("preemption: {}", status.message())))
             }
@@ -107,8 +113,8 @@ impl PostFilterPlugin for DefaultPreemption {
 }
 
 impl DefaultPreemption {
-    /// Preempts on a node and returns it; or returns the reason why not, with the change of the
-    /// nomination.
+    /// Preempts on a node and returns it with the number of victims; or returns the reason why not,
+    /// with the change of the nomination.
     fn preempt(
         &self,
         cx: &Context<'_>,
@@ -116,7 +122,7 @@ impl DefaultPreemption {
         pod: &Arc<PodInfo>,
         statuses: &NodeStatuses,
         filters: &dyn RunFilters,
-    ) -> Result<Arc<str>, (Nomination, Status)> {
+    ) -> Result<(Arc<str>, usize), (Nomination, Status)> {
         let keeping = |status| (Nomination::Keep, status);
         eligible(cx, pod, statuses).map_err(|reason| keeping(Status::unschedulable(reason)))?;
         let candidates = self.find(cx, state, pod, statuses, filters)?;
@@ -124,6 +130,7 @@ impl DefaultPreemption {
         let Some(Candidate { node, victims, .. }) = candidates::best(candidates, cx.now().wall) else {
             return Err(keeping(Status::unschedulable("no candidate node for preemption")));
         };
+        let count = victims.len();
         cx.command(Command::Preempt {
             preemptor: Arc::clone(pod),
             node: Arc::clone(&node),
@@ -131,7 +138,7 @@ impl DefaultPreemption {
             plugin: Text::Static(NAME),
             asynchronous: self.asynchronous,
         });
-        Ok(node)
+        Ok((node, count))
     }
 
     /// The candidates; at least one.

@@ -13,8 +13,8 @@ pub const NAME: &str = "ImageLocality";
 const MIB: i64 = 1024 * 1024;
 /// The minimum sum that scores, in bytes.
 const MIN_BYTES: i64 = 23 * MIB;
-/// The maximum sum that scores, in bytes per container.
-const MAX_BYTES_PER_CONTAINER: i64 = 1000 * MIB;
+/// The maximum sum that scores, in bytes per image of the pod.
+const MAX_BYTES_PER_IMAGE: i64 = 1000 * MIB;
 
 #[derive(Default)]
 pub(crate) struct ImageLocality;
@@ -27,10 +27,10 @@ fn worth(cx: &Context<'_>, image: &str) -> i64 {
     (state.size as f64 * spread) as i64
 }
 
-/// The position of the sum between the thresholds. Not a `clamp`: for a pod without containers the
+/// The position of the sum between the thresholds. Not a `clamp`: for a pod without images the
 /// maximum is below the minimum, and upstream checks the minimum first.
-fn score_of(sum: i64, containers: usize) -> i64 {
-    let max = MAX_BYTES_PER_CONTAINER * containers as i64;
+fn score_of(sum: i64, images: usize) -> i64 {
+    let max = MAX_BYTES_PER_IMAGE * images as i64;
     let counted = if sum < MIN_BYTES { MIN_BYTES } else { sum.min(max) };
     MAX_NODE_SCORE * (counted - MIN_BYTES) / (max - MIN_BYTES)
 }
@@ -61,7 +61,7 @@ impl ScorePlugin for ImageLocality {
                 }
             }
         }
-        Ok(score_of(sum, pod.spec.image_containers))
+        Ok(score_of(sum, wanted.len()))
     }
 }
 
@@ -69,7 +69,6 @@ impl SignPlugin for ImageLocality {
     /// Unlike upstream, signs each image once per container, and image volumes.
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         signer.write(&pod.spec.images);
-        signer.write(&pod.spec.image_containers);
         Ok(())
     }
 }
@@ -88,8 +87,8 @@ impl Caching for ImageLocality {
         nodes: &Nodes,
         scores: &mut [i64],
     ) -> bool {
-        let containers = pod.spec.image_containers;
-        let nothing = score_of(0, containers);
+        let images = pod.spec.images.len();
+        let nothing = score_of(0, images);
         let is_known = |image: &&Arc<str>| cx.image(image).is_some();
         if !pod.spec.images.iter().any(|image| is_known(&image)) {
             scores.fill(nothing);
@@ -108,7 +107,7 @@ impl Caching for ImageLocality {
             }
         }
         for score in scores {
-            *score = if *score == 0 { nothing } else { score_of(*score, containers) };
+            *score = if *score == 0 { nothing } else { score_of(*score, images) };
         }
         true
     }
@@ -143,25 +142,12 @@ mod tests {
             ),
             ("a small image is below the threshold", pod("p").image("small"), [0, 0, 0, 0]),
             ("one node in four has it", pod("p").image("own:1"), [0, 0, 7, 0]),
-            (
-                "the maximum grows with the containers",
-                pod("p").image("big:1").image("absent"),
-                [24, 24, 0, 0],
-            ),
+            ("the maximum grows with the images", pod("p").image("big:1").image("absent"), [24, 24, 0, 0]),
             ("an image counts once per container", pod("p").image("big:1").image("big:1"), [49, 49, 0, 0]),
         ];
         for (name, pod, expected) in cases {
             assert_eq!(plugin.scores(&pod.build(), &cluster), expected, "{name}");
         }
-    }
-
-    #[test]
-    fn image_volumes_are_summed_but_do_not_raise_the_maximum() {
-        let cluster =
-            nodes([node_info(node("a").image("app:1", 500 * MIB).image("data:1", 5000 * MIB).build(), [])]);
-        let mut with_volume = pod("p").image("app:1").image("data:1").build();
-        Arc::make_mut(&mut with_volume.spec).image_containers = 1;
-        assert_eq!(Driver::new(NAME).scores(&with_volume, &cluster), [100]);
     }
 
     #[test]

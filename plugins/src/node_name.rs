@@ -1,10 +1,12 @@
-//! Filters nodes other than the one in `spec.nodeName`.
+//! Restricts a pod with `spec.nodeName` to that node.
 
 use std::sync::Arc;
 
-use supercargo_framework::caching::{Caching, Scope};
+use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::EventRegistration;
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeNames, PreFilter, PreFilterPlugin, SignPlugin,
+};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeInfo, Nodes, Plugin, PodInfo, Status,
@@ -22,7 +24,22 @@ impl Plugin for NodeName {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self).caching(&self)
+        ExtensionPoints::new()
+            .pre_filter(&self)
+            .filter(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
+    }
+}
+
+impl PreFilterPlugin for NodeName {
+    /// Same as upstream's, whose scheduler gives it pods that wait for a resize on their node. Here
+    /// a pod with a node is never queued.
+    fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        let named = pod.node_name.as_ref().map(|name| NodeNames::from([Arc::clone(name)]));
+        named.map_or(PreFilter::AllNodes, PreFilter::Nodes)
     }
 }
 
@@ -94,6 +111,16 @@ mod tests {
         for (name, pod, expected) in cases {
             assert_eq!(Driver::new(NAME).filter(&pod, &node), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn pre_filter_returns_only_the_named_node() {
+        let plugin = Driver::new(NAME);
+        assert!(matches!(plugin.pre_filter(&pod("p").build()), PreFilter::AllNodes));
+        let PreFilter::Nodes(names) = plugin.pre_filter(&pod("p").node("n1").build()) else {
+            panic!("the pod names a node");
+        };
+        assert_eq!(names, NodeNames::from(["n1".into()]));
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::caching::{Caching, Scope};
+use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
+};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::tolerated;
 use supercargo_framework::{
@@ -59,7 +61,21 @@ impl Plugin for NodeUnschedulable {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self).caching(&self)
+        ExtensionPoints::new()
+            .pre_filter(&self)
+            .filter(&self)
+            .enqueue_extensions(&self)
+            .sign(&self)
+            .caching(&self)
+            .incremental(&Arc::new(Stateless))
+    }
+}
+
+impl PreFilterPlugin for NodeUnschedulable {
+    /// Prepares nothing. Same as upstream's, so that configurations that enable this plugin at
+    /// PreFilter are valid.
+    fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo) -> PreFilter {
+        PreFilter::AllNodes
     }
 }
 

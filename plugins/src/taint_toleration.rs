@@ -6,7 +6,8 @@ use std::sync::Arc;
 use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreScorePlugin, ScorePlugin, SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreFilter, PreFilterPlugin, PreScorePlugin,
+    ScorePlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::taint::{first_untolerated, tolerated};
@@ -48,6 +49,7 @@ impl Plugin for TaintToleration {
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
         ExtensionPoints::new()
+            .pre_filter(&self)
             .filter(&self)
             .pre_score(&self)
             .score(&self)
@@ -55,6 +57,14 @@ impl Plugin for TaintToleration {
             .sign(&self)
             .caching(&self)
             .incremental(&Arc::new(Stateless))
+    }
+}
+
+impl PreFilterPlugin for TaintToleration {
+    /// Prepares nothing. Same as upstream's, so that configurations that enable this plugin at
+    /// PreFilter are valid.
+    fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo) -> PreFilter {
+        PreFilter::AllNodes
     }
 }
 

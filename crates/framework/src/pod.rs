@@ -52,8 +52,6 @@ pub struct PodSpec {
     pub host_ports: Indexed<HostPort>,
     /// Images of init containers, containers and image volumes, normalised, in that order.
     pub images: Indexed<Arc<str>>,
-    /// How many of `images` belong to containers and init containers.
-    pub image_containers: usize,
     /// The effective request of the spec, pod-level resources included.
     pub requests: PodRequests,
     /// The same without pod-level resources; `None` if equal.

@@ -1,20 +1,20 @@
 //! PodDisruptionBudgets, which preemption respects if possible.
 
-use std::sync::Arc;
-
 use supercargo_framework::PodInfo;
 use supercargo_framework::objects::{PodDisruptionBudget, Typed};
+
+use super::victims::PotentialVictim;
 
 /// The budgets that protect pods.
 pub(super) struct Budgets<'a>(Vec<Typed<'a, PodDisruptionBudget>>);
 
 /// Pods in two groups, each in the given order.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Split {
     /// Pods whose eviction violates a budget.
-    pub(super) violating: Vec<Arc<PodInfo>>,
+    pub(super) violating: Vec<PotentialVictim>,
     /// All others.
-    pub(super) others: Vec<Arc<PodInfo>>,
+    pub(super) others: Vec<PotentialVictim>,
 }
 
 impl<'a> Budgets<'a> {
@@ -26,19 +26,19 @@ impl<'a> Budgets<'a> {
         Self(all.filter(protects).collect())
     }
 
-    /// Splits the pods, evicted in this order: each eviction consumes what its budgets still allow.
-    pub(super) fn split(&self, pods: Vec<Arc<PodInfo>>) -> Split {
+    /// Splits the pods, evicted in this order: each eviction consumes what its budgets still allow,
+    /// up to the first that allows no more. As upstream, the budgets after it stay as they are.
+    pub(super) fn split(&self, potential: Vec<PotentialVictim>) -> Split {
         let mut allowed: Vec<_> = self.0.iter().map(|budget| budget.disruptions_allowed).collect();
         let mut split = Split::default();
-        for pod in pods {
-            let mut violates = false;
-            for (budget, allowed) in self.0.iter().zip(&mut allowed) {
-                if protects(budget, &pod) {
-                    *allowed = allowed.saturating_sub(1);
-                    violates |= *allowed < 0;
-                }
-            }
-            if violates { &mut split.violating } else { &mut split.others }.push(pod);
+        for victim in potential {
+            let mut matching =
+                self.0.iter().zip(&mut allowed).filter(|(budget, _)| protects(budget, &victim.pod));
+            let violates = matching.any(|(_, allowed)| {
+                *allowed = allowed.saturating_sub(1);
+                *allowed < 0
+            });
+            if violates { &mut split.violating } else { &mut split.others }.push(victim);
         }
         split
     }

@@ -17,7 +17,7 @@ use supercargo_framework::plugin::{Candidate, ExtensionPoints, NodeStatuses, Nom
 use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::testing::{PodBuilder, node, object, pod};
 use supercargo_framework::{
-    Context, CycleState, EventResource, Labels, NodeIndex, NodeInfo, Nodes, Now, PodInfo, QueueContext,
+    Code, Context, CycleState, EventResource, Labels, NodeIndex, NodeInfo, Nodes, Now, PodInfo, QueueContext,
     Status, Timestamp,
 };
 
@@ -146,6 +146,12 @@ pub(super) fn objects(all: impl IntoIterator<Item = Object>) -> Objects {
     objects
 }
 
+fn found(node: &str, victims: usize) -> Status {
+    let placement =
+        format!("found a potential placement for pod on node {node}, preempting {victims} victims");
+    Status::new(Code::Success, format!("preemption: {placement}"))
+}
+
 fn none_found(text: &str) -> Status {
     Status::unschedulable(format!("preemption: {text}"))
 }
@@ -155,8 +161,15 @@ fn preemption_nominates_the_chosen_node() {
     let cluster = nodes([four("n1", [cpus("low", 4)])]);
     let answer = post_filter(cpus("high", 3).priority(1), &cluster, &Objects::default());
     assert_eq!(answer.nomination, Nomination::Override(Some("n1".into())));
-    assert!(answer.status.is_success() && answer.status.message().is_empty());
+    assert_eq!(answer.status, found("n1", 1));
     assert_eq!(answer.order(), Some(("n1", vec!["low"])));
+}
+
+#[test]
+fn the_preemption_message_counts_victims_that_terminate() {
+    let cluster = nodes([four("n1", [cpus("low", 2).terminating(), cpus("lower", 2).priority(-1)])]);
+    let answer = post_filter(cpus("high", 4).priority(1), &cluster, &Objects::default());
+    assert_eq!(answer.status, found("n1", 2));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use supercargo_framework::plugin::RunFilters;
-use supercargo_framework::{CycleState, NodeInfo, PodInfo, Status};
+use supercargo_framework::{CycleState, NodeInfo, PodInfo, Status, Timestamp};
 
 use super::budgets::{Budgets, Split};
 
@@ -27,9 +27,42 @@ pub(super) struct Victims {
     pub(super) pdb_violations: usize,
 }
 
+/// A pod that may be preempted.
+#[derive(Debug)]
+pub(super) struct PotentialVictim {
+    pub(super) pod: Arc<PodInfo>,
+    importance: Importance,
+}
+
+/// Orders victims: the most important is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Importance {
+    priority: Reverse<i32>,
+    start: Start,
+}
+
+/// When a pod started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Start {
+    At(Timestamp),
+    /// Not yet, and its place among the node's pods. As upstream, which reads the clock once for
+    /// each such pod: those that it reads first have started first.
+    NotYet(usize),
+}
+
 /// The pods that this pod may preempt.
-pub(super) fn potential(pod: &PodInfo, node: &NodeInfo) -> Vec<Arc<PodInfo>> {
-    node.pods().iter().filter(|other| may_go(pod, other)).cloned().collect()
+pub(super) fn potential(pod: &PodInfo, node: &NodeInfo) -> Vec<PotentialVictim> {
+    let potential = |(place, other): (usize, &Arc<PodInfo>)| {
+        let start = other.status.start_time.map_or(Start::NotYet(place), Start::At);
+        let importance = Importance { priority: Reverse(other.priority), start };
+        may_go(pod, other).then(|| PotentialVictim { pod: Arc::clone(other), importance })
+    };
+    node.pods().iter().enumerate().filter_map(potential).collect()
+}
+
+/// Sorts the most important first; of equal ones, those that came to the node first.
+fn sort_by_importance(victims: &mut [PotentialVictim]) {
+    victims.sort_by_key(|victim| victim.importance);
 }
 
 fn may_go(pod: &PodInfo, other: &PodInfo) -> bool {
@@ -50,8 +83,8 @@ impl<'a> NodeDryRun<'a> {
             return Ok(Self { filters, pod, state, node });
         }
         let mut dry_run = Self { filters, pod, state, node: node.clone() };
-        for victim in potential(pod, node) {
-            dry_run.remove(&victim)?;
+        for victim in node.pods().iter().filter(|other| may_go(pod, other)) {
+            dry_run.remove(victim)?;
         }
         Ok(dry_run)
     }
@@ -61,7 +94,7 @@ impl<'a> NodeDryRun<'a> {
     pub(super) fn select(
         mut self,
         is_known_to_fit: bool,
-        mut potential: Vec<Arc<PodInfo>>,
+        mut potential: Vec<PotentialVictim>,
         budgets: &Budgets<'_>,
     ) -> Result<Victims, Status> {
         if !is_known_to_fit {
@@ -69,23 +102,21 @@ impl<'a> NodeDryRun<'a> {
         }
         sort_by_importance(&mut potential);
         let Split { violating, others } = budgets.split(potential);
-        let both = !violating.is_empty() && !others.is_empty();
-        let mut pods = self.not_reprieved(violating)?;
-        let pdb_violations = pods.len();
-        pods.append(&mut self.not_reprieved(others)?);
-        if both {
-            sort_by_importance(&mut pods);
-        }
+        let mut victims = self.not_reprieved(violating)?;
+        let pdb_violations = victims.len();
+        victims.append(&mut self.not_reprieved(others)?);
+        sort_by_importance(&mut victims);
+        let pods = victims.into_iter().map(|victim| victim.pod).collect();
         Ok(Victims { pods, pdb_violations })
     }
 
     /// Adds pods back one by one, and returns those with which the pod does not fit.
-    fn not_reprieved(&mut self, pods: Vec<Arc<PodInfo>>) -> Result<Vec<Arc<PodInfo>>, Status> {
+    fn not_reprieved(&mut self, potential: Vec<PotentialVictim>) -> Result<Vec<PotentialVictim>, Status> {
         let mut victims = Vec::new();
-        for victim in pods {
-            self.add(&victim)?;
+        for victim in potential {
+            self.add(&victim.pod)?;
             if !self.still_fits() {
-                self.remove(&victim)?;
+                self.remove(&victim.pod)?;
                 victims.push(victim);
             }
         }
@@ -120,19 +151,4 @@ fn as_is(status: Status) -> Result<(), Status> {
 /// A plugin that cannot follow the dry run is an error, whatever its code.
 fn as_result(status: Status) -> Result<(), Status> {
     if status.is_success() { Ok(()) } else { Err(Status::error(status.message())) }
-}
-
-/// Sorts pods by priority; of equal priority, those that have run longer come first.
-///
-/// Pods that have not started come last. Upstream reads the clock for each of them in each
-/// comparison, so the first operand is always earlier: its insertion sort reverses such pods.
-pub(super) fn sort_by_importance(pods: &mut Vec<Arc<PodInfo>>) {
-    let keyed = |(i, pod): (usize, Arc<PodInfo>)| {
-        let start = pod.status.start_time;
-        let turn = if start.is_none() { usize::MAX - i } else { i };
-        ((Reverse(pod.priority), start.is_none(), start, turn), pod)
-    };
-    let mut sorted: Vec<_> = std::mem::take(pods).into_iter().enumerate().map(keyed).collect();
-    sorted.sort_by_key(|(key, _)| *key);
-    pods.extend(sorted.into_iter().map(|(_, pod)| pod));
 }

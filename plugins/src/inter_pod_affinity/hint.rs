@@ -9,11 +9,19 @@ use supercargo_framework::{Labels, PodInfo};
 use super::terms::affinity_of;
 use crate::hint::{Hint, held_a_node, new_node};
 
-/// Whether every term of the owner matches the pod, and there is at least one.
+fn matches(term: &PodAffinityTerm, owner: &PodInfo, pod: &PodInfo) -> bool {
+    term.matches(&owner.namespace, &pod.namespace, &pod.labels, &Labels::default())
+}
+
+/// Whether every term of the owner matches the pod, and there is at least one: required affinity
+/// needs one pod that all terms match.
 fn all_match(terms: &[PodAffinityTerm], owner: &PodInfo, pod: &PodInfo) -> bool {
-    let none = Labels::default();
-    let matches = |term: &PodAffinityTerm| term.matches(&owner.namespace, &pod.namespace, &pod.labels, &none);
-    !terms.is_empty() && terms.iter().all(matches)
+    !terms.is_empty() && terms.iter().all(|term| matches(term, owner, pod))
+}
+
+/// Whether a term of the owner matches the pod: each term of anti-affinity rejects by itself.
+fn any_matches(terms: &[PodAffinityTerm], owner: &PodInfo, pod: &PodInfo) -> bool {
+    terms.iter().any(|term| matches(term, owner, pod))
 }
 
 /// The pod's required affinity and anti-affinity.
@@ -39,10 +47,10 @@ pub(super) fn after_pod_change(pod: &PodInfo, change: &Change) -> Hint {
     let helps = match (old, new) {
         (Some(old), Some(new)) => {
             (!all_match(near, pod, old) && all_match(near, pod, new))
-                || (all_match(away, pod, old) && !all_match(away, pod, new))
+                || (any_matches(away, pod, old) && !any_matches(away, pod, new))
         }
         (None, Some(new)) => all_match(near, pod, new),
-        (Some(old), None) => all_match(away, pod, old) || all_match(required(old)?.1, old, pod),
+        (Some(old), None) => any_matches(away, pod, old) || any_matches(required(old)?.1, old, pod),
         (None, None) => return Err("expected a pod before or after the event".to_owned()),
     };
     Ok(QueueingHint::queue_if(helps))

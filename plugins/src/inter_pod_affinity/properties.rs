@@ -123,16 +123,21 @@ fn speaks_of(term: &PodAffinityTerm, owner: &PodInfo, target: &PodInfo) -> bool 
     selected && (by_name || by_label(&labels_of(&target.namespace)))
 }
 
-/// Upstream's quirk: a term of the incoming pod whose namespace selector matches empty labels
-/// matches pods in every namespace.
+/// The same for the incoming pod: a selector that is not empty stands for namespaces that exist.
 fn incoming_speaks_of(term: &PodAffinityTerm, incoming: &PodInfo, target: &PodInfo) -> bool {
+    let is_unknown = &*target.namespace == "unknown";
     match &term.namespace_selector {
-        Some(selector) if selector.matches(&Labels::default()) => {
-            let anywhere = Some(LabelSelector::default());
-            speaks_of(&PodAffinityTerm { namespace_selector: anywhere, ..term.clone() }, incoming, target)
+        Some(selector) if is_unknown && !selector.is_empty() => {
+            let by_name = PodAffinityTerm { namespace_selector: Some(nothing()), ..term.clone() };
+            speaks_of(&by_name, incoming, target)
         }
         _ => speaks_of(term, incoming, target),
     }
+}
+
+/// A selector that matches no namespace.
+fn nothing() -> LabelSelector {
+    selector("team", "In", &["nobody"])
 }
 
 fn same_domain(key: &str, a: &NodeRecord, b: &NodeRecord) -> bool {
@@ -240,7 +245,10 @@ impl<'a> Naive<'a> {
 
 proptest! {
     #[test]
-    fn filter_follows_the_documentation(pod in any_pod(2, 0), cluster in any_cluster()) {
+    fn filter_follows_the_documentation(
+        pod in prop_oneof![3 => any_pod(2, 0), 1 => any_pod(24, 0)],
+        cluster in any_cluster(),
+    ) {
         let naive = Naive::new(&pod, &cluster);
         let expected: Vec<_> = cluster.iter().map(|info| naive.verdict(info.node())).collect();
         let verdicts = Driver::new(NAME).verdicts(&pod, &nodes(cluster.clone()), &known());
@@ -248,7 +256,10 @@ proptest! {
     }
 
     #[test]
-    fn score_follows_the_documentation(pod in any_pod(0, 2), cluster in any_cluster()) {
+    fn score_follows_the_documentation(
+        pod in prop_oneof![3 => any_pod(0, 2), 1 => any_pod(0, 24)],
+        cluster in any_cluster(),
+    ) {
         let expected = Naive::new(&pod, &cluster).scores();
         let scores = Driver::new(NAME).scores_in(&pod, &nodes(cluster.clone()), &known());
         // A skipped plugin gives every node the same score.

@@ -79,10 +79,8 @@ struct Group {
 struct Cover {
     /// One of the terms.
     term: (List, usize),
-    /// Whether these are all namespaces.
-    ///
-    /// Same as upstream, including its quirk: a selector is also matched against empty labels, so one
-    /// that matches a namespace without labels (`NotIn`, `DoesNotExist`) selects every namespace.
+    /// Whether these are all namespaces, even those that do not exist: the selector is empty. Any
+    /// other selector stands for the namespaces that exist and match.
     is_all: bool,
 }
 
@@ -129,14 +127,19 @@ impl Many {
     }
 
     fn touched(&self, terms: &OwnTerms, other: &PodInfo) -> (Touched, Touched) {
-        let labels = terms.labels_of(&other.namespace).into_iter().flat_map(Labels::texts);
-        let namespace = self.covers.touched(labels.chain([(NAME, &*other.namespace)]));
+        let labels = terms.labels_of(&other.namespace);
+        let exists = labels.map(|_| (EXISTS, ""));
+        let texts = labels.into_iter().flat_map(Labels::texts).chain(exists);
+        let namespace = self.covers.touched(texts.chain([(NAME, &*other.namespace)]));
         (namespace, self.selectors.touched(other.labels.texts()))
     }
 }
 
 /// The key of a namespace's name, as if it were a label. No label has this key.
 const NAME: &str = "";
+
+/// The key of a namespace that exists, as if it were a label. No label has this key.
+const EXISTS: &str = "!";
 
 /// What pods count, by place of the topology key.
 type Sums = SmallVec<[Tally; 2]>;
@@ -211,8 +214,7 @@ impl OwnTerms {
         let namespaces = (&term.namespaces, &term.namespace_selector);
         let cover = place_of(&mut places.covers, namespaces, self.covers.len());
         if cover == self.covers.len() {
-            let selector = term.namespace_selector.as_ref();
-            let is_all = selector.is_some_and(|selector| selector.matches(&Labels::default()));
+            let is_all = term.namespace_selector.as_ref().is_some_and(LabelSelector::is_empty);
             self.covers.push(Cover { term: term_place, is_all });
         }
         let group = place_of(&mut places.groups, (&term.selector, cover), self.groups.len());
@@ -234,10 +236,14 @@ impl OwnTerms {
     /// Matches the terms with the pods of all nodes.
     fn match_all(&mut self, nodes: &Nodes) {
         let named: Vec<Option<Requirement>> = self.covers.iter().map(|cover| self.named(cover)).collect();
+        let exists =
+            Requirement { key: EXISTS.into(), operator: Operator::Exists, values: Indexed::default() };
         let of_covers = self.covers.iter().zip(&named).flat_map(|(cover, named)| {
             let by_name = named.iter().map(|named| (Arc::default(), named)).collect::<Vec<_>>();
             let selector = self.term(cover.term).namespace_selector.as_ref();
-            [named.is_some().then_some(by_name), requirements(selector).map(Iterator::collect)]
+            let by_label = requirements(selector);
+            let by_label = by_label.map(|it| it.chain([(Arc::clone(&exists.key), &exists)]).collect());
+            [named.is_some().then_some(by_name), by_label]
         });
         let of_groups = self.groups.iter().map(|group| requirements(self.term(group.term).selector.as_ref()));
         let mut many = Many {

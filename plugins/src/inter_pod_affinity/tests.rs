@@ -227,7 +227,7 @@ fn existing_anti_affinity_excludes_the_incoming_pod() {
 }
 
 #[test]
-fn empty_namespace_selector_selects_every_namespace() {
+fn namespace_selectors_select_existing_namespaces_by_label() {
     let known =
         objects([namespace("default", "blue"), namespace("other", "red"), namespace("third", "blue")]);
     let term = |operator, teams| across(selector("team", operator, teams), "db", "zone");
@@ -236,16 +236,19 @@ fn empty_namespace_selector_selects_every_namespace() {
         ("the team's namespaces", from("third", term("In", &["blue"])), "averse averse ok ok"),
         ("another team's", from("third", term("In", &["red"])), "ok ok ok ok"),
         ("its own is not there by itself", from("default", term("In", &["red"])), "ok ok ok ok"),
-        (
-            "all but the team's, which upstream treats as all",
-            from("third", term("NotIn", &["blue"])),
-            "averse averse ok ok",
-        ),
-        ("those without a team: all", from("third", term("DoesNotExist", &[])), "averse averse ok ok"),
+        ("all but the team's", from("third", term("NotIn", &["blue"])), "ok ok ok ok"),
+        ("all but another team's", from("third", term("NotIn", &["red"])), "averse averse ok ok"),
+        ("those without a team", from("third", term("DoesNotExist", &[])), "ok ok ok ok"),
     ];
     for (name, pod, expected) in cases {
         assert_eq!(verdicts(pod, &three_and_one(), &known), expected, "{name}");
     }
+    let negative = || from("third", term("NotIn", &["red"]));
+    let unknown = verdicts(negative(), &three_and_one(), &Objects::default());
+    assert_eq!(unknown, "ok ok ok ok", "a namespace that does not exist matches no selector");
+    let every = from("third", across(LabelSelector::default(), "db", "zone"));
+    let unknown = verdicts(every, &three_and_one(), &Objects::default());
+    assert_eq!(unknown, "averse averse ok ok", "except the empty one");
 }
 
 #[test]
@@ -362,11 +365,13 @@ fn matching_pod_changes_wake_the_pod() {
     let joining = || pod("p").together([near("db", "zone")]).build();
     let avoiding = || pod("p").apart([near("db", "zone")]).build();
     let there = |name: &str| app(name).node("n");
+    let gone = |name: &str| pod_deleted(there(name).build());
     let added = |pod: PodBuilder| Change::Pod { old: None, new: Some(Arc::new(pod.build())) };
     let updated = |old: &str, new: &str| {
         pod_updated(app(old).node("n").uid("x").build(), app(new).node("n").uid("x").build())
     };
     let both = || pod("p").together([near("db", "zone"), near("web", "zone")]).build();
+    let neither = || pod("p").apart([near("db", "zone"), near("web", "zone")]).build();
     let label = Action::UPDATE_POD_LABEL;
     let cases = [
         ("one it wants near comes", joining(), Action::ADD, added(there("db")), true),
@@ -380,6 +385,17 @@ fn matching_pod_changes_wake_the_pod() {
         ("one stays that", joining(), label, updated("db", "db"), false),
         ("one is no more what it wants away", avoiding(), label, updated("db", "web"), true),
         ("one becomes that", avoiding(), label, updated("web", "db"), false),
+        ("one of two terms kept it away, and none does now", neither(), label, updated("db", "x"), true),
+        ("another term keeps it away now", neither(), label, updated("db", "web"), false),
+        ("one of two terms kept it away, and it goes", neither(), Action::DELETE, gone("web"), true),
+        ("neither term kept it away, and it goes", neither(), Action::DELETE, gone("x"), false),
+        (
+            "one of two terms of the other kept the pod away",
+            app("web").build(),
+            Action::DELETE,
+            pod_deleted(there("x").apart([near("db", "zone"), near("web", "zone")]).build()),
+            true,
+        ),
         ("the pod itself changes", joining(), label, pod_updated(joining(), pod("p").build()), true),
         ("one it wants away goes", avoiding(), Action::DELETE, pod_deleted(there("db").build()), true),
         ("one it wants near goes", joining(), Action::DELETE, pod_deleted(there("db").build()), false),

@@ -203,8 +203,8 @@ fn columns_answer_for_simple_pods_and_nodes() {
         scores.extend(answered.score.then_some(plugin.name));
     }
     let expected = [
-        "NodeUnschedulable",
         "NodeName",
+        "NodeUnschedulable",
         "TaintToleration",
         "NodePorts",
         "NodeResourcesFit",

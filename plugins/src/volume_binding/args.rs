@@ -49,12 +49,17 @@ mod tests {
         Features::default().with(Feature::StorageCapacityScoring, true)
     }
 
+    fn off() -> Features {
+        Features::default().with(Feature::StorageCapacityScoring, false)
+    }
+
     #[test]
     fn valid_arguments_are_accepted() {
         let point = || json!([{"utilization": 0, "score": 5}]);
         let cases = [
-            (json!({}), Features::default(), 600, false),
-            (json!({"bindTimeoutSeconds": 0, "shape": null}), Features::default(), 0, false),
+            (json!({}), off(), 600, false),
+            (json!({"bindTimeoutSeconds": 0, "shape": null}), off(), 0, false),
+            (json!({}), scoring(), 600, true),
             (json!({"bindTimeoutSeconds": 30}), scoring(), 30, true),
             (json!({"shape": []}), scoring(), 600, true),
             (json!({"shape": point()}), scoring(), 600, true),
@@ -67,7 +72,6 @@ mod tests {
 
     #[test]
     fn invalid_arguments_are_rejected_with_path_and_valid_values() {
-        let off = Features::default;
         let bad = [
             (
                 json!({"bindTimeoutSeconds": -1}),

@@ -80,6 +80,11 @@ impl Available {
         place
     }
 
+    /// Whether there is no volume.
+    pub(super) fn is_empty(&self) -> bool {
+        self.volumes.is_empty()
+    }
+
     /// The places that a node with these labels can access.
     pub(super) fn reached(&self, labels: &Labels) -> Reached {
         let of_host = labels.get(HOSTNAME).and_then(|host| self.by_host.get(host));

@@ -119,6 +119,11 @@ impl Claims {
         self.unmatchable.is_some() || self.bound.iter().flatten().any(Reach::can_fail)
     }
 
+    /// Whether any node can have a storage score: one that is not 0.
+    pub(super) fn can_score(&self) -> bool {
+        self.classes.iter().any(ClassClaims::can_score)
+    }
+
     /// Whether answers depend on a node's CSINode.
     pub(super) fn depend_on_csi_node(&self) -> bool {
         self.bound.iter().flatten().any(Reach::depends_on_csi_node)

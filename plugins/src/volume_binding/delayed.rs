@@ -315,6 +315,12 @@ impl ClassClaims {
         Some((self.open.len() - with_storage, *largest))
     }
 
+    /// Whether there is a volume for a claim, or a capacity that a driver reports: nothing else is
+    /// scored.
+    pub(super) fn can_score(&self) -> bool {
+        !self.own.is_empty() || !self.available.is_empty() || self.provisioning.has_capacities()
+    }
+
     /// The capacity that serves a claim on a node with these labels; `None` if there is none, or if
     /// its driver does not report capacity.
     pub(super) fn storage_for(&self, claim: &DelayedClaim, labels: &Labels) -> Option<&Arc<Object>> {
@@ -356,6 +362,10 @@ impl Provisioning {
             storage.into()
         });
         Self::Possible { class: Arc::clone(class.object), storage }
+    }
+
+    fn has_capacities(&self) -> bool {
+        matches!(self, Self::Possible { storage: Some(storage), .. } if !storage.is_empty())
     }
 
     fn room(&self, labels: &Labels) -> Room {

@@ -16,8 +16,8 @@ use crate::support::Random;
 const UPSTREAM: [&str; 20] = [
     "SchedulingGates",
     "PrioritySort",
-    "NodeUnschedulable",
     "NodeName",
+    "NodeUnschedulable",
     "TaintToleration",
     "NodeAffinity",
     "NodePorts",

@@ -184,8 +184,8 @@ pub(super) const FEATURES: &[Feature] = &[
 pub(super) const UPSTREAM_DEFAULTS: &[(&str, i32)] = &[
     ("SchedulingGates", 0),
     ("PrioritySort", 0),
-    ("NodeUnschedulable", 0),
     ("NodeName", 0),
+    ("NodeUnschedulable", 0),
     ("TaintToleration", 3),
     ("NodeAffinity", 2),
     ("NodePorts", 0),

@@ -135,13 +135,14 @@ pub(super) struct Container<'a> {
     pub(super) ports: List<Obj<ContainerPort<'a>>>,
     #[serde(borrow)]
     pub(super) resources: Obj<Resources<'a>>,
+    volume_mounts: List<Obj<VolumeMount>>,
     #[serde(borrow)]
     restart_policy: Str<'a>,
     #[serde(borrow)]
     restart_policy_rules: List<Obj<RestartRule<'a>>>,
 }
 
-message!(Container { 1 => name, 2 => image, 6 => ports, 8 => resources, 24 => restart_policy, 25 => restart_policy_rules });
+message!(Container { 1 => name, 2 => image, 6 => ports, 8 => resources, 9 => volume_mounts, 24 => restart_policy, 25 => restart_policy_rules });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -152,6 +153,14 @@ struct RestartRule<'a> {
 
 message!(RestartRule { 1 => action });
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct VolumeMount {
+    bind_mount_options: List<IgnoredAny>,
+}
+
+message!(VolumeMount, owned { 8 => bind_mount_options });
+
 impl Container<'_> {
     /// Whether an init container is a sidecar. Only sidecars have this policy.
     pub(super) fn is_sidecar(&self) -> bool {
@@ -161,6 +170,11 @@ impl Container<'_> {
     /// Whether the exit of this container can restart all containers of the pod.
     pub(super) fn restarts_all(&self) -> bool {
         self.restart_policy_rules.iter().any(|rule| &*rule.action == "RestartAllContainers")
+    }
+
+    /// Whether a volume is mounted with options for its bind mount.
+    pub(super) fn has_bind_mount_options(&self) -> bool {
+        self.volume_mounts.iter().any(|mount| !mount.bind_mount_options.is_empty())
     }
 }
 

@@ -38,7 +38,6 @@ impl Interners {
             tolerations: spec.tolerations.iter().map(|t| self.toleration(t, features)).collect(),
             host_ports: self.host_ports(spec),
             images: self.images(spec),
-            image_containers: spec.init_containers.len() + spec.containers.len(),
             container_requests: requests::without_pod_level(inputs, &requests).map(Box::new),
             requests,
             // Limits can be invalid; the caller sets them.
@@ -85,13 +84,14 @@ impl Interners {
     /// The features that a node must declare to run the pod: those of upstream's
     /// `nodedeclaredfeatures` that affect placement.
     fn required_features(&mut self, spec: &Spec<'_>) -> Box<[Arc<str>]> {
-        let mut containers = spec.containers.iter().chain(&*spec.init_containers);
+        let containers = || spec.containers.iter().chain(&*spec.init_containers);
         let features = [
-            ("RestartAllContainersOnContainerExits", containers.any(|container| container.restarts_all())),
+            ("RestartAllContainersOnContainerExits", containers().any(|container| container.restarts_all())),
             (
                 "UserNamespacesHostNetworkSupport",
                 spec.host_network == Some(true) && spec.host_users == Some(false),
             ),
+            ("VolumeBindMountOptions", containers().any(|container| container.has_bind_mount_options())),
         ];
         present(features).map(|feature| self.text(feature)).collect()
     }

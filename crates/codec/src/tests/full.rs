@@ -217,7 +217,6 @@ fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
         tolerations: spec.tolerations.iter().flatten().map(toleration).collect(),
         host_ports: host_ports.into(),
         images: images.iter().map(|image| normalized_image_name(image).into()).collect(),
-        image_containers: init_containers.len() + spec.containers.len(),
         container_requests: (container_requests != requests).then(|| Box::new(container_requests)),
         requests,
         limits: limits(spec),

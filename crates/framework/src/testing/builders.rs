@@ -133,7 +133,6 @@ impl PodBuilder {
         spec.node_affinity = affinity;
         spec.tolerations = tolerations.into();
         spec.host_ports = ports.into();
-        spec.image_containers = images.len();
         spec.images = images.into();
         pod.labels = Labels::from(labels);
         pod.spec = Arc::new(spec);

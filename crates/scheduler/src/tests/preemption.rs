@@ -12,10 +12,11 @@ use super::bed::{Bed, all_plugins, in_tree, options, patched};
 use super::fake::Fake;
 use crate::{Effect, Eviction, Input, Notification, Place};
 
-/// The event of a preemptor's failed attempt.
-const FAILED: &str = "high Warning FailedScheduling Scheduling: 0/1 nodes are available: 1 Insufficient cpu.";
-const NOMINATED: &str =
-    "high patch False Unschedulable: 0/1 nodes are available: 1 Insufficient cpu. nominated \"n1\"";
+/// The event of a preemptor's failed attempt, with one victim.
+const FAILED: &str = "high Warning FailedScheduling Scheduling: 0/1 nodes are available: 1 Insufficient cpu. \
+                      preemption: found a potential placement for pod on node n1, preempting 1 victims";
+const NOMINATED: &str = "high patch False Unschedulable: 0/1 nodes are available: 1 Insufficient cpu. preemption: found \
+                         a potential placement for pod on node n1, preempting 1 victims nominated \"n1\"";
 
 fn bed(more: Vec<Fake>) -> Bed {
     let more = more.into_iter().map(Fake::build).collect();
@@ -374,7 +375,8 @@ fn a_synchronous_attempt_ends_when_its_victims_are_deleted() {
     assert!(!bed.scheduler.has_work() && !bed.cycle(), "no other pod is tried meanwhile");
     bed.evicted(1, &[Eviction::Deleted, Eviction::Deleted, Eviction::Gone]);
     let preempted = |name| format!("{name} Normal Preempted Preempting: Preempted by pod high on node n1");
-    assert_eq!(bed.effect_lines(), [preempted("a"), preempted("b"), FAILED.to_owned(), NOMINATED.to_owned()]);
+    let [failed, nominated] = [FAILED, NOMINATED].map(|text| text.replace("1 victims", "3 victims"));
+    assert_eq!(bed.effect_lines(), [preempted("a"), preempted("b"), failed, nominated]);
     assert_eq!(bed.place("high"), Some(Place::Unschedulable));
     assert!(bed.cycle(), "now other pods are tried");
 }

@@ -14,10 +14,10 @@ fn victims_of_a_node() {
             vec!["waits"],
         ),
         (
-            "the first of those not started",
+            "the last of those not started",
             vec![cpus("first", 1), cpus("second", 1), cpus("third", 2)],
             1,
-            vec!["first"],
+            vec!["third"],
         ),
         (
             "of those that started together, the last in order",
@@ -126,6 +126,39 @@ fn victims_consume_budgets_in_order_of_importance() {
     // reprieved first.
     let answer = post_filter(cpus("p", 3).priority(9), &cluster, &objects([budget("web", 2)]));
     assert_eq!(answer.order(), Some(("n", vec!["free", "high", "mid"])));
+}
+
+#[test]
+fn a_violated_budget_spares_the_budgets_after_it() {
+    let cluster = nodes([four(
+        "n",
+        [
+            web("both", 2).label("tier", "db").priority(2),
+            cpus("db", 1).label("tier", "db").priority(1),
+            cpus("free", 1).priority(3),
+        ],
+    )]);
+    let of_tier = |key: &str, allowed| {
+        let mut budget = Object { key: key.into(), ..budget("web", allowed) };
+        if let Body::PodDisruptionBudget(budget) = &mut budget.body {
+            budget.selector =
+                Some(LabelSelector::parse(&[("tier", "db")].into_iter().collect(), []).unwrap());
+        }
+        budget
+    };
+    let victims = |budgets| post_filter(cpus("p", 3).priority(9), &cluster, &objects(budgets)).order;
+    let of = |names: [&str; 2]| Some(("n".to_owned(), names.map(str::to_owned).to_vec()));
+    // The pod `both` violates the first budget and uses nothing of the second, which then allows `db`.
+    assert_eq!(victims([budget("web", 0), of_tier("default/z", 1)]), of(["both", "db"]));
+    // Here it uses up the first, so that `db` is protected, too, and is reprieved before `free`.
+    assert_eq!(victims([budget("web", 0), of_tier("default/a", 1)]), of(["free", "both"]));
+}
+
+#[test]
+fn victims_are_ordered_by_importance_whether_protected_or_not() {
+    let cluster = nodes([four("n", [cpus("a", 1), web("b", 1), cpus("c", 1), started(web("d", 1), 10)])]);
+    let answer = post_filter(cpus("p", 4).priority(9), &cluster, &objects([budget("web", 0)]));
+    assert_eq!(answer.order(), Some(("n", vec!["d", "a", "b", "c"])));
 }
 
 #[test]

@@ -51,9 +51,7 @@ fn less_used_storage_scores_higher() {
             volume.capacity = 100;
         })
     };
-    let cases: [(&str, Vec<Object>, &[&str], i64); 10] = [
-        ("no claims", vec![], &[], 0),
-        ("bound claims only", vec![sized("v", 10), bound_claim("c", "v")], &["c"], 0),
+    let cases: [(&str, Vec<Object>, &[&str], i64); 7] = [
         ("all of a volume", vec![sized("v", 10), asking("c", LOCAL, 10)], &["c"], 0),
         (
             "two volumes of a class together",
@@ -91,7 +89,6 @@ fn less_used_storage_scores_higher() {
             &["c"],
             0,
         ),
-        ("provisioned: not counted", vec![asking("c", DYNAMIC, 20)], &["c"], 0),
         (
             "existing volumes take precedence over storage",
             counted(Some(100))
@@ -104,6 +101,34 @@ fn less_used_storage_scores_higher() {
     ];
     for (name, objects, claims, expected) in cases {
         assert_eq!(score(&Value::Null, true, objects, claims), Some(expected), "{name}");
+    }
+}
+
+#[test]
+fn pods_that_no_node_can_have_storage_for_are_not_scored() {
+    let unknown = |name: &str| [driver(false), storage(name, Some("a"), Some(100), None)];
+    let cases: [(&str, Vec<Object>, &[&str]); 6] = [
+        ("no claims", vec![], &[]),
+        ("bound claims only", vec![sized("v", 10), bound_claim("c", "v")], &["c"]),
+        ("provisioned by a driver without CSIDriver", vec![asking("c", DYNAMIC, 20)], &["c"]),
+        (
+            "provisioned by a driver that does not report capacity",
+            unknown("s").into_iter().chain([asking("c", DYNAMIC, 20)]).collect(),
+            &["c"],
+        ),
+        (
+            "provisioned by a driver without any capacity",
+            vec![driver(true), asking("c", DYNAMIC, 20)],
+            &["c"],
+        ),
+        (
+            "a volume that is too small, and no provisioner",
+            vec![sized("v", 10), asking("c", LOCAL, 20)],
+            &["c"],
+        ),
+    ];
+    for (name, objects, claims) in cases {
+        assert_eq!(score(&Value::Null, true, objects, claims), None, "{name}");
     }
 }
 

@@ -5,7 +5,7 @@ use supercargo_framework::labels::Labels;
 use supercargo_framework::plugin::Normalize;
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
-use supercargo_framework::{ActionType, EventResource, Indexed, PodInfo};
+use supercargo_framework::{ActionType, EventResource, Indexed, LabelSelector, PodInfo};
 
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{
@@ -242,6 +242,35 @@ fn affinity() -> Vec<Alteration> {
             "a term applies to the namespaces that it selects (5.15)",
             plugin(NAME, pod(|pod| required(pod, |term| term.namespace_selector = None))),
             &["inter-pod-affinity-namespaces/empty-selector-selects-all"],
+        ),
+        alter(
+            "InterPodAffinity: negative namespaceSelectors select every namespace",
+            "a namespaceSelector selects the namespaces that match it (5.15)",
+            plugin(
+                NAME,
+                pod(|pod| {
+                    required(pod, |term| {
+                        let none = Labels::default();
+                        let selector = term.namespace_selector.take();
+                        let widened =
+                            selector.map(|it| if it.matches(&none) { LabelSelector::default() } else { it });
+                        term.namespace_selector = widened;
+                    });
+                }),
+            ),
+            &[
+                "inter-pod-affinity-namespaces/negative-selector-spares-the-excluded-namespace",
+                "inter-pod-affinity-namespaces/absent-label-selector-spares-labelled-namespaces",
+            ],
+        ),
+        alter(
+            "InterPodAffinity: deleted pods never requeue",
+            "a pod that matches one of two anti-affinity terms requeues the pod when it goes (5.2)",
+            plugin(NAME, ignores(EventResource::Pod, ActionType::DELETE)),
+            &[
+                "inter-pod-affinity-hints/delete-matching-one-of-two-anti-affinity-terms-requeues",
+                "inter-pod-affinity-hints/delete-matching-one-of-two-existing-terms-requeues",
+            ],
         ),
         alter(
             "InterPodAffinity: pod updates never requeue",

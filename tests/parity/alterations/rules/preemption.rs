@@ -34,6 +34,18 @@ pub(super) fn all() -> Vec<Alteration> {
             &["preemption/equal-priority-is-not-preempted"],
         ),
         alter(
+            "DefaultPreemption: no message of success",
+            "the event names the node and counts the victims of a preemption (5.16)",
+            plugin(
+                NAME,
+                post_filter(|nomination, status| {
+                    let is_done = status.is_success();
+                    (nomination, if is_done { Status::success() } else { status })
+                }),
+            ),
+            &["preemption/message-names-node-and-one-victim"],
+        ),
+        alter(
             "DefaultPreemption: no nomination",
             "the preemptor is nominated for the node of its victims (5.16)",
             plugin(NAME, post_filter(|_, status| (Nomination::Keep, status))),

@@ -137,14 +137,14 @@ fn resources() -> Vec<Alteration> {
     ]
 }
 
-/// The score of a node's images, from 0 at the minimum to 100 at the maximum per container, in MiB.
+/// The score of a node's images, from 0 at the minimum to 100 at the maximum per image, in MiB.
 fn images_between(cx: &Context<'_>, pod: &PodInfo, node: &NodeInfo, (min, max): (f64, f64)) -> i64 {
     const MIB: f64 = 1024.0 * 1024.0;
     let present = pod.spec.images.iter().filter(|image| node.node().has_image(image));
     let known = present.filter_map(|image| cx.image(image));
     let worth: f64 =
         known.map(|image| image.size as f64 * image.nodes as f64 / cx.node_count() as f64 / MIB).sum();
-    let max = max * pod.spec.image_containers as f64;
+    let max = max * pod.spec.images.len() as f64;
     (100.0 * (worth.clamp(min, max) - min) / (max - min)) as i64
 }
 
@@ -183,9 +183,30 @@ fn images() -> Vec<Alteration> {
         ),
         alter(
             "ImageLocality: one maximum for all",
-            "the maximum is for each container (5.17)",
-            plugin(NAME, pod(|pod| with_spec(pod, |spec| spec.image_containers = 1))),
+            "the maximum is for each image of the pod (5.17)",
+            plugin(
+                NAME,
+                scored(|cx, pod, node| {
+                    let one = 1000.0 / pod.spec.images.len() as f64;
+                    images_between(cx, pod, node, (23.0, one))
+                }),
+            ),
             &["scores/image-locality-divided-by-containers"],
+        ),
+        alter(
+            "ImageLocality: only the first image",
+            "the images of all containers and image volumes count (5.17)",
+            plugin(
+                NAME,
+                pod(|pod| {
+                    let first = pod.spec.images.iter().next().cloned();
+                    with_spec(pod, |spec| spec.images = first.into_iter().collect());
+                }),
+            ),
+            &[
+                "scores/image-locality-image-volume-adds-up",
+                "scores/image-locality-absent-image-volume-divides",
+            ],
         ),
     ]
 }

@@ -2,16 +2,20 @@
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::objects::resources;
-use supercargo_framework::{ActionType, EventResource};
+use supercargo_framework::{ActionType, EventResource, Feature, Features};
 
-use super::super::alteration::Alteration;
+use super::super::alteration::{Alteration, Change};
 use super::super::twist::{
-    filter, hints, ignores, ignores_remove_pod, pre_filter, prepares_nothing, reserves_nothing,
+    filter, hints, ignores, ignores_remove_pod, pre_filter, prepares_nothing, reserves_nothing, score,
 };
 use super::{admits, alter, first_reason, passes, plugin, reworded, unresolvable};
 
 pub(super) fn all() -> Vec<Alteration> {
     [restrictions(), limits(), binding(), zone()].into_iter().flatten().collect()
+}
+
+fn switch_off(features: &mut Features, feature: Feature) {
+    *features = features.clone().with(feature, false);
 }
 
 fn restrictions() -> Vec<Alteration> {
@@ -72,6 +76,12 @@ fn limits() -> Vec<Alteration> {
             &["node-volume-limits/limit-reached"],
         ),
         alter(
+            "NodeVolumeLimits: missing drivers ignored",
+            "a driver can reject nodes where it is not installed (5.11)",
+            Change::Built(NAME, |_, features| switch_off(features, Feature::VolumeLimitScaling)),
+            &["node-volume-limits/driver-not-installed"],
+        ),
+        alter(
             "NodeVolumeLimits: rejections marked unresolvable",
             "preemption frees an attachment (5.11)",
             plugin(NAME, filter(unresolvable)),
@@ -130,6 +140,18 @@ fn binding() -> Vec<Alteration> {
             "a volume that is assumed for a pod is not used for the next (5.12)",
             plugin(NAME, reserves_nothing()),
             &["volume-binding/assumed-volume-is-taken"],
+        ),
+        alter(
+            "VolumeBinding: storage not scored",
+            "nodes with more free storage score higher (5.12)",
+            Change::Built(NAME, |_, features| switch_off(features, Feature::StorageCapacityScoring)),
+            &["storage-capacity/more-capacity-scores-higher"],
+        ),
+        alter(
+            "VolumeBinding: fuller storage preferred",
+            "a volume that the claim uses less scores higher (5.12)",
+            plugin(NAME, score(|score| 100 - score)),
+            &["volume-binding/larger-volume-scores-higher"],
         ),
         alter(
             "VolumeBinding: PreBind skipped",
