@@ -16,6 +16,7 @@
 //! | `rate_limit` | `clientConnection.qps` and `burst` |
 //! | `adaptive_limit` | limits the requests in flight; adapts to an overloaded server |
 //! | `transport` | sends requests; which failed requests may be retried |
+//! | `outgoing_body` | whether any of a request's body was sent |
 //! | `wire` | HTTP/2 and HTTP/1.1 connections, and how soon dead ones are noticed |
 //! | `watch_service` | the same for watches |
 //! | `connection`, `exec_plugin` | the server and credentials, as files and an exec plugin say at the moment |
@@ -30,6 +31,7 @@ pub mod fence;
 pub mod host;
 pub mod key_pair;
 pub mod kubeconfig;
+mod outgoing_body;
 pub mod rate_limit;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -18,6 +18,7 @@ use thiserror::Error;
 use tokio::sync::Mutex;
 
 use crate::connection::Connection;
+use crate::outgoing_body::Unread;
 use crate::wire::{NoAccess, PATIENCE, Wire};
 
 /// Maximum size of an answer in bytes. Objects are at most 1.5 MiB.
@@ -176,7 +177,7 @@ impl From<Client> for Transport {
 pub(crate) enum Fate {
     /// Not sent: there was no connection, or no credentials.
     NotSent,
-    /// Not processed, according to the server: safe to retry.
+    /// Not processed, according to the server, or because none of its body was sent: safe to retry.
     Unprocessed,
     /// The request may have taken effect.
     Unknown,
@@ -192,7 +193,8 @@ pub(crate) fn fate(error: &(dyn StdError + 'static)) -> Fate {
     let is_left_out = |error: &h2::Error| {
         error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
     };
-    if h2_error(error).is_some_and(is_left_out) { Fate::Unprocessed } else { Fate::Unknown }
+    let is_unprocessed = find(error, |_: &Unread| true) || h2_error(error).is_some_and(is_left_out);
+    if is_unprocessed { Fate::Unprocessed } else { Fate::Unknown }
 }
 
 /// Whether the server refused the connection.

@@ -23,6 +23,7 @@ use tower::util::{BoxCloneSyncService, ServiceExt as _};
 
 use crate::connection::{Access, Connection};
 use crate::host::machine_time;
+use crate::outgoing_body::{OutgoingBody, Unread};
 use crate::transport::BoxError;
 
 /// client-go takes 45 s.
@@ -33,7 +34,7 @@ pub(crate) const PATIENCE: Patience =
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
-type Backend = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
+type Backend = BoxCloneSyncService<Request<OutgoingBody>, Response<Incoming>, BoxError>;
 
 /// Why nothing can be sent.
 #[derive(Debug, Error)]
@@ -75,9 +76,13 @@ impl Wire {
         *self.0.current.lock() = None;
     }
 
+    /// Sends a request. The error is [`Unread`] if the request has a body and none of it was sent.
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
         let (access, backend) = self.backend()?;
-        let response = backend.oneshot(request).await?;
+        let (head, body) = request.into_parts();
+        let (body, progress) = OutgoingBody::new(body);
+        let sent = backend.oneshot(Request::from_parts(head, body)).await;
+        let response = sent.map_err(|error| if progress.is_unread() { Unread::of(error) } else { error })?;
         if response.status() == StatusCode::UNAUTHORIZED {
             access.rejected.notify_one();
         }
@@ -122,7 +127,7 @@ fn backend(config: &Config, patience: Patience) -> Result<Backend, kube::Error> 
 fn pool(
     config: &Config,
     patience: Patience,
-) -> Result<legacy::Client<impl Connect + Clone + Send + Sync + use<>, Body>, kube::Error> {
+) -> Result<legacy::Client<impl Connect + Clone + Send + Sync + use<>, OutgoingBody>, kube::Error> {
     let mut builder = patience.client_builder();
     builder
         // A binding after an idle hour must not wait for a handshake.

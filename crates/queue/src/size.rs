@@ -2,14 +2,15 @@
 
 use supercargo_framework::Resource;
 
-/// How much CPU, memory and ephemeral storage a pod requests, or a change offers, in steps of about
-/// a fifth. What fits into an offer has at most its steps.
+/// How much CPU, memory, ephemeral storage and of any one other resource a pod requests, or a change
+/// offers, in steps of about a fifth. What fits into an offer has at most its steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size([u16; 3]);
+pub(crate) struct Size([u16; 4]);
 
 impl Size {
     pub(crate) fn of(amounts: &Resource) -> Self {
-        Self([amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage].map(step))
+        let most_of_others = amounts.scalars().iter().map(|(_, amount)| *amount).max().unwrap_or(0);
+        Self([amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage, most_of_others].map(step))
     }
 
     /// Whether pods of this size may fit into an offer.
@@ -46,12 +47,14 @@ mod tests {
     proptest! {
         #[test]
         fn what_fits_has_a_size_that_may_fit(
-            requested in prop::array::uniform3(amount()), offered in prop::array::uniform3(amount()),
+            requested in prop::array::uniform5(amount()), offered in prop::array::uniform5(amount()),
         ) {
             let fits = requested.iter().zip(offered).all(|(requested, offered)| *requested <= offered);
-            let size = |[cpu, memory, storage]: [i64; 3]| {
+            let size = |[cpu, memory, storage, gpu, fpga]: [i64; 5]| {
                 let mut amounts = Resource::new(cpu, memory);
                 amounts.ephemeral_storage = storage;
+                amounts.set(&"example.com/gpu".into(), gpu);
+                amounts.set(&"example.com/fpga".into(), fpga);
                 Size::of(&amounts)
             };
             prop_assert!(!fits || size(requested).may_fit(size(offered)));

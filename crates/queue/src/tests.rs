@@ -363,24 +363,27 @@ fn an_event_asks_hints_once_per_template() {
 
 #[test]
 fn hints_are_not_asked_about_pods_that_are_much_too_large() {
-    let mut bed = Bed::new(QueueOptions::default());
-    for cpu in 65..1065 {
-        bed.add(pod(&format!("p{cpu}")).request("cpu", &cpu.to_string()));
-        let entry = bed.pop();
-        bed.fail(entry, FIT);
+    // The node has 64 CPUs and no GPU.
+    for (resource, asked) in [("cpu", 1), ("example.com/gpu", 0)] {
+        let mut bed = Bed::new(QueueOptions::default());
+        for amount in 65..1065 {
+            bed.add(pod(&format!("p{amount}")).request(resource, &amount.to_string()));
+            let entry = bed.pop();
+            bed.fail(entry, FIT);
+        }
+        bed.node_event(ActionType::ADD);
+        assert_eq!((bed.counted.hints.get(), bed.queue.lengths()[2]), (asked, 1000), "{resource}");
     }
-    bed.node_event(ActionType::ADD);
-    assert_eq!((bed.counted.hints.get(), bed.queue.lengths()[2]), (1, 1000));
 }
 
-/// CPU, memory and storage, often as much as others have.
-fn amounts() -> impl Strategy<Value = [String; 3]> {
-    prop::array::uniform3(
+/// Amounts of all resources, often as much as others have.
+fn amounts() -> impl Strategy<Value = [String; 5]> {
+    prop::array::uniform5(
         prop_oneof![0..4_u32, 60..70_u32, 0..1000_u32].prop_map(|amount| amount.to_string()),
     )
 }
 
-const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+const RESOURCES: [&str; 5] = ["cpu", "memory", "ephemeral-storage", "example.com/gpu", "example.com/fpga"];
 
 proptest! {
     /// `move_all` compares the pods that it moves with those that hints queue one by one.
@@ -395,7 +398,7 @@ proptest! {
             let entry = bed.pop();
             bed.fail(entry, FIT);
         }
-        let offering = |amounts: &[String; 3]| {
+        let offering = |amounts: &[String; 5]| {
             let offered = RESOURCES.iter().zip(amounts);
             Some(Arc::new(offered.fold(node("n"), |node, (name, amount)| node.allocatable(name, amount)).build()))
         };

@@ -11,8 +11,9 @@ use supercargo_framework::{Labels, SmallMap, steps};
 use super::reach::is_reached;
 use crate::HOSTNAME;
 
-/// Volumes in order of preference, by the nodes that can access them. The volumes of a zone share
-/// one place, so that a node visits none of another zone. Local volumes name their node by its host
+/// Volumes in order of preference, by the nodes that can access them, and by sort: claims can tell
+/// two of one sort apart by their capacity only. The volumes of a zone share one place, so that a
+/// node visits none of another zone. Local volumes name their node by its host
 /// name, and a cluster can have as many of them as nodes; the index saves visiting the places of
 /// all other nodes.
 #[derive(Default)]
@@ -29,22 +30,23 @@ pub(super) struct Available {
 struct Place {
     /// Any of them.
     example: Arc<Object>,
-    /// Those that are available: indices of [`Available::volumes`], ascending.
-    volumes: Vec<usize>,
+    /// Those that are available, by sort: indices of [`Available::volumes`], ascending.
+    volumes: SmallMap<usize, Vec<usize>>,
+    /// Whether only some hosts can access them.
+    is_local: bool,
 }
 
 /// The places that a node can access, ascending.
 pub(super) type Reached = SmallVec<[usize; 4]>;
 
 impl Available {
-    /// Volumes, the best first. Also returns the place of each of the `others`, which are not
-    /// available.
+    /// Volumes with their sorts, the smallest first. Also returns the place of each of the `others`,
+    /// which are not available.
     pub(super) fn new<'a>(
-        volumes: &[&'a Arc<Object>],
+        volumes: impl IntoIterator<Item = (&'a Arc<Object>, usize)>,
         others: impl IntoIterator<Item = &'a Arc<Object>>,
     ) -> (Self, Vec<usize>) {
-        let mut available =
-            Self { volumes: volumes.iter().map(|volume| Arc::clone(volume)).collect(), ..Self::default() };
+        let mut available = Self::default();
         let mut known: SmallMap<_, usize> = SmallMap::default();
         let mut place_of = |available: &mut Self, volume: &'a Arc<Object>| {
             let affinity = PersistentVolume::of(&volume.body).map(|body| body.node_affinity.as_deref());
@@ -54,18 +56,21 @@ impl Available {
                 place
             })
         };
-        for (i, volume) in volumes.iter().enumerate() {
+        let mut all = Vec::new();
+        for (i, (volume, sort)) in volumes.into_iter().enumerate() {
             let place = place_of(&mut available, volume);
-            available.places[place].volumes.push(i);
+            available.places[place].volumes.or_default(&sort).push(i);
+            all.push(Arc::clone(volume));
         }
+        available.volumes = all.into();
         let places = others.into_iter().map(|volume| place_of(&mut available, volume)).collect();
         (available, places)
     }
 
     fn add_place(&mut self, example: &Arc<Object>) -> usize {
-        let place = self.places.len();
-        self.places.push(Place { example: Arc::clone(example), volumes: Vec::new() });
-        match hosts_of(example) {
+        let (place, hosts) = (self.places.len(), hosts_of(example));
+        let is_local = hosts.is_some();
+        match hosts {
             None => self.elsewhere.push(place),
             Some(hosts) => {
                 for host in hosts {
@@ -77,6 +82,7 @@ impl Available {
                 }
             }
         }
+        self.places.push(Place { example: Arc::clone(example), volumes: SmallMap::default(), is_local });
         place
     }
 
@@ -100,53 +106,103 @@ impl Available {
 
     /// The number of volumes in these places.
     pub(super) fn count(&self, reached: &[usize]) -> usize {
-        reached.iter().map(|place| self.places[*place].volumes.len()).sum()
+        reached.iter().flat_map(|place| self.places[*place].volumes.values()).map(Vec::len).sum()
     }
 
     /// The volumes in these places.
     pub(super) fn candidates(&self, reached: &[usize]) -> Candidates<'_> {
-        let rests = reached.iter().map(|place| &*self.places[*place].volumes).collect();
-        Candidates { volumes: &self.volumes, rests, visited: SmallVec::new() }
+        let rests = reached.iter().flat_map(|place| self.places[*place].volumes.iter());
+        Candidates { volumes: &self.volumes, rests: rests.map(|(sort, rest)| (*sort, &**rest)).collect() }
+    }
+
+    /// For each place, the first place that offers claims the same on a node that can access no other
+    /// local volumes. `met` is the number of requests that a capacity meets; `occupied` places, in
+    /// ascending order, have volumes besides the available ones.
+    pub(super) fn alike(&self, met: impl Fn(i64) -> usize, occupied: &[usize]) -> Box<[usize]> {
+        steps::add(self.volumes.len());
+        let before = self.elsewhere_before();
+        let offer = |place: &Place| {
+            let volumes = place.volumes.iter().flat_map(|(sort, all)| all.iter().map(move |i| (*i, *sort)));
+            let mut volumes: Vec<_> = volumes.collect();
+            volumes.sort_unstable();
+            let offered = |(i, sort): (usize, usize)| (before[i], sort, met(capacity(&self.volumes[i])));
+            volumes.into_iter().map(offered).collect::<Vec<_>>()
+        };
+        let mut known: SmallMap<_, usize> = SmallMap::default();
+        let first_alike = |(i, place): (usize, &Place)| {
+            if !place.is_local || occupied.binary_search(&i).is_ok() {
+                return i;
+            }
+            let offer = offer(place);
+            known.get(&offer).copied().unwrap_or_else(|| {
+                known.insert(offer, i);
+                i
+            })
+        };
+        self.places.iter().enumerate().map(first_alike).collect()
+    }
+
+    /// For each volume, how many before it are not local.
+    fn elsewhere_before(&self) -> Vec<usize> {
+        let mut is_elsewhere = vec![false; self.volumes.len()];
+        for place in &self.elsewhere {
+            self.places[*place].volumes.values().flatten().for_each(|i| is_elsewhere[*i] = true);
+        }
+        let counted = is_elsewhere.iter().scan(0, |count, is_elsewhere| {
+            let before = *count;
+            *count += usize::from(*is_elsewhere);
+            Some(before)
+        });
+        counted.collect()
+    }
+
+    /// The reached places, each local one replaced by the first that is alike.
+    pub(super) fn equivalent(&self, reached: &[usize], alike: &[usize]) -> Reached {
+        if reached.iter().filter(|place| self.places[**place].is_local).count() > 1 {
+            return reached.into();
+        }
+        let mut equivalent: Reached = reached.iter().map(|place| alike[*place]).collect();
+        equivalent.sort_unstable();
+        equivalent
     }
 }
 
 /// Volumes in several places, in order of preference.
 pub(super) struct Candidates<'a> {
     volumes: &'a [Arc<Object>],
-    /// What is not visited yet, by place.
-    rests: SmallVec<[&'a [usize]; 4]>,
-    /// Indices of `volumes`.
-    visited: SmallVec<[Option<usize>; 4]>,
+    /// What is left, by place and sort.
+    rests: SmallVec<[(usize, &'a [usize]); 4]>,
 }
 
 impl<'a> Candidates<'a> {
-    /// Takes the first volume that suits, from this position on, which is moved behind it. It
-    /// visits each volume once, however many positions there are.
-    pub(super) fn take(
-        &mut self,
-        position: &mut usize,
-        suits: impl Fn(&Object) -> bool,
-    ) -> Option<&'a Arc<Object>> {
-        loop {
-            if *position == self.visited.len() {
-                let next = self.next()?;
-                self.visited.push(Some(next));
-            }
-            steps::add(1);
-            let visited = &mut self.visited[*position];
-            *position += 1;
-            if let Some(volume) = visited.map(|i| &self.volumes[i]).filter(|volume| suits(volume)) {
-                *visited = None;
-                return Some(volume);
-            }
-        }
-    }
-
-    fn next(&mut self) -> Option<usize> {
+    /// Takes the first volume of at least this size whose sort suits. Sizes must not descend:
+    /// volumes that are too small are left behind for good, so each is visited once.
+    pub(super) fn take(&mut self, size: i64, suits: impl Fn(usize) -> bool) -> Option<&'a Arc<Object>> {
         steps::add(self.rests.len());
-        let rests = self.rests.iter_mut().filter(|rest| !rest.is_empty());
-        rests.min_by_key(|rest| rest[0])?.split_off_first().copied()
+        let is_small = |i: &usize| capacity(&self.volumes[*i]) < size;
+        let mut best: Option<(usize, usize)> = None;
+        for (at, (sort, rest)) in self.rests.iter_mut().enumerate() {
+            if best.is_some_and(|(first, _)| rest.first().is_none_or(|i| *i > first)) || !suits(*sort) {
+                continue;
+            }
+            if rest.first().is_some_and(is_small) {
+                *rest = &rest[rest.partition_point(is_small)..];
+            }
+            let first = rest.first().copied().filter(|i| best.is_none_or(|(best, _)| *i < best));
+            best = first.map(|first| (first, at)).or(best);
+        }
+        let (first, at) = best?;
+        let (_, rest) = &mut self.rests[at];
+        *rest = &rest[1..];
+        if rest.is_empty() {
+            self.rests.swap_remove(at);
+        }
+        Some(&self.volumes[first])
     }
+}
+
+fn capacity(volume: &Object) -> i64 {
+    PersistentVolume::of(&volume.body).map_or(0, |body| body.capacity)
 }
 
 /// The only hosts that can access a volume; `None` unless every term of its affinity names hosts.
@@ -189,8 +245,7 @@ mod tests {
     /// The volumes that a node can access.
     fn in_order<'a>(available: &'a Available, labels: &Labels) -> Vec<&'a Arc<Object>> {
         let mut candidates = available.candidates(&available.reached(labels));
-        let mut position = 0;
-        std::iter::from_fn(|| candidates.take(&mut position, |_| true)).collect()
+        std::iter::from_fn(|| candidates.take(0, |_| true)).collect()
     }
 
     proptest! {
@@ -222,7 +277,7 @@ mod tests {
                 PersistentVolume::of(&volume.body).is_some_and(|volume| is_reached(volume, &labels))
             };
             let (some, others) = volumes.split_at(volumes.len() / 2);
-            let (available, places) = Available::new(&some.iter().collect::<Vec<_>>(), others);
+            let (available, places) = Available::new(some.iter().zip((0..2).cycle()), others);
             prop_assert_eq!(in_order(&available, &labels), some.iter().filter(reached).collect::<Vec<_>>());
             let reached_places = available.reached(&labels);
             for (volume, place) in others.iter().zip(places) {
@@ -241,9 +296,40 @@ mod tests {
             Arc::new(object(&resources::PERSISTENT_VOLUME, host, Body::PersistentVolume(body)))
         };
         let volumes = [local("a"), local("b"), local("c")];
-        let (available, _) = Available::new(&volumes.each_ref(), []);
+        let (available, _) = Available::new(volumes.iter().zip([0; 3]), []);
         let labels: Labels = [(HOSTNAME, "b")].into_iter().collect();
         assert_eq!(available.reached(&labels)[..], [1]);
         assert_eq!(in_order(&available, &labels), [&volumes[1]]);
+    }
+    #[test]
+    fn local_places_are_alike_if_claims_cannot_tell_them_apart() {
+        let volume = |name: &str, host: Option<&str>, capacity| {
+            let named = |host: &str| {
+                let values = vec![host.into()];
+                let requirement = RawRequirement { key: HOSTNAME.into(), operator: "In".into(), values };
+                [NodeSelectorTerm::parse(vec![requirement], vec![])].into()
+            };
+            let node_affinity = host.map(named);
+            let body = PersistentVolume { capacity, node_affinity, ..Default::default() };
+            Arc::new(object(&resources::PERSISTENT_VOLUME, name, Body::PersistentVolume(body)))
+        };
+        // Each with its sort. The third one is elsewhere, and the requests are met by 5 and 9.
+        let volumes = [
+            (volume("a", Some("a"), 5), 0),
+            (volume("b", Some("b"), 6), 0),
+            (volume("every", None, 6), 0),
+            (volume("behind", Some("behind"), 7), 0),
+            (volume("other-sort", Some("other-sort"), 7), 1),
+            (volume("like-it", Some("like-it"), 8), 1),
+            (volume("larger", Some("larger"), 9), 1),
+            (volume("held", Some("held"), 9), 1),
+        ];
+        let (available, _) = Available::new(volumes.iter().map(|(volume, sort)| (volume, *sort)), []);
+        let met = |capacity| usize::from(capacity >= 5) + usize::from(capacity >= 9);
+        let alike = available.alike(met, &[7]);
+        assert_eq!(alike[..], [0, 0, 2, 3, 4, 4, 6, 7]);
+        assert_eq!(available.equivalent(&[2, 5], &alike)[..], [2, 4]);
+        // Of volumes in two places of a host, the order between them matters.
+        assert_eq!(available.equivalent(&[1, 5], &alike)[..], [1, 5]);
     }
 }

@@ -2,13 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use smallvec::SmallVec;
 use supercargo_framework::objects::{
     CsiDriver, CsiStorageCapacity, Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, StorageClass,
     Typed, annotations, resources,
 };
+use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::small_map::FEW;
 use supercargo_framework::{Context, Labels, SmallMap, steps};
 
@@ -43,7 +44,9 @@ pub(super) struct ClassClaims {
     /// Volumes of claims, with their places.
     pub(super) own: Vec<Vec<(usize, Arc<Object>)>>,
     /// An open claim of each kind.
-    pub(super) kinds: Vec<Arc<Object>>,
+    kinds: Vec<Arc<Object>>,
+    /// An available volume of each sort.
+    sorts: Vec<Arc<Object>>,
     /// Whether volume attributes classes are enabled.
     with_attributes_classes: bool,
     /// Volumes for open claims, the smallest first.
@@ -52,6 +55,9 @@ pub(super) struct ClassClaims {
     provisioning: Provisioning,
     /// The requests of all claims, each once, ascending.
     requests: Vec<i64>,
+    /// For each place, the first one that is alike: see [`Available::alike`]. Made when many claims
+    /// are looked at on a node.
+    alike: OnceLock<Box<[usize]>>,
     /// Whether claims lack anything, for nodes with equal views.
     pub(super) lacking: Mutex<BTreeMap<View, bool>>,
     /// The first claim that lacks anything.
@@ -163,10 +169,12 @@ impl ClassClaims {
             open,
             own: Vec::new(),
             kinds: Vec::new(),
+            sorts: Vec::new(),
             with_attributes_classes,
             available: Available::default(),
             provisioning: Provisioning::of(cx, class),
             requests,
+            alike: OnceLock::new(),
             lacking: Mutex::default(),
             first_lacking: Mutex::default(),
         };
@@ -212,9 +220,10 @@ impl ClassClaims {
         }
         // Of equal volumes, the first by name.
         available.sort_by_key(|volume| volume.capacity);
-        let available: Vec<_> = available.into_iter().map(|volume| volume.object).collect();
+        let sorts = self.distinguish_sorts(&available);
+        let available = available.into_iter().map(|volume| volume.object).zip(sorts);
         let owned = || by_key.values().flat_map(|(_, own)| own.iter().copied());
-        let (available, places) = Available::new(&available, owned());
+        let (available, places) = Available::new(available, owned());
         self.available = available;
         let mut owned = places.into_iter().zip(owned().cloned());
         let mut prepared: SmallMap<&str, (Option<usize>, usize)> = SmallMap::default();
@@ -240,11 +249,8 @@ impl ClassClaims {
         let mut known: SmallMap<_, usize> = SmallMap::default();
         let kind_of = |claim: Typed<'a, PersistentVolumeClaim>| {
             let body = claim.body;
-            let mut modes: SmallVec<[&str; 4]> = body.access_modes.iter().map(|mode| &**mode).collect();
-            modes.sort_unstable();
-            modes.dedup();
             let attributes = body.attributes_class.as_deref().unwrap_or("");
-            let kind = (body.volume_mode, attributes, modes, body.selector.as_ref());
+            let kind = (body.volume_mode, attributes, modes(&body.access_modes), body.selector.as_ref());
             known.get(&kind).copied().unwrap_or_else(|| {
                 self.kinds.push(Arc::clone(claim.object));
                 known.insert(kind, self.kinds.len() - 1);
@@ -254,6 +260,34 @@ impl ClassClaims {
         claims.map(kind_of).collect()
     }
 
+    /// The sort of each available volume. Labels that no claim selects by are ignored.
+    fn distinguish_sorts<'a>(&mut self, available: &[Typed<'a, PersistentVolume>]) -> Vec<usize> {
+        // All of them suit a single kind.
+        let are_one_sort = self.kinds.len() <= 1;
+        let kinds = self.kinds.iter().filter_map(|claim| PersistentVolumeClaim::of(&claim.body));
+        let selectors = kinds.filter_map(|claim| claim.selector.as_ref());
+        let selected: SmallMap<&str, ()> =
+            selectors.flat_map(LabelSelector::requirements).map(|it| (&*it.key, ())).collect();
+        let mut sorts = Vec::new();
+        let mut known: SmallMap<_, usize> = SmallMap::default();
+        let sort_of = |&Typed { object, body }: &Typed<'a, PersistentVolume>| {
+            let sort = (!are_one_sort).then(|| {
+                let labels = object.labels.texts().filter(|(key, _)| selected.contains(*key));
+                let labels: SmallVec<[(&str, &str); 2]> = labels.collect();
+                let attributes = body.attributes_class.as_deref().unwrap_or("");
+                (body.volume_mode, attributes, modes(&body.access_modes), labels)
+            });
+            known.get(&sort).copied().unwrap_or_else(|| {
+                sorts.push(Arc::clone(object));
+                known.insert(sort, sorts.len() - 1);
+                sorts.len() - 1
+            })
+        };
+        let of_each = available.iter().map(sort_of).collect();
+        self.sorts = sorts;
+        of_each
+    }
+
     /// Whether the mode and the attributes class of a volume are those of the claim.
     fn have_equal_properties(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
         let wanted = claim.attributes_class.as_deref().filter(|_| self.with_attributes_classes);
@@ -261,11 +295,10 @@ impl ClassClaims {
             && volume.attributes_class.as_deref().unwrap_or("") == wanted.unwrap_or("")
     }
 
-    /// Whether a volume of `available` can be bound to a claim.
-    pub(super) fn suits(&self, claim: &DelayedClaim, volume: &Object) -> bool {
-        let capacity = PersistentVolume::of(&volume.body).map_or(0, |body| body.capacity);
+    /// Whether available volumes of a sort can be bound to a claim, if they are large enough.
+    pub(super) fn suits(&self, claim: &DelayedClaim, sort: usize) -> bool {
         // All of `available` suit a single kind.
-        capacity >= claim.size() && (self.kinds.len() == 1 || self.suits_kind(claim.kind, volume))
+        self.kinds.len() == 1 || self.suits_kind(claim.kind, &self.sorts[sort])
     }
 
     /// Whether an available volume can be bound to claims of a kind, if it is large enough.
@@ -296,6 +329,17 @@ impl ClassClaims {
             room => room,
         };
         View { reached: self.available.reached(labels), room }
+    }
+
+    /// A view with the same answers, which is that of many nodes with local volumes of their own.
+    pub(super) fn equivalent(&self, view: &View) -> View {
+        let alike = self.alike.get_or_init(|| {
+            let mut occupied: Vec<_> = self.own.iter().flatten().map(|(place, _)| *place).collect();
+            occupied.sort_unstable();
+            let met = |capacity| self.requests.partition_point(|request| *request <= capacity);
+            self.available.alike(met, &occupied)
+        });
+        View { reached: self.available.equivalent(&view.reached, alike), room: view.room }
     }
 
     /// The open claims for which nothing can be provisioned, and the largest one.
@@ -379,6 +423,14 @@ impl Provisioning {
             _ => Room::Nothing,
         }
     }
+}
+
+/// Access modes, each once, in one order.
+fn modes(all: &[Arc<str>]) -> SmallVec<[&str; 4]> {
+    let mut modes: SmallVec<[&str; 4]> = all.iter().map(|mode| &**mode).collect();
+    modes.sort_unstable();
+    modes.dedup();
+    modes
 }
 
 /// Whether the class allows volumes for a node with these labels. As upstream, a term without

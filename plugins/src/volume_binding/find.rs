@@ -182,11 +182,12 @@ fn remember<T: Copy>(
     }
     let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     steps::add(1);
-    if let Some(known) = answers.get(view) {
+    let view = class.equivalent(view);
+    if let Some(known) = answers.get(&view) {
         return *known;
     }
     let answer = compute();
-    answers.insert(view.clone(), answer);
+    answers.insert(view, answer);
     answer
 }
 
@@ -195,9 +196,6 @@ struct Matching<'a, 'v> {
     class: &'a ClassClaims,
     view: &'v View,
     candidates: Candidates<'a>,
-    /// For each kind of claim, the position in `candidates`: those before are taken, too small or of
-    /// another kind.
-    positions: SmallVec<[usize; 4]>,
     /// For each claim with volumes of its own, how many of them are taken.
     own_taken: SmallVec<[usize; 4]>,
 }
@@ -208,7 +206,6 @@ impl<'a, 'v> Matching<'a, 'v> {
             class,
             view,
             candidates: class.available.candidates(&view.reached),
-            positions: smallvec![0; class.kinds.len()],
             own_taken: smallvec![0; class.own.len()],
         }
     }
@@ -230,8 +227,7 @@ impl<'a, 'v> Matching<'a, 'v> {
             self.own_taken[own] += usize::from(is_reached);
             return is_reached.then_some(volume);
         }
-        let suits = |volume: &Object| self.class.suits(claim, volume);
-        self.candidates.take(&mut self.positions[claim.kind], suits)
+        self.candidates.take(claim.size(), |sort| self.class.suits(claim, sort))
     }
 
     /// The first open claim that gets neither a volume nor storage. If the number of claims without

@@ -18,7 +18,7 @@ use crate::request::{ApiRequest, Resource, Target};
 use crate::response::{Body, answer, page_not_found};
 use crate::rest::{
     DeleteOptions, Deleted, List, ListOptions, Part, Updated, Writer, inconsistent_token,
-    invalid_write_options, parse_version, too_large,
+    invalid_write_options, parse_version, timestamp, too_large,
 };
 use crate::schema::Schema;
 use crate::server::Shared;
@@ -433,9 +433,10 @@ fn part(subresource: Option<Subresource>) -> Part {
 /// Subresources of pods that are not updates.
 impl Writer<'_> {
     fn bind(&mut self, kind: &Kind, namespace: &str, name: &str, to: &Value) -> Result<()> {
+        let now = timestamp(self.now);
         self.update(kind, namespace, name, Part::Sub(Subresource::Binding), |objects, old| {
             let mut pod = old.clone();
-            binding::bind(&mut pod, to, objects)?;
+            binding::bind(&mut pod, to, objects, &now)?;
             Ok(pod)
         })?;
         Ok(())
@@ -444,13 +445,13 @@ impl Writer<'_> {
     fn evict(&mut self, kind: &Kind, namespace: &str, name: &str, options: &DeleteOptions) -> Result<()> {
         let pod = self.state.get(kind, namespace, name)?.value(kind);
         // The lock keeps the pod unchanged, so `only_this_version` holds.
-        if let Some(budget) = eviction::decide(&pod, &*self.state)?.budget {
+        if let Some(budget) = eviction::decide(&pod, &*self.state, self.now)?.budget {
             let kind = self.state.registry.find("policy", "v1", "poddisruptionbudgets")?.clone();
             let name = text_in(&budget, &["metadata", "name"]).to_owned();
             self.update(&kind, namespace, &name, Part::Status, |_, _| Ok(budget))?;
         }
         let mut marked = pod;
-        eviction::mark(&mut marked);
+        eviction::mark(&mut marked, &timestamp(self.now));
         self.update(kind, namespace, name, Part::Sub(Subresource::Eviction), |_, _| Ok(marked))?;
         self.delete(kind, namespace, name, options)?;
         Ok(())

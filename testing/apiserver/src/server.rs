@@ -38,6 +38,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
+    #[expect(clippy::disallowed_methods, reason = "the only clock of the server")]
     fn default() -> Self {
         Self {
             history: 100_000,

@@ -33,6 +33,8 @@ struct Notes {
     requests: AtomicUsize,
     open: AtomicUsize,
     most_open: AtomicUsize,
+    /// The test lets the server go on.
+    may_answer: tokio::sync::Notify,
 }
 
 impl Notes {
@@ -206,6 +208,75 @@ async fn streams_before_goaway_are_uncertain_and_not_retried() {
     let error = post(&api(&config)).await.unwrap_err();
     assert_eq!(error.error.certainty, Certainty::Unknown, "{}", error.error);
     assert_eq!(notes.requests(), 1);
+}
+
+/// Answers the first request, lets the second one take the only stream, and leaves.
+fn leaves_one_waiting(
+    number: usize,
+    stream: Stream,
+    notes: Arc<Notes>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    if number > 0 {
+        return good(number, stream, notes);
+    }
+    Box::pin(async move {
+        let mut builder = h2::server::Builder::new();
+        let mut connection = builder.max_concurrent_streams(1).handshake::<_, Bytes>(stream).await.unwrap();
+        let ok = |mut respond: h2::server::SendResponse<Bytes>| {
+            notes.requests.fetch_add(1, Ordering::SeqCst);
+            let mut body = respond.send_response(http::Response::new(()), false).unwrap();
+            body.send_data("{}".into(), true).unwrap();
+        };
+        ok(connection.accept().await.unwrap().unwrap().1);
+        let (_, second) = connection.accept().await.unwrap().unwrap();
+        connection.graceful_shutdown();
+        tokio::select! {
+            more = connection.accept() => panic!("{more:?}"),
+            () = notes.may_answer.notified() => ok(second),
+        }
+        while connection.accept().await.is_some() {}
+    })
+}
+
+#[tokio::test]
+async fn request_without_stream_is_unprocessed_if_it_has_a_body() {
+    for (method, body, expected) in [
+        (http::Method::POST, &b"{}"[..], Fate::Unprocessed),
+        // Its end may have been sent with its head.
+        (http::Method::GET, b"", Fate::Unknown),
+    ] {
+        let (config, notes) = server(&["h2"], leaves_one_waiting).await;
+        let transport = Transport::connect(&config).unwrap();
+        let send = || {
+            let request = Request::builder().method(&method).uri("/x").body(Bytes::from_static(body));
+            transport.send(request.unwrap())
+        };
+        send().await.unwrap();
+        let waiting = async {
+            let result = send().await;
+            notes.may_answer.notify_one();
+            result.unwrap_err()
+        };
+        let (second, error) = futures::join!(send(), waiting);
+        second.unwrap();
+        assert!(full_text(&*error).contains("dispatch task is gone"), "{}", full_text(&*error));
+        assert_eq!(fate(&*error), expected);
+        assert_eq!((notes.connections(), notes.requests()), (1, 2));
+    }
+}
+
+#[tokio::test]
+async fn request_left_waiting_for_a_stream_is_sent_again() {
+    let (config, notes) = server(&["h2"], leaves_one_waiting).await;
+    let api = api(&config);
+    post(&api).await.unwrap();
+    let waiting = async {
+        post(&api).await.unwrap();
+        notes.may_answer.notify_one();
+    };
+    let (second, ()) = futures::join!(post(&api), waiting);
+    second.unwrap();
+    assert_eq!((notes.connections(), notes.requests()), (2, 3));
 }
 
 fn breaks(number: usize, mut stream: Stream, notes: Arc<Notes>) -> Pin<Box<dyn Future<Output = ()> + Send>> {

@@ -70,6 +70,9 @@ pub enum PodList {
     /// Claims with selectors and of several sizes, for which there are volumes or storage, but for
     /// the last one.
     MixedClaims,
+    /// Claims with a selector each, over zonal volumes and those of single nodes, but for the last
+    /// one.
+    SelectingClaims,
     /// One claim with a volume, many times, and then another.
     OneClaim,
     /// One claim for which volumes exist, many times.
@@ -102,7 +105,7 @@ pub enum PodList {
 
 impl PodList {
     /// All lists.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::AntiAffinityKeys,
         Self::AffinityKeys,
         Self::PreferredKeys,
@@ -128,6 +131,7 @@ impl PodList {
         Self::DelayedClaims,
         Self::ProvisionedClaims,
         Self::MixedClaims,
+        Self::SelectingClaims,
         Self::OneClaim,
         Self::OneDelayedClaim,
         Self::OneProvisionedClaim,
@@ -190,7 +194,8 @@ impl PodList {
             | Self::BoundClaims
             | Self::DelayedClaims
             | Self::ProvisionedClaims
-            | Self::MixedClaims => ("volumes", all(|i| claim_volume(i, &key(i)))),
+            | Self::MixedClaims
+            | Self::SelectingClaims => ("volumes", all(|i| claim_volume(i, &key(i)))),
             Self::OneDelayedClaim | Self::OneProvisionedClaim => {
                 ("volumes", all(|i| claim_volume(i, &key(0))))
             }
@@ -237,6 +242,7 @@ impl PodList {
             Self::DelayedClaims => claims::delayed(items),
             Self::ProvisionedClaims => claims::provisioned(items),
             Self::MixedClaims => claims::mixed(items),
+            Self::SelectingClaims => claims::selecting(items),
             Self::OneClaim => claims::bound(2),
             Self::OneDelayedClaim => claims::one_delayed(items),
             Self::OneProvisionedClaim => claims::provisioned(1),

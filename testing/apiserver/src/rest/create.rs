@@ -42,6 +42,7 @@ impl Writer<'_> {
             self.generate_name(kind, namespace, &generate, &mut object)?;
         }
         strategy.prepare_for_create(&mut object);
+        strategy.stamp_new(&mut object, &timestamp(self.now));
         if kind.is_definition() {
             strategy::crd::establish(&mut object, &timestamp(self.now));
         }

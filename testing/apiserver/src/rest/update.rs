@@ -117,6 +117,9 @@ impl Writer<'_> {
             strategy.admit_update(&mut new, &old, &*self.state)?;
         }
         prepare(strategy, kind, part, &mut new, &old);
+        if part == Part::Status {
+            strategy.stamp_status(&mut new, &old, &timestamp(self.now));
+        }
         if kind.is_definition() {
             strategy::crd::establish(&mut new, &timestamp(self.now));
         }

@@ -48,6 +48,10 @@ impl Strategy for Pods {
         create::prepare(object);
     }
 
+    fn stamp_new(&self, object: &mut Value, now: &str) {
+        create::stamp(object, now);
+    }
+
     fn prepare_for_update(&self, object: &mut Value, old: &Value) {
         update::prepare(object, old);
     }

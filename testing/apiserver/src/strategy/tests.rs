@@ -12,6 +12,8 @@ use crate::status::{Cause, Result, Status};
 
 const OUTCOMES: &str = include_str!("tests/outcomes.jsonl");
 
+const NOW: &str = "1970-01-01T00:00:00Z";
+
 /// The other objects in the cluster.
 struct Others(Vec<Value>);
 
@@ -78,6 +80,7 @@ fn create(kind: &Kind, mut object: Value, others: &Others) -> Result<Value> {
     strategy.default(&mut object);
     strategy.admit(&mut object, others)?;
     strategy.prepare_for_create(&mut object);
+    strategy.stamp_new(&mut object, NOW);
     next_generation(&mut object, None, strategy);
     let mut causes = meta::validate_new(&object, kind.namespaced, strategy);
     causes.extend(strategy.validate(&object));
@@ -114,6 +117,7 @@ fn update(kind: &Kind, outcome: &Value, others: &Others) -> Result<Value> {
         }
         Some("status") => {
             strategy.prepare_for_status_update(&mut object, &old);
+            strategy.stamp_status(&mut object, &old, NOW);
             causes.extend(meta::validate_update(&object, &old));
             causes.extend(strategy.validate_status_update(&object, &old));
         }
@@ -269,11 +273,13 @@ fn strategies_do_not_panic_on_fields_of_wrong_types() {
             let old = object.clone();
             let _ = strategy.admit(&mut object, &Others(Vec::new()));
             strategy.prepare_for_create(&mut object);
+            strategy.stamp_new(&mut object, NOW);
             strategy.validate(&object);
             let _ = strategy.admit_update(&mut object, &old, &Others(Vec::new()));
             strategy.prepare_for_update(&mut object, &old);
             strategy.validate_update(&object, &old);
             strategy.prepare_for_status_update(&mut object, &old);
+            strategy.stamp_status(&mut object, &old, NOW);
             strategy.validate_status_update(&object, &old);
             strategy.changes_generation(&object, &old);
         }

@@ -53,6 +53,10 @@ pub(crate) trait Strategy: Send + Sync {
     /// object already has its name and UID.
     fn prepare_for_create(&self, _object: &mut Value) {}
 
+    /// Sets the times of a new object. Runs after `prepare_for_create`; `now` is in the format of
+    /// the API.
+    fn stamp_new(&self, _object: &mut Value, _now: &str) {}
+
     /// Restores the fields that callers may not change through the main resource, such as the
     /// status.
     fn prepare_for_update(&self, _object: &mut Value, _old: &Value) {}
@@ -60,6 +64,9 @@ pub(crate) trait Strategy: Send + Sync {
     /// Restores the fields that callers may not change through the status subresource: everything
     /// but the status and some metadata.
     fn prepare_for_status_update(&self, _object: &mut Value, _old: &Value) {}
+
+    /// Sets the times of a status. Runs after `prepare_for_status_update`.
+    fn stamp_status(&self, _object: &mut Value, _old: &Value, _now: &str) {}
 
     /// Validates a new object, except for its metadata.
     fn validate(&self, _object: &Value) -> Vec<Cause> {

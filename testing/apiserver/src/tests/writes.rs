@@ -233,3 +233,45 @@ async fn unimplemented_connect_subresources_return_not_implemented() {
     assert_eq!((status, &answer["message"]), (StatusCode::NOT_FOUND, &json!("pods \"none\" not found")));
     assert_eq!(client.get(&format!("{PODS}/p/nothing")).await.0, StatusCode::NOT_FOUND);
 }
+
+/// All texts of an object that are times.
+fn times(object: &Value) -> Vec<&str> {
+    match object {
+        Value::String(text) => {
+            text.parse::<jiff::Timestamp>().ok().map(|_| text.as_str()).into_iter().collect()
+        }
+        Value::Array(items) => items.iter().flat_map(times).collect(),
+        Value::Object(fields) => fields.values().flat_map(times).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn times_in_objects_are_those_of_the_servers_clock() {
+    let clock: crate::Clock = std::sync::Arc::new(|| jiff::Timestamp::UNIX_EPOCH);
+    let client = Client::with(Settings { clock, ..Settings::default() });
+    let (pods, volumes) = ("/api/v1/namespaces/default/pods", "/api/v1/persistentvolumes");
+    let pod = |name: &str, gates: Value| {
+        let spec = json!({"containers": [{"name": "c", "image": "i"}], "schedulingGates": gates});
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    client.create(pods, &pod("gated", json!([{"name": "example.com/g"}]))).await;
+    client.create(pods, &pod("bound", json!([]))).await;
+    let target = json!({"kind": "Node", "name": "n"});
+    client
+        .create(&format!("{pods}/bound/binding"), &json!({"metadata": {"name": "bound"}, "target": target}))
+        .await;
+    let spec = json!({
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/v"},
+    });
+    client.create(volumes, &json!({"metadata": {"name": "v"}, "spec": spec})).await;
+    client
+        .ok(Method::PATCH, &format!("{volumes}/v/status"), &json!({"status": {"phase": "Available"}}))
+        .await;
+    for (path, expected) in
+        [(format!("{pods}/gated"), 2), (format!("{pods}/bound"), 2), (format!("{volumes}/v"), 2)]
+    {
+        let (_, object) = client.get(&path).await;
+        assert_eq!(times(&object), vec!["1970-01-01T00:00:00Z"; expected], "{object:#}");
+    }
+}

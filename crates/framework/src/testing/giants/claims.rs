@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::key;
+use super::{HOSTNAME, key};
 use crate::affinity::{NodeSelectorTerm, RawRequirement};
 use crate::labels::Labels;
 use crate::objects::{
@@ -85,6 +85,36 @@ pub(super) fn mixed(claims: usize) -> Vec<Object> {
     others.chain((0..volumes).map(volume)).chain((0..claims).map(claim)).collect()
 }
 
+/// Claims with a selector each, of which half suit no volume. Every second volume is in a zone, the
+/// others are on one node each. There is storage for all claims but the last one, and the volumes
+/// for that go to smaller ones.
+pub(super) fn selecting(claims: usize) -> Vec<Object> {
+    let volumes = (claims / 2).min(MANY_VOLUMES);
+    let volume = |i: usize| {
+        let (name, zone) = (key(i), ["a", "b", "c"][i / 2 % 3]);
+        let mut volume =
+            if i % 2 == 0 { volume(&name, zone) } else { local_volume(&format!("local-{name}"), i / 2) };
+        let Body::PersistentVolume(body) = &mut volume.body else { return volume };
+        body.storage_class = DYNAMIC.into();
+        body.capacity = if i < 12 { LARGEST } else { (1 + i as i64 / 2 % 6) << 30 };
+        Object { labels: [("disk", PARITY[i / 4 % 2])].into_iter().collect(), ..volume }
+    };
+    let claim = |i| {
+        let mut claim = claim(&key(i), DYNAMIC, "");
+        let Body::PersistentVolumeClaim(body) = &mut claim.body else { return claim };
+        body.request = Some(if i + 1 == claims { LARGEST } else { (1 + i as i64 % 5) << 30 });
+        let disk = ["none", "none", "even", "odd"][i % 4];
+        let labels: Labels = [("disk", disk)].into_iter().collect();
+        let lacks =
+            RawRequirement { key: key(i).into(), operator: "DoesNotExist".into(), values: Vec::new() };
+        body.selector = LabelSelector::parse(&labels, [lacks]).ok();
+        claim
+    };
+    let storage = ["a", "b", "c"].map(|zone| storage(zone, LARGEST - 1));
+    let others = [class(DYNAMIC, DRIVER), driver()].into_iter().chain(storage);
+    others.chain((0..volumes).map(volume)).chain((0..claims).map(claim)).collect()
+}
+
 fn zone_of(i: usize, all: usize) -> &'static str {
     if i + 1 == all { "b" } else { "a" }
 }
@@ -132,17 +162,26 @@ fn claim(name: &str, class: &str, volume: &str) -> Object {
     object(&resources::PERSISTENT_VOLUME_CLAIM, &key, Body::PersistentVolumeClaim(body))
 }
 
+/// A volume of one node.
+fn local_volume(name: &str, node: usize) -> Object {
+    volume_where(name, HOSTNAME, &format!("node-{node}"))
+}
+
 fn volume(name: &str, zone: &str) -> Object {
-    let in_zone = RawRequirement { key: "zone".into(), operator: "In".into(), values: vec![zone.into()] };
+    let labels: Labels = [("topology.kubernetes.io/zone", zone)].into_iter().collect();
+    Object { labels, ..volume_where(name, "zone", zone) }
+}
+
+/// A volume for nodes with this label.
+fn volume_where(name: &str, label: &str, value: &str) -> Object {
+    let required = RawRequirement { key: label.into(), operator: "In".into(), values: vec![value.into()] };
     let body = PersistentVolume {
         capacity: 1 << 30,
         access_modes: ["ReadWriteOnce".into()].into(),
         storage_class: STATIC.into(),
-        node_affinity: Some([NodeSelectorTerm::parse(vec![in_zone], vec![])].into()),
+        node_affinity: Some([NodeSelectorTerm::parse(vec![required], vec![])].into()),
         phase: "Available".into(),
         ..PersistentVolume::default()
     };
-    let labels: Labels = [("topology.kubernetes.io/zone", zone)].into_iter().collect();
-    let volume = object(&resources::PERSISTENT_VOLUME, name, Body::PersistentVolume(body));
-    Object { labels, ..volume }
+    object(&resources::PERSISTENT_VOLUME, name, Body::PersistentVolume(body))
 }

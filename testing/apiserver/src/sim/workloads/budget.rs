@@ -47,9 +47,10 @@ impl Workloads {
             pods.into_iter().flatten().filter(covered).cloned().collect()
         });
         let pods: Vec<Value> = pods.iter().map(|pod| pod.metadata_and_status()).collect();
-        let mut status = self.objects.with(|state| pdb::compute_status(budget, &pods, state));
+        let now = self.objects.now();
+        let mut status = self.objects.with(|state| pdb::compute_status(budget, &pods, state, now));
         status["observedGeneration"] = int(&budget["metadata"], "generation").unwrap_or_default().into();
-        pdb::set_condition(&mut status);
+        pdb::set_condition(&mut status, &self.objects.stamp());
         self.set_status(key, budget, |budget| budget["status"] = status);
     }
 }

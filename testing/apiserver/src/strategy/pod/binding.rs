@@ -10,8 +10,9 @@ use super::conditions;
 use crate::json::{entries, list, object_mut, present, text, text_at};
 use crate::status::{Cause, Details, Result, Status};
 
-/// Binds a pod according to a `Binding`, and copies the topology labels of the node.
-pub(crate) fn bind(pod: &mut Value, binding: &Value, objects: &dyn Lookup) -> Result<()> {
+/// Binds a pod according to a `Binding`, and copies the topology labels of the node. `now` is in the
+/// format of the API.
+pub(crate) fn bind(pod: &mut Value, binding: &Value, objects: &dyn Lookup, now: &str) -> Result<()> {
     let name = text_at(pod, "/metadata/name").to_owned();
     if text_at(binding, "/metadata/name") != name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
@@ -32,7 +33,7 @@ pub(crate) fn bind(pod: &mut Value, binding: &Value, objects: &dyn Lookup) -> Re
     copy(pod, binding, "annotations");
     copy(pod, binding, "labels");
     admit::set_labels(pod, topology);
-    conditions::set(pod, "PodScheduled", "True", "", "");
+    conditions::set(pod, "PodScheduled", "True", ("", ""), now);
     Ok(())
 }
 

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use crate::json::{list, object_mut, text};
 
-/// The current time in the format of the API, in seconds.
-pub(super) fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+/// A time in the format of the API, in seconds.
+pub(super) fn stamp(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The condition of a type.
@@ -21,12 +21,13 @@ pub(super) fn is_true(pod: &Value, kind: &str) -> bool {
     find(pod, kind).is_some_and(|condition| text(condition, "status") == "True")
 }
 
-/// Sets the condition of a type. The transition time only changes with the status.
-pub(super) fn set(pod: &mut Value, kind: &str, status: &str, reason: &str, message: &str) {
+/// Sets the condition of a type, with its reason and message. The transition time only changes with
+/// the status.
+pub(super) fn set(pod: &mut Value, kind: &str, status: &str, (reason, message): (&str, &str), now: &str) {
     let since = find(pod, kind)
         .filter(|condition| text(condition, "status") == status)
         .and_then(|condition| condition.get("lastTransitionTime").cloned())
-        .unwrap_or_else(|| now().into());
+        .unwrap_or_else(|| now.into());
     let mut condition = json!({
         "type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since,
     });

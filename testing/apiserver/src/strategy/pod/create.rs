@@ -22,9 +22,13 @@ pub(super) fn prepare(pod: &mut Value) {
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };
     complete_selectors(spec, &labels);
     drop_disabled(spec);
-    if !list(spec, "schedulingGates").is_empty() {
+}
+
+/// Sets the condition of a gated pod.
+pub(super) fn stamp(pod: &mut Value, now: &str) {
+    if pod.get("spec").is_some_and(|spec| !list(spec, "schedulingGates").is_empty()) {
         let message = "Scheduling is blocked due to non-empty scheduling gates";
-        conditions::set(pod, "PodScheduled", "False", "SchedulingGated", message);
+        conditions::set(pod, "PodScheduled", "False", ("SchedulingGated", message), now);
     }
 }
 

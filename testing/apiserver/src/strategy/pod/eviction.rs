@@ -1,6 +1,7 @@
 //! Eviction: the deletion of pods subject to disruption budgets.
 
 use http::StatusCode;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::traits::Lookup;
@@ -32,7 +33,7 @@ pub(crate) fn check(eviction: &Value, name: &str) -> Result<()> {
 }
 
 /// Decides by the budgets of the namespace whether a pod may be evicted.
-pub(crate) fn decide(pod: &Value, objects: &dyn Lookup) -> Result<Eviction> {
+pub(crate) fn decide(pod: &Value, objects: &dyn Lookup, now: Timestamp) -> Result<Eviction> {
     let phase = text_at(pod, "/status/phase");
     let is_over = matches!(phase, "Succeeded" | "Failed") || is_going(pod);
     if is_over || phase == "Pending" {
@@ -55,7 +56,7 @@ pub(crate) fn decide(pod: &Value, objects: &dyn Lookup) -> Result<Eviction> {
     };
     if !pdb::is_kept(&budget) {
         let pods = objects.list("", "pods", namespace);
-        let status = pdb::compute_status(&budget, &pods, objects);
+        let status = pdb::compute_status(&budget, &pods, objects, now);
         budget["status"] = status;
     } else if is_behind(&budget) {
         return Err(being_processed(&budget));
@@ -63,13 +64,14 @@ pub(crate) fn decide(pod: &Value, objects: &dyn Lookup) -> Result<Eviction> {
     if !conditions::is_true(pod, "Ready") && may_go_unhealthy(&budget) {
         return Ok(Eviction { budget: None, only_this_version: true });
     }
-    take(&mut budget, text_at(pod, "/metadata/name"))?;
+    take(&mut budget, text_at(pod, "/metadata/name"), &conditions::stamp(now))?;
     Ok(Eviction { budget: Some(budget), only_this_version: false })
 }
 
 /// Marks a pod as evicted.
-pub(crate) fn mark(pod: &mut Value) {
-    conditions::set(pod, "DisruptionTarget", "True", "EvictionByEvictionAPI", "Eviction API: evicting");
+pub(crate) fn mark(pod: &mut Value, now: &str) {
+    let why = ("EvictionByEvictionAPI", "Eviction API: evicting");
+    conditions::set(pod, "DisruptionTarget", "True", why, now);
 }
 
 /// The error for a pod that changed during its eviction.
@@ -94,7 +96,7 @@ fn may_go_unhealthy(budget: &Value) -> bool {
 }
 
 /// Takes one disruption from the budget, or rejects the eviction.
-fn take(budget: &mut Value, pod: &str) -> Result<()> {
+fn take(budget: &mut Value, pod: &str, now: &str) -> Result<()> {
     let name = text_at(budget, "/metadata/name").to_owned();
     let status = &budget["status"];
     let allowed = int(status, "disruptionsAllowed").unwrap_or_default();
@@ -113,10 +115,10 @@ fn take(budget: &mut Value, pod: &str) -> Result<()> {
     let Some(status) = budget.get_mut("status") else { return Ok(()) };
     status["disruptionsAllowed"] = (allowed - 1).into();
     if allowed == 1 {
-        pdb::set_condition(status);
+        pdb::set_condition(status, now);
     }
     if let Some(disrupted) = object_mut(status, "disruptedPods") {
-        disrupted.insert(pod.to_owned(), conditions::now().into());
+        disrupted.insert(pod.to_owned(), now.into());
     }
     Ok(())
 }

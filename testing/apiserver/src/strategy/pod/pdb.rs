@@ -32,9 +32,9 @@ pub(crate) fn covers(budget: &Value, pod: &Value) -> bool {
 
 /// Computes the status of a budget from the pods of its namespace and the replicas of their
 /// controllers.
-pub(crate) fn compute_status(budget: &Value, pods: &[Value], objects: &dyn Lookup) -> Value {
+pub(crate) fn compute_status(budget: &Value, pods: &[Value], objects: &dyn Lookup, now: Timestamp) -> Value {
     let covered: Vec<&Value> = pods.iter().filter(|pod| covers(budget, pod)).collect();
-    let disrupted = still_disrupted(budget, &covered);
+    let disrupted = still_disrupted(budget, &covered, now);
     let is_healthy = |pod: &&&Value| {
         let name = text_at(pod, "/metadata/name");
         !is_going(pod) && !disrupted.contains_key(name) && conditions::is_true(pod, "Ready")
@@ -54,14 +54,13 @@ pub(crate) fn compute_status(budget: &Value, pods: &[Value], objects: &dyn Looku
     if let Some(known) = budget.pointer("/status/conditions") {
         status["conditions"] = known.clone();
     }
-    set_condition(&mut status);
+    set_condition(&mut status, &conditions::stamp(now));
     status
 }
 
 /// Recently evicted pods that still exist.
-fn still_disrupted(budget: &Value, covered: &[&Value]) -> Map<String, Value> {
+fn still_disrupted(budget: &Value, covered: &[&Value], now: Timestamp) -> Map<String, Value> {
     let Some(status) = budget.get("status") else { return Map::new() };
-    let now = Timestamp::now();
     let is_recent = |since: &Value| {
         let since = since.as_str().and_then(|since| since.parse::<Timestamp>().ok());
         since.is_some_and(|since| now.as_second() - since.as_second() <= PATIENCE_SECONDS)
@@ -143,13 +142,13 @@ fn controller(object: &Value, objects: &dyn Lookup) -> Option<(String, i64)> {
     })
 }
 
-/// Sets the condition for whether disruptions are allowed.
-pub(crate) fn set_condition(status: &mut Value) {
+/// Sets the condition for whether disruptions are allowed. `now` is in the format of the API.
+pub(crate) fn set_condition(status: &mut Value, now: &str) {
     let allowed = int(status, "disruptionsAllowed").unwrap_or_default() > 0;
     let (state, reason) = if allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
     let mut condition = json!({
         "type": "DisruptionAllowed", "status": state, "reason": reason, "message": "",
-        "lastTransitionTime": conditions::now(),
+        "lastTransitionTime": now,
     });
     if let Some(generation) = int(status, "observedGeneration") {
         condition["observedGeneration"] = generation.into();

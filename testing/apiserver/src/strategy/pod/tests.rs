@@ -8,6 +8,7 @@ mod resized;
 
 use std::collections::HashMap;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::traits::{Lookup, Strategy};
@@ -15,6 +16,8 @@ use super::admit::KIND;
 use super::*;
 use crate::kinds;
 use crate::status::Status;
+
+const NOW: &str = "1970-01-01T00:00:00Z";
 
 /// Objects for lookups, by group, resource, namespace and name.
 #[derive(Default)]
@@ -55,6 +58,7 @@ fn create(pod: &mut Value, objects: &Objects) -> std::result::Result<(), Status>
     Pods.default(pod);
     Pods.admit(pod, objects)?;
     Pods.prepare_for_create(pod);
+    Pods.stamp_new(pod, NOW);
     let causes = Pods.validate(pod);
     if causes.is_empty() {
         Ok(())
@@ -183,9 +187,9 @@ fn malformed_pods_are_rejected_without_panic() {
             let _ = resize::validate(&sound, &pod);
             resize::prepare_ephemeral(&mut new, &sound);
             let _ = resize::validate_ephemeral(&new, &pod);
-            let _ = binding::bind(&mut new, &pod, &objects);
-            let _ = eviction::decide(&new, &objects);
-            let _ = pdb::compute_status(&pod, &[new], &objects);
+            let _ = binding::bind(&mut new, &pod, &objects, NOW);
+            let _ = eviction::decide(&new, &objects, Timestamp::UNIX_EPOCH);
+            let _ = pdb::compute_status(&pod, &[new], &objects, Timestamp::UNIX_EPOCH);
         });
         assert!(tries > 10);
     }

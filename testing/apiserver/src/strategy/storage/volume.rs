@@ -1,6 +1,5 @@
 //! Persistent volumes.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::checks::{
@@ -20,6 +19,8 @@ pub(crate) struct PersistentVolume;
 
 const SPEC: Path<'static> = Path::root("spec");
 const FINALIZER: &str = "kubernetes.io/pv-protection";
+/// The time of the last change of the phase.
+const SINCE: &str = "lastPhaseTransitionTime";
 /// The volume sources, of which exactly one must be set.
 const SOURCES: [&str; 22] = [
     "hostPath",
@@ -71,7 +72,11 @@ impl Strategy for PersistentVolume {
     }
 
     fn prepare_for_create(&self, volume: &mut Value) {
-        volume["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now()});
+        volume["status"] = json!({"phase": "Pending"});
+    }
+
+    fn stamp_new(&self, volume: &mut Value, now: &str) {
+        volume["status"][SINCE] = now.into();
     }
 
     fn prepare_for_update(&self, volume: &mut Value, old: &Value) {
@@ -79,16 +84,19 @@ impl Strategy for PersistentVolume {
     }
 
     fn prepare_for_status_update(&self, volume: &mut Value, old: &Value) {
-        const SINCE: &str = "lastPhaseTransitionTime";
         status::only_status(volume, old);
         let (status, before) = (&mut volume["status"], &old["status"]);
-        let is_same_phase = status.get("phase") == before.get("phase");
-        if is_same_phase && present(status, SINCE).is_none() {
+        if status.get("phase") == before.get("phase") && present(status, SINCE).is_none() {
             restore(status, before, SINCE);
-        } else if !is_same_phase
+        }
+    }
+
+    fn stamp_status(&self, volume: &mut Value, old: &Value, now: &str) {
+        let (status, before) = (&mut volume["status"], &old["status"]);
+        if status.get("phase") != before.get("phase")
             && (present(status, SINCE).is_none() || status.get(SINCE) == before.get(SINCE))
         {
-            status[SINCE] = now().into();
+            status[SINCE] = now.into();
         }
     }
 
@@ -134,10 +142,6 @@ impl Strategy for PersistentVolume {
         }
         causes
     }
-}
-
-fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn default_source(spec: &mut Value) {

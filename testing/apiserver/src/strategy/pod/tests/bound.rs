@@ -131,7 +131,7 @@ fn bound_pod_gets_the_node_and_its_topology_labels() {
     let mut binding = binding();
     binding["metadata"]["annotations"] = json!({"c": "d"});
     binding["metadata"]["labels"] = json!({"e": "f"});
-    binding::bind(&mut pod, &binding, &node()).expect("bound");
+    binding::bind(&mut pod, &binding, &node(), NOW).expect("bound");
     assert_eq!(pod["spec"]["nodeName"], "n");
     assert_eq!(pod["status"].get("nominatedNodeName"), None);
     assert_eq!(pod["metadata"]["annotations"], json!({"c": "d"}));
@@ -151,7 +151,7 @@ fn target_without_a_kind_is_a_node_whose_labels_stay_its_own() {
     let mut pod = created(&json!({}));
     let mut binding = binding();
     remove(&mut binding["target"], "kind");
-    binding::bind(&mut pod, &binding, &node()).expect("bound");
+    binding::bind(&mut pod, &binding, &node(), NOW).expect("bound");
     assert_eq!((&pod["spec"]["nodeName"], pod["metadata"].get("labels")), (&json!("n"), None));
 }
 
@@ -230,7 +230,7 @@ fn invalid_bindings_have_the_recorded_errors() {
             binding[key] = value.clone();
         }
         let before = pod.clone();
-        let refusal = binding::bind(&mut pod, &binding, &node()).expect_err(case);
+        let refusal = binding::bind(&mut pod, &binding, &node(), NOW).expect_err(case);
         assert_eq!((refusal.code.as_u16(), refusal.message), (code, message), "{case}");
         assert_eq!(pod, before, "{case}");
     }

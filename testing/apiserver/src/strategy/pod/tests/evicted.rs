@@ -1,5 +1,7 @@
 //! Eviction and disruption budgets.
 
+use jiff::SignedDuration;
+
 use super::*;
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -35,8 +37,12 @@ fn kept(allowed: i64, current: i64, desired: i64) -> Value {
     })
 }
 
+fn decide(pod: &Value, objects: &Objects) -> std::result::Result<eviction::Eviction, Status> {
+    eviction::decide(pod, objects, Timestamp::UNIX_EPOCH)
+}
+
 fn refusal(pod: &Value, objects: &Objects) -> (u16, String, String, u32) {
-    let status = eviction::decide(pod, objects).expect_err("refused");
+    let status = decide(pod, objects).expect_err("refused");
     let cause = status.details.causes.first();
     let why = cause.map(|cause| format!("{} {}", cause.reason, cause.message)).unwrap_or_default();
     (status.code.as_u16(), status.message, why, status.details.retry_after_seconds)
@@ -80,7 +86,7 @@ fn pod_may_have_only_one_budget() {
 #[test]
 fn eviction_takes_from_the_budget() {
     let objects = with(&[budget("d", &json!({}), &kept(1, 2, 1))], &[]);
-    let eviction = eviction::decide(&pod("p", true), &objects).expect("allowed");
+    let eviction = decide(&pod("p", true), &objects).expect("allowed");
     let status = &eviction.budget.expect("a budget")["status"];
     assert_eq!(status["disruptionsAllowed"], 0);
     assert!(status["disruptedPods"]["p"].is_string());
@@ -93,19 +99,18 @@ fn inactive_pods_are_evicted_despite_the_budget() {
     for (phase, only_this_version) in [("Pending", true), ("Succeeded", false), ("Failed", false)] {
         let mut pod = pod("p", true);
         pod["status"]["phase"] = phase.into();
-        let eviction = eviction::decide(&pod, &objects).expect(phase);
+        let eviction = decide(&pod, &objects).expect(phase);
         assert_eq!(eviction, eviction::Eviction { budget: None, only_this_version });
     }
     let mut going = pod("p", true);
     going["metadata"]["deletionTimestamp"] = "2020-01-01T00:00:00Z".into();
-    assert!(eviction::decide(&going, &objects).is_ok());
+    assert!(decide(&going, &objects).is_ok());
 }
 
 #[test]
 fn unready_pods_follow_the_policy_of_the_budget() {
-    let decide = |spec: Value, status: &Value| {
-        eviction::decide(&pod("p", false), &with(&[budget("d", &spec, status)], &[]))
-    };
+    let decide =
+        |spec: Value, status: &Value| decide(&pod("p", false), &with(&[budget("d", &spec, status)], &[]));
     assert!(decide(json!({}), &kept(0, 0, 1)).is_err());
     let always = json!({"unhealthyPodEvictionPolicy": "AlwaysAllow"});
     assert!(decide(always, &kept(0, 0, 1)).expect("allowed").only_this_version);
@@ -117,7 +122,7 @@ fn unmaintained_budget_is_computed_from_the_current_pods() {
     let spec = json!({"minAvailable": 1});
     let mut budget = budget("d", &spec, &json!({}));
     let pods = [pod("a", true), pod("b", true), pod("c", false)];
-    let eviction = eviction::decide(&pods[0], &with(&[budget.clone()], &pods)).expect("allowed");
+    let eviction = decide(&pods[0], &with(&[budget.clone()], &pods)).expect("allowed");
     budget = eviction.budget.expect("a budget");
     assert_eq!(budget["status"]["currentHealthy"], 2);
     // The first pod still exists, but counts as disrupted.
@@ -125,7 +130,20 @@ fn unmaintained_budget_is_computed_from_the_current_pods() {
     assert_eq!(why, "DisruptionBudget The disruption budget d needs 1 healthy pods and has 1 currently");
     // The pod is gone, and a new one exists.
     let objects = with(&[budget], &[pod("b", true), pod("d", true)]);
-    assert!(eviction::decide(&pods[1], &objects).is_ok());
+    assert!(decide(&pods[1], &objects).is_ok());
+}
+
+#[test]
+fn evicted_pod_counts_as_disrupted_for_two_minutes() {
+    let pods = [pod("a", true), pod("b", true)];
+    let budget = budget("d", &json!({"minAvailable": 1}), &json!({}));
+    // Neither time is that of the machine.
+    let began = Timestamp::UNIX_EPOCH;
+    let evicted = eviction::decide(&pods[0], &with(&[budget], &pods), began).expect("allowed");
+    let objects = with(&[evicted.budget.expect("a budget")], &pods);
+    let is_allowed =
+        |seconds| eviction::decide(&pods[1], &objects, began + SignedDuration::from_secs(seconds)).is_ok();
+    assert_eq!([0, 120, 121].map(is_allowed), [false, false, true]);
 }
 
 #[test]
@@ -136,10 +154,7 @@ fn budget_ignores_other_labels_and_namespaces() {
     let mut elsewhere = pod("p", true);
     elsewhere["metadata"]["namespace"] = "other".into();
     for pod in [other, elsewhere] {
-        assert_eq!(
-            eviction::decide(&pod, &with(std::slice::from_ref(&budget), &[])).expect("allowed").budget,
-            None
-        );
+        assert_eq!(decide(&pod, &with(std::slice::from_ref(&budget), &[])).expect("allowed").budget, None);
     }
 }
 
@@ -160,7 +175,8 @@ fn percentages_refer_to_the_replicas_of_controllers() {
             json!({"metadata": {"name": "x", "namespace": "default", "uid": "u"}, "spec": {"replicas": 5}}),
         );
     let status = |spec: Value| {
-        let status = pdb::compute_status(&budget("d", &spec, &json!({})), &pods, &objects);
+        let status =
+            pdb::compute_status(&budget("d", &spec, &json!({})), &pods, &objects, Timestamp::UNIX_EPOCH);
         ["expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed"]
             .map(|field| status[field].as_i64().expect("a number"))
     };
@@ -173,7 +189,7 @@ fn percentages_refer_to_the_replicas_of_controllers() {
 #[test]
 fn evicted_pod_has_a_condition() {
     let mut evicted = pod("p", true);
-    eviction::mark(&mut evicted);
+    eviction::mark(&mut evicted, NOW);
     let condition = &evicted["status"]["conditions"][1];
     assert_eq!(
         (&condition["type"], &condition["reason"]),
