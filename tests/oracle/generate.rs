@@ -8,6 +8,7 @@ mod configuration;
 mod mix;
 mod nodes;
 mod pods;
+mod resizes;
 mod steps;
 mod storage;
 mod topology;

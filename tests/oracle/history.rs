@@ -27,13 +27,11 @@ pub(super) struct History {
 }
 
 /// A feature and its prerequisite.
-const DEPENDENTS: [(&str, &str); 6] = [
+const DEPENDENTS: [(&str, &str); 4] = [
     ("MatchLabelKeysInPodTopologySpread", "MatchLabelKeysInPodTopologySpreadSelectorMerge"),
     ("PodLevelResources", "PodLevelResourceManagers"),
-    ("NodeDeclaredFeatures", "ExtendWebSocketsToKubelet"),
-    ("NodeDeclaredFeatures", "InPlacePodVerticalScalingInitContainers"),
-    ("NodeDeclaredFeatures", "RestartAllContainersOnContainerExits"),
-    ("NodeDeclaredFeatures", "UserNamespacesHostNetworkSupport"),
+    ("PodLevelResources", "PodLevelResourcesFixDefaulting"),
+    ("PodLevelResources", "PodLevelResourcesFixKubeletQOSClass"),
 ];
 
 /// One step.

@@ -278,6 +278,6 @@ fn chart_version_matches_the_workspace() {
         chart["description"].as_str().map(|text| text.contains("A Kubernetes scheduler in Rust")),
         Some(true)
     );
-    let oldest = format!(">={}.0-0", Release::Oldest.minor());
+    let oldest = format!(">={}.0-0", Release::ALL[0].minor());
     assert_eq!(chart["kubeVersion"], oldest);
 }

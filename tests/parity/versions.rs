@@ -19,9 +19,6 @@ use super::{Results, is_recording, judge, print_failure, requested, run, turn};
 /// The closed list of exceptions.
 const VERSIONS: &str = include_str!("versions.yaml");
 
-/// The releases besides the baseline, which the results are recorded on.
-pub(super) const OTHERS: [Release; 2] = [Release::Oldest, Release::Newest];
-
 /// The exceptions for the API server of one release.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -82,7 +79,7 @@ impl Exceptions {
 fn exceptions_name_known_releases_and_scenarios_with_a_reason() {
     let all = Exceptions::read().unwrap();
     let releases: Vec<&str> = all.keys().map(String::as_str).collect();
-    assert_eq!(releases, OTHERS.map(Release::minor));
+    assert_eq!(releases, Release::EARLIER.map(Release::minor));
     let known = Scenario::all().unwrap();
     for exceptions in all.values() {
         let (unsupported, differing) = (exceptions.unsupported(), exceptions.differing());
@@ -107,7 +104,7 @@ fn scenarios_match_their_recorded_expectations_on_other_releases() {
 
 /// Runs the scenarios on all servers at once, because they mostly wait.
 fn all() -> Result<()> {
-    let releases: Vec<Release> = OTHERS.into_iter().filter(|release| is_there(*release)).collect();
+    let releases: Vec<Release> = Release::EARLIER.into_iter().filter(|release| is_there(*release)).collect();
     let _turn = turn();
     let scenarios = requested()?;
     let outcomes: Vec<Result<()>> = thread::scope(|scope| {

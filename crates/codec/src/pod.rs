@@ -124,7 +124,7 @@ impl Shared {
         let inputs = requests::counted(self.common.request_inputs(pod)?, &self.features);
         let limits = self.common.limits(spec)?;
         let shared_spec = PodSpec { limits, ..self.common.pod_spec(spec, &inputs, &self.features) };
-        let status_requests = requests::with_status(&inputs, &shared_spec.requests);
+        let status_requests = requests::with_status(&inputs, &shared_spec.requests, &self.features);
         let gates = spec.scheduling_gates.iter();
         Ok(PodInfo {
             namespace: self.common.text(&metadata.namespace),

@@ -34,16 +34,17 @@ pub struct ContainerRequests {
     pub requests: ResourceList,
     /// For init containers: whether it is a sidecar.
     pub restartable: bool,
-    /// The resources in the pod's status, if the kubelet reports them.
-    pub status: Option<ContainerStatusRequests>,
+    /// The resources in the container's status.
+    pub status: StatusRequests,
 }
 
-/// The resources that the kubelet reports for a container, or for the pod, during a resize.
+/// The resources that the kubelet reports for a container or for the pod. As upstream reads them from
+/// the API server, an empty list is one that is not reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ContainerStatusRequests {
-    /// `resources.requests` of the status.
-    pub actual: ResourceList,
-    /// `allocatedResources` of the status.
+pub struct StatusRequests {
+    /// `resources.requests` of the status: what is in force.
+    pub actuated: ResourceList,
+    /// `allocatedResources` of the status: what the kubelet has set aside.
     pub allocated: ResourceList,
 }
 
@@ -57,7 +58,7 @@ pub struct RequestInputs {
     /// `spec.resources.requests`, if set.
     pub pod_level: Option<ResourceList>,
     /// The same in the pod's status, if `status.resources` is set.
-    pub pod_level_status: Option<ContainerStatusRequests>,
+    pub pod_level_status: Option<StatusRequests>,
     /// `spec.overhead`.
     pub overhead: ResourceList,
     /// Whether the kubelet reports a requested resize as infeasible. The spec then does not count.
@@ -73,18 +74,53 @@ pub struct RequestOptions {
     pub skip_pod_level: bool,
 }
 
+/// The amounts that a container can have at one time. They differ while the pod is resized.
+#[derive(Clone, Copy)]
+enum Amounts {
+    Desired,
+    Allocated,
+    Actuated,
+}
+
+impl ContainerRequests {
+    /// The container's amounts. Without a report, the spec's are in force too, unless the kubelet has
+    /// rejected them.
+    fn amounts(&self, which: Amounts, resize_infeasible: bool) -> &[(Arc<str>, i64)] {
+        let StatusRequests { actuated, allocated } = &self.status;
+        let reports: &[&ResourceList] = match which {
+            Amounts::Desired => return &self.requests,
+            Amounts::Allocated => &[allocated],
+            Amounts::Actuated => &[actuated, allocated],
+        };
+        match reports.iter().find(|list| !list.is_empty()) {
+            Some(reported) => reported,
+            None if resize_infeasible => &[],
+            None => &self.requests,
+        }
+    }
+
+    fn reports_another_amount(&self) -> bool {
+        let differs = |list: &ResourceList| !list.is_empty() && *list != self.requests;
+        differs(&self.status.actuated) || differs(&self.status.allocated)
+    }
+}
+
 impl RequestInputs {
-    /// The effective request: the maximum of the containers' sum and of each init container with
-    /// the sidecars started before it. Pod-level amounts replace it; overhead is added.
+    /// The effective request, as upstream's `PodRequests`: the maximum of the containers' sum and of
+    /// each init container with the sidecars started before it. Pod-level amounts replace it;
+    /// overhead is added.
+    ///
+    /// With the status, there are three such sums: of desired, allocated and actuated amounts. The
+    /// largest amount of each resource counts.
     pub fn effective(&self, options: RequestOptions) -> PodRequests {
-        let resource = self.aggregate(options, resource_of_all);
+        let resource = self.aggregate(options, resource_of);
         let (cpu, memory) = (self.has_default(names::CPU, options), self.has_default(names::MEMORY, options));
-        let with_defaults = self.aggregate(options, |counted| {
-            let mut requests = resource_of_all(counted);
-            if cpu && !counted.ask(names::CPU) {
+        let with_defaults = self.aggregate(options, |list| {
+            let mut requests = resource_of(list);
+            if cpu && !asks(list, names::CPU) {
                 requests.milli_cpu = DEFAULT_MILLI_CPU;
             }
-            if memory && !counted.ask(names::MEMORY) {
+            if memory && !asks(list, names::MEMORY) {
                 requests.memory = DEFAULT_MEMORY;
             }
             requests
@@ -96,10 +132,18 @@ impl RequestInputs {
         }
     }
 
+    /// Whether the status can change the effective request.
+    pub fn status_counts(&self) -> bool {
+        let mut containers = self.containers.iter().chain(&self.init_containers);
+        self.resize_infeasible
+            || self.pod_level_status.is_some()
+            || containers.any(ContainerRequests::reports_another_amount)
+    }
+
     /// The pod's limits, if the inputs are limits. Overhead is added only to resources that have a
     /// limit.
     pub fn limits(&self) -> Resource {
-        let mut limits = self.without_overhead(RequestOptions::default(), resource_of_all);
+        let mut limits = self.without_overhead(RequestOptions::default(), resource_of);
         for (name, overhead) in &self.overhead {
             let limit = limits.get(name);
             if limit != 0 {
@@ -109,7 +153,11 @@ impl RequestInputs {
         limits
     }
 
-    fn aggregate(&self, options: RequestOptions, requests: impl Fn(&Counted<'_>) -> Resource) -> Resource {
+    fn aggregate(
+        &self,
+        options: RequestOptions,
+        requests: impl Fn(&[(Arc<str>, i64)]) -> Resource,
+    ) -> Resource {
         let mut total = self.without_overhead(options, requests);
         total.add(&resource_of(&self.overhead));
         total
@@ -118,65 +166,91 @@ impl RequestInputs {
     fn without_overhead(
         &self,
         options: RequestOptions,
-        requests: impl Fn(&Counted<'_>) -> Resource,
+        requests: impl Fn(&[(Arc<str>, i64)]) -> Resource,
     ) -> Resource {
-        let mut sums = Sums::default();
-        for container in &self.containers {
-            sums.add(requests(&self.of_container(container, options)));
+        let mut total = Resource::default();
+        for which in self.in_force(options) {
+            total.set_max(&self.sum(*which, &requests));
         }
-        for container in &self.init_containers {
-            let own = requests(&self.of_container(container, options));
-            if container.restartable {
-                sums.add_sidecar(own);
-            } else {
-                sums.add_init_container(own);
-            }
+        let pod_level = self.pod_level(options).unwrap_or_default();
+        let mut largest = Resource::default();
+        for list in pod_level {
+            largest.set_max(&resource_of(list));
         }
-        let mut total = sums.effective();
-        if let Some(pod_level) = self.pod_level(options) {
-            let counted = resource_of_all(&self.counted(pod_level, self.pod_level_status.as_ref(), options));
-            let replaced = pod_level.iter().filter(|(name, _)| is_pod_level(name));
-            total.set_all(replaced.map(|(name, _)| (name, counted.get(name))));
-        }
+        let replaced = pod_level.into_iter().flatten().filter(|(name, _)| is_pod_level(name));
+        total.set_all(replaced.map(|(name, _)| (name, largest.get(name))));
         total
     }
 
-    fn pod_level(&self, options: RequestOptions) -> Option<&ResourceList> {
-        self.pod_level.as_ref().filter(|_| !options.skip_pod_level)
+    /// The sums of which the largest amounts count.
+    fn in_force(&self, options: RequestOptions) -> &'static [Amounts] {
+        match (options.use_status, self.resize_infeasible) {
+            (false, _) => &[Amounts::Desired],
+            (true, true) => &[Amounts::Allocated, Amounts::Actuated],
+            (true, false) => &[Amounts::Desired, Amounts::Allocated, Amounts::Actuated],
+        }
+    }
+
+    /// The sum of the containers, or the kubelet's own sum.
+    fn sum(&self, which: Amounts, requests: impl Fn(&[(Arc<str>, i64)]) -> Resource) -> Resource {
+        if let Some(reported) = self.reported_sum(which) {
+            return resource_of(reported);
+        }
+        let amounts =
+            |container: &ContainerRequests| requests(container.amounts(which, self.resize_infeasible));
+        let mut sums = Sums::default();
+        for container in &self.containers {
+            sums.add(amounts(container));
+        }
+        for container in &self.init_containers {
+            if container.restartable {
+                sums.add_sidecar(amounts(container));
+            } else {
+                sums.add_init_container(amounts(container));
+            }
+        }
+        sums.effective()
+    }
+
+    /// The pod's sum from its status. It counts only if both sums are there.
+    fn reported_sum(&self, which: Amounts) -> Option<&ResourceList> {
+        let StatusRequests { actuated, allocated } = self.pod_level_status.as_ref()?;
+        let both = !actuated.is_empty() && !allocated.is_empty();
+        match which {
+            Amounts::Allocated if both => Some(allocated),
+            Amounts::Actuated if both => Some(actuated),
+            _ => None,
+        }
+    }
+
+    /// The lists of pod-level amounts, if the spec has any: the largest amounts replace the sum.
+    fn pod_level(&self, options: RequestOptions) -> Option<[&[(Arc<str>, i64)]; 3]> {
+        let is_set = |list: &&ResourceList| list.iter().any(|(name, _)| is_pod_level(name));
+        let spec = self.pod_level.as_ref().filter(|_| !options.skip_pod_level).filter(is_set)?;
+        let Some(status) = self.pod_level_status.as_ref().filter(|_| options.use_status) else {
+            return Some([spec, &[], &[]]);
+        };
+        let spec: &[_] = if self.resize_infeasible { &[] } else { spec };
+        Some([spec, &status.actuated, &status.allocated])
     }
 
     /// Whether a container without a request for the resource counts with the default. It does
     /// unless there are pod-level requests and anything in the pod requests the resource.
     fn has_default(&self, name: &str, options: RequestOptions) -> bool {
-        let Some(pod_level) =
-            self.pod_level(options).filter(|list| list.iter().any(|(name, _)| is_pod_level(name)))
-        else {
-            return true;
-        };
-        let mut containers = self.containers.iter().chain(&self.init_containers);
-        let asked = containers.any(|container| self.of_container(container, options).ask(name))
-            || asks(pod_level, name)
-            || asks(&self.overhead, name);
-        !asked
+        let Some(pod_level) = self.pod_level(options) else { return true };
+        let is_asked = pod_level.into_iter().any(|list| asks(list, name))
+            || asks(&self.overhead, name)
+            || self.in_force(options).iter().any(|which| self.sum_asks(*which, name));
+        !is_asked
     }
 
-    fn of_container<'a>(&self, container: &'a ContainerRequests, options: RequestOptions) -> Counted<'a> {
-        self.counted(&container.requests, container.status.as_ref(), options)
-    }
-
-    /// The spec's requests; if the status counts, all requests that may be in effect.
-    fn counted<'a>(
-        &self,
-        spec: &'a ResourceList,
-        status: Option<&'a ContainerStatusRequests>,
-        options: RequestOptions,
-    ) -> Counted<'a> {
-        match status.filter(|_| options.use_status) {
-            None => Counted([Some(spec), None, None]),
-            Some(ContainerStatusRequests { actual, allocated }) => {
-                Counted([Some(spec).filter(|_| !self.resize_infeasible), Some(actual), Some(allocated)])
-            }
+    /// Whether the resource is part of the sum.
+    fn sum_asks(&self, which: Amounts, name: &str) -> bool {
+        if let Some(reported) = self.reported_sum(which) {
+            return asks(reported, name);
         }
+        let mut containers = self.containers.iter().chain(&self.init_containers);
+        containers.any(|container| asks(container.amounts(which, self.resize_infeasible), name))
     }
 }
 
@@ -241,25 +315,8 @@ impl Sums {
     }
 }
 
-/// Resource lists of which the maximum of each resource counts.
-struct Counted<'a>([Option<&'a ResourceList>; 3]);
-
-impl Counted<'_> {
-    fn ask(&self, name: &str) -> bool {
-        self.0.iter().flatten().any(|list| asks(list, name))
-    }
-}
-
-fn asks(list: &ResourceList, name: &str) -> bool {
+fn asks(list: &[(Arc<str>, i64)], name: &str) -> bool {
     list.iter().any(|(known, _)| **known == *name)
-}
-
-fn resource_of_all(Counted(lists): &Counted<'_>) -> Resource {
-    let mut largest = Resource::default();
-    for list in lists.iter().flatten() {
-        largest.set_max(&resource_of(list));
-    }
-    largest
 }
 
 /// Resources that `spec.resources` can set.
@@ -274,164 +331,4 @@ pub fn resource_of(list: &[(Arc<str>, i64)]) -> Resource {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn container(cpu: i64, memory: i64) -> ContainerRequests {
-        let requests = [("cpu", cpu), ("memory", memory)];
-        let requests = requests.into_iter().filter(|(_, amount)| *amount >= 0);
-        ContainerRequests { requests: requests.map(|(n, a)| (n.into(), a)).collect(), ..Default::default() }
-    }
-
-    fn sidecar(cpu: i64) -> ContainerRequests {
-        ContainerRequests { restartable: true, ..container(cpu, 0) }
-    }
-
-    fn cpu(inputs: &RequestInputs, options: RequestOptions) -> i64 {
-        inputs.effective(options).resource.milli_cpu
-    }
-
-    #[test]
-    fn containers_add_up_and_init_containers_peak() {
-        let cases = [
-            ("containers add up", vec![], vec![container(100, 1), container(200, 1)], 300),
-            ("a larger init container wins", vec![container(500, 1)], vec![container(100, 1)], 500),
-            ("sidecars count with the containers", vec![sidecar(50)], vec![container(100, 1)], 150),
-            (
-                "an init container runs beside the sidecars before it",
-                vec![sidecar(50), container(500, 1), sidecar(30)],
-                vec![container(100, 1)],
-                550,
-            ),
-        ];
-        for (name, init_containers, containers, expected) in cases {
-            let inputs = RequestInputs { init_containers, containers, ..Default::default() };
-            assert_eq!(cpu(&inputs, RequestOptions::default()), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn scalar_resources_count_like_cpu() {
-        let of_both = |amount: i64, restartable| ContainerRequests {
-            requests: vec![("cpu".into(), amount), ("example.com/gpu".into(), amount)],
-            restartable,
-            ..Default::default()
-        };
-        let [peak, low] = [
-            [of_both(50, true), of_both(500, false), of_both(30, true)],
-            [5, 6, 7].map(|amount| of_both(amount, false)),
-        ];
-        for (init_containers, expected) in [(peak, 550), (low, 110)] {
-            let containers = vec![of_both(10, false), of_both(100, false)];
-            let inputs =
-                RequestInputs { init_containers: init_containers.into(), containers, ..Default::default() };
-            let requests = inputs.effective(RequestOptions::default()).resource;
-            assert_eq!((requests.milli_cpu, requests.scalar("example.com/gpu")), (expected, expected));
-        }
-    }
-
-    #[test]
-    fn pod_level_requests_replace_and_overhead_adds() {
-        let inputs = RequestInputs {
-            containers: vec![container(100, 10)],
-            pod_level: Some(vec![("cpu".into(), 70)]),
-            overhead: vec![("cpu".into(), 5), ("memory".into(), 1)],
-            ..Default::default()
-        };
-        let requests = inputs.effective(RequestOptions::default());
-        assert_eq!((requests.resource.milli_cpu, requests.resource.memory), (75, 11));
-        assert_eq!(cpu(&inputs, RequestOptions { skip_pod_level: true, ..Default::default() }), 105);
-    }
-
-    #[test]
-    fn limits_add_up_and_overhead_alone_is_no_limit() {
-        let inputs = RequestInputs {
-            init_containers: vec![sidecar(50), container(500, 0)],
-            containers: vec![container(100, 0)],
-            overhead: vec![("cpu".into(), 5), ("memory".into(), 1)],
-            ..Default::default()
-        };
-        assert_eq!(inputs.limits(), Resource::new(555, 0));
-        let pod_level = RequestInputs { pod_level: Some(vec![("memory".into(), 10)]), ..inputs };
-        assert_eq!(pod_level.limits(), Resource::new(555, 11));
-    }
-
-    #[test]
-    fn scoring_uses_defaults_for_containers_without_requests() {
-        let inputs = RequestInputs {
-            containers: vec![container(-1, -1), container(300, -1), container(0, 0)],
-            ..Default::default()
-        };
-        let requests = inputs.effective(RequestOptions::default());
-        assert_eq!(requests.resource, Resource::new(300, 0));
-        assert_eq!(requests.non_zero_milli_cpu, 100 + 300);
-        assert_eq!(requests.non_zero_memory, 2 * DEFAULT_MEMORY);
-    }
-
-    #[test]
-    fn pod_level_requests_limit_scoring_defaults() {
-        let with_pod_level = |name: &str, containers, overhead: &[&str]| RequestInputs {
-            containers,
-            pod_level: Some(vec![(name.into(), 64)]),
-            overhead: overhead.iter().map(|name| (Arc::from(*name), 1)).collect(),
-            ..Default::default()
-        };
-        let half = || vec![container(100, -1), container(-1, -1)];
-        let cases = [
-            ("asked for by one container", with_pod_level("memory", half(), &[]), (100, 64)),
-            ("asked for by none", with_pod_level("cpu", half(), &[]), (64, 2 * DEFAULT_MEMORY)),
-            ("asked for by the overhead", with_pod_level("cpu", half(), &["memory"]), (64, 1)),
-            (
-                "pod-level amounts that do not count",
-                with_pod_level("example.com/gpu", half(), &[]),
-                (200, 2 * DEFAULT_MEMORY),
-            ),
-        ];
-        for (name, inputs, expected) in cases {
-            let requests = inputs.effective(RequestOptions::default());
-            assert_eq!((requests.non_zero_milli_cpu, requests.non_zero_memory), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn pod_level_resizes_count_like_container_resizes() {
-        let resizing = |infeasible| RequestInputs {
-            containers: vec![container(100, 1)],
-            pod_level: Some(vec![("cpu".into(), 400), ("memory".into(), 10)]),
-            pod_level_status: Some(ContainerStatusRequests {
-                actual: vec![("cpu".into(), 500)],
-                allocated: vec![("cpu".into(), 450)],
-            }),
-            resize_infeasible: infeasible,
-            ..Default::default()
-        };
-        let of = |inputs: &RequestInputs, options| {
-            let resource = inputs.effective(options).resource;
-            (resource.milli_cpu, resource.memory)
-        };
-        let with_status = RequestOptions { use_status: true, ..Default::default() };
-        assert_eq!(of(&resizing(false), with_status), (500, 10));
-        assert_eq!(of(&resizing(true), with_status), (500, 0), "the spec does not count");
-        assert_eq!(of(&resizing(false), RequestOptions::default()), (400, 10));
-        assert_eq!(of(&resizing(false), RequestOptions { skip_pod_level: true, ..with_status }), (100, 1));
-    }
-
-    #[test]
-    fn during_a_resize_the_largest_amount_counts() {
-        let resizing = |infeasible| RequestInputs {
-            containers: vec![ContainerRequests {
-                status: Some(ContainerStatusRequests {
-                    actual: vec![("cpu".into(), 200)],
-                    allocated: vec![("cpu".into(), 250)],
-                }),
-                ..container(400, 1)
-            }],
-            resize_infeasible: infeasible,
-            ..Default::default()
-        };
-        let with_status = RequestOptions { use_status: true, ..Default::default() };
-        assert_eq!(cpu(&resizing(false), with_status), 400);
-        assert_eq!(cpu(&resizing(true), with_status), 250);
-        assert_eq!(cpu(&resizing(true), RequestOptions::default()), 400);
-    }
-}
+mod tests;

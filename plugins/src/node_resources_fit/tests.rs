@@ -110,6 +110,12 @@ fn nodes_must_have_all_requested_resources() {
             Status::success(),
         ),
         (
+            "a zero request of a scalar beside another request",
+            pod("p").request("cpu", "1").request("example.com/gpu", "0"),
+            vec![pod("a").request("example.com/gpu", "9")],
+            Status::success(),
+        ),
+        (
             "init containers count",
             pod("p").init_request("cpu", "3"),
             vec![],

@@ -31,14 +31,14 @@ func field[T any](holder any, name string) *T {
 
 // attach inserts the watcher into the scheduler.
 func (w *watcher) attach(sched *scheduler.Scheduler) {
-	nextPod := sched.NextPod
-	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-		info, err := nextPod(logger)
-		if err == nil && info != nil {
+	nextEntity := sched.NextEntity
+	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+		entity, err := nextEntity(logger)
+		if info, ok := entity.(*framework.QueuedPodInfo); err == nil && ok && info != nil {
 			w.begin(key(info.Pod))
 			w.attempts[key(info.Pod)] = info.Attempts
 		}
-		return info, err
+		return entity, err
 	}
 	schedulePod := sched.SchedulePod
 	sched.SchedulePod = func(

@@ -98,7 +98,7 @@ func (p *player) start(
 	ctx context.Context, configuration *config.KubeSchedulerConfiguration, extender string,
 ) (informers.SharedInformerFactory, error) {
 	clientset := &client{Interface: p.cluster.clientset, cluster: p.cluster}
-	factory := scheduler.NewInformerFactory(clientset, 0)
+	factory := scheduler.NewInformerFactory(clientset, 0, nil)
 	order(factory)
 	sched, err := scheduler.New(ctx, clientset, factory, nil,
 		func(string) events.EventRecorderLogger { return p.events },
@@ -231,8 +231,8 @@ func (p *player) poppable() bool {
 	if whole.FieldByName("activeQ").Elem().Elem().FieldByName("backoffQPopper").IsNil() {
 		return false
 	}
-	backoff := whole.FieldByName("backoffQ").Elem().Elem().FieldByName("podBackoffQ")
-	return (*heap.Heap[*framework.QueuedPodInfo])(backoff.UnsafePointer()).Len() != 0
+	backoff := whole.FieldByName("backoffQ").Elem().Elem().FieldByName("entityBackoffQ")
+	return (*heap.Heap[framework.QueuedEntityInfo])(backoff.UnsafePointer()).Len() != 0
 }
 
 // answer returns the state and starts a new record of changes.
@@ -305,7 +305,7 @@ func (p *player) pod(pod *v1.Pod, places map[string]string) Pod {
 			answer.Node = assumed.Spec.NodeName
 		}
 	}
-	if info, queued := p.sched.SchedulingQueue.GetPod(pod.Name, pod.Namespace); queued {
+	if info, queued := p.sched.SchedulingQueue.GetPod(pod.Name, pod.Namespace, pod.Spec.SchedulingGroup); queued {
 		answer.Attempts = info.Attempts
 		answer.UnschedulablePlugins = sets.List(info.UnschedulablePlugins)
 		answer.PendingPlugins = sets.List(info.PendingPlugins)

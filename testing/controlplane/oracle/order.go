@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,8 +23,19 @@ func order(factory informers.SharedInformerFactory) {
 		storage.CSINodes().Informer(), storage.CSIDrivers().Informer(), storage.CSIStorageCapacities().Informer(),
 		storage.VolumeAttachments().Informer(),
 	} {
-		indexer := field[cache.Indexer](informer, "indexer")
+		indexer := field[cache.Indexer](untyped(informer), "indexer")
 		*indexer = ordered{*indexer}
+	}
+}
+
+// untyped returns the informer that typed ones wrap.
+func untyped(informer cache.SharedIndexInformer) cache.SharedIndexInformer {
+	for {
+		inner := reflect.ValueOf(informer).Elem().FieldByName("SharedIndexInformer")
+		if !inner.IsValid() {
+			return informer
+		}
+		informer = inner.Interface().(cache.SharedIndexInformer)
 	}
 }
 

@@ -58,10 +58,11 @@ func (o *onlooker) account() *Preemption {
 }
 
 func (o *onlooker) SelectVictimsOnNode(
-	ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo, budgets []*policy.PodDisruptionBudget,
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo, possible []*preemption.DomainVictim,
+	budgets []*policy.PodDisruptionBudget,
 ) ([]*v1.Pod, int, *fwk.Status) {
 	name := node.Node().Name
-	victims, violations, status := o.Interface.SelectVictimsOnNode(ctx, state, pod, node, budgets)
+	victims, violations, status := o.Interface.SelectVictimsOnNode(ctx, state, pod, node, possible, budgets)
 	if status.IsSuccess() && len(victims) == 0 {
 		// Not a candidate: only an extender or Permit had rejected the node.
 		return victims, violations, status

@@ -117,7 +117,7 @@ func (b *bench) start() error {
 		return errors.New("the configuration is something else")
 	}
 	client := fake.NewSimpleClientset(b.others...)
-	b.factory = scheduler.NewInformerFactory(client, 0)
+	b.factory = scheduler.NewInformerFactory(client, 0, nil)
 	recorder := func(string) events.EventRecorderLogger { return &silence{} }
 	sched, err := scheduler.New(b.ctx, client, b.factory, nil, recorder,
 		scheduler.WithProfiles(defaults.Profiles...),
@@ -177,12 +177,13 @@ func (b *bench) schedule(raw []byte) (*Cycle, error) {
 		return nil, errors.New("what is scheduled is a pod")
 	}
 	b.sched.SchedulingQueue.Add(b.ctx, pod)
-	info, err := b.sched.NextPod(b.logger)
+	entity, err := b.sched.NextEntity(b.logger)
 	if err != nil {
 		return nil, fmt.Errorf("take the pod from the queue: %w", err)
 	}
 	defer b.sched.SchedulingQueue.Done(pod.UID)
-	if info.Pod.UID != pod.UID {
+	info, ok := entity.(*framework.QueuedPodInfo)
+	if !ok || info.Pod.UID != pod.UID {
 		return nil, errors.New("the queue gave another pod")
 	}
 	state := framework.NewCycleState()

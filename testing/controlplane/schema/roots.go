@@ -106,6 +106,7 @@ func roots() []root {
 		{"discovery.k8s.io/v1", []any{discoveryv1.EndpointSlice{}, discoveryv1.EndpointSliceList{}}},
 		{"resource.k8s.io/v1", []any{
 			resourcev1.DeviceClass{}, resourcev1.DeviceClassList{},
+			resourcev1.DeviceTaintRule{}, resourcev1.DeviceTaintRuleList{},
 			resourcev1.ResourceClaim{}, resourcev1.ResourceClaimList{},
 			resourcev1.ResourceClaimTemplate{}, resourcev1.ResourceClaimTemplateList{},
 			resourcev1.ResourceSlice{}, resourcev1.ResourceSliceList{},

@@ -39,20 +39,21 @@ pub enum Program {
 
 impl Program {
     /// All programs except [`Program::SchedBench`], which only one benchmark needs.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Etcd,
         Self::KubeApiserver(Release::Baseline),
         Self::KubeScheduler,
         Self::KubeControllerManager,
-        Self::Kwok,
         Self::Kubectl,
         Self::ClientGo,
         Self::InformerBench,
         Self::Oracle,
-        Self::KubeApiserver(Release::Oldest),
-        Self::KubeApiserver(Release::Newest),
-        // After the programs that share packages with it.
+        // After the programs of the baseline, because their modules share packages with it.
+        Self::Kwok,
         Self::Helm,
+        Self::KubeApiserver(Release::V1_36),
+        Self::KubeApiserver(Release::V1_35),
+        Self::KubeApiserver(Release::V1_34),
     ];
 
     /// The minimum for a control plane.

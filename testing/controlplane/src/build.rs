@@ -210,8 +210,8 @@ mod tests {
     #[test]
     fn version_is_linked_in() {
         let flags = ldflags(Release::Baseline);
-        assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.36.3"), "{flags}");
-        let flags = ldflags(Release::Oldest);
+        assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.37.2"), "{flags}");
+        let flags = ldflags(Release::V1_34);
         assert!(flags.contains(" -X k8s.io/component-base/version.gitMinor=34 "), "{flags}");
     }
 }

@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_line_names_the_program_and_its_version() {
-        assert_eq!(label(Program::KubeApiserver(Release::Baseline)), "kube-apiserver 1.36.3");
+        assert_eq!(label(Program::KubeApiserver(Release::Baseline)), "kube-apiserver 1.37.2");
         assert_eq!(label(Program::Etcd), "etcd");
         assert_eq!(minutes(Duration::from_secs(61)), "about 2 min left");
         assert_eq!(minutes(Duration::from_secs(44)), "less than a minute left");

@@ -5,52 +5,60 @@ use std::fmt;
 /// A release. Everything except the API server is always of the [`Baseline`](Self::Baseline).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Release {
-    /// The oldest supported release.
-    Oldest,
+    /// 1.34, the oldest supported release.
+    V1_34,
+    /// 1.35.
+    V1_35,
+    /// 1.36.
+    V1_36,
     /// The release that supercargo is compared with.
     #[default]
     Baseline,
-    /// The newest available release.
-    Newest,
 }
 
 impl Release {
     /// All releases from old to new.
-    pub const ALL: [Self; 3] = [Self::Oldest, Self::Baseline, Self::Newest];
+    pub const ALL: [Self; 4] = [Self::V1_34, Self::V1_35, Self::V1_36, Self::Baseline];
+    /// The releases before the baseline, from old to new.
+    pub const EARLIER: [Self; 3] = [Self::V1_34, Self::V1_35, Self::V1_36];
 
     /// Its version, as its API server reports it: that of `k8s.io/kubernetes` in the Go module.
     pub const fn version(self) -> &'static str {
         match self {
-            Self::Oldest => "v1.34.10",
-            Self::Baseline => "v1.36.3",
-            Self::Newest => "v1.37.1",
+            Self::V1_34 => "v1.34.10",
+            Self::V1_35 => "v1.35.8",
+            Self::V1_36 => "v1.36.3",
+            Self::Baseline => "v1.37.2",
         }
     }
 
-    /// Its minor version, as in `1.36`.
+    /// Its minor version, as in `1.37`.
     pub const fn minor(self) -> &'static str {
         match self {
-            Self::Oldest => "1.34",
-            Self::Baseline => "1.36",
-            Self::Newest => "1.37",
+            Self::V1_34 => "1.34",
+            Self::V1_35 => "1.35",
+            Self::V1_36 => "1.36",
+            Self::Baseline => "1.37",
         }
     }
 
     /// The file name of its API server.
     pub(crate) const fn apiserver(self) -> &'static str {
         match self {
-            Self::Oldest => "kube-apiserver-1.34",
+            Self::V1_34 => "kube-apiserver-1.34",
+            Self::V1_35 => "kube-apiserver-1.35",
+            Self::V1_36 => "kube-apiserver-1.36",
             Self::Baseline => "kube-apiserver",
-            Self::Newest => "kube-apiserver-1.37",
         }
     }
 
     /// The folder of its API server's Go module in this crate; empty for the baseline.
     pub(crate) const fn module(self) -> &'static str {
         match self {
-            Self::Oldest => "apiserver-1.34",
+            Self::V1_34 => "apiserver-1.34",
+            Self::V1_35 => "apiserver-1.35",
+            Self::V1_36 => "apiserver-1.36",
             Self::Baseline => "",
-            Self::Newest => "apiserver-1.37",
         }
     }
 }
@@ -85,7 +93,7 @@ mod tests {
 
     #[test]
     fn api_servers_of_releases_have_distinct_names() {
-        for release in [Release::Oldest, Release::Newest] {
+        for release in Release::EARLIER {
             assert!(release.apiserver().ends_with(release.minor()));
             assert!(release.module().ends_with(release.minor()));
         }

@@ -110,8 +110,7 @@ pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<Strin
         }
     }
     // Each needs the others.
-    let is_off = |feature: Feature| gates.get(feature.name()) == Some(&false);
-    if is_off(Feature::PodLevelResources) || is_off(Feature::NodeDeclaredFeatures) {
+    if gates.get(Feature::PodLevelResources.name()) == Some(&false) {
         gates.insert(Feature::InPlacePodLevelResourcesVerticalScaling.name().to_owned(), false);
     }
     gates

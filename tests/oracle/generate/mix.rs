@@ -44,7 +44,7 @@ kinds! {
     PodLevel "podLevel" "NodeResourcesFit",
     /// Pod overhead.
     Overhead "overhead" "NodeResourcesFit",
-    /// In-place resizes.
+    /// In-place resizes, with the statuses of kubelets.
     Resizes "resizes" "NodeResourcesFit",
     /// Host ports.
     HostPorts "hostPorts" "NodePorts",

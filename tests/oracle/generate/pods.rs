@@ -160,7 +160,8 @@ impl Generator<'_> {
         container
     }
 
-    fn requests(&mut self) -> Value {
+    /// Amounts of any resources.
+    pub(super) fn requests(&mut self) -> Value {
         let names = self.random.some(80, &["cpu", "memory"]);
         let mut requests = self.amounts(&names);
         if self.has(Kind::Requests) {

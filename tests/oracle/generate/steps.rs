@@ -17,6 +17,7 @@ enum Act {
     AddPod,
     RemovePod,
     ChangePod,
+    ResizePod,
     RunPod,
     EndPod,
     ReplacePod,
@@ -28,12 +29,13 @@ enum Act {
     ChangeWorkloads,
 }
 
-const ACTS: [(u32, Act); 14] = [
+const ACTS: [(u32, Act); 15] = [
     (70, Act::Schedule),
     (8, Act::Wait),
     (16, Act::AddPod),
     (4, Act::RemovePod),
-    (7, Act::ChangePod),
+    (6, Act::ChangePod),
+    (8, Act::ResizePod),
     (8, Act::RunPod),
     (3, Act::EndPod),
     (1, Act::ReplacePod),
@@ -93,6 +95,8 @@ impl Generator<'_> {
             Act::AddPod => self.add_pod(),
             Act::RemovePod => self.with_some("Pod", |this, pod| this.take(Step::Delete(pod))),
             Act::ChangePod => self.with_some("Pod", Self::change_pod),
+            Act::ResizePod if self.has(Kind::Resizes) => self.with_some("Pod", Self::resize_pod),
+            Act::ResizePod => Ok(()),
             Act::RunPod => self.run_pod(),
             Act::EndPod => self.with_some("Pod", |this, pod| {
                 this.change(&pod, |this, pod| {
@@ -207,16 +211,12 @@ impl Generator<'_> {
     }
 
     fn change_pod(&mut self, pod: Reference) -> Result<()> {
-        // A pod that terminates during its binding is one of the differences on purpose.
-        let terminates = |pod: &Value| {
-            pod["metadata"]["deletionTimestamp"].is_string() && pod["spec"]["nodeName"].is_null()
-        };
-        if self.subject.object(&pod).is_some_and(|pod| terminates(&pod)) {
+        if self.terminates_before_binding(&pod) {
             return Ok(());
         }
         self.change(&pod, |this, pod| {
             let waits = pod["spec"]["nodeName"].is_null();
-            match this.random.below(7) {
+            match this.random.below(6) {
                 0 => pod["metadata"]["labels"]["app"] = json!(this.random.pick(&APPS)),
                 1 => pod["metadata"]["labels"]["track"] = json!(this.random.pick(&TRACKS)),
                 2 => {
@@ -230,40 +230,24 @@ impl Generator<'_> {
                     pod["spec"]["schedulingGates"] = json!(this.random.some(25, &gates));
                     grow(pod);
                 }
-                4 if this.has(Kind::Resizes) => this.resize(pod),
-                5 => pod["metadata"]["deletionTimestamp"] = json!(moment("2000-01-02T", this.made)),
+                4 => pod["metadata"]["deletionTimestamp"] = json!(moment("2000-01-02T", this.made)),
                 _ => pod["metadata"]["annotations"]["note"] = json!(this.version.to_string()),
             }
         })
     }
 
-    /// Changes the requests of a container; the kubelet may or may not have acted on it.
-    fn resize(&mut self, pod: &mut Value) {
-        let old = pod["spec"]["containers"][0]["resources"]["requests"].clone();
-        pod["spec"]["containers"][0]["resources"]["requests"] = self.amounts(&["cpu", "memory"]);
-        grow(pod);
-        let whole = pod["spec"]["resources"]["requests"].clone();
-        if whole.is_object() && self.random.chance(60) {
-            pod["spec"]["resources"]["requests"] = self.amounts(&["cpu", "memory"]);
-            if pod["spec"]["nodeName"].is_string() && self.random.chance(60) {
-                pod["status"]["resources"] = json!({ "requests": whole });
-                pod["status"]["allocatedResources"] = whole;
-            }
+    fn resize_pod(&mut self, pod: Reference) -> Result<()> {
+        if self.terminates_before_binding(&pod) {
+            return Ok(());
         }
-        if pod["spec"]["nodeName"].is_string() && old.is_object() && self.random.chance(60) {
-            pod["status"]["containerStatuses"] = json!([{
-                "name": "c0",
-                "allocatedResources": old,
-                "resources": { "requests": old },
-                "image": "", "imageID": "", "ready": true, "restartCount": 0,
-            }]);
-            if self.random.chance(40) {
-                pod["status"]["conditions"] = json!([{
-                    "type": "PodResizePending", "status": "True",
-                    "reason": self.random.pick(&["Deferred", "Infeasible"]),
-                }]);
-            }
-        }
+        self.change(&pod, Self::resize)
+    }
+
+    /// A pod that terminates during its binding is one of the differences on purpose.
+    fn terminates_before_binding(&self, pod: &Reference) -> bool {
+        self.subject.object(pod).is_some_and(|pod| {
+            pod["metadata"]["deletionTimestamp"].is_string() && pod["spec"]["nodeName"].is_null()
+        })
     }
 
     fn change_node(&mut self, node: Reference) -> Result<()> {
@@ -299,7 +283,7 @@ impl Generator<'_> {
 }
 
 /// The generation of a pod whose spec has changed.
-fn grow(pod: &mut Value) {
+pub(super) fn grow(pod: &mut Value) {
     pod["metadata"]["generation"] = json!(pod["metadata"]["generation"].as_i64().unwrap_or(1) + 1);
 }
 

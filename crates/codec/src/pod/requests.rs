@@ -3,29 +3,23 @@
 use std::collections::HashMap;
 
 use supercargo_framework::requests::{
-    ContainerRequests, ContainerStatusRequests, PodRequests, RequestInputs, RequestOptions,
+    ContainerRequests, PodRequests, RequestInputs, RequestOptions, StatusRequests,
 };
 use supercargo_framework::resource::Resource;
 use supercargo_framework::{Feature, Features};
 
-use super::slim::{Container, Pod, Spec, Status};
+use super::slim::{Container, ContainerStatus, Pod, Spec, Status};
 use crate::error::FieldError;
 use crate::interners::Interners;
-use crate::json::{Obj, Pairs};
+use crate::json::Obj;
 
-/// Removes the inputs that these features do not use.
+/// Removes the pod-level inputs that these features do not use.
 pub(super) fn counted(mut inputs: RequestInputs, features: &Features) -> RequestInputs {
-    let enabled = |feature| features.enabled(feature);
-    if !enabled(Feature::PodLevelResources) {
+    if !features.enabled(Feature::PodLevelResources) {
         inputs.pod_level = None;
     }
-    if !enabled(Feature::PodLevelResources) || !enabled(Feature::InPlacePodLevelResourcesVerticalScaling) {
+    if !features.enabled(Feature::InPlacePodLevelResourcesVerticalScaling) {
         inputs.pod_level_status = None;
-    }
-    if !enabled(Feature::InPlacePodVerticalScaling) {
-        for container in inputs.containers.iter_mut().chain(&mut inputs.init_containers) {
-            container.status = None;
-        }
     }
     inputs
 }
@@ -37,45 +31,40 @@ pub(super) fn without_pod_level(inputs: &RequestInputs, requests: &PodRequests) 
     Some(inputs.effective(options)).filter(|other| other != requests)
 }
 
-/// The request with the kubelet's reports, if it differs.
-pub(super) fn with_status(inputs: &RequestInputs, requests: &PodRequests) -> Option<PodRequests> {
-    let mut containers = inputs.containers.iter().chain(&inputs.init_containers);
-    if inputs.pod_level_status.is_none() && !containers.any(|container| container.status.is_some()) {
+/// The request with the status, if it differs.
+pub(super) fn with_status(
+    inputs: &RequestInputs,
+    requests: &PodRequests,
+    features: &Features,
+) -> Option<PodRequests> {
+    if !features.enabled(Feature::InPlacePodVerticalScaling) || !inputs.status_counts() {
         return None;
     }
     let options = RequestOptions { use_status: true, ..Default::default() };
     Some(inputs.effective(options)).filter(|other| other != requests)
 }
 
-/// The kubelet's report about the resources of a container or of the pod, and its path.
+/// The status of a container, with the list and the index where it is.
 struct Report<'p> {
-    /// The list of containers and the index in it; `None` for the pod.
-    container: Option<(&'static str, usize)>,
-    actual: &'p Pairs<'p>,
-    allocated: &'p Pairs<'p>,
+    list: &'static str,
+    index: usize,
+    status: &'p ContainerStatus<'p>,
 }
 
-/// Reports by container name. A report without `resources` is ignored: such a kubelet is too old to
-/// report the actual resources.
+/// Statuses by container name. As upstream, the first of a name counts, and those of init containers
+/// come last.
 fn reports<'p>(status: &'p Status<'_>) -> HashMap<&'p str, Report<'p>> {
     let lists = [
         ("containerStatuses", &status.container_statuses),
         ("initContainerStatuses", &status.init_container_statuses),
     ];
-    let statuses = lists.into_iter().flat_map(|(list, statuses)| {
-        let numbered = statuses.iter().enumerate();
-        numbered.map(move |(index, status)| (list, index, status))
-    });
-    statuses
-        .filter_map(|(list, index, status)| {
-            let report = Report {
-                container: Some((list, index)),
-                actual: &status.resources.as_ref()?.requests,
-                allocated: &status.allocated_resources,
-            };
-            Some((&*status.name, report))
-        })
-        .collect()
+    let mut reports = HashMap::new();
+    for (list, statuses) in lists {
+        for (index, status) in statuses.iter().enumerate() {
+            reports.entry(&*status.name).or_insert(Report { list, index, status });
+        }
+    }
+    reports
 }
 
 impl Interners {
@@ -85,34 +74,31 @@ impl Interners {
         let pod_level =
             self.resource_list(&spec.resources.requests, format_args!("spec.resources.requests"))?;
         Ok(RequestInputs {
-            init_containers: self.containers("initContainers", &spec.init_containers, |container| {
-                reports.get(&*container.name).filter(|_| container.is_sidecar())
-            })?,
-            containers: self
-                .containers("containers", &spec.containers, |container| reports.get(&*container.name))?,
+            init_containers: self.containers("initContainers", &spec.init_containers, &reports)?,
+            containers: self.containers("containers", &spec.containers, &reports)?,
             pod_level: Some(pod_level).filter(|list| !list.is_empty()),
-            pod_level_status: self.pod_report(&pod.status)?,
+            pod_level_status: self.pod_level_status(&pod.status)?,
             overhead: self.resource_list(&spec.overhead, format_args!("spec.overhead"))?,
             resize_infeasible: pod.status.is_resize_infeasible(),
         })
     }
 
-    fn containers<'p>(
+    fn containers(
         &mut self,
         list: &str,
         containers: &[Obj<Container<'_>>],
-        report_of: impl Fn(&Container<'_>) -> Option<&'p Report<'p>>,
+        reports: &HashMap<&str, Report<'_>>,
     ) -> Result<Vec<ContainerRequests>, FieldError> {
         let containers = containers.iter().enumerate();
         containers
             .map(|(i, container)| {
                 let requests = &container.resources.requests;
-                let report = report_of(container).map(|report| self.report(report));
+                let report = reports.get(&*container.name).map(|report| self.report(report));
                 Ok(ContainerRequests {
                     requests: self
                         .resource_list(requests, format_args!("spec.{list}[{i}].resources.requests"))?,
                     restartable: container.is_sidecar(),
-                    status: report.transpose()?,
+                    status: report.transpose()?.unwrap_or_default(),
                 })
             })
             .collect()
@@ -148,29 +134,29 @@ impl Interners {
                     requests: self
                         .resource_list(limits, format_args!("spec.{list}[{i}].resources.limits"))?,
                     restartable: container.is_sidecar(),
-                    status: None,
+                    status: StatusRequests::default(),
                 })
             })
             .collect()
     }
 
-    /// The kubelet's report about pod-level resources. As for containers, it is ignored without
-    /// `resources`.
-    fn pod_report(&mut self, status: &Status<'_>) -> Result<Option<ContainerStatusRequests>, FieldError> {
-        let report = status.resources.as_ref().map(|resources| Report {
-            container: None,
-            actual: &resources.requests,
-            allocated: &status.allocated_resources,
-        });
-        report.map(|report| self.report(&report)).transpose()
+    /// The pod-level status. As upstream, it does not count without `resources`.
+    fn pod_level_status(&mut self, status: &Status<'_>) -> Result<Option<StatusRequests>, FieldError> {
+        let Some(resources) = &status.resources else { return Ok(None) };
+        Ok(Some(StatusRequests {
+            actuated: self.resource_list(&resources.requests, format_args!("status.resources.requests"))?,
+            allocated: self
+                .resource_list(&status.allocated_resources, format_args!("status.allocatedResources"))?,
+        }))
     }
 
-    fn report(&mut self, report: &Report<'_>) -> Result<ContainerStatusRequests, FieldError> {
-        let Report { container, actual, allocated } = report;
-        let place = container.map_or_else(String::new, |(list, index)| format!("{list}[{index}]."));
-        Ok(ContainerStatusRequests {
-            actual: self.resource_list(actual, format_args!("status.{place}resources.requests"))?,
-            allocated: self.resource_list(allocated, format_args!("status.{place}allocatedResources"))?,
+    fn report(&mut self, report: &Report<'_>) -> Result<StatusRequests, FieldError> {
+        let Report { list, index, status } = report;
+        let mut read =
+            |amounts, field| self.resource_list(amounts, format_args!("status.{list}[{index}].{field}"));
+        Ok(StatusRequests {
+            actuated: read(&status.resources.requests, "resources.requests")?,
+            allocated: read(&status.allocated_resources, "allocatedResources")?,
         })
     }
 }

@@ -259,7 +259,7 @@ pub(super) struct ContainerStatus<'a> {
     #[serde(borrow)]
     pub(super) name: Str<'a>,
     #[serde(borrow)]
-    pub(super) resources: Option<Obj<Resources<'a>>>,
+    pub(super) resources: Obj<Resources<'a>>,
     #[serde(borrow)]
     pub(super) allocated_resources: Pairs<'a>,
 }

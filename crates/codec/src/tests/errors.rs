@@ -38,9 +38,13 @@ fn errors_name_the_pod_and_the_field() {
             "pod ns/p: status.containerStatuses[0].resources.requests[cpu]: quantity \"x\"",
         ),
         (
-            pod(r#""spec": {"initContainers": [{"name": "c", "restartPolicy": "Always"}]},
-                "status": {"initContainerStatuses": [{"name": "c", "resources": {}, "allocatedResources": {"cpu": "x"}}]}"#),
+            pod(r#""spec": {"initContainers": [{"name": "c"}]},
+                "status": {"initContainerStatuses": [{"name": "c", "allocatedResources": {"cpu": "x"}}]}"#),
             "pod ns/p: status.initContainerStatuses[0].allocatedResources[cpu]: quantity \"x\"",
+        ),
+        (
+            pod(r#""status": {"resources": {}, "allocatedResources": {"cpu": "x"}}"#),
+            "pod ns/p: status.allocatedResources[cpu]: quantity \"x\"",
         ),
         (pod(r#""status": {"startTime": "yesterday"}"#), "pod ns/p: status.startTime: "),
         (

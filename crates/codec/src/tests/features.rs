@@ -31,12 +31,15 @@ fn pod_level_requests_require_their_feature() {
     assert_eq!(cpu(&pod, Feature::PodLevelResources), (3000, 1000));
     pod["status"] = json!({"resources": {"requests": {"cpu": "5"}}, "allocatedResources": {"cpu": "4"}});
     assert_eq!(cpu(&pod, Feature::InPlacePodLevelResourcesVerticalScaling), (5000, 3000));
+    assert_eq!(cpu(&pod, Feature::PodLevelResources), (5000, 5000), "the sum is reported as well");
 }
 
 #[test]
 fn kubelet_reports_require_in_place_resize() {
     let mut pod = pod();
     pod["status"] = json!({"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]});
+    assert_eq!(cpu(&pod, Feature::InPlacePodVerticalScaling), (2000, 1000));
+    pod["status"] = json!({"resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "2"}});
     assert_eq!(cpu(&pod, Feature::InPlacePodVerticalScaling), (2000, 1000));
 }
 

@@ -19,7 +19,7 @@ use supercargo_framework::pod::{
 use supercargo_framework::ports::{HostPort, Protocol};
 use supercargo_framework::quantity;
 use supercargo_framework::requests::{
-    ContainerRequests, ContainerStatusRequests, RequestInputs, RequestOptions, ResourceList,
+    ContainerRequests, RequestInputs, RequestOptions, ResourceList, StatusRequests,
 };
 use supercargo_framework::resource::Resource;
 use supercargo_framework::taint::{Taint, TaintEffect, Toleration, TolerationOperator};
@@ -142,15 +142,12 @@ fn is_sidecar(container: &k8s::Container) -> bool {
 }
 
 fn request_inputs(spec: &k8s::PodSpec, status: &k8s::PodStatus) -> RequestInputs {
-    let mut statuses = BTreeMap::new();
-    for status in status.container_statuses.iter().chain(&status.init_container_statuses).flatten() {
-        if status.resources.is_some() {
-            statuses.insert(status.name.clone(), status.clone());
-        }
-    }
+    let statuses: Vec<_> =
+        status.container_statuses.iter().chain(&status.init_container_statuses).flatten().collect();
     let status_of = |container: &k8s::Container| {
-        statuses.get(&container.name).map(|status| ContainerStatusRequests {
-            actual: requests(status.resources.as_ref()),
+        let status = statuses.iter().find(|status| status.name == container.name);
+        status.map_or_else(StatusRequests::default, |status| StatusRequests {
+            actuated: requests(status.resources.as_ref()),
             allocated: resource_list(status.allocated_resources.as_ref()),
         })
     };
@@ -166,12 +163,16 @@ fn request_inputs(spec: &k8s::PodSpec, status: &k8s::PodStatus) -> RequestInputs
         inputs.init_containers.push(ContainerRequests {
             requests: requests(container.resources.as_ref()),
             restartable: is_sidecar(container),
-            status: if is_sidecar(container) { status_of(container) } else { None },
+            status: status_of(container),
         });
     }
     if let Some(resources) = &spec.resources {
         inputs.pod_level = Some(requests(Some(resources)));
     }
+    inputs.pod_level_status = status.resources.as_ref().map(|resources| StatusRequests {
+        actuated: requests(Some(resources)),
+        allocated: resource_list(status.allocated_resources.as_ref()),
+    });
     if let Some(pending) = condition(status, "PodResizePending") {
         inputs.resize_infeasible = pending.reason.as_deref() == Some("Infeasible");
     }
@@ -231,7 +232,7 @@ fn limits(spec: &k8s::PodSpec) -> Option<Box<Resource>> {
     let of_container = |container: &k8s::Container| ContainerRequests {
         requests: of(container.resources.as_ref()),
         restartable: is_sidecar(container),
-        status: None,
+        status: StatusRequests::default(),
     };
     let inputs = RequestInputs {
         containers: spec.containers.iter().map(of_container).collect(),

@@ -213,7 +213,7 @@ fn pod_spec() -> impl Strategy<Value = PodSpec> {
 
 fn condition() -> impl Strategy<Value = PodCondition> {
     let kind = one_of(&["PodScheduled", "DisruptionTarget", "PodResizePending", "Ready"]);
-    let reason = of(one_of(&["Infeasible", "Unschedulable", "PreemptionByScheduler"]));
+    let reason = of(one_of(&["Infeasible", "Deferred", "Unschedulable", "PreemptionByScheduler"]));
     (kind, one_of(&["True", "False", "Unknown"]), reason, of(text()), of(any::<i64>()), time()).prop_map(
         |(type_, status, reason, message, observed_generation, last_transition_time)| PodCondition {
             type_,
@@ -256,14 +256,17 @@ pub(super) fn claims() -> impl Strategy<Value = Claims> {
 fn pod_status() -> impl Strategy<Value = PodStatus> {
     let phase = of(one_of(&["Pending", "Running", "Succeeded", "Failed", "Other"]));
     let containers = (list(container_status()), list(container_status()));
-    (phase, of(text()), time(), list(condition()), containers, claims()).prop_map(
-        |(phase, nominated_node_name, start_time, conditions, containers, claims)| PodStatus {
+    let whole = (resources(), amounts());
+    (phase, of(text()), time(), list(condition()), containers, whole, claims()).prop_map(
+        |(phase, nominated_node_name, start_time, conditions, containers, whole, claims)| PodStatus {
             phase,
             nominated_node_name,
             start_time,
             conditions,
             container_statuses: containers.0,
             init_container_statuses: containers.1,
+            resources: whole.0,
+            allocated_resources: whole.1,
             resource_claim_statuses: claims.0,
             extended_resource_claim_status: claims.1,
             host_ip: Some("10.0.0.1".into()),

@@ -85,80 +85,97 @@ fn counted_cpu(spec: serde_json::Value, status: serde_json::Value) -> i64 {
     pod_kind().decode(&pod_json(spec, status)).unwrap().requests().resource.milli_cpu
 }
 
+/// A container status.
+fn report(name: &str, actuated: Option<&str>, allocated: Option<&str>) -> serde_json::Value {
+    let mut report = json!({"name": name});
+    if let Some(cpu) = actuated {
+        report["resources"] = json!({"requests": {"cpu": cpu}});
+    }
+    if let Some(cpu) = allocated {
+        report["allocatedResources"] = json!({"cpu": cpu});
+    }
+    report
+}
+
 #[test]
-fn kubelet_reports_are_included_during_a_resize() {
-    let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "400m"}}}]});
-    let cpu = |amount: &str| json!({"requests": {"cpu": amount}});
+fn container_statuses_count_during_a_resize() {
+    let container = |name| json!({"name": name, "resources": {"requests": {"cpu": "400m"}}});
+    let spec = json!({"containers": [container("c")]});
+    let null = json!({"name": "c", "resources": null, "allocatedResources": null});
     let cases = [
-        ("a larger amount in force", json!({"name": "c", "resources": cpu("500m")}), 500),
-        (
-            "a larger amount allocated",
-            json!({"name": "c", "resources": cpu("100m"), "allocatedResources": {"cpu": "600m"}}),
-            600,
-        ),
-        ("a smaller amount in force", json!({"name": "c", "resources": cpu("100m")}), 400),
-        (
-            "allocated alone, from an old kubelet",
-            json!({"name": "c", "allocatedResources": {"cpu": "600m"}}),
-            400,
-        ),
-        (
-            "null resources",
-            json!({"name": "c", "resources": null, "allocatedResources": {"cpu": "600m"}}),
-            400,
-        ),
-        ("another container's", json!({"name": "d", "resources": cpu("500m")}), 400),
+        ("a larger amount in force", json!([report("c", Some("500m"), None)]), 500),
+        ("a larger amount allocated", json!([report("c", Some("100m"), Some("600m"))]), 600),
+        ("a smaller amount in force", json!([report("c", Some("100m"), None)]), 400),
+        ("allocated alone", json!([report("c", None, Some("600m"))]), 600),
+        ("nothing reported", json!([null]), 400),
+        ("another container's", json!([report("d", Some("500m"), None)]), 400),
+        ("two of one name", json!([report("c", Some("500m"), None), report("c", Some("600m"), None)]), 500),
     ];
-    for (name, report, expected) in cases {
-        let status = json!({"containerStatuses": [report]});
-        assert_eq!(counted_cpu(spec.clone(), status), expected, "{name}");
+    for (name, reports, expected) in cases {
+        assert_eq!(counted_cpu(spec.clone(), json!({"containerStatuses": reports})), expected, "{name}");
+        let init = json!({"initContainers": [container("c")]});
+        assert_eq!(counted_cpu(init, json!({"initContainerStatuses": reports})), expected, "init: {name}");
     }
-}
-
-#[test]
-fn infeasible_resizes_are_ignored() {
-    let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "400m"}}}]});
-    let reports = json!([{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]);
-    for (reason, expected) in [("Infeasible", 100), ("Deferred", 400)] {
-        let conditions = json!([{"type": "PodResizePending", "status": "True", "reason": reason}]);
-        let status = json!({"conditions": conditions, "containerStatuses": reports});
-        assert_eq!(counted_cpu(spec.clone(), status), expected, "{reason}");
-    }
-}
-
-#[test]
-fn pod_level_resizes_are_included() {
-    let spec = json!({
-        "resources": {"requests": {"cpu": "400m"}},
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}],
+    let both = json!({
+        "containerStatuses": [report("c", Some("500m"), None)],
+        "initContainerStatuses": [report("c", Some("600m"), None)],
     });
+    assert_eq!(counted_cpu(spec, both), 500, "the status of the container comes first");
+}
+
+#[test]
+fn an_infeasible_resize_leaves_the_spec_out() {
+    let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "400m"}}}]});
+    let reports = json!([report("c", Some("100m"), None)]);
+    let pending = |reason| json!({"type": "PodResizePending", "status": "True", "reason": reason});
+    let cases = [
+        (json!([pending("Infeasible")]), 100),
+        (json!([pending("Deferred")]), 400),
+        (json!([pending("Deferred"), pending("Infeasible")]), 400),
+        (json!([{"type": "PodResizeInProgress", "reason": "Infeasible"}]), 400),
+    ];
+    for (conditions, expected) in cases {
+        let status = json!({"conditions": conditions, "containerStatuses": reports});
+        assert_eq!(counted_cpu(spec.clone(), status), expected, "{conditions}");
+    }
+    let unreported = json!({"conditions": [pending("Infeasible")]});
+    assert_eq!(counted_cpu(spec, unreported), 0, "nothing is known to be in force");
+}
+
+#[test]
+fn the_pod_level_status_counts_during_a_resize() {
+    let containers = json!([{"name": "c", "resources": {"requests": {"cpu": "300m"}}}]);
+    let with_pod_level = json!({"resources": {"requests": {"cpu": "400m"}}, "containers": containers});
+    let without = json!({"containers": containers});
     let cpu = |amount: &str| json!({"requests": {"cpu": amount}});
     let cases = [
-        ("no report", json!({}), 400),
-        ("a larger amount in force", json!({"resources": cpu("500m")}), 500),
-        ("a smaller amount in force", json!({"resources": cpu("200m")}), 400),
+        ("no report", json!({}), 400, 300),
+        ("a larger amount in force", json!({"resources": cpu("500m")}), 500, 300),
+        ("a smaller amount in force", json!({"resources": cpu("200m")}), 400, 300),
         (
             "a larger amount allocated",
             json!({"resources": cpu("100m"), "allocatedResources": {"cpu": "600m"}}),
             600,
+            600,
         ),
-        ("allocated alone", json!({"allocatedResources": {"cpu": "600m"}}), 400),
+        ("allocated alone", json!({"allocatedResources": {"cpu": "600m"}}), 400, 300),
+        (
+            "resources without requests",
+            json!({"resources": {}, "allocatedResources": {"cpu": "600m"}}),
+            600,
+            300,
+        ),
+        (
+            "beside a container's",
+            json!({"resources": cpu("100m"), "allocatedResources": {"cpu": "200m"},
+                "containerStatuses": [report("c", Some("900m"), None)]}),
+            400,
+            300,
+        ),
     ];
-    for (name, status, expected) in cases {
-        assert_eq!(counted_cpu(spec.clone(), status), expected, "{name}");
-    }
-}
-
-#[test]
-fn reports_apply_to_sidecars_but_not_to_other_init_containers() {
-    for (policy, expected) in [(json!("Always"), 500), (json!(null), 100)] {
-        let init = json!({"name": "i", "restartPolicy": policy, "resources": {"requests": {"cpu": "100m"}}});
-        let reports = json!([{"name": "i", "resources": {"requests": {"cpu": "500m"}}}]);
-        assert_eq!(
-            counted_cpu(json!({"initContainers": [init]}), json!({"initContainerStatuses": reports})),
-            expected,
-            "restartPolicy {policy}"
-        );
+    for (name, status, expected, of_containers) in cases {
+        assert_eq!(counted_cpu(with_pod_level.clone(), status.clone()), expected, "{name}");
+        assert_eq!(counted_cpu(without.clone(), status), of_containers, "without pod-level requests: {name}");
     }
 }
 
