@@ -42,6 +42,7 @@ series! {
     plugin: Histogram = PLUGIN_DURATION,
     hint: Histogram = HINT_DURATION,
     queue_incoming: Counter = QUEUE_INCOMING,
+    entities_incoming: Counter = ENTITIES_INCOMING,
     permit_wait: Histogram = PERMIT_WAIT,
     evaluations: Counter = PLUGIN_EVALUATIONS,
     preemption_duration: Histogram = PREEMPTION_DURATION,
