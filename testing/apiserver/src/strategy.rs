@@ -4,6 +4,7 @@ pub(crate) mod autoscaling;
 pub(crate) mod checks;
 pub(crate) mod config;
 pub(crate) mod crd;
+pub(crate) mod device_taint_rule;
 pub(crate) mod event;
 pub(crate) mod labels;
 pub(crate) mod lease;
@@ -31,6 +32,8 @@ mod traits;
 pub(crate) mod workloads;
 
 pub(crate) use traits::{Lookup, Strategy};
+
+use jiff::Timestamp;
 
 use crate::kinds::Kind;
 use traits::Plain;
@@ -76,6 +79,7 @@ pub(crate) fn of(kind: &Kind) -> &'static dyn Strategy {
         },
         "resource.k8s.io" => match kind.resource.as_ref() {
             "deviceclasses" => &resource::DeviceClass,
+            "devicetaintrules" => &device_taint_rule::DeviceTaintRule,
             "resourceclaims" => &resource::ResourceClaim,
             "resourceclaimtemplates" => &resource::ResourceClaimTemplate,
             "resourceslices" => &resource::ResourceSlice,
@@ -113,6 +117,11 @@ fn core(resource: &str) -> &'static dyn Strategy {
         "services" => &service::Service,
         _ => &Plain,
     }
+}
+
+/// The current time in the format of the API, in seconds.
+pub(crate) fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -206,9 +206,8 @@ fn check_version(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) 
     let must = kind.custom || !strategy::of(kind).allows_unconditional_update();
     if must && matches!(part, Part::Main | Part::Status) {
         let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-        // Upstream names the resource in errors about custom kinds.
-        let named = if kind.custom { &kind.resource } else { &kind.kind };
-        return Err(Status::invalid_of(&kind.stored_in_group, named, name, vec![cause]));
+        // Upstream names the resource in this error.
+        return Err(Status::invalid_of(&kind.stored_in_group, &kind.resource, name, vec![cause]));
     }
     Ok(())
 }

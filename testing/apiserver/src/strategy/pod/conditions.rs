@@ -1,14 +1,9 @@
 //! The conditions of a pod.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::super::now;
 use crate::json::{list, object_mut, text};
-
-/// The current time in the format of the API, in seconds.
-pub(super) fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
 
 /// The condition of a type.
 pub(super) fn find<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {

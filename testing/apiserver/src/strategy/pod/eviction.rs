@@ -116,7 +116,7 @@ fn take(budget: &mut Value, pod: &str) -> Result<()> {
         pdb::set_condition(status);
     }
     if let Some(disrupted) = object_mut(status, "disruptedPods") {
-        disrupted.insert(pod.to_owned(), conditions::now().into());
+        disrupted.insert(pod.to_owned(), super::super::now().into());
     }
     Ok(())
 }

@@ -149,7 +149,7 @@ pub(crate) fn set_condition(status: &mut Value) {
     let (state, reason) = if allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
     let mut condition = json!({
         "type": "DisruptionAllowed", "status": state, "reason": reason, "message": "",
-        "lastTransitionTime": conditions::now(),
+        "lastTransitionTime": super::super::now(),
     });
     if let Some(generation) = int(status, "observedGeneration") {
         condition["observedGeneration"] = generation.into();

@@ -1,11 +1,11 @@
 //! Persistent volumes.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::checks::{
     check_class_name, check_driver_name, immutable_root, invalid_shown, one_of, same,
 };
+use super::super::now;
 use super::super::path::Path;
 use super::super::pod::defaults::{network_volume, resource_list};
 use super::super::pod::difference;
@@ -134,10 +134,6 @@ impl Strategy for PersistentVolume {
         }
         causes
     }
-}
-
-fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn default_source(spec: &mut Value) {
