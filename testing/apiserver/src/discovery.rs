@@ -12,7 +12,7 @@
 //! | `/healthz`, `/livez`, `/readyz` | `text/plain` in any case | [`health`] |
 //!
 //! client-go accepts v2, v2beta1 and plain JSON in one request and takes the first that the server
-//! offers. v1.36 no longer serves v2beta1: a request for v2beta1 alone gets 406, here too. The
+//! offers. The real server does not serve v2beta1: a request for v2beta1 alone gets 406, here too. The
 //! response's content type must be [`AGGREGATED`], or client-go reads it as the plain form.
 
 use std::cmp::Ordering;
@@ -25,7 +25,7 @@ use crate::kinds::{Kind, Subresource, Verbs};
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The emulated Kubernetes version, marked as not the real server.
-pub(crate) const GIT_VERSION: &str = "v1.36.3+supercargo";
+pub(crate) const GIT_VERSION: &str = "v1.37.2+supercargo";
 
 /// `/api`: the versions of the core group. The address is the listener's, for example
 /// `127.0.0.1:6443`.
@@ -82,8 +82,8 @@ pub(crate) fn aggregated_groups<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -
 /// `/version`. Clients derive the server's features from the minor version.
 pub(crate) fn version() -> Value {
     json!({
-        "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
-        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "major": "1", "minor": "37", "emulationMajor": "1", "emulationMinor": "37",
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "36",
         "gitVersion": GIT_VERSION, "gitCommit": "", "gitTreeState": "", "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "", "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, go_architecture()),

@@ -347,6 +347,7 @@ fn table() -> Vec<Kind> {
         Kind::of("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", "runtimeclass"),
         Kind::of("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", "endpointslice").namespaced(),
         Kind::of(RESOURCE, "v1", "deviceclasses", "DeviceClass", "deviceclass"),
+        Kind::of(RESOURCE, "v1", "devicetaintrules", "DeviceTaintRule", "devicetaintrule").with(STATUS),
         Kind::of(RESOURCE, "v1", "resourceclaims", "ResourceClaim", "resourceclaim")
             .namespaced()
             .with(STATUS),

@@ -1,7 +1,7 @@
 //! A Kubernetes API server in memory, for demos, tests, simulation and benchmarks.
 //!
 //! It serves lists, watches, all patch types, subresources, and the validation and defaults that a
-//! scheduler depends on. kubectl, client-go and kube use it like kube-apiserver 1.36. It needs no
+//! scheduler depends on. kubectl, client-go and kube use it like kube-apiserver 1.37. It needs no
 //! etcd, starts in a millisecond, and injects [`faults`] on demand. **It is not a database**: its
 //! state ends with the process unless you [save](ApiServer::save) it. The crate's README lists what
 //! is not implemented.

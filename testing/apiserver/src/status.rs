@@ -121,14 +121,10 @@ impl Status {
 
     /// 422 for a type that is not a served kind.
     pub fn invalid_of(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
-        let mut wrong: Vec<String> = Vec::new();
-        for cause in &causes {
-            let line = format!("{}: {}", cause.field, cause.message);
-            // Upstream's error aggregate drops duplicates.
-            if !wrong.contains(&line) {
-                wrong.push(line);
-            }
-        }
+        // Upstream drops duplicates.
+        let causes = Cause::union(Vec::new(), causes);
+        let shown = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message));
+        let mut wrong: Vec<String> = shown.collect();
         let wrong = if wrong.len() == 1 { wrong.remove(0) } else { format!("[{}]", wrong.join(", ")) };
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let message = format!("{qualified} {name:?} is invalid: {wrong}");

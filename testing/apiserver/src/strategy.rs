@@ -4,6 +4,7 @@ pub(crate) mod autoscaling;
 pub(crate) mod checks;
 pub(crate) mod config;
 pub(crate) mod crd;
+pub(crate) mod device_taint_rule;
 pub(crate) mod event;
 pub(crate) mod labels;
 pub(crate) mod lease;
@@ -76,6 +77,7 @@ pub(crate) fn of(kind: &Kind) -> &'static dyn Strategy {
         },
         "resource.k8s.io" => match kind.resource.as_ref() {
             "deviceclasses" => &resource::DeviceClass,
+            "devicetaintrules" => &device_taint_rule::DeviceTaintRule,
             "resourceclaims" => &resource::ResourceClaim,
             "resourceclaimtemplates" => &resource::ResourceClaimTemplate,
             "resourceslices" => &resource::ResourceSlice,

@@ -101,8 +101,7 @@ impl Printer {
         Self(Rows::Custom(PrinterColumn::parse_all(additional_printer_columns)))
     }
 
-    /// The `metav1.Table` of some objects, with the list's metadata. For a single object that is
-    /// its `resourceVersion`.
+    /// The `metav1.Table` of a list, with the list's metadata.
     pub(crate) fn table<'a>(
         &self,
         objects: impl IntoIterator<Item = &'a Value>,
@@ -110,10 +109,15 @@ impl Printer {
         include: IncludeObject,
         now: Timestamp,
     ) -> Value {
-        Self::assemble(self.column_definitions(), self.rows(objects, include, now), list_meta)
+        let objects: Vec<&Value> = objects.into_iter().collect();
+        let mut rows = self.rows(objects.iter().copied(), include, now);
+        if self.is_of(&storage::STORAGE_CLASSES) {
+            storage::mark_default(&objects, &mut rows);
+        }
+        Self::assemble(self.column_definitions(), rows, list_meta)
     }
 
-    /// The table of a watch event's object. Only the first event of a watch has headers. The
+    /// The table of one object, alone or of a watch event. Only the first event of a watch has headers. The
     /// bookmark that ends the initial events always keeps its metadata, because clients wait for
     /// its annotation.
     pub(crate) fn row_table(
@@ -184,10 +188,11 @@ impl Printer {
 
     /// The row conditions of completed pods.
     fn conditions(&self, object: &Value) -> Option<Value> {
-        match &self.0 {
-            Rows::BuiltIn(layout) if std::ptr::eq(*layout, &raw const pods::PODS) => pods::conditions(object),
-            Rows::BuiltIn(_) | Rows::Custom(_) => None,
-        }
+        if self.is_of(&pods::PODS) { pods::conditions(object) } else { None }
+    }
+
+    fn is_of(&self, layout: &'static Layout) -> bool {
+        matches!(&self.0, Rows::BuiltIn(own) if std::ptr::eq(*own, layout))
     }
 }
 
@@ -256,6 +261,7 @@ fn layout(group: &str, resource: &str) -> &'static Layout {
         ("", "serviceaccounts") | ("resource.k8s.io", "deviceclasses" | "resourceclaimtemplates") => {
             &plain::NAME_AND_AGE
         }
+        ("resource.k8s.io", "devicetaintrules") => &plain::DEVICE_TAINT_RULES,
         ("resource.k8s.io", "resourceclaims") => &plain::RESOURCE_CLAIMS,
         ("resource.k8s.io", "resourceslices") => &plain::RESOURCE_SLICES,
         _ => &plain::DEFAULT,

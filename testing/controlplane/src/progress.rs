@@ -105,12 +105,17 @@ impl Builds {
 const fn typical(program: Program) -> f64 {
     match program {
         Program::KubeApiserver(Release::Baseline) => 240.0,
-        Program::KubeApiserver(_) => 210.0,
-        Program::Helm => 150.0,
-        Program::KubeControllerManager | Program::Kwok => 60.0,
-        Program::Etcd | Program::KubeScheduler => 45.0,
-        Program::Kubectl => 30.0,
-        Program::ClientGo | Program::InformerBench | Program::Oracle | Program::SchedBench => 15.0,
+        Program::KubeApiserver(_) => 165.0,
+        Program::KubeControllerManager => 55.0,
+        Program::Etcd => 40.0,
+        Program::KubeScheduler => 25.0,
+        Program::Kubectl => 20.0,
+        Program::Kwok => 10.0,
+        Program::ClientGo
+        | Program::InformerBench
+        | Program::Oracle
+        | Program::SchedBench
+        | Program::Helm => 5.0,
     }
 }
 
@@ -142,10 +147,10 @@ mod tests {
         let now = Instant::now();
         let missing = vec![Program::Etcd, Program::KubeScheduler, Program::Kwok];
         let mut builds = Builds { missing, begun: Vec::new(), finished: Vec::new() };
-        assert_eq!(builds.left(now), Duration::from_secs(150));
+        assert_eq!(builds.left(now), Duration::from_secs(75));
         builds.begun = vec![(Program::Etcd, now), (Program::KubeScheduler, now)];
-        builds.finished = vec![(Program::Etcd, Duration::from_secs(90))];
-        assert_eq!(builds.left(now + Duration::from_secs(30)), Duration::from_mins(3));
+        builds.finished = vec![(Program::Etcd, Duration::from_secs(80))];
+        assert_eq!(builds.left(now + Duration::from_secs(30)), Duration::from_secs(40));
     }
 
     #[test]

@@ -71,16 +71,44 @@ impl fmt::Display for Release {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::fs;
     use std::path::Path;
 
     use super::Release;
 
+    fn go_mod(folder: &str) -> String {
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("go.mod")).unwrap()
+    }
+
+    /// The modules that a `go.mod` requires, with their versions.
+    fn required(go_mod: &str) -> BTreeMap<&str, &str> {
+        let words = go_mod.lines().map(|line| line.trim_start_matches("require ").split_whitespace());
+        let pairs = words.filter_map(|mut words| Some((words.next()?, words.next()?)));
+        pairs.filter(|(_, version)| version.starts_with('v')).collect()
+    }
+
+    #[test]
+    fn modules_share_their_versions_with_the_baseline() {
+        let baseline = go_mod("");
+        let baseline = required(&baseline);
+        for folder in ["kwok", "helm", "apiserver-1.34", "apiserver-1.35", "apiserver-1.36"] {
+            let go_mod = go_mod(folder);
+            let is_of_release =
+                |module: &str| module == "k8s.io/kubernetes" || go_mod.contains(&format!("\t{module} => "));
+            let own = required(&go_mod).into_iter().filter(|(module, _)| !is_of_release(module));
+            let shared: Vec<_> = own.filter(|(module, _)| baseline.contains_key(module)).collect();
+            assert!(shared.len() > 40, "{folder}: {shared:?}");
+            for (module, version) in shared {
+                assert_eq!(version, baseline[module], "{module} in {folder}/go.mod");
+            }
+        }
+    }
+
     #[test]
     fn release_versions_match_go_modules() {
         for release in Release::ALL {
-            let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(release.module()).join("go.mod");
-            let module = fs::read_to_string(module).unwrap();
+            let module = go_mod(release.module());
             let version = release.version();
             let staging = version.replacen("v1", "v0", 1);
             assert!(module.lines().any(|line| line.contains(&format!("k8s.io/kubernetes {version}"))));

@@ -1,4 +1,4 @@
-//! Compares the results of patches with those of kube-apiserver v1.36.3, recorded in
+//! Compares the results of patches with those of kube-apiserver v1.37.2, recorded in
 //! `recorded.json` without the fields that the server fills in.
 
 mod applied;

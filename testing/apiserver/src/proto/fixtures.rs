@@ -1,4 +1,4 @@
-//! Recorded responses of the real server (v1.36.3), in JSON and in protobuf.
+//! Recorded responses of the real server (v1.37.2), in JSON and in protobuf.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

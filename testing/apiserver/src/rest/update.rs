@@ -117,8 +117,10 @@ impl Writer<'_> {
             strategy.admit_update(&mut new, &old, &*self.state)?;
         }
         prepare(strategy, kind, part, &mut new, &old);
-        if part == Part::Status {
-            strategy.stamp_status(&mut new, &old, &timestamp(self.now));
+        match part {
+            Part::Main => strategy.stamp_update(&mut new, &old, &timestamp(self.now)),
+            Part::Status => strategy.stamp_status(&mut new, &old, &timestamp(self.now)),
+            _ => {}
         }
         if kind.is_definition() {
             strategy::crd::establish(&mut new, &timestamp(self.now));
@@ -209,9 +211,8 @@ fn check_version(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) 
     let must = kind.custom || !strategy::of(kind).allows_unconditional_update();
     if must && matches!(part, Part::Main | Part::Status) {
         let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-        // Upstream names the resource in errors about custom kinds.
-        let named = if kind.custom { &kind.resource } else { &kind.kind };
-        return Err(Status::invalid_of(&kind.stored_in_group, named, name, vec![cause]));
+        // Upstream names the resource in this error.
+        return Err(Status::invalid_of(&kind.stored_in_group, &kind.resource, name, vec![cause]));
     }
     Ok(())
 }

@@ -47,13 +47,10 @@ impl Strategy for HorizontalPodAutoscaler {
         let mut causes = Vec::new();
         let spec = &scaler["spec"];
         let least = int(spec, "minReplicas");
-        if let Some(least) = least.filter(|least| *least < 1) {
-            causes.push(SPEC.child("minReplicas").invalid(least, "must be greater than or equal to 1"));
+        if let Some(least) = least.filter(|least| *least < 0) {
+            causes.push(SPEC.child("minReplicas").invalid(least, "must be greater than or equal to 0"));
         }
         let most = int(spec, "maxReplicas").unwrap_or_default();
-        if most < 1 {
-            causes.push(SPEC.child("maxReplicas").required("must be set and greater than 0"));
-        }
         if least.is_some_and(|least| most < least) {
             let why = "must be greater than or equal to `minReplicas`";
             causes.push(SPEC.child("maxReplicas").invalid(most, why));
@@ -65,11 +62,18 @@ impl Strategy for HorizontalPodAutoscaler {
                 "must specify at least one Object or External metric to support scaling to zero replicas";
             causes.push(SPEC.child("metrics").forbidden(why));
         }
+        if most < 1 {
+            causes.push(SPEC.child("maxReplicas").required(""));
+        }
         causes
     }
 
     fn validate_update(&self, scaler: &Value, _old: &Value) -> Vec<Cause> {
         self.validate(scaler)
+    }
+
+    fn has_generation(&self) -> bool {
+        true
     }
 
     fn validate_status_update(&self, scaler: &Value, _old: &Value) -> Vec<Cause> {

@@ -70,6 +70,14 @@ pub(crate) fn immutable_root(object: &Value, old: &Value, field: &str, causes: &
     }
 }
 
+/// The same for a field that upstream validates by a tag on its type: the error has no value.
+pub(crate) fn immutable_by_tag(object: &Value, old: &Value, field: &str, causes: &mut Vec<Cause>) {
+    let value = |object: &Value| object.get(field).cloned().unwrap_or_default();
+    if !same(&value(object), &value(old)) {
+        causes.push(Path::root(field).invalid(Value::Null, IMMUTABLE));
+    }
+}
+
 /// Whether upstream considers two values equal: empty equals missing.
 pub(crate) fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {

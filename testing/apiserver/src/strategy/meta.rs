@@ -105,8 +105,8 @@ fn check_owners(metadata: &Value, causes: &mut Vec<Cause>) {
     let path = METADATA.child("ownerReferences");
     let owners = list(metadata, "ownerReferences");
     let mut controller: Option<&Value> = None;
-    for owner in owners {
-        check_owner(owner, &path, causes);
+    for (i, owner) in owners.iter().enumerate() {
+        check_owner(owner, &path.index(i), causes);
         if !flag(owner, "controller") {
             continue;
         }
@@ -127,12 +127,12 @@ fn check_owners(metadata: &Value, causes: &mut Vec<Cause>) {
 
 fn check_owner(owner: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let (version, kind) = (text(owner, "apiVersion"), text(owner, "kind"));
-    if version.is_empty() || version.ends_with('/') {
+    if version.ends_with('/') {
         causes.push(path.child("apiVersion").invalid(version, "version must not be empty"));
     }
-    for field in ["kind", "name", "uid"] {
+    for field in ["apiVersion", "kind", "name", "uid"] {
         if text(owner, field).is_empty() {
-            causes.push(path.child(field).invalid("", "must not be empty"));
+            causes.push(path.child(field).required("must not be empty"));
         }
     }
     if version == "v1" && kind == "Event" {

@@ -137,7 +137,7 @@ impl Strategy for EndpointSlice {
         for (i, endpoint) in list(slice, "endpoints").iter().enumerate() {
             if list(endpoint, "addresses").is_empty() {
                 let path = path.index(i);
-                causes.push(path.child("addresses").required("must contain at least 1 address"));
+                causes.push(path.child("addresses").required(""));
             }
         }
         causes
@@ -145,7 +145,7 @@ impl Strategy for EndpointSlice {
 
     fn validate_update(&self, slice: &Value, old: &Value) -> Vec<Cause> {
         let mut causes = self.validate(slice);
-        super::checks::immutable_root(slice, old, "addressType", &mut causes);
+        super::checks::immutable_by_tag(slice, old, "addressType", &mut causes);
         causes
     }
 

@@ -32,7 +32,6 @@ const SYSTEM_INFO: [&str; 10] = [
     "systemUUID",
 ];
 const NO_OTHER_CIDR: &str = "node updates may not change podCIDR except from \"\" to valid";
-const NO_OTHER_PROVIDER: &str = "node updates may not change providerID except from \"\" to valid";
 
 impl Strategy for Node {
     fn default(&self, node: &mut Value) {
@@ -52,18 +51,26 @@ impl Strategy for Node {
     fn prepare_for_create(&self, node: &mut Value) {
         if let Some(spec) = node.get_mut("spec") {
             remove(spec, "configSource");
+            remove(spec, "podPreemptionPolicy");
         }
         if let Some(status) = node.get_mut("status") {
             remove(status, "config");
+            drop_disabled(status);
         }
     }
 
     fn prepare_for_update(&self, node: &mut Value, old: &Value) {
         restore(node, old, "status");
+        if let Some(spec) = node.get_mut("spec") {
+            remove(spec, "podPreemptionPolicy");
+        }
     }
 
     fn prepare_for_status_update(&self, node: &mut Value, old: &Value) {
         status::only_status(node, old);
+        if let Some(status) = node.get_mut("status") {
+            drop_disabled(status);
+        }
     }
 
     fn validate(&self, node: &Value) -> Vec<Cause> {
@@ -98,6 +105,13 @@ impl Strategy for Node {
             "spec.unschedulable" => flag(&node["spec"], "unschedulable").to_string(),
             _ => String::new(),
         }
+    }
+}
+
+/// Drops the fields of a status whose feature gates are off by default.
+fn drop_disabled(status: &mut Value) {
+    if let Some(info) = status.get_mut("nodeInfo") {
+        remove(info, "runningInUserNamespace");
     }
 }
 
@@ -182,8 +196,10 @@ fn check_changes(node: &Value, old: &Value, causes: &mut Vec<Cause>) {
     if !cidrs.is_empty() && list(spec, "podCIDRs") != cidrs {
         causes.push(SPEC.child("podCIDRs").forbidden(NO_OTHER_CIDR));
     }
-    let provider = text(old, "providerID");
-    if !provider.is_empty() && text(spec, "providerID") != provider {
-        causes.push(SPEC.child("providerID").forbidden(NO_OTHER_PROVIDER));
+    let (provider, before) = (text(spec, "providerID"), text(old, "providerID"));
+    if !before.is_empty() && provider != before {
+        let done = if provider.is_empty() { "cleared" } else { "modified" };
+        let why = format!("field cannot be {done} once set");
+        causes.push(SPEC.child("providerID").invalid(Value::Null, &why));
     }
 }

@@ -71,9 +71,14 @@ impl Strategy for Role {
 
 fn check_rule(rule: &Value, namespaced: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let has = |field| !list(rule, field).is_empty();
+    check_subjects_of_rule(rule, namespaced, path, causes);
     if !has("verbs") {
-        causes.push(path.child("verbs").required("verbs must contain at least one value"));
+        causes.push(path.child("verbs").required(""));
     }
+}
+
+fn check_subjects_of_rule(rule: &Value, namespaced: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let has = |field| !list(rule, field).is_empty();
     if has("nonResourceURLs") {
         let path = path.child("nonResourceURLs");
         let urls = list(rule, "nonResourceURLs");
@@ -143,7 +148,7 @@ impl Strategy for RoleBinding {
                 ("Name", "name", Shown::Text),
             ];
             let shown = shown(&binding["roleRef"], &fields);
-            causes.push(invalid_shown(&Path::root("roleRef"), &shown, "cannot change roleRef"));
+            causes.push(invalid_shown(&Path::root("roleRef"), &shown, "field is immutable"));
         }
         causes
     }

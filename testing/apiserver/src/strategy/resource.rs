@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::checks::{invalid_shown, same};
+use super::checks::{duplicate_shown, invalid_shown, same};
 use super::path::Path;
 use super::traits::Strategy;
 use super::{names, status, taints};
@@ -26,6 +26,22 @@ pub(crate) struct ResourceSlice;
 const SPEC: Path<'static> = Path::root("spec");
 const STATUS: Path<'static> = Path::root("status");
 const IMMUTABLE: &str = "field is immutable";
+const ONE_VALUE: &str =
+    "must specify one of: `int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`";
+/// The fields of requests and of their parts, in the order of their Go types.
+const REQUEST: [&str; 11] = [
+    "name",
+    "exactly",
+    "firstAvailable",
+    "deviceClassName",
+    "selectors",
+    "allocationMode",
+    "count",
+    "adminAccess",
+    "tolerations",
+    "capacity",
+    "derivedAttributes",
+];
 const MOST_CONSUMERS: usize = 256;
 const PLACES: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
 
@@ -192,13 +208,27 @@ fn check_claim(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
         let name = text(request, "name");
         check_request(request, &path, causes);
         if requests[..i].iter().any(|other| text(other, "name") == name) {
-            causes.push(path.duplicate(name));
+            causes.push(duplicate_shown(&path, &shown_request(request)));
         }
     }
     let path = path.child("constraints");
     for (i, constraint) in list(devices, "constraints").iter().enumerate() {
         check_constraint(constraint, requests, &path.index(i), causes);
     }
+}
+
+/// A request as Go prints it: with its fields in the order of its type.
+fn shown_request(request: &Value) -> String {
+    let part = |field: &str| match (field, request.get(field)?) {
+        ("exactly", exactly) => Some(format!("{field:?}:{}", shown_request(exactly))),
+        ("firstAvailable", Value::Array(parts)) => {
+            let parts: Vec<String> = parts.iter().map(shown_request).collect();
+            Some(format!("{field:?}:[{}]", parts.join(",")))
+        }
+        (_, value) => Some(format!("{field:?}:{value}")),
+    };
+    let parts: Vec<String> = REQUEST.into_iter().filter_map(part).collect();
+    format!("{{{}}}", parts.join(","))
 }
 
 fn check_request(request: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
@@ -402,13 +432,13 @@ fn check_devices(spec: &Value, causes: &mut Vec<Cause>) {
     for (i, device) in devices.iter().enumerate() {
         let path = path.index(i);
         let name = text(device, "name");
-        check_request_name(device, &path, causes);
+        path.child("name").invalid_all(name, names::dns1123_label(name), causes);
         let attributes = path.child("attributes");
         for (name, attribute) in entries(device, "attributes") {
             let count =
                 attribute.as_object().map_or(0, |values| values.values().filter(|v| !v.is_null()).count());
             if count != 1 {
-                causes.push(attributes.key(name).invalid("", "exactly one value must be specified"));
+                causes.push(attributes.key(name).invalid("", ONE_VALUE));
             }
         }
         if devices[..i].iter().any(|other| text(other, "name") == name) {

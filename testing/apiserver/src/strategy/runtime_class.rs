@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::checks::{Shown, duplicate_shown, immutable_root, shown};
+use super::checks::{Shown, duplicate_shown, immutable_by_tag, shown};
 use super::path::Path;
 use super::pod::requirements;
 use super::traits::Strategy;
@@ -47,7 +47,7 @@ impl Strategy for RuntimeClass {
 
     fn validate_update(&self, class: &Value, old: &Value) -> Vec<Cause> {
         let mut causes = self.validate(class);
-        immutable_root(class, old, "handler", &mut causes);
+        immutable_by_tag(class, old, "handler", &mut causes);
         causes
     }
 

@@ -1,4 +1,4 @@
-//! Compares the strategies with responses of kube-apiserver v1.36.3, recorded in `outcomes.jsonl`,
+//! Compares the strategies with responses of kube-apiserver v1.37.2, recorded in `outcomes.jsonl`,
 //! one request per line. The real server ran with its default admission plugins except
 //! `ServiceAccount` and `TaintNodesByCondition`.
 

@@ -65,6 +65,10 @@ pub(crate) trait Strategy: Send + Sync {
     /// but the status and some metadata.
     fn prepare_for_status_update(&self, _object: &mut Value, _old: &Value) {}
 
+    /// Sets the times of an object that changes through the main resource. Runs after
+    /// `prepare_for_update`.
+    fn stamp_update(&self, _object: &mut Value, _old: &Value, _now: &str) {}
+
     /// Sets the times of a status. Runs after `prepare_for_status_update`.
     fn stamp_status(&self, _object: &mut Value, _old: &Value, _now: &str) {}
 

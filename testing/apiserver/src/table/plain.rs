@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Layout;
 use super::access::{
-    age, entries, flag_or, has, is_deleted, items, map, name, number, present_or, text, text_or,
+    age, entries, flag_or, has, is_deleted, items, map, name, number, present_or, since, text, text_or, time,
 };
 use super::columns::{AGE, NAME, boolean, date, integer, text as column, wide};
 
@@ -43,6 +43,11 @@ pub(super) static LEASES: Layout = Layout { columns: &[NAME, column("Holder"), A
 
 pub(super) static RUNTIME_CLASSES: Layout =
     Layout { columns: &[NAME, column("Handler"), AGE], cells: runtime_class };
+
+pub(super) static DEVICE_TAINT_RULES: Layout = Layout {
+    columns: &[NAME, column("Key"), column("Value"), column("Effect"), column("TimeAdded"), AGE],
+    cells: device_taint_rule,
+};
 
 pub(super) static RESOURCE_CLAIMS: Layout =
     Layout { columns: &[NAME, column("State"), AGE], cells: resource_claim };
@@ -142,6 +147,22 @@ fn lease(lease: &Value, now: Timestamp) -> Vec<Value> {
 
 fn runtime_class(class: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(class), text(class, "/handler").into(), age(class, now)]
+}
+
+fn device_taint_rule(rule: &Value, now: Timestamp) -> Vec<Value> {
+    let taint = |field: &str| text(rule, &format!("/spec/taint/{field}"));
+    let added = match taint("timeAdded") {
+        "" => String::new(),
+        _ => since(time(rule, "/spec/taint/timeAdded"), now),
+    };
+    vec![
+        name(rule),
+        taint("key").into(),
+        taint("value").into(),
+        taint("effect").into(),
+        added.into(),
+        age(rule, now),
+    ]
 }
 
 fn resource_claim(claim: &Value, now: Timestamp) -> Vec<Value> {

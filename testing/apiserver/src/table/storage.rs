@@ -1,10 +1,12 @@
 //! Volumes, claims, storage classes and drivers.
 
+use std::cmp::Reverse;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Layout;
-use super::access::{age, flag_or, has, is_deleted, items, joined, name, present_or, text};
+use super::access::{age, flag_or, has, is_deleted, items, joined, name, present_or, text, time};
 use super::columns::{AGE, NAME, boolean, integer, text as column, wide};
 
 pub(super) static PERSISTENT_VOLUMES: Layout = Layout {
@@ -142,15 +144,24 @@ fn persistent_volume_claim(claim: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-fn storage_class(class: &Value, now: Timestamp) -> Vec<Value> {
+/// Marks the default class in a list: the newest of those with the annotation, and of equally old
+/// ones the first by name. As upstream, a class printed alone is never marked.
+pub(super) fn mark_default(classes: &[&Value], rows: &mut [Value]) {
     let annotations = [
         "/metadata/annotations/storageclass.kubernetes.io~1is-default-class",
         "/metadata/annotations/storageclass.beta.kubernetes.io~1is-default-class",
     ];
-    let default = annotations.iter().any(|annotation| text(class, annotation) == "true");
-    let name = text(class, "/metadata/name");
+    let is_marked = |class: &Value| annotations.iter().any(|annotation| text(class, annotation) == "true");
+    let created = |class: &Value| time(class, "/metadata/creationTimestamp");
+    let rank = |class: &Value| (created(class), Reverse(text(class, "/metadata/name").to_owned()));
+    let marked = classes.iter().enumerate().filter(|(_, class)| is_marked(class));
+    let Some((at, class)) = marked.max_by_key(|(_, class)| rank(class)) else { return };
+    rows[at]["cells"][0] = format!("{} (default)", text(class, "/metadata/name")).into();
+}
+
+fn storage_class(class: &Value, now: Timestamp) -> Vec<Value> {
     vec![
-        if default { format!("{name} (default)").into() } else { name.into() },
+        name(class),
         text(class, "/provisioner").into(),
         present_or(class, "/reclaimPolicy", "Delete").into(),
         present_or(class, "/volumeBindingMode", "Immediate").into(),

@@ -1,4 +1,4 @@
-//! Compares tables with those of kube-apiserver v1.36.3, recorded in `upstream.json`.
+//! Compares tables with those of kube-apiserver v1.37.2, recorded in `upstream.json`.
 
 use serde_json::{Value, json};
 

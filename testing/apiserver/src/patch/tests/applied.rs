@@ -1,4 +1,4 @@
-//! Compares field owners and errors of apply requests with those of kube-apiserver v1.36.3,
+//! Compares field owners and errors of apply requests with those of kube-apiserver v1.37.2,
 //! recorded in `applied.json`.
 
 use jiff::Timestamp;

@@ -14,7 +14,7 @@ pub(super) struct Facts {
 }
 
 const TIMES: [&str; 2] = ["lastHeartbeatTime", "lastTransitionTime"];
-const VERSION: &str = "v1.36.3";
+const VERSION: &str = "v1.37.2";
 /// The default capacity of a node.
 const CAPACITY: [(&str, &str); 4] =
     [("cpu", "32"), ("ephemeral-storage", "1Ti"), ("memory", "256Gi"), ("pods", "110")];

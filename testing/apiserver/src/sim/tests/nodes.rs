@@ -21,7 +21,7 @@ async fn node_becomes_ready() {
     let status = &node["status"];
     assert_eq!(status["capacity"], status["allocatable"]);
     assert_eq!(status["capacity"]["cpu"], "32");
-    assert_eq!(status["nodeInfo"]["kubeletVersion"], "v1.36.3");
+    assert_eq!(status["nodeInfo"]["kubeletVersion"], "v1.37.2");
     assert_eq!(status["addresses"][1], json!({"type": "Hostname", "address": "n"}));
     assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], "n");
     assert!(taints(&node).is_empty());

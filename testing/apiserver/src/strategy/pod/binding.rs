@@ -3,6 +3,7 @@
 use http::StatusCode;
 use serde_json::Value;
 
+use super::super::names;
 use super::super::path::Path;
 use super::super::traits::Lookup;
 use super::admit::{self, KIND};
@@ -45,6 +46,8 @@ fn check_target(kind: &str, node: &str) -> Result<()> {
     }
     if node.is_empty() {
         causes.push(target.child("name").required(""));
+    } else if matches!(kind, "" | "Node") {
+        target.child("name").invalid_all(node, names::dns1123_subdomain(node), &mut causes);
     }
     if causes.is_empty() {
         return Ok(());

@@ -2,15 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::conditions;
-use super::defaults::CONTAINERS;
-use super::requests;
-use crate::json::{list, list_mut, present, remove, texts};
+use super::{conditions, disabled, pod_level, requests};
+use crate::json::{list, list_mut, present, texts};
 
 /// Sets the status and generation of a new pod, and completes selectors from its labels.
 pub(super) fn prepare(pod: &mut Value) {
     if !pod.is_object() {
         return;
+    }
+    if let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) {
+        pod_level::complete(spec);
     }
     let class = requests::quality_of_service(pod.get("spec").unwrap_or(&Value::Null));
     pod["status"] = json!({"phase": "Pending", "qosClass": class});
@@ -21,7 +22,7 @@ pub(super) fn prepare(pod: &mut Value) {
     let labels = pod.pointer("/metadata/labels").unwrap_or(&null).clone();
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };
     complete_selectors(spec, &labels);
-    drop_disabled(spec);
+    disabled::drop(spec);
 }
 
 /// Sets the condition of a gated pod.
@@ -29,28 +30,6 @@ pub(super) fn stamp(pod: &mut Value, now: &str) {
     if pod.get("spec").is_some_and(|spec| !list(spec, "schedulingGates").is_empty()) {
         let message = "Scheduling is blocked due to non-empty scheduling gates";
         conditions::set(pod, "PodScheduled", "False", ("SchedulingGated", message), now);
-    }
-}
-
-/// Drops fields whose feature gates are off by default.
-pub(super) fn drop_disabled(spec: &mut Value) {
-    remove(spec, "schedulingGroup");
-    for field in CONTAINERS {
-        for container in list_mut(spec, field) {
-            let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) else {
-                continue;
-            };
-            if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
-                remove(container, "lifecycle");
-            }
-        }
-    }
-    for volume in list_mut(spec, "volumes") {
-        let Some(projected) = volume.get_mut("projected") else { continue };
-        for source in list_mut(projected, "sources") {
-            remove(source, "clusterTrustBundle");
-            remove(source, "podCertificate");
-        }
     }
 }
 

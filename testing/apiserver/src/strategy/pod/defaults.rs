@@ -2,10 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::resources::{is_huge_pages, may_be_overcommitted};
 use super::image;
-use super::requests::{self, Amount};
-use crate::json::{entries, flag, int, list, list_mut, object_mut, present, set_default, text};
+use crate::json::{entries, flag, int, list, list_mut, object_mut, set_default, text};
 use crate::quantity::Quantity;
 
 /// The fields that hold containers.
@@ -22,7 +20,6 @@ pub(crate) fn pod(pod: &mut Value) {
             requests_from_limits(container);
         }
     }
-    pod_level_resources(spec);
     set_default(spec, "enableServiceLinks", true);
     if int(spec, GRACE_PERIOD).is_some_and(|seconds| seconds < 0) {
         spec[GRACE_PERIOD] = 1.into();
@@ -221,12 +218,15 @@ fn host_ports(container: &mut Value) {
     }
 }
 
-/// Adds `podIP` to `podIPs`.
+/// `podIP` is the first of `podIPs`. If they differ, `podIP` replaces the list.
 fn addresses(pod: &mut Value) {
     let Some(status) = pod.get_mut("status").filter(|status| status.is_object()) else { return };
     let ip = text(status, "podIP").to_owned();
-    if !ip.is_empty() && list(status, "podIPs").is_empty() {
-        status["podIPs"] = json!([{"ip": ip}]);
+    let first = list(status, "podIPs").first().map(|first| text(first, "ip").to_owned());
+    match first {
+        Some(first) if ip.is_empty() => status["podIP"] = first.into(),
+        first if !ip.is_empty() && first.as_ref() != Some(&ip) => status["podIPs"] = json!([{"ip": ip}]),
+        _ => {}
     }
 }
 
@@ -241,44 +241,6 @@ fn requests_from_limits(container: &mut Value) {
         && let Some(requests) = object_mut(resources, "requests")
     {
         requests.extend(missing);
-    }
-}
-
-/// Pod-level requests default to the sum of the containers' requests, else to the pod's limits.
-fn pod_level_resources(spec: &mut Value) {
-    let Some(resources) = present(spec, "resources") else { return };
-    let has = |field, name: &str| resources.get(field).and_then(|found| found.get(name)).is_some();
-    let is_empty = |field| entries(resources, field).next().is_none();
-    let mut limits = Vec::new();
-    if !(is_empty("limits") && is_empty("requests")) {
-        limits = requests::of_containers(spec, Amount::Limit)
-            .into_iter()
-            .filter(|(name, _)| is_huge_pages(name) && !has("requests", name) && !has("limits", name))
-            .map(|(name, amount)| (name, Value::from(amount)))
-            .collect();
-    }
-    let mut requests: Vec<(String, Value)> = Vec::new();
-    if !is_empty("limits") || !limits.is_empty() {
-        let asked = requests::of_containers(spec, Amount::Request).into_iter();
-        let asked = asked.filter(|(name, _)| {
-            requests::is_pod_level(name) && may_be_overcommitted(name) && !has("requests", name)
-        });
-        requests.extend(asked.map(|(name, amount)| (name, Value::from(amount))));
-        let limited = entries(resources, "limits").map(|(name, amount)| (name.to_owned(), amount.clone()));
-        for (name, amount) in limited.chain(limits.iter().cloned()) {
-            let is_known = has("requests", &name) || requests.iter().any(|(known, _)| *known == name);
-            if requests::is_pod_level(&name) && !is_known {
-                requests.push((name, amount));
-            }
-        }
-    }
-    let Some(resources) = spec.get_mut("resources") else { return };
-    for (field, added) in [("limits", limits), ("requests", requests)] {
-        if !added.is_empty()
-            && let Some(map) = object_mut(resources, field)
-        {
-            map.extend(added);
-        }
     }
 }
 

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::super::path::Path;
-use super::update::{count_change, same};
-use super::{create, difference, requests, spec, validate};
+use super::update::{count_change, keep_pod_level, same};
+use super::{difference, disabled, pod_level, requests, spec, validate};
 use crate::json::{entries, list, list_mut, present, restore, text, text_at};
 use crate::status::Cause;
 
@@ -35,6 +35,7 @@ pub(crate) fn prepare(pod: &mut Value, old: &Value) {
         let mut spec = before.clone();
         let wanted = pod.get("spec").unwrap_or(&null);
         restore(&mut spec, wanted, "resources");
+        keep_pod_level(&mut spec, before);
         for kind in KINDS {
             let is_known = |(own, old): (&Value, &Value)| text(own, "name") == text(old, "name");
             if !list(wanted, kind).iter().zip(list(before, kind)).all(is_known) {
@@ -46,6 +47,7 @@ pub(crate) fn prepare(pod: &mut Value, old: &Value) {
                 restore(container, wanted, "resizePolicy");
             }
         }
+        pod_level::complete(&mut spec);
         pod["spec"] = spec;
         restore_rest(pod, old);
     }
@@ -74,7 +76,7 @@ fn restore_rest(pod: &mut Value, old: &Value) {
 
 fn finish(pod: &mut Value, old: &Value) {
     if let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) {
-        create::drop_disabled(spec);
+        disabled::drop(spec);
     }
     count_change(pod, old);
 }

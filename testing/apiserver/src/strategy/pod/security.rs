@@ -12,6 +12,7 @@ const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
 /// Validates the security context of a pod.
 pub(super) fn check_pod(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let owner = path;
     let Some(context) = present(spec, "securityContext") else { return };
     let path = path.child("securityContext");
     for field in ["fsGroup", "runAsUser", "runAsGroup"] {
@@ -21,10 +22,6 @@ pub(super) fn check_pod(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) 
     for (i, group) in list(context, "supplementalGroups").iter().enumerate() {
         check_id(group.as_i64(), &groups.index(i), causes);
     }
-    if flag(spec, "shareProcessNamespace") && flag(spec, "hostPID") {
-        let why = "ShareProcessNamespace and HostPID cannot both be enabled";
-        causes.push(path.child("shareProcessNamespace").invalid(true, why));
-    }
     check_sysctls(context, &path, causes);
     check_known(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], &path, causes);
     if let Some(profile) = present(context, "seccompProfile") {
@@ -32,8 +29,11 @@ pub(super) fn check_pod(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) 
     }
     check_app_armor(context, &path, causes);
     check_known(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &path, causes);
-    // The other values have a feature gate that is off by default.
-    check_known(context, "seLinuxChangePolicy", &["Recursive"], &path, causes);
+    check_known(context, "seLinuxChangePolicy", &["MountOption", "Recursive"], &path, causes);
+    if flag(spec, "shareProcessNamespace") && flag(spec, "hostPID") {
+        let why = "ShareProcessNamespace and HostPID cannot both be enabled";
+        causes.push(owner.child("shareProcessNamespace").invalid(true, why));
+    }
 }
 
 /// Validates the security context of a container.
@@ -220,19 +220,19 @@ pub(super) fn check_windows(spec: &Value, path: &Path<'_>, causes: &mut Vec<Caus
     const OF_PODS: [(&str, bool); 15] = [
         ("appArmorProfile", true),
         ("seLinuxOptions", true),
-        ("hostUsers", false),
-        ("hostPID", false),
-        ("hostIPC", false),
         ("seccompProfile", true),
         ("fsGroup", true),
         ("fsGroupChangePolicy", true),
         ("sysctls", true),
-        ("shareProcessNamespace", false),
         ("runAsUser", true),
         ("runAsGroup", true),
         ("supplementalGroups", true),
         ("supplementalGroupsPolicy", true),
         ("seLinuxChangePolicy", true),
+        ("hostUsers", false),
+        ("hostPID", false),
+        ("hostIPC", false),
+        ("shareProcessNamespace", false),
     ];
     const OF_CONTAINERS: [&str; 10] = [
         "appArmorProfile",

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::super::labels;
 use super::super::names;
 use super::super::path::Path;
-use crate::json::{int, list, list_mut, remove, restore, text, text_at};
+use super::disabled;
+use crate::json::{int, list, list_mut, present, remove, restore, text, text_at};
 use crate::status::Cause;
 
 const STATUS: Path<'static> = Path::root("status");
@@ -22,6 +23,15 @@ pub(super) fn prepare(pod: &mut Value, old: &Value) {
     let null = Value::Null;
     let before = old.get("status").unwrap_or(&null);
     let Some(status) = pod.get_mut("status").filter(|status| status.is_object()) else { return };
+    disabled::drop_of_status(status);
+    // A client that does not know them leaves them out.
+    for field in
+        ["resourceClaimStatuses", "extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses"]
+    {
+        if present(status, field).is_none() {
+            restore(status, before, field);
+        }
+    }
     if text(status, "qosClass").is_empty() {
         restore(status, before, "qosClass");
     }

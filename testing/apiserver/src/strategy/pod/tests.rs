@@ -1,4 +1,4 @@
-//! Compares pods with recorded responses of kube-apiserver v1.36.3, and tests what cannot be
+//! Compares pods with recorded responses of kube-apiserver v1.37.2, and tests what cannot be
 //! recorded.
 
 mod bound;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::path::Path;
 use super::super::taints;
-use super::{admit, containers, create, difference, validate};
+use super::{admit, containers, difference, disabled, validate};
 use crate::json::{entries, int, list, list_mut, present, remove, restore, set_default, text};
 use crate::status::Cause;
 
@@ -26,9 +26,17 @@ pub(super) fn prepare(pod: &mut Value, old: &Value) {
                 set_default(spec, field, own.clone());
             }
         }
-        create::drop_disabled(spec);
+        keep_pod_level(spec, before);
+        disabled::drop(spec);
     }
     count_change(pod, old);
+}
+
+/// Keeps pod-level resources that a client leaves out, because it may not know them.
+pub(super) fn keep_pod_level(spec: &mut Value, before: &Value) {
+    if present(spec, "resources").is_none() {
+        restore(spec, before, "resources");
+    }
 }
 
 /// Increases the generation if the spec changed.

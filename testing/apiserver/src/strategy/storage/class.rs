@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::checks::{immutable_root, one_of_here};
+use super::super::checks::{immutable_by_tag, one_of_here};
 use super::super::labels;
 use super::super::path::Path;
 use super::super::traits::{Lookup, Strategy};
@@ -50,7 +50,7 @@ impl Strategy for StorageClass {
     fn validate_update(&self, class: &Value, old: &Value) -> Vec<Cause> {
         let mut causes = self.validate(class);
         for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
-            immutable_root(class, old, field, &mut causes);
+            immutable_by_tag(class, old, field, &mut causes);
         }
         causes
     }

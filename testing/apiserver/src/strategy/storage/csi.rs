@@ -28,6 +28,7 @@ const ID_LENGTH: usize = 192;
 
 impl Strategy for CsiNode {
     fn default(&self, node: &mut Value) {
+        object_mut(node, "status");
         if let Some(spec) = object_mut(node, "spec") {
             let drivers = spec.entry("drivers").or_insert(Value::Null);
             if drivers.as_array().is_some_and(Vec::is_empty) {
@@ -120,7 +121,13 @@ impl Strategy for CsiDriver {
         object_mut(driver, "spec");
         let spec = &mut driver["spec"];
         set_default(spec, "attachRequired", true);
-        for field in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
+        for field in [
+            "podInfoOnMount",
+            "storageCapacity",
+            "requiresRepublish",
+            "seLinuxMount",
+            "preventPodSchedulingIfMissing",
+        ] {
             set_default(spec, field, false);
         }
         set_default(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");

@@ -107,12 +107,11 @@ impl Strategy for ReplicationController {
     fn validate(&self, controller: &Value) -> Vec<Cause> {
         let mut causes = Vec::new();
         let spec = &controller["spec"];
-        not_negative(spec, &["minReadySeconds"], &SPEC, &mut causes);
         let is_empty = entries(spec, "selector").next().is_none();
         if is_empty {
             causes.push(SPEC.child("selector").required(""));
         }
-        not_negative(spec, &["replicas"], &SPEC, &mut causes);
+        not_negative(spec, &["replicas", "minReadySeconds"], &SPEC, &mut causes);
         let path = SPEC.child("template");
         let Some(template) = present(spec, "template") else {
             causes.push(path.required(""));

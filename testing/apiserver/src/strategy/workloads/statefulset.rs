@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::checks::{
-    Shown, at_most_all, int_or_percent, invalid_shown, not_decremented, not_more_than, not_negative, nulls,
-    number_of, one_of, same, shown,
+    Shown, at_most_all, immutable, int_or_percent, invalid_shown, not_decremented, not_more_than,
+    not_negative, nulls, number_of, one_of, shown,
 };
 use super::super::path::Path;
 use super::super::storage::claim;
@@ -22,18 +22,8 @@ const PARALLEL: &str = "Parallel";
 const ROLLING: &str = "RollingUpdate";
 const ON_DELETE: &str = "OnDelete";
 const RETENTION: &str = "persistentVolumeClaimRetentionPolicy";
-/// The mutable fields of the spec.
-const MUTABLE: [&str; 7] = [
-    "replicas",
-    "ordinals",
-    "template",
-    "updateStrategy",
-    "revisionHistoryLimit",
-    "persistentVolumeClaimRetentionPolicy",
-    "minReadySeconds",
-];
-const NO_OTHER_CHANGE: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
-     'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+/// The immutable fields of the spec.
+const IMMUTABLE: [&str; 4] = ["podManagementPolicy", "selector", "serviceName", "volumeClaimTemplates"];
 
 impl Strategy for StatefulSet {
     fn default(&self, set: &mut Value) {
@@ -50,6 +40,7 @@ impl Strategy for StatefulSet {
         }
         if text(strategy, "type") == ROLLING && present(strategy, "rollingUpdate").is_some() {
             set_default(&mut strategy["rollingUpdate"], "partition", 0);
+            set_default(&mut strategy["rollingUpdate"], "maxUnavailable", 1);
         }
         object_mut(spec, RETENTION);
         for field in ["whenDeleted", "whenScaled"] {
@@ -67,13 +58,11 @@ impl Strategy for StatefulSet {
     fn prepare_for_create(&self, set: &mut Value) {
         set["status"] = json!({});
         default_counts(&mut set["status"]);
-        drop_max_unavailable(set);
         template::drop_disabled(&mut set["spec"], "template");
     }
 
     fn prepare_for_update(&self, set: &mut Value, old: &Value) {
         restore(set, old, "status");
-        drop_max_unavailable(set);
     }
 
     fn prepare_for_status_update(&self, set: &mut Value, old: &Value) {
@@ -87,8 +76,8 @@ impl Strategy for StatefulSet {
     fn validate_update(&self, set: &Value, old: &Value) -> Vec<Cause> {
         let (spec, old) = (&set["spec"], &old["spec"]);
         let mut causes = check_spec(spec, false);
-        if !same(&without_mutable(spec), &without_mutable(old)) {
-            causes.push(SPEC.forbidden(NO_OTHER_CHANGE));
+        for field in IMMUTABLE {
+            immutable(spec, old, field, &SPEC, &mut causes);
         }
         causes
     }
@@ -121,19 +110,6 @@ impl Strategy for StatefulSet {
 fn default_counts(status: &mut Value) {
     set_default(status, "replicas", 0);
     set_default(status, "availableReplicas", 0);
-}
-
-/// Drops a field whose feature gate is off by default.
-fn drop_max_unavailable(set: &mut Value) {
-    if let Some(rolling) = set.pointer_mut("/spec/updateStrategy/rollingUpdate") {
-        remove(rolling, "maxUnavailable");
-    }
-}
-
-fn without_mutable(spec: &Value) -> Value {
-    let fields = spec.as_object().into_iter().flatten();
-    let fixed = fields.filter(|(field, _)| !MUTABLE.contains(&field.as_str()));
-    fixed.map(|(field, value)| (field.clone(), value.clone())).collect()
 }
 
 /// Validates a spec. Immutable parts are only validated if it is new.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::path::Path;
 use super::super::{labels, pod};
-use crate::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
+use crate::json::{list, list_mut, object_mut, present, restore, set_default, text};
 use crate::status::Cause;
 
 /// Fills in the defaults of a template in a field.
@@ -25,7 +25,7 @@ pub(crate) fn default(object: &mut Value, field: &str) {
 /// Drops the fields of a template whose feature gates are off by default.
 pub(crate) fn drop_disabled(object: &mut Value, field: &str) {
     if let Some(spec) = object.get_mut(field).and_then(|template| template.get_mut("spec")) {
-        remove(spec, "schedulingGroup");
+        pod::disabled::drop(spec);
     }
 }
 

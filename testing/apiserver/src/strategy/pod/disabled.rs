@@ -1,0 +1,63 @@
+//! Drops the fields whose feature gates are off by default.
+
+use serde_json::Value;
+
+use super::defaults::CONTAINERS;
+use crate::json::{list_mut, remove};
+
+/// The probes of a container, and its handlers with the same actions.
+const PROBES: [&str; 3] = ["/livenessProbe", "/readinessProbe", "/startupProbe"];
+const HANDLERS: [&str; 2] = ["/lifecycle/postStart", "/lifecycle/preStop"];
+
+/// Drops them from the spec of a pod or of a template.
+pub(crate) fn drop(spec: &mut Value) {
+    for field in ["schedulingGroup", "evictionResponders"] {
+        remove(spec, field);
+    }
+    for field in CONTAINERS {
+        list_mut(spec, field).iter_mut().for_each(drop_of_container);
+    }
+    list_mut(spec, "volumes").iter_mut().for_each(drop_of_volume);
+}
+
+/// Drops them from the status of a pod.
+pub(super) fn drop_of_status(status: &mut Value) {
+    remove(status, "volumeHealth");
+}
+
+fn drop_of_container(container: &mut Value) {
+    for handler in PROBES.iter().chain(&HANDLERS) {
+        let Some(handler) = container.pointer_mut(handler) else { continue };
+        for (action, field) in [("httpGet", "protocol"), ("grpc", "mode")] {
+            if let Some(action) = handler.get_mut(action) {
+                remove(action, field);
+            }
+        }
+    }
+    for mount in list_mut(container, "volumeMounts") {
+        remove(mount, "bindMountOptions");
+    }
+    let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) else { return };
+    if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
+        remove(container, "lifecycle");
+    }
+}
+
+fn drop_of_volume(volume: &mut Value) {
+    if let Some(directory) = volume.get_mut("emptyDir") {
+        remove(directory, "mode");
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        let Some(source) = volume.get_mut(source) else { continue };
+        remove(source, "defaultUser");
+        list_mut(source, "items").iter_mut().for_each(|item| remove(item, "user"));
+        for projection in list_mut(source, "sources") {
+            remove(projection, "clusterTrustBundle");
+            remove(projection, "podCertificate");
+            for source in projection.as_object_mut().into_iter().flat_map(|sources| sources.values_mut()) {
+                remove(source, "user");
+                list_mut(source, "items").iter_mut().for_each(|item| remove(item, "user"));
+            }
+        }
+    }
+}
