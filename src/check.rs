@@ -28,7 +28,7 @@ use supercargo_config::{Catalog, Config, LeaderElectionConfig};
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The minor versions of Kubernetes 1 that are tested. `docs/versions.md` has the list.
-const TESTED: [u32; 3] = [34, 36, 37];
+const TESTED: [u32; 4] = [34, 35, 36, 37];
 /// What to do about a lease that is held and not renewed.
 const NO_LEADER: &str = "no process leads; look at the log of the holder";
 /// Reviews in flight.
