@@ -18,13 +18,14 @@ use supercargo_framework::pod::PodKey;
 use supercargo_framework::{PodInfo, Status, Text, Uid, panic_text};
 use supercargo_scheduler::{ExtenderSpec, Input, NamedBinder, PodRead, PreBindWork};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::backlog::Backlog;
 use crate::extender::HttpExtenders;
 use crate::owner::{Mailbox, Message};
-use supercargo_client::api::{Api, Call, JSON, Submission};
+use crate::status_writer::RETRY_DELAYS;
+use supercargo_client::api::{Api, Call, CallError, JSON, Submission};
 use supercargo_codec::payload::Binding;
 
 /// Maximum number of concurrent bindings. Requests to the API server have an adaptive limit in
@@ -224,6 +225,24 @@ async fn ask_binders(
     (Text::EMPTY, BindOutcome::Skip)
 }
 
+/// Posts a binding. A refused connection is retried at upstream's intervals, because the server has
+/// not seen the request. Upstream retries 500 and 503, too: the pod may be bound after these, so
+/// it is read first.
+async fn post(api: &Api, binding: &Binding<'_>) -> Result<(), CallError> {
+    let path = pod_path(binding.pod, "/binding");
+    let mut delays = RETRY_DELAYS.iter();
+    loop {
+        let bind = Submission { method: Method::POST, path: &path, object: binding };
+        match api.submit(bind).await {
+            Err(error) if error.connection_refused => match delays.next() {
+                Some(delay) => sleep(*delay).await,
+                None => return Err(error),
+            },
+            result => return result,
+        }
+    }
+}
+
 /// Runs a plugin. A panic becomes an error with its name, because the scheduler waits for an
 /// outcome.
 async fn catch_panic<T>(point: &str, plugin: &str, run: impl Future<Output = T>) -> Result<T, String> {
@@ -245,10 +264,7 @@ impl BindingCalls for PluginCalls {
         Box::pin(async move {
             let result = match &call {
                 ApiCall::Bind { pod, uid, node } => {
-                    let path = pod_path(pod, "/binding");
-                    let object = &Binding { pod, uid, node };
-                    let bind = Submission { method: Method::POST, path: &path, object };
-                    api.submit(bind).await.map(|()| Value::Null)
+                    post(&api, &Binding { pod, uid, node }).await.map(|()| Value::Null)
                 }
                 ApiCall::Request { method, path, content_type, body } => {
                     // Requests of PreBind plugins count like bindings.
@@ -280,7 +296,7 @@ impl BindingCalls for PluginCalls {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<()> {
-        Box::pin(tokio::time::sleep(duration))
+        Box::pin(sleep(duration))
     }
 }
 
@@ -451,7 +467,7 @@ mod tests {
                 if let Ok(Message::Input(input)) = messages.try_recv() {
                     return *input;
                 }
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                sleep(Duration::from_millis(1)).await;
             }
         };
         timeout(within, input).await.ok()
@@ -488,6 +504,46 @@ mod tests {
             assert_eq!(&*by, "Fake");
             assert_eq!(outcome, BindOutcome::Failed(ApiError { certainty: Certainty::Unknown, message }));
         }
+    }
+
+    /// How a server answers binds, one after the other. It refuses connections without a status.
+    async fn bound(answers: &[Option<u16>]) -> (Result<Value, Certainty>, usize, Duration) {
+        let (left, sent) = (Arc::new(Mutex::new(answers.to_vec())), Arc::new(Mutex::new(0)));
+        let log = Arc::clone(&sent);
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            *log.lock() += 1;
+            let mut left = left.lock();
+            let answer = if left.is_empty() { Some(201) } else { left.remove(0) };
+            std::future::ready(match answer {
+                None => Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)),
+                Some(status) => {
+                    let body = kube::client::Body::from(b"{}".to_vec());
+                    Ok(http::Response::builder().status(status).body(body).unwrap())
+                }
+            })
+        });
+        let api = Api::with_client(kube::Client::new(service, "default"));
+        let binder = Binder::new(api, Mailbox::new().0, HttpExtenders::default());
+        let pod = pod("p").build();
+        let bind = ApiCall::Bind { pod: pod.key(), uid: pod.uid.clone(), node: "n1".into() };
+        let began = tokio::time::Instant::now();
+        let result = binder.context(CancellationToken::new()).call(bind).await;
+        let sent = *sent.lock();
+        (result.map_err(|error| error.certainty), sent, began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bind_is_sent_again_only_after_a_refused_connection() {
+        let none = || Ok(Value::Null);
+        let ms = Duration::from_millis;
+        assert_eq!(bound(&[Some(201)]).await, (none(), 1, ms(0)));
+        assert_eq!(bound(&[None, None, Some(201)]).await, (none(), 3, ms(60)));
+        assert_eq!(bound(&[None; 9]).await, (Err(Certainty::Refused), 4, ms(310)));
+        for unknown in [500, 503, 504, 409] {
+            assert_eq!(bound(&[Some(unknown)]).await, (Err(Certainty::Unknown), 1, ms(0)), "{unknown}");
+            assert_eq!(bound(&[None, Some(unknown)]).await, (Err(Certainty::Unknown), 2, ms(10)));
+        }
+        assert_eq!(bound(&[Some(403)]).await, (Err(Certainty::Refused), 1, ms(0)));
     }
 
     #[tokio::test(start_paused = true)]

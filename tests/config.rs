@@ -69,10 +69,11 @@ fn feature_gates_affect_output_and_validation() {
     let args = "pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 0, score: 5}]}}]";
     let path = file(folder.path(), &format!("profiles:\n- {args}\n"));
     let path = path.to_str().unwrap();
-    let gate = "--feature-gates=StorageCapacityScoring=true";
-    assert_eq!(printed(&["config", "validate", path, gate]), format!("{path}: valid\n"));
-    assert!(refused(&["config", "validate", path]).1.contains("StorageCapacityScoring"));
-    assert!(printed(&["config", "default", gate]).contains("utilization: 100"));
+    let gate = "--feature-gates=StorageCapacityScoring=false";
+    assert_eq!(printed(&["config", "validate", path]), format!("{path}: valid\n"));
+    assert!(refused(&["config", "validate", path, gate]).1.contains("StorageCapacityScoring"));
+    assert!(printed(&["config", "default"]).contains("utilization: 100"));
+    assert!(!printed(&["config", "default", gate]).contains("utilization: 100"));
 }
 
 #[test]
@@ -174,6 +175,11 @@ fn invalid_command_line_is_rejected_with_a_suggestion() {
         (&["run", "--secure-prt=1"][..], "--secure-port"),
         (&["run", "now"], "unexpected argument 'now'"),
         (&["run", "--feature-gates=AllBetas=true"], "unrecognized feature gate: AllBetas; did you mean"),
+        (&["run", "--feature-gates=SidecarContainers=true"], "Kubernetes 1.37 removed it"),
+        (
+            &["run", "--feature-gates=GenericWorkload=true"],
+            "GenericWorkload is not supported by supercargo yet",
+        ),
         (
             &["run", "--leader-elect-lease-duration=1s"],
             "--leader-elect-lease-duration (1s) must be longer than --leader-elect-renew-deadline (10s)",

@@ -82,10 +82,10 @@ async fn working_cluster_passes_every_check() {
     let lease = json!({ "spec": {
         "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": Host::local().wall().to_string(),
     } });
-    let printed = checked(api("36", &[], Some(lease))).await;
+    let printed = checked(api("37", &[], Some(lease))).await;
     for line in [
         "  ok    https://api answers\n",
-        "  ok    version v1.36.2\n",
+        "  ok    version v1.37.2\n",
         " are granted\n",
         ": a leads, renewed ",
     ] {
@@ -113,7 +113,7 @@ async fn missing_permissions_and_an_expired_lease_are_reported_with_a_remedy() {
 
 #[tokio::test]
 async fn absent_lease_is_fine() {
-    let printed = checked(api("36", &[], None)).await;
+    let printed = checked(api("37", &[], None)).await;
     assert!(
         printed.contains("  ok    kube-system/supercargo does not exist; the first leader creates it\n"),
         "{printed}"
@@ -200,7 +200,7 @@ async fn newer_version_is_not_called_tested() {
 
 #[tokio::test]
 async fn lease_that_was_never_renewed_has_no_age() {
-    let printed = checked(api("36", &[], Some(json!({ "spec": { "holderIdentity": "a" } })))).await;
+    let printed = checked(api("37", &[], Some(json!({ "spec": { "holderIdentity": "a" } })))).await;
     let line =
         "  WARN  kube-system/supercargo: a holds it, but renewTime is not set\n        no process leads";
     assert!(printed.contains(line), "{printed}");

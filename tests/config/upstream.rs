@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use supercargo_config::feature_gates::FeatureGates;
 use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{Assets, Program, assets_or_skip};
+use supercargo_framework::features::{Feature, Gate, Stage, Version};
 
 use super::HEAD;
 
@@ -38,6 +40,7 @@ const FILES: &[(&str, &str)] = &[
 - schedulerName: b
 ",
     ),
+    ("points for groups of pods", "profiles: [{plugins: {placementScore: {}, podGroupPostFilter: {}}}]\n"),
     (
         "no default plugins",
         "profiles:
@@ -174,6 +177,34 @@ fn plain(value: &Value) -> Value {
 fn kube_scheduler() -> Option<PathBuf> {
     let assets: Assets = assets_or_skip()?;
     Some(assets.path(Program::KubeScheduler).unwrap())
+}
+
+/// The gates in kube-scheduler's help: name, stage and default. Gates that are GA are not in it.
+fn gates_of_upstream(program: &Path) -> Vec<(String, String, bool)> {
+    let output = Command::new(program).arg("--help").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let gate = |line: &str| {
+        let (name, rest) = line.trim().strip_prefix("kube:")?.split_once("=true|false (")?;
+        let (stage, default) = rest.strip_suffix(')')?.split_once(" - default=")?;
+        Some((name.to_owned(), stage.to_owned(), default.parse().ok()?))
+    };
+    help.lines().filter_map(gate).collect()
+}
+
+#[test]
+fn feature_gates_have_kube_schedulers_stages_and_defaults() {
+    let Some(program) = kube_scheduler() else { return };
+    let gates = gates_of_upstream(&program);
+    for (name, _, default) in &gates {
+        let gates: FeatureGates = format!("{name}={default}").parse().unwrap();
+        assert!(gates.apply(Version::CURRENT).is_ok(), "{name} is accepted with its default");
+    }
+    for feature in Feature::ALL {
+        let Gate { stage, default, .. } = feature.gate(Version::CURRENT);
+        let found = gates.iter().find(|(name, ..)| name == feature.name());
+        let expected = (stage != Stage::Ga).then(|| (stage.to_string(), default));
+        assert_eq!(found.map(|(_, stage, default)| (stage.clone(), *default)), expected, "{feature:?}");
+    }
 }
 
 #[test]

@@ -14,14 +14,15 @@ const COMPONENT: &str = "kube";
 /// Gates that set every gate of a stage.
 const OF_A_STAGE: &[(&str, Stage)] = &[("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 
-/// Gates of kube-scheduler that have no effect here: the feature does not exist, or it cannot be
-/// turned off. They are accepted so that kube-scheduler's command lines keep working.
+/// Gates of kube-scheduler that have no effect here: the feature does not exist, cannot be turned
+/// off, or changes no decision. They are accepted so that kube-scheduler's command lines keep
+/// working.
 const WITHOUT_EFFECT: &[&str] = &[
+    // Of the API server, with a name close to that of another gate.
+    "CRDObservedGenerationTracking",
     "ClearingNominatedNodeNameAfterBinding",
     "ComponentFlagz",
-    "ComponentSLIs",
     "ComponentStatusz",
-    "CompositePodGroup",
     "CoordinatedLeaderElection",
     "DRAAdminAccess",
     "DRAConsumableCapacity",
@@ -29,32 +30,117 @@ const WITHOUT_EFFECT: &[&str] = &[
     "DRADeviceTaintRules",
     "DRADeviceTaints",
     "DRAExtendedResource",
-    "DRAListTypeAttributes",
-    "DRANodeAllocatableResources",
+    "DRAFractionalCapacityRange",
     "DRAPartitionableDevices",
-    "DRAPartitionableDevicesType",
     "DRAPrioritizedList",
     "DRAResourceClaimDeviceStatus",
     "DRASchedulerFilterTimeout",
-    "DRAWorkloadResourceClaims",
     "DynamicResourceAllocation",
-    "GangScheduling",
-    "GenericWorkload",
-    "InPlacePodVerticalScalingSchedulerPreemption",
+    // Of the kubelet, as above.
+    "InPlacePodVerticalScalingExclusiveCPUs",
+    "InPlacePodVerticalScalingExclusiveMemory",
+    "InPlacePodVerticalScalingInitContainers",
+    "InPlacePodVerticalScalingMemoryBackedVolumes",
+    // Upstream counts pods per node lazily; the verdicts are the same.
     "InterPodAffinityHostnameFastPath",
     "MatchLabelKeysInPodAffinity",
     "MatchLabelKeysInPodTopologySpreadSelectorMerge",
     "NodeInclusionPolicyInPodTopologySpread",
     "OpportunisticBatching",
-    "PodGroupPreemptionPolicy",
     "PodSchedulingReadiness",
+    // Requests always run beside scheduling cycles here.
     "SchedulerAsyncAPICalls",
+    // Only DynamicResources registers such hints.
     "SchedulerPreQueueingHints",
-    "SchedulerQueueingHints",
-    "SidecarContainers",
-    "TopologyAwareWorkloadScheduling",
-    "WorkloadAwarePreemption",
+    "VolumeBindMountOptions",
     "WorkloadWithJob",
+];
+
+/// A gate that is off by default in kube-scheduler and asks for scheduling that supercargo lacks.
+struct Unsupported {
+    name: &'static str,
+    stage: Stage,
+    /// What happens instead.
+    instead: &'static str,
+}
+
+impl Unsupported {
+    const fn alpha(name: &'static str, instead: &'static str) -> Self {
+        Self { name, stage: Stage::Alpha, instead }
+    }
+
+    const fn beta(name: &'static str, instead: &'static str) -> Self {
+        Self { name, stage: Stage::Beta, instead }
+    }
+}
+
+const CLAIMS: &str = "pods with spec.resourceClaims stay Pending, with the reason in their status";
+const GROUPS: &str = "pods with spec.schedulingGroup stay Pending, with the reason in their status";
+const RESIZES: &str = "pods are not evicted for a resize that the kubelet has deferred";
+
+/// Gates that cannot be turned on.
+const UNSUPPORTED: &[Unsupported] = &[
+    Unsupported::alpha("CompositePodGroup", GROUPS),
+    Unsupported::alpha("DRADerivedAttributes", CLAIMS),
+    Unsupported::alpha("DRADeviceCompatibilityGroups", CLAIMS),
+    Unsupported::alpha("DRAListTypeAttributes", CLAIMS),
+    Unsupported::alpha("DRANodeAllocatableResources", CLAIMS),
+    Unsupported::alpha("DRAOptionalNodeOperations", CLAIMS),
+    Unsupported::alpha("DRAPartitionableDevicesType", CLAIMS),
+    Unsupported::beta("DRAWorkloadResourceClaims", CLAIMS),
+    Unsupported::beta("GenericWorkload", GROUPS),
+    Unsupported::alpha("InPlacePodVerticalScalingSchedulerPreemption", RESIZES),
+    Unsupported::alpha("PodGroupPreemptionPolicy", GROUPS),
+    Unsupported::alpha("TopologyAwareWorkloadScheduling", GROUPS),
+];
+
+/// Gates that Kubernetes removed. kube-scheduler rejects them since.
+struct Removed {
+    since: &'static str,
+    /// What has taken the gate's place.
+    now: &'static str,
+    names: &'static [&'static str],
+}
+
+const ALWAYS_ON: &str = "the feature is always on";
+
+/// The gates that a command line for one of the emulated versions may have.
+const REMOVED: &[Removed] = &[
+    Removed { since: "1.35", now: ALWAYS_ON, names: &["ComponentSLIs"] },
+    Removed {
+        since: "1.37",
+        now: "GenericWorkload covers it",
+        names: &["GangScheduling", "WorkloadAwarePreemption"],
+    },
+    Removed {
+        since: "1.37",
+        now: ALWAYS_ON,
+        names: &[
+            "APIServerTracing",
+            "AnonymousAuthConfigurableEndpoints",
+            "AnyVolumeDataSource",
+            "AuthorizeNodeWithSelectors",
+            "AuthorizeWithSelectors",
+            "BtreeWatchCache",
+            "ConsistentListFromCache",
+            "JobBackoffLimitPerIndex",
+            "JobPodReplacementPolicy",
+            "JobSuccessPolicy",
+            "LogarithmicScaleDown",
+            "OrderedNamespaceDeletion",
+            "PodLifecycleSleepAction",
+            "PodLifecycleSleepActionAllowZero",
+            "PreventStaticPodAPIReferences",
+            "RelaxedDNSSearchValidation",
+            "ResilientWatchCacheInitialization",
+            "RetryGenerateName",
+            "SchedulerQueueingHints",
+            "SidecarContainers",
+            "StreamingCollectionEncodingToJSON",
+            "StreamingCollectionEncodingToProtobuf",
+            "StructuredAuthenticationConfiguration",
+        ],
+    },
 ];
 
 /// Why a gate or a version is rejected.
@@ -70,6 +156,24 @@ pub enum GateError {
         name: String,
         /// The known names close to it.
         suggestion: String,
+    },
+    /// A gate that earlier versions had.
+    #[error("unrecognized feature gate: {name}; Kubernetes {since} removed it: {now}")]
+    Removed {
+        /// The gate.
+        name: &'static str,
+        /// The first version without it.
+        since: &'static str,
+        /// What has taken its place.
+        now: &'static str,
+    },
+    /// The gate asks for scheduling that is not implemented.
+    #[error("feature gate {name} is not supported by supercargo yet: {instead}; leave it off")]
+    Unsupported {
+        /// The gate.
+        name: &'static str,
+        /// What happens instead.
+        instead: &'static str,
     },
     /// A gate of another component.
     #[error("{0:?}: the only component is kube")]
@@ -144,32 +248,57 @@ impl FeatureGates {
             for feature in Feature::ALL.iter().filter(|feature| feature.gate(version).stage == *stage) {
                 features = features.with(*feature, *value);
             }
+            if *value {
+                tracing::warn!("feature gate {name} leaves out what is not supported: {}", left_out(*stage));
+            }
         }
         for (name, value) in self.0.iter().filter(|(name, _)| !is_of_a_stage(name)) {
             match Feature::ALL.iter().find(|feature| feature.name() == name) {
                 Some(feature) => features = set(features, *feature, *value)?,
-                None => without_effect(name)?,
+                None => set_without_effect(name, *value)?,
             }
         }
         Ok(features)
     }
 }
 
+/// The names of the unsupported gates of a stage.
+fn left_out(stage: Stage) -> String {
+    let names = UNSUPPORTED.iter().filter(|gate| gate.stage == stage).map(|gate| gate.name);
+    names.collect::<Vec<_>>().join(", ")
+}
+
 fn is_of_a_stage(name: &str) -> bool {
     OF_A_STAGE.iter().any(|(of_a_stage, _)| *of_a_stage == name)
+}
+
+/// Rejects a gate that was removed, or that asks for something unsupported. Warns about any other.
+fn set_without_effect(name: &str, value: bool) -> Result<(), GateError> {
+    for Removed { since, now, names } in REMOVED {
+        if let Some(name) = names.iter().find(|removed| **removed == name) {
+            return Err(GateError::Removed { name, since, now });
+        }
+    }
+    match UNSUPPORTED.iter().find(|gate| gate.name == name) {
+        Some(Unsupported { name, instead, .. }) if value => Err(GateError::Unsupported { name, instead }),
+        Some(_) => Ok(()),
+        None => warn_without_effect(name),
+    }
 }
 
 /// Warns about a gate without effect. kube-scheduler accepts every gate of Kubernetes, including
 /// the kubelet's, and each release changes them. So an unknown gate is rejected only if its name is
 /// close to a known one.
-fn without_effect(name: &str) -> Result<(), GateError> {
+fn warn_without_effect(name: &str) -> Result<(), GateError> {
     if WITHOUT_EFFECT.contains(&name) {
         tracing::warn!("feature gate {name} has no effect");
         return Ok(());
     }
     let features = Feature::ALL.iter().map(|feature| feature.name());
     let of_a_stage = OF_A_STAGE.iter().map(|(name, _)| *name);
-    match suggest::near(name, features.chain(of_a_stage).chain(WITHOUT_EFFECT.iter().copied())) {
+    let unsupported = UNSUPPORTED.iter().map(|gate| gate.name);
+    let others = of_a_stage.chain(unsupported).chain(WITHOUT_EFFECT.iter().copied());
+    match suggest::near(name, features.chain(others)) {
         Some(suggestion) => Err(GateError::Unknown { name: name.to_owned(), suggestion }),
         None => {
             tracing::warn!("feature gate {name} is unknown and has no effect");
@@ -227,23 +356,50 @@ mod tests {
         assert!(!on("", "1.36", Feature::StorageCapacityScoring));
         assert!(on("StorageCapacityScoring=true", "1.36", Feature::StorageCapacityScoring));
         assert!(on("", "kube=1.37", Feature::StorageCapacityScoring));
-        assert!(!on("SchedulerAsyncPreemption=false", "1.36", Feature::SchedulerAsyncPreemption));
-        assert!(on("AllAlpha=true", "v1.36", Feature::TaintTolerationComparisonOperators));
-        assert!(!on("AllBeta=false", "1.36", Feature::SchedulerPopFromBackoffQ));
+        assert!(!on("SchedulerAsyncPreemption=false", "1.37", Feature::SchedulerAsyncPreemption));
+        assert!(on("AllAlpha=true", "v1.37", Feature::TaintTolerationComparisonOperators));
+        assert!(!on("AllAlpha=true", "1.34", Feature::TaintTolerationComparisonOperators), "absent in 1.34");
+        assert!(!on("AllBeta=false", "1.37", Feature::SchedulerPopFromBackoffQ));
         let spared = "AllBeta=false,SchedulerPopFromBackoffQ=true";
-        assert!(on(spared, "1.36", Feature::SchedulerPopFromBackoffQ), "a gate set by name takes precedence");
-        assert!(on("kube:StorageCapacityScoring=true", "1.36", Feature::StorageCapacityScoring));
+        assert!(on(spared, "1.37", Feature::SchedulerPopFromBackoffQ), "a gate set by name takes precedence");
+        assert!(!on("kube:StorageCapacityScoring=false", "1.37", Feature::StorageCapacityScoring));
         let twice = "StorageCapacityScoring=true,StorageCapacityScoring=false";
-        assert!(!on(twice, "1.36", Feature::StorageCapacityScoring), "the last value applies");
+        assert!(!on(twice, "1.37", Feature::StorageCapacityScoring), "the last value applies");
     }
 
     #[test]
     fn gates_without_effect_are_accepted() {
         // A gate of the scheduler, one of the kubelet, and two with names close to others.
-        for gate in ["DRAAdminAccess", "MemoryQoS", "ComponentSLIs", "DRAPartitionableDevicesType"] {
+        for gate in
+            ["DRAAdminAccess", "MemoryQoS", "ComponentFlagz", "InPlacePodVerticalScalingExclusiveCPUs"]
+        {
             let none = Features::of(Version::CURRENT);
-            assert_eq!(features(&format!("{gate}=true"), "1.36"), Ok(none), "{gate}");
+            assert_eq!(features(&format!("{gate}=true"), "1.37"), Ok(none), "{gate}");
         }
+    }
+
+    #[test]
+    fn unsupported_gates_can_be_off_but_not_on() {
+        for Unsupported { name, instead, .. } in UNSUPPORTED {
+            let off = features(&format!("{name}=false"), "1.37");
+            assert_eq!(off, Ok(Features::of(Version::CURRENT)));
+            let on = features(&format!("{name}=true"), "1.37").unwrap_err();
+            assert_eq!(on, GateError::Unsupported { name, instead });
+        }
+        assert!(features("AllAlpha=true,AllBeta=true", "1.37").is_ok(), "unsupported gates are left out");
+    }
+
+    #[test]
+    fn no_gate_is_in_two_lists() {
+        let features = Feature::ALL.iter().map(|feature| feature.name());
+        let removed = REMOVED.iter().flat_map(|removed| removed.names.iter().copied());
+        let unsupported = UNSUPPORTED.iter().map(|gate| gate.name);
+        let mut names: Vec<&str> =
+            features.chain(WITHOUT_EFFECT.iter().copied()).chain(unsupported).chain(removed).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 
     #[test]
@@ -259,14 +415,34 @@ mod tests {
         let cases = [
             (
                 "StorageCapacityScorin=true",
-                "1.36",
+                "1.37",
                 "unrecognized feature gate: StorageCapacityScorin; did you mean \"StorageCapacityScoring\"?",
             ),
-            ("kubelet:X=true", "1.36", "\"kubelet:X\": the only component is kube"),
             (
-                "PodObservedGenerationTracking=false",
+                "GenericWorklod=true",
+                "1.37",
+                "unrecognized feature gate: GenericWorklod; did you mean \"GenericWorkload\"?",
+            ),
+            (
+                "GangScheduling=true",
                 "1.36",
-                "cannot set feature gate PodObservedGenerationTracking to false, feature is locked to true",
+                "unrecognized feature gate: GangScheduling; Kubernetes 1.37 removed it: GenericWorkload covers it",
+            ),
+            (
+                "SidecarContainers=false",
+                "1.37",
+                "unrecognized feature gate: SidecarContainers; Kubernetes 1.37 removed it: the feature is always on",
+            ),
+            (
+                "GenericWorkload=true",
+                "1.37",
+                "feature gate GenericWorkload is not supported by supercargo yet: pods with spec.schedulingGroup stay Pending, with the reason in their status; leave it off",
+            ),
+            ("kubelet:X=true", "1.37", "\"kubelet:X\": the only component is kube"),
+            (
+                "NodeDeclaredFeatures=false",
+                "1.37",
+                "cannot set feature gate NodeDeclaredFeatures to false, feature is locked to true",
             ),
             (
                 "NodeDeclaredFeatures=true",
@@ -275,7 +451,7 @@ mod tests {
             ),
             (
                 "StorageCapacityScoring",
-                "1.36",
+                "1.37",
                 "\"StorageCapacityScoring\": give each feature gate as Name=true or Name=false, separated by commas",
             ),
             ("", "1.33", "\"1.33\": the versions that can be emulated are 1.34, 1.35, 1.36 and 1.37"),

@@ -15,8 +15,8 @@ const SET_FIELDS: &[&str] = &["enabled", "disabled"];
 const PLUGIN_FIELDS: &[&str] = &["name", "weight"];
 const PLUGIN_CONFIG_FIELDS: &[&str] = &["name", "args"];
 
-/// Extension points that only gated plugins of kube-scheduler implement.
-const GATED_POINTS: &[&str] = &["placementGenerate", "placementScore", "podGroupPostFilter"];
+/// Extension points that only kube-scheduler's plugins implement, all of them for groups of pods.
+pub(super) const GATED_POINTS: &[&str] = &["placementGenerate", "placementScore", "podGroupPostFilter"];
 
 /// A profile as written in the file.
 #[derive(Debug, Default)]
@@ -146,20 +146,17 @@ fn read_plugins(profile: &Object<'_>, registry: &Registry, report: &mut Report<'
     }
     for point in GATED_POINTS {
         if let Some(set) = object.get(point) {
-            refuse_gated(point, &set, report);
+            read_gated(point, &set, registry, report);
         }
     }
     plugins
 }
 
-/// An unsupported point may be present but must be empty: `--write-config-to` of kube-scheduler
-/// writes it.
-fn refuse_gated(point: &str, cursor: &Cursor<'_>, report: &mut Report<'_>) {
-    let object = cursor.object(SET_FIELDS, report);
-    let Some(enabled) = object.and_then(|object| object.get("enabled")) else {
-        return;
-    };
-    if !enabled.items(report).is_empty() {
+/// Reads an unsupported point as any other. It may be present but must be empty:
+/// `--write-config-to` of kube-scheduler writes it.
+fn read_gated(point: &str, cursor: &Cursor<'_>, registry: &Registry, report: &mut Report<'_>) {
+    let set = read_set(cursor, registry, report);
+    if set.is_some_and(|set| !set.enabled.is_empty()) {
         report.add(&cursor.place, Problem::Unsupported(format!("the extension point {point}")));
     }
 }

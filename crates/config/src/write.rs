@@ -12,7 +12,7 @@ use super::duration;
 use super::file::{API_VERSION, KIND};
 use super::leader_election::LOCK;
 use super::points::Point;
-use super::profile_file::FileSet;
+use super::profile_file::{FileSet, GATED_POINTS};
 use super::yaml;
 use crate::config::{ClientConnection, Config, ExtenderConfig, ExtenderTls, MediaType, ProfileConfig};
 
@@ -90,10 +90,11 @@ fn profile(profile: &ProfileConfig, features: &Features) -> Value {
         let args = default_args::completed(plugin, profile.args.get(plugin), features)?;
         Some(json!({ "name": plugin, "args": args }))
     });
-    let points = Point::ALL.iter().map(|point| (point.name().to_owned(), set(profile.sets.at(*point))));
+    let points = Point::ALL.iter().map(|point| (point.name(), set(profile.sets.at(*point))));
+    let points = points.chain(GATED_POINTS.iter().map(|point| (*point, json!({}))));
     let mut all = json!({
         "schedulerName": &*profile.scheduler_name,
-        "plugins": points.collect::<Map<_, _>>(),
+        "plugins": points.map(|(name, set)| (name.to_owned(), set)).collect::<Map<_, _>>(),
         "pluginConfig": args.collect::<Vec<_>>(),
     });
     if let Some(percentage) = profile.own_percentage {

@@ -125,10 +125,10 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version this scheduler follows: 1.36.
-    pub const CURRENT: Self = Self { minor: 36 };
+    /// The version this scheduler follows: 1.37.
+    pub const CURRENT: Self = Self { minor: 37 };
 
-    /// Version `1.minor`, from 1.34 to 1.37.
+    /// Version `1.minor`, from 1.34 to 1.37: as in upstream, the current one and the three before.
     pub const fn new(minor: u8) -> Option<Self> {
         if minor >= 34 && minor <= 37 { Some(Self { minor }) } else { None }
     }
@@ -196,11 +196,12 @@ mod tests {
         let of = |minor| Features::of(Version::new(minor).unwrap());
         assert!(!of(34).enabled(Feature::NominatedNodeNameForExpectation));
         assert!(of(35).enabled(Feature::NominatedNodeNameForExpectation));
-        assert!(!Features::default().enabled(Feature::StorageCapacityScoring));
+        assert!(!of(36).enabled(Feature::StorageCapacityScoring));
         assert!(of(37).enabled(Feature::StorageCapacityScoring));
         assert!(
             !of(37).with(Feature::StorageCapacityScoring, false).enabled(Feature::StorageCapacityScoring)
         );
+        assert_eq!(Features::default(), of(37));
         assert_eq!((Version::new(33), Version::new(38)), (None, None));
     }
 }

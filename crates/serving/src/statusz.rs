@@ -43,11 +43,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn statusz_has_start_time_and_uptime() {
         let started = "2026-01-02T03:04:05.6Z".parse().unwrap();
-        let statusz = Statusz::new(started, "1.36".into(), &["/livez", "/readyz"]);
+        let statusz = Statusz::new(started, "1.37".into(), &["/livez", "/readyz"]);
         tokio::time::advance(Duration::from_secs(3 * 3600 + 4 * 60 + 5)).await;
         let text = statusz.text();
         let expected = "Started: Fri Jan  2 03:04:05 UTC 2026\nUp: 3 hr 04 min 05 sec\nBinary version: ";
         assert!(text.starts_with(expected), "{text}");
-        assert!(text.ends_with("Emulation version: 1.36\nPaths: /livez /readyz\n"), "{text}");
+        assert!(text.ends_with("Emulation version: 1.37\nPaths: /livez /readyz\n"), "{text}");
     }
 }

@@ -158,7 +158,7 @@ fn endpoints(is_well: &Arc<AtomicBool>, slow: &Arc<Semaphore>) -> Endpoints {
             ),
         ]),
         log_level: Some(supercargo_telemetry::logs::LogLevel::detached("info")),
-        emulated_version: "1.36".to_owned(),
+        emulated_version: "1.37".to_owned(),
         started: jiff::Timestamp::UNIX_EPOCH,
     }
 }
@@ -240,7 +240,7 @@ async fn each_path_serves_its_content() {
                 "\nsupercargo statusz\nWarning: This endpoint is not meant to be machine parseable, ",
             ),
             ("/statusz", "\nBinary version: "),
-            ("/statusz", "Emulation version: 1.36\nPaths: /configz /debug/cache /debug/flags/v "),
+            ("/statusz", "Emulation version: 1.37\nPaths: /configz /debug/cache /debug/flags/v "),
             ("/debug/pprof/heap", "pprof is not available"),
         ] {
             let answered = bed.get(path, Some("reader")).await;

@@ -33,7 +33,7 @@ pub use self::text::Text;
 pub use self::value::{Counter, Gauge};
 
 /// The release of kube-scheduler that supercargo follows.
-const BASELINE: &str = "1.36.3";
+const BASELINE: &str = "1.37.2";
 
 /// Measures current totals at each scrape.
 pub trait Collector: Send + Sync {

@@ -246,14 +246,12 @@ fn required_drivers_must_be_installed() {
         ("missing and not demanding", vec![driver(false)], Status::success()),
         ("unknown", vec![], Status::success()),
     ];
-    let scaling = Features::default().with(Feature::VolumeLimitScaling, true);
-    let without = Features::default().with(Feature::VolumeLimitScaling, false);
+    let off = Features::default().with(Feature::VolumeLimitScaling, false);
     for (name, more, expected) in cases {
         let list: Vec<_> = storage().into_iter().chain(more).collect();
         let pod = using("p", &["a"]);
-        let status = verdict_of(&Driver::with_features(NAME, &scaling), &pod, vec![], list.clone());
-        assert_eq!(status, expected, "{name}");
-        let status = verdict_of(&Driver::with_features(NAME, &without), &pod, vec![], list);
+        assert_eq!(verdict(&pod, vec![], list.clone()), expected, "{name}");
+        let status = verdict_of(&Driver::with_features(NAME, &off), &pod, vec![], list);
         assert_eq!(status, Status::success(), "{name}, with the feature off");
     }
 }
@@ -262,10 +260,9 @@ fn required_drivers_must_be_installed() {
 fn csi_drivers_are_read_only_with_volume_limit_scaling() {
     let reads =
         |features: &Features| from_args(&Value::Null, features).expect("no arguments are fine").reads();
-    let scaling = Features::default().with(Feature::VolumeLimitScaling, true);
-    assert!(reads(&scaling).contains(&resources::CSI_DRIVER));
-    let without = Features::default().with(Feature::VolumeLimitScaling, false);
-    assert_eq!(reads(&without), [resources::PERSISTENT_VOLUME, resources::STORAGE_CLASS]);
+    let off = Features::default().with(Feature::VolumeLimitScaling, false);
+    assert!(reads(&Features::default()).contains(&resources::CSI_DRIVER));
+    assert_eq!(reads(&off), [resources::PERSISTENT_VOLUME, resources::STORAGE_CLASS]);
 }
 
 #[test]

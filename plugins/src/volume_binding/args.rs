@@ -45,21 +45,17 @@ mod tests {
 
     use super::*;
 
-    fn scoring() -> Features {
-        Features::default().with(Feature::StorageCapacityScoring, true)
-    }
-
-    fn off() -> Features {
+    fn without_scoring() -> Features {
         Features::default().with(Feature::StorageCapacityScoring, false)
     }
 
     #[test]
     fn valid_arguments_are_accepted() {
+        let scoring = Features::default;
         let point = || json!([{"utilization": 0, "score": 5}]);
         let cases = [
-            (json!({}), off(), 600, false),
-            (json!({"bindTimeoutSeconds": 0, "shape": null}), off(), 0, false),
-            (json!({}), scoring(), 600, true),
+            (json!({}), without_scoring(), 600, false),
+            (json!({"bindTimeoutSeconds": 0, "shape": null}), without_scoring(), 0, false),
             (json!({"bindTimeoutSeconds": 30}), scoring(), 30, true),
             (json!({"shape": []}), scoring(), 600, true),
             (json!({"shape": point()}), scoring(), 600, true),
@@ -72,6 +68,7 @@ mod tests {
 
     #[test]
     fn invalid_arguments_are_rejected_with_path_and_valid_values() {
+        let (off, scoring) = (without_scoring, Features::default);
         let bad = [
             (
                 json!({"bindTimeoutSeconds": -1}),

@@ -235,7 +235,7 @@ fn endpoints() -> Endpoints {
         flagz: Arc::new(String::new),
         debug: BTreeMap::from([("/debug/cache", Arc::new(|| async { json!({}) }.boxed()) as _)]),
         log_level: None,
-        emulated_version: "1.36".to_owned(),
+        emulated_version: "1.37".to_owned(),
         started: jiff::Timestamp::UNIX_EPOCH,
     }
 }

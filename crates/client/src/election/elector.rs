@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use http::StatusCode;
 use kube::Client;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -307,23 +308,40 @@ impl Elector {
         }
     }
 
-    /// Releases the lease, so that the next leader need not wait for its expiry.
+    /// Releases the lease, so that the next leader need not wait for its expiry. Tries until the
+    /// renew deadline, as client-go does.
     async fn release(&mut self) -> Result<(), Failure> {
         self.fence.release();
         let Some(Observed { lease, .. }) = self.observed.clone() else { return Ok(()) };
-        if self.give_up(&lease).await.is_err() {
-            // Another client may have changed other fields; retry with the current version.
-            match self.client.get().await? {
-                Some(lease) if lease.record().holder == *self.identity => self.give_up(&lease).await?,
-                _ => return Ok(()),
-            }
+        let within = self.timing.renew_deadline;
+        let released = timeout(within, self.give_up(lease)).await;
+        if released.unwrap_or_else(|_| Err(Failure::late(within)))? {
+            self.leadership.send_modify(|leadership| leadership.holder = None);
+            tracing::info!(lease = %self.client.name, "released lease");
         }
-        self.leadership.send_modify(|leadership| leadership.holder = None);
-        tracing::info!(lease = %self.client.name, "released lease");
         Ok(())
     }
 
-    async fn give_up(&self, lease: &Lease) -> Result<(), Failure> {
+    /// Gives the lease up unless another candidate holds it; returns whether it did. Reads the
+    /// lease again after each conflict with another writer, and after any failure of the first try:
+    /// the answer to the last renewal may have been lost.
+    async fn give_up(&self, mut lease: Lease) -> Result<bool, Failure> {
+        let mut is_first = true;
+        loop {
+            match self.write_free(&lease).await {
+                Ok(()) => return Ok(true),
+                Err(failure) if is_first || failure.status == Some(StatusCode::CONFLICT) => is_first = false,
+                Err(failure) => return Err(failure),
+            }
+            match self.client.get().await? {
+                Some(current) if current.record().holder == *self.identity => lease = current,
+                _ => return Ok(false),
+            }
+        }
+    }
+
+    /// Writes the lease without holder.
+    async fn write_free(&self, lease: &Lease) -> Result<(), Failure> {
         let now = micros(self.host.wall());
         let transitions = lease.record().transitions;
         // The shortest duration that the API accepts, as in client-go.

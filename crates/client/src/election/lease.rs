@@ -123,13 +123,20 @@ pub(super) struct LeaseClient {
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) message: String,
-    /// Whether the server reports that the lease does not exist.
-    pub(super) is_not_found: bool,
+    /// The HTTP status, if the server responded.
+    pub(super) status: Option<StatusCode>,
+}
+
+impl Failure {
+    /// Nothing was answered within this time.
+    pub(super) fn late(within: Duration) -> Self {
+        Self { message: format!("no answer within {within:?}"), status: None }
+    }
 }
 
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
-        Self { is_not_found: error.status == Some(StatusCode::NOT_FOUND), message: error.error.message }
+        Self { status: error.status, message: error.error.message }
     }
 }
 
@@ -138,7 +145,7 @@ impl LeaseClient {
     pub(super) async fn get(&self) -> Result<Option<Lease>, Failure> {
         match self.send(Method::GET, &self.name.path(), &Value::Null).await {
             Ok(lease) => Ok(Some(lease)),
-            Err(failure) if failure.is_not_found => Ok(None),
+            Err(failure) if failure.status == Some(StatusCode::NOT_FOUND) => Ok(None),
             Err(failure) => Err(failure),
         }
     }
@@ -160,8 +167,7 @@ impl LeaseClient {
             Err(_) => {
                 // The connection may be dead, and there may be another way to the server.
                 self.api.reconnect();
-                let message = format!("no answer within {:?}", self.timeout);
-                Err(Failure { message, is_not_found: false })
+                Err(Failure::late(self.timeout))
             }
         }
     }

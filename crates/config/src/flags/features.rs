@@ -16,7 +16,7 @@ pub struct FeatureOptions {
     #[arg(long, value_name = "GATES")]
     pub feature_gates: Vec<FeatureGates>,
     /// Version of kube-scheduler whose feature gate defaults apply: 1.34 to 1.37.
-    #[arg(long, value_name = "VERSION", value_parser = emulated_version, default_value = "1.36")]
+    #[arg(long, value_name = "VERSION", value_parser = emulated_version, default_value_t = Version::CURRENT)]
     pub emulated_version: Version,
 }
 

@@ -202,10 +202,10 @@ fn ignored_flags_are_accepted_and_listed() {
 
 #[test]
 fn repeated_feature_gates_flags_are_merged() {
-    let line = ["--feature-gates=StorageCapacityScoring=true", "--feature-gates=VolumeLimitScaling=true,"];
+    let line = ["--feature-gates=StorageCapacityScoring=false", "--feature-gates=VolumeLimitScaling=false,"];
     let features = flags(&line).features.applied_to(&Catalog::in_tree()).unwrap().features;
     assert!(
-        features.enabled(Feature::StorageCapacityScoring) && features.enabled(Feature::VolumeLimitScaling)
+        !features.enabled(Feature::StorageCapacityScoring) && !features.enabled(Feature::VolumeLimitScaling)
     );
 }
 
@@ -249,7 +249,7 @@ fn flagz_lists_every_flag_with_its_effective_value() {
         "leader-elect=true",
         "leader-elect-lease-duration=1m15s",
         "kube-api-content-type=application/vnd.kubernetes.protobuf",
-        "emulated-version=1.36",
+        "emulated-version=1.37",
         "logging-format=",
     ] {
         assert!(lines.contains(&line), "{line} is not in\n{text}");

@@ -263,6 +263,7 @@ profiles:
     permit: {}
     placementGenerate: {}
     placementScore: {}
+    podGroupPostFilter: {}
     postBind: {}
     postFilter: {}
     preBind: {}

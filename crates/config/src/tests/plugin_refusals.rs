@@ -25,8 +25,13 @@ fn unsupported_settings_are_rejected_by_name() {
         ),
         (
             "profiles:\n- plugins:\n    placementGenerate: {enabled: [{name: TopologyPlacementGenerator}]}\n",
-            "6:24: profiles[0].plugins.placementGenerate",
-            "the extension point placementGenerate",
+            "6:42: profiles[0].plugins.placementGenerate.enabled[0].name",
+            "TopologyPlacementGenerator",
+        ),
+        (
+            "profiles:\n- plugins:\n    podGroupPostFilter: {enabled: [{name: NodeName}]}\n",
+            "6:25: profiles[0].plugins.podGroupPostFilter",
+            "the extension point podGroupPostFilter",
         ),
     ];
     for (text, place, what) in cases {
@@ -110,6 +115,16 @@ fn unknown_plugins_are_rejected_with_suggestions() {
             "disabled",
             "profiles: [{plugins: {filter: {disabled: [{name: nodeports}]}}}]\n",
             "c.yaml:4:50: profiles[0].plugins.filter.disabled[0].name: unknown plugin \"nodeports\"; did you mean \"NodePorts\"?",
+        ),
+        (
+            "enabled at a point that is not here",
+            "profiles: [{plugins: {podGroupPostFilter: {enabled: [{name: NodePort}]}}}]\n",
+            "c.yaml:4:61: profiles[0].plugins.podGroupPostFilter.enabled[0].name: unknown plugin \"NodePort\"; did you mean \"NodePorts\"?",
+        ),
+        (
+            "disabled at a point that is not here",
+            "profiles: [{plugins: {podGroupPostFilter: {disabled: [{name: NodePort}]}}}]\n",
+            "c.yaml:4:62: profiles[0].plugins.podGroupPostFilter.disabled[0].name: unknown plugin \"NodePort\"; did you mean \"NodePorts\"?",
         ),
         (
             "configured",

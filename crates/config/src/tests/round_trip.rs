@@ -210,7 +210,9 @@ fn written_configurations_have_every_default() {
         profile["plugins"]["multiPoint"]["enabled"][4],
         json!({"name": "TaintToleration", "weight": 3})
     );
-    assert_eq!(profile["plugins"]["filter"], json!({}));
+    for point in ["filter", "podGroupPostFilter"] {
+        assert_eq!(profile["plugins"][point], json!({}), "{point}");
+    }
     let fit = profile["pluginConfig"]
         .as_array()
         .unwrap()

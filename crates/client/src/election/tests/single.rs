@@ -125,6 +125,49 @@ async fn an_answer_that_is_lost_or_late_is_no_loss() {
     assert_eq!(spec(&server).await["leaseTransitions"], 0);
 }
 
+/// Resigns while updates need this long to arrive, and the first `conflicts` of them are overtaken.
+/// Returns the requests and the time until the end.
+async fn resigned(server: &ApiServer, there: Duration, conflicts: usize) -> (Vec<String>, Duration) {
+    let leader = leader(server).await;
+    sleep(RETRY_PERIOD / 2).await;
+    let connection = leader.connection.clone();
+    let slow = Trip { there, ..Trip::default() };
+    connection.plan([slow, Trip::default(), slow, Trip::default(), slow]);
+    connection.take_requests();
+    let overtake = async {
+        for number in 0..conflicts {
+            sleep(there / 2).await;
+            let label = json!({"metadata": {"labels": {"number": number.to_string()}}});
+            ask(server, Method::PATCH, LEASE, &label).await;
+            sleep(there / 2).await;
+        }
+    };
+    let began = Instant::now();
+    let resign = async {
+        leader.resign().await;
+        began.elapsed()
+    };
+    let (took, ()) = tokio::join!(resign, overtake);
+    (connection.take_requests(), took)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_tried_again_after_every_conflict() {
+    let server = ApiServer::default();
+    let (requests, took) = resigned(&server, Duration::from_secs(1), 2).await;
+    assert_eq!(requests, ["PUT", "GET", "PUT", "GET", "PUT"]);
+    assert_eq!(took.as_secs(), 3);
+    assert_eq!(spec(&server).await["holderIdentity"], "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_given_up_at_the_renew_deadline() {
+    let server = ApiServer::default();
+    let (_, took) = resigned(&server, Duration::from_secs(4), 3).await;
+    assert_eq!(took.as_secs(), LeaderElectionConfig::default().renew_deadline.as_secs());
+    assert_ne!(spec(&server).await["holderIdentity"], "");
+}
+
 #[tokio::test(start_paused = true)]
 async fn other_fields_of_the_lease_are_preserved() {
     let server = ApiServer::default();
