@@ -235,10 +235,9 @@ impl MetricsObserver {
         self.handled.with(|it| it == event, look_up, |histogram| histogram.observe(seconds(took)));
     }
 
-    fn preempted(&self, failed: bool, took: Timespan) {
+    fn preempted(&self, failed: bool) {
         let result = if failed { "error" } else { "success" };
         self.series.preemption_executions.with(&[result]).increment();
-        self.series.preemption_duration.with(&[result]).observe(seconds(took));
     }
 }
 
@@ -281,7 +280,7 @@ impl Observer for MetricsObserver {
                 self.series.permit_wait.with(&[result]).took(*waited);
             }
             Observation::Preempting { victims } => only(&self.series.victims).observe(*victims as f64),
-            Observation::Preempted { failed, took } => self.preempted(*failed, *took),
+            Observation::Preempted { failed, .. } => self.preempted(*failed),
             Observation::LostRace => self.series.lost_races.with(&["pod"]).increment(),
             Observation::NodeTaken => self.series.lost_races.with(&["node"]).increment(),
             Observation::Anomaly(_) => only(&self.series.anomalies).increment(),

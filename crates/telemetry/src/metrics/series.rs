@@ -45,7 +45,6 @@ series! {
     entities_incoming: Counter = ENTITIES_INCOMING,
     permit_wait: Histogram = PERMIT_WAIT,
     evaluations: Counter = PLUGIN_EVALUATIONS,
-    preemption_duration: Histogram = PREEMPTION_DURATION,
     preemption_executions: Counter = PREEMPTION_EXECUTIONS,
     volume_errors: Counter = VOLUME_ERRORS,
     leader: Gauge = LEADER,

@@ -42,7 +42,7 @@ pub struct Spec {
     /// The names of its labels.
     pub labels: &'static [&'static str],
     /// Its help text. As in Kubernetes, the text of a family that kube-scheduler has, too, begins with
-    /// its stability, and says since when it is deprecated.
+    /// its stability.
     pub help: &'static str,
 }
 
@@ -154,8 +154,6 @@ families! {
         "[BETA] Unschedulable pods by plugin that rejected them. A pod counts for each of these plugins.");
     PLUGIN_EVALUATIONS = counter("scheduler_plugin_evaluation_total", &["plugin", "extension_point", "profile"],
         "[BETA] Evaluations of a plugin at PreFilter, Filter, PreScore or Score, once per cycle.");
-    PREEMPTION_DURATION = histogram("scheduler_preemption_goroutines_duration_seconds", &["result"], LONG,
-        "[ALPHA] (Deprecated since 1.37.0) Time from selecting victims to the response to the last request that deletes one.");
     PREEMPTION_EXECUTIONS = counter("scheduler_preemption_goroutines_execution_total", &["result"],
         "[ALPHA] Preemptions with responses to all requests.");
     VOLUME_ERRORS = counter("scheduler_volume_scheduling_stage_error_total", &["operation"],
@@ -187,7 +185,7 @@ families! {
     VIRTUAL_MEMORY = gauge("process_virtual_memory_bytes", &[], "Virtual memory size in bytes.");
     OPEN_FDS = gauge("process_open_fds", &[], "Number of open file descriptors.");
     MAX_FDS = gauge("process_max_fds", &[], "Maximum number of open file descriptors.");
-    START_TIME = gauge("process_start_time_seconds", &[], "[ALPHA] Start time of the process in seconds since the Unix epoch.");
+    START_TIME = gauge("process_start_time_seconds", &[], "Start time of the process in seconds since the Unix epoch.");
     POD_REQUEST = gauge("kube_pod_resource_request",
         &["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"],
         "[STABLE] Effective resource request of a pod. On /metrics/resources.");
@@ -264,8 +262,7 @@ mod tests {
         for spec in ALL {
             let stable = ["[ALPHA] ", "[BETA] ", "[STABLE] "].iter().any(|it| spec.help.starts_with(it));
             let is_ours = ["supercargo_", "go_", "process_"].iter().any(|it| spec.name.starts_with(it));
-            let is_kubernetes = !is_ours || *spec == START_TIME;
-            assert_eq!(stable, is_kubernetes, "{}", spec.name);
+            assert_eq!(stable, !is_ours, "{}", spec.name);
         }
     }
 
