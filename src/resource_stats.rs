@@ -125,10 +125,14 @@ fn write_delay(text: &mut Text, delay: Duration) {
 fn write_queue(text: &mut Text, stats: &Stats) {
     let [active, backoff, unschedulable, gated, in_flight] = stats.queue;
     text.family(&spec::PENDING_PODS);
-    for (queue, pods) in
-        [("active", active), ("backoff", backoff), ("unschedulable", unschedulable), ("gated", gated)]
-    {
+    let queues =
+        [("active", active), ("backoff", backoff), ("unschedulable", unschedulable), ("gated", gated)];
+    for (queue, pods) in queues.into_iter().chain([("incomplete", 0), ("pending", 0)]) {
         text.sample(&spec::PENDING_PODS, &[queue], pods as f64);
+    }
+    text.family(&spec::QUEUED_ENTITIES);
+    for (queue, pods) in queues {
+        text.sample(&spec::QUEUED_ENTITIES, &[queue, "pod"], pods as f64);
     }
     text.family(&spec::INFLIGHT_EVENTS);
     text.sample(&spec::INFLIGHT_EVENTS, &["PodPopped"], in_flight as f64);
@@ -179,8 +183,10 @@ fn write_informers(text: &mut Text, informers: &[InformerMetrics]) {
     let each = |text: &mut Text, spec: &spec::Spec, value: fn(&InformerMetrics) -> Option<f64>| {
         text.family(spec);
         for informer in informers {
+            let labels = informer_labels(informer);
             if let Some(value) = value(informer) {
-                text.sample(spec, &[&informer.resource.resource], value);
+                // Families of client-go have all labels, ours only the last.
+                text.sample(spec, &labels[labels.len() - spec.labels.len()..], value);
             }
         }
     };
@@ -194,8 +200,8 @@ fn write_informers(text: &mut Text, informers: &[InformerMetrics]) {
     text.family(&spec::INFORMER_LAG);
     for informer in informers {
         let latency = &informer.processing_latency;
-        let (resource, bounds) = (&*informer.resource.resource, &kube_informers::LATENCY_BUCKETS);
-        text.histogram(&spec::INFORMER_LAG, &[resource], bounds, &latency.counts, latency.sum.as_secs_f64());
+        let (labels, bounds) = (informer_labels(informer), &kube_informers::LATENCY_BUCKETS);
+        text.histogram(&spec::INFORMER_LAG, &labels, bounds, &latency.counts, latency.sum.as_secs_f64());
     }
     text.family(&spec::INFORMER_EVENTS);
     for it in informers {
@@ -211,6 +217,12 @@ fn write_informers(text: &mut Text, informers: &[InformerMetrics]) {
             text.sample(&spec::INFORMER_REQUESTS, &[&it.resource.resource, request], count as f64);
         }
     }
+}
+
+/// The labels of client-go's metrics of informers. kube-scheduler gives its informers its own name.
+fn informer_labels(informer: &InformerMetrics) -> [&str; 4] {
+    let resource = &informer.resource;
+    ["kube-scheduler", &resource.group, &resource.version, &resource.resource]
 }
 
 #[cfg(test)]

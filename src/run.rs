@@ -80,6 +80,13 @@ impl RequestObserver for ObservedRequests {
     fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
         self.0.answered(method, status, took);
     }
+
+    fn transferred(&self, method: &Method, sent: u64, received: Option<u64>) {
+        self.0.sent(method, sent);
+        if let Some(received) = received {
+            self.0.received(method, received);
+        }
+    }
 }
 
 /// How a scheduler reaches its API server.

@@ -129,7 +129,8 @@ impl Pair {
 fn requested() -> Result<Vec<&'static Scenario>> {
     let filter = std::env::var("SUPERCARGO_PARITY").unwrap_or_default();
     let all = Scenario::all()?.iter();
-    let scenarios: Vec<&Scenario> = all.filter(|scenario| scenario.name.contains(&filter)).collect();
+    let is_named = |scenario: &&Scenario| filter.split(',').any(|text| scenario.name.contains(text));
+    let scenarios: Vec<&Scenario> = all.filter(is_named).collect();
     ensure!(!scenarios.is_empty(), "no scenario matches {filter:?}");
     Ok(scenarios)
 }

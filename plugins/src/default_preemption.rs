@@ -83,7 +83,7 @@ impl EnqueueExtensions for DefaultPreemption {
             return Vec::new();
         }
         let skips = |_: &PodInfo, _: &Change| Ok(QueueingHint::Skip);
-        let deleted = EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, skips);
+        let deleted = EventRegistration::hinted(EventResource::AssignedPod, ActionType::DELETE, skips);
         vec![deleted.scoped(HintScope::empty())]
     }
 }

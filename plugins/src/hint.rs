@@ -26,17 +26,7 @@ pub(crate) fn new_node(change: &Change) -> Result<&Arc<NodeRecord>, String> {
     change.new_node().ok_or_else(|| "expected a node after the event".to_owned())
 }
 
-/// Whether the event is about the pending pod itself.
-pub(crate) fn is_about(pod: &PodInfo, change: &Change) -> Result<bool, String> {
-    new_pod(change).map(|updated| updated.uid == pod.uid)
-}
-
-/// `Queue` if the event is about the pending pod itself.
-pub(crate) fn queue_if_own(pod: &PodInfo, change: &Change) -> Hint {
-    is_about(pod, change).map(QueueingHint::queue_if)
-}
-
-/// Whether a deleted pod was assigned to a node or nominated for one.
+/// Whether a pod of an event was assigned to a node or nominated for one.
 pub(crate) fn held_a_node(gone: &PodInfo) -> bool {
     gone.is_assigned() || gone.status.nominated_node_name.is_some()
 }

@@ -68,12 +68,14 @@ impl EnqueueExtensions for InterPodAffinity {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         vec![
             EventRegistration::hinted(
-                EventResource::Pod,
+                EventResource::AssignedPod,
                 ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::DELETE,
                 hint::after_pod_change,
             )
             // Terms of the event's pod may match the labels of the waiting one.
             .scoped(HintScope::POD_AFFINITY | HintScope::NAMESPACE | HintScope::LABELS),
+            // Terms of other pods may no longer match its labels.
+            EventRegistration::always(EventResource::TargetPod, ActionType::UPDATE_POD_LABEL),
             EventRegistration::hinted(
                 EventResource::Node,
                 ActionType::ADD | ActionType::UPDATE_NODE_LABEL,

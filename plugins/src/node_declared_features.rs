@@ -47,10 +47,9 @@ fn after_node_change(_: &PodInfo, change: &Change) -> Hint {
     Ok(QueueingHint::queue_if(differs))
 }
 
-fn after_pod_update(pod: &PodInfo, change: &Change) -> Hint {
+fn after_own_update(_: &PodInfo, change: &Change) -> Hint {
     let (old, new) = (hint::old_pod(change)?, hint::new_pod(change)?);
-    let differs = new.uid == pod.uid && old.spec.required_features != new.spec.required_features;
-    Ok(QueueingHint::queue_if(differs))
+    Ok(QueueingHint::queue_if(old.spec.required_features != new.spec.required_features))
 }
 
 impl Plugin for NodeDeclaredFeatures {
@@ -101,7 +100,7 @@ impl EnqueueExtensions for NodeDeclaredFeatures {
                 after_node_change,
             )
             .scoped(HintScope::empty()),
-            EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE, after_pod_update)
+            EventRegistration::hinted(EventResource::TargetPod, ActionType::UPDATE, after_own_update)
                 .scoped(HintScope::empty()),
         ]
     }
@@ -203,14 +202,12 @@ mod tests {
             ("less", needing("p", &[]), Queue),
             ("something else", needing("p", &["B"]), Queue),
             ("the same", needing("p", &["A"]), Skip),
-            ("another pod", needing("q", &[]), Skip),
         ];
         let waiting = needing("p", &["A"]);
         for (name, new, expected) in cases {
             for action in [ActionType::UPDATE, ActionType::UPDATE_POD_LABEL] {
-                let old = needing(&new.uid.text(), &["A"]);
-                let change = pod_updated(old, new.clone());
-                let hint = Driver::new(NAME).hint(EventResource::UnschedulablePod, action, &waiting, &change);
+                let change = pod_updated(waiting.clone(), new.clone());
+                let hint = Driver::new(NAME).hint(EventResource::TargetPod, action, &waiting, &change);
                 assert_eq!(hint, Some(Ok(expected)), "{name}");
             }
         }

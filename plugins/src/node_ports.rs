@@ -62,7 +62,7 @@ impl FilterPlugin for NodePorts {
 impl EnqueueExtensions for NodePorts {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         vec![
-            EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, after_pod_deleted)
+            EventRegistration::hinted(EventResource::AssignedPod, ActionType::DELETE, after_pod_deleted)
                 .scoped(HintScope::HOST_PORTS),
             EventRegistration::always(EventResource::Node, ActionType::ADD),
         ]

@@ -241,14 +241,13 @@ impl ScorePlugin for NodeResourcesFit {
 
 impl EnqueueExtensions for NodeResourcesFit {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        let shrinks = if self.pods_shrink { ActionType::UPDATE_POD_SCALE_DOWN } else { ActionType::empty() };
-        vec![
+        let mut events = vec![
             EventRegistration::hinted(
-                EventResource::Pod,
-                ActionType::DELETE | shrinks,
-                hint::after_pod_event,
+                EventResource::AssignedPod,
+                ActionType::DELETE,
+                hint::after_pod_deleted,
             )
-            .scoped(HintScope::REQUESTS),
+            .scoped(HintScope::empty()),
             EventRegistration::hinted(
                 EventResource::Node,
                 ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
@@ -256,7 +255,16 @@ impl EnqueueExtensions for NodeResourcesFit {
             )
             .scoped(HintScope::REQUESTS)
             .offering(hint::offered),
-        ]
+        ];
+        if self.pods_shrink {
+            const SHRINKS: ActionType = ActionType::UPDATE_POD_SCALE_DOWN;
+            events.push(
+                EventRegistration::hinted(EventResource::AssignedPod, SHRINKS, hint::after_pod_shrunk)
+                    .scoped(HintScope::REQUESTS),
+            );
+            events.push(EventRegistration::always(EventResource::TargetPod, SHRINKS));
+        }
+        events
     }
 }
 

@@ -41,9 +41,8 @@ impl NodeUnschedulable {
     }
 
     /// Other taints are TaintToleration's: only a toleration of the cordon helps.
-    fn after_toleration(&self, pod: &PodInfo, change: &Change) -> Hint {
-        let helps = hint::is_about(pod, change)? && self.is_tolerated(hint::new_pod(change)?);
-        Ok(QueueingHint::queue_if(helps))
+    fn after_toleration(&self, change: &Change) -> Hint {
+        Ok(QueueingHint::queue_if(self.is_tolerated(hint::new_pod(change)?)))
     }
 }
 
@@ -83,9 +82,9 @@ impl EnqueueExtensions for NodeUnschedulable {
             )
             .scoped(HintScope::empty()),
             EventRegistration::hinted(
-                EventResource::Pod,
+                EventResource::TargetPod,
                 ActionType::UPDATE_POD_TOLERATION,
-                move |pod, change| self.after_toleration(pod, change),
+                move |_, change| self.after_toleration(change),
             )
             .scoped(HintScope::empty()),
         ]
@@ -191,11 +190,10 @@ mod tests {
         let cases = [
             ("of the cordon", tolerant("p").build(), QueueingHint::Queue),
             ("of something else", other(), QueueingHint::Skip),
-            ("of another pod", tolerant("q").build(), QueueingHint::Skip),
         ];
         for (name, new, expected) in cases {
             let hint = Driver::new(NAME).hint(
-                EventResource::UnschedulablePod,
+                EventResource::TargetPod,
                 ActionType::UPDATE_POD_TOLERATION,
                 &pod("p").build(),
                 &pod_updated(pod("p").build(), new),

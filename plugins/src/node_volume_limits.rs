@@ -273,8 +273,12 @@ impl EnqueueExtensions for NodeVolumeLimits {
                 hint::after_csi_node_update,
             )
             .scoped(HintScope::empty()),
-            EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, hint::after_pod_deleted)
-                .scoped(HintScope::empty()),
+            EventRegistration::hinted(
+                EventResource::AssignedPod,
+                ActionType::DELETE,
+                hint::after_pod_deleted,
+            )
+            .scoped(HintScope::empty()),
             EventRegistration::hinted(
                 other(resources::PERSISTENT_VOLUME_CLAIM),
                 ActionType::ADD,

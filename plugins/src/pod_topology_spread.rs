@@ -97,19 +97,23 @@ impl PodTopologySpread {
 
 impl EnqueueExtensions for PodTopologySpread {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        let plugin = Arc::clone(&self);
+        let (others, own) = (Arc::clone(&self), Arc::clone(&self));
         let by_default = self.scope_of_defaults();
+        // `matchLabelKeys` name labels of the pod.
+        let constraints = HintScope::TOPOLOGY_SPREAD | HintScope::LABELS | by_default;
         vec![
             EventRegistration::reading(
-                EventResource::Pod,
-                ActionType::ADD
-                    | ActionType::UPDATE_POD_LABEL
-                    | ActionType::UPDATE_POD_TOLERATION
-                    | ActionType::DELETE,
-                move |cx, pod, change| plugin.after_pod_change(cx, pod, change),
+                EventResource::AssignedPod,
+                ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::DELETE,
+                move |cx, pod, change| others.after_pod_change(cx, pod, change),
             )
-            // `matchLabelKeys` name labels of the pod.
-            .scoped(HintScope::TOPOLOGY_SPREAD | HintScope::NAMESPACE | HintScope::LABELS | by_default),
+            .scoped(constraints | HintScope::NAMESPACE),
+            EventRegistration::reading(
+                EventResource::TargetPod,
+                ActionType::UPDATE_POD_LABEL | ActionType::UPDATE_POD_TOLERATION,
+                move |cx, pod, change| own.after_own_update(cx, pod, change),
+            )
+            .scoped(constraints),
             EventRegistration::reading(
                 EventResource::Node,
                 ActionType::ADD

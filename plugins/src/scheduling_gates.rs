@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::event::{EventRegistration, HintScope};
+use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, PreEnqueuePlugin};
 use supercargo_framework::{ActionType, EventResource, Plugin, PodInfo, QueueContext, Status};
-
-use crate::hint;
 
 /// The plugin's name.
 pub const NAME: &str = "SchedulingGates";
@@ -36,18 +34,14 @@ impl PreEnqueuePlugin for SchedulingGates {
 
 impl EnqueueExtensions for SchedulingGates {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        let lifted = EventRegistration::hinted(
-            EventResource::Pod,
-            ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
-            hint::queue_if_own,
-        );
-        vec![lifted.scoped(HintScope::empty())]
+        let lifted = ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED;
+        vec![EventRegistration::always(EventResource::TargetPod, lifted)]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use supercargo_framework::event::{Change, QueueingHint};
+    use supercargo_framework::event::QueueingHint;
     use supercargo_framework::testing::pod;
 
     use rustc_hash::FxHashSet;
@@ -70,18 +64,16 @@ mod tests {
 
     #[test]
     fn only_removing_its_last_gate_wakes_the_pod() {
-        let waiting = pod("p").gate("a").build();
-        let cases = [("its own", "p", QueueingHint::Queue), ("another pod's", "q", QueueingHint::Skip)];
-        for (name, uid, expected) in cases {
-            let change = pod_updated(pod(uid).gate("a").build(), pod(uid).build());
-            let hint = Driver::new(NAME).hint(
-                EventResource::UnschedulablePod,
-                ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
-                &waiting,
-                &change,
-            );
-            assert_eq!(hint, Some(Ok(expected)), "{name}");
+        let (gated, free) = (pod("p").gate("a").build(), pod("p").build());
+        let change = pod_updated(gated.clone(), free);
+        let lifted = ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED;
+        let cases = [
+            ("its own", EventResource::TargetPod, lifted, Some(Ok(QueueingHint::Queue))),
+            ("another pod's", EventResource::UnscheduledPod, lifted, None),
+            ("its labels", EventResource::TargetPod, ActionType::UPDATE_POD_LABEL, None),
+        ];
+        for (name, resource, action, expected) in cases {
+            assert_eq!(Driver::new(NAME).hint(resource, action, &gated, &change), expected, "{name}");
         }
-        assert!(hint::queue_if_own(&waiting, &Change::Unspecified).is_err());
     }
 }

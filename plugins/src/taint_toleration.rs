@@ -95,12 +95,7 @@ impl EnqueueExtensions for TaintToleration {
                 after_node_change,
             )
             .scoped(HintScope::TOLERATIONS),
-            EventRegistration::hinted(
-                EventResource::Pod,
-                ActionType::UPDATE_POD_TOLERATION,
-                hint::queue_if_own,
-            )
-            .scoped(HintScope::empty()),
+            EventRegistration::always(EventResource::TargetPod, ActionType::UPDATE_POD_TOLERATION),
         ]
     }
 }
@@ -280,15 +275,11 @@ mod tests {
 
     #[test]
     fn new_tolerations_of_the_pod_wake_it() {
-        for (uid, expected) in [("p", QueueingHint::Queue), ("q", QueueingHint::Skip)] {
-            let new = pod(uid).tolerates("unrelated", "", NO_SCHEDULE).build();
-            let hint = Driver::new(NAME).hint(
-                EventResource::UnschedulablePod,
-                ActionType::UPDATE_POD_TOLERATION,
-                &pod("p").build(),
-                &pod_updated(pod(uid).build(), new),
-            );
-            assert_eq!(hint, Some(Ok(expected)), "{uid}");
-        }
+        let old = pod("p").build();
+        let change = pod_updated(old.clone(), pod("p").tolerates("unrelated", "", NO_SCHEDULE).build());
+        let hint =
+            |resource| Driver::new(NAME).hint(resource, ActionType::UPDATE_POD_TOLERATION, &old, &change);
+        assert_eq!(hint(EventResource::TargetPod), Some(Ok(QueueingHint::Queue)));
+        assert_eq!(hint(EventResource::UnscheduledPod), None);
     }
 }

@@ -110,18 +110,18 @@ fn plugins_implement_upstreams_extension_points() {
 
 #[test]
 fn plugins_register_upstreams_events() {
-    use EventResource::{Node, Pod};
+    use EventResource::{AssignedPod, Node, TargetPod};
     type Registered = (EventResource, ActionType, bool);
     const ADD: ActionType = ActionType::ADD;
     let claims = || EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM);
     let cases: [(&str, &[Registered]); 14] = [
-        ("SchedulingGates", &[(Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED, true)]),
-        ("UnsupportedConstraints", &[(Pod, ActionType::UPDATE, true)]),
+        ("SchedulingGates", &[(TargetPod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED, false)]),
+        ("UnsupportedConstraints", &[(TargetPod, ActionType::UPDATE, true)]),
         (
             "NodeUnschedulable",
             &[
                 (Node, ADD.union(ActionType::UPDATE_NODE_TAINT), true),
-                (Pod, ActionType::UPDATE_POD_TOLERATION, true),
+                (TargetPod, ActionType::UPDATE_POD_TOLERATION, true),
             ],
         ),
         ("NodeName", &[(Node, ADD, false)]),
@@ -129,28 +129,25 @@ fn plugins_register_upstreams_events() {
             "TaintToleration",
             &[
                 (Node, ADD.union(ActionType::UPDATE_NODE_TAINT), true),
-                (Pod, ActionType::UPDATE_POD_TOLERATION, true),
+                (TargetPod, ActionType::UPDATE_POD_TOLERATION, false),
             ],
         ),
         ("NodeAffinity", &[(Node, ADD.union(ActionType::UPDATE_NODE_LABEL), true)]),
-        ("NodePorts", &[(Pod, ActionType::DELETE, true), (Node, ADD, false)]),
+        ("NodePorts", &[(AssignedPod, ActionType::DELETE, true), (Node, ADD, false)]),
         (
             "NodeResourcesFit",
             &[
-                (Pod, ActionType::DELETE.union(ActionType::UPDATE_POD_SCALE_DOWN), true),
+                (AssignedPod, ActionType::DELETE, true),
                 (Node, ADD.union(ActionType::UPDATE_NODE_ALLOCATABLE), true),
+                (AssignedPod, ActionType::UPDATE_POD_SCALE_DOWN, true),
+                (TargetPod, ActionType::UPDATE_POD_SCALE_DOWN, false),
             ],
         ),
         (
             "PodTopologySpread",
             &[
-                (
-                    Pod,
-                    ADD.union(ActionType::UPDATE_POD_LABEL)
-                        .union(ActionType::UPDATE_POD_TOLERATION)
-                        .union(ActionType::DELETE),
-                    true,
-                ),
+                (AssignedPod, ADD.union(ActionType::UPDATE_POD_LABEL).union(ActionType::DELETE), true),
+                (TargetPod, ActionType::UPDATE_POD_LABEL.union(ActionType::UPDATE_POD_TOLERATION), true),
                 (
                     Node,
                     ADD.union(ActionType::DELETE)
@@ -163,17 +160,21 @@ fn plugins_register_upstreams_events() {
         (
             "InterPodAffinity",
             &[
-                (Pod, ADD.union(ActionType::UPDATE_POD_LABEL).union(ActionType::DELETE), true),
+                (AssignedPod, ADD.union(ActionType::UPDATE_POD_LABEL).union(ActionType::DELETE), true),
+                (TargetPod, ActionType::UPDATE_POD_LABEL, false),
                 (Node, ADD.union(ActionType::UPDATE_NODE_LABEL), true),
             ],
         ),
-        ("VolumeRestrictions", &[(Pod, ActionType::DELETE, true), (Node, ADD, false), (claims(), ADD, true)]),
+        (
+            "VolumeRestrictions",
+            &[(AssignedPod, ActionType::DELETE, true), (Node, ADD, false), (claims(), ADD, true)],
+        ),
         (
             "NodeVolumeLimits",
             &[
                 (EventResource::Other(resources::CSI_NODE), ADD, false),
                 (EventResource::Other(resources::CSI_NODE), ActionType::UPDATE, true),
-                (Pod, ActionType::DELETE, true),
+                (AssignedPod, ActionType::DELETE, true),
                 (claims(), ADD, true),
                 (EventResource::Other(resources::VOLUME_ATTACHMENT), ActionType::DELETE, true),
             ],
@@ -191,7 +192,7 @@ fn plugins_register_upstreams_events() {
             "NodeDeclaredFeatures",
             &[
                 (Node, ADD.union(ActionType::UPDATE_NODE_DECLARED_FEATURE), true),
-                (Pod, ActionType::UPDATE, true),
+                (TargetPod, ActionType::UPDATE, true),
             ],
         ),
     ];

@@ -48,9 +48,8 @@ impl EnqueueExtensions for UnsupportedConstraints {
     /// Only an update of the pod itself can help, and no single kind of update shows that a
     /// constraint was removed.
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        let updated = EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE, |pod, change| {
-            let free = hint::is_about(pod, change)? && hint::new_pod(change)?.spec.unsupported.is_empty();
-            Ok(QueueingHint::queue_if(free))
+        let updated = EventRegistration::hinted(EventResource::TargetPod, ActionType::UPDATE, |_, change| {
+            Ok(QueueingHint::queue_if(hint::new_pod(change)?.spec.unsupported.is_empty()))
         });
         vec![updated.scoped(HintScope::empty())]
     }
@@ -103,12 +102,11 @@ mod tests {
         let cases = [
             ("freed", constrained("p", &[]), QueueingHint::Queue),
             ("still constrained", constrained("p", &["x"]), QueueingHint::Skip),
-            ("another pod", constrained("q", &[]), QueueingHint::Skip),
         ];
         for (name, new, expected) in cases {
             for action in [ActionType::UPDATE, ActionType::UPDATE_POD_LABEL] {
                 let change = pod_updated(waiting.clone(), new.clone());
-                let hint = Driver::new(NAME).hint(EventResource::UnschedulablePod, action, &waiting, &change);
+                let hint = Driver::new(NAME).hint(EventResource::TargetPod, action, &waiting, &change);
                 assert_eq!(hint, Some(Ok(expected)), "{name}");
             }
         }

@@ -161,7 +161,7 @@ impl FilterPlugin for VolumeRestrictions {
 impl EnqueueExtensions for VolumeRestrictions {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         vec![
-            EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, after_pod_deleted)
+            EventRegistration::hinted(EventResource::AssignedPod, ActionType::DELETE, after_pod_deleted)
                 .scoped(HintScope::VOLUMES | HintScope::NAMESPACE),
             EventRegistration::always(EventResource::Node, ActionType::ADD),
             EventRegistration::hinted(

@@ -79,7 +79,7 @@ fn scaled(mut amount: i64, base: i64, suffixes: [&str; 7]) -> String {
 pub(super) fn summary(view: &QueueView) -> String {
     let count = |places: &[Place]| view.waiting.iter().filter(|(place, _)| places.contains(place)).count();
     format!(
-        "activeQ:{}; backoffQ:{}; unschedulablePods:{}",
+        "activeQ:{}; backoffQ:{}; unschedulableEntities:{}",
         count(&[Place::Active]),
         count(&[Place::Backoff]),
         count(&[Place::Unschedulable, Place::Gated])

@@ -65,7 +65,7 @@ pub(super) fn queue(view: &QueueView) -> Value {
     json!({
         "activeQ": at(Place::Active),
         "backoffQ": at(Place::Backoff),
-        "unschedulablePods": at(Place::Unschedulable),
+        "unschedulableEntities": at(Place::Unschedulable),
         "gated": at(Place::Gated),
         "bindings": view.bindings.iter().map(binding).collect::<Vec<_>>(),
     })

@@ -51,7 +51,7 @@ fn dump_has_all_nodes_with_their_pods_and_all_queued_pods() {
         assert!(nodes.lines().any(|found| found == line), "{line} in {nodes}");
     }
     let queue = scheduler.queue_view();
-    assert_eq!(dump::summary(&queue), "activeQ:0; backoffQ:0; unschedulablePods:2");
+    assert_eq!(dump::summary(&queue), "activeQ:0; backoffQ:0; unschedulableEntities:2");
     let pods = dump::pods(&queue);
     assert!(pods.contains("name: large, namespace: default, uid: large, phase: Pending, nominated node: "));
 }
@@ -65,12 +65,12 @@ fn json_has_the_queue_and_reason_of_each_pod() {
     assert_eq!(cache["nodes"][0]["pods"][0]["pod"], "default/fits");
     let queue = json::queue(&scheduler.queue_view());
     assert_eq!(queue["bindings"][0]["stage"], "Binding");
-    assert_eq!(queue["unschedulablePods"][0]["pod"], "default/large");
+    assert_eq!(queue["unschedulableEntities"][0]["pod"], "default/large");
     assert_eq!(
-        queue["unschedulablePods"][0]["unschedulablePlugins"],
+        queue["unschedulableEntities"][0]["unschedulablePlugins"],
         serde_json::json!(["NodeResourcesFit"])
     );
-    assert_eq!(queue["unschedulablePods"][0]["firstAttemptAt"], "2026-01-01T00:00:00Z");
+    assert_eq!(queue["unschedulableEntities"][0]["firstAttemptAt"], "2026-01-01T00:00:00Z");
     assert_eq!(queue["gated"][0]["gatingPlugin"], "SchedulingGates");
 }
 

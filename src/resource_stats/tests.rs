@@ -7,7 +7,7 @@ use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Now, PodInfo};
 use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler, Unobserved};
 
-use super::{ResourceStats, spec};
+use super::{ResourceStats, spec, write_queue};
 use crate::backlog::Backlog;
 use crate::gauge::{EventGauges, Gauge};
 use crate::informers::{Informers, kinds};
@@ -15,7 +15,7 @@ use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
 use supercargo_client::testing::answering_client;
 use supercargo_config::{Catalog, Config};
-use supercargo_telemetry::metrics::{Metrics, Requests};
+use supercargo_telemetry::metrics::{Metrics, Requests, Text};
 
 /// A scheduler whose bindings succeed, and its metrics.
 struct TestScheduler {
@@ -101,10 +101,11 @@ async fn metrics_count_attempts_and_extension_points() {
             r#"scheduler_pod_scheduling_sli_duration_seconds_count{attempts="1"} 3"#,
             "scheduler_preemption_attempts_total 1",
             "scheduler_preemption_victims_count 0",
-            r#"scheduler_queue_incoming_pods_total{queue="active",event="UnschedulablePodAdd"} 4"#,
-            r#"scheduler_queue_incoming_pods_total{queue="unschedulable",event="UnschedulablePodAdd"} 1"#,
+            r#"scheduler_queue_incoming_pods_total{queue="active",event="UnscheduledPodAdd"} 4"#,
+            r#"scheduler_queue_incoming_pods_total{queue="unschedulable",event="UnscheduledPodAdd"} 1"#,
+            r#"scheduler_queue_incoming_entities_total{queue="active",event="UnscheduledPodAdd",type="pod"} 4"#,
             r#"scheduler_event_handling_duration_seconds_count{event="NodeAdd"} 2"#,
-            r#"scheduler_event_handling_duration_seconds_count{event="UnschedulablePodAdd"} 5"#,
+            r#"scheduler_event_handling_duration_seconds_count{event="UnscheduledPodAdd"} 5"#,
             &(point("Sign", "Success") + " 4"),
             &(point("Filter", "Success") + " 4"),
             &(point("Score", "Success") + " 4"),
@@ -119,6 +120,27 @@ async fn metrics_count_attempts_and_extension_points() {
             &evaluated("NodeResourcesFit", "Score", 3),
             // Skips pods without host ports.
             &evaluated("NodePorts", "Filter", 0),
+        ],
+    );
+}
+
+#[test]
+fn queues_are_counted_in_pods_and_in_entities() {
+    let mut test = TestScheduler::new();
+    test.schedule(pod("big").uid("big").scheduler("supercargo").request("cpu", "64").build());
+    test.schedule(pod("held").uid("held").scheduler("supercargo").gate("example.com/hold").build());
+    let mut text = Text::default();
+    write_queue(&mut text, &test.scheduler.stats());
+    assert_lines(
+        &text.finish(),
+        &[
+            r#"scheduler_pending_pods{queue="unschedulable"} 1"#,
+            r#"scheduler_pending_pods{queue="gated"} 1"#,
+            r#"scheduler_pending_pods{queue="incomplete"} 0"#,
+            r#"scheduler_pending_pods{queue="pending"} 0"#,
+            r#"scheduler_queued_entities{queue="active",type="pod"} 0"#,
+            r#"scheduler_queued_entities{queue="unschedulable",type="pod"} 1"#,
+            r#"scheduler_queued_entities{queue="gated",type="pod"} 1"#,
         ],
     );
 }

@@ -95,7 +95,7 @@ fn sigusr2_compares_and_dumps_the_cache() {
     supercargo.wait_for_log("Insufficient cpu");
     supercargo.signal("USR2");
     let summary = supercargo.wait_for_line(&["Dump of scheduling queue"]);
-    assert!(summary.contains("activeQ:0; backoffQ:0; unschedulablePods:1"), "{summary}");
+    assert!(summary.contains("activeQ:0; backoffQ:0; unschedulableEntities:1"), "{summary}");
     supercargo.wait_for_line(&["name: large, namespace: default"]);
     supercargo.wait_for_line(&["Node name: n1"]);
     supercargo.wait_for_line(&["Scheduled Pods(number: 1):"]);

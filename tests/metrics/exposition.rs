@@ -15,6 +15,8 @@ pub(super) struct Sample {
 pub(super) struct Family {
     /// The type in the TYPE line.
     pub(super) kind: String,
+    /// The beginning of the HELP line: the stability, and since when it is deprecated.
+    pub(super) stability: String,
     pub(super) samples: Vec<Sample>,
 }
 
@@ -51,7 +53,7 @@ impl Exposition {
                 let (word, name, rest) = (words.next().unwrap(), words.next().unwrap(), words.next());
                 let family = families.entry(name.to_owned()).or_default();
                 match word {
-                    "HELP" => {}
+                    "HELP" => family.stability = stability(rest.unwrap_or_default()).to_owned(),
                     "TYPE" => {
                         assert!(family.kind.is_empty() && family.samples.is_empty(), "{line}");
                         rest.unwrap().clone_into(&mut family.kind);
@@ -146,4 +148,16 @@ fn exposition_round_trips() {
     assert_eq!((read.sum("c_total", &[]), read.sum("c_total", &[("a", "b")])), (Some(3.0), None));
     assert_eq!(read.0["h"].bounds(), BTreeSet::from(["+Inf"]));
     assert_eq!(read.by("h_sum", "a"), BTreeMap::from([("x,\"y\"".to_owned(), 1.5)]));
+}
+
+/// What a help text says in front of its sentence, such as `[ALPHA] (Deprecated since 1.37.0)`.
+fn stability(help: &str) -> &str {
+    if !help.starts_with('[') {
+        return "";
+    }
+    let stage = help.find(']').map_or(0, |end| end + 1);
+    match help[stage..].strip_prefix(" (Deprecated since ") {
+        Some(rest) => &help[..help.len() - rest.len() + rest.find(')').map_or(0, |end| end + 1)],
+        None => &help[..stage],
+    }
 }

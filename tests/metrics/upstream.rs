@@ -28,8 +28,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("process_virtual_memory_max_bytes", "the limit of the address space is nobody's concern"),
     ("registered_metrics_total", "there are no stages of deprecation"),
     ("rest_client_exec_plugin_*", "not counted"),
-    ("rest_client_request_size_bytes", "not counted"),
-    ("rest_client_response_size_bytes", "not counted"),
     ("rest_client_transport_*", "connections are not kept by configuration"),
     ("scheduler_batch_*", "evaluation tables take the place of batches"),
     ("scheduler_get_node_hint_duration_seconds", "evaluation tables take the place of batches"),
@@ -86,13 +84,25 @@ const CALM: &[(&str, &[(&str, &str)])] = &[
     ("scheduler_pod_scheduled_after_flush_total", &[]),
     ("scheduler_preemption_attempts_total", &[]),
     ("scheduler_preemption_victims_count", &[]),
-    ("scheduler_queue_incoming_pods_total", &[("queue", "active"), ("event", "UnschedulablePodAdd")]),
-    ("scheduler_queue_incoming_pods_total", &[("queue", "unschedulable"), ("event", "UnschedulablePodAdd")]),
+    ("scheduler_queue_incoming_pods_total", &[("queue", "active"), ("event", "UnscheduledPodAdd")]),
+    ("scheduler_queue_incoming_pods_total", &[("queue", "unschedulable"), ("event", "UnscheduledPodAdd")]),
     (
         "scheduler_queue_incoming_pods_total",
         &[("queue", "unschedulable"), ("event", "ScheduleAttemptFailure")],
     ),
     ("scheduler_queue_incoming_pods_total", &[("event", "NodeAdd")]),
+    (
+        "scheduler_queue_incoming_entities_total",
+        &[("queue", "active"), ("event", "UnscheduledPodAdd"), ("type", "pod")],
+    ),
+    (
+        "scheduler_queue_incoming_entities_total",
+        &[("queue", "unschedulable"), ("event", "UnscheduledPodAdd"), ("type", "pod")],
+    ),
+    ("scheduler_queued_entities", &[("queue", "unschedulable"), ("type", "pod")]),
+    ("scheduler_queued_entities", &[("queue", "gated"), ("type", "pod")]),
+    ("scheduler_pending_pods", &[("queue", "incomplete")]),
+    ("scheduler_pending_pods", &[("queue", "pending")]),
     ("scheduler_pending_pods", &[("queue", "unschedulable")]),
     ("scheduler_pending_pods", &[("queue", "gated")]),
     ("scheduler_cache_size", &[("type", "pods")]),
@@ -113,7 +123,7 @@ const CALM: &[(&str, &[(&str, &str)])] = &[
     ("scheduler_framework_extension_point_duration_seconds_count", &[("extension_point", "PostFilter")]),
     ("scheduler_framework_extension_point_duration_seconds_count", &[("extension_point", "PreEnqueue")]),
     ("scheduler_event_handling_duration_seconds_count", &[("event", "NodeAdd")]),
-    ("scheduler_event_handling_duration_seconds_count", &[("event", "UnschedulablePodAdd")]),
+    ("scheduler_event_handling_duration_seconds_count", &[("event", "UnscheduledPodAdd")]),
     ("scheduler_event_handling_duration_seconds_count", &[("event", "AssignedPodAdd")]),
     ("kubernetes_feature_enabled", &[("name", "SchedulerPopFromBackoffQ")]),
 ];
@@ -185,7 +195,7 @@ fn counts(
     differing.collect()
 }
 
-/// Families that differ in type, labels or buckets, or are missing without a reason.
+/// Families that differ in type, stability, labels or buckets, or are missing without a reason.
 fn families(theirs: &Exposition, ours: &Exposition) -> Vec<String> {
     let mut found = Vec::new();
     let mut used = BTreeSet::new();
@@ -223,6 +233,9 @@ fn family_differences(name: &str, theirs: &Family, ours: &Family) -> Vec<String>
     let mut found = Vec::new();
     if theirs.kind != ours.kind {
         found.push(format!("{name} is a {} and not a {}", theirs.kind, ours.kind));
+    }
+    if theirs.stability != ours.stability {
+        found.push(format!("{name} is {:?}, ours {:?}", theirs.stability, ours.stability));
     }
     if !ours.samples.is_empty() && theirs.label_names() != ours.label_names() {
         found.push(format!(

@@ -37,11 +37,10 @@ fn every_altered_rule_fails_a_scenario() {
     print_failure(all());
 }
 
-/// The configuration of a scheduler without queueing hints of NodeResourcesFit for nodes.
-pub(super) fn without_node_hints(config: &Config) -> Result<Config> {
-    let what = "NodeResourcesFit: ignores nodes";
-    let change = Change::Plugin("NodeResourcesFit", twist::ignores(EventResource::Node, ActionType::ALL));
-    Alteration { what, rule: "", change, detected_by: &[] }.apply(config)
+/// The configuration of a scheduler whose plugin ignores all events of a kind.
+pub(super) fn ignoring(config: &Config, plugin: &'static str, resource: EventResource) -> Result<Config> {
+    let change = Change::Plugin(plugin, twist::ignores(resource, ActionType::ALL));
+    Alteration { what: "a plugin ignores events", rule: "", change, detected_by: &[] }.apply(config)
 }
 
 /// The result of an alteration.

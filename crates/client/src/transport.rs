@@ -33,6 +33,10 @@ pub trait RequestObserver: Send + Sync {
 
     /// The server responded with this status, or not at all.
     fn answered(&self, method: &Method, status: Option<StatusCode>, took: Duration);
+
+    /// The bodies of a request and, if the server responded, of its response had these sizes in
+    /// bytes.
+    fn transferred(&self, method: &Method, sent: u64, received: Option<u64>);
 }
 
 /// Sends requests. Callers set path and query; the transport adds the server and credentials.
@@ -104,8 +108,11 @@ impl Transport {
             return self.send_unobserved(request).await;
         };
         let (method, began) = (request.method().clone(), tokio::time::Instant::now());
+        let sent = request.body().len() as u64;
         let answer = self.send_unobserved(request).await;
-        observer.answered(&method, answer.as_ref().ok().map(Response::status), began.elapsed());
+        let response = answer.as_ref().ok();
+        observer.answered(&method, response.map(Response::status), began.elapsed());
+        observer.transferred(&method, sent, response.map(|response| response.body().len() as u64));
         answer
     }
 

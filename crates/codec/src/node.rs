@@ -128,9 +128,20 @@ struct Spec<'a> {
     unschedulable: Option<bool>,
     #[serde(borrow)]
     taints: List<Obj<WireTaint<'a>>>,
+    #[serde(borrow, rename = "podPreemptionPolicy")]
+    preemption_policy: Option<Obj<PreemptionPolicy<'a>>>,
 }
 
-message!(Spec { 4 => unschedulable, 5 => taints });
+message!(Spec { 4 => unschedulable, 5 => taints, 8 => preemption_policy });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PreemptionPolicy<'a> {
+    #[serde(borrow)]
+    disable_resize_preemption: List<Str<'a>>,
+}
+
+message!(PreemptionPolicy { 1 => disable_resize_preemption });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -200,6 +211,7 @@ impl Shared {
             images: self.images(&node.status.images),
             conditions: self.common.labels(conditions.map(|c| (&*c.kind, &*c.status))),
             declared_features: self.features(&node.status.declared_features),
+            disable_resize_preemption: self.disable_resize_preemption(&node.spec),
         })
     }
 
@@ -229,6 +241,12 @@ impl Shared {
         named.dedup_by_key(|(name, _)| *name);
         let shared = named.into_iter().map(|(name, size)| NodeImage { name: self.common.text(name), size });
         self.images.intern(shared.collect::<Vec<_>>())
+    }
+
+    /// In the order of the list, which the API server keeps.
+    fn disable_resize_preemption(&mut self, spec: &Spec<'_>) -> Option<Arc<[Arc<str>]>> {
+        let owners = &spec.preemption_policy.as_ref()?.disable_resize_preemption;
+        Some(owners.iter().map(|owner| self.common.text(owner)).collect())
     }
 
     fn features(&mut self, features: &[Str<'_>]) -> Arc<[Arc<str>]> {

@@ -6,16 +6,18 @@ use smallvec::SmallVec;
 /// Usually one event.
 pub type Events = SmallVec<[ClusterEvent; 2]>;
 
-/// The events of a pod update; one generic update if no specific change is found.
-pub fn pod_events(old: &PodInfo, new: &PodInfo) -> Events {
-    let resource =
-        if new.is_assigned() { EventResource::AssignedPod } else { EventResource::UnschedulablePod };
+/// The events of a pod update; one generic update if no specific change is found. The caller knows
+/// whether the pod is assigned, the waiting pod itself, or another one.
+pub fn pod_events(resource: &EventResource, old: &PodInfo, new: &PodInfo) -> Events {
     let mut actions = SmallVec::<[ActionType; 2]>::new();
     if old.labels != new.labels {
         actions.push(ActionType::UPDATE_POD_LABEL);
     }
     if any_less(&new.requests().resource, &old.requests().resource) {
         actions.push(ActionType::UPDATE_POD_SCALE_DOWN);
+    }
+    if any_less(&old.requests().resource, &new.requests().resource) {
+        actions.push(ActionType::UPDATE_POD_SCALE_UP);
     }
     if !old.scheduling_gates.is_empty() && new.scheduling_gates.is_empty() {
         actions.push(ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED);
@@ -46,18 +48,22 @@ pub fn node_events(old: &NodeRecord, new: &NodeRecord, features: &Features) -> E
     push(old.taints != new.taints, ActionType::UPDATE_NODE_TAINT);
     push(old.conditions != new.conditions, ActionType::UPDATE_NODE_CONDITION);
     push(old.annotations_hash != new.annotations_hash, ActionType::UPDATE_NODE_ANNOTATION);
+    push(
+        old.disable_resize_preemption != new.disable_resize_preemption,
+        ActionType::UPDATE_NODE_PREEMPTION_POLICY,
+    );
     if features.enabled(Feature::NodeDeclaredFeatures) {
         push(old.declared_features != new.declared_features, ActionType::UPDATE_NODE_DECLARED_FEATURE);
     }
     events
 }
 
-/// Whether `new` requests less of any resource than `old`.
-fn any_less(new: &Resource, old: &Resource) -> bool {
-    new.milli_cpu < old.milli_cpu
-        || new.memory < old.memory
-        || new.ephemeral_storage < old.ephemeral_storage
-        || old.scalars().iter().any(|(name, amount)| new.scalar(name) < *amount)
+/// Whether `one` requests less of any resource than `other`.
+fn any_less(one: &Resource, other: &Resource) -> bool {
+    one.milli_cpu < other.milli_cpu
+        || one.memory < other.memory
+        || one.ephemeral_storage < other.ephemeral_storage
+        || other.scalars().iter().any(|(name, amount)| one.scalar(name) < *amount)
 }
 
 #[cfg(test)]
@@ -70,49 +76,54 @@ mod tests {
         events.iter().map(ToString::to_string).collect()
     }
 
+    fn own_update(old: &PodInfo, new: &PodInfo) -> Vec<String> {
+        labels(&pod_events(&EventResource::TargetPod, old, new))
+    }
+
     #[test]
     fn a_pod_update_is_named_after_what_changed() {
         let base = || pod("a").request("cpu", "2");
         let cases = [
-            (
-                "labels",
-                base().build(),
-                base().label("a", "b").build(),
-                vec!["UnschedulablePodUpdatePodLabel"],
-            ),
+            ("labels", base().build(), base().label("a", "b").build(), vec!["TargetPodUpdatePodLabel"]),
             (
                 "a smaller request",
                 base().build(),
                 pod("a").request("cpu", "1").build(),
-                vec!["UnschedulablePodUpdatePodScaleDown"],
+                vec!["TargetPodUpdatePodScaleDown"],
             ),
             (
                 "a larger request",
                 base().build(),
                 pod("a").request("cpu", "3").build(),
-                vec!["UnschedulablePodUpdate"],
+                vec!["TargetPodUpdatePodScaleUp"],
             ),
             (
-                "the last gate lifted, on an assigned pod",
+                "less of one and more of another",
+                base().build(),
+                pod("a").request("cpu", "1").request("memory", "1Gi").build(),
+                vec!["TargetPodUpdatePodScaleDown", "TargetPodUpdatePodScaleUp"],
+            ),
+            (
+                "the last gate lifted",
                 base().gate("g").build(),
-                base().node("n").build(),
-                vec!["AssignedPodUpdatePodSchedulingGatesEliminated"],
+                base().build(),
+                vec!["TargetPodUpdatePodSchedulingGatesEliminated"],
             ),
             (
                 "one of two gates lifted",
                 base().gate("g").gate("h").build(),
                 base().gate("g").build(),
-                vec!["UnschedulablePodUpdate"],
+                vec!["TargetPodUpdate"],
             ),
             (
                 "a toleration and a label",
                 base().build(),
                 base().label("a", "b").tolerates("k", "v", TaintEffect::NoSchedule).build(),
-                vec!["UnschedulablePodUpdatePodLabel", "UnschedulablePodUpdatePodToleration"],
+                vec!["TargetPodUpdatePodLabel", "TargetPodUpdatePodToleration"],
             ),
         ];
         for (name, old, new, expected) in cases {
-            assert_eq!(labels(&pod_events(&old, &new)), expected, "{name}");
+            assert_eq!(own_update(&old, &new), expected, "{name}");
         }
     }
 
@@ -135,18 +146,19 @@ mod tests {
         };
         let cases = [
             ("the smaller size is there", resizing("2"), asks("1"), "AssignedPodUpdatePodScaleDown"),
-            ("the smaller size is wanted and not yet there", asks("1"), resizing("2"), "AssignedPodUpdate"),
+            ("the larger size is still there", asks("1"), resizing("2"), "AssignedPodUpdatePodScaleUp"),
+            ("the smaller size is wanted and not yet there", asks("2"), resizing("2"), "AssignedPodUpdate"),
         ];
         for (name, old, new, expected) in cases {
-            assert_eq!(labels(&pod_events(&old, &new)), [expected], "{name}");
+            assert_eq!(labels(&pod_events(&EventResource::AssignedPod, &old, &new)), [expected], "{name}");
         }
     }
 
     #[test]
     fn removing_a_resource_request_is_a_scale_down() {
         let (old, new) = (pod("a").request("example.com/gpu", "1").build(), pod("a").build());
-        assert_eq!(labels(&pod_events(&old, &new)), ["UnschedulablePodUpdatePodScaleDown"]);
-        assert_eq!(labels(&pod_events(&new, &old)), ["UnschedulablePodUpdate"]);
+        assert_eq!(own_update(&old, &new), ["TargetPodUpdatePodScaleDown"]);
+        assert_eq!(own_update(&new, &old), ["TargetPodUpdatePodScaleUp"]);
     }
 
     #[test]
@@ -154,7 +166,25 @@ mod tests {
         let old = pod("a").build();
         let mut new = old.clone();
         new.status.claim_statuses = 1;
-        assert_eq!(labels(&pod_events(&old, &new)), ["UnschedulablePodUpdatePodGeneratedResourceClaim"]);
+        assert_eq!(own_update(&old, &new), ["TargetPodUpdatePodGeneratedResourceClaim"]);
+    }
+
+    #[test]
+    fn a_changed_preemption_policy_of_a_node_has_its_own_event() {
+        let policy = |owners: Option<&[&str]>| NodeRecord {
+            disable_resize_preemption: owners.map(|owners| owners.iter().map(|o| (*o).into()).collect()),
+            ..node("n").build()
+        };
+        let cases = [
+            ("an owner", policy(None), policy(Some(&["a"])), true),
+            ("another owner", policy(Some(&["a"])), policy(Some(&["a", "b"])), true),
+            ("an empty policy is not none", policy(None), policy(Some(&[])), true),
+            ("the same", policy(Some(&["a"])), policy(Some(&["a"])), false),
+        ];
+        for (name, old, new, changes) in cases {
+            let expected = if changes { vec!["NodeUpdateNodePreemptionPolicy"] } else { vec![] };
+            assert_eq!(labels(&node_events(&old, &new, &Features::default())), expected, "{name}");
+        }
     }
 
     #[test]

@@ -36,16 +36,20 @@ bitflags! {
         const UPDATE_NODE_ANNOTATION = 1 << 6;
         /// A node's declared features changed.
         const UPDATE_NODE_DECLARED_FEATURE = 1 << 7;
+        /// A node's preemption policy changed.
+        const UPDATE_NODE_PREEMPTION_POLICY = 1 << 8;
         /// A pod's labels changed.
-        const UPDATE_POD_LABEL = 1 << 8;
+        const UPDATE_POD_LABEL = 1 << 9;
         /// A pod's request shrank.
-        const UPDATE_POD_SCALE_DOWN = 1 << 9;
+        const UPDATE_POD_SCALE_DOWN = 1 << 10;
+        /// A pod's request grew.
+        const UPDATE_POD_SCALE_UP = 1 << 11;
         /// A pod got more tolerations.
-        const UPDATE_POD_TOLERATION = 1 << 10;
+        const UPDATE_POD_TOLERATION = 1 << 12;
         /// A pod lost its last scheduling gate.
-        const UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 1 << 11;
+        const UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 1 << 13;
         /// A pod's generated resource claims changed.
-        const UPDATE_POD_GENERATED_RESOURCE_CLAIM = 1 << 12;
+        const UPDATE_POD_GENERATED_RESOURCE_CLAIM = 1 << 14;
         /// Any update.
         const UPDATE = Self::UPDATE_NODE_ALLOCATABLE.bits()
             | Self::UPDATE_NODE_LABEL.bits()
@@ -53,8 +57,10 @@ bitflags! {
             | Self::UPDATE_NODE_CONDITION.bits()
             | Self::UPDATE_NODE_ANNOTATION.bits()
             | Self::UPDATE_NODE_DECLARED_FEATURE.bits()
+            | Self::UPDATE_NODE_PREEMPTION_POLICY.bits()
             | Self::UPDATE_POD_LABEL.bits()
             | Self::UPDATE_POD_SCALE_DOWN.bits()
+            | Self::UPDATE_POD_SCALE_UP.bits()
             | Self::UPDATE_POD_TOLERATION.bits()
             | Self::UPDATE_POD_SCHEDULING_GATES_ELIMINATED.bits()
             | Self::UPDATE_POD_GENERATED_RESOURCE_CLAIM.bits();
@@ -75,8 +81,10 @@ impl ActionType {
             Self::UPDATE_NODE_CONDITION => "UpdateNodeCondition",
             Self::UPDATE_NODE_ANNOTATION => "UpdateNodeAnnotation",
             Self::UPDATE_NODE_DECLARED_FEATURE => "UpdateNodeDeclaredFeature",
+            Self::UPDATE_NODE_PREEMPTION_POLICY => "UpdateNodePreemptionPolicy",
             Self::UPDATE_POD_LABEL => "UpdatePodLabel",
             Self::UPDATE_POD_SCALE_DOWN => "UpdatePodScaleDown",
+            Self::UPDATE_POD_SCALE_UP => "UpdatePodScaleUp",
             Self::UPDATE_POD_TOLERATION => "UpdatePodToleration",
             Self::UPDATE_POD_SCHEDULING_GATES_ELIMINATED => "UpdatePodSchedulingGatesEliminated",
             Self::UPDATE_POD_GENERATED_RESOURCE_CLAIM => "UpdatePodGeneratedResourceClaim",
@@ -90,13 +98,16 @@ impl ActionType {
 /// The kind of the object of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EventResource {
-    /// Any pod.
+    /// Any pod. Only for registrations: stands for the next three.
     Pod,
-    /// A pod with a node. Internal: plugins register [`EventResource::Pod`].
+    /// A pod with a node, or one that gave up its nominated node.
     AssignedPod,
-    /// A pod without a node. Registering additions gives new pending pods, which upstream has since
-    /// 1.37 as UnscheduledPod. Registering [`EventResource::Pod`] gives only updates of such pods.
-    UnschedulablePod,
+    /// A pod without a node, other than the waiting one. The queue matches only additions, and only
+    /// if a plugin registers them by this name; upstream matches them with GenericWorkload only.
+    UnscheduledPod,
+    /// The waiting pod itself, updated. A hint need not compare UIDs. As upstream, an update of a
+    /// pod in flight is also matched against the other pods in flight, so a hint may queue too many.
+    TargetPod,
     /// A node.
     Node,
     /// Any other kind, by its upstream name (`PersistentVolumeClaim`, `storage.k8s.io/CSINode`, …),
@@ -112,7 +123,8 @@ impl EventResource {
         match self {
             Self::Pod => "Pod",
             Self::AssignedPod => "AssignedPod",
-            Self::UnschedulablePod => "UnschedulablePod",
+            Self::UnscheduledPod => "UnscheduledPod",
+            Self::TargetPod => "TargetPod",
             Self::Node => "Node",
             Self::Other(name) => name,
             Self::Any => "*",
@@ -122,7 +134,8 @@ impl EventResource {
     fn covers(&self, incoming: &Self) -> bool {
         self == incoming
             || *self == Self::Any
-            || (*self == Self::Pod && matches!(incoming, Self::AssignedPod | Self::UnschedulablePod))
+            || (*self == Self::Pod
+                && matches!(incoming, Self::AssignedPod | Self::UnscheduledPod | Self::TargetPod))
     }
 }
 
@@ -366,7 +379,7 @@ mod tests {
 
     #[test]
     fn events_match_by_resource_and_action() {
-        use EventResource::{Any, AssignedPod, Node, Pod};
+        use EventResource::{Any, AssignedPod, Node, Pod, TargetPod, UnscheduledPod};
         let event = ClusterEvent::new;
         let cases = [
             ("the same", event(Node, ActionType::ADD), event(Node, ActionType::ADD), true),
@@ -376,6 +389,24 @@ mod tests {
                 event(Pod, ActionType::DELETE),
                 event(AssignedPod, ActionType::DELETE),
                 true,
+            ),
+            (
+                "Pod covers unscheduled pods",
+                event(Pod, ActionType::ADD),
+                event(UnscheduledPod, ActionType::ADD),
+                true,
+            ),
+            (
+                "Pod covers the waiting pod",
+                event(Pod, ActionType::UPDATE),
+                event(TargetPod, ActionType::UPDATE),
+                true,
+            ),
+            (
+                "the waiting pod is no other pod",
+                event(UnscheduledPod, ActionType::UPDATE),
+                event(TargetPod, ActionType::UPDATE),
+                false,
             ),
             (
                 "one of several actions",
@@ -417,7 +448,11 @@ mod tests {
     fn event_labels_match_upstream() {
         let label = |resource, action| ClusterEvent::new(resource, action).to_string();
         assert_eq!(label(EventResource::Node, ActionType::ADD), "NodeAdd");
-        assert_eq!(label(EventResource::UnschedulablePod, ActionType::UPDATE), "UnschedulablePodUpdate");
+        assert_eq!(label(EventResource::UnscheduledPod, ActionType::ADD), "UnscheduledPodAdd");
+        assert_eq!(label(EventResource::TargetPod, ActionType::UPDATE), "TargetPodUpdate");
+        for action in ActionType::UPDATE.iter() {
+            assert!(label(EventResource::Any, action).starts_with("*Update"), "{action:?}");
+        }
         assert_eq!(
             label(EventResource::Other("storage.k8s.io/CSINode".into()), ActionType::UPDATE),
             "storage.k8s.io/CSINodeUpdate"

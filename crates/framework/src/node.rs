@@ -45,6 +45,9 @@ pub struct NodeRecord {
     pub conditions: Labels,
     /// `status.declaredFeatures`, sorted.
     pub declared_features: Arc<[Arc<str>]>,
+    /// `spec.podPreemptionPolicy.disableResizePreemption`; `None` without a policy. Only compared.
+    #[serde(default)]
+    pub disable_resize_preemption: Option<Arc<[Arc<str>]>>,
     /// The whole node as JSON, if an extender needs it.
     pub raw: Option<Arc<str>>,
 }

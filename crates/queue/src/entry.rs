@@ -30,6 +30,8 @@ pub struct QueuedPod {
     pub consecutive_errors: u32,
     /// Whether it was last moved because it had waited too long.
     pub flushed: bool,
+    /// When that was last tried since its last attempt.
+    pub(crate) flushed_at: Option<Timestamp>,
     /// The plugins that rejected it in the last attempt.
     pub unschedulable_plugins: BTreeSet<Text>,
     /// The plugins that returned Pending in the last attempt.
@@ -40,7 +42,7 @@ pub struct QueuedPod {
     pub backoff_until: Option<Timestamp>,
     /// The start of its attempt, by the observer's clock.
     pub began: TimePoint,
-    /// Whether it was just taken out of unschedulablePods for its own sake. If PreEnqueue holds it
+    /// Whether it was just taken out of unschedulableEntities for its own sake. If PreEnqueue holds it
     /// then, it has not moved.
     pub(crate) stays: bool,
     /// The order among equals; a later entry has a larger number.
@@ -58,6 +60,7 @@ impl QueuedPod {
             unschedulable_count: 0,
             consecutive_errors: 0,
             flushed: false,
+            flushed_at: None,
             unschedulable_plugins: BTreeSet::new(),
             pending_plugins: BTreeSet::new(),
             gating_plugin: None,
@@ -76,6 +79,11 @@ impl QueuedPod {
     /// When its backoff ends; `None` if it has none.
     pub fn backoff_until(&self) -> Option<Timestamp> {
         self.backoff_until
+    }
+
+    /// The start of its wait in unschedulableEntities: its last attempt or flush.
+    pub(crate) fn waits_since(&self) -> Timestamp {
+        self.flushed_at.map_or(self.timestamp, |flushed| flushed.max(self.timestamp))
     }
 
     /// Whether a plugin rejected the last attempt.

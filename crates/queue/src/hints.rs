@@ -47,7 +47,7 @@ impl QueueingHints {
     /// only.
     pub(crate) fn asks_for_unscheduled_pods(&self) -> bool {
         let asks = |event: &ClusterEvent| {
-            event.resource == EventResource::UnschedulablePod && event.action.intersects(ActionType::ADD)
+            event.resource == EventResource::UnscheduledPod && event.action.intersects(ActionType::ADD)
         };
         self.by_profile.iter().flatten().any(|registration| asks(&registration.event))
     }
@@ -89,8 +89,12 @@ impl QueueingHints {
         Concerned { event, change, hints: hints.collect() }
     }
 
-    /// Whether a PreEnqueue plugin that does not register for the event holds the pod.
+    /// Whether a PreEnqueue plugin that does not register for the event holds the pod. A wildcard
+    /// event makes the queue ask every plugin again.
     pub(crate) fn is_held(&self, entry: &QueuedPod, event: &ClusterEvent) -> bool {
+        if event.is_wildcard() {
+            return false;
+        }
         entry.gating_plugin.as_ref().is_some_and(|plugin| !self.plugin_interested(plugin, event))
     }
 
@@ -183,21 +187,12 @@ fn union<'a>(registrations: impl Iterator<Item = &'a Registration>) -> HintScope
 }
 
 fn registrations_of(plugin: &Text, events: &[EventRegistration]) -> Vec<Registration> {
-    let of_plugin = |event, hint, scope, offer| {
-        let plugin = plugin.clone();
-        Registration { event, plugin, hint, scope, offer }
+    let of_plugin = |it: &EventRegistration| Registration {
+        event: it.event.clone(),
+        plugin: plugin.clone(),
+        hint: it.hint.clone(),
+        scope: it.scope,
+        offer: it.offer,
     };
-    let taint = ClusterEvent::new(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
-    let taints = needs_taint_updates(events.iter().map(|registration| &registration.event))
-        .then(|| of_plugin(taint, None, HintScope::empty(), None));
-    let registered = events.iter().map(|it| of_plugin(it.event.clone(), it.hint.clone(), it.scope, it.offer));
-    taints.into_iter().chain(registered).collect()
-}
-
-/// Upstream's quirk up to 1.36: a plugin that registers for new nodes but not for taint updates
-/// gets every taint update, without a hint.
-fn needs_taint_updates<'a>(mut events: impl Iterator<Item = &'a ClusterEvent> + Clone) -> bool {
-    let of_node = |event: &&ClusterEvent| event.resource == EventResource::Node;
-    let taint = events.clone().filter(of_node).any(|e| e.action.intersects(ActionType::UPDATE_NODE_TAINT));
-    !taint && events.any(|e| of_node(&e) && e.action.intersects(ActionType::ADD))
+    events.iter().map(of_plugin).collect()
 }

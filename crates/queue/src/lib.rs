@@ -1,4 +1,4 @@
-//! The scheduling queue: activeQ, backoffQ, unschedulablePods, and the pods in flight (upstream's
+//! The scheduling queue: activeQ, backoffQ, unschedulableEntities, and the pods in flight (upstream's
 //! `backend/queue`).
 //!
 //! Every pod in the queue is in exactly one of these places until it is deleted, bound or dropped.
@@ -10,6 +10,7 @@
 // Tests print, and read from the environment how long to run.
 #![cfg_attr(test, allow(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod cause;
 mod context;
 mod entry;
 mod guarded_sort;
@@ -41,6 +42,7 @@ use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo
 use supercargo_runtime::observer::{Observation, QueueName};
 use supercargo_runtime::profile::{ProfileIndex, Profiles};
 
+use self::cause::Cause;
 pub use self::context::QueueCx;
 use self::entry::Window;
 pub use self::entry::{Backoff, QueuedPod};
@@ -58,8 +60,8 @@ use self::unschedulable::Unschedulable;
 
 const SCHEDULE_ATTEMPT_FAILURE: Text = Text::Static("ScheduleAttemptFailure");
 const POP_FROM_BACKOFF_Q: Text = Text::Static("PopFromBackoffQ");
-const UNSCHEDULABLE_POD_ADD: Text = Text::Static("UnschedulablePodAdd");
-const UNSCHEDULABLE_POD_UPDATE: Text = Text::Static("UnschedulablePodUpdate");
+const UNSCHEDULED_POD_ADD: Text = Text::Static("UnscheduledPodAdd");
+const TARGET_POD_UPDATE: Text = Text::Static("TargetPodUpdate");
 
 /// The name that stands for all extenders in a diagnosis.
 pub const EXTENDER: &str = "Extender";
@@ -71,7 +73,7 @@ type Heap<P> = PriorityQueue<Uid, P, BuildHasherDefault<FxHasher>>;
 pub struct QueueOptions {
     /// Backoff after failed attempts.
     pub backoff: Backoff,
-    /// The maximum time in unschedulablePods.
+    /// The maximum time in unschedulableEntities.
     pub max_in_unschedulable: Duration,
     /// Whether a pod in backoff is popped if there is no other (upstream's
     /// SchedulerPopFromBackoffQ).
@@ -179,7 +181,7 @@ impl SchedulingQueue {
         self.entries.values()
     }
 
-    /// Pods in activeQ, backoffQ, unschedulablePods (without gated ones), gated, and in flight.
+    /// Pods in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and in flight.
     pub fn lengths(&self) -> [usize; 5] {
         [
             self.active.len(),
@@ -268,31 +270,31 @@ impl SchedulingQueue {
 impl SchedulingQueue {
     /// Adds a new pod to the active queue.
     pub fn add(&mut self, cx: &mut QueueCx<'_>, pod: Arc<PodInfo>, profile: ProfileIndex) {
-        self.add_new(cx, &pod, profile, &UNSCHEDULABLE_POD_ADD);
+        self.add_new(cx, &pod, profile);
         if self.hints.asks_for_unscheduled_pods() {
-            let event = ClusterEvent::new(EventResource::UnschedulablePod, ActionType::ADD);
+            let event = ClusterEvent::new(EventResource::UnscheduledPod, ActionType::ADD);
             self.move_all(cx, &event, &Change::Pod { old: None, new: Some(pod) }, PreCheck::All);
         }
     }
 
-    /// Adds a pod that the queue does not know.
-    fn add_new(&mut self, cx: &mut QueueCx<'_>, pod: &Arc<PodInfo>, profile: ProfileIndex, cause: &Text) {
+    /// Adds a pod that the queue does not know. Its nomination counts even if PreEnqueue holds it.
+    fn add_new(&mut self, cx: &mut QueueCx<'_>, pod: &Arc<PodInfo>, profile: ProfileIndex) {
+        self.nominator.add(pod, &Nomination::Keep);
         let entry = QueuedPod::new(Arc::clone(pod), profile, cx.now.wall);
         if is_stalled(pod) {
-            self.nominator.add(pod, &Nomination::Keep);
-            self.set_back(cx, entry, cause);
+            self.set_back(cx, entry, &UNSCHEDULED_POD_ADD);
         } else {
-            self.move_to_active(cx, entry, cause, false);
+            self.move_to_active(cx, entry, Cause::new(&UNSCHEDULED_POD_ADD), false);
         }
     }
 
     /// Delays a pod with which a scheduler has stalled. It counts as a pod whose attempt failed with
     /// an error, so it is not popped early.
-    fn set_back(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
+    fn set_back(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, event: &Text) {
         entry.unschedulable_plugins.clear();
         entry.pending_plugins.clear();
         entry.backoff_until = Some(cx.now.wall.plus(stall::delay(&entry.pod, cx.now.wall)));
-        self.move_to_backoff(cx, entry, cause);
+        self.move_to_backoff(cx, entry, Cause::new(event));
     }
 
     /// Updates a pod without a node.
@@ -305,14 +307,14 @@ impl SchedulingQueue {
     ) {
         let uid = &new.uid;
         if self.in_flight.contains(uid) {
-            for event in cluster_events::pod_events(old, new) {
+            for event in cluster_events::pod_events(&EventResource::TargetPod, old, new) {
                 let change = Change::Pod { old: Some(Arc::clone(old)), new: Some(Arc::clone(new)) };
                 self.in_flight.note(event, change);
             }
             return;
         }
         let Some(entry) = self.entries.get_mut(uid) else {
-            return self.add_new(cx, new, profile, &UNSCHEDULABLE_POD_UPDATE);
+            return self.add_new(cx, new, profile);
         };
         let is_unschedulable = self.unschedulable.remove(entry);
         entry.pod = Arc::clone(new);
@@ -324,7 +326,7 @@ impl SchedulingQueue {
         if is_stalled(new) && !is_stalled(old) {
             // The leader has stalled with this pod. This process may be the next one.
             if let Some(entry) = self.take(uid) {
-                self.set_back(cx, entry, &UNSCHEDULABLE_POD_UPDATE);
+                self.set_back(cx, entry, &TARGET_POD_UPDATE);
             }
         } else if self.active.contains(uid) {
             self.active.change_priority(uid, active);
@@ -337,9 +339,9 @@ impl SchedulingQueue {
         }
     }
 
-    /// Requeues a pod in unschedulablePods if its own update helps.
+    /// Requeues a pod in unschedulableEntities if its own update helps.
     fn requeue_on_own_update(&mut self, cx: &mut QueueCx<'_>, old: &Arc<PodInfo>, new: &Arc<PodInfo>) {
-        for event in cluster_events::pod_events(old, new) {
+        for event in cluster_events::pod_events(&EventResource::TargetPod, old, new) {
             let Some(entry) = self.entries.get(&new.uid) else {
                 return;
             };
@@ -411,8 +413,7 @@ impl SchedulingQueue {
                 None if !self.options.pop_from_backoff => return None,
                 None => {
                     let (uid, _) = self.backoff.pop()?;
-                    let event = &POP_FROM_BACKOFF_Q;
-                    cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Active, event });
+                    Cause::new(&POP_FROM_BACKOFF_Q).report(cx, QueueName::Active);
                     uid
                 }
             };
@@ -461,6 +462,7 @@ impl SchedulingQueue {
         }
         entry.timestamp = cx.now.wall;
         entry.flushed = false;
+        entry.flushed_at = None;
         entry.set_backoff(&self.options.backoff, self.options.window());
         let strategy = self.strategy_of_events_in_flight(cx, &entry);
         self.done(&uid);

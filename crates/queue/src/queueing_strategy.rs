@@ -1,5 +1,7 @@
 //! The effect of an event on a pod.
 
+use supercargo_runtime::observer::QueueName;
+
 /// What to do with a waiting pod after an event; greater is earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum QueueingStrategy {
@@ -9,4 +11,15 @@ pub(crate) enum QueueingStrategy {
     AfterBackoff,
     /// Try again at once.
     Immediately,
+}
+
+impl QueueingStrategy {
+    /// The queue that it aims at.
+    pub(crate) fn queue(self) -> QueueName {
+        match self {
+            Self::Skip => QueueName::Unschedulable,
+            Self::AfterBackoff => QueueName::Backoff,
+            Self::Immediately => QueueName::Active,
+        }
+    }
 }

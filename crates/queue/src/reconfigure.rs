@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use supercargo_framework::Text;
 
+use super::cause::Cause;
 use super::context::QueueCx;
 use super::guarded_sort::GuardedSort;
 use super::hints::QueueingHints;
@@ -34,7 +35,7 @@ impl SchedulingQueue {
             let Some(profile) = cx.profiles.index_of(&entry.pod.spec.scheduler_name) else { continue };
             entry.profile = profile;
             if is_active {
-                self.move_to_active(cx, entry, &CONFIGURATION_RELOAD, false);
+                self.move_to_active(cx, entry, Cause::new(&CONFIGURATION_RELOAD), false);
             } else {
                 self.requeue(cx, entry, QueueingStrategy::AfterBackoff, &CONFIGURATION_RELOAD);
             }

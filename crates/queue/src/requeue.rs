@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use supercargo_framework::event::Change;
-use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Uid};
 
 use super::SchedulingQueue;
+use super::cause::Cause;
 use super::context::QueueCx;
 use super::entry::QueuedPod;
 use super::hints::Concerned;
 use super::queueing_strategy::QueueingStrategy;
 use super::rank::{ActiveRank, BackoffRank};
 use super::unschedulable::Group;
-use supercargo_runtime::observer::{Observation, Point, QueueName};
+use supercargo_runtime::observer::{Point, QueueName};
 use supercargo_runtime::panic_guard::guard;
 use supercargo_runtime::phase_timer::PhaseTimer;
 use supercargo_runtime::profile::Named;
@@ -24,6 +24,7 @@ const UNSCHEDULABLE_TIMEOUT: ClusterEvent = ClusterEvent::wildcard("Unschedulabl
 /// The event of a plugin's Activate command.
 const FORCE_ACTIVATE: ClusterEvent = ClusterEvent::wildcard("ForceActivate");
 
+const ACTIVATED: Text = Text::Static("ForceActivate");
 const BACKOFF_COMPLETE: Text = Text::Static("BackoffComplete");
 
 /// The pods that an event may move.
@@ -73,7 +74,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// The pods in unschedulablePods that the event may help, in their order of arrival. Hints are
+    /// The pods in unschedulableEntities that the event may help, in their order of arrival. Hints are
     /// asked about one pod of each class, and about the pod that the event is about.
     fn movable(
         &self,
@@ -104,7 +105,7 @@ impl SchedulingQueue {
         movable.into_iter().filter_map(|(sequence, strategy)| Some((uid(sequence)?, strategy))).collect()
     }
 
-    /// The pod in unschedulablePods with a sequence number.
+    /// The pod in unschedulableEntities with a sequence number.
     fn waiting(&self, sequence: u64) -> Option<&QueuedPod> {
         self.entries.get(self.unschedulable.uid(sequence)?)
     }
@@ -131,15 +132,15 @@ impl SchedulingQueue {
             && let Some(mut entry) = self.take(uid)
         {
             entry.stays = !from_backoff;
-            self.move_to_active(cx, entry, &Text::Static("ForceActivate"), from_backoff);
+            self.move_to_active(cx, entry, Cause::new(&ACTIVATED), from_backoff);
         }
     }
 
     /// Requeues a pod for an immediate attempt. The failed one does not count.
-    pub fn retry(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
+    pub fn retry(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, event: &Text) {
         self.done(entry.uid());
         entry.timestamp = cx.now.wall;
-        self.move_to_active(cx, entry, cause, false);
+        self.move_to_active(cx, entry, Cause::new(event), false);
     }
 
     /// Moves the pods whose time has come.
@@ -167,7 +168,7 @@ impl SchedulingQueue {
     fn flush_backoff(&mut self, cx: &mut QueueCx<'_>) {
         while let Some(uid) = self.completed(cx.now.wall) {
             if let Some(entry) = self.take(&uid) {
-                self.move_to_active(cx, entry, &BACKOFF_COMPLETE, true);
+                self.move_to_active(cx, entry, Cause::new(&BACKOFF_COMPLETE), true);
             }
         }
     }
@@ -180,20 +181,20 @@ impl SchedulingQueue {
         })
     }
 
-    /// Moves the pods that waited too long.
+    /// Moves the pods that waited too long. PreEnqueue is asked about those that it holds, too.
     fn flush_unschedulable(&mut self, cx: &mut QueueCx<'_>) {
         let now = cx.now.wall;
         let longest = self.options.max_in_unschedulable;
         let waiting = self.unschedulable.uids().filter_map(|uid| self.entries.get(uid));
-        let overdue: Vec<&QueuedPod> = waiting.filter(|pod| now.since(pod.timestamp) > longest).collect();
-        if overdue.is_empty() {
+        let overdue = waiting.filter(|pod| now.since(pod.waits_since()) > longest);
+        let pods: Vec<_> = overdue.map(|pod| (pod.uid().clone(), QueueingStrategy::AfterBackoff)).collect();
+        if pods.is_empty() {
             return;
         }
-        let movable = overdue.into_iter().filter(|pod| !self.hints.is_held(pod, &UNSCHEDULABLE_TIMEOUT));
-        let pods: Vec<_> = movable.map(|pod| (pod.uid().clone(), QueueingStrategy::AfterBackoff)).collect();
         for (uid, _) in &pods {
             if let Some(entry) = self.entries.get_mut(uid) {
                 entry.flushed = true;
+                entry.flushed_at = Some(now);
             }
         }
         self.move_pods(cx, pods, &UNSCHEDULABLE_TIMEOUT);
@@ -205,8 +206,9 @@ impl SchedulingQueue {
         cx: &mut QueueCx<'_>,
         entry: QueuedPod,
         strategy: QueueingStrategy,
-        cause: &Text,
+        event: &Text,
     ) {
+        let cause = Cause::chosen(event, strategy);
         match strategy {
             QueueingStrategy::Skip => self.insert_unschedulable(cx, entry, cause),
             QueueingStrategy::AfterBackoff if entry.is_backing_off(self.options.window(), cx.now.wall) => {
@@ -223,7 +225,7 @@ impl SchedulingQueue {
         &mut self,
         cx: &mut QueueCx<'_>,
         mut entry: QueuedPod,
-        cause: &Text,
+        cause: Cause<'_>,
         from_backoff: bool,
     ) {
         let has_passed = from_backoff && self.options.pop_from_backoff;
@@ -231,32 +233,29 @@ impl SchedulingQueue {
             self.insert_unschedulable(cx, entry, cause);
             return;
         }
-        if *cause == super::UNSCHEDULABLE_POD_ADD || *cause == super::UNSCHEDULABLE_POD_UPDATE {
-            self.nominator.add(&entry.pod, &Nomination::Keep);
-        }
         entry.initial_attempt.get_or_insert(cx.now.wall);
         entry.sequence = self.take_sequence();
-        cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Active, event: cause });
+        cause.report(cx, QueueName::Active);
         self.active.push(entry.uid().clone(), ActiveRank::new(&entry, &self.sort));
         self.put_entry(entry);
     }
 
-    pub(crate) fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
+    pub(crate) fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: Cause<'_>) {
         // Pods may be popped from backoffQ.
         if self.options.pop_from_backoff && !run_pre_enqueue(cx, &mut entry) {
             self.insert_unschedulable(cx, entry, cause);
             return;
         }
         entry.sequence = self.take_sequence();
-        cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Backoff, event: cause });
+        cause.report(cx, QueueName::Backoff);
         let heap = if entry.has_rejectors() { &mut self.backoff } else { &mut self.error_backoff };
         heap.push(entry.uid().clone(), BackoffRank::new(&entry, &self.sort));
         self.put_entry(entry);
     }
 
-    fn insert_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: &Text) {
+    fn insert_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: Cause<'_>) {
         if !entry.stays {
-            cx.observer.observe(Observation::QueueIncoming { queue: QueueName::Unschedulable, event: cause });
+            cause.report(cx, QueueName::Unschedulable);
         }
         entry.sequence = self.take_sequence();
         self.unschedulable.insert(&entry, || self.hints.scope(&entry));
@@ -330,6 +329,8 @@ fn ask_pre_enqueue(cx: &mut QueueCx<'_>, entry: &mut QueuedPod, timer: &PhaseTim
         if code != Code::Success {
             entry.unschedulable_plugins.insert((*name).into());
             entry.gating_plugin = Some((*name).into());
+            // It is not tried now. What wakes it next need not be a flush.
+            entry.flushed = false;
             return code;
         }
     }

@@ -1,6 +1,6 @@
 //! Tests of the queue without a scheduler.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,15 +45,21 @@ impl SchedulingQueue {
     }
 }
 
-/// Counts calls of hints, and pods that enter unschedulablePods.
+/// Counts calls of hints, and pods that enter unschedulableEntities; lists the queues that pods enter.
 #[derive(Default)]
 struct Counted {
+    /// With the cause; a star marks those that count as entities.
+    incoming: RefCell<Vec<String>>,
     hints: Cell<usize>,
     unschedulable: Cell<usize>,
 }
 
 impl Observer for Counted {
     fn observe(&self, observation: Observation<'_>) {
+        if let Observation::QueueIncoming { queue, event, is_entity } = &observation {
+            let star = if *is_entity { "*" } else { "" };
+            self.incoming.borrow_mut().push(format!("{queue:?} by {event}{star}"));
+        }
         let count = match observation {
             Observation::Hint { .. } => &self.hints,
             Observation::QueueIncoming { queue: QueueName::Unschedulable, .. } => &self.unschedulable,
@@ -180,6 +186,18 @@ fn only_registered_events_with_pods_in_flight_are_kept() {
 }
 
 #[test]
+fn a_plugin_that_registers_new_nodes_gets_no_taint_updates() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.add(pod("a"));
+    let entry = bed.pop();
+    bed.fail(entry, FIT);
+    bed.node_event(ActionType::UPDATE_NODE_TAINT);
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
+    bed.node_event(ActionType::ADD);
+    assert_eq!(bed.place("a"), Some(Place::Backoff));
+}
+
+#[test]
 fn a_failure_after_done_requeues_the_pod_with_backoff() {
     let mut bed = Bed::new(QueueOptions::default());
     bed.add(pod("a"));
@@ -275,6 +293,73 @@ fn a_flush_of_overdue_pods_counts_for_pods_in_flight() {
     bed.with(SchedulingQueue::tick);
     bed.fail(b, FIT);
     assert_eq!((bed.place("a"), bed.place("b")), (Some(Place::Active), Some(Place::Backoff)));
+}
+
+#[test]
+fn a_flush_asks_pre_enqueue_again_every_five_minutes() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.preempting.insert("a".into());
+    bed.add(pod("a"));
+    let pass = |bed: &mut Bed, seconds: u64| {
+        for _ in 0..seconds / 10 {
+            let later = Duration::from_secs(10);
+            bed.now = Now { wall: bed.now.wall.plus(later), monotonic: bed.now.monotonic + later };
+            bed.with(SchedulingQueue::tick);
+        }
+        (bed.place("a"), bed.counted.incoming.take().len())
+    };
+    assert_eq!(pass(&mut bed, 290), (Some(Place::Gated), 1), "it was added");
+    assert_eq!(pass(&mut bed, 290), (Some(Place::Gated), 1), "it was flushed, and is held");
+    assert!(!bed.queue.get(&"a".into()).unwrap().flushed, "what wakes it next is no flush");
+    bed.preempting.clear();
+    assert_eq!(pass(&mut bed, 100), (Some(Place::Active), 1), "it was flushed");
+    assert!(bed.queue.get(&"a".into()).unwrap().flushed);
+}
+
+#[test]
+fn a_pod_that_a_hint_sends_straight_to_a_queue_is_no_new_entity() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.add(pod("a"));
+    let entry = bed.pop();
+    bed.fail(entry, FIT);
+    bed.node_event(ActionType::ADD);
+    let entry = bed.pop();
+    bed.fail(entry, None);
+    assert_eq!(
+        bed.counted.incoming.take(),
+        [
+            "Active by UnscheduledPodAdd*",
+            "Unschedulable by ScheduleAttemptFailure",
+            "Backoff by NodeAdd",
+            "Active by PopFromBackoffQ*",
+            "Backoff by ScheduleAttemptFailure",
+        ]
+    );
+    bed.with(|queue, cx| queue.activate(cx, &Arc::new(pod("a").build())));
+    assert_eq!(bed.counted.incoming.take(), ["Active by ForceActivate*"]);
+}
+
+/// Upstream keeps one list of events for all pods in flight, and hints compare no UIDs.
+#[test]
+fn an_own_update_in_flight_counts_for_all_pods_in_flight() {
+    let mut bed = Bed::new(QueueOptions::default());
+    for name in ["a", "b"] {
+        bed.add(pod(name).request("cpu", "2"));
+    }
+    let (_, b) = (bed.pop(), bed.pop());
+    bed.update(pod("a").request("cpu", "2"), pod("a").request("cpu", "1").resource_version("2"));
+    bed.fail(b, FIT);
+    assert_eq!(bed.place("b"), Some(Place::Backoff));
+}
+
+#[test]
+fn the_nomination_of_a_gated_pod_counts() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.add(pod("a").gate("g").nominated("n1").priority(7));
+    assert_eq!(bed.place("a"), Some(Place::Gated));
+    assert_eq!(bed.queue.nominated_on("n1")[0].priority, 7);
+    bed.with(|queue, _| queue.delete(&"a".into()));
+    assert!(bed.queue.nominator.is_empty());
 }
 
 #[test]

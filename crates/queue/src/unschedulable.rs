@@ -1,4 +1,4 @@
-//! unschedulablePods: the pods that wait for an event, indexed by what decides whether it helps.
+//! unschedulableEntities: the pods that wait for an event, indexed by what decides whether it helps.
 //!
 //! An event looks at a group of pods only if a plugin that rejected them registers for it, and asks
 //! the hints once for all pods of a class.

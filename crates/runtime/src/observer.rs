@@ -192,7 +192,7 @@ pub enum QueueName {
     Active,
     /// backoffQ.
     Backoff,
-    /// unschedulablePods.
+    /// unschedulableEntities.
     Unschedulable,
 }
 
@@ -205,6 +205,8 @@ pub enum Observation<'a> {
         queue: QueueName,
         /// The label of the event, or another cause.
         event: &'a str,
+        /// Whether it counts in upstream's `queue_incoming_entities_total`, too.
+        is_entity: bool,
     },
     /// An attempt ended.
     Attempt {

@@ -53,7 +53,7 @@ impl Scheduler {
                 if new.terminating {
                     self.pod_leaves(&new.uid);
                 }
-                for event in cluster_events::pod_events(&old, &new) {
+                for event in cluster_events::pod_events(&EventResource::AssignedPod, &old, &new) {
                     let change = Change::Pod { old: Some(Arc::clone(&old)), new: Some(Arc::clone(&new)) };
                     self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
                     self.handled(from, &event);
@@ -95,10 +95,16 @@ impl Scheduler {
                 self.delete_from_queue(now, &old);
                 self.add_to_queue(now, new);
             }
-            Notification::Updated { old, new } => self.update_in_queue(now, &old, new),
+            Notification::Updated { old, new } => {
+                let events = cluster_events::pod_events(&EventResource::UnscheduledPod, &old, &new);
+                self.update_in_queue(now, &old, new);
+                for event in events.iter().filter(|event| event.action != ActionType::UPDATE) {
+                    self.handled(from, event);
+                }
+            }
             Notification::Deleted(pod) => self.delete_from_queue(now, &pod),
         }
-        self.handled(from, &ClusterEvent::new(EventResource::UnschedulablePod, action));
+        self.handled(from, &ClusterEvent::new(EventResource::UnscheduledPod, action));
     }
 
     pub(crate) fn add_to_queue(&mut self, now: Now, pod: Arc<PodInfo>) {

@@ -22,13 +22,12 @@ use supercargo_runtime::observer::{Observation, Timespan};
 impl Scheduler {
     /// Starts a preemption.
     pub(crate) fn preempt(&mut self, now: Now, mut order: Order) {
-        let chosen = order.victims.len();
+        self.observer.observe(Observation::Preempting { victims: order.victims.len() });
         // A terminating pod needs no request.
         order.victims.retain(|victim| !victim.terminating);
         if order.asynchronous && order.victims.is_empty() {
             return;
         }
-        self.observer.observe(Observation::Preempting { victims: chosen });
         let began = self.observer.time_point();
         let mut victims = order.victims.clone();
         let last = if order.asynchronous { victims.pop() } else { None };
@@ -137,6 +136,9 @@ impl Scheduler {
         if cancels || self.is_leaving(&last.uid) {
             self.preemptions.release(number);
         }
+        if let Some(preemption) = self.preemptions.get_mut(number) {
+            preemption.cancels_last = cancels;
+        }
         self.evict(now, number, vec![last]);
     }
 
@@ -162,7 +164,7 @@ impl Scheduler {
         if !is_asynchronous && result.is_ok() {
             self.clear_nominations(number);
         }
-        let Some((order, began)) = self.preemptions.end(number) else {
+        let Some(Preemption { order, began, cancels_last, .. }) = self.preemptions.end(number) else {
             return;
         };
         if order.asynchronous {
@@ -175,8 +177,9 @@ impl Scheduler {
         let Order { preemptor, victims, .. } = order;
         if result.is_err() {
             self.requeue_preemptor(now, &preemptor);
-        } else if self.queue.place(&preemptor.uid) == Some(Place::Gated) {
-            self.preemptions.left_behind.push(LeftBehind { preemptor, victims });
+        } else if cancels_last || self.queue.place(&preemptor.uid) == Some(Place::Gated) {
+            self.preemptions.left_behind.push(LeftBehind { preemptor, victims, cancels_last });
+            self.requeue_left_behind(now);
         }
     }
 
@@ -186,14 +189,16 @@ impl Scheduler {
         }
     }
 
-    /// Requeues preemptors that were still held when their last victim left. If the plugins that
-    /// rejected them ignore such events, nothing else would wake them.
+    /// Requeues preemptors that were still held when their last victim left, and those whose last
+    /// victim's binding was cancelled. If the plugins that rejected them ignore such events, nothing
+    /// else would wake them.
     pub(crate) fn requeue_left_behind(&mut self, now: Now) {
         if self.preemptions.left_behind.is_empty() {
             return;
         }
         for waiting in std::mem::take(&mut self.preemptions.left_behind) {
-            if self.queue.place(&waiting.preemptor.uid) != Some(Place::Gated) {
+            let place = self.queue.place(&waiting.preemptor.uid);
+            if place.is_none() || (place != Some(Place::Gated) && !waiting.cancels_last) {
                 continue;
             }
             if waiting.victims.iter().all(|victim| self.cache.pod(&victim.uid).is_none()) {

@@ -27,10 +27,13 @@ pub(crate) struct Preemption {
     pub(crate) asked: Vec<Arc<PodInfo>>,
     /// The victim to delete after all others, until its turn.
     pub(crate) last: Option<Arc<PodInfo>>,
+    /// Whether the last victim's binding was cancelled: no pod is deleted whose event would wake the
+    /// preemptor.
+    pub(crate) cancels_last: bool,
     /// Whether PreEnqueue holds the preemptor.
     holds: bool,
     /// The start, by the observer's clock.
-    began: TimePoint,
+    pub(crate) began: TimePoint,
 }
 
 impl Preemption {
@@ -46,11 +49,12 @@ pub(crate) struct HeldAttempt {
     pub(crate) failure: Failure,
 }
 
-/// A preemptor that was still held when its last request was answered, and the victims it waits
-/// for.
+/// A preemptor that no deletion may wake, and the victims it waits for: it was still held when its
+/// last request was answered, or the last victim's binding was cancelled.
 pub(crate) struct LeftBehind {
     pub(crate) preemptor: Arc<PodInfo>,
     pub(crate) victims: Vec<Arc<PodInfo>>,
+    pub(crate) cancels_last: bool,
 }
 
 /// All preemptions in progress.
@@ -90,16 +94,16 @@ impl Preemptions {
     pub(crate) fn begin(&mut self, began: TimePoint, order: Order, last: Option<Arc<PodInfo>>) -> u64 {
         self.next_number += 1;
         let holds = order.asynchronous;
-        let preemption = Preemption { order, asked: Vec::new(), last, holds, began };
+        let preemption = Preemption { order, asked: Vec::new(), last, cancels_last: false, holds, began };
         self.by_number.insert(self.next_number, preemption);
         self.list_preemptors();
         self.next_number
     }
 
-    pub(crate) fn end(&mut self, number: u64) -> Option<(Order, TimePoint)> {
+    pub(crate) fn end(&mut self, number: u64) -> Option<Preemption> {
         let preemption = self.by_number.remove(&number)?;
         self.list_preemptors();
-        Some((preemption.order, preemption.began))
+        Some(preemption)
     }
 
     /// Lets the preemptor be tried again.

@@ -240,7 +240,7 @@ impl Scheduler {
         self.queue.nominated_on(node)
     }
 
-    /// The number of pods in activeQ, backoffQ, unschedulablePods, gated, and in flight.
+    /// The number of pods in activeQ, backoffQ, unschedulableEntities, gated, and in flight.
     pub fn queue_lengths(&self) -> [usize; 5] {
         self.queue.lengths()
     }

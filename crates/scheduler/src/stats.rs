@@ -21,7 +21,7 @@ pub struct Rejected {
 /// Sizes and counts of the scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// Pods in activeQ, backoffQ, unschedulablePods (without gated ones), gated, and in flight.
+    /// Pods in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and in flight.
     pub queue: [usize; 5],
     /// Events kept for pods in flight, by label.
     pub events_in_flight: Vec<(String, usize)>,

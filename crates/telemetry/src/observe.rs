@@ -16,7 +16,7 @@ impl Observer for LogObserver {
             Observation::Attempt { pod, result, attempts, .. } => {
                 tracing::debug!(pod = %pod.key(), ?result, attempts, "attempt");
             }
-            Observation::QueueIncoming { queue, event } => tracing::trace!(?queue, event, "queued"),
+            Observation::QueueIncoming { queue, event, .. } => tracing::trace!(?queue, event, "queued"),
             Observation::Hint { plugin, hint, .. } => tracing::trace!(%plugin, hint, "hint"),
             Observation::PermitWaited { result, waited } => tracing::debug!(result, ?waited, "permit"),
             Observation::Preempting { victims } => tracing::debug!(victims, "preempting"),

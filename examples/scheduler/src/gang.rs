@@ -131,7 +131,7 @@ impl ReservePlugin for Gang {
 impl EnqueueExtensions for Gang {
     /// A new pod may complete the gang.
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        vec![EventRegistration::hinted(EventResource::UnschedulablePod, ActionType::ADD, |pod, change| {
+        vec![EventRegistration::hinted(EventResource::UnscheduledPod, ActionType::ADD, |pod, change| {
             let same = change.new_pod().is_some_and(|new| are_one_gang(pod, new));
             Ok(QueueingHint::queue_if(same))
         })]

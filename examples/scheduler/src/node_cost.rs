@@ -161,9 +161,7 @@ impl EnqueueExtensions for NodeCost {
                 move |pod, change| Ok(nodes.after_node_change(pod, change)),
             ),
             // The pod's limit may have changed.
-            EventRegistration::hinted(EventResource::Pod, ActionType::UPDATE_POD_LABEL, |pod, change| {
-                Ok(QueueingHint::queue_if(change.new_pod().is_some_and(|new| new.uid == pod.uid)))
-            }),
+            EventRegistration::always(EventResource::TargetPod, ActionType::UPDATE_POD_LABEL),
         ]
     }
 }

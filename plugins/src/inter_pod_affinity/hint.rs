@@ -29,9 +29,6 @@ fn required(pod: &PodInfo) -> Result<(&[PodAffinityTerm], &[PodAffinityTerm]), S
 
 pub(super) fn after_pod_change(pod: &PodInfo, change: &Change) -> Hint {
     let (old, new) = (change.old_pod(), change.new_pod());
-    if old.is_some() && new.is_some_and(|new| new.uid == pod.uid) {
-        return Ok(QueueingHint::Queue);
-    }
     if old.into_iter().chain(new).any(|changed| !held_a_node(changed)) {
         return Ok(QueueingHint::Skip);
     }

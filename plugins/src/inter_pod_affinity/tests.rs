@@ -380,7 +380,6 @@ fn matching_pod_changes_wake_the_pod() {
         ("one stays that", joining(), label, updated("db", "db"), false),
         ("one is no more what it wants away", avoiding(), label, updated("db", "web"), true),
         ("one becomes that", avoiding(), label, updated("web", "db"), false),
-        ("the pod itself changes", joining(), label, pod_updated(joining(), pod("p").build()), true),
         ("one it wants away goes", avoiding(), Action::DELETE, pod_deleted(there("db").build()), true),
         ("one it wants near goes", joining(), Action::DELETE, pod_deleted(there("db").build()), false),
         (
@@ -414,11 +413,13 @@ fn matching_pod_changes_wake_the_pod() {
     ];
     for (name, waiting, action, change, queues) in cases {
         let known = objects([namespace("default", "blue")]);
-        let hint = Driver::new(NAME).hint_in(&known, EventResource::Pod, action, &waiting, &change);
+        let hint = Driver::new(NAME).hint_in(&known, EventResource::AssignedPod, action, &waiting, &change);
         assert_eq!(hint, Some(Ok(QueueingHint::queue_if(queues))), "{name}");
     }
-    let hint = Driver::new(NAME).hint(EventResource::Pod, Action::ADD, &joining(), &Change::Unspecified);
-    assert!(matches!(hint, Some(Err(_))));
+    let hint = |resource, action| Driver::new(NAME).hint(resource, action, &joining(), &Change::Unspecified);
+    assert!(matches!(hint(EventResource::AssignedPod, Action::ADD), Some(Err(_))));
+    assert_eq!(hint(EventResource::TargetPod, label), Some(Ok(QueueingHint::Queue)), "its own labels");
+    assert_eq!(hint(EventResource::UnscheduledPod, label), None, "those of a pod without a node");
 }
 
 #[test]

@@ -6,16 +6,17 @@
 use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::{PodInfo, Resource};
 
-use crate::hint::{Hint, held_a_node, new_node, old_pod};
+use crate::hint::{Hint, held_a_node, new_node, new_pod, old_pod};
 
-/// A pod was deleted or scaled down.
-pub(super) fn after_pod_event(pod: &PodInfo, change: &Change) -> Hint {
-    let old = old_pod(change)?;
-    let frees = match change.new_pod() {
-        None => held_a_node(old),
-        Some(new) if new.uid == pod.uid => true,
-        Some(new) => new.is_assigned() && shrank(pod, &old.requests().resource, &new.requests().resource),
-    };
+/// A pod was deleted.
+pub(super) fn after_pod_deleted(_: &PodInfo, change: &Change) -> Hint {
+    Ok(QueueingHint::queue_if(held_a_node(old_pod(change)?)))
+}
+
+/// A pod on a node was scaled down.
+pub(super) fn after_pod_shrunk(pod: &PodInfo, change: &Change) -> Hint {
+    let (old, new) = (old_pod(change)?, new_pod(change)?);
+    let frees = new.is_assigned() && shrank(pod, &old.requests().resource, &new.requests().resource);
     Ok(QueueingHint::queue_if(frees))
 }
 

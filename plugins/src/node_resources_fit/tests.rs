@@ -210,7 +210,6 @@ fn scaled_down_pods_wake_the_pod_if_they_free_its_resources() {
     let assigned = |resource: &str, amount: &str| pod("q").node("n").request(resource, amount);
     let gpu = "example.com/gpu";
     let cases = [
-        ("the pod itself", pod("p").request("cpu", "2"), pod("p").request("cpu", "1"), QueueingHint::Queue),
         ("an assigned pod, of cpu", assigned("cpu", "2"), assigned("cpu", "1"), QueueingHint::Queue),
         ("an assigned pod, of a scalar", assigned(gpu, "2"), assigned(gpu, "1"), QueueingHint::Queue),
         (
@@ -236,6 +235,15 @@ fn scaled_down_pods_wake_the_pod_if_they_free_its_resources() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn the_pods_own_scale_down_wakes_it() {
+    let (old, new) = (pod("p").request("cpu", "2").build(), pod("p").request("cpu", "1").build());
+    let change = pod_updated(old, new.clone());
+    let hint = |action| Driver::new(NAME).hint(EventResource::TargetPod, action, &new, &change);
+    assert_eq!(hint(ActionType::UPDATE_POD_SCALE_DOWN), Some(Ok(QueueingHint::Queue)));
+    assert_eq!(hint(ActionType::UPDATE_POD_SCALE_UP), None);
 }
 
 #[test]

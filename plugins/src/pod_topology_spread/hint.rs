@@ -5,11 +5,11 @@ use supercargo_framework::{NodeRecord, PodInfo, QueueContext};
 
 use super::PodTopologySpread;
 use super::constraint::{Constraint, has_every_key};
-use crate::hint::{Hint, held_a_node};
+use crate::hint::{self, Hint, held_a_node};
 
-/// Whether the pod of an event can affect the pending pod.
+/// Whether another pod can affect the pending pod.
 fn is_involved(changed: &PodInfo, waiting: &PodInfo) -> bool {
-    changed.uid == waiting.uid || (held_a_node(changed) && changed.namespace == waiting.namespace)
+    held_a_node(changed) && changed.namespace == waiting.namespace
 }
 
 /// Whether a constraint selects the pod.
@@ -18,6 +18,7 @@ fn is_spread(pod: &PodInfo, constraints: &[Constraint]) -> bool {
 }
 
 impl PodTopologySpread {
+    /// Another pod was added, changed its labels, or was deleted.
     pub(super) fn after_pod_change(&self, cx: &QueueContext<'_>, pod: &PodInfo, change: &Change) -> Hint {
         let (old, new) = (change.old_pod(), change.new_pod());
         if old.into_iter().chain(new).any(|changed| !is_involved(changed, pod)) {
@@ -25,14 +26,21 @@ impl PodTopologySpread {
         }
         let constraints = self.constraints(cx, pod, true);
         match (old, new) {
-            (Some(old), Some(new)) => {
-                Ok(QueueingHint::queue_if(update_can_help(pod, &constraints, old, new)))
-            }
+            (Some(old), Some(new)) => Ok(QueueingHint::queue_if(flips(&constraints, old, new))),
             (Some(only), None) | (None, Some(only)) => {
                 Ok(QueueingHint::queue_if(is_spread(only, &constraints)))
             }
             (None, None) => Err("expected a pod before or after the event".to_owned()),
         }
+    }
+
+    /// The pending pod changed its labels or tolerations. More tolerations can make more nodes count.
+    pub(super) fn after_own_update(&self, cx: &QueueContext<'_>, pod: &PodInfo, change: &Change) -> Hint {
+        let (old, new) = (hint::old_pod(change)?, hint::new_pod(change)?);
+        let constraints = self.constraints(cx, pod, true);
+        let tolerates_more =
+            old.spec.tolerations != new.spec.tolerations && constraints.iter().any(Constraint::honors_taints);
+        Ok(QueueingHint::queue_if(tolerates_more || flips(&constraints, old, new)))
     }
 
     pub(super) fn after_node_change(&self, cx: &QueueContext<'_>, pod: &PodInfo, change: &Change) -> Hint {
@@ -56,12 +64,7 @@ impl PodTopologySpread {
     }
 }
 
-/// Whether a changed pod started or stopped to count, or the pending pod got tolerations that make
-/// more nodes count.
-fn update_can_help(pod: &PodInfo, constraints: &[Constraint], old: &PodInfo, new: &PodInfo) -> bool {
-    let tolerates_more = pod.uid == new.uid
-        && old.spec.tolerations != new.spec.tolerations
-        && constraints.iter().any(Constraint::honors_taints);
-    let flips = |constraint: &Constraint| constraint.selects(&old.labels) != constraint.selects(&new.labels);
-    tolerates_more || constraints.iter().any(flips)
+/// Whether a changed pod started or stopped to count for a constraint.
+fn flips(constraints: &[Constraint], old: &PodInfo, new: &PodInfo) -> bool {
+    constraints.iter().any(|constraint| constraint.selects(&old.labels) != constraint.selects(&new.labels))
 }

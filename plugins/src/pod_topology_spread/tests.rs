@@ -451,15 +451,6 @@ fn counted_pod_changes_wake_the_pod() {
     let waiting = || web("p").spread([hard(ZONE)]).build();
     let there = || web("x").node("n");
     let plain = || pod("x").node("n").build();
-    let taints = TopologySpreadConstraint { honors_taints: true, ..hard(ZONE) };
-    let tolerant = |name| {
-        web(name).toleration(Toleration {
-            key: "k".into(),
-            operator: TolerationOperator::Exists,
-            value: "".into(),
-            effect: None,
-        })
-    };
     let added = |pod: PodInfo| Change::Pod { old: None, new: Some(Arc::new(pod)) };
     let cases = [
         ("a new pod that counts", waiting(), Action::ADD, added(there().build()), true),
@@ -497,42 +488,45 @@ fn counted_pod_changes_wake_the_pod() {
             pod_updated(there().build(), there().label("x", "").build()),
             false,
         ),
-        (
-            "the pod itself counts no longer",
-            waiting(),
-            Action::UPDATE_POD_LABEL,
-            pod_updated(waiting(), pod("p").build()),
-            true,
-        ),
-        (
-            "the pod's new toleration, where taints count",
-            web("p").spread([taints.clone()]).build(),
-            Action::UPDATE_POD_TOLERATION,
-            pod_updated(web("p").build(), tolerant("p").build()),
-            true,
-        ),
-        (
-            "the pod's new toleration, where they do not",
-            waiting(),
-            Action::UPDATE_POD_TOLERATION,
-            pod_updated(web("p").build(), tolerant("p").build()),
-            false,
-        ),
-        (
-            "another pod's new toleration",
-            web("p").spread([taints]).build(),
-            Action::UPDATE_POD_TOLERATION,
-            pod_updated(there().build(), tolerant("x").node("n").build()),
-            false,
-        ),
     ];
     for (name, waiting, action, change, queues) in cases {
-        let hint = Driver::new(NAME).hint(EventResource::Pod, action, &waiting, &change);
+        let hint = Driver::new(NAME).hint(EventResource::AssignedPod, action, &waiting, &change);
         assert_eq!(hint, Some(Ok(QueueingHint::queue_if(queues))), "{name}");
     }
     let nothing = Change::Unspecified;
-    let hint = Driver::new(NAME).hint(EventResource::Pod, Action::ADD, &waiting(), &nothing);
+    let hint = Driver::new(NAME).hint(EventResource::AssignedPod, Action::ADD, &waiting(), &nothing);
     assert!(matches!(hint, Some(Err(_))));
+    let toleration = Action::UPDATE_POD_TOLERATION;
+    let of_others = Driver::new(NAME).hint(EventResource::AssignedPod, toleration, &waiting(), &nothing);
+    assert_eq!(of_others, None, "tolerations of other pods do not count");
+}
+
+#[test]
+fn own_labels_and_tolerations_wake_the_pod_if_they_count() {
+    let (label, toleration) = (ActionType::UPDATE_POD_LABEL, ActionType::UPDATE_POD_TOLERATION);
+    let waiting = || web("p").spread([hard(ZONE)]);
+    let heeding = || web("p").spread([TopologySpreadConstraint { honors_taints: true, ..hard(ZONE) }]);
+    let tolerant = |pod: PodBuilder| {
+        pod.toleration(Toleration {
+            key: "k".into(),
+            operator: TolerationOperator::Exists,
+            value: "".into(),
+            effect: None,
+        })
+    };
+    let plain = pod("p").spread([hard(ZONE)]);
+    let cases = [
+        ("it counts no longer", label, waiting(), plain, true),
+        ("a label that does not matter", label, waiting(), waiting().label("x", ""), false),
+        ("a new toleration, where taints count", toleration, heeding(), tolerant(heeding()), true),
+        ("a new toleration, where they do not", toleration, waiting(), tolerant(waiting()), false),
+    ];
+    for (name, action, old, new, queues) in cases {
+        let (old, new) = (old.build(), new.build());
+        let change = pod_updated(old, new.clone());
+        let hint = Driver::new(NAME).hint(EventResource::TargetPod, action, &new, &change);
+        assert_eq!(hint, Some(Ok(QueueingHint::queue_if(queues))), "{name}");
+    }
 }
 
 #[test]
@@ -575,7 +569,7 @@ fn hints_consider_default_constraints() {
     let gone = pod_deleted(web("x").node("n").build());
     let hint = |objects: &Objects| {
         let driver = Driver::with_args(NAME, list.clone());
-        driver.hint_in(objects, EventResource::Pod, ActionType::DELETE, &web("p").build(), &gone)
+        driver.hint_in(objects, EventResource::AssignedPod, ActionType::DELETE, &web("p").build(), &gone)
     };
     let services = objects([service("default/s", &[("app", "web")])]);
     assert_eq!(hint(&services), Some(Ok(QueueingHint::Queue)));

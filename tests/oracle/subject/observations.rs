@@ -25,7 +25,7 @@ impl Observer for Recorder {
     fn observe(&self, observation: Observation<'_>) {
         let mut observations = lock(&self.0);
         match observation {
-            Observation::QueueIncoming { queue, event } => {
+            Observation::QueueIncoming { queue, event, .. } => {
                 let queue = match queue {
                     QueueName::Active => "active",
                     QueueName::Backoff => "backoff",

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::binding::{BindingContext, BoxFuture};
-use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
+use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeStatuses, Nomination, Normalize, PostFilterPlugin,
     PreBindPlugin, PreEnqueuePlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, PreFlight,
@@ -357,22 +357,9 @@ pub(super) fn wakes_on(resource: EventResource, action: ActionType) -> Twist {
     })
 }
 
-/// Registers these events and never requeues the pod.
-pub(super) fn sleeps_on(resource: EventResource, action: ActionType) -> Twist {
-    events(move |mut events| {
-        let skip = |_: &PodInfo, _: &Change| Ok(QueueingHint::Skip);
-        events.push(EventRegistration::hinted(resource.clone(), action, skip));
-        events
-    })
-}
-
-/// Ignores new nodes. Taint changes stay registered, as for plugins that register new nodes.
+/// Ignores new nodes.
 pub(super) fn deaf_to_new_nodes() -> Twist {
-    let twists = [
-        ignores(EventResource::Node, ActionType::ADD),
-        wakes_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT),
-    ];
-    Arc::new(move |points| twists.iter().fold(points, |points, twist| twist(points)))
+    ignores(EventResource::Node, ActionType::ADD)
 }
 
 /// The hints for events of this kind always return this.

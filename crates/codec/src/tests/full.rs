@@ -99,6 +99,8 @@ pub(super) fn node(node: &k8s::Node, declared: &[&str]) -> NodeRecord {
         images: images.into_iter().map(|(name, size)| NodeImage { name, size }).collect(),
         conditions: conditions.map(|c| (&*c.type_, &*c.status)).collect(),
         declared_features: features.into(),
+        // Newer than the types of this test.
+        disable_resize_preemption: None,
     }
 }
 

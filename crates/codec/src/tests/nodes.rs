@@ -38,6 +38,22 @@ fn a_change_of_any_annotation_changes_the_hash() {
 }
 
 #[test]
+fn an_empty_preemption_policy_differs_from_none() {
+    let owners = |json: Value| {
+        let node = json!({"metadata": {"name": "n"}, "spec": json});
+        let owners = node_kind().decode(node.to_string().as_bytes()).unwrap().disable_resize_preemption;
+        owners.map(|owners| owners.iter().map(|owner| (**owner).to_owned()).collect::<Vec<_>>())
+    };
+    assert_eq!(owners(json!({})), None);
+    assert_eq!(owners(json!({"podPreemptionPolicy": {}})), Some(vec![]));
+    let policy = json!({"podPreemptionPolicy": {"disableResizePreemption": ["b.example/x", "a"]}});
+    assert_eq!(owners(policy), Some(vec!["b.example/x".to_owned(), "a".to_owned()]));
+    let message = b"\x0a\x03\x0a\x01n\x12\x05\x42\x03\x0a\x01a";
+    let node = node_kind().decode_protobuf(message).unwrap();
+    assert_eq!(node.disable_resize_preemption.as_deref(), Some(&["a".into()][..]));
+}
+
+#[test]
 fn amounts_are_in_the_schedulers_units() {
     let node = node_kind().decode(NODE).unwrap();
     let cases = [

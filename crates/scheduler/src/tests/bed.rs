@@ -73,9 +73,10 @@ struct Notes(Arc<Mutex<Vec<String>>>);
 impl Observer for Notes {
     fn observe(&self, observation: Observation<'_>) {
         let line = match observation {
-            Observation::QueueIncoming { queue, event } => format!("{queue:?} by {event}"),
+            Observation::QueueIncoming { queue, event, .. } => format!("{queue:?} by {event}"),
             Observation::Anomaly(text) => format!("anomaly: {text}"),
             Observation::PermitWaited { result, waited } => format!("permit {result} after {waited:?}"),
+            Observation::Preempting { victims } => format!("preempts {victims}"),
             Observation::NodeTaken => "node taken".to_owned(),
             Observation::LostRace => "lost race".to_owned(),
             Observation::Attempt { result, attempts, .. } => format!("attempt {attempts} {result:?}"),

@@ -228,10 +228,10 @@ fn nominated_pods_of_at_least_equal_priority_count_on_their_node() {
 }
 
 #[test]
-fn a_gated_pod_is_not_nominated() {
+fn a_gated_pod_is_nominated() {
     let mut bed = Bed::new();
     bed.pod(pod("a").nominated("n1").gate("g"));
-    assert!(bed.scheduler.queue.nominator.is_empty());
+    assert_eq!(bed.scheduler.queue.nominator.on_node("n1").len(), 1);
     bed.update(pod("a").nominated("n1").gate("g"), pod("a").nominated("n1").resource_version("2"));
     assert_eq!(bed.scheduler.queue.nominator.on_node("n1").len(), 1);
 }

@@ -123,12 +123,12 @@ fn an_event_for_a_pending_plugin_ends_the_backoff() {
 }
 
 #[test]
-fn uncordoning_counts_for_plugins_registered_for_new_nodes() {
+fn uncordoning_does_not_count_for_plugins_registered_for_new_nodes() {
     let mut bed = with_unschedulable(big("a"));
     bed.node(node("n2").unschedulable());
     assert_eq!(bed.place("a"), Some(Place::Unschedulable));
     bed.update_node(node("n2").unschedulable(), node("n2").resource_version("2"));
-    assert_eq!(bed.place("a"), Some(Place::Backoff), "as upstream, although the node is too small");
+    assert_eq!(bed.place("a"), Some(Place::Unschedulable));
 }
 
 #[test]

@@ -187,19 +187,7 @@ fn a_preemptor_held_when_its_last_victim_left_is_released() {
 
 #[test]
 fn a_preemptor_still_held_is_released_when_all_victims_are_gone() {
-    let indifferent = Fake::new("Indifferent")
-        .filter(|_, pod, node| match (&*pod.name, node.pods().is_empty()) {
-            ("high", false) => Status::unschedulable("it is not alone"),
-            _ => Status::success(),
-        })
-        .events(|| {
-            let add = EventRegistration::always(EventResource::Node, ActionType::ADD);
-            let delete = EventRegistration::hinted(EventResource::Pod, ActionType::DELETE, |_, _| {
-                Ok(QueueingHint::Skip)
-            });
-            vec![add, delete]
-        });
-    let mut bed = bed(vec![indifferent]);
+    let mut bed = bed(vec![indifferent()]);
     bed.assigned(pod("low").node("n1"));
     bed.pod(pod("high").priority(10));
     bed.cycle();
@@ -266,8 +254,10 @@ fn terminating_victims_cost_no_request() {
     let mut bed = ordered(&[cpus("low", 4).terminating()]);
     assert_eq!(bed.effect_lines(), [FAILED, NOMINATED]);
     assert!(!bed.is_held());
+    assert!(bed.observed().contains(&"preempts 1".to_owned()), "but they count");
     let mut bed = ordered(&[cpus("a", 2).terminating(), cpus("b", 2)]);
     assert_eq!(bed.effect_lines()[0], "evict b for 1");
+    assert!(bed.observed().contains(&"preempts 2".to_owned()));
 }
 
 fn holder() -> Fake {
@@ -328,6 +318,41 @@ fn a_victim_in_prebind_is_cancelled() {
     assert_eq!(bed.effect_lines()[1], format!("low patch False SchedulerError: {why} nominated \"\""));
     bed.cycle();
     assert_eq!(bed.effect_lines(), ["high bind to n1"]);
+}
+
+/// A plugin for which `high` needs an empty node, and which learns nothing from deleted pods.
+fn indifferent() -> Fake {
+    Fake::new("Indifferent")
+        .filter(|_, pod, node| match (&*pod.name, node.pods().is_empty()) {
+            ("high", false) => Status::unschedulable("it is not alone"),
+            _ => Status::success(),
+        })
+        .events(|| {
+            let add = EventRegistration::always(EventResource::Node, ActionType::ADD);
+            let delete = EventRegistration::hinted(EventResource::AssignedPod, ActionType::DELETE, |_, _| {
+                Ok(QueueingHint::Skip)
+            });
+            vec![add, delete]
+        })
+}
+
+#[test]
+fn a_preemptor_is_tried_again_when_its_cancelled_victim_is_gone() {
+    for (label, place_before) in [("waits", Place::Backoff), ("prepares", Place::Unschedulable)] {
+        let mut bed = bed(vec![holder(), indifferent()]);
+        bed.pod(pod("low").label(label, ""));
+        bed.cycle();
+        bed.pod(pod("high").priority(10));
+        bed.cycle();
+        assert_eq!(bed.place("high"), Some(place_before), "{label}");
+        if label == "prepares" {
+            bed.pre_bound("low", Status::error("context canceled").by("Holder"));
+            assert_eq!(bed.place("high"), Some(Place::Active), "no event of a plugin would wake it");
+        }
+        bed.effect_lines();
+        bed.cycle();
+        assert_eq!(bed.effect_lines(), ["high bind to n1"], "{label}");
+    }
 }
 
 #[test]

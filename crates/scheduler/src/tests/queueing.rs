@@ -188,7 +188,7 @@ fn a_gated_pod_waits_until_its_last_gate_is_removed() {
     let gated = || pod("a").gate("g").gate("h");
     bed.pod(gated());
     assert_eq!(bed.place("a"), Some(Place::Gated));
-    assert_eq!(bed.observed(), ["Unschedulable by UnschedulablePodAdd"]);
+    assert_eq!(bed.observed(), ["Unschedulable by UnscheduledPodAdd"]);
     assert_eq!(bed.queued("a").gating_plugin.as_deref(), Some("SchedulingGates"));
     bed.update(gated(), pod("a").gate("g").resource_version("2"));
     assert_eq!(bed.place("a"), Some(Place::Gated));
@@ -204,7 +204,7 @@ fn a_gated_pod_waits_until_its_last_gate_is_removed() {
     assert_eq!(bed.place("a"), Some(Place::Active));
     assert_eq!(
         bed.observed(),
-        ["SchedulingGates hints Queue", "Active by UnschedulablePodUpdatePodSchedulingGatesEliminated"]
+        ["SchedulingGates hints Queue", "Active by TargetPodUpdatePodSchedulingGatesEliminated"]
     );
 }
 
@@ -226,7 +226,7 @@ fn a_gate_without_registrations_is_rechecked_on_every_event() {
     bed.node(node("n1"));
     assert_eq!((bed.place("a"), log.take().len()), (Some(Place::Gated), 2));
     bed.pass_seconds(400);
-    assert_eq!((bed.place("a"), log.take().len()), (Some(Place::Gated), 0));
+    assert_eq!((bed.place("a"), log.take().len()), (Some(Place::Gated), 1), "after five minutes");
     open.store(true, std::sync::atomic::Ordering::Relaxed);
     bed.node(node("n2"));
     assert_eq!(bed.place("a"), Some(Place::Active));
@@ -282,7 +282,7 @@ fn an_update_of_an_unknown_pod_adds_it() {
     let mut bed = Bed::new();
     bed.update(pod("a"), pod("a").resource_version("2"));
     assert_eq!(bed.place("a"), Some(Place::Active));
-    assert_eq!(bed.observed(), ["Active by UnschedulablePodUpdate"]);
+    assert_eq!(bed.observed(), ["Active by UnscheduledPodAdd"]);
 }
 
 #[test]

@@ -113,6 +113,7 @@ pub(super) struct MetricsObserver {
     sli: Places<Histogram, { MANY_ATTEMPTS + 1 }>,
     pod_attempts: Arc<Histogram>,
     queue_incoming: [Known<Box<str>, Counter>; 3],
+    entities_incoming: [Known<Box<str>, Counter>; 3],
     handled: Known<ClusterEvent, Histogram>,
     hints: RefCell<Vec<(ClusterEvent, Hints)>>,
     plugins: Known<(Box<str>, Point, Code), Histogram>,
@@ -130,6 +131,7 @@ impl MetricsObserver {
             sli: Places::new(),
             pod_attempts: only(&series.pod_attempts),
             queue_incoming: std::array::from_fn(|_| Known::new()),
+            entities_incoming: std::array::from_fn(|_| Known::new()),
             handled: Known::new(),
             hints: RefCell::default(),
             plugins: Known::new(),
@@ -197,14 +199,18 @@ impl MetricsObserver {
         }
     }
 
-    fn queue_incoming(&self, queue: QueueName, event: &str) {
-        let (known, queue) = match queue {
-            QueueName::Active => (&self.queue_incoming[0], "active"),
-            QueueName::Backoff => (&self.queue_incoming[1], "backoff"),
-            QueueName::Unschedulable => (&self.queue_incoming[2], "unschedulable"),
+    fn queue_incoming(&self, queue: QueueName, event: &str, is_entity: bool) {
+        let (place, label) = match queue {
+            QueueName::Active => (0, "active"),
+            QueueName::Backoff => (1, "backoff"),
+            QueueName::Unschedulable => (2, "unschedulable"),
         };
-        let look_up = || (event.into(), self.series.queue_incoming.with(&[queue, event]));
-        known.with(|it| **it == *event, look_up, Counter::increment);
+        let look_up = || (event.into(), self.series.queue_incoming.with(&[label, event]));
+        self.queue_incoming[place].with(|it| **it == *event, look_up, Counter::increment);
+        if is_entity {
+            let look_up = || (event.into(), self.series.entities_incoming.with(&[label, event, "pod"]));
+            self.entities_incoming[place].with(|it| **it == *event, look_up, Counter::increment);
+        }
     }
 
     fn hint(&self, plugin: &str, event: &ClusterEvent, hint: &'static str, took: Timespan) {
@@ -229,17 +235,18 @@ impl MetricsObserver {
         self.handled.with(|it| it == event, look_up, |histogram| histogram.observe(seconds(took)));
     }
 
-    fn preempted(&self, failed: bool, took: Timespan) {
+    fn preempted(&self, failed: bool) {
         let result = if failed { "error" } else { "success" };
         self.series.preemption_executions.with(&[result]).increment();
-        self.series.preemption_duration.with(&[result]).observe(seconds(took));
     }
 }
 
 impl Observer for MetricsObserver {
     fn observe(&self, observation: Observation<'_>) {
         match &observation {
-            Observation::QueueIncoming { queue, event } => self.queue_incoming(*queue, event),
+            Observation::QueueIncoming { queue, event, is_entity } => {
+                self.queue_incoming(*queue, event, *is_entity);
+            }
             Observation::Attempt {
                 profile,
                 result,
@@ -273,7 +280,7 @@ impl Observer for MetricsObserver {
                 self.series.permit_wait.with(&[result]).took(*waited);
             }
             Observation::Preempting { victims } => only(&self.series.victims).observe(*victims as f64),
-            Observation::Preempted { failed, took } => self.preempted(*failed, *took),
+            Observation::Preempted { failed, .. } => self.preempted(*failed),
             Observation::LostRace => self.series.lost_races.with(&["pod"]).increment(),
             Observation::NodeTaken => self.series.lost_races.with(&["node"]).increment(),
             Observation::Anomaly(_) => only(&self.series.anomalies).increment(),

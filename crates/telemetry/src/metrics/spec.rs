@@ -41,7 +41,8 @@ pub struct Spec {
     pub kind: Kind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// Its help text.
+    /// Its help text. As in Kubernetes, the text of a family that kube-scheduler has, too, begins with
+    /// its stability.
     pub help: &'static str,
 }
 
@@ -84,6 +85,14 @@ const LONG: Buckets = Buckets::Exponential(0.01, 2.0, 20);
 const REQUESTS: Buckets =
     Buckets::Given(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
 
+/// Bytes, as in client-go.
+const SIZES: Buckets = Buckets::Given(&[
+    64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0,
+]);
+
+/// The labels of client-go's metrics of informers.
+const INFORMER: &[&str] = &["name", "group", "version", "resource"];
+
 /// The bounds of the informers' histogram, which the program writes.
 const INFORMER_LATENCY: Buckets =
     Buckets::Given(&[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
@@ -100,63 +109,75 @@ macro_rules! families {
 
 families! {
     SCHEDULE_ATTEMPTS = counter("scheduler_schedule_attempts_total", &["result", "profile"],
-        "Attempts to schedule pods, by result: scheduled, unschedulable, or error.");
+        "[STABLE] Attempts to schedule pods, by result: scheduled, unschedulable, or error.");
     ATTEMPT_DURATION = histogram("scheduler_scheduling_attempt_duration_seconds", &["result", "profile"], ATTEMPTS,
-        "Duration of an attempt from taking the pod from the queue to its end, including binding.");
+        "[STABLE] Duration of an attempt from taking the pod from the queue to its end, including binding.");
     ALGORITHM_DURATION = histogram("scheduler_scheduling_algorithm_duration_seconds", &[], ATTEMPTS,
-        "Duration of the scheduling algorithm: finding a node, or diagnosing why none fits, including PostFilter.");
+        "[BETA] Duration of the scheduling algorithm: finding a node, or diagnosing why none fits, including PostFilter.");
     EVENT_HANDLING_DURATION = histogram("scheduler_event_handling_duration_seconds", &["event"], POINTS,
-        "Duration of handling a cluster event, including moving the pods that it may make schedulable.");
+        "[ALPHA] Duration of handling a cluster event, including moving the pods that it may make schedulable.");
     PREEMPTION_VICTIMS = histogram("scheduler_preemption_victims", &[], Buckets::Exponential(1.0, 2.0, 7),
-        "Number of victims per preemption.");
+        "[STABLE] Number of victims per preemption, including those that already terminate.");
     PREEMPTION_ATTEMPTS = counter("scheduler_preemption_attempts_total", &[],
-        "Preemption attempts.");
+        "[STABLE] Preemption attempts.");
     PENDING_PODS = gauge("scheduler_pending_pods", &["queue"],
-        "Pending pods by queue: active, backoff, unschedulable, or gated (held by a PreEnqueue plugin).");
+        "[STABLE] Pending pods by queue: active, backoff, unschedulable, or gated (held by a PreEnqueue plugin). Pods of pod groups (incomplete, pending): always 0.");
+    QUEUED_ENTITIES = gauge("scheduler_queued_entities", &["queue", "type"],
+        "[ALPHA] Queued entities by queue (active, backoff, unschedulable, gated) and type. Each pod is an entity.");
     INFLIGHT_EVENTS = gauge("scheduler_inflight_events", &["event"],
-        "In-flight events, kept for pods that are being scheduled; PodPopped counts these pods.");
+        "[ALPHA] In-flight events, kept for pods that are being scheduled; PodPopped counts these pods.");
     GOROUTINES = gauge("scheduler_goroutines", &["operation"],
-        "Operations in flight outside the scheduling cycle: binding, and deletions of DefaultPreemption.");
+        "[BETA] Operations in flight outside the scheduling cycle: binding, and deletions of DefaultPreemption.");
     SLI_DURATION = histogram("scheduler_pod_scheduling_sli_duration_seconds", &["attempts"], LONG,
-        "Time from a pod's first entry into activeQ until it is bound, by number of attempts.");
+        "[BETA] Time from a pod's first entry into activeQ until it is bound, by number of attempts.");
     POD_ATTEMPTS = histogram("scheduler_pod_scheduling_attempts", &[], Buckets::Exponential(1.0, 2.0, 5),
-        "Number of attempts to schedule a pod successfully.");
+        "[STABLE] Number of attempts to schedule a pod successfully.");
     AFTER_FLUSH = counter("scheduler_pod_scheduled_after_flush_total", &[],
-        "Pods scheduled after a flush of unschedulable pods that waited too long; a queueing hint may be missing.");
+        "[ALPHA] Pods scheduled after a flush of unschedulableEntities because they waited too long; a queueing hint may be missing.");
     EXTENSION_POINT_DURATION = histogram("scheduler_framework_extension_point_duration_seconds",
         &["extension_point", "status", "profile"], POINTS,
-        "Duration of all plugins of an extension point.");
+        "[STABLE] Duration of all plugins of an extension point.");
     PLUGIN_DURATION = histogram("scheduler_plugin_execution_duration_seconds",
         &["plugin", "extension_point", "status"], PLUGINS,
-        "Duration of a plugin at an extension point, sampled in a tenth of the cycles.");
+        "[BETA] Duration of a plugin at an extension point, sampled in a tenth of the cycles.");
     HINT_DURATION = histogram("scheduler_queueing_hint_execution_duration_seconds", &["plugin", "event", "hint"],
-        PLUGINS, "Duration of a plugin's queueing hint.");
+        PLUGINS, "[ALPHA] Duration of a plugin's queueing hint.");
     QUEUE_INCOMING = counter("scheduler_queue_incoming_pods_total", &["queue", "event"],
-        "Pods added to a queue, by event.");
+        "[STABLE] Pods added to a queue, by event.");
+    ENTITIES_INCOMING = counter("scheduler_queue_incoming_entities_total", &["queue", "event", "type"],
+        "[ALPHA] The same pods, without those that hints sent straight to this queue, as kube-scheduler counts.");
     PERMIT_WAIT = histogram("scheduler_permit_wait_duration_seconds", &["result"], ATTEMPTS,
-        "Time that pods waited on Permit plugins.");
+        "[BETA] Time that pods waited on Permit plugins.");
     CACHE_SIZE = gauge("scheduler_cache_size", &["type"],
-        "Number of nodes, pods and assumed_pods in the cache; pods include assumed ones.");
+        "[ALPHA] Number of nodes, pods and assumed_pods in the cache; pods include assumed ones.");
     UNSCHEDULABLE_PODS = gauge("scheduler_unschedulable_pods", &["plugin", "profile"],
-        "Unschedulable pods by plugin that rejected them. A pod counts for each of these plugins.");
+        "[BETA] Unschedulable pods by plugin that rejected them. A pod counts for each of these plugins.");
     PLUGIN_EVALUATIONS = counter("scheduler_plugin_evaluation_total", &["plugin", "extension_point", "profile"],
-        "Evaluations of a plugin at PreFilter, Filter, PreScore or Score, once per cycle.");
-    PREEMPTION_DURATION = histogram("scheduler_preemption_goroutines_duration_seconds", &["result"], LONG,
-        "Time from selecting victims to the response to the last request that deletes one.");
+        "[BETA] Evaluations of a plugin at PreFilter, Filter, PreScore or Score, once per cycle.");
     PREEMPTION_EXECUTIONS = counter("scheduler_preemption_goroutines_execution_total", &["result"],
-        "Preemptions with responses to all requests.");
+        "[ALPHA] Preemptions with responses to all requests.");
     VOLUME_ERRORS = counter("scheduler_volume_scheduling_stage_error_total", &["operation"],
-        "Errors of VolumeBinding while filtering (predicate), reserving (assume) or binding (bind).");
+        "[ALPHA] Errors of VolumeBinding while filtering (predicate), reserving (assume) or binding (bind).");
     REST_REQUESTS = counter("rest_client_requests_total", &["code", "method", "host"],
-        "Requests to the API server by HTTP status; <error> without a response.");
+        "[ALPHA] Requests to the API server by HTTP status; <error> without a response.");
     REST_DURATION = histogram("rest_client_request_duration_seconds", &["verb", "host"], REQUESTS,
-        "Time from sending a request to the headers of the response.");
+        "[ALPHA] Time from sending a request to the headers of the response.");
     REST_RATE_LIMITER = histogram("rest_client_rate_limiter_duration_seconds", &["verb", "host"], REQUESTS,
-        "Time that requests waited for the rate limit and for the limit of requests in flight.");
+        "[ALPHA] Time that requests waited for the rate limit and for the limit of requests in flight.");
+    REST_REQUEST_SIZE = histogram("rest_client_request_size_bytes", &["verb", "host"], SIZES,
+        "[ALPHA] Size of a request's body, except of watches.");
+    REST_RESPONSE_SIZE = histogram("rest_client_response_size_bytes", &["verb", "host"], SIZES,
+        "[ALPHA] Size of a response's body, except of watches.");
+    INFORMER_QUEUED = gauge("informer_queued_items", INFORMER,
+        "[ALPHA] Changes received from the API server that are not in the informer's store yet.");
+    INFORMER_LAG = histogram("informer_processing_latency_seconds", INFORMER, INFORMER_LATENCY,
+        "[ALPHA] Time to apply a batch of changes to the store and to notify the handlers.");
+    INFORMER_VERSION = gauge("informer_store_resource_version", INFORMER,
+        "[ALPHA] Last 15 digits of the resource version of the store.");
     LEADER = gauge("leader_election_master_status", &["name"],
-        "1 if this process holds the lease of this name, else 0.");
+        "[ALPHA] 1 if this process holds the lease of this name, else 0.");
     FEATURE_ENABLED = gauge("kubernetes_feature_enabled", &["name", "stage"],
-        "1 if the feature is enabled, else 0. Lists only features with an effect in supercargo.");
+        "[BETA] 1 if the feature is enabled, else 0. Lists only features with an effect in supercargo.");
     TASKS = gauge("go_goroutines", &[],
         "Number of asynchronous tasks, under the name that Go dashboards expect.");
     CPU_SECONDS = counter("process_cpu_seconds_total", &[], "User and system CPU time.");
@@ -167,26 +188,19 @@ families! {
     START_TIME = gauge("process_start_time_seconds", &[], "Start time of the process in seconds since the Unix epoch.");
     POD_REQUEST = gauge("kube_pod_resource_request",
         &["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"],
-        "Effective resource request of a pod. On /metrics/resources.");
+        "[STABLE] Effective resource request of a pod. On /metrics/resources.");
     POD_LIMIT = gauge("kube_pod_resource_limit",
         &["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"],
-        "Effective resource limit of a pod, if it has one. On /metrics/resources.");
+        "[STABLE] Effective resource limit of a pod, if it has one. On /metrics/resources.");
     HEALTHCHECK = gauge("kubernetes_healthcheck", &["name", "type"],
-        "1 if the last run of the health check succeeded, else 0. On /metrics/slis.");
+        "[STABLE] 1 if the last run of the health check succeeded, else 0. On /metrics/slis.");
     HEALTHCHECKS = counter("kubernetes_healthchecks_total", &["name", "type", "status"],
-        "Runs of health checks by status: success or error. On /metrics/slis.");
+        "[STABLE] Runs of health checks by status: success or error. On /metrics/slis.");
     BUILD_INFO = gauge("supercargo_build_info", &["version", "baseline"],
         "Always 1; labels give the version of supercargo and of the kube-scheduler it follows.");
     INFORMER_OBJECTS = gauge("supercargo_informer_objects", &["resource"], "Number of objects in an informer's store.");
-    INFORMER_QUEUED = gauge("supercargo_informer_queued_items", &["resource"],
-        "Changes received from the API server that are not in the informer's store yet.");
     INFORMER_PENDING = gauge("supercargo_informer_pending_notifications", &["resource"],
         "Changes in the store that the informer's handlers have not processed yet.");
-    INFORMER_LAG = histogram("supercargo_informer_processing_duration_seconds", &["resource"],
-        INFORMER_LATENCY,
-        "Time to apply a batch of changes to the store and to notify the handlers.");
-    INFORMER_VERSION = gauge("supercargo_informer_resource_version", &["resource"],
-        "Last 15 digits of the resource version of the store.");
     INFORMER_EVENTS = counter("supercargo_informer_changes_total", &["resource", "change"],
         "Objects added, updated, synced (unchanged) and deleted in an informer's store.");
     INFORMER_REQUESTS = counter("supercargo_informer_requests_total", &["resource", "request"],
@@ -240,6 +254,15 @@ mod tests {
             assert!(!ALL[..n].iter().any(|other| other.name == spec.name), "{}", spec.name);
             assert!(!spec.help.is_empty() && !spec.help.contains(['\n', '\\']), "{}", spec.name);
             assert_eq!(spec.kind == Kind::Counter, spec.name.ends_with("_total"), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn only_families_of_kubernetes_have_a_stability() {
+        for spec in ALL {
+            let stable = ["[ALPHA] ", "[BETA] ", "[STABLE] "].iter().any(|it| spec.help.starts_with(it));
+            let is_ours = ["supercargo_", "go_", "process_"].iter().any(|it| spec.name.starts_with(it));
+            assert_eq!(stable, !is_ours, "{}", spec.name);
         }
     }
 

@@ -68,7 +68,7 @@ impl fmt::Display for Labels<'_> {
             before = ',';
         }
         if let Some(bound) = bound {
-            write!(f, "{before}le=\"{}\"", Number(*bound))?;
+            write!(f, "{before}le=\"{}\"", Bound(*bound))?;
             before = ',';
         }
         if before == ',' { f.write_char('}') } else { Ok(()) }
@@ -87,7 +87,17 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Formats a number as Go does. Bucket bounds are labels, which must be textually equal.
+/// Formats a bucket bound as Prometheus' client for Go does: bounds are labels, which must be textually
+/// equal.
+struct Bound(f64);
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_finite() && self.0.abs() >= 1e6 { scientific(f, self.0) } else { Number(self.0).fmt(f) }
+    }
+}
+
+/// Formats a number so that it stays readable.
 struct Number(f64);
 
 impl fmt::Display for Number {
@@ -99,11 +109,15 @@ impl fmt::Display for Number {
         if number == 0.0 || number.is_nan() || (1e-4..1e21).contains(&number.abs()) {
             return write!(f, "{number}");
         }
-        let scientific = format!("{number:e}");
-        let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-        let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
-        write!(f, "{digits}e{sign}{exponent:0>2}")
+        scientific(f, number)
     }
+}
+
+fn scientific(f: &mut fmt::Formatter<'_>, number: f64) -> fmt::Result {
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
+    write!(f, "{digits}e{sign}{exponent:0>2}")
 }
 
 #[cfg(test)]
@@ -125,6 +139,15 @@ mod tests {
             (f64::INFINITY, "+Inf"),
         ] {
             assert_eq!(Number(number).to_string(), expected);
+        }
+        for (bound, expected) in [
+            (0.000_015, "1.5e-05"),
+            (262_144.0, "262144"),
+            (1_048_576.0, "1.048576e+06"),
+            (16_777_216.0, "1.6777216e+07"),
+            (f64::INFINITY, "+Inf"),
+        ] {
+            assert_eq!(Bound(bound).to_string(), expected);
         }
     }
 

@@ -99,7 +99,7 @@ fn the_missing_pod_wakes_a_rejected_gang() {
     bed.pod(member("b", "g"));
     assert_eq!(bed.bound(), Vec::<String>::new());
     bed.pass(31);
-    assert_eq!(bed.scheduler.queue_lengths()[2], 2, "both wait in unschedulablePods");
+    assert_eq!(bed.scheduler.queue_lengths()[2], 2, "both wait in unschedulableEntities");
     bed.pod(member("c", "g"));
     let mut bound = bed.bound();
     bound.sort();

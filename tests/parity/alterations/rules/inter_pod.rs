@@ -127,13 +127,13 @@ fn spread() -> Vec<Alteration> {
         alter(
             "PodTopologySpread: pod updates never requeue",
             "a matching pod that is added or deleted requeues the pod (5.2)",
-            plugin(NAME, hints(EventResource::Pod, Skip)),
+            plugin(NAME, hints(EventResource::AssignedPod, Skip)),
             &["topology-spread-hints/pod-delete-reduces-skew-requeues"],
         ),
         alter(
             "PodTopologySpread: every pod update requeues",
             "a pod of another namespace does not requeue the pod (5.2)",
-            plugin(NAME, hints(EventResource::Pod, Queue)),
+            plugin(NAME, hints(EventResource::AssignedPod, Queue)),
             &["topology-spread-hints/pod-add-in-other-namespace-skips"],
         ),
         alter(
@@ -151,7 +151,7 @@ fn spread() -> Vec<Alteration> {
         alter(
             "PodTopologySpread: ignores events of tolerations",
             "with nodeTaintsPolicy Honor a new toleration requeues the pod (5.2)",
-            plugin(NAME, ignores(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION)),
+            plugin(NAME, ignores(EventResource::TargetPod, ActionType::UPDATE_POD_TOLERATION)),
             &["topology-spread-hints/own-toleration-with-honor-requeues"],
         ),
     ]
@@ -246,13 +246,13 @@ fn affinity() -> Vec<Alteration> {
         alter(
             "InterPodAffinity: pod updates never requeue",
             "a new matching pod requeues the pod (5.2)",
-            plugin(NAME, hints(EventResource::Pod, Skip)),
+            plugin(NAME, hints(EventResource::AssignedPod, Skip)),
             &["inter-pod-affinity-hints/add-of-affinity-match-requeues"],
         ),
         alter(
             "InterPodAffinity: every pod update requeues",
             "a pod that matches one of two terms does not requeue the pod (5.2)",
-            plugin(NAME, hints(EventResource::Pod, Queue)),
+            plugin(NAME, hints(EventResource::AssignedPod, Queue)),
             &["inter-pod-affinity-hints/add-matching-one-of-two-terms-skips"],
         ),
         alter(
@@ -270,7 +270,7 @@ fn affinity() -> Vec<Alteration> {
         alter(
             "InterPodAffinity: ignores events of labels of pods",
             "a pod whose labels match now requeues the pod (5.2)",
-            plugin(NAME, ignores(EventResource::Pod, ActionType::UPDATE_POD_LABEL)),
+            plugin(NAME, ignores(EventResource::AssignedPod, ActionType::UPDATE_POD_LABEL)),
             &["inter-pod-affinity-hints/label-change-to-match-requeues"],
         ),
     ]

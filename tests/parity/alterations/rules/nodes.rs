@@ -6,7 +6,7 @@ use supercargo_framework::ports::{HostPort, Protocol};
 use supercargo_framework::{ActionType, EventResource, Feature, Indexed, Labels, PodInfo, Toleration};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{deaf_to_new_nodes, filter, hints, ignores, pod, pre_filter, sleeps_on, wakes_on};
+use super::super::twist::{deaf_to_new_nodes, filter, hints, ignores, pod, pre_filter, wakes_on};
 use super::{
     admits, alter, first_reason, opens_all_nodes, passes, plugin, resolvable, reworded, unresolvable,
     with_spec,
@@ -63,7 +63,7 @@ fn unschedulable() -> Vec<Alteration> {
         alter(
             "NodeUnschedulable: ignores events of tolerations",
             "a new toleration requeues the pod (5.2)",
-            plugin(NAME, ignores(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION)),
+            plugin(NAME, ignores(EventResource::TargetPod, ActionType::UPDATE_POD_TOLERATION)),
             &["queueing-hints/unschedulable-toleration-added-requeues"],
         ),
     ]
@@ -137,7 +137,7 @@ fn taints() -> Vec<Alteration> {
         alter(
             "TaintToleration: ignores events of tolerations",
             "a new toleration requeues the pod (5.2)",
-            plugin(NAME, ignores(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION)),
+            plugin(NAME, ignores(EventResource::TargetPod, ActionType::UPDATE_POD_TOLERATION)),
             &["queueing-hints/taint-toleration-added-requeues"],
         ),
         alter(
@@ -267,13 +267,13 @@ fn ports() -> Vec<Alteration> {
         alter(
             "NodePorts: ignores events of deleted pods",
             "a freed port requeues the pod (5.2)",
-            plugin(NAME, ignores(EventResource::Pod, ActionType::DELETE)),
+            plugin(NAME, ignores(EventResource::AssignedPod, ActionType::DELETE)),
             &["queueing-hints/ports-released-requeues"],
         ),
         alter(
             "NodePorts: every deleted pod requeues",
             "a pod without the port does not requeue the pod (5.2)",
-            plugin(NAME, hints(EventResource::Pod, Queue)),
+            plugin(NAME, hints(EventResource::AssignedPod, Queue)),
             &["queueing-hints/ports-other-port-released-skips"],
         ),
         alter(
@@ -337,19 +337,19 @@ fn resources() -> Vec<Alteration> {
         alter(
             "NodeResourcesFit: every pod update requeues",
             "a pod that scales down another resource does not requeue the pod (5.2)",
-            plugin(NAME, hints(EventResource::Pod, Queue)),
+            plugin(NAME, hints(EventResource::AssignedPod, Queue)),
             &["queueing-hints/fit-other-resource-scaled-down-skips"],
         ),
         alter(
             "NodeResourcesFit: ignores events of deleted pods",
             "freed resources are worth another try (5.2)",
-            plugin(NAME, ignores(EventResource::Pod, ActionType::DELETE)),
+            plugin(NAME, ignores(EventResource::AssignedPod, ActionType::DELETE)),
             &["queueing-hints/fit-pod-deleted-requeues"],
         ),
         alter(
             "NodeResourcesFit: ignores events of scaled-down pods",
             "a smaller pod requeues the pod (5.2)",
-            plugin(NAME, ignores(EventResource::Pod, ActionType::UPDATE_POD_SCALE_DOWN)),
+            plugin(NAME, ignores(EventResource::AssignedPod, ActionType::UPDATE_POD_SCALE_DOWN)),
             &["queueing-hints/fit-pod-resized-down-requeues"],
         ),
         alter(
@@ -377,10 +377,16 @@ fn resources() -> Vec<Alteration> {
             &["queueing-hints/fit-large-node-add-requeues"],
         ),
         alter(
-            "NodeResourcesFit: taint updates never requeue",
-            "plugins that register new nodes also get taint updates (1.7)",
-            plugin(NAME, sleeps_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
-            &["queueing-hints/fit-taint-change-requeues"],
+            "NodeResourcesFit: requeues on a taint",
+            "plugins that register new nodes get no taint updates (1.7)",
+            plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
+            &["queueing-hints/fit-taint-change-skips"],
+        ),
+        alter(
+            "NodeResourcesFit: requeues on a larger pod",
+            "a pod that grows does not requeue the pod (5.2)",
+            plugin(NAME, wakes_on(EventResource::AssignedPod, ActionType::UPDATE_POD_SCALE_UP)),
+            &["queueing-hints/fit-pod-resized-up-skips"],
         ),
     ]
 }

@@ -26,13 +26,16 @@ fn gates() -> Vec<Alteration> {
         alter(
             "SchedulingGates: ignores events of removed gates",
             "a pod without gates is tried (5.2)",
-            plugin(NAME, ignores(EventResource::Pod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),
+            plugin(
+                NAME,
+                ignores(EventResource::TargetPod, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
+            ),
             &["scheduling-gates/last-gate-removed"],
         ),
         alter(
             "SchedulingGates: its hint skips",
             "removing a pod's last gate requeues it (5.2)",
-            plugin(NAME, hints(EventResource::Pod, Skip)),
+            plugin(NAME, hints(EventResource::TargetPod, Skip)),
             &["scheduling-gates/last-gate-removed"],
         ),
     ]

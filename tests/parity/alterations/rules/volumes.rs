@@ -44,13 +44,13 @@ fn restrictions() -> Vec<Alteration> {
         alter(
             "VolumeRestrictions: pod updates never requeue",
             "a freed disk requeues the pod (5.2)",
-            plugin(NAME, hints(EventResource::Pod, Skip)),
+            plugin(NAME, hints(EventResource::AssignedPod, Skip)),
             &["volume-restrictions/hint-disk-released-requeues"],
         ),
         alter(
             "VolumeRestrictions: every deleted pod requeues",
             "another disk does not requeue the pod (5.2)",
-            plugin(NAME, hints(EventResource::Pod, Queue)),
+            plugin(NAME, hints(EventResource::AssignedPod, Queue)),
             &["volume-restrictions/hint-other-disk-released-skips"],
         ),
     ]
@@ -92,7 +92,7 @@ fn limits() -> Vec<Alteration> {
         alter(
             "NodeVolumeLimits: every deleted pod requeues",
             "a pod without volumes does not requeue the pod (5.2)",
-            plugin(NAME, hints(EventResource::Pod, Queue)),
+            plugin(NAME, hints(EventResource::AssignedPod, Queue)),
             &["node-volume-limits/hint-pod-without-volume-deleted-skips"],
         ),
     ]
