@@ -33,13 +33,15 @@ pub enum Program {
     InformerBench,
     /// Upstream's scheduler package; plays histories and prints its decisions (`oracle/`).
     Oracle,
+    /// Upstream's device selectors; compiles and evaluates expressions (`celoracle/`).
+    CelOracle,
     /// Upstream's scheduler package, for benchmarks (`schedbench/`).
     SchedBench,
 }
 
 impl Program {
     /// All programs except [`Program::SchedBench`], which only one benchmark needs.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Etcd,
         Self::KubeApiserver(Release::Baseline),
         Self::KubeScheduler,
@@ -49,6 +51,7 @@ impl Program {
         Self::ClientGo,
         Self::InformerBench,
         Self::Oracle,
+        Self::CelOracle,
         Self::KubeApiserver(Release::Oldest),
         Self::KubeApiserver(Release::Newest),
         // After the programs that share packages with it.
@@ -71,6 +74,7 @@ impl Program {
             Self::ClientGo => "clientgo",
             Self::InformerBench => "informerbench",
             Self::Oracle => "oracle",
+            Self::CelOracle => "celoracle",
             Self::SchedBench => "schedbench",
         }
     }
@@ -88,6 +92,7 @@ impl Program {
             Self::ClientGo => "supercargo.dev/tests/controlplane/clientgo",
             Self::InformerBench => "supercargo.dev/tests/controlplane/informerbench",
             Self::Oracle => "supercargo.dev/tests/controlplane/oracle",
+            Self::CelOracle => "supercargo.dev/tests/controlplane/celoracle",
             Self::SchedBench => "supercargo.dev/tests/controlplane/schedbench",
         }
     }
@@ -135,6 +140,7 @@ impl Program {
                 "oracle/supervisor.go",
                 "oracle/turnstile.go",
             ],
+            Self::CelOracle => &["celoracle/main.go"],
             Self::SchedBench => &["schedbench/bench.go", "schedbench/main.go"],
             _ => &[],
         }
