@@ -98,7 +98,7 @@ impl Checker<'_> {
                 let mut joined = None;
                 for element in elements {
                     let t = self.check_item(&mut element.value, element.optional);
-                    joined = Some(self.join(element.value.id, joined, t));
+                    joined = Some(self.join(joined, t));
                 }
                 Type::list(joined.unwrap_or_else(|| self.new_var()))
             }
@@ -107,9 +107,9 @@ impl Checker<'_> {
                 for entry in entries {
                     let (key, value) = joined.unzip();
                     let t = self.check_item(&mut entry.key, false);
-                    let key = self.join(entry.key.id, key, t);
+                    let key = self.join(key, t);
                     let t = self.check_item(&mut entry.value, entry.optional);
-                    joined = Some((key, self.join(entry.value.id, value, t)));
+                    joined = Some((key, self.join(value, t)));
                 }
                 let (key, value) = joined.unwrap_or_else(|| (self.new_var(), self.new_var()));
                 Type::map(key, value)
@@ -139,13 +139,13 @@ impl Checker<'_> {
         t
     }
 
-    fn join(&mut self, id: Id, previous: Option<Type>, current: Type) -> Type {
+    /// The type of elements of two types. That it is not one type is an error of validation.
+    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         let Some(previous) = previous else { return current };
         if self.known.is_assignable(&previous, &current) {
             return most_general(&previous, &current).clone();
         }
-        self.mismatch(id, &previous, &current);
-        Type::Error
+        Type::Dyn
     }
 
     fn local(&self, name: &str) -> Option<&Type> {
@@ -450,8 +450,8 @@ pub(crate) fn global_type(name: &str) -> Option<Type> {
         "duration" | "google.protobuf.Duration" => Type::Duration,
         "timestamp" | "google.protobuf.Timestamp" => Type::Timestamp,
         "int" => Type::Int,
-        "list" => Type::list(Type::Param('A')),
-        "map" => Type::map(Type::Param('A'), Type::Param('B')),
+        "list" => Type::list(Type::Dyn),
+        "map" => Type::map(Type::Dyn, Type::Dyn),
         "null_type" => Type::Null,
         "string" => Type::String,
         "type" => Type::Type(None),

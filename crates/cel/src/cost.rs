@@ -119,12 +119,20 @@ pub(crate) fn call(
     let (first, second) = (size_inside(arg(0)), size_inside(arg(1)));
     Ok(match overload.unwrap_or("") {
         "starts_with_string" | "ends_with_string" => part(second, STRING_FACTOR),
-        "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => part(first, STRING_FACTOR),
-        "in_list" => second,
-        "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
-        | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" | "equals" | "not_equals" => {
-            part(first.min(second), STRING_FACTOR)
+        "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => {
+            part(first, STRING_FACTOR)
         }
+        "in_list" => second,
+        "less_string"
+        | "greater_string"
+        | "less_equals_string"
+        | "greater_equals_string"
+        | "less_bytes"
+        | "greater_bytes"
+        | "less_equals_bytes"
+        | "greater_equals_bytes"
+        | "equals"
+        | "not_equals" => part(first.min(second), STRING_FACTOR),
         "add_string" | "add_bytes" => part(first + second, STRING_FACTOR),
         "matches" | "matches_string" => regex_cost(first, second),
         "contains_string" => part(first, STRING_FACTOR) * part(second, STRING_FACTOR),
@@ -191,17 +199,54 @@ fn not_a_list(value: Option<&Value>) -> Fault {
 }
 
 /// Functions of Kubernetes' libraries.
-fn kubernetes_call(function: &str, overload: Option<&str>, args: &[Seen], result: Option<&Value>) -> Option<u64> {
+fn kubernetes_call(
+    function: &str,
+    overload: Option<&str>,
+    args: &[Seen],
+    result: Option<&Value>,
+) -> Option<u64> {
     let arg = |index: usize| args.get(index).and_then(Option::as_ref);
     let first = size(arg(0));
     let traversal = part(first, STRING_FACTOR);
     Some(match function {
         "check" => 350_000,
-        "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name" | "allowed"
-        | "reason" | "error" | "errored" | "masked" | "prefixLength" | "family" | "isUnspecified" | "isLoopback"
-        | "isLinkLocalMulticast" | "isLinkLocalUnicast" | "isGlobalUnicast" | "sign" | "asInteger" | "isInteger"
-        | "asApproximateFloat" | "isGreaterThan" | "isLessThan" | "compareTo" | "add" | "sub" | "major" | "minor"
-        | "patch" | "getScheme" | "getHostname" | "getHost" | "getPort" | "getEscapedPath" | "getQuery" => 1,
+        "serviceAccount"
+        | "path"
+        | "group"
+        | "resource"
+        | "subresource"
+        | "namespace"
+        | "name"
+        | "allowed"
+        | "reason"
+        | "error"
+        | "errored"
+        | "masked"
+        | "prefixLength"
+        | "family"
+        | "isUnspecified"
+        | "isLoopback"
+        | "isLinkLocalMulticast"
+        | "isLinkLocalUnicast"
+        | "isGlobalUnicast"
+        | "sign"
+        | "asInteger"
+        | "isInteger"
+        | "asApproximateFloat"
+        | "isGreaterThan"
+        | "isLessThan"
+        | "compareTo"
+        | "add"
+        | "sub"
+        | "major"
+        | "minor"
+        | "patch"
+        | "getScheme"
+        | "getHostname"
+        | "getHost"
+        | "getPort"
+        | "getEscapedPath"
+        | "getQuery" => 1,
         "fieldSelector" | "labelSelector" => {
             let length = size(arg(1));
             LIST_COST + part(length, STRING_FACTOR) + part(length, 0.5) * 50
@@ -215,7 +260,11 @@ fn kubernetes_call(function: &str, overload: Option<&str>, args: &[Seen], result
         "ip" if overload == Some("cidr_ip") => 1,
         "ip" => traversal,
         "containsIP" => {
-            let other = if overload == Some("cidr_contains_ip_string") { part(size(arg(1)), STRING_FACTOR) } else { 0 };
+            let other = if overload == Some("cidr_contains_ip_string") {
+                part(size(arg(1)), STRING_FACTOR)
+            } else {
+                0
+            };
             part(2 * first, STRING_FACTOR) + other
         }
         "containsCIDR" => {
@@ -223,10 +272,14 @@ fn kubernetes_call(function: &str, overload: Option<&str>, args: &[Seen], result
             let other = if is_text { part(size(arg(1)), STRING_FACTOR) } else { 0 };
             part(2 * first, STRING_FACTOR) + traversal + 1 + other
         }
-        "_==_" if matches!(
-            arg(0),
-            Some(Value::Quantity { .. } | Value::Ip(_) | Value::Cidr(_) | Value::Semver(_))
-        ) => 1,
+        "_==_"
+            if matches!(
+                arg(0),
+                Some(Value::Quantity { .. } | Value::Ip(_) | Value::Cidr(_) | Value::Semver(_))
+            ) =>
+        {
+            1
+        }
         _ => return None,
     })
 }

@@ -36,7 +36,8 @@ fn read(text: &'static str) -> BTreeMap<&'static str, Function> {
     let mut current = "";
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         if let Some(overload) = line.strip_prefix(' ') {
-            let function: &mut Function = functions.entry(current).or_insert(Function { name: current, overloads: Vec::new() });
+            let function: &mut Function =
+                functions.entry(current).or_insert(Function { name: current, overloads: Vec::new() });
             function.overloads.push(read_overload(overload));
         } else {
             current = line;
@@ -104,7 +105,10 @@ mod tests {
     #[test]
     fn every_declaration_is_read() {
         let overloads: usize = FUNCTIONS.values().map(|function| function.overloads.len()).sum();
-        assert_eq!(overloads, include_str!("declarations.txt").lines().filter(|line| line.starts_with(' ')).count());
+        assert_eq!(
+            overloads,
+            include_str!("declarations.txt").lines().filter(|line| line.starts_with(' ')).count()
+        );
         let add = function("_+_").unwrap();
         assert_eq!(add.overloads[6].args[0].to_string(), "list(A)");
     }

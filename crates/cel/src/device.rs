@@ -50,7 +50,8 @@ impl Device {
     ) -> Result<Self, EvalError> {
         let mut by_domain = ByDomain::default();
         for (name, attribute) in attributes {
-            let value = attribute.value().map_err(|error| EvalError::new(format!("attribute {name}: {error}")))?;
+            let value =
+                attribute.value().map_err(|error| EvalError::new(format!("attribute {name}: {error}")))?;
             by_domain.insert(driver, name, value);
         }
         let attributes = by_domain.into_value();
@@ -103,7 +104,8 @@ impl ByDomain {
     }
 
     fn into_value(self) -> Value {
-        let domains = self.0.into_iter().map(|(domain, values)| (domain, Value::Map(Map::of_strings(values))));
+        let domains =
+            self.0.into_iter().map(|(domain, values)| (domain, Value::Map(Map::of_strings(values))));
         Value::Map(Map::of_strings(domains).with_default())
     }
 }

@@ -63,7 +63,9 @@ impl<'a> Evaluation<'a> {
             Node::Attribute(attribute) => {
                 let outcome = self.resolve(&attribute.root);
                 match outcome {
-                    Ok(Value::Optional(value)) if attribute.test_only.is_some() => Ok(Value::Bool(value.is_some())),
+                    Ok(Value::Optional(value)) if attribute.test_only.is_some() => {
+                        Ok(Value::Bool(value.is_some()))
+                    }
                     outcome => outcome,
                 }
             }
@@ -108,7 +110,8 @@ impl<'a> Evaluation<'a> {
                 self.costs.add(10);
             }
             Node::Map { entries, .. } => {
-                let ids: Vec<Id> = entries.iter().flat_map(|(key, value, _)| [key.id(), value.id()]).collect();
+                let ids: Vec<Id> =
+                    entries.iter().flat_map(|(key, value, _)| [key.id(), value.id()]).collect();
                 self.costs.take(ids.into_iter());
                 self.costs.add(30);
             }
@@ -342,7 +345,11 @@ impl<'a> Evaluation<'a> {
         outcome
     }
 
-    fn qualify_if_present(&mut self, qualifier: &'a Qualifier, value: &Value) -> Result<Option<Value>, Fault> {
+    fn qualify_if_present(
+        &mut self,
+        qualifier: &'a Qualifier,
+        value: &Value,
+    ) -> Result<Option<Value>, Fault> {
         let key = self.key(&qualifier.key)?;
         let found = lookup(value, &key, true)?;
         if found.is_some() {
@@ -368,7 +375,20 @@ impl<'a> Evaluation<'a> {
         if is_key(&value) {
             return Ok(value);
         }
-        Err(Fault::error(format!("invalid qualifier type: {}", value.go_type())))
+        let found = if self.is_device(key) { "map[string]interface {}" } else { value.go_type() };
+        Err(Fault::error(format!("invalid qualifier type: {found}")))
+    }
+
+    /// Whether this is the variable `device`, which is another type of map upstream.
+    fn is_device(&self, key: &Key) -> bool {
+        let Key::Attribute(Attribute { root: Root::Variable { name, qualifiers, .. }, .. }) = key else {
+            return false;
+        };
+        let is_local = |frame: &Frame<'_>| {
+            let fold = frame.fold;
+            [Some(&fold.var), fold.var2.as_ref(), Some(&fold.accu_var)].contains(&Some(name))
+        };
+        name.trim_start_matches('.') == "device" && qualifiers.is_empty() && !self.frames.iter().any(is_local)
     }
 
     fn exec_fold(&mut self, fold: &'a FoldNode) -> Outcome {
@@ -424,9 +444,12 @@ fn nested(value: Value) -> Outcome {
 /// What a fold walks over: elements or keys; with two variables, indices or keys and their values.
 fn items(range: &Value, takes_two: bool) -> Result<Vec<(Value, Value)>, Fault> {
     match range {
-        Value::List(list) if takes_two => {
-            Ok(list.to_vec().into_iter().enumerate().map(|(i, value)| (Value::Int(i as i64), value)).collect())
-        }
+        Value::List(list) if takes_two => Ok(list
+            .to_vec()
+            .into_iter()
+            .enumerate()
+            .map(|(i, value)| (Value::Int(i as i64), value))
+            .collect()),
         Value::List(list) => Ok(list.to_vec().into_iter().map(|value| (value, Value::Null)).collect()),
         Value::Map(map) => Ok(map.entries()),
         other if takes_two => {

@@ -35,7 +35,9 @@ pub(crate) enum Binding {
 
 /// Finds the code of a call: of its overload if only one is possible.
 pub(crate) fn bind(name: &str, overload: Option<&'static Overload>) -> Option<Binding> {
-    if let Some((accepts, code)) = operators::single(name).or_else(|| list::single(name)).or_else(|| regex::single(name)) {
+    if let Some((accepts, code)) =
+        operators::single(name).or_else(|| list::single(name)).or_else(|| regex::single(name))
+    {
         return Some(Binding::Single(accepts, code));
     }
     let candidates: Vec<_> = match overload {
@@ -57,7 +59,8 @@ fn code(overload: &str) -> Option<Code> {
 }
 
 fn is_declared(overload: &str) -> bool {
-    let prefixes = ["authorizer_", "groupcheck_", "resourcecheck_", "pathcheck_", "decision_", "url_", "format-"];
+    let prefixes =
+        ["authorizer_", "groupcheck_", "resourcecheck_", "pathcheck_", "decision_", "url_", "format-"];
     prefixes.iter().any(|prefix| overload.starts_with(prefix))
 }
 
@@ -68,7 +71,9 @@ impl Binding {
         match self {
             Self::Single(accepts, code) => match args.first() {
                 Some(first) if accepts(first) => code(args, steps),
-                Some(Value::String(_) | Value::Timestamp(_) | Value::Duration(_)) => Err(Fault::no_such_overload()),
+                Some(Value::String(_) | Value::Timestamp(_) | Value::Duration(_)) => {
+                    Err(Fault::no_such_overload())
+                }
                 _ => Err(Fault::error(format!("no such overload: {name}"))),
             },
             Self::Overloads(candidates) => {
@@ -116,4 +121,3 @@ fn accepts(t: &Type, value: &Value) -> bool {
         _ => t.name() == value.type_name(),
     }
 }
-

@@ -23,7 +23,8 @@ pub(crate) enum Error {
 
 /// Compiles an expression.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, Error> {
-    let mut translator = Translator { chars: pattern.chars().collect(), at: 0, out: String::new(), names: Vec::new() };
+    let mut translator =
+        Translator { chars: pattern.chars().collect(), at: 0, out: String::new(), names: Vec::new() };
     translator.run(pattern)?;
     RegexBuilder::new(&translator.out)
         .size_limit(MAX_SIZE)
@@ -168,7 +169,9 @@ impl Translator {
             None => (text.as_str(), None),
         };
         let is_number = |text: &str| {
-            text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() && (text == "0" || !text.starts_with('0'))
+            text.bytes().all(|byte| byte.is_ascii_digit())
+                && !text.is_empty()
+                && (text == "0" || !text.starts_with('0'))
         };
         if !is_number(least) || most.is_some_and(|most| !most.is_empty() && !is_number(most)) {
             return Ok(None);
@@ -247,7 +250,9 @@ impl Translator {
     fn escape(&mut self) -> Result<bool, Error> {
         let start = self.at;
         let Some(c) = self.chars.get(start + 1).copied() else {
-            return Err(Error::Invalid("error parsing regexp: trailing backslash at end of expression: ``".into()));
+            return Err(Error::Invalid(
+                "error parsing regexp: trailing backslash at end of expression: ``".into(),
+            ));
         };
         let simple = match c {
             'A' => Some("\\A"),
@@ -286,7 +291,9 @@ impl Translator {
     fn escaped_char(&mut self) -> Result<char, Error> {
         let start = self.at;
         let Some(c) = self.chars.get(start + 1).copied() else {
-            return Err(Error::Invalid("error parsing regexp: trailing backslash at end of expression: ``".into()));
+            return Err(Error::Invalid(
+                "error parsing regexp: trailing backslash at end of expression: ``".into(),
+            ));
         };
         self.at += 2;
         let value = match c {
@@ -338,8 +345,9 @@ impl Translator {
                 }
             }
             self.at += 1;
-            return char::from_u32(value)
-                .ok_or_else(|| Error::Unsupported("regular expression with a surrogate is not supported".into()));
+            return char::from_u32(value).ok_or_else(|| {
+                Error::Unsupported("regular expression with a surrogate is not supported".into())
+            });
         }
         let mut value = 0;
         for _ in 0..2 {
@@ -392,8 +400,8 @@ impl Translator {
             let text = self.text(self.at, self.at + length + 4);
             let name = text.trim_start_matches("[:").trim_end_matches(":]").trim_start_matches('^');
             const NAMES: &[&str] = &[
-                "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
-                "upper", "word", "xdigit",
+                "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
+                "space", "upper", "word", "xdigit",
             ];
             if !NAMES.contains(&name) {
                 return invalid("invalid character class range", &text);

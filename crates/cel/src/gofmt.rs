@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// `%g`, which is also `%v`: the shortest digits, with an exponent below -4 and from 21 on.
+/// `%g`, which is also `%v`: the shortest digits; with an exponent from 6 on, and below -4.
 pub(crate) fn double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
@@ -16,7 +16,7 @@ pub(crate) fn double(value: f64) -> String {
     let scientific = format!("{value:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..21).contains(&exponent) {
+    if (-4..6).contains(&exponent) {
         return fixed(value);
     }
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -45,7 +45,12 @@ pub(crate) fn quote(text: &str) -> String {
             c if c.is_ascii() && !(' '..='~').contains(&c) => {
                 let _ = write!(out, "\\x{:02x}", c as u32);
             }
-            '\u{80}'..='\u{a0}' | '\u{ad}' | '\u{feff}' | '\u{2028}' | '\u{2029}' | '\u{200b}'..='\u{200f}' => {
+            '\u{80}'..='\u{a0}'
+            | '\u{ad}'
+            | '\u{feff}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{200b}'..='\u{200f}' => {
                 let _ = write!(out, "\\u{:04x}", c as u32);
             }
             c => out.push(c),
@@ -84,5 +89,9 @@ fn fraction(value: u64, divisor: u64) -> String {
     let width = divisor.to_string().len() - 1;
     let rest = format!("{:0width$}", value % divisor);
     let rest = rest.trim_end_matches('0');
-    if rest.is_empty() || width == 0 { (value / divisor).to_string() } else { format!("{}.{rest}", value / divisor) }
+    if rest.is_empty() || width == 0 {
+        (value / divisor).to_string()
+    } else {
+        format!("{}.{rest}", value / divisor)
+    }
 }

@@ -32,7 +32,8 @@
 //! * quantities beyond 128 bits
 //! * `sortBy` with equal keys of different elements in a list of more than 12, and sorting of NaN
 //!
-//! Where upstream walks over a map in random order, this walks in the order of keys.
+//! Of an expression that does not parse, only the first error is reported, and its text may be another one. Where
+//! upstream walks over a map in random order, this walks in the order of keys.
 
 mod ast;
 mod checker;
@@ -52,12 +53,12 @@ mod numbers;
 mod parser;
 mod plan;
 mod quantity;
-mod recovery;
 mod semver;
 mod source;
 mod time;
 mod types;
 mod unescape;
+mod unexpected;
 mod validate;
 mod value;
 

@@ -334,7 +334,8 @@ fn opt_map(maker: &mut Maker<'_, '_>, kind: Macro, target: Expr, args: Vec<Expr>
 fn sort_by(maker: &mut Maker<'_, '_>, target: Expr, args: Vec<Expr>) -> Expanded {
     const INPUT: &str = "@__sortBy_input__";
     if matches!(target.kind, Kind::Literal(_) | Kind::Map(_) | Kind::Struct(_) | Kind::Unspecified) {
-        let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+        let message =
+            "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
         return Err(Misuse(target.id, message.into()));
     }
     let range = maker.ident(INPUT);

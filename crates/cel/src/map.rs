@@ -84,7 +84,8 @@ impl Map {
 
     /// A map with names for keys.
     pub(crate) fn of_strings(entries: impl IntoIterator<Item = (Arc<str>, Value)>) -> Self {
-        let entry = |(name, value): (Arc<str>, Value)| (Key::String(name.clone()), (Value::String(name), value));
+        let entry =
+            |(name, value): (Arc<str>, Value)| (Key::String(name.clone()), (Value::String(name), value));
         Self {
             entries: Arc::new(Entries::Fixed(entries.into_iter().map(entry).collect())),
             has_default: false,
@@ -159,7 +160,9 @@ impl Map {
         let int = numbers::as_int(key);
         let uint = match key {
             Value::Int(value) => u64::try_from(*value).ok(),
-            Value::Double(value) => numbers::double_to_uint(*value).ok().filter(|uint| *uint as f64 == *value),
+            Value::Double(value) => {
+                numbers::double_to_uint(*value).ok().filter(|uint| *uint as f64 == *value)
+            }
             _ => None,
         };
         Ok(match key {

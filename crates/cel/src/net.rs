@@ -82,9 +82,8 @@ impl Cidr {
     /// Reads a network. Errors are upstream's, which says some of it twice.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         const PARSE: &str = "network address parse error during conversion from string:";
-        let parsed = parse_prefix(text).map_err(|error| {
-            format!("{PARSE} {PARSE} netip.ParsePrefix({}): {error}", quote(text))
-        })?;
+        let parsed = parse_prefix(text)
+            .map_err(|error| format!("{PARSE} {PARSE} netip.ParsePrefix({}): {error}", quote(text)))?;
         refuse_mapped(parsed.ip.0, text).map_err(|error| format!("{PARSE} {error}"))?;
         Ok(parsed)
     }

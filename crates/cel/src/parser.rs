@@ -3,9 +3,9 @@
 use crate::ast::{Call, Element, Entry, Expr, Field, Id, Kind, Name, Select, Struct};
 use crate::lexer::{Lexeme, Token, tokens};
 use crate::macros;
-use crate::recovery;
 use crate::source::{Errors, Location, Offset, Source};
 use crate::unescape::unescape;
+use crate::unexpected;
 use crate::value::Value;
 
 /// cel-go's limit of how deep rules may nest.
@@ -33,6 +33,25 @@ const RESERVED: &[&str] = &[
     "var",
     "void",
     "while",
+];
+
+/// What an expression starts with.
+const EXPRESSION: &[Token] = &[
+    Token::LeftBracket,
+    Token::LeftBrace,
+    Token::LeftParen,
+    Token::Dot,
+    Token::Minus,
+    Token::Exclamation,
+    Token::True,
+    Token::False,
+    Token::Null,
+    Token::Float,
+    Token::Int,
+    Token::Uint,
+    Token::String,
+    Token::Bytes,
+    Token::Identifier,
 ];
 
 /// The rules of the grammar, for the limit of depth.
@@ -102,6 +121,7 @@ pub(crate) fn parse(source: &Source, errors: &mut Errors) -> Option<Ast> {
         at: 0,
         places: Places::default(),
         depth: [0; 5],
+        expected: &[],
     };
     match parser.start() {
         Ok(root) => Some(Ast { root, places: parser.places }),
@@ -114,7 +134,8 @@ pub(crate) fn parse(source: &Source, errors: &mut Errors) -> Option<Ast> {
             None
         }
         Err(Stop::Syntax) => {
-            recovery::report(source, &tokens, errors);
+            let (at, expected) = (parser.at, parser.expected);
+            unexpected::report(source, &tokens[at..], expected, errors);
             None
         }
     }
@@ -127,6 +148,8 @@ pub(crate) struct Parser<'a> {
     at: usize,
     pub(crate) places: Places,
     depth: [u16; 5],
+    /// What the grammar wants where parsing ended.
+    expected: &'static [Token],
 }
 
 impl Parser<'_> {
@@ -152,8 +175,13 @@ impl Parser<'_> {
         (self.token() == token).then(|| self.advance())
     }
 
-    fn expect(&mut self, token: Token) -> Parsed<Lexeme> {
-        self.take(token).ok_or(Stop::Syntax)
+    fn expect(&mut self, token: &'static [Token; 1]) -> Parsed<Lexeme> {
+        self.take(token[0]).ok_or_else(|| self.fail(token))
+    }
+
+    fn fail(&mut self, expected: &'static [Token]) -> Stop {
+        self.expected = expected;
+        Stop::Syntax
     }
 
     fn text(&self, lexeme: Lexeme) -> String {
@@ -185,7 +213,7 @@ impl Parser<'_> {
 
     fn start(&mut self) -> Parsed<Expr> {
         let node = self.expr()?;
-        self.expect(Token::Eof)?;
+        self.expect(&[Token::Eof])?;
         Ok(node.expr)
     }
 
@@ -194,7 +222,7 @@ impl Parser<'_> {
         let mut node = self.logic(Token::LogicalOr)?;
         if let Some(op) = self.take(Token::Question) {
             let truthy = self.logic(Token::LogicalOr)?;
-            self.expect(Token::Colon)?;
+            self.expect(&[Token::Colon])?;
             let falsy = self.expr()?;
             let depth = node.depth.max(truthy.depth).max(falsy.depth);
             let expr = self.call(op.start, "_?_:_", None, vec![node.expr, truthy.expr, falsy.expr]);
@@ -310,7 +338,8 @@ impl Parser<'_> {
         let id = self.offset();
         let field = self.escape_ident()?;
         let (depth, operand) = (operand.depth, operand.expr);
-        if is_call && self.token() == Token::LeftParen && self.tokens[self.at - 1].token == Token::Identifier {
+        if is_call && self.token() == Token::LeftParen && self.tokens[self.at - 1].token == Token::Identifier
+        {
             let open = self.advance();
             let (args, args_depth) = self.arguments()?;
             let expr = self.call(open.start, &field, Some(operand), args);
@@ -331,7 +360,7 @@ impl Parser<'_> {
         let op = self.advance();
         let function = if self.take(Token::Question).is_some() { "_[?_]" } else { "_[_]" };
         let index = self.expr()?;
-        self.expect(Token::RightBracket)?;
+        self.expect(&[Token::RightBracket])?;
         self.binary(op, function, target, index)
     }
 
@@ -339,7 +368,7 @@ impl Parser<'_> {
         if let Some(id) = self.take(Token::Identifier) {
             return Ok(self.text(id).into());
         }
-        let id = self.expect(Token::EscapedIdentifier)?;
+        let id = self.expect(&[Token::EscapedIdentifier])?;
         Ok(self.source.text(id.start + 1, id.end - 1).into())
     }
 
@@ -358,7 +387,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.expect(Token::RightParen)?;
+        self.expect(&[Token::RightParen])?;
         Ok((args, depth))
     }
 
@@ -368,7 +397,7 @@ impl Parser<'_> {
             Token::LeftParen => {
                 self.advance();
                 let node = self.expr()?;
-                self.expect(Token::RightParen)?;
+                self.expect(&[Token::RightParen])?;
                 Ok(node)
             }
             Token::LeftBracket => self.list(),
@@ -387,7 +416,7 @@ impl Parser<'_> {
         }
         let start = self.offset();
         let dot = if self.take(Token::Dot).is_some() { "." } else { "" };
-        let id = self.expect(Token::Identifier)?;
+        let id = self.expect(&[Token::Identifier])?;
         let name = self.text(id);
         let is_reserved = RESERVED.contains(&name.as_str());
         let qualified = format!("{dot}{name}");
@@ -434,7 +463,7 @@ impl Parser<'_> {
         while !matches!(self.token(), Token::RightBrace | Token::Comma) {
             let optional = self.take(Token::Question).is_some();
             let name = self.escape_ident()?;
-            let colon = self.expect(Token::Colon)?;
+            let colon = self.expect(&[Token::Colon])?;
             let value = self.expr()?;
             depth = depth.max(value.depth);
             let id = self.places.add(colon.start);
@@ -443,7 +472,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.close(Token::RightBrace)?;
+        self.close(&[Token::RightBrace])?;
         let message = Struct { name: name.into(), fields };
         Ok(Node { expr: self.node(open.start, Kind::Struct(Box::new(message))), depth })
     }
@@ -454,7 +483,7 @@ impl Parser<'_> {
     }
 
     /// Consumes the end of a list, and a comma before it.
-    fn close(&mut self, close: Token) -> Parsed<()> {
+    fn close(&mut self, close: &'static [Token; 1]) -> Parsed<()> {
         self.take(Token::Comma);
         self.expect(close).map(|_| ())
     }
@@ -472,7 +501,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.close(Token::RightBracket)?;
+        self.close(&[Token::RightBracket])?;
         Ok(Node { expr: self.node(open.start, Kind::List(elements)), depth })
     }
 
@@ -483,7 +512,7 @@ impl Parser<'_> {
         while !matches!(self.token(), Token::RightBrace | Token::Comma) {
             let optional = self.take(Token::Question).is_some();
             let key = self.expr()?;
-            self.expect(Token::Colon)?;
+            self.expect(&[Token::Colon])?;
             let value = self.expr()?;
             depth = depth.max(key.depth).max(value.depth);
             entries.push(Entry { key: key.expr, value: value.expr, optional });
@@ -491,12 +520,15 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.close(Token::RightBrace)?;
+        self.close(&[Token::RightBrace])?;
         Ok(Node { expr: self.node(open.start, Kind::Map(entries)), depth })
     }
 
     fn literal(&mut self) -> Parsed<Node> {
         let start = self.offset();
+        if !EXPRESSION.contains(&self.token()) {
+            return Err(self.fail(EXPRESSION));
+        }
         let sign = if self.take(Token::Minus).is_some() { "-" } else { "" };
         let lexeme = self.advance();
         let text = self.text(lexeme);
@@ -505,7 +537,9 @@ impl Parser<'_> {
             Token::Float => double(sign, &text).map(Value::Double).ok_or("invalid double literal"),
             _ if !sign.is_empty() => return Err(Stop::Syntax),
             Token::Uint => unsigned(&text).map(Value::Uint).ok_or("invalid uint literal"),
-            Token::String => unescape(&text, false).map(|bytes| Value::string(&String::from_utf8_lossy(&bytes))),
+            Token::String => {
+                unescape(&text, false).map(|bytes| Value::string(&String::from_utf8_lossy(&bytes)))
+            }
             Token::Bytes => unescape(&text[1..], true).map(|bytes| Value::Bytes(bytes.into())),
             Token::True => Ok(Value::Bool(true)),
             Token::False => Ok(Value::Bool(false)),

@@ -15,18 +15,46 @@ use crate::value::Value;
 
 /// A step with a value.
 pub(crate) enum Node {
-    Constant { id: Id, value: Outcome },
+    Constant {
+        id: Id,
+        value: Outcome,
+    },
     Attribute(Box<Attribute>),
-    Logic { id: Id, is_or: bool, terms: Vec<Node> },
-    Equal { id: Id, negated: bool, args: Vec<Node> },
+    Logic {
+        id: Id,
+        is_or: bool,
+        terms: Vec<Node>,
+    },
+    Equal {
+        id: Id,
+        negated: bool,
+        args: Vec<Node>,
+    },
     Call(Box<CallNode>),
-    List { id: Id, elements: Vec<(Node, bool)> },
-    Map { id: Id, entries: Vec<(Node, Node, bool)> },
-    Struct { id: Id, fields: Vec<Node> },
+    List {
+        id: Id,
+        elements: Vec<(Node, bool)>,
+    },
+    Map {
+        id: Id,
+        entries: Vec<(Node, Node, bool)>,
+    },
+    Struct {
+        id: Id,
+        fields: Vec<Node>,
+    },
     Fold(Box<FoldNode>),
     /// `or`, and with `unwraps` `orValue`.
-    Or { id: Id, unwraps: bool, args: Vec<Node> },
-    InSet { id: Id, arg: Box<Node>, set: Map },
+    Or {
+        id: Id,
+        unwraps: bool,
+        args: Vec<Node>,
+    },
+    InSet {
+        id: Id,
+        arg: Box<Node>,
+        set: Map,
+    },
 }
 
 /// A variable or value, and what is selected from it. With `test_only`, whether it is there.
@@ -165,7 +193,8 @@ impl Planner<'_> {
                 fold_map(id, entries)
             }
             Kind::Struct(message) => {
-                let fields = message.fields.iter().map(|field| self.plan(&field.value)).collect::<Result<_, _>>()?;
+                let fields =
+                    message.fields.iter().map(|field| self.plan(&field.value)).collect::<Result<_, _>>()?;
                 Ok(Node::Struct { id, fields })
             }
             Kind::Fold(fold) => self.plan_fold(id, fold),
@@ -183,17 +212,14 @@ impl Planner<'_> {
             Some(Type::Type(Some(t))) if !matches!(name, "duration" | "timestamp" | DEVICE) => {
                 Ok(Node::Constant { id, value: Ok(Value::Type(t.name().into())) })
             }
-            // A variable of a fold that holds a type.
-            None => {
-                let root = Root::Variable { id, name: resolved.clone(), qualifiers: Vec::new() };
-                Ok(Node::Attribute(Box::new(Attribute { root, test_only: None })))
-            }
-            Some(_) => Err(Fault::error(format!("reference to undefined type: {name}"))),
+            // Also a variable of a fold that holds a type, which upstream looks up as a type.
+            _ => Err(Fault::error(format!("reference to undefined type: {name}"))),
         }
     }
 
     fn plan_call(&self, id: Id, call: &Call) -> Planned {
-        let mut args = call.target.iter().chain(&call.args).map(|arg| self.plan(arg)).collect::<Result<Vec<_>, _>>()?;
+        let mut args =
+            call.target.iter().chain(&call.args).map(|arg| self.plan(arg)).collect::<Result<Vec<_>, _>>()?;
         match &*call.function {
             "_&&_" => return Ok(Node::Logic { id, is_or: false, terms: args }),
             "_||_" => return Ok(Node::Logic { id, is_or: true, terms: args }),
@@ -319,10 +345,7 @@ fn index(id: Id, args: Vec<Node>, optional: bool) -> Planned {
 
 /// Whether a value may select from another one.
 pub(crate) fn is_key(value: &Value) -> bool {
-    matches!(
-        value,
-        Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_)
-    )
+    matches!(value, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_))
 }
 
 fn fold_list(id: Id, elements: Vec<(Node, bool)>) -> Node {

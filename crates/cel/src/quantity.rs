@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-const WRONG_FORMAT: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const WRONG_FORMAT: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
 const WRONG_NUMBER: &str = "unable to parse numeric part of quantity";
 /// The smallest part that a quantity keeps.
@@ -163,7 +164,8 @@ impl Parts<'_> {
         }
         for digit in rest.bytes() {
             let digit = i128::from(digit - b'0');
-            value = value.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(Error::TooLarge)?;
+            value =
+                value.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(Error::TooLarge)?;
         }
         if base == Base::Two {
             value = value.checked_mul(1 << exponent).ok_or(Error::TooLarge)?;
@@ -219,7 +221,8 @@ fn suffix(text: &str) -> Option<(Base, i64)> {
         ("E", 18),
     ];
     const BINARY: &[(&str, i64)] = &[("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-    let find = |table: &[(&str, i64)]| table.iter().find(|(name, _)| *name == text).map(|(_, exponent)| *exponent);
+    let find =
+        |table: &[(&str, i64)]| table.iter().find(|(name, _)| *name == text).map(|(_, exponent)| *exponent);
     if let Some(exponent) = find(DECIMAL) {
         return Some((Base::Ten, exponent));
     }

@@ -51,7 +51,8 @@ impl Timestamp {
 
     /// This time and a duration in nanoseconds.
     pub(crate) fn plus(&self, duration: i64) -> Result<Self, Fault> {
-        let total = i128::from(self.seconds) * i128::from(NANOS) + i128::from(self.nanos) + i128::from(duration);
+        let total =
+            i128::from(self.seconds) * i128::from(NANOS) + i128::from(self.nanos) + i128::from(duration);
         let seconds = i64::try_from(total.div_euclid(i128::from(NANOS))).map_err(|_| int_overflow())?;
         let nanos = total.rem_euclid(i128::from(NANOS)) as u32;
         Self { seconds, nanos, offset: self.offset }.checked()
@@ -132,7 +133,8 @@ impl Timestamp {
             && minute < 60
             && second < 60;
         is_valid.then_some(())?;
-        let seconds = days_before(year, month, day) * DAY + hour * 3600 + minute * 60 + second - i64::from(offset);
+        let seconds =
+            days_before(year, month, day) * DAY + hour * 3600 + minute * 60 + second - i64::from(offset);
         Some(Self { seconds, nanos, offset }.checked())
     }
 }

@@ -13,7 +13,13 @@ use crate::value::Value;
 const UNSUPPORTED: &[&str] = &["format", "isURL", "url"];
 
 /// Reports literals that break a rule, and calls of functions that are not there.
-pub(crate) fn validate(source: &Source, places: &Places, root: &Expr, checked: &Checked, errors: &mut Errors) {
+pub(crate) fn validate(
+    source: &Source,
+    places: &Places,
+    root: &Expr,
+    checked: &Checked,
+    errors: &mut Errors,
+) {
     let mut validator = Validator { source, places, checked, errors };
     validator.walk(root);
 }
@@ -41,7 +47,8 @@ impl Validator<'_> {
                 }
             }
             Kind::List(elements) => {
-                let items: Vec<_> = elements.iter().map(|element| (&element.value, element.optional)).collect();
+                let items: Vec<_> =
+                    elements.iter().map(|element| (&element.value, element.optional)).collect();
                 self.check_same_types(&items, true);
             }
             Kind::Map(entries) => {
@@ -63,7 +70,9 @@ impl Validator<'_> {
             "duration" => to_duration(args, &mut Steps::default()).is_ok(),
             "timestamp" => to_timestamp(args, &mut Steps::default()).is_ok(),
             "matches" => match value {
-                Value::String(pattern) => !matches!(optimized(function, pattern), Some(Err(crate::fault::Fault::Error(_)))),
+                Value::String(pattern) => {
+                    !matches!(optimized(function, pattern), Some(Err(crate::fault::Fault::Error(_))))
+                }
                 _ => true,
             },
             _ => true,

@@ -34,7 +34,10 @@ pub(crate) enum Value {
     Duration(i64),
     Optional(Option<Arc<Self>>),
     /// `computed` ones are pointers upstream, which are equal to nothing on the right of `==`.
-    Quantity { quantity: Arc<Quantity>, computed: bool },
+    Quantity {
+        quantity: Arc<Quantity>,
+        computed: bool,
+    },
     Semver(Arc<Version>),
     Ip(Ip),
     Cidr(Cidr),
@@ -272,8 +275,11 @@ impl Value {
                 format!("[{}]", items.join(", "))
             }
             Self::Map(map) => {
-                let items: Vec<String> =
-                    map.entries().iter().map(|(key, value)| format!("{}: {}", key.display(), value.display())).collect();
+                let items: Vec<String> = map
+                    .entries()
+                    .iter()
+                    .map(|(key, value)| format!("{}: {}", key.display(), value.display()))
+                    .collect();
                 format!("{{{}}}", items.join(", "))
             }
             Self::Type(name) => name.to_string(),
@@ -302,9 +308,10 @@ impl Value {
         Ok(match (self, other) {
             (Self::Null, _) => matches!(other, Self::Null),
             (Self::Bool(a), Self::Bool(b)) => a == b,
-            (Self::Int(_) | Self::Uint(_) | Self::Double(_), Self::Int(_) | Self::Uint(_) | Self::Double(_)) => {
-                crate::numbers::equal(self, other)
-            }
+            (
+                Self::Int(_) | Self::Uint(_) | Self::Double(_),
+                Self::Int(_) | Self::Uint(_) | Self::Double(_),
+            ) => crate::numbers::equal(self, other),
             (Self::String(a), Self::String(b)) => a == b,
             (Self::Bytes(a), Self::Bytes(b)) => a == b,
             (Self::List(a), Self::List(b)) => return lists_equal(a, b, steps),
@@ -322,10 +329,9 @@ impl Value {
             (Self::Semver(a), Self::Semver(b)) => a.compare(b).is_eq(),
             (Self::Ip(a), Self::Ip(b)) => a == b,
             (Self::Cidr(a), Self::Cidr(b)) => a == b,
-            (
-                Self::Quantity { .. } | Self::Semver(_) | Self::Ip(_) | Self::Cidr(_),
-                _,
-            ) => return Err(Fault::no_such_overload()),
+            (Self::Quantity { .. } | Self::Semver(_) | Self::Ip(_) | Self::Cidr(_), _) => {
+                return Err(Fault::no_such_overload());
+            }
             _ => false,
         })
     }

@@ -110,7 +110,11 @@ const fn typical(program: Program) -> f64 {
         Program::KubeControllerManager | Program::Kwok => 60.0,
         Program::Etcd | Program::KubeScheduler => 45.0,
         Program::Kubectl => 30.0,
-        Program::ClientGo | Program::InformerBench | Program::Oracle | Program::CelOracle | Program::SchedBench => 15.0,
+        Program::ClientGo
+        | Program::InformerBench
+        | Program::Oracle
+        | Program::CelOracle
+        | Program::SchedBench => 15.0,
     }
 }
 

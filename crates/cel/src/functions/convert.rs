@@ -9,8 +9,14 @@ use crate::value::Value;
 
 pub(super) fn code(overload: &str) -> Option<Code> {
     Some(match overload {
-        "bool_to_bool" | "bytes_to_bytes" | "double_to_double" | "duration_to_duration" | "int64_to_int64"
-        | "string_to_string" | "timestamp_to_timestamp" | "uint64_to_uint64" => |args, _| Ok(args[0].clone()),
+        "bool_to_bool"
+        | "bytes_to_bytes"
+        | "double_to_double"
+        | "duration_to_duration"
+        | "int64_to_int64"
+        | "string_to_string"
+        | "timestamp_to_timestamp"
+        | "uint64_to_uint64" => |args, _| Ok(args[0].clone()),
         "string_to_bool" => |args, _| parse(args, "bool", bool_of),
         "string_to_bytes" => |args, _| Ok(Value::Bytes(text(args).as_bytes().into())),
         "int64_to_double" | "uint64_to_double" => to_double,
@@ -20,8 +26,15 @@ pub(super) fn code(overload: &str) -> Option<Code> {
         "string_to_int64" => |args, _| parse(args, "int", |text| text.parse().ok().map(Value::Int)),
         "double_to_uint64" | "int64_to_uint64" => to_uint,
         "string_to_uint64" => |args, _| parse(args, "uint", uint_of),
-        "bool_to_string" | "bytes_to_string" | "double_to_string" | "duration_to_string" | "int64_to_string"
-        | "timestamp_to_string" | "uint64_to_string" | "ip_to_string" | "cidr_to_string" => to_string,
+        "bool_to_string"
+        | "bytes_to_string"
+        | "double_to_string"
+        | "duration_to_string"
+        | "int64_to_string"
+        | "timestamp_to_string"
+        | "uint64_to_string"
+        | "ip_to_string"
+        | "cidr_to_string" => to_string,
         "int64_to_timestamp" | "string_to_timestamp" => to_timestamp,
         "duration_to_hours" => |args, _| duration_part(args, 3_600_000_000_000),
         "duration_to_minutes" => |args, _| duration_part(args, 60_000_000_000),
@@ -70,7 +83,8 @@ fn zone_offset(zone: &str) -> Result<i64, Fault> {
         };
     };
     let number = |text: &str| {
-        let reason = if text.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit()) && text.len() > 1
+        let reason = if text.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit())
+            && text.len() > 1
         {
             "value out of range"
         } else {

@@ -218,7 +218,8 @@ fn is_sorted(args: &[Value], _: &mut Steps) -> Outcome {
 fn sum(args: &[Value], zero: Value, steps: &mut Steps) -> Outcome {
     let mut total = zero;
     for item in list(&args[0])?.to_vec() {
-        let is_addable = is_ordered(&item) && !matches!(item, Value::Bool(_)) || matches!(item, Value::List(_));
+        let is_addable =
+            is_ordered(&item) && !matches!(item, Value::Bool(_)) || matches!(item, Value::List(_));
         if !is_addable {
             return Err(Fault::no_such_overload());
         }

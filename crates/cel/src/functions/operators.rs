@@ -108,7 +108,9 @@ pub(super) fn add(args: &[Value], steps: &mut Steps) -> Outcome {
             Value::Bytes([&**a, &**b].concat().into())
         }
         (Value::List(a), Value::List(b)) => return a.concat(b, steps),
-        (Value::Duration(a), Value::Duration(b)) => Value::Duration(a.checked_add(*b).ok_or_else(int_overflow)?),
+        (Value::Duration(a), Value::Duration(b)) => {
+            Value::Duration(a.checked_add(*b).ok_or_else(int_overflow)?)
+        }
         (Value::Duration(a), Value::Timestamp(b)) => Value::Timestamp(b.plus(*a)?),
         (Value::Timestamp(a), Value::Duration(b)) => Value::Timestamp(a.plus(*b)?),
         _ => return Err(Fault::no_such_overload()),
@@ -120,7 +122,9 @@ fn subtract(args: &[Value], _: &mut Steps) -> Outcome {
         (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_sub(*b).ok_or_else(int_overflow)?),
         (Value::Uint(a), Value::Uint(b)) => Value::Uint(a.checked_sub(*b).ok_or_else(uint_overflow)?),
         (Value::Double(a), Value::Double(b)) => Value::Double(a - b),
-        (Value::Duration(a), Value::Duration(b)) => Value::Duration(a.checked_sub(*b).ok_or_else(int_overflow)?),
+        (Value::Duration(a), Value::Duration(b)) => {
+            Value::Duration(a.checked_sub(*b).ok_or_else(int_overflow)?)
+        }
         (Value::Timestamp(a), Value::Duration(b)) => {
             Value::Timestamp(a.plus(b.checked_neg().ok_or_else(int_overflow)?)?)
         }

@@ -26,7 +26,7 @@ pub(super) fn code(overload: &str) -> Option<Code> {
     Some(match overload {
         "string_find_string" => |args, _| Ok(find(&illegal(text(&args[1]))?, text(&args[0]))),
         "string_find_all_string" | "string_find_all_string_int" => {
-            |args, _| find_all(&illegal(text(&args[1]))?, args)
+            |args, _| find_all(&illegal(text(&args[1]))?, text(&args[0]), args.get(2))
         }
         _ => return None,
     })
@@ -58,23 +58,33 @@ fn find(regex: &Regex, text: &str) -> Value {
     Value::string(regex.find(text).map_or("", |found| found.as_str()))
 }
 
-fn find_all(regex: &Regex, args: &[Value]) -> Outcome {
-    let most = match args.get(2) {
+fn find_all(regex: &Regex, text: &str, most: Option<&Value>) -> Outcome {
+    let most = match most {
         None => usize::MAX,
         Some(Value::Int(most)) => usize::try_from(*most).unwrap_or(usize::MAX),
+        Some(Value::Optional(Some(inner))) => return find_all(regex, text, Some(inner)),
         Some(_) => return Err(Fault::no_such_overload()),
     };
-    let found = regex.find_iter(text(&args[0])).take(most);
+    let found = regex.find_iter(text).take(most);
     Ok(Value::list(found.map(|found| Value::string(found.as_str())).collect()))
 }
 
 impl Pattern {
     pub(super) fn call(&self, name: &str, args: &[Value]) -> Outcome {
-        let Value::String(text) = &args[0] else { return Err(Fault::no_such_overload()) };
+        let Some(text) = go_string(&args[0]) else { return Err(Fault::no_such_overload()) };
         match name {
             "matches" => Ok(Value::Bool(self.0.is_match(text))),
             "find" => Ok(find(&self.0, text)),
-            _ => find_all(&self.0, args),
+            _ => find_all(&self.0, text, args.get(2)),
         }
+    }
+}
+
+/// The Go string that a value holds: also the one in an optional, and the name of a type.
+fn go_string(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) | Value::Type(text) => Some(text),
+        Value::Optional(Some(inner)) => go_string(inner),
+        _ => None,
     }
 }

@@ -56,7 +56,8 @@ fn out_of_range(index: i64) -> Fault {
 fn char_at(args: &[Value], _: &mut Steps) -> Outcome {
     let index = int(args.get(1)).unwrap_or(0);
     let chars: Vec<char> = text(&args[0]).chars().collect();
-    let at = usize::try_from(index).ok().filter(|at| *at <= chars.len()).ok_or_else(|| out_of_range(index))?;
+    let at =
+        usize::try_from(index).ok().filter(|at| *at <= chars.len()).ok_or_else(|| out_of_range(index))?;
     Ok(Value::string(&chars[at..].iter().take(1).collect::<String>()))
 }
 

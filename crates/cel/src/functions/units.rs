@@ -35,7 +35,9 @@ fn quantity_code(overload: &str) -> Option<Code> {
             value.map(Value::Int).ok_or_else(|| Fault::error("cannot convert value to integer"))
         },
         "quantity_is_integer" => |args, _| Ok(Value::Bool(quantity(&args[0])?.as_int().is_some())),
-        "quantity_add" | "quantity_add_int" => |args, _| computed(quantity(&args[0])?.add(&operand(&args[1])?)),
+        "quantity_add" | "quantity_add_int" => {
+            |args, _| computed(quantity(&args[0])?.add(&operand(&args[1])?))
+        }
         "quantity_sub" | "quantity_sub_int" => {
             |args, _| computed(quantity(&args[0])?.add(&operand(&args[1])?.negated()))
         }
@@ -45,9 +47,9 @@ fn quantity_code(overload: &str) -> Option<Code> {
 
 fn semver_code(overload: &str) -> Option<Code> {
     Some(match overload {
-        "string_to_semver" | "string_bool_to_semver" => |args, _| {
-            read_version(args).map(|version| Value::Semver(Arc::new(version))).map_err(Fault::error)
-        },
+        "string_to_semver" | "string_bool_to_semver" => {
+            |args, _| read_version(args).map(|version| Value::Semver(Arc::new(version))).map_err(Fault::error)
+        }
         "is_semver_string" | "is_semver_string_bool" => |args, _| Ok(Value::Bool(read_version(args).is_ok())),
         "semver_is_greater_than" => |args, _| Ok(Value::Bool(versions(args)?.is_gt())),
         "semver_is_less_than" => |args, _| Ok(Value::Bool(versions(args)?.is_lt())),

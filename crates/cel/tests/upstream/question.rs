@@ -60,9 +60,11 @@ fn attribute(value: &Value) -> Attribute {
 impl Described {
     /// The device, or the error that it has.
     pub fn device(&self) -> Result<Device, String> {
-        let attributes: Vec<_> = self.attributes.iter().map(|(name, value)| (name, attribute(value))).collect();
+        let attributes: Vec<_> =
+            self.attributes.iter().map(|(name, value)| (name, attribute(value))).collect();
         let attributes = attributes.iter().map(|(name, attribute)| (name.as_str(), attribute));
-        let capacity = self.capacity.iter().map(|(name, value)| (name.as_str(), value["value"].as_str().unwrap_or("0")));
+        let capacity =
+            self.capacity.iter().map(|(name, value)| (name.as_str(), value["value"].as_str().unwrap_or("0")));
         let allows = self.allow_multiple_allocations.unwrap_or(false);
         Device::new(&self.driver, allows, attributes, capacity).map_err(|error| error.to_string())
     }
@@ -73,7 +75,9 @@ impl Question {
     pub fn smaller(&self) -> Vec<Self> {
         let mut found = Vec::new();
         if self.devices.len() > 1 {
-            found.extend(self.devices.iter().map(|device| Self { devices: vec![device.clone()], ..self.clone() }));
+            found.extend(
+                self.devices.iter().map(|device| Self { devices: vec![device.clone()], ..self.clone() }),
+            );
         }
         let text: Vec<char> = self.expression.chars().collect();
         let mut length = text.len() / 2;
