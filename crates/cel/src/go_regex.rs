@@ -23,8 +23,13 @@ pub(crate) enum Error {
 
 /// Compiles an expression.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, Error> {
-    let mut translator =
-        Translator { chars: pattern.chars().collect(), at: 0, out: String::new(), names: Vec::new() };
+    let mut translator = Translator {
+        chars: pattern.chars().collect(),
+        at: 0,
+        out: String::new(),
+        repeats: vec![1],
+        last_repeats: 1,
+    };
     translator.run(pattern)?;
     RegexBuilder::new(&translator.out)
         .size_limit(MAX_SIZE)
@@ -46,11 +51,21 @@ enum Last {
     Repeat(usize),
 }
 
+/// How often something repeats.
+#[derive(Clone, Copy)]
+struct Counts {
+    least: u32,
+    most: Option<u32>,
+}
+
 struct Translator {
     chars: Vec<char>,
     at: usize,
     out: String,
-    names: Vec<String>,
+    /// How often each open group repeats a part of it, at most.
+    repeats: Vec<u32>,
+    /// The same of what was read last.
+    last_repeats: u32,
 }
 
 impl Translator {
@@ -68,9 +83,11 @@ impl Translator {
 
     fn run(&mut self, pattern: &str) -> Result<(), Error> {
         let mut last = Last::Nothing;
-        let mut open = 0_usize;
         while let Some(c) = self.peek() {
             let start = self.at;
+            if !matches!(c, '*' | '+' | '?' | '{') {
+                self.last_repeats = 1;
+            }
             match c {
                 '(' => {
                     self.open_group()?;
@@ -78,7 +95,7 @@ impl Translator {
                     if self.out.ends_with(')') {
                         continue;
                     }
-                    open += 1;
+                    self.repeats.push(1);
                     last = Last::Nothing;
                 }
                 '|' => {
@@ -87,12 +104,7 @@ impl Translator {
                     last = Last::Nothing;
                 }
                 ')' => {
-                    if open == 0 {
-                        return invalid("unexpected )", pattern);
-                    }
-                    open -= 1;
-                    self.at += 1;
-                    self.out.push(')');
+                    self.close_group(pattern)?;
                     last = Last::Atom;
                 }
                 '[' => {
@@ -102,12 +114,12 @@ impl Translator {
                 '*' | '+' | '?' => {
                     self.at += 1;
                     self.out.push(c);
-                    last = self.repeat(last, start)?;
+                    last = self.repeat(last, start, None)?;
                 }
                 '{' => match self.counts()? {
                     Some(counts) => {
-                        self.out.push_str(&counts);
-                        last = self.repeat(last, start)?;
+                        self.out.push_str(&self.text(start, self.at));
+                        last = self.repeat(last, start, Some(counts))?;
                     }
                     None => {
                         self.at += 1;
@@ -132,7 +144,7 @@ impl Translator {
                 }
             }
         }
-        if open > 0 {
+        if self.repeats.len() > 1 {
             return invalid("missing closing )", pattern);
         }
         Ok(())
@@ -146,43 +158,79 @@ impl Translator {
         }
     }
 
+    fn close_group(&mut self, pattern: &str) -> Result<(), Error> {
+        match self.repeats[..] {
+            [.., _, inner] => self.last_repeats = inner,
+            _ => return invalid("unexpected )", pattern),
+        }
+        self.repeats.pop();
+        self.note_repeats();
+        self.at += 1;
+        self.out.push(')');
+        Ok(())
+    }
+
+    /// What was read last is a part of the open group.
+    fn note_repeats(&mut self) {
+        if let Some(group) = self.repeats.last_mut() {
+            *group = self.last_repeats.max(*group);
+        }
+    }
+
     /// After a repetition: whether it may stand here, and a `?` that makes it lazy.
-    fn repeat(&mut self, last: Last, start: usize) -> Result<Last, Error> {
+    fn repeat(&mut self, last: Last, start: usize, counts: Option<Counts>) -> Result<Last, Error> {
         if self.peek() == Some('?') {
             self.at += 1;
             self.out.push('?');
         }
         match last {
-            Last::Nothing => invalid("missing argument to repetition operator", &self.text(start, self.at)),
-            Last::Repeat(first) => invalid("invalid nested repetition operator", &self.text(first, self.at)),
-            Last::Atom => Ok(Last::Repeat(start)),
+            Last::Nothing => {
+                return invalid("missing argument to repetition operator", &self.text(start, self.at));
+            }
+            Last::Repeat(first) => {
+                return invalid("invalid nested repetition operator", &self.text(first, self.at));
+            }
+            Last::Atom => {}
         }
+        if let Some(Counts { least, most }) = counts {
+            let times = most.unwrap_or(least);
+            self.last_repeats = if times == 0 { 1 } else { self.last_repeats.saturating_mul(times) };
+            if times >= 2 && self.last_repeats > MAX_REPEAT {
+                return invalid("invalid repeat count", &self.text(start, self.at));
+            }
+            self.note_repeats();
+        }
+        Ok(Last::Repeat(start))
     }
 
     /// `{2,3}`, if that is what stands here; else the brace is a character.
-    fn counts(&mut self) -> Result<Option<String>, Error> {
+    fn counts(&mut self) -> Result<Option<Counts>, Error> {
         let start = self.at;
-        let Some(length) = self.chars[start..].iter().position(|c| *c == '}') else { return Ok(None) };
+        let is_part = |c: &char| c.is_ascii_digit() || *c == ',';
+        let length = self.chars[start + 1..].iter().take_while(|c| is_part(c)).count() + 1;
+        if self.chars.get(start + length) != Some(&'}') {
+            return Ok(None);
+        }
         let text = self.text(start + 1, start + length);
         let (least, most) = match text.split_once(',') {
-            Some((least, most)) => (least, Some(most)),
-            None => (text.as_str(), None),
+            Some((least, most)) => (least, Some(most).filter(|most| !most.is_empty())),
+            None => (text.as_str(), Some(text.as_str())),
         };
         let is_number = |text: &str| {
-            text.bytes().all(|byte| byte.is_ascii_digit())
-                && !text.is_empty()
-                && (text == "0" || !text.starts_with('0'))
+            let has_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            has_digits && (text == "0" || !text.starts_with('0'))
         };
-        if !is_number(least) || most.is_some_and(|most| !most.is_empty() && !is_number(most)) {
+        if !is_number(least) || most.is_some_and(|most| !is_number(most)) {
             return Ok(None);
         }
         let number = |text: &str| text.parse::<u32>().unwrap_or(u32::MAX);
-        let bound = most.filter(|most| !most.is_empty()).map(number);
+        let counts = Counts { least: number(least), most: most.map(number) };
         self.at = start + length + 1;
-        if number(least) > MAX_REPEAT || bound.is_some_and(|most| most > MAX_REPEAT || most < number(least)) {
+        let most = counts.most.unwrap_or(counts.least);
+        if counts.least > MAX_REPEAT || most > MAX_REPEAT || most < counts.least {
             return invalid("invalid repeat count", &self.text(start, self.at));
         }
-        Ok(Some(self.text(start, self.at)))
+        Ok(Some(counts))
     }
 
     fn open_group(&mut self) -> Result<(), Error> {
@@ -210,10 +258,6 @@ impl Translator {
         if name.is_empty() || !name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric()) {
             return invalid("invalid named capture", &capture);
         }
-        if self.names.contains(&name) {
-            return invalid("duplicate capture group name", &name);
-        }
-        self.names.push(name);
         self.at = name_start + length + 1;
         self.out.push_str("(?:");
         Ok(())
@@ -224,9 +268,7 @@ impl Translator {
         let (mut is_negated, mut saw_flag) = (false, false);
         loop {
             let Some(c) = self.chars.get(at).copied() else {
-                return invalid("missing argument to repetition operator", "?").or_else(|_: Error| {
-                    invalid("invalid or unsupported Perl syntax", &self.text(start, at))
-                });
+                return invalid("invalid or unsupported Perl syntax", &self.text(start, at));
             };
             at += 1;
             match c {
@@ -371,16 +413,8 @@ impl Translator {
         }
         let mut is_first = true;
         while is_first || self.peek() != Some(']') {
-            match self.peek() {
-                None => return invalid("missing closing ]", &rest),
-                Some('-') if !is_first && self.chars.get(self.at + 1) != Some(&']') => {
-                    let to = self.at + 2;
-                    // Go names the hyphen and what follows it.
-                    if self.chars.len() > self.at + 1 {
-                        return invalid("invalid character class range", &self.text(self.at, to));
-                    }
-                }
-                _ => {}
+            if self.peek().is_none() {
+                return invalid("missing closing ]", &rest);
             }
             is_first = false;
             if !self.class_set()? {

@@ -2,9 +2,9 @@
 
 use crate::ast::{Call, Element, Entry, Expr, Field, Id, Kind, Name, Select, Struct};
 use crate::lexer::{Lexeme, Token, tokens};
+use crate::literals::{double, integer, unescape, unsigned};
 use crate::macros;
 use crate::source::{Errors, Location, Offset, Source};
-use crate::unescape::unescape;
 use crate::unexpected;
 use crate::value::Value;
 
@@ -591,23 +591,4 @@ fn calc_function(token: Token) -> Option<(&'static str, u8)> {
         Token::Minus => ("_-_", 1),
         _ => return None,
     })
-}
-
-fn integer(sign: &str, text: &str) -> Option<i64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => i64::from_str_radix(&format!("{sign}{digits}"), 16).ok(),
-        None => format!("{sign}{text}").parse().ok(),
-    }
-}
-
-fn unsigned(text: &str) -> Option<u64> {
-    let digits = &text[..text.len() - 1];
-    match digits.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => digits.parse().ok(),
-    }
-}
-
-fn double(sign: &str, text: &str) -> Option<f64> {
-    format!("{sign}{text}").parse().ok().filter(|value: &f64| value.is_finite())
 }

@@ -1,5 +1,8 @@
 //! Expressions and devices from a seed: mostly well-typed, with a mistake here and there.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use fastrand::Rng;
 use serde_json::{Value, json};
 
@@ -58,154 +61,19 @@ const KINDS: &[Kind] = &[
 const NAMES: &[&str] =
     &["model", "cores", "fast", "version", "tags", "sizes", "flags", "versions", "missing"];
 const DOMAINS: &[&str] = &["gpu.example.com", "other.example.com", "none.example.com"];
-const TEXTS: &[&str] = &[
-    "",
-    "a",
-    "fish",
-    "bird",
-    "A100",
-    "1.2.3",
-    "v1.2",
-    "10",
-    "-7",
-    "1.5",
-    "true",
-    "1Gi",
-    "500m",
-    "héllo",
-    "a,b,c",
-    "x y",
-    "2001-02-03T04:05:06Z",
-    "1h30m",
-    "10.0.0.1",
-    "10.0.0.0/8",
-    "fe80::1",
-    "日本",
-    "tab\\there",
-    "quote\\\"d",
-    "0x1F",
-];
-const PATTERNS: &[&str] = &[
-    "^a",
-    "fi.h",
-    "[0-9]+",
-    "(a|b)*c",
-    "\\\\d{2,3}",
-    "[^x-z]?",
-    "x{2",
-    "(?i)FISH",
-    "[[:alpha:]]+$",
-    "\\\\bw",
-    "(",
-    "a**",
-    "[z-a]",
-    "\\\\q",
-    "a{3,1}",
-    "(?P<n>a)",
-    "*",
-    "\\\\w+\\\\s*",
-    "é",
-    ".{0,5}",
-    "^$",
-    "(?:)",
-    "a|",
-    "[a",
-    "x{1001}",
-];
-const QUANTITIES: &[&str] = &[
-    "0",
-    "1",
-    "10",
-    "1Ki",
-    "1.5Gi",
-    "100m",
-    "0.1",
-    "12e6",
-    "3E",
-    "-5",
-    "-1Gi",
-    "1n",
-    "0.0000000001",
-    "9223372036854775807",
-    "9223372036854775808",
-    "123456789012345678901",
-    "1Ei",
-    "8Ei",
-    "1.25",
-    "+7",
-    "00012",
-    "1e",
-    "1kk",
-    "",
-    "abc",
-    ".5",
-    "5.",
-];
-const VERSIONS: &[&str] = &[
-    "1.2.3",
-    "0.0.1",
-    "1.2.3-alpha",
-    "1.2.3-alpha.1",
-    "1.2.3-alpha.beta",
-    "1.2.3+build",
-    "2.0.0-rc.1+b5",
-    "10.20.30",
-    "v1.2.3",
-    "1.2",
-    "1",
-    "01.2.3",
-    "1.2.3-01",
-    "1.2.x",
-    "",
-    "1.2.3-",
-    "18446744073709551616.0.0",
-    "1.2.3+a+b",
-];
-const ADDRESSES: &[&str] = &[
-    "10.0.0.1",
-    "127.0.0.1",
-    "192.168.1.300",
-    "::1",
-    "fe80::1",
-    "2001:db8::1",
-    "::ffff:1.2.3.4",
-    "fe80::1%eth0",
-    "1.2.3",
-    "x",
-    "224.0.0.1",
-    "ff02::1",
-    "0.0.0.0",
-    "::",
-    "01.2.3.4",
-    "1:2:3:4:5:6:7:8",
-    "1:2:3:4:5:6:7:8:9",
-    "255.255.255.255",
-    "::1.2.3.4",
-    "2001:DB8:0:0:1::1",
-];
-const NETWORKS: &[&str] = &[
-    "10.0.0.0/8",
-    "10.1.2.3/16",
-    "::/0",
-    "fe80::/10",
-    "192.168.0.0/33",
-    "1.2.3.4",
-    "x/8",
-    "2001:db8::/32",
-    "1.2.3.4/08",
-];
-const DURATIONS: &[&str] =
-    &["1s", "1h30m", "-5ms", "1.5h", "100ns", "0", "3us", "1d", "", "9999999h", "2562047h47m16.854775807s"];
-const TIMES: &[&str] = &[
-    "2001-02-03T04:05:06Z",
-    "1970-01-01T00:00:00Z",
-    "2024-02-29T23:59:59.123456789+02:00",
-    "2023-02-29T00:00:00Z",
-    "0001-01-01T00:00:00Z",
-    "9999-12-31T23:59:59Z",
-    "2020-06-15T12:00:00-08:00",
-    "yesterday",
-];
+
+/// The lines of a section of `templates.txt`.
+fn templates(section: &str) -> &'static [&'static str] {
+    static SECTIONS: LazyLock<BTreeMap<&str, Vec<&str>>> = LazyLock::new(|| {
+        let sections = include_str!("templates.txt").split("\n== ").skip(1);
+        let lines = |section: &'static str| {
+            let (name, lines) = section.split_once('\n').unwrap();
+            (name, lines.lines().map(|line| if line == "<empty>" { "" } else { line }).collect())
+        };
+        sections.map(lines).collect()
+    });
+    &SECTIONS[section]
+}
 
 /// Makes one question of its seed.
 pub struct Generator {
@@ -302,8 +170,9 @@ impl Generator {
             "cores" => json!({ "int": self.rng.i64(-3..20) }),
             "fast" => json!({ "bool": self.rng.bool() }),
             "version" => {
-                let count = if self.rng.u32(0..40) == 0 { VERSIONS.len() } else { 8 };
-                json!({ "version": VERSIONS[self.rng.usize(0..count)] })
+                let versions = templates("versions");
+                let count = if self.rng.u32(0..40) == 0 { versions.len() } else { 8 };
+                json!({ "version": versions[self.rng.usize(0..count)] })
             }
             "tags" => json!({ "strings": ["fish", "bird", self.pick(&["a", "A100"])] }),
             "sizes" => json!({ "ints": [1, 2, self.rng.i64(0..9)] }),
@@ -341,145 +210,19 @@ impl Generator {
             return self.wrapped(kind, d);
         }
         match kind {
-            Kind::Bool => self.bool_expr(d),
-            Kind::Int => self.int_expr(d),
-            Kind::Uint => self.choose(
-                d,
-                &[
-                    "uint(%i)",
-                    "%u + %u",
-                    "%u * 2u",
-                    "%u / %u",
-                    "%u % 3u",
-                    "uint(%d)",
-                    "uint(%t)",
-                    "%u - %u",
-                    "[%u, %u].max()",
-                ],
-            ),
-            Kind::Double => self.choose(
-                d,
-                &[
-                    "%d + %d",
-                    "%d * 2.0",
-                    "%d / %d",
-                    "double(%i)",
-                    "double(%t)",
-                    "-%d",
-                    "%q.asApproximateFloat()",
-                    "%d - %d",
-                    "double(%u)",
-                    "[%d, 1.5].min()",
-                ],
-            ),
-            Kind::Text => self.text_expr(d),
-            Kind::Bytes => self.choose(d, &["bytes(%t)", "%b + %b"]),
-            Kind::Ints => self.ints_expr(d),
-            Kind::Texts => self.choose(
-                d,
-                &[
-                    "%t.split(',')",
-                    "%t.split(%t)",
-                    "%t.split('', 2)",
-                    "[%t, %t]",
-                    "%T + %T",
-                    "%t.findAll(%r)",
-                    "%t.findAll('[a-z]', 2)",
-                    "%T.filter(%vt, %Pb)",
-                    "%L.map(%vl, 'x')",
-                    "%T.map(%vt, %Pt)",
-                    "%T.distinct()",
-                    "%T.reverse()",
-                    "%T.slice(0, 1)",
-                    "%T.sort()",
-                    "%T.sortBy(%vt, %Pi)",
-                ],
-            ),
-            Kind::Lists => {
-                self.choose(d, &["[%I, %I]", "[%I]", "%I.map(%vi, [%Pi])", "[[1], %I]", "%L + %L"])
+            Kind::Bool if self.rng.u32(0..8) == 0 => {
+                let kind = self.any_kind();
+                let (a, b) = (self.expr(kind, d), self.expr(kind, d));
+                let op = self.pick(&["==", "!=", "==", "<", ">="]);
+                format!("{a} {op} {b}")
             }
-            Kind::Map => self.choose(
-                d,
-                &[
-                    "{'a': %i}",
-                    "{%t: %i, 'b': 2}",
-                    "{'a': 1, ?'b': %1}",
-                    "%T.transformMap(%vi, %vt, %Pi)",
-                    "{'x': 1}.transformMapEntry(%vt, %vi, {%Pt: %Pi})",
-                    "{}",
-                    "{'k': %i}.transformMap(%vt, %vi, %Pb, %Pi)",
-                ],
-            ),
-            Kind::Quantity => self.choose(
-                d,
-                &[
-                    "quantity(%Q)",
-                    "device.capacity[%D].memory",
-                    "device.capacity[%D].slots",
-                    "%q.add(%q)",
-                    "%q.sub(%q)",
-                    "%q.add(%i)",
-                    "%q.sub(%i)",
-                    "quantity(%t)",
-                ],
-            ),
-            Kind::Semver => {
-                self.choose(d, &["semver(%V)", "semver(%V, true)", "semver(%t)", "semver(%t, %x)"])
+            Kind::Dyn if self.rng.u32(0..3) > 0 => self.attribute_expr(d),
+            Kind::Dyn if self.rng.u32(0..3) == 0 => {
+                let kind = self.any_kind();
+                let value = self.expr(kind, d);
+                format!("dyn({value})")
             }
-            Kind::Ip => self.choose(d, &["ip(%A)", "%c.ip()", "ip(%t)"]),
-            Kind::Cidr => self.choose(d, &["cidr(%N)", "%c.masked()", "cidr(%t)"]),
-            Kind::Duration => self.choose(
-                d,
-                &["duration(%U)", "%e + %e", "%e - %e", "%s - %s", "-%e", "duration(%t)", "[%e, %e].max()"],
-            ),
-            Kind::Timestamp => {
-                self.choose(d, &["timestamp(%S)", "%s + %e", "%s - %e", "timestamp(%i)", "%e + %s"])
-            }
-            Kind::Type => self.choose(
-                d,
-                &["type(%i)", "type(%t)", "type(%y)", "type(%q)", "type(%s)", "type(%T)", "type(device)"],
-            ),
-            Kind::Dyn => self.dyn_expr(d),
-            Kind::OptionalInt => self.choose(
-                d,
-                &[
-                    "optional.of(%i)",
-                    "optional.none()",
-                    "optional.ofNonZeroValue(%i)",
-                    "%M.?a",
-                    "%M[?%t]",
-                    "%I[?%i]",
-                    "%1.or(%1)",
-                    "%I.first()",
-                    "%I.last()",
-                    "%1.optMap(%vi, %Pi)",
-                    "%1.optFlatMap(%vi, optional.of(%Pi))",
-                ],
-            ),
-            Kind::OptionalDyn => self.choose(
-                d,
-                &[
-                    "device.?attributes[%D].cores",
-                    "device.attributes[%D].?model",
-                    "device.attributes[?%D].?tags",
-                    "%2.or(%2)",
-                    "optional.of(%y)",
-                    "device.attributes[%D][?%t]",
-                    "%2.?a",
-                    "%2.optMap(%vy, %Py)",
-                ],
-            ),
-            Kind::OptionalText => self.choose(
-                d,
-                &[
-                    "optional.of(%t)",
-                    "%T.first()",
-                    "%T[?0]",
-                    "%3.or(%3)",
-                    "optional.ofNonZeroValue(%t)",
-                    "%3.optMap(%vt, %Pt)",
-                ],
-            ),
+            kind => self.choose(d, &format!("{kind:?}")),
         }
     }
 
@@ -524,309 +267,9 @@ impl Generator {
         body
     }
 
-    fn bool_expr(&mut self, depth: u32) -> String {
-        if self.rng.u32(0..8) == 0 {
-            let kind = self.any_kind();
-            let (a, b) = (self.expr(kind, depth), self.expr(kind, depth));
-            let op = self.pick(&["==", "!=", "==", "<", ">="]);
-            return format!("{a} {op} {b}");
-        }
-        self.choose(
-            depth,
-            &[
-                "%x && %x",
-                "%x || %x",
-                "!%x",
-                "%x && %x && %x || %x",
-                "%i == %i",
-                "%i < %i",
-                "%i >= %d",
-                "%u > %i",
-                "%t == %t",
-                "%t != %t",
-                "%t < %t",
-                "%d <= %d",
-                "%b == %b",
-                "%I == %I",
-                "%y == %i",
-                "%y == %t",
-                "%y > %i",
-                "%y",
-                "%y != %y",
-                "%y && %x",
-                "%y.isGreaterThan(semver(%V))",
-                "%t.startsWith(%t)",
-                "%t.endsWith(%t)",
-                "%t.contains(%t)",
-                "%t.matches(%r)",
-                "matches(%t, %r)",
-                "%y.matches(%r)",
-                "%t.find(%r) == 'a'",
-                "%i in %I",
-                "%t in %T",
-                "%i in [1, 2, 3]",
-                "%t in ['fish', 'bird']",
-                "%y in ['fish', 'A100']",
-                "%y in [1, 2.0, 3u]",
-                "%t in %M",
-                "%y in %T",
-                "%i in []",
-                "%t in device.attributes",
-                "%t in device.attributes[%D]",
-                "has(device.attributes[%D].cores)",
-                "has(%M.a)",
-                "has(device.driver)",
-                "has(%y.x)",
-                "%I.all(%vi, %Pb)",
-                "%I.exists(%vi, %Pb)",
-                "%I.exists_one(%vi, %Pb)",
-                "%T.all(%vt, %Pb)",
-                "%T.exists(%vt, %Pb)",
-                "%M.all(%vt, %Pb)",
-                "%M.exists(%vt, %vi, %Pb)",
-                "%T.all(%vi, %vt, %Pb)",
-                "%I.existsOne(%vi, %vi2, %Pb)",
-                "%y.exists(%vy, %Pb)",
-                "%y.all(%vy, %Pb)",
-                "%L.exists(%vl, %Pb)",
-                "%I.exists(%vi, %Pi > 1)",
-                "%q.isGreaterThan(%q)",
-                "%q.isLessThan(%q)",
-                "%q == %q",
-                "%q.isInteger()",
-                "isQuantity(%Q)",
-                "isQuantity(%t)",
-                "%q != %q",
-                "%q.compareTo(%q) >= 0",
-                "%w.isLessThan(%w)",
-                "%w == %w",
-                "isSemver(%V)",
-                "isSemver(%V, %x)",
-                "%w.compareTo(%w) == 0",
-                "isIP(%A)",
-                "isCIDR(%N)",
-                "%a.isLoopback()",
-                "%a.isGlobalUnicast()",
-                "%a == %a",
-                "%c.containsIP(%A)",
-                "%c.containsIP(%a)",
-                "%c.containsCIDR(%N)",
-                "%c.containsCIDR(%c)",
-                "ip.isCanonical(%A)",
-                "%a.isUnspecified()",
-                "%a.isLinkLocalUnicast()",
-                "%a.isLinkLocalMulticast()",
-                "%c == %c",
-                "%e < %e",
-                "%s > %s",
-                "%s == %s",
-                "%1.hasValue()",
-                "%2.hasValue()",
-                "%1 == %1",
-                "%2.orValue(false)",
-                "%3 == %3",
-                "%2.orValue(%y) == %y",
-                "sets.contains(%I, %I)",
-                "sets.intersects(%T, %T)",
-                "sets.equivalent(%I, %I)",
-                "%I.isSorted()",
-                "%T.isSorted()",
-                "%y.includes(%t)",
-                "%y.includes(%i)",
-                "%T.includes(%t)",
-                "%Y == %Y",
-                "bool(%t)",
-                "device.allowMultipleAllocations",
-                "device.allowMultipleAllocations == %x",
-                "device.driver == %t",
-                "%M == %M",
-                "%L == %L",
-                "cel.bind(dra, device.attributes[%D], has(dra.cores) && dra.cores > %i)",
-                "%y < %y",
-                "[%x, %x].exists(%vx, %Pb)",
-                "%x == %x",
-                "string(%t) == %t",
-                "%i in %y",
-                "type(%y) == int",
-                "type(%y) == string",
-                "%q.sign() > 0 || sign(%q) < %i",
-                "-%y == %i",
-                "%y + %y == %i",
-                "%y.check('x').allowed()",
-                "dyn(%a) == %y",
-                "%y - %i > 0",
-            ],
-        )
-    }
-
-    fn int_expr(&mut self, depth: u32) -> String {
-        self.choose(
-            depth,
-            &[
-                "%i + %i",
-                "%i - %i",
-                "%i * %i",
-                "%i / %i",
-                "%i % %i",
-                "-%i",
-                "size(%t)",
-                "%t.size()",
-                "size(%I)",
-                "%T.size()",
-                "%M.size()",
-                "size(%b)",
-                "int(%t)",
-                "int(%d)",
-                "int(%u)",
-                "int(%s)",
-                "int(%e)",
-                "%I[%i]",
-                "%M.a",
-                "%M[%t]",
-                "%I.sum()",
-                "%I.max()",
-                "%I.min()",
-                "%t.indexOf(%t)",
-                "%t.lastIndexOf(%t)",
-                "%t.indexOf(%t, %i)",
-                "%t.lastIndexOf(%t, %i)",
-                "%I.indexOf(%i)",
-                "%T.lastIndexOf(%t)",
-                "%q.asInteger()",
-                "sign(%q)",
-                "%q.compareTo(%q)",
-                "%w.major()",
-                "%w.minor()",
-                "%w.patch()",
-                "%w.compareTo(%w)",
-                "%a.family()",
-                "%c.prefixLength()",
-                "%s.getFullYear()",
-                "%s.getHours('+02:30')",
-                "%s.getMonth()",
-                "%s.getDayOfWeek()",
-                "%s.getDayOfYear()",
-                "%s.getDate()",
-                "%s.getDayOfMonth('-08:00')",
-                "%s.getMilliseconds()",
-                "%e.getHours()",
-                "%e.getMinutes()",
-                "%e.getSeconds()",
-                "%e.getMilliseconds()",
-                "%s.getMinutes('UTC')",
-                "%1.orValue(%i)",
-                "%1.value()",
-                "int(%y)",
-                "%I.map(%vi, %Pi)[0]",
-                "%1.orValue(0) + 1",
-                "size(%y)",
-                "%s.getSeconds('12:x')",
-            ],
-        )
-    }
-
-    fn text_expr(&mut self, depth: u32) -> String {
-        self.choose(
-            depth,
-            &[
-                "%t + %t",
-                "string(%i)",
-                "string(%d)",
-                "string(%x)",
-                "string(%u)",
-                "string(%e)",
-                "string(%s)",
-                "string(%b)",
-                "string(%a)",
-                "string(%c)",
-                "%t.lowerAscii()",
-                "%t.upperAscii()",
-                "%t.trim()",
-                "%t.substring(%i)",
-                "%t.substring(%i, %i)",
-                "%t.charAt(%i)",
-                "%t.replace(%t, %t)",
-                "%t.replace('', '-', 2)",
-                "%T.join()",
-                "%T.join(%t)",
-                "%T[0]",
-                "%T.max()",
-                "%T.min()",
-                "%t.find(%r)",
-                "strings.quote(%t)",
-                "device.driver",
-                "%3.orValue(%t)",
-                "%3.value()",
-                "string(%y)",
-                "%y.lowerAscii()",
-                "%t.replace(%t, %t, %i)",
-                "%y.trim()",
-                "%y.join()",
-            ],
-        )
-    }
-
-    fn ints_expr(&mut self, depth: u32) -> String {
-        self.choose(
-            depth,
-            &[
-                "[%i, %i]",
-                "[%i]",
-                "%I + %I",
-                "%I.map(%vi, %Pi)",
-                "%I.filter(%vi, %Pb)",
-                "%I.map(%vi, %Pb, %Pi)",
-                "lists.range(3)",
-                "lists.range(%i)",
-                "%I.sort()",
-                "%I.reverse()",
-                "%I.distinct()",
-                "%I.slice(0, 1)",
-                "%I.slice(%i, %i)",
-                "%L.flatten()",
-                "%L[0]",
-                "%T.map(%vt, size(%Pt))",
-                "%I.sortBy(%vi, -%Pi)",
-                "[%i, ?%1]",
-                "%I.transformList(%vi, %vi2, %Pi)",
-                "[]",
-                "optional.unwrap([%1, %1])",
-                "[%1].unwrapOpt()",
-                "%M.map(%vt, size(%Pt))",
-                "%T.transformList(%vi, %vt, %Pb, %Pi)",
-            ],
-        )
-    }
-
-    fn dyn_expr(&mut self, depth: u32) -> String {
-        if self.rng.u32(0..3) > 0 {
-            return self.attribute_expr(depth);
-        }
-        if self.rng.u32(0..3) == 0 {
-            let kind = self.any_kind();
-            let value = self.expr(kind, depth);
-            return format!("dyn({value})");
-        }
-        self.choose(
-            depth,
-            &[
-                "%2.orValue(%y)",
-                "%2.value()",
-                "%y.x",
-                "%y[0]",
-                "%y[%t]",
-                "%y[%i]",
-                "(%x ? %y : %y).a",
-                "%y[%y]",
-                "[%y, %y][0]",
-                "%y[?0].orValue(%y)",
-            ],
-        )
-    }
-
     /// Fills one of the templates.
-    fn choose(&mut self, depth: u32, templates: &[&str]) -> String {
-        let template = self.pick(templates);
+    fn choose(&mut self, depth: u32, section: &str) -> String {
+        let template = self.pick(templates(section));
         let mut out = String::new();
         let mut bound: Vec<(String, Kind)> = Vec::new();
         let mut chars = template.chars().peekable();
@@ -857,13 +300,13 @@ impl Generator {
                     self.scope.truncate(before);
                 }
                 'D' => out += &format!("\"{}\"", self.pick(DOMAINS)),
-                'r' => out += &format!("'{}'", self.pick(PATTERNS)),
-                'Q' => out += &format!("'{}'", self.pick(QUANTITIES)),
-                'V' => out += &format!("'{}'", self.pick(VERSIONS)),
-                'A' => out += &format!("'{}'", self.pick(ADDRESSES)),
-                'N' => out += &format!("'{}'", self.pick(NETWORKS)),
-                'U' => out += &format!("'{}'", self.pick(DURATIONS)),
-                'S' => out += &format!("'{}'", self.pick(TIMES)),
+                'r' => out += &format!("'{}'", self.pick(templates("patterns"))),
+                'Q' => out += &format!("'{}'", self.pick(templates("quantities"))),
+                'V' => out += &format!("'{}'", self.pick(templates("versions"))),
+                'A' => out += &format!("'{}'", self.pick(templates("addresses"))),
+                'N' => out += &format!("'{}'", self.pick(templates("networks"))),
+                'U' => out += &format!("'{}'", self.pick(templates("durations"))),
+                'S' => out += &format!("'{}'", self.pick(templates("times"))),
                 other => {
                     let operand = self.expr(hole(other), depth);
                     let is_simple = operand.chars().all(|c| c.is_alphanumeric() || "._[]'\"()".contains(c));
@@ -897,7 +340,7 @@ impl Generator {
                 .pick(&["0.0", "1.5", "-2.25", "1e3", "1e300", ".5", "3.0", "1e-7", "123456789.125", "1e21"])
                 .into(),
             Kind::Text => {
-                let text = self.pick(TEXTS);
+                let text = self.pick(templates("texts"));
                 match self.rng.u32(0..6) {
                     0 => "device.driver".into(),
                     1 => format!("\"{text}\""),
@@ -913,12 +356,12 @@ impl Generator {
             Kind::Texts => self.pick(&["['a', 'b']", "['fish', 'bird', 'fish']", "[]", "['']"]).into(),
             Kind::Lists => self.pick(&["[[1], [2, 3]]", "[[]]", "[]"]).into(),
             Kind::Map => self.pick(&["{'a': 1}", "{'a': 1, 'b': 2}", "{}"]).into(),
-            Kind::Quantity => format!("quantity('{}')", self.pick(QUANTITIES)),
-            Kind::Semver => format!("semver('{}')", self.pick(VERSIONS)),
-            Kind::Ip => format!("ip('{}')", self.pick(ADDRESSES)),
-            Kind::Cidr => format!("cidr('{}')", self.pick(NETWORKS)),
-            Kind::Duration => format!("duration('{}')", self.pick(DURATIONS)),
-            Kind::Timestamp => format!("timestamp('{}')", self.pick(TIMES)),
+            Kind::Quantity => format!("quantity('{}')", self.pick(templates("quantities"))),
+            Kind::Semver => format!("semver('{}')", self.pick(templates("versions"))),
+            Kind::Ip => format!("ip('{}')", self.pick(templates("addresses"))),
+            Kind::Cidr => format!("cidr('{}')", self.pick(templates("networks"))),
+            Kind::Duration => format!("duration('{}')", self.pick(templates("durations"))),
+            Kind::Timestamp => format!("timestamp('{}')", self.pick(templates("times"))),
             Kind::Type => self
                 .pick(&[
                     "int",

@@ -1,4 +1,4 @@
-//! Literals of strings and bytes without their quotes and escape sequences.
+//! Literals: numbers, and strings and bytes without their quotes and escape sequences.
 
 const INVALID: &str = "unable to unescape string";
 const INVALID_OCTAL: &str = "unable to unescape octal sequence in string";
@@ -80,4 +80,26 @@ fn code(value: u32, is_bytes: bool, out: &mut Vec<u8>) -> Result<(), &'static st
 
 fn push(out: &mut Vec<u8>, c: char) {
     out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+}
+
+/// An integer, unless it does not fit.
+pub(crate) fn integer(sign: &str, text: &str) -> Option<i64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => i64::from_str_radix(&format!("{sign}{digits}"), 16).ok(),
+        None => format!("{sign}{text}").parse().ok(),
+    }
+}
+
+/// An unsigned integer with its suffix.
+pub(crate) fn unsigned(text: &str) -> Option<u64> {
+    let digits = &text[..text.len() - 1];
+    match digits.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => digits.parse().ok(),
+    }
+}
+
+/// A number that is finite.
+pub(crate) fn double(sign: &str, text: &str) -> Option<f64> {
+    format!("{sign}{text}").parse().ok().filter(|value: &f64| value.is_finite())
 }
