@@ -12,6 +12,7 @@ use xtask::workspace::{Workspace, items, shipped_packages, text};
 
 /// The direct dependencies of the pure crates, tests excluded. A new line here is a decision.
 const PURE: &[(&str, &[&str])] = &[
+    ("supercargo-cel", &["regex"]),
     (
         "supercargo-framework",
         &["bitflags", "rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "thiserror"],
@@ -82,6 +83,7 @@ const IMPURE: &[&str] = &[
 const OURS: &[(&str, &[&str])] = &[
     ("kube-informers", &[]),
     ("supercargo-apiserver", &[]),
+    ("supercargo-cel", &[]),
     ("supercargo-client", &["codec", "config", "framework", "plugins"]),
     ("supercargo-codec", &["framework"]),
     ("supercargo-config", &["framework", "plugins"]),

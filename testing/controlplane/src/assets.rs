@@ -33,13 +33,15 @@ pub enum Program {
     InformerBench,
     /// Upstream's scheduler package; plays histories and prints its decisions (`oracle/`).
     Oracle,
+    /// Upstream's device selectors; compiles and evaluates expressions (`celoracle/`).
+    CelOracle,
     /// Upstream's scheduler package, for benchmarks (`schedbench/`).
     SchedBench,
 }
 
 impl Program {
     /// All programs except [`Program::SchedBench`], which only one benchmark needs.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Etcd,
         Self::KubeApiserver(Release::Baseline),
         Self::KubeScheduler,
@@ -48,6 +50,7 @@ impl Program {
         Self::ClientGo,
         Self::InformerBench,
         Self::Oracle,
+        Self::CelOracle,
         // After the programs of the baseline, because their modules share packages with it.
         Self::Kwok,
         Self::Helm,
@@ -72,6 +75,7 @@ impl Program {
             Self::ClientGo => "clientgo",
             Self::InformerBench => "informerbench",
             Self::Oracle => "oracle",
+            Self::CelOracle => "celoracle",
             Self::SchedBench => "schedbench",
         }
     }
@@ -89,6 +93,7 @@ impl Program {
             Self::ClientGo => "supercargo.dev/tests/controlplane/clientgo",
             Self::InformerBench => "supercargo.dev/tests/controlplane/informerbench",
             Self::Oracle => "supercargo.dev/tests/controlplane/oracle",
+            Self::CelOracle => "supercargo.dev/tests/controlplane/celoracle",
             Self::SchedBench => "supercargo.dev/tests/controlplane/schedbench",
         }
     }
@@ -136,6 +141,7 @@ impl Program {
                 "oracle/supervisor.go",
                 "oracle/turnstile.go",
             ],
+            Self::CelOracle => &["celoracle/main.go"],
             Self::SchedBench => &["schedbench/bench.go", "schedbench/main.go"],
             _ => &[],
         }

@@ -1,4 +1,5 @@
-//! Upstream's scheduler package as a program that plays histories (`oracle/`).
+//! Programs of upstream's packages that answer questions line by line: the scheduler's, which plays histories
+//! (`oracle/`), and that of device selectors (`celoracle/`).
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::assets::{Assets, Program};
 use crate::shared::required;
 
-/// The running program. `oracle/README.md` describes its input and output.
+/// The running program. `oracle/README.md` and `celoracle/main.go` describe input and output.
 #[derive(Debug)]
 pub struct Oracle {
     child: Child,
@@ -18,9 +19,13 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Starts the program, and builds it first if it is missing.
+    /// Starts the scheduler's program, and builds it first if it is missing.
     pub fn start() -> Result<Self> {
-        let program = Assets::locate()?.path(Program::Oracle)?;
+        Self::start_program(Program::Oracle)
+    }
+
+    fn start_program(program: Program) -> Result<Self> {
+        let program = Assets::locate()?.path(program)?;
         let mut child = Command::new(&program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -36,7 +41,16 @@ impl Oracle {
     ///
     /// If the program is not available and [`required`].
     pub fn start_or_skip() -> Option<Self> {
-        match Self::start() {
+        Self::or_skip(Self::start())
+    }
+
+    /// As [`Oracle::start_or_skip`], for the program of device selectors.
+    pub fn start_cel_or_skip() -> Option<Self> {
+        Self::or_skip(Self::start_program(Program::CelOracle))
+    }
+
+    fn or_skip(started: Result<Self>) -> Option<Self> {
+        match started {
             Ok(oracle) => Some(oracle),
             Err(why) if required() => panic!("no oracle: {why:#}"),
             Err(why) => {
@@ -46,11 +60,11 @@ impl Oracle {
         }
     }
 
-    /// Plays a history, one line of JSON, and returns the answer, another line.
-    pub fn ask(&mut self, history: &str) -> Result<String> {
-        ensure!(!history.contains('\n'), "a history is one line");
+    /// Asks a question, one line of JSON such as a history, and returns the answer, another line.
+    pub fn ask(&mut self, question: &str) -> Result<String> {
+        ensure!(!question.contains('\n'), "a question is one line");
         let input = self.input.as_mut().context("the oracle listens as long as it runs")?;
-        writeln!(input, "{history}").context("ask the oracle")?;
+        writeln!(input, "{question}").context("ask the oracle")?;
         let mut answer = String::new();
         self.output.read_line(&mut answer).context("hear the oracle")?;
         ensure!(answer.ends_with('\n'), "the oracle has ended without an answer");

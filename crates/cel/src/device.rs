@@ -1,0 +1,111 @@
+//! What a selector sees of a device.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::EvalError;
+use crate::map::Map;
+use crate::quantity::{Error, Quantity};
+use crate::semver::Version;
+use crate::value::Value;
+
+/// The value of an attribute, as in the API. Lists are those of the gate DRAListTypeAttributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attribute {
+    /// `int`.
+    Int(i64),
+    /// `bool`.
+    Bool(bool),
+    /// `string`.
+    String(String),
+    /// `version`: a semantic version.
+    Version(String),
+    /// `ints`.
+    Ints(Vec<i64>),
+    /// `bools`.
+    Bools(Vec<bool>),
+    /// `strings`.
+    Strings(Vec<String>),
+    /// `versions`.
+    Versions(Vec<String>),
+    /// None of the fields that this program knows.
+    Unset,
+}
+
+/// A device as the variable `device`. Made once, it serves any number of programs.
+#[derive(Clone, Debug)]
+pub struct Device(pub(crate) Value);
+
+impl Device {
+    /// Makes a device of its fields. A name without a domain has the driver's; of two names that are the same
+    /// so, the later one counts.
+    ///
+    /// The error is the one that upstream has for every selector on this device: `attribute N: ...` for an attribute
+    /// without a value, or with a version that is none.
+    pub fn new<'a>(
+        driver: &str,
+        allow_multiple_allocations: bool,
+        attributes: impl IntoIterator<Item = (&'a str, &'a Attribute)>,
+        capacity: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, EvalError> {
+        let mut by_domain = ByDomain::default();
+        for (name, attribute) in attributes {
+            let value =
+                attribute.value().map_err(|error| EvalError::new(format!("attribute {name}: {error}")))?;
+            by_domain.insert(driver, name, value);
+        }
+        let attributes = by_domain.into_value();
+        let mut by_domain = ByDomain::default();
+        for (name, quantity) in capacity {
+            let quantity = Quantity::parse(quantity.trim()).map_err(|error| match error {
+                Error::Invalid(message) => EvalError::new(format!("capacity {name}: {message}")),
+                Error::TooLarge => EvalError::new(format!("capacity {name}: quantity too large")),
+            })?;
+            by_domain.insert(driver, name, Value::Quantity { quantity: Arc::new(quantity), computed: false });
+        }
+        let fields = [
+            ("driver", Value::string(driver)),
+            ("allowMultipleAllocations", Value::Bool(allow_multiple_allocations)),
+            ("attributes", attributes),
+            ("capacity", by_domain.into_value()),
+        ];
+        Ok(Self(Value::Map(Map::of_strings(fields.map(|(name, value)| (name.into(), value))))))
+    }
+}
+
+impl Attribute {
+    fn value(&self) -> Result<Value, String> {
+        let version = |text: &String| {
+            let version = Version::parse(text).map_err(|error| format!("parse semantic version: {error}"))?;
+            Ok::<_, String>(Value::Semver(Arc::new(version)))
+        };
+        Ok(match self {
+            Self::Int(value) => Value::Int(*value),
+            Self::Bool(value) => Value::Bool(*value),
+            Self::String(text) => Value::string(text),
+            Self::Version(text) => version(text)?,
+            Self::Ints(values) => Value::list(values.iter().copied().map(Value::Int).collect()),
+            Self::Bools(values) => Value::list(values.iter().copied().map(Value::Bool).collect()),
+            Self::Strings(texts) => Value::list(texts.iter().map(|text| Value::string(text)).collect()),
+            Self::Versions(texts) => Value::list(texts.iter().map(version).collect::<Result<_, _>>()?),
+            Self::Unset => return Err("unsupported attribute value".into()),
+        })
+    }
+}
+
+/// Values by domain and identifier.
+#[derive(Default)]
+struct ByDomain(BTreeMap<Arc<str>, BTreeMap<Arc<str>, Value>>);
+
+impl ByDomain {
+    fn insert(&mut self, driver: &str, name: &str, value: Value) {
+        let (domain, id) = name.split_once('/').unwrap_or((driver, name));
+        self.0.entry(domain.into()).or_default().insert(id.into(), value);
+    }
+
+    fn into_value(self) -> Value {
+        let domains =
+            self.0.into_iter().map(|(domain, values)| (domain, Value::Map(Map::of_strings(values))));
+        Value::Map(Map::of_strings(domains).with_default())
+    }
+}

@@ -1,0 +1,70 @@
+//! How an evaluation fails, and the work it may do.
+
+use std::sync::Arc;
+
+use crate::value::Value;
+
+/// The work of one evaluation beside its cost: comparisons and copies. Upstream has no such limit; it is reached only
+/// by values that contain themselves many times over, which upstream would compare for hours.
+const MAX_STEPS: u64 = 20_000_000;
+
+/// Why there is no value.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// An error of the expression, which `&&` and `||` may absorb.
+    Error(Arc<str>),
+    /// The evaluation ends.
+    Halt(Arc<str>),
+}
+
+/// A value or why there is none.
+pub(crate) type Outcome = Result<Value, Fault>;
+
+impl Fault {
+    pub(crate) fn error(message: impl Into<Arc<str>>) -> Self {
+        Self::Error(message.into())
+    }
+
+    pub(crate) fn halt(message: impl Into<Arc<str>>) -> Self {
+        Self::Halt(message.into())
+    }
+
+    /// What upstream prints when its evaluation panics.
+    pub(crate) fn panic(message: &str) -> Self {
+        Self::halt(format!("internal error: {message}"))
+    }
+
+    pub(crate) fn no_such_overload() -> Self {
+        Self::error("no such overload")
+    }
+
+    /// The message.
+    pub(crate) fn text(&self) -> &Arc<str> {
+        match self {
+            Self::Error(text) | Self::Halt(text) => text,
+        }
+    }
+}
+
+/// The work that is left.
+#[derive(Debug)]
+pub(crate) struct Steps(u64);
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self(MAX_STEPS)
+    }
+}
+
+impl Steps {
+    /// Uses up some work.
+    pub(crate) fn take(&mut self, count: u64) -> Result<(), Fault> {
+        match self.0.checked_sub(count) {
+            Some(rest) => {
+                self.0 = rest;
+                Ok(())
+            }
+            None => Err(Fault::halt("operation cancelled: too many comparisons and copies")),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Functions of regular expressions.
+
+use std::sync::Arc;
+
+use regex::Regex;
+
+use super::text::text;
+use super::{Binding, Code};
+use crate::fault::{Fault, Outcome};
+use crate::go_regex;
+use crate::value::Value;
+
+/// A function whose regular expression is known when the program is planned.
+pub(crate) struct Pattern(Regex);
+
+pub(super) fn single(name: &str) -> Option<(fn(&Value) -> bool, Code)> {
+    let is_text: fn(&Value) -> bool = |value| matches!(value, Value::String(_));
+    (name == "matches").then_some((is_text, |args, _| {
+        let Value::String(pattern) = &args[1] else { return Err(Fault::no_such_overload()) };
+        let regex = compile(pattern)?;
+        Ok(Value::Bool(regex.is_match(text(&args[0]))))
+    }))
+}
+
+pub(super) fn code(overload: &str) -> Option<Code> {
+    Some(match overload {
+        "string_find_string" => |args, _| Ok(find(&illegal(text(&args[1]))?, text(&args[0]))),
+        "string_find_all_string" | "string_find_all_string_int" => {
+            |args, _| find_all(&illegal(text(&args[1]))?, text(&args[0]), args.get(2))
+        }
+        _ => return None,
+    })
+}
+
+/// The binding of a call with a constant pattern, or the error of the pattern.
+pub(crate) fn optimized(name: &str, pattern: &str) -> Option<Result<Binding, Fault>> {
+    if !matches!(name, "matches" | "find" | "findAll") {
+        return None;
+    }
+    Some(compile(pattern).map(|regex| Binding::Pattern(Arc::new(Pattern(regex)))))
+}
+
+fn compile(pattern: &str) -> Result<Regex, Fault> {
+    go_regex::compile(pattern).map_err(|error| match error {
+        go_regex::Error::Invalid(message) => Fault::error(message),
+        go_regex::Error::Unsupported(message) => Fault::halt(message),
+    })
+}
+
+fn illegal(pattern: &str) -> Result<Regex, Fault> {
+    compile(pattern).map_err(|fault| match fault {
+        Fault::Error(message) => Fault::error(format!("Illegal regex: {message}")),
+        halt @ Fault::Halt(_) => halt,
+    })
+}
+
+fn find(regex: &Regex, text: &str) -> Value {
+    Value::string(regex.find(text).map_or("", |found| found.as_str()))
+}
+
+fn find_all(regex: &Regex, text: &str, most: Option<&Value>) -> Outcome {
+    let most = match most {
+        None => usize::MAX,
+        Some(Value::Int(most)) => usize::try_from(*most).unwrap_or(usize::MAX),
+        Some(Value::Optional(Some(inner))) => return find_all(regex, text, Some(inner)),
+        Some(_) => return Err(Fault::no_such_overload()),
+    };
+    let found = regex.find_iter(text).take(most);
+    Ok(Value::list(found.map(|found| Value::string(found.as_str())).collect()))
+}
+
+impl Pattern {
+    pub(super) fn call(&self, name: &str, args: &[Value]) -> Outcome {
+        let Some(text) = go_string(&args[0]) else { return Err(Fault::no_such_overload()) };
+        match name {
+            "matches" => Ok(Value::Bool(self.0.is_match(text))),
+            "find" => Ok(find(&self.0, text)),
+            _ => find_all(&self.0, text, args.get(2)),
+        }
+    }
+}
+
+/// The Go string that a value holds: also the one in an optional, and the name of a type.
+fn go_string(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) | Value::Type(text) => Some(text),
+        Value::Optional(Some(inner)) => go_string(inner),
+        _ => None,
+    }
+}

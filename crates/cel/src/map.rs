@@ -1,0 +1,225 @@
+//! Maps, whose keys are what Go's maps accept.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::fault::{Fault, Outcome, Steps};
+use crate::numbers;
+use crate::value::Value;
+
+/// A map. One that a fold adds up in grows in place, as upstream's does.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    entries: Arc<Entries>,
+    /// A device's domains: a lookup of an unknown one finds an empty map.
+    has_default: bool,
+}
+
+type Table = BTreeMap<Key, (Value, Value)>;
+
+#[derive(Debug)]
+enum Entries {
+    Fixed(Table),
+    Growing(Mutex<Table>),
+}
+
+/// A key by which Go finds an entry.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(u64),
+    String(Arc<str>),
+    Type(Arc<str>),
+    Timestamp(i64, u32),
+    Duration(i64),
+    Text(&'static str, String),
+    /// A value that is only the same as itself.
+    Address(usize),
+}
+
+impl Key {
+    fn of(value: &Value) -> Result<Option<Self>, Fault> {
+        Ok(Some(match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Int(value) => Self::Int(*value),
+            Value::Uint(value) => Self::Uint(*value),
+            Value::Double(value) if value.is_nan() => return Ok(None),
+            // Both zeros are one key.
+            Value::Double(value) => Self::Double((value + 0.0).to_bits()),
+            Value::String(text) => Self::String(text.clone()),
+            Value::Type(name) => Self::Type(name.clone()),
+            Value::Timestamp(at) => Self::Timestamp(at.seconds, at.nanos),
+            Value::Duration(nanos) => Self::Duration(*nanos),
+            Value::Ip(ip) => Self::Text("ip", ip.to_string()),
+            Value::Cidr(cidr) => Self::Text("cidr", cidr.to_string()),
+            Value::List(list) => Self::Address(list.address()),
+            Value::Map(map) => Self::Address(Arc::as_ptr(&map.entries).cast::<()>() as usize),
+            Value::Optional(None) => Self::Address(0),
+            Value::Optional(Some(value)) => Self::Address(Arc::as_ptr(value).cast::<()>() as usize),
+            Value::Quantity { quantity, .. } => Self::Address(Arc::as_ptr(quantity).cast::<()>() as usize),
+            Value::Bytes(_) | Value::Semver(_) => return Err(unhashable(value)),
+        }))
+    }
+}
+
+/// Go's panic for a key that it cannot hash.
+fn unhashable(value: &Value) -> Fault {
+    Fault::panic(&format!("runtime error: hash of unhashable type {}", value.go_type()))
+}
+
+impl Map {
+    pub(crate) fn new(entries: Vec<(Value, Value)>) -> Result<Self, Fault> {
+        let mut table = Table::new();
+        for (key, value) in entries {
+            if let Some(at) = Key::of(&key)? {
+                table.insert(at, (key, value));
+            }
+        }
+        Ok(Self { entries: Arc::new(Entries::Fixed(table)), has_default: false })
+    }
+
+    /// A map with names for keys.
+    pub(crate) fn of_strings(entries: impl IntoIterator<Item = (Arc<str>, Value)>) -> Self {
+        let entry =
+            |(name, value): (Arc<str>, Value)| (Key::String(name.clone()), (Value::String(name), value));
+        Self {
+            entries: Arc::new(Entries::Fixed(entries.into_iter().map(entry).collect())),
+            has_default: false,
+        }
+    }
+
+    pub(crate) fn growing() -> Self {
+        Self { entries: Arc::new(Entries::Growing(Mutex::default())), has_default: false }
+    }
+
+    pub(crate) fn with_default(self) -> Self {
+        Self { has_default: true, ..self }
+    }
+
+    pub(crate) fn has_default(&self) -> bool {
+        self.has_default
+    }
+
+    fn with<T>(&self, read: impl FnOnce(&Table) -> T) -> T {
+        match &*self.entries {
+            Entries::Fixed(table) => read(table),
+            Entries::Growing(table) => read(&table.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.with(Table::len)
+    }
+
+    /// How many values are in one another; this walks over the map.
+    pub(crate) fn nesting(&self) -> u16 {
+        let below = |table: &Table| {
+            table.values().map(|(key, value)| key.nesting().max(value.nesting())).max().unwrap_or(0)
+        };
+        self.with(below).saturating_add(1)
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Value> {
+        self.with(|table| table.values().map(|(key, _)| key.clone()).collect())
+    }
+
+    pub(crate) fn first(&self) -> Option<(Value, Value)> {
+        self.with(|table| table.values().next().cloned())
+    }
+
+    pub(crate) fn entries(&self) -> Vec<(Value, Value)> {
+        self.with(|table| table.values().cloned().collect())
+    }
+
+    /// What upstream makes of the map of a fold that ends.
+    pub(crate) fn settled(&self) -> Self {
+        match &*self.entries {
+            Entries::Fixed(_) => self.clone(),
+            Entries::Growing(_) => Self {
+                entries: Arc::new(Entries::Fixed(self.with(Table::clone))),
+                has_default: self.has_default,
+            },
+        }
+    }
+
+    /// An entry that the map has, where numbers of other types stand for the same key.
+    pub(crate) fn get(&self, key: &Value) -> Result<Option<Value>, Fault> {
+        if self.len() == 0 {
+            return Ok(None);
+        }
+        let get = |key: &Key| self.with(|table| table.get(key).map(|(_, value)| value.clone()));
+        if let Some(exact) = Key::of(key)?
+            && let Some(value) = get(&exact)
+        {
+            return Ok(Some(value));
+        }
+        let int = numbers::as_int(key);
+        let uint = match key {
+            Value::Int(value) => u64::try_from(*value).ok(),
+            Value::Double(value) => {
+                numbers::double_to_uint(*value).ok().filter(|uint| *uint as f64 == *value)
+            }
+            _ => None,
+        };
+        Ok(match key {
+            Value::Int(_) | Value::Uint(_) | Value::Double(_) => int
+                .and_then(|int| get(&Key::Int(int)))
+                .or_else(|| uint.and_then(|uint| get(&Key::Uint(uint)))),
+            _ => None,
+        })
+    }
+
+    /// Whether Go's map has this very key.
+    pub(crate) fn has_exactly(&self, key: &Value) -> Result<bool, Fault> {
+        let key = Key::of(key)?;
+        Ok(key.is_some_and(|key| self.with(|table| table.contains_key(&key))))
+    }
+
+    /// As [`get`](Self::get), with the default of a device's domains.
+    pub(crate) fn find(&self, key: &Value) -> Result<Option<Value>, Fault> {
+        let found = self.get(key)?;
+        if found.is_none() && self.has_default {
+            return Ok(Some(Value::Map(Self::of_strings([]))));
+        }
+        Ok(found)
+    }
+
+    /// The map with one entry more.
+    pub(crate) fn insert(&self, key: &Value, value: &Value, steps: &mut Steps) -> Outcome {
+        if self.get(key)?.is_some() {
+            return Err(Fault::error(format!("insert failed: key {} already exists", key.display())));
+        }
+        let at = Key::of(key)?;
+        if let Entries::Growing(table) = &*self.entries {
+            if let Some(at) = at {
+                let entry = (key.clone(), value.clone());
+                table.lock().unwrap_or_else(PoisonError::into_inner).insert(at, entry);
+            }
+            return Ok(Value::Map(self.clone()));
+        }
+        steps.take(self.len() as u64 + 1)?;
+        let mut entries = self.entries();
+        entries.push((key.clone(), value.clone()));
+        Ok(Value::Map(Self::new(entries)?))
+    }
+
+    pub(crate) fn equal(&self, other: &Self, steps: &mut Steps) -> Result<bool, Fault> {
+        if self.len() != other.len() {
+            return Ok(false);
+        }
+        steps.take(self.len() as u64)?;
+        for (key, value) in self.entries() {
+            let Some(found) = other.find(&key)? else { return Ok(false) };
+            match value.equal(&found, steps) {
+                Ok(false) => return Ok(false),
+                Err(halt @ Fault::Halt(_)) => return Err(halt),
+                Ok(true) | Err(Fault::Error(_)) => {}
+            }
+        }
+        Ok(true)
+    }
+}

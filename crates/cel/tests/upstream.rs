@@ -1,0 +1,159 @@
+//! Programs of this crate beside upstream's: generated expressions on generated devices, and those of upstream's own
+//! tests (`upstream/expressions.txt`). Results, errors with their texts, and costs must be the same.
+#![allow(clippy::disallowed_methods, clippy::print_stderr)] // a test may read its environment and report
+
+#[path = "upstream/compare.rs"]
+mod compare;
+#[path = "upstream/generate.rs"]
+mod generate;
+#[path = "upstream/question.rs"]
+mod question;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use supercargo_controlplane::Oracle;
+
+use compare::{Difference, compare};
+use generate::Generator;
+use question::{Answer, Question};
+
+/// The number of generated expressions without `SUPERCARGO_CEL_EXPRESSIONS`.
+const EXPRESSIONS: u64 = 20_000;
+/// How often upstream is asked before a difference counts.
+const ATTEMPTS: usize = 20;
+/// The questions that shrinking one difference may take.
+const MAX_SHRINKING: usize = 1_000;
+/// The kinds of differences that are reported.
+const MAX_REPORTED: usize = 12;
+
+fn ask(oracle: &mut Oracle, question: &Question) -> Result<Answer> {
+    let answer = oracle.ask(&serde_json::to_string(question)?)?;
+    serde_json::from_str(&answer).with_context(|| format!("read {answer}"))
+}
+
+/// The difference, if there is one however often upstream is asked: it walks over maps in random order.
+fn difference(oracle: &mut Oracle, question: &Question) -> Result<Option<Difference>> {
+    let mut found = None;
+    for _ in 0..ATTEMPTS {
+        found = compare(question, &ask(oracle, question)?);
+        if found.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Removes what the difference does not need, with a limit of questions.
+fn shrink(
+    oracle: &mut Oracle,
+    mut question: Question,
+    mut found: Difference,
+) -> Result<(Question, Difference)> {
+    let mut goes_on = true;
+    let mut left = MAX_SHRINKING;
+    while goes_on {
+        goes_on = false;
+        for smaller in question.smaller() {
+            if left == 0 {
+                return Ok((question, found));
+            }
+            left -= 1;
+            if let Some(difference) = difference(oracle, &smaller)?
+                && difference.kind == found.kind
+            {
+                (question, found) = (smaller, difference);
+                goes_on = true;
+                break;
+            }
+        }
+    }
+    Ok((question, found))
+}
+
+#[derive(Default)]
+struct Report {
+    asked: u64,
+    compiled: u64,
+    evaluated: u64,
+    matched: u64,
+    faults: BTreeMap<String, (u64, Question, Difference)>,
+}
+
+impl Report {
+    fn add(&mut self, oracle: &mut Oracle, question: Question) -> Result<()> {
+        let answer = ask(oracle, &question)?;
+        self.asked += 1;
+        self.compiled += u64::from(answer.compile_error.is_empty() && answer.compile_panic.is_empty());
+        self.evaluated +=
+            answer.evaluations.iter().filter(|evaluation| evaluation.error.is_empty()).count() as u64;
+        self.matched += answer.evaluations.iter().filter(|evaluation| evaluation.is_match).count() as u64;
+        if compare(&question, &answer).is_some()
+            && let Some(difference) = difference(oracle, &question)?
+        {
+            let entry = self.faults.entry(difference.kind.clone());
+            let known = entry.or_insert_with(|| (0, question.clone(), difference.clone()));
+            known.0 += 1;
+            // The shortest tells most.
+            if question.expression.len() < known.1.expression.len() {
+                (known.1, known.2) = (question, difference);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, oracle: &mut Oracle) -> Result<()> {
+        eprintln!(
+            "{} expressions, {} compiled; {} evaluations without an error, {} matches; {} kinds of differences",
+            self.asked,
+            self.compiled,
+            self.evaluated,
+            self.matched,
+            self.faults.len()
+        );
+        let mut text = String::new();
+        let total: u64 = self.faults.values().map(|(count, ..)| count).sum();
+        let mut faults: Vec<_> = self.faults.into_values().collect();
+        faults.sort_by_key(|(count, ..)| std::cmp::Reverse(*count));
+        for (count, question, found) in faults.into_iter().take(MAX_REPORTED) {
+            let (question, found) = shrink(oracle, question, found)?;
+            text += &format!(
+                "\n{count} times: {}\n{}\n{found}\n",
+                question.expression,
+                serde_json::to_string(&question.devices)?
+            );
+        }
+        assert!(text.is_empty(), "{total} differences\n{text}");
+        Ok(())
+    }
+}
+
+#[test]
+fn generated_expressions_match_upstream() -> Result<()> {
+    let Some(mut oracle) = Oracle::start_cel_or_skip() else { return Ok(()) };
+    let number =
+        |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let count = number("SUPERCARGO_CEL_EXPRESSIONS", EXPRESSIONS);
+    let first = number("SUPERCARGO_CEL_SEED", 0);
+    let mut report = Report::default();
+    for seed in first..first + count {
+        report.add(&mut oracle, Generator::new(seed).question())?;
+    }
+    assert!(
+        report.compiled > count / 4 && report.evaluated > count / 4,
+        "the generator makes too few valid ones"
+    );
+    report.finish(&mut oracle)
+}
+
+#[test]
+fn expressions_of_upstreams_tests_match_upstream() -> Result<()> {
+    let Some(mut oracle) = Oracle::start_cel_or_skip() else { return Ok(()) };
+    let mut report = Report::default();
+    for (index, expression) in question::listed().enumerate() {
+        let mut devices = question::listed_devices();
+        devices.push(Generator::new(index as u64).device());
+        report.add(&mut oracle, Question { expression, devices })?;
+    }
+    report.finish(&mut oracle)
+}
