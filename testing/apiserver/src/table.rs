@@ -244,6 +244,7 @@ fn layout(group: &str, resource: &str) -> &'static Layout {
         ("apps", "replicasets") => &workloads::REPLICA_SETS,
         ("apps", "statefulsets") => &workloads::STATEFUL_SETS,
         ("autoscaling", "horizontalpodautoscalers") => &autoscaling::HORIZONTAL_POD_AUTOSCALERS,
+        ("apiextensions.k8s.io", "customresourcedefinitions") => &plain::CUSTOM_RESOURCE_DEFINITIONS,
         ("batch", "cronjobs") => &batch::CRON_JOBS,
         ("batch", "jobs") => &batch::JOBS,
         ("networking.k8s.io", "ingresses") => &network::INGRESSES,

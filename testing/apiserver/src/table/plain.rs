@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::Layout;
 use super::access::{
-    age, entries, flag_or, has, is_deleted, items, map, name, number, present_or, since, text, text_or, time,
+    age, entries, flag_or, has, is_deleted, items, joined, map, name, number, present_or, since, text,
+    text_or, time,
 };
 use super::columns::{AGE, NAME, boolean, date, integer, text as column, wide};
 
@@ -44,6 +45,20 @@ pub(super) static LEASES: Layout = Layout { columns: &[NAME, column("Holder"), A
 pub(super) static RUNTIME_CLASSES: Layout =
     Layout { columns: &[NAME, column("Handler"), AGE], cells: runtime_class };
 
+pub(super) static CUSTOM_RESOURCE_DEFINITIONS: Layout = Layout {
+    columns: &[
+        NAME,
+        column("Scope"),
+        column("Versions"),
+        date("Created At"),
+        wide("Group"),
+        wide("Kind"),
+        wide("ShortNames"),
+        boolean("Established").wide(),
+    ],
+    cells: custom_resource_definition,
+};
+
 pub(super) static DEVICE_TAINT_RULES: Layout = Layout {
     columns: &[NAME, column("Key"), column("Value"), column("Effect"), column("TimeAdded"), AGE],
     cells: device_taint_rule,
@@ -56,7 +71,7 @@ pub(super) static RESOURCE_SLICES: Layout =
     Layout { columns: &[NAME, column("Node"), column("Driver"), column("Pool"), AGE], cells: resource_slice };
 
 fn by_default(object: &Value, _now: Timestamp) -> Vec<Value> {
-    vec![name(object), text_or(object, "/metadata/creationTimestamp", "0001-01-01T00:00:00Z").into()]
+    vec![name(object), created_at(object)]
 }
 
 fn name_and_age(object: &Value, now: Timestamp) -> Vec<Value> {
@@ -147,6 +162,34 @@ fn lease(lease: &Value, now: Timestamp) -> Vec<Value> {
 
 fn runtime_class(class: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(class), text(class, "/handler").into(), age(class, now)]
+}
+
+fn custom_resource_definition(definition: &Value, _now: Timestamp) -> Vec<Value> {
+    let served =
+        items(definition, "/spec/versions").iter().filter(|version| flag_or(version, "/served", false));
+    let mut versions: Vec<String> = served
+        .map(|version| {
+            let stored = if flag_or(version, "/storage", false) { "(storage)" } else { "" };
+            format!("{}{stored}", text(version, "/name"))
+        })
+        .collect();
+    versions.sort_unstable();
+    let is_established =
+        |condition: &Value| text(condition, "/type") == "Established" && text(condition, "/status") == "True";
+    vec![
+        name(definition),
+        text(definition, "/spec/scope").into(),
+        versions.join(",").into(),
+        created_at(definition),
+        text(definition, "/spec/group").into(),
+        text(definition, "/spec/names/kind").into(),
+        joined(definition, "/spec/names/shortNames").into(),
+        items(definition, "/status/conditions").iter().any(is_established).into(),
+    ]
+}
+
+fn created_at(object: &Value) -> Value {
+    text_or(object, "/metadata/creationTimestamp", "0001-01-01T00:00:00Z").into()
 }
 
 fn device_taint_rule(rule: &Value, now: Timestamp) -> Vec<Value> {

@@ -50,14 +50,21 @@ fn drop_of_volume(volume: &mut Value) {
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
         let Some(source) = volume.get_mut(source) else { continue };
         remove(source, "defaultUser");
-        list_mut(source, "items").iter_mut().for_each(|item| remove(item, "user"));
+        drop_owners(source);
         for projection in list_mut(source, "sources") {
             remove(projection, "clusterTrustBundle");
             remove(projection, "podCertificate");
             for source in projection.as_object_mut().into_iter().flat_map(|sources| sources.values_mut()) {
                 remove(source, "user");
-                list_mut(source, "items").iter_mut().for_each(|item| remove(item, "user"));
+                drop_owners(source);
             }
         }
+    }
+}
+
+/// Files have no owners of their own.
+fn drop_owners(source: &mut Value) {
+    for file in list_mut(source, "items") {
+        remove(file, "user");
     }
 }
