@@ -276,7 +276,8 @@ fn pod_status() -> impl Strategy<Value = PodStatus> {
 }
 
 pub(super) fn pod() -> impl Strategy<Value = Pod> {
-    (metadata(), of(pod_spec()), of(pod_status())).prop_map(|(metadata, spec, status)| Pod {
+    // Boxed: together they need more stack than a test thread has.
+    (metadata(), of(pod_spec().boxed()), of(pod_status().boxed())).prop_map(|(metadata, spec, status)| Pod {
         metadata,
         spec,
         status,

@@ -101,13 +101,13 @@ fn report(name: &str, actuated: Option<&str>, allocated: Option<&str>) -> serde_
 fn container_statuses_count_during_a_resize() {
     let container = |name| json!({"name": name, "resources": {"requests": {"cpu": "400m"}}});
     let spec = json!({"containers": [container("c")]});
-    let null = json!({"name": "c", "resources": null, "allocatedResources": null});
+    let absent = json!({"name": "c", "resources": null, "allocatedResources": null});
     let cases = [
         ("a larger amount in force", json!([report("c", Some("500m"), None)]), 500),
         ("a larger amount allocated", json!([report("c", Some("100m"), Some("600m"))]), 600),
         ("a smaller amount in force", json!([report("c", Some("100m"), None)]), 400),
         ("allocated alone", json!([report("c", None, Some("600m"))]), 600),
-        ("nothing reported", json!([null]), 400),
+        ("nothing reported", json!([absent]), 400),
         ("another container's", json!([report("d", Some("500m"), None)]), 400),
         ("two of one name", json!([report("c", Some("500m"), None), report("c", Some("600m"), None)]), 500),
     ];
