@@ -123,10 +123,6 @@ impl Map {
         self.with(below).saturating_add(1)
     }
 
-    pub(crate) fn keys(&self) -> Vec<Value> {
-        self.with(|table| table.values().map(|(key, _)| key.clone()).collect())
-    }
-
     pub(crate) fn first(&self) -> Option<(Value, Value)> {
         self.with(|table| table.values().next().cloned())
     }
