@@ -157,7 +157,7 @@ impl Map {
         let uint = match key {
             Value::Int(value) => u64::try_from(*value).ok(),
             Value::Double(value) => {
-                numbers::double_to_uint(*value).ok().filter(|uint| *uint as f64 == *value)
+                numbers::double_to_uint(*value).ok().filter(|uint| numbers::equal(&Value::Uint(*uint), key))
             }
             _ => None,
         };

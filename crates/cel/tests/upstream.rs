@@ -8,7 +8,13 @@
 //! * the text of a syntax error: upstream's parser goes on after the first one
 //! * the numbers of type variables in messages: upstream counts them in the random order of a Go map
 //! * an answer that upstream does not always give: it walks over maps in random order
-#![allow(clippy::disallowed_methods, clippy::print_stderr)] // a test may read its environment and report
+#![allow(
+    clippy::unwrap_used,
+    clippy::format_collect,
+    clippy::unnecessary_wraps,
+    clippy::disallowed_methods,
+    clippy::print_stderr
+)] // a test may read its environment and report
 
 #[path = "upstream/compare.rs"]
 mod compare;
