@@ -1,5 +1,5 @@
 //! Whatever a stranger writes: a program or an error, never a panic, and always an end.
-#![allow(clippy::unwrap_used, clippy::format_collect, clippy::unnecessary_wraps)]
+#![allow(clippy::unwrap_used, clippy::format_push_string, clippy::format_collect, clippy::unnecessary_wraps)]
 
 use proptest::prelude::*;
 use supercargo_cel::{Attribute, Device, Program};

@@ -9,7 +9,9 @@
 //! * the numbers of type variables in messages: upstream counts them in the random order of a Go map
 //! * an answer that upstream does not always give: it walks over maps in random order
 #![allow(
+    unreachable_pub,
     clippy::unwrap_used,
+    clippy::format_push_string,
     clippy::format_collect,
     clippy::unnecessary_wraps,
     clippy::disallowed_methods,
