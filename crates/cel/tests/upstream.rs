@@ -10,6 +10,7 @@
 //! * an answer that upstream does not always give: it walks over maps in random order
 #![allow(
     unreachable_pub,
+    clippy::disallowed_macros,
     clippy::unwrap_used,
     clippy::format_push_string,
     clippy::format_collect,
