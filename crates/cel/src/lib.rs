@@ -14,7 +14,7 @@
 //!
 //! # Differences
 //!
-//! Upstream accepts these, and a program with them does not compile here, with an error that says so:
+//! Upstream accepts these, and a program with them does not compile here, with an error that names the reason:
 //!
 //! * an expression longer than 10,240 bytes, which no API object holds
 //! * the functions `url`, `isURL`, `format` and `format.NAME`

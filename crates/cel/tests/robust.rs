@@ -16,7 +16,7 @@ fn device() -> Device {
         .unwrap()
 }
 
-/// Compiles and evaluates; what comes of it is not asked.
+/// Compiles and evaluates, with any result.
 fn run(expression: &str) {
     if let Ok(program) = Program::compile(expression) {
         let _ = program.matches(&device());

@@ -4,7 +4,7 @@
 //! `SUPERCARGO_CEL_EXPRESSIONS` and `SUPERCARGO_CEL_SEED` set the number of generated expressions and the first seed.
 //! Not compared are, each for its reason:
 //!
-//! * what the crate does not have and says so, as listed in its documentation
+//! * what the crate refuses, as listed in its documentation
 //! * the text of a syntax error: upstream's parser goes on after the first one
 //! * the numbers of type variables in messages: upstream counts them in the random order of a Go map
 //! * an answer that upstream does not always give: it walks over maps in random order
