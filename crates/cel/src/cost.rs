@@ -252,13 +252,12 @@ fn kubernetes_call(
             LIST_COST + part(length, STRING_FACTOR) + part(length, 0.5) * 50
         }
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => traverse(arg(0)),
+        "ip" if overload == Some("cidr_ip") => 1,
         "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR" | "quantity"
-        | "isQuantity" | "semver" | "isSemver" => traversal,
+        | "isQuantity" | "semver" | "isSemver" | "ip" => traversal,
         "replace" | "split" | "ip.isCanonical" => part(first, 2.0 * STRING_FACTOR),
         "join" => part(size(result), 2.0 * STRING_FACTOR),
         "find" | "findAll" => regex_cost(first, size(arg(1))),
-        "ip" if overload == Some("cidr_ip") => 1,
-        "ip" => traversal,
         "containsIP" => {
             let other = if overload == Some("cidr_contains_ip_string") {
                 part(size(arg(1)), STRING_FACTOR)

@@ -59,7 +59,7 @@ fn read_overload(line: &'static str) -> Overload {
 }
 
 fn read_type(text: &str) -> Type {
-    let inner = |name: &str| Some(text.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')')?);
+    let inner = |name: &str| text.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
     if let Some(element) = inner("list") {
         return Type::list(read_type(element));
     }

@@ -395,7 +395,8 @@ impl Translator {
         for _ in 0..2 {
             match self.peek().and_then(|c| c.to_digit(16)) {
                 Some(digit) => value = value * 16 + digit,
-                None => return fail(self.at + 1, self),
+                // Go names both characters.
+                None => return fail(start + 4, self),
             }
             self.at += 1;
         }

@@ -14,7 +14,7 @@
 //!
 //! # Differences
 //!
-//! Upstream accepts these, and a program with them does not compile here, with an error that says so:
+//! Upstream accepts these, and a program with them does not compile here, with an error that names the reason:
 //!
 //! * an expression longer than 10,240 bytes, which no API object holds
 //! * the functions `url`, `isURL`, `format` and `format.NAME`
@@ -29,7 +29,7 @@
 //! * regular expressions as above that are not constant
 //! * lists of more than 2^20 elements, texts of more than 64 MiB, values that nest deeper than 250, and evaluations
 //!   with more than 20 million comparisons and copies that cost nothing upstream
-//! * quantities beyond 128 bits
+//! * quantities beyond 128 bits, and texts of hexadecimal numbers in `double('0x1p4')`
 //! * `sortBy` with equal keys of different elements in a list of more than 12, and sorting of NaN
 //!
 //! Of an expression that does not parse, only the first error is reported, and its text may be another one. Where

@@ -7,7 +7,7 @@ use crate::value::Value;
 
 /// The variable that a fold adds up in.
 pub(crate) const ACCU: &str = "@result";
-/// Copies of copies grow without bound upstream; here a tree has at most so many nodes.
+/// Copies of copies grow without bound upstream; this is the greatest number of nodes of a tree here.
 const MAX_NODES: usize = 100_000;
 const OVERWRITES: &str = "iteration variable overwrites accumulator variable";
 
@@ -197,15 +197,15 @@ fn member(maker: &mut Maker<'_, '_>, kind: Macro, target: Expr, args: Vec<Expr>)
         }
         Macro::Map | Macro::Filter => {
             let var = variable(&args[0], "argument is not an identifier")?;
-            fold(maker, kind, target, (var, None), args, 1)
+            Ok(fold(maker, kind, target, (var, None), args, 1))
         }
         _ if takes_two => {
             let vars = two_variables(&args)?;
-            fold(maker, kind, target, vars, args, 2)
+            Ok(fold(maker, kind, target, vars, args, 2))
         }
         _ => {
             let var = variable(&args[0], "argument must be a simple name")?;
-            fold(maker, kind, target, (var, None), args, 1)
+            Ok(fold(maker, kind, target, (var, None), args, 1))
         }
     }
 }
@@ -249,7 +249,7 @@ fn fold(
     (var, var2): (Name, Option<Name>),
     mut args: Vec<Expr>,
     vars: usize,
-) -> Expanded {
+) -> Expr {
     let mut rest = args.split_off(vars);
     let body = rest.pop().expect("a macro has arguments after its variables");
     let filter = rest.pop();
@@ -303,7 +303,7 @@ fn fold(
         let one = maker.literal(Value::Int(1));
         result = maker.call("_==_", vec![result, one]);
     }
-    Ok(maker.fold(Fold { range, var, var2, accu_var: ACCU.into(), accu_init, condition, step, result }))
+    maker.fold(Fold { range, var, var2, accu_var: ACCU.into(), accu_init, condition, step, result })
 }
 
 fn filtered(maker: &mut Maker<'_, '_>, filter: Option<Expr>, step: Expr) -> Expr {

@@ -123,10 +123,6 @@ impl Map {
         self.with(below).saturating_add(1)
     }
 
-    pub(crate) fn keys(&self) -> Vec<Value> {
-        self.with(|table| table.values().map(|(key, _)| key.clone()).collect())
-    }
-
     pub(crate) fn first(&self) -> Option<(Value, Value)> {
         self.with(|table| table.values().next().cloned())
     }
@@ -161,7 +157,7 @@ impl Map {
         let uint = match key {
             Value::Int(value) => u64::try_from(*value).ok(),
             Value::Double(value) => {
-                numbers::double_to_uint(*value).ok().filter(|uint| *uint as f64 == *value)
+                numbers::double_to_uint(*value).ok().filter(|uint| numbers::equal(&Value::Uint(*uint), key))
             }
             _ => None,
         };

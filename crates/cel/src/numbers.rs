@@ -74,13 +74,14 @@ pub(crate) fn double_to_int(value: f64) -> Result<i64, Fault> {
 }
 
 pub(crate) fn double_to_uint(value: f64) -> Result<u64, Fault> {
-    if value.is_nan() || value < 0.0 || value >= TWO_TO_64 {
+    if !(0.0..TWO_TO_64).contains(&value) {
         return Err(uint_overflow());
     }
     Ok(value as u64)
 }
 
 /// The integer that a number is, if it is one: a key or an index.
+#[allow(clippy::float_cmp)]
 pub(crate) fn as_int(value: &Value) -> Option<i64> {
     match value {
         Value::Int(value) => Some(*value),

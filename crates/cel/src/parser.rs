@@ -460,7 +460,7 @@ impl Parser<'_> {
         };
         let mut fields = Vec::new();
         let mut depth = 0;
-        while !matches!(self.token(), Token::RightBrace | Token::Comma) {
+        while !fields.is_empty() || !matches!(self.token(), Token::RightBrace | Token::Comma) {
             let optional = self.take(Token::Question).is_some();
             let name = self.escape_ident()?;
             let colon = self.expect(&[Token::Colon])?;
@@ -492,7 +492,7 @@ impl Parser<'_> {
         let open = self.advance();
         let mut elements = Vec::new();
         let mut depth = 0;
-        while !matches!(self.token(), Token::RightBracket | Token::Comma) {
+        while !elements.is_empty() || !matches!(self.token(), Token::RightBracket | Token::Comma) {
             let optional = self.take(Token::Question).is_some();
             let node = self.expr()?;
             depth = depth.max(node.depth);
@@ -509,7 +509,7 @@ impl Parser<'_> {
         let open = self.advance();
         let mut entries = Vec::new();
         let mut depth = 0;
-        while !matches!(self.token(), Token::RightBrace | Token::Comma) {
+        while !entries.is_empty() || !matches!(self.token(), Token::RightBrace | Token::Comma) {
             let optional = self.take(Token::Question).is_some();
             let key = self.expr()?;
             self.expect(&[Token::Colon])?;

@@ -248,6 +248,7 @@ impl Planner<'_> {
         self.plan_function(id, &call.function, only, args)
     }
 
+    #[allow(clippy::unused_self)]
     fn plan_function(
         &self,
         id: Id,
@@ -370,6 +371,7 @@ fn fold_map(id: Id, entries: Vec<(Node, Node, bool)>) -> Planned {
 
 /// The set of a constant list's elements. Numbers are in it as each type that has them.
 /// Nothing if the list has other elements; and no set if it is empty.
+#[allow(clippy::float_cmp, clippy::option_option)]
 fn membership(list: &crate::value::List) -> Result<Option<Option<Map>>, Fault> {
     let items = list.to_vec();
     if items.is_empty() {

@@ -181,7 +181,7 @@ impl Parts<'_> {
             }
         }
         value += i128::from(is_inexact);
-        if value != 0 && scale > NANO && scale != 0 || base == Base::Ten && value != 0 && scale == 0 {
+        if value != 0 && (if scale == 0 { base == Base::Ten } else { scale > NANO }) {
             let factor = 10_i128.pow((scale - NANO) as u32);
             (value, scale) = (value.checked_mul(factor).ok_or(Error::TooLarge)?, NANO);
         }

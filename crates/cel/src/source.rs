@@ -3,7 +3,7 @@
 /// Where something starts, in characters from the start of the text.
 pub(crate) type Offset = usize;
 
-/// cel-go reports at most so many errors of one expression.
+/// The greatest number of errors of one expression that cel-go reports.
 const MAX_ERRORS: usize = 100;
 /// A longer line, in bytes, is not repeated below its error.
 const MAX_SNIPPET: usize = 16_384;

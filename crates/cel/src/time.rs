@@ -109,7 +109,7 @@ impl Timestamp {
         };
         let mark = |at: usize, mark: u8| (bytes.get(at) == Some(&mark)).then_some(());
         let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-        (mark(4, b'-')?, mark(7, b'-')?, mark(10, b'T')?);
+        mark(4, b'-').and(mark(7, b'-')).and(mark(10, b'T'))?;
         let (hour, hour_end) = match number(11, 13) {
             Some(hour) => (hour, 13),
             // Go accepts an hour of one digit.
@@ -117,7 +117,7 @@ impl Timestamp {
         };
         let at = hour_end;
         let (minute, second) = (number(at + 1, at + 3)?, number(at + 4, at + 6)?);
-        (mark(at, b':')?, mark(at + 3, b':')?);
+        mark(at, b':').and(mark(at + 3, b':'))?;
         let mut rest = text.get(at + 6..)?;
         let mut nanos = 0;
         if let Some(fraction) = rest.strip_prefix(['.', ',']) {

@@ -23,6 +23,7 @@ pub(crate) enum Type {
     List(Arc<Self>),
     Map(Arc<(Self, Self)>),
     /// The type of a type; `type` itself has no parameter.
+    #[allow(clippy::enum_variant_names)]
     Type(Option<Arc<Self>>),
     /// A message type by its name.
     Struct(&'static str),

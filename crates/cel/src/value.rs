@@ -312,11 +312,10 @@ impl Value {
                 Self::Int(_) | Self::Uint(_) | Self::Double(_),
                 Self::Int(_) | Self::Uint(_) | Self::Double(_),
             ) => crate::numbers::equal(self, other),
-            (Self::String(a), Self::String(b)) => a == b,
+            (Self::String(a), Self::String(b)) | (Self::Type(a), Self::Type(b)) => a == b,
             (Self::Bytes(a), Self::Bytes(b)) => a == b,
             (Self::List(a), Self::List(b)) => return lists_equal(a, b, steps),
             (Self::Map(a), Self::Map(b)) => return a.equal(b, steps),
-            (Self::Type(a), Self::Type(b)) => a == b,
             (Self::Timestamp(a), Self::Timestamp(b)) => a.same_instant(b),
             (Self::Duration(a), Self::Duration(b)) => a == b,
             (Self::Optional(a), Self::Optional(b)) => match (a, b) {

@@ -1,7 +1,8 @@
 //! A real Kubernetes control plane for tests: etcd, kube-apiserver and, on request, kube-scheduler,
 //! kube-controller-manager and kwok (simulated kubelets). Clients and tools are built in the same
 //! way: kubectl, client-go's informers in a small program (`clientgo/`), upstream's scheduler
-//! package, which plays histories (`oracle/`), and Helm's packages, which render a chart (`helm/`).
+//! package, which plays histories (`oracle/`), its package of device selectors (`celoracle/`), and
+//! Helm's packages, which render a chart (`helm/`).
 //! The Prometheus operator's module has the definitions of its kinds (`prometheus/`).
 //!
 //! The programs are built once from the Go modules in this crate (`go.mod`, `kwok/go.mod`,

@@ -7,9 +7,10 @@ use super::operators::{add, is_ordered, order};
 use crate::fault::{Fault, Outcome, Steps};
 use crate::value::{List, Value};
 
-/// Upstream sorts so many elements in a stable way; more with equal keys are not handled.
+/// The greatest number of elements that upstream sorts in a stable way. More, with equal keys, are not handled.
 const STABLE: usize = 12;
 
+#[allow(clippy::type_complexity)]
 pub(super) fn single(name: &str) -> Option<(fn(&Value) -> bool, Code)> {
     let is_list: fn(&Value) -> bool = |value| matches!(value, Value::List(_));
     Some(match name {

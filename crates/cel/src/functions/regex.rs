@@ -13,6 +13,7 @@ use crate::value::Value;
 /// A function whose regular expression is known when the program is planned.
 pub(crate) struct Pattern(Regex);
 
+#[allow(clippy::type_complexity)]
 pub(super) fn single(name: &str) -> Option<(fn(&Value) -> bool, Code)> {
     let is_text: fn(&Value) -> bool = |value| matches!(value, Value::String(_));
     (name == "matches").then_some((is_text, |args, _| {

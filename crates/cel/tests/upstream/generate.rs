@@ -80,7 +80,7 @@ pub struct Generator {
     rng: Rng,
     /// Variables of macros in scope.
     scope: Vec<(String, Kind)>,
-    /// One choice in so many is a mistake.
+    /// One in this number of choices is a mistake.
     mistakes: u32,
 }
 
