@@ -194,7 +194,7 @@ async fn invalid_configuration_is_reported_with_advice() {
 }
 
 #[tokio::test]
-async fn newer_version_is_not_called_tested() {
+async fn version_newer_than_the_tested_ones_is_a_warning() {
     assert!(checked(api("38", &[], None)).await.contains("  WARN  version v1.38.2 is not tested\n"));
 }
 
