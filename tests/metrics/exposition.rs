@@ -53,7 +53,7 @@ impl Exposition {
                 let (word, name, rest) = (words.next().unwrap(), words.next().unwrap(), words.next());
                 let family = families.entry(name.to_owned()).or_default();
                 match word {
-                    "HELP" => family.stability = stability(rest.unwrap_or_default()).to_owned(),
+                    "HELP" => stability(rest.unwrap_or_default()).clone_into(&mut family.stability),
                     "TYPE" => {
                         assert!(family.kind.is_empty() && family.samples.is_empty(), "{line}");
                         rest.unwrap().clone_into(&mut family.kind);

@@ -1,6 +1,7 @@
 //! A pod that no event requeues is retried after five minutes, and PreEnqueue plugins are asked
 //! again about a gated pod. In memory only, because kube-scheduler would take these minutes.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,11 +84,11 @@ fn gates_are_asked_again_after_five_minutes() {
 }
 
 fn waits(case: &Case, seconds: u64, tried: bool) -> Result<()> {
-    let mut steps = format!("  - elapse: {}\n", seconds * 1000);
+    let mut text = format!("{}  - elapse: {}\n", case.scenario, seconds * 1000);
     if tried {
-        steps.push_str(&format!("  - expect: {{p: {{bound: {}}}}}\n", case.node));
+        writeln!(text, "  - expect: {{p: {{bound: {}}}}}", case.node)?;
     }
-    let scenario = Scenario::parse("flush", &format!("{}{steps}", case.scenario))?;
+    let scenario = Scenario::parse("flush", &text)?;
     let config = alterations::ignoring(&*memory::config()?, case.plugin, case.resource.clone())?;
     let (memory, embedded) = Memory::start(&Arc::new(config))?;
     run::prepare(&memory)?;

@@ -224,7 +224,7 @@ impl RequestInputs {
     }
 
     /// The lists of pod-level amounts, if the spec has any: the largest amounts replace the sum.
-    fn pod_level(&self, options: RequestOptions) -> Option<[&[(Arc<str>, i64)]; 3]> {
+    fn pod_level(&self, options: RequestOptions) -> Option<[PodLevel<'_>; 3]> {
         let is_set = |list: &&ResourceList| list.iter().any(|(name, _)| is_pod_level(name));
         let spec = self.pod_level.as_ref().filter(|_| !options.skip_pod_level).filter(is_set)?;
         let Some(status) = self.pod_level_status.as_ref().filter(|_| options.use_status) else {
@@ -253,6 +253,9 @@ impl RequestInputs {
         containers.any(|container| asks(container.amounts(which, self.resize_infeasible), name))
     }
 }
+
+/// Amounts that a pod names as a whole: in its spec, actuated or allocated.
+type PodLevel<'a> = &'a [(Arc<str>, i64)];
 
 /// The requests of containers, added up one by one. Basic and scalar resources are apart: each of
 /// many containers may name a scalar resource of its own, and costs only what it names.

@@ -96,7 +96,6 @@ impl Generator<'_> {
             Act::RemovePod => self.with_some("Pod", |this, pod| this.take(Step::Delete(pod))),
             Act::ChangePod => self.with_some("Pod", Self::change_pod),
             Act::ResizePod if self.has(Kind::Resizes) => self.with_some("Pod", Self::resize_pod),
-            Act::ResizePod => Ok(()),
             Act::RunPod => self.run_pod(),
             Act::EndPod => self.with_some("Pod", |this, pod| {
                 this.change(&pod, |this, pod| {
@@ -123,7 +122,7 @@ impl Generator<'_> {
                     }
                 })
             }),
-            Act::Nominate => Ok(()),
+            Act::ResizePod | Act::Nominate => Ok(()),
             Act::ChangeStorage => self.change_storage(),
             Act::ChangeWorkloads => self.change_workloads(),
         }

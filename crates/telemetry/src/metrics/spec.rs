@@ -87,7 +87,17 @@ const REQUESTS: Buckets =
 
 /// Bytes, as in client-go.
 const SIZES: Buckets = Buckets::Given(&[
-    64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0,
+    64.0,
+    256.0,
+    512.0,
+    1024.0,
+    4096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
 ]);
 
 /// The labels of client-go's metrics of informers.

@@ -120,7 +120,7 @@ impl Writer<'_> {
         match part {
             Part::Main => strategy.stamp_update(&mut new, &old, &timestamp(self.now)),
             Part::Status => strategy.stamp_status(&mut new, &old, &timestamp(self.now)),
-            _ => {}
+            Part::Sub(_) => {}
         }
         if kind.is_definition() {
             strategy::crd::establish(&mut new, &timestamp(self.now));

@@ -15,7 +15,9 @@ type Map = BTreeMap<&'static str, i64>;
 const NAMES: [&str; 5] = ["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu"];
 
 fn add(total: &mut Map, other: &Map) {
-    other.iter().for_each(|(name, amount)| *total.entry(*name).or_default() += amount);
+    for (name, amount) in other {
+        *total.entry(*name).or_default() += amount;
+    }
 }
 
 fn max(total: &mut Map, other: &Map) {
@@ -37,9 +39,9 @@ struct Container {
 struct Pod {
     init_containers: Vec<Container>,
     containers: Vec<Container>,
-    pod_level: Option<Map>,
+    level: Option<Map>,
     /// Allocated and actuated amounts, if `status.resources` is set.
-    pod_level_status: Option<(Option<Map>, Option<Map>)>,
+    reported: Option<(Option<Map>, Option<Map>)>,
     overhead: Map,
     infeasible: bool,
 }
@@ -74,7 +76,7 @@ impl Pod {
         let fallback = |c: &Container| if self.infeasible { Map::new() } else { desired(c) };
         let allocated = |c: &Container| c.allocated.clone().unwrap_or_else(|| fallback(c));
         let actuated = |c: &Container| c.actuated.clone().unwrap_or_else(|| allocated(c));
-        let (sum_allocated, sum_actuated) = match &self.pod_level_status {
+        let (sum_allocated, sum_actuated) = match &self.reported {
             Some((Some(allocated), Some(actuated))) => (allocated.clone(), actuated.clone()),
             _ => (self.sum(defaults, allocated), self.sum(defaults, actuated)),
         };
@@ -93,10 +95,7 @@ impl Pod {
     }
 
     fn pod_level_in_effect(&self) -> Map {
-        match (
-            self.pod_level.as_ref().filter(|list| list.keys().any(|n| is_pod_level(n))),
-            &self.pod_level_status,
-        ) {
+        match (self.level.as_ref().filter(|list| list.keys().any(|n| is_pod_level(n))), &self.reported) {
             (None, _) => Map::new(),
             (Some(spec), None) => spec.clone(),
             (Some(spec), Some((allocated, actuated))) => {
@@ -110,7 +109,7 @@ impl Pod {
     fn effective(&self) -> PodRequests {
         let requests = self.requests(&Map::new());
         let mut defaults = Map::from([("cpu", DEFAULT_MILLI_CPU), ("memory", DEFAULT_MEMORY)]);
-        if self.pod_level.iter().flatten().any(|(name, _)| is_pod_level(name)) {
+        if self.level.iter().flatten().any(|(name, _)| is_pod_level(name)) {
             defaults.retain(|name, _| !requests.contains_key(name));
         }
         let with_defaults = self.requests(&defaults);
@@ -135,11 +134,8 @@ impl Pod {
         RequestInputs {
             init_containers: self.init_containers.iter().map(container).collect(),
             containers: self.containers.iter().map(container).collect(),
-            pod_level: self.pod_level.as_ref().map(list),
-            pod_level_status: self
-                .pod_level_status
-                .as_ref()
-                .map(|(allocated, actuated)| status(allocated, actuated)),
+            pod_level: self.level.as_ref().map(list),
+            pod_level_status: self.reported.as_ref().map(|(allocated, actuated)| status(allocated, actuated)),
             overhead: list(&self.overhead),
             resize_infeasible: self.infeasible,
         }
@@ -167,8 +163,8 @@ fn pod() -> impl Strategy<Value = Pod> {
     (containers, whole, amounts(0), any::<bool>()).prop_map(|(containers, whole, overhead, infeasible)| Pod {
         init_containers: containers.0,
         containers: containers.1,
-        pod_level: whole.0,
-        pod_level_status: whole.1,
+        level: whole.0,
+        reported: whole.1,
         overhead,
         infeasible,
     })

@@ -92,8 +92,11 @@ pub(super) fn selecting(claims: usize) -> Vec<Object> {
     let volumes = (claims / 2).min(MANY_VOLUMES);
     let volume = |i: usize| {
         let (name, zone) = (key(i), ["a", "b", "c"][i / 2 % 3]);
-        let mut volume =
-            if i % 2 == 0 { volume(&name, zone) } else { local_volume(&format!("local-{name}"), i / 2) };
+        let mut volume = if i.is_multiple_of(2) {
+            volume(&name, zone)
+        } else {
+            local_volume(&format!("local-{name}"), i / 2)
+        };
         let Body::PersistentVolume(body) = &mut volume.body else { return volume };
         body.storage_class = DYNAMIC.into();
         body.capacity = if i < 12 { LARGEST } else { (1 + i as i64 / 2 % 6) << 30 };
