@@ -46,6 +46,7 @@ RUN rustup target add "$CARGO_BUILD_TARGET" \
 # built.
 COPY Cargo.toml Cargo.lock ./
 COPY benches/Cargo.toml benches/
+COPY crates/cel/Cargo.toml crates/cel/
 COPY crates/client/Cargo.toml crates/client/
 COPY crates/codec/Cargo.toml crates/codec/
 COPY crates/config/Cargo.toml crates/config/

@@ -61,7 +61,6 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
     ),
     (EVALUATIONS, "plugin", "DynamicResources", "not there yet"),
     (EVALUATIONS, "plugin", "UnsupportedConstraints", "turns down what is not evaluated yet"),
-    (EVALUATIONS, "plugin", "VolumeBinding", "scores no pod that it gives 0 on every node"),
 ];
 
 pub(super) const POINTS: &str = "scheduler_framework_extension_point_duration_seconds";

@@ -121,6 +121,13 @@ pub(super) const FEATURES: &[Feature] = &[
         words: &[],
     },
     Feature {
+        title: "Device selectors",
+        groups: &[],
+        tests: &["crates/cel/tests/upstream.rs"],
+        sections: &["Device selectors"],
+        words: &["DynamicResources"],
+    },
+    Feature {
         title: "DefaultPreemption and nominated nodes",
         groups: &["preemption", "nominated-node"],
         tests: &[],

@@ -266,7 +266,7 @@ fn affinity() -> Vec<Alteration> {
         alter(
             "InterPodAffinity: deleted pods never requeue",
             "a pod that matches one of two anti-affinity terms requeues the pod when it goes (5.2)",
-            plugin(NAME, ignores(EventResource::Pod, ActionType::DELETE)),
+            plugin(NAME, ignores(EventResource::AssignedPod, ActionType::DELETE)),
             &[
                 "inter-pod-affinity-hints/delete-matching-one-of-two-anti-affinity-terms-requeues",
                 "inter-pod-affinity-hints/delete-matching-one-of-two-existing-terms-requeues",
