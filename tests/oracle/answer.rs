@@ -21,6 +21,10 @@ pub(super) struct Answer {
     pub(super) writes: Vec<Write>,
     /// The cycle of a schedule step, if a pod was popped.
     pub(super) cycle: Option<Cycle>,
+    /// Whether several waits of PreBind failed at once. Upstream requeues their pods in random
+    /// order.
+    #[serde(skip)]
+    pub(super) has_random_order: bool,
 }
 
 /// A pod.

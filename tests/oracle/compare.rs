@@ -127,12 +127,13 @@ pub(super) struct Comparison {
     pub(super) used: BTreeSet<usize>,
 }
 
-/// Compares up to the first step with a difference that is not on purpose, or up to a difference
-/// after which nothing is comparable.
+/// Compares up to the first step with a difference that is not on purpose, or up to a step after
+/// which nothing is comparable.
 pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>) -> Comparison {
     let mut comparison = Comparison::default();
     for (step, (theirs, ours)) in upstream.iter().zip(ours).enumerate() {
         comparison.counts.note(theirs);
+        let has_random_order = ours.has_random_order;
         let (theirs, ours) = aligned(theirs, ours);
         let mut found = Vec::new();
         compare(step, "", &theirs, &ours, &mut found);
@@ -153,7 +154,7 @@ pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>
         if is_covered {
             found.clear();
         }
-        if !found.is_empty() || ends {
+        if !found.is_empty() || ends || has_random_order {
             comparison.found = found;
             return comparison;
         }

@@ -231,6 +231,7 @@ impl Subject {
             deleted: std::mem::take(&mut world.deleted),
             writes: std::mem::take(&mut world.writes),
             cycle,
+            has_random_order: self.effects.take_random_order(),
         }
     }
 

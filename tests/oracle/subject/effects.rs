@@ -44,6 +44,8 @@ pub(super) struct Effects {
     /// The results to be handled.
     ended: Vec<Input>,
     events: Vec<Event>,
+    /// Whether several bindings failed at once.
+    has_random_order: bool,
     /// The last failure message of each pod.
     failures: BTreeMap<String, String>,
 }
@@ -58,12 +60,17 @@ impl Effects {
             evictions: VecDeque::new(),
             ended: Vec::new(),
             events: Vec::new(),
+            has_random_order: false,
             failures: BTreeMap::new(),
         }
     }
 
     pub(super) fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    pub(super) fn take_random_order(&mut self) -> bool {
+        std::mem::take(&mut self.has_random_order)
     }
 
     /// The last failure message of a pod.
@@ -207,8 +214,14 @@ impl Effects {
                 false
             }
         });
+        let failed = ended.iter().filter(|input| is_failed_pre_bind(input));
+        self.has_random_order |= failed.count() > 1;
         std::mem::take(ended)
     }
+}
+
+fn is_failed_pre_bind(input: &Input) -> bool {
+    matches!(input, Input::PreBound { status, .. } if !status.is_success())
 }
 
 fn poll_once<T>(mut future: BoxFuture<T>) -> Option<T> {

@@ -103,7 +103,7 @@ pub(super) const FEATURES: &[Feature] = &[
         groups: &["volume-restrictions", "read-write-once-pod"],
         tests: &[],
         sections: &[],
-        words: &[],
+        words: &["ReadWriteOncePod"],
     },
     Feature {
         title: "NodeVolumeLimits",
