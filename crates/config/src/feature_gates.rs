@@ -104,9 +104,40 @@ struct Removed {
 
 const ALWAYS_ON: &str = "the feature is always on";
 
-/// The gates that a command line for one of the emulated versions may have.
+/// The gates that 1.34 had and 1.37 lacks.
 const REMOVED: &[Removed] = &[
-    Removed { since: "1.35", now: ALWAYS_ON, names: &["ComponentSLIs"] },
+    Removed {
+        since: "1.35",
+        now: ALWAYS_ON,
+        names: &[
+            "AllowServiceLBStatusOnNonLB",
+            "ComponentSLIs",
+            "CronJobsScheduledAnnotation",
+            "LoadBalancerIPMode",
+            "PodIndexLabel",
+            "ProbeHostPodSecurityStandards",
+            "SizeMemoryBackedVolumes",
+            "StatefulSetAutoDeletePVC",
+            "StrictCostEnforcementForVAP",
+            "StrictCostEnforcementForWebhooks",
+            "UserNamespacesPodSecurityStandards",
+        ],
+    },
+    Removed {
+        since: "1.36",
+        now: ALWAYS_ON,
+        names: &[
+            "CSIMigrationPortworx",
+            "HonorPVReclaimPolicy",
+            "InPlacePodVerticalScalingAllocatedStatus",
+            "InTreePluginPortworxUnregister",
+            "MemoryManager",
+            "ServiceTrafficDistribution",
+            "StructuredAuthorizationConfiguration",
+            "TopologyAwareHints",
+            "WatchFromStorageWithoutResourceVersion",
+        ],
+    },
     Removed {
         since: "1.37",
         now: "GenericWorkload covers it",

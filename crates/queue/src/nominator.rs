@@ -57,7 +57,7 @@ impl Nominator {
             Nomination::Keep => pod.status.nominated_node_name.clone(),
         };
         self.remove(&pod.uid);
-        if let Some(node) = node {
+        if let Some(node) = node.filter(|node| !node.is_empty()) {
             self.by_node
                 .entry(Arc::clone(&node))
                 .or_default()

@@ -378,6 +378,8 @@ fn nominations_follow_the_pods_in_the_queue() {
     assert_eq!(names(&bed), ["b".into()], "a nomination without a status is kept");
     bed.with(|queue, _| queue.delete(&"b".into()));
     assert!(bed.queue.nominator.is_empty());
+    bed.queue.nominator.add(&pod("c").build(), &Nomination::Override(Some("".into())));
+    assert!(bed.queue.nominator.is_empty(), "a nomination needs a name");
 }
 
 #[test]

@@ -5,7 +5,9 @@ mod inter_pod;
 mod nodes;
 mod preemption;
 mod queue;
+mod requests;
 mod scores;
+mod taints;
 mod volumes;
 
 use supercargo_framework::plugin::PreFilter;
@@ -23,6 +25,8 @@ pub(super) fn all() -> Vec<Alteration> {
         inter_pod::all(),
         volumes::all(),
         framework::all(),
+        requests::all(),
+        taints::all(),
     ];
     all.into_iter().flatten().collect()
 }

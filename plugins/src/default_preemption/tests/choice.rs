@@ -117,6 +117,20 @@ fn pods_without_labels_match_no_budget() {
 }
 
 #[test]
+fn budgets_after_the_first_that_allows_nothing_stay_as_they_are() {
+    let mut front = Object { key: "default/a".into(), ..budget("web", 0) };
+    if let Body::PodDisruptionBudget(budget) = &mut front.body {
+        let tier: Labels = [("tier", "front")].into_iter().collect();
+        budget.selector = Some(LabelSelector::parse(&tier, []).unwrap());
+    }
+    let pods =
+        [web("both", 1).label("tier", "front").priority(1), web("one", 1), cpus("free", 1).priority(2)];
+    let answer =
+        post_filter(cpus("p", 2).priority(9), &nodes([four("n", pods)]), &objects([front, budget("web", 1)]));
+    assert_eq!(answer.order(), Some(("n", vec!["one"])));
+}
+
+#[test]
 fn victims_consume_budgets_in_order_of_importance() {
     let cluster = nodes([four(
         "n",

@@ -378,7 +378,7 @@ fn resources() -> Vec<Alteration> {
         ),
         alter(
             "NodeResourcesFit: requeues on a taint",
-            "plugins that register new nodes get no taint updates (1.7)",
+            "plugins that register new nodes get no taint updates (1.8)",
             plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
             &["queueing-hints/fit-taint-change-skips"],
         ),

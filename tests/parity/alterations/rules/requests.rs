@@ -1,0 +1,28 @@
+//! The status of a pod that is resized.
+
+use supercargo_framework::Feature;
+
+use super::super::alteration::{Alteration, Change};
+use super::alter;
+
+pub(super) fn all() -> Vec<Alteration> {
+    vec![
+        alter(
+            "requests: the status of containers ignored",
+            "what the kubelet has allocated or actuated counts (1.4)",
+            Change::Config(|config| {
+                config.features = config.features.clone().with(Feature::InPlacePodVerticalScaling, false);
+            }),
+            &["pod-requests/actuated-counts-until-it-shrinks"],
+        ),
+        alter(
+            "requests: the status of the pod ignored",
+            "the kubelet's sums of the pod count (1.5)",
+            Change::Config(|config| {
+                config.features =
+                    config.features.clone().with(Feature::InPlacePodLevelResourcesVerticalScaling, false);
+            }),
+            &["pod-requests/pod-level-status-is-the-sum"],
+        ),
+    ]
+}
