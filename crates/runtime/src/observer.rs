@@ -305,8 +305,6 @@ pub enum Observation<'a> {
     Preempted {
         /// Whether a victim could not be deleted.
         failed: bool,
-        /// The time it took.
-        took: Timespan,
     },
     /// Another scheduler bound a pod, or bound it elsewhere, while this one was binding it.
     LostRace,

@@ -17,7 +17,7 @@ use crate::preemptions::{HeldAttempt, LeftBehind, Order, Preemption};
 use crate::scheduler::Scheduler;
 use supercargo_queue::{Place, QueuedPod};
 use supercargo_runtime::failure::{Failure, FailureKind};
-use supercargo_runtime::observer::{Observation, Timespan};
+use supercargo_runtime::observer::Observation;
 
 impl Scheduler {
     /// Starts a preemption.
@@ -28,11 +28,10 @@ impl Scheduler {
         if order.asynchronous && order.victims.is_empty() {
             return;
         }
-        let began = self.observer.time_point();
         let mut victims = order.victims.clone();
         let last = if order.asynchronous { victims.pop() } else { None };
         let is_asynchronous = order.asynchronous;
-        let number = self.preemptions.begin(began, order, last);
+        let number = self.preemptions.begin(order, last);
         if is_asynchronous {
             self.clear_nominations(number);
         }
@@ -164,16 +163,13 @@ impl Scheduler {
         if !is_asynchronous && result.is_ok() {
             self.clear_nominations(number);
         }
-        let Some(Preemption { order, began, cancels_last, .. }) = self.preemptions.end(number) else {
+        let Some(Preemption { order, cancels_last, .. }) = self.preemptions.end(number) else {
             return;
         };
-        if order.asynchronous {
-            let took = Timespan { from: began, to: self.observer.time_point() };
-            self.observer.observe(Observation::Preempted { failed: result.is_err(), took });
-        }
         if !order.asynchronous {
             return self.end_held_attempt(now, result);
         }
+        self.observer.observe(Observation::Preempted { failed: result.is_err() });
         let Order { preemptor, victims, .. } = order;
         if result.is_err() {
             self.requeue_preemptor(now, &preemptor);

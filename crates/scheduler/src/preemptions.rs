@@ -8,7 +8,6 @@ use supercargo_framework::{PodInfo, Text, Uid};
 
 use supercargo_queue::QueuedPod;
 use supercargo_runtime::failure::Failure;
-use supercargo_runtime::observer::TimePoint;
 
 /// A plugin's command to preempt.
 pub(crate) struct Order {
@@ -32,8 +31,6 @@ pub(crate) struct Preemption {
     pub(crate) cancels_last: bool,
     /// Whether PreEnqueue holds the preemptor.
     holds: bool,
-    /// The start, by the observer's clock.
-    pub(crate) began: TimePoint,
 }
 
 impl Preemption {
@@ -91,10 +88,10 @@ impl Preemptions {
         self.by_number.values().any(|preemption| !preemption.order.asynchronous)
     }
 
-    pub(crate) fn begin(&mut self, began: TimePoint, order: Order, last: Option<Arc<PodInfo>>) -> u64 {
+    pub(crate) fn begin(&mut self, order: Order, last: Option<Arc<PodInfo>>) -> u64 {
         self.next_number += 1;
         let holds = order.asynchronous;
-        let preemption = Preemption { order, asked: Vec::new(), last, cancels_last: false, holds, began };
+        let preemption = Preemption { order, asked: Vec::new(), last, cancels_last: false, holds };
         self.by_number.insert(self.next_number, preemption);
         self.list_preemptors();
         self.next_number

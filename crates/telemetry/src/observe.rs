@@ -23,7 +23,7 @@ impl Observer for LogObserver {
             Observation::PluginFailed { plugin, point } => {
                 tracing::debug!(plugin, point = point.as_str(), "plugin failed");
             }
-            // Only their durations matter, which metrics record.
+            // Only metrics record these.
             Observation::Algorithm(_)
             | Observation::ExtensionPoint { .. }
             | Observation::Plugin { .. }

@@ -280,7 +280,7 @@ impl Observer for MetricsObserver {
                 self.series.permit_wait.with(&[result]).took(*waited);
             }
             Observation::Preempting { victims } => only(&self.series.victims).observe(*victims as f64),
-            Observation::Preempted { failed, .. } => self.preempted(*failed),
+            Observation::Preempted { failed } => self.preempted(*failed),
             Observation::LostRace => self.series.lost_races.with(&["pod"]).increment(),
             Observation::NodeTaken => self.series.lost_races.with(&["node"]).increment(),
             Observation::Anomaly(_) => only(&self.series.anomalies).increment(),
