@@ -181,7 +181,7 @@ impl SchedulingQueue {
         })
     }
 
-    /// Moves the pods that waited too long. PreEnqueue is asked about those that it holds, too.
+    /// Moves the pods that waited too long. Asks PreEnqueue again about those that it holds.
     fn flush_unschedulable(&mut self, cx: &mut QueueCx<'_>) {
         let now = cx.now.wall;
         let longest = self.options.max_in_unschedulable;
