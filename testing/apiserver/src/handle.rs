@@ -18,7 +18,7 @@ use crate::request::{ApiRequest, Resource, Target};
 use crate::response::{Body, answer, page_not_found};
 use crate::rest::{
     DeleteOptions, Deleted, List, ListOptions, Part, Updated, Writer, inconsistent_token,
-    invalid_write_options, parse_version, timestamp, too_large,
+    invalid_write_options, parse_version, too_large,
 };
 use crate::schema::Schema;
 use crate::server::Shared;
@@ -27,6 +27,7 @@ use crate::strategy::pod::{binding, eviction};
 use crate::strategy::reviews::{self, User};
 use crate::strategy::scale::{ScalePaths, scale_of, set_scale};
 use crate::table::{IncludeObject, Printer};
+use crate::time::timestamp;
 use crate::watch::{Watch, WatchOptions};
 use crate::{body, nonresource};
 

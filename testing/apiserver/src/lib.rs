@@ -76,6 +76,7 @@ mod strategy;
 mod table;
 #[cfg(test)]
 mod tests;
+mod time;
 mod watch;
 
 pub use listen::{Endpoint, Listen};

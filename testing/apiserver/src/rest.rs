@@ -12,4 +12,4 @@ pub(crate) use list::{
     List, ListOptions, inconsistent_token, invalid_options, invalid_write_options, parse_version, too_large,
 };
 pub(crate) use update::{Part, Updated};
-pub(crate) use writer::{Cascade, State, Writer, timestamp};
+pub(crate) use writer::{Cascade, State, Writer};

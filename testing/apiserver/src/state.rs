@@ -11,9 +11,10 @@ use crate::depth;
 use crate::json::text_in;
 use crate::kinds::{Kind, Verbs};
 use crate::object::StoredObject;
-use crate::rest::{Writer, timestamp};
+use crate::rest::Writer;
 use crate::server::ApiServer;
 use crate::strategy;
+use crate::time::timestamp;
 
 /// Why loading failed. Objects before the failure are loaded.
 #[derive(Debug, Error)]

@@ -16,6 +16,7 @@ use super::fields::Set;
 use super::owners::{Owned, Owner, Owners, managed_fields, remove_managed_fields};
 use super::typed::{self, TypeRef};
 use crate::schema::TypeId;
+use crate::time::timestamp;
 
 /// The identity of a write for field ownership.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +84,7 @@ impl FieldManager<'_> {
 
     /// The time in the format of `metadata.managedFields`.
     pub(super) fn time(&self) -> String {
-        self.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+        timestamp(self.now)
     }
 
     /// The fields that this request cannot write.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::writer::{Writer, timestamp};
+use super::writer::Writer;
 use crate::depth;
 use crate::json::text_in;
 use crate::kinds::Kind;
@@ -13,6 +13,7 @@ use crate::object::{StoredObject, key};
 use crate::patch::managed::record_update;
 use crate::status::{Cause, Result, Status};
 use crate::strategy;
+use crate::time::timestamp;
 
 /// The number of attempts to generate a free name.
 const NAME_ATTEMPTS: usize = 8;

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::update::is_ended;
-use super::writer::{Deletion, Writer, timestamp};
+use super::writer::{Deletion, Writer};
 use crate::json::text_in;
 use crate::kinds::Kind;
 use crate::object::StoredObject;
@@ -15,6 +15,7 @@ use crate::status::{Cause, Result, Status};
 use crate::strategy;
 use crate::strategy::meta::{FOREGROUND, ORPHAN};
 use crate::strategy::pod::grace_period;
+use crate::time::timestamp;
 
 /// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

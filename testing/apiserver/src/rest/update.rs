@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::writer::{State, Writer, timestamp};
+use super::writer::{State, Writer};
 use crate::depth;
 use crate::json::{object_mut, restore, text_in};
 use crate::kinds::{Kind, Subresource};
@@ -14,6 +14,7 @@ use crate::patch::managed::{keep_times, record_update};
 use crate::status::{Cause, Result, Status};
 use crate::strategy::pod::resize;
 use crate::strategy::{self, Strategy, namespace};
+use crate::time::timestamp;
 
 /// The part of an object that an update may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -128,9 +128,3 @@ impl Writer<'_> {
         }
     }
 }
-
-/// A timestamp in the format of the API, in seconds.
-pub(crate) fn timestamp(time: Timestamp) -> String {
-    let seconds = Timestamp::from_second(time.as_second()).unwrap_or(time);
-    seconds.to_string()
-}

@@ -9,9 +9,10 @@ use serde_json::Value;
 use crate::json::{text, text_at};
 use crate::kinds::Kind;
 use crate::object::StoredObject;
-use crate::rest::{DeleteOptions, Part, State, Writer, timestamp};
+use crate::rest::{DeleteOptions, Part, State, Writer};
 use crate::server::Shared;
 use crate::status::{Result, Status};
+use crate::time::timestamp;
 
 /// The server's objects, as seen by one simulated client.
 #[derive(Clone, Debug)]

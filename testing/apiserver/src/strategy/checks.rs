@@ -56,24 +56,27 @@ pub(crate) fn not_decremented(
 
 /// Rejects the change of a field.
 pub(crate) fn immutable(object: &Value, old: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    let value = object.get(field).unwrap_or(&Value::Null);
-    if !same(value, old.get(field).unwrap_or(&Value::Null)) {
+    if let Some(value) = changed(object, old, field) {
         causes.push(path.child(field).invalid(value.clone(), IMMUTABLE));
     }
 }
 
+/// The new value of a field that changes.
+fn changed<'a>(object: &'a Value, old: &Value, field: &str) -> Option<&'a Value> {
+    let value = object.get(field).unwrap_or(&Value::Null);
+    (!same(value, old.get(field).unwrap_or(&Value::Null))).then_some(value)
+}
+
 /// Rejects the change of a top-level field.
 pub(crate) fn immutable_root(object: &Value, old: &Value, field: &str, causes: &mut Vec<Cause>) {
-    let value = object.get(field).unwrap_or(&Value::Null);
-    if !same(value, old.get(field).unwrap_or(&Value::Null)) {
+    if let Some(value) = changed(object, old, field) {
         causes.push(Path::root(field).invalid(value.clone(), IMMUTABLE));
     }
 }
 
 /// The same for a field that upstream validates by a tag on its type: the error has no value.
 pub(crate) fn immutable_by_tag(object: &Value, old: &Value, field: &str, causes: &mut Vec<Cause>) {
-    let value = |object: &Value| object.get(field).cloned().unwrap_or_default();
-    if !same(&value(object), &value(old)) {
+    if changed(object, old, field).is_some() {
         causes.push(Path::root(field).invalid(Value::Null, IMMUTABLE));
     }
 }

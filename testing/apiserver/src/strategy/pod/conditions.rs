@@ -1,14 +1,8 @@
 //! The conditions of a pod.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::json::{list, object_mut, text};
-
-/// A time in the format of the API, in seconds.
-pub(super) fn stamp(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
 
 /// The condition of a type.
 pub(super) fn find<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {

@@ -8,6 +8,7 @@ use super::super::traits::Lookup;
 use super::{conditions, is_going, pdb};
 use crate::json::{int, list, object_mut, present, text, text_at};
 use crate::status::{Cause, Details, Result, Status};
+use crate::time::timestamp;
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// The maximum number of pods that are disrupted at a time.
@@ -64,7 +65,7 @@ pub(crate) fn decide(pod: &Value, objects: &dyn Lookup, now: Timestamp) -> Resul
     if !conditions::is_true(pod, "Ready") && may_go_unhealthy(&budget) {
         return Ok(Eviction { budget: None, only_this_version: true });
     }
-    take(&mut budget, text_at(pod, "/metadata/name"), &conditions::stamp(now))?;
+    take(&mut budget, text_at(pod, "/metadata/name"), &timestamp(now))?;
     Ok(Eviction { budget: Some(budget), only_this_version: false })
 }
 

@@ -13,6 +13,7 @@ use super::super::labels;
 use super::super::traits::Lookup;
 use super::{conditions, is_going};
 use crate::json::{entries, flag, int, list, present, text, text_at};
+use crate::time::timestamp;
 
 /// How long an evicted pod that still exists counts as disrupted.
 const PATIENCE_SECONDS: i64 = 120;
@@ -54,7 +55,7 @@ pub(crate) fn compute_status(budget: &Value, pods: &[Value], objects: &dyn Looku
     if let Some(known) = budget.pointer("/status/conditions") {
         status["conditions"] = known.clone();
     }
-    set_condition(&mut status, &conditions::stamp(now));
+    set_condition(&mut status, &timestamp(now));
     status
 }
 

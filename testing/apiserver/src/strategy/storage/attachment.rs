@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::checks::same;
+use super::super::checks::immutable_by_tag;
 use super::super::path::Path;
 use super::super::traits::Strategy;
 use super::super::{names, status};
@@ -56,9 +56,7 @@ impl Strategy for VolumeAttachment {
 
     fn validate_update(&self, attachment: &Value, old: &Value) -> Vec<Cause> {
         let mut causes = self.validate(attachment);
-        if !same(&attachment["spec"], &old["spec"]) {
-            causes.push(SPEC.invalid(Value::Null, "field is immutable"));
-        }
+        immutable_by_tag(attachment, old, "spec", &mut causes);
         causes
     }
 
