@@ -64,11 +64,6 @@ impl Exceptions {
         self.differences.iter().flat_map(|entry| &entry.scenarios).map(String::as_str).collect()
     }
 
-    /// Whether an exception names the scenario.
-    fn name(&self, scenario: &str) -> bool {
-        self.unsupported().contains(scenario) || self.differing().contains(scenario)
-    }
-
     fn read() -> Result<BTreeMap<String, Self>> {
         serde_saphyr::from_str(VERSIONS).context("read versions.yaml")
     }
@@ -148,7 +143,7 @@ fn is_there(release: Release) -> bool {
 
 fn on(release: Release, scenarios: &[&Scenario]) -> Result<()> {
     let exceptions = Exceptions::of(release)?;
-    let unsupported = exceptions.unsupported();
+    let (unsupported, differing) = (exceptions.unsupported(), exceptions.differing());
     let began = Instant::now();
     let cluster = Real::new(ControlPlane::start(Options { release, ..Options::default() })?);
     check_version(&cluster, release)?;
@@ -157,12 +152,9 @@ fn on(release: Release, scenarios: &[&Scenario]) -> Result<()> {
     let started = began.elapsed();
 
     let mut results = Results::new(Meant::read()?.and(exceptions.meant()));
-    let scenarios: Vec<_> = scenarios
-        .iter()
-        .filter(|scenario| {
-            runs_all() || exceptions.name(&scenario.name) || turn_of(&scenario.name) == release
-        })
-        .collect();
+    let (runs_all, excepted): (_, BTreeSet<_>) = (runs_all(), unsupported.union(&differing).collect());
+    let runs = |name: &str| runs_all || excepted.contains(&name) || turn_of(name) == release;
+    let scenarios: Vec<_> = scenarios.iter().filter(|scenario| runs(&scenario.name)).collect();
     for scenario in &scenarios {
         let name = &scenario.name;
         let found =

@@ -11,7 +11,7 @@ mod taints;
 mod volumes;
 
 use supercargo_framework::plugin::PreFilter;
-use supercargo_framework::{Code, PodInfo, PodSpec, Status};
+use supercargo_framework::{Code, Feature, Features, PodInfo, PodSpec, Status};
 
 use super::alteration::{Alteration, Change};
 use super::twist::Twist;
@@ -42,6 +42,10 @@ fn alter(
 
 fn plugin(name: &'static str, twist: Twist) -> Change {
     Change::Plugin(name, twist)
+}
+
+fn switch_off(features: &mut Features, feature: Feature) {
+    *features = features.clone().with(feature, false);
 }
 
 /// Turns any rejection into success.

@@ -8,8 +8,8 @@ use supercargo_framework::{ActionType, EventResource, Feature, Indexed, Labels, 
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{deaf_to_new_nodes, filter, hints, ignores, pod, pre_filter, wakes_on};
 use super::{
-    admits, alter, first_reason, opens_all_nodes, passes, plugin, resolvable, reworded, unresolvable,
-    with_spec,
+    admits, alter, first_reason, opens_all_nodes, passes, plugin, resolvable, reworded, switch_off,
+    unresolvable, with_spec,
 };
 
 pub(super) fn all() -> Vec<Alteration> {
@@ -282,12 +282,6 @@ fn ports() -> Vec<Alteration> {
             plugin(NAME, deaf_to_new_nodes()),
             &["queueing-hints/ports-node-add-requeues"],
         ),
-        alter(
-            "NodePorts: requeues on an uncordoned node",
-            "plugins that register new nodes get no taint updates of cordoned nodes either (1.7)",
-            plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
-            &["queueing-hints/ports-uncordon-skips"],
-        ),
     ]
 }
 
@@ -383,22 +377,10 @@ fn resources() -> Vec<Alteration> {
             &["queueing-hints/fit-large-node-add-requeues"],
         ),
         alter(
-            "NodeResourcesFit: requeues on a taint",
-            "plugins that register new nodes get no taint updates (1.8)",
-            plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
-            &["queueing-hints/fit-taint-change-skips"],
-        ),
-        alter(
             "NodeResourcesFit: requeues on a larger pod",
             "a pod that grows does not requeue the pod (5.2)",
             plugin(NAME, wakes_on(EventResource::AssignedPod, ActionType::UPDATE_POD_SCALE_UP)),
             &["queueing-hints/fit-pod-resized-up-skips"],
-        ),
-        alter(
-            "NodeResourcesFit: requeues on an uncordoned node",
-            "plugins that register new nodes get no taint updates of cordoned nodes either (1.7)",
-            plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
-            &["queueing-hints/fit-uncordon-skips"],
         ),
         alter(
             "NodeResourcesFit: requeues on any update of a pod",
@@ -451,9 +433,7 @@ fn features() -> Vec<Alteration> {
         alter(
             "NodeDeclaredFeatures: the gate is off",
             "the plugin works while its gate is on (5.19)",
-            Change::Built(NAME, |_, features| {
-                *features = features.clone().with(Feature::NodeDeclaredFeatures, false);
-            }),
+            Change::Built(NAME, |_, features| switch_off(features, Feature::NodeDeclaredFeatures)),
             &["node-declared-features/not-declared-unresolvable"],
         ),
         alter(

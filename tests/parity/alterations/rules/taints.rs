@@ -7,7 +7,7 @@ use super::super::twist::wakes_on;
 use super::alter;
 
 /// Plugins, their alterations, and a scenario in which each rejects a pod while a node's taints change.
-const PLUGINS: [(&str, &str, &[&str]); 7] = [
+const PLUGINS: [(&str, &str, &[&str]); 10] = [
     (
         "InterPodAffinity",
         "InterPodAffinity: requeues on a taint",
@@ -20,6 +20,13 @@ const PLUGINS: [(&str, &str, &[&str]); 7] = [
         &["node-declared-features/hint-taint-change-skips"],
     ),
     ("NodePorts", "NodePorts: requeues on a taint", &["queueing-hints/ports-taint-change-skips"]),
+    ("NodePorts", "NodePorts: requeues on an uncordoned node", &["queueing-hints/ports-uncordon-skips"]),
+    ("NodeResourcesFit", "NodeResourcesFit: requeues on a taint", &["queueing-hints/fit-taint-change-skips"]),
+    (
+        "NodeResourcesFit",
+        "NodeResourcesFit: requeues on an uncordoned node",
+        &["queueing-hints/fit-uncordon-skips"],
+    ),
     ("VolumeBinding", "VolumeBinding: requeues on a taint", &["volume-binding-hints/taint-change-skips"]),
     (
         "VolumeRestrictions",

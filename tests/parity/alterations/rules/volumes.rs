@@ -2,20 +2,16 @@
 
 use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::objects::resources;
-use supercargo_framework::{ActionType, EventResource, Feature, Features};
+use supercargo_framework::{ActionType, EventResource, Feature};
 
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{
     filter, hints, ignores, ignores_remove_pod, pre_filter, prepares_nothing, reserves_nothing, score,
 };
-use super::{admits, alter, first_reason, passes, plugin, reworded, unresolvable};
+use super::{admits, alter, first_reason, passes, plugin, reworded, switch_off, unresolvable};
 
 pub(super) fn all() -> Vec<Alteration> {
     [restrictions(), limits(), binding(), zone()].into_iter().flatten().collect()
-}
-
-fn switch_off(features: &mut Features, feature: Feature) {
-    *features = features.clone().with(feature, false);
 }
 
 fn restrictions() -> Vec<Alteration> {
