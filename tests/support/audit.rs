@@ -3,13 +3,22 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 use supercargo_controlplane::ControlPlane;
 
 use super::{eventually, name_of};
 
-/// The answered binding requests by pod (`namespace/name`), each with its HTTP status and user.
-pub(crate) struct Bindings(BTreeMap<String, Vec<(u64, String)>>);
+/// The answered binding requests by pod (`namespace/name`).
+pub(crate) struct Bindings(BTreeMap<String, Vec<Request>>);
+
+struct Request {
+    /// The HTTP status.
+    status: u64,
+    /// The user.
+    by: String,
+    received: Timestamp,
+}
 
 impl Bindings {
     /// The bindings of these pods, each of which must be bound once. If a server is killed, or a
@@ -39,7 +48,9 @@ impl Bindings {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let pod = format!("{}/{}", text(&object["namespace"]), text(&object["name"]));
             let status = event["responseStatus"]["code"].as_u64().unwrap_or_default();
-            bindings.entry(pod).or_default().push((status, text(&event["user"]["username"])));
+            let by = text(&event["user"]["username"]);
+            let received = text(&event["requestReceivedTimestamp"]).parse().unwrap();
+            bindings.entry(pod).or_default().push(Request { status, by, received });
         }
         Self(bindings)
     }
@@ -51,25 +62,27 @@ impl Bindings {
 
     fn successes(&self, pod: &Value) -> usize {
         let key = format!("{}/{}", pod["metadata"]["namespace"].as_str().unwrap_or_default(), name_of(pod));
-        self.0.get(&key).map_or(0, |all| all.iter().filter(|(status, _)| *status == 201).count())
+        self.0.get(&key).map_or(0, |all| all.iter().filter(|request| request.status == 201).count())
     }
 
     /// The number of pods that a user has bound.
     pub(crate) fn successes_by(&self, user: &str) -> usize {
         let all = self.0.values().flatten();
-        all.filter(|(status, by)| *status == 201 && by == user).count()
+        all.filter(|request| request.status == 201 && request.by == user).count()
     }
 
-    /// The number of binding requests of a user, successful or not.
-    pub(crate) fn requests_by(&self, user: &str) -> usize {
-        self.0.values().flatten().filter(|(_, by)| by == user).count()
+    /// The number of a user's binding requests, successful or not, that the server received after this
+    /// time.
+    pub(crate) fn received_from(&self, user: &str, after: Timestamp) -> usize {
+        let all = self.0.values().flatten();
+        all.filter(|request| request.by == user && request.received > after).count()
     }
 
     /// The number of failed requests by HTTP status.
     pub(crate) fn failures(&self) -> BTreeMap<u64, usize> {
         let mut failures = BTreeMap::new();
-        for (status, _) in self.0.values().flatten().filter(|(status, _)| *status != 201) {
-            *failures.entry(*status).or_default() += 1;
+        for request in self.0.values().flatten().filter(|request| request.status != 201) {
+            *failures.entry(request.status).or_default() += 1;
         }
         failures
     }
