@@ -64,6 +64,7 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
         made: 0,
         version: 0,
         nodes: 0,
+        zones_stay: false,
     };
     if let Err(why) = generator.run(steps) {
         generator.played.stopped = Some(format!("{why:#}"));
@@ -84,6 +85,8 @@ struct Generator<'s> {
     made: u32,
     version: u32,
     nodes: usize,
+    /// Whether nodes keep their zone; see "What histories avoid".
+    zones_stay: bool,
 }
 
 impl Generator<'_> {

@@ -109,6 +109,7 @@ impl Generator<'_> {
             }
             Act::RemoveNode => {
                 self.with_some("Node", |this, node| this.take(Step::Delete(node)))?;
+                self.zones_stay |= self.mix.of(Kind::Claims) + self.mix.of(Kind::VolumeLimits) > 0;
                 self.refresh_images()
             }
             Act::ChangeNode => self.with_some("Node", Self::change_node),
@@ -261,7 +262,7 @@ impl Generator<'_> {
                 let allocatable = this.allocatable();
                 node["status"]["allocatable"] = allocatable;
             }
-            3 => node["metadata"]["labels"][ZONE] = json!(this.random.pick(&ZONES)),
+            3 if !this.zones_stay => node["metadata"]["labels"][ZONE] = json!(this.random.pick(&ZONES)),
             4 => node["metadata"]["labels"]["disk"] = json!(this.random.pick(&DISKS)),
             5 if this.mix.of(Kind::Cordons) > 0 => {
                 let was = node["spec"]["unschedulable"] == true;
