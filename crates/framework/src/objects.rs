@@ -1,6 +1,7 @@
 //! Objects of kinds other than pods and nodes.
 
 mod class_index;
+mod devices;
 mod kinds;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use self::class_index::ClassIndex;
+pub use self::devices::*;
 pub use self::kinds::*;
 use crate::hash_seed::{HashSeed, SeededMap};
 use crate::labels::Labels;
