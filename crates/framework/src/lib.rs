@@ -17,6 +17,7 @@ pub mod context;
 pub mod cycle_state;
 pub mod event;
 pub mod features;
+pub mod go_duration;
 pub mod hash_seed;
 pub mod indexed;
 pub mod labels;
