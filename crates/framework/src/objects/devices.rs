@@ -366,7 +366,7 @@ pub struct AllocationResult {
     pub binding_conditions: Box<[Arc<str>]>,
     /// `bindingFailureConditions`.
     pub binding_failure_conditions: Box<[Arc<str>]>,
-    /// `skipNodeOperations` is true.
+    /// Whether `skipNodeOperations` has an entry.
     pub skips_node_operations: bool,
 }
 

@@ -60,8 +60,11 @@ pub mod annotations {
     pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
     /// On a CSINode: the migrated in-tree plugins, separated by commas.
     pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
+    /// On a resource claim: `true` if it serves the extended resources of the pod that controls it.
+    pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
     /// All annotations.
-    pub const ALL: &[&str] = &[BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, MIGRATED_PLUGINS];
+    pub const ALL: &[&str] =
+        &[BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, MIGRATED_PLUGINS, EXTENDED_RESOURCE_CLAIM];
 }
 
 /// The body of an object.
