@@ -26,6 +26,7 @@ use crate::extender::HttpExtenders;
 use crate::owner::{Mailbox, Message};
 use crate::status_writer::RETRY_DELAYS;
 use supercargo_client::api::{Api, Call, CallError, JSON, Submission};
+use supercargo_codec::ObjectKind;
 use supercargo_codec::payload::Binding;
 
 /// Maximum number of concurrent bindings. Requests to the API server have an adaptive limit in
@@ -275,6 +276,17 @@ impl BindingCalls for PluginCalls {
             };
             result.map_err(|error| error.error)
         })
+    }
+
+    fn written(&self, resource: &Text, answer: Value) {
+        let kind = ObjectKind::of(resource).ok_or_else(|| "the kind is unknown".to_owned());
+        let object =
+            kind.and_then(|kind| kind.decode(answer.to_string().as_bytes()).map_err(|e| e.to_string()));
+        match object {
+            Ok(object) => self.mailbox.send(Input::Written(Arc::new(object))),
+            // The informer will show it.
+            Err(error) => tracing::warn!(%resource, %error, "cannot read the answer to a write"),
+        }
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {

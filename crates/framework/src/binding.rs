@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::node::NodeRecord;
 use crate::objects::Objects;
 use crate::pod::{PodKey, Uid};
+use crate::text::Text;
 
 /// A future that owns what it needs.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -90,6 +91,10 @@ pub type Predicate = Box<dyn Fn(&dyn Cluster) -> bool + Send + 'static>;
 pub trait BindingCalls: Send + Sync {
     /// Sends a request.
     fn call(&self, call: ApiCall) -> BoxFuture<Result<serde_json::Value, ApiError>>;
+    /// Tells the scheduler the server's answer to a write of an object of this kind, so that the
+    /// object is assumed until the informer shows that version or a newer one. The call returns at
+    /// once; the scheduler knows before it learns how PreBind ended.
+    fn written(&self, resource: &Text, answer: serde_json::Value);
     /// Waits until the predicate holds. It is checked immediately, and whenever objects or nodes
     /// change or a pod is deleted.
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>>;
