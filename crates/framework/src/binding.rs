@@ -48,7 +48,10 @@ pub enum Certainty {
     Refused,
     /// The object does not exist.
     NotFound,
-    /// The server may have executed it: a timeout, a broken connection, 409 or 5xx.
+    /// The server reports a conflict, 409: the object has changed since the request was made. Another
+    /// attempt of the same request may be what changed it.
+    Conflict,
+    /// The server may have executed it: a timeout, a broken connection or 5xx.
     Unknown,
 }
 

@@ -83,7 +83,12 @@ fn an_allocation_is_pending_while_its_binding_is_in_flight() {
             Permit::Wait(Duration::from_secs(5))
         })
         .unreserve(|cx, _, _| cx.command(Command::RemovePending(allocated())))
-        .events(|| vec![EventRegistration::always(EventResource::Other(resources::RESOURCE_CLAIM), ActionType::UPDATE)]);
+        .events(|| {
+            vec![EventRegistration::always(
+                EventResource::Other(resources::RESOURCE_CLAIM),
+                ActionType::UPDATE,
+            )]
+        });
     let mut bed = Bed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.handle(Input::Object(Notification::Added(claim("5"))));
