@@ -9,7 +9,7 @@ use supercargo_framework::{ActionType, EventResource, Indexed, LabelSelector, Po
 
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{
-    filter, hints, ignores, ignores_add_pod, ignores_remove_pod, normalized, pod, score,
+    filter, hints, ignores, ignores_add_pod, ignores_remove_pod, normalized, pod, score, wakes_on,
 };
 use super::{alter, passes, plugin, resolvable, reworded, unresolvable, with_spec};
 
@@ -143,6 +143,12 @@ fn spread() -> Vec<Alteration> {
             &["topology-spread-hints/unrelated-node-label-skips"],
         ),
         alter(
+            "PodTopologySpread: every uncordoned node requeues",
+            "a node whose taints stay the same does not requeue the pod (5.2)",
+            plugin(NAME, hints(EventResource::Node, Queue)),
+            &["topology-spread-hints/uncordon-skips"],
+        ),
+        alter(
             "PodTopologySpread: ignores events of labels of nodes",
             "a node that changes zones requeues the pod (5.2)",
             plugin(NAME, ignores(EventResource::Node, ActionType::UPDATE_NODE_LABEL)),
@@ -172,6 +178,22 @@ fn required(pod: &mut PodInfo, change: fn(&mut PodAffinityTerm)) {
         affinity.required_affinity.iter_mut().for_each(change);
         affinity.required_anti_affinity.iter_mut().for_each(change);
     });
+}
+
+/// Changes each preferred term of the pod.
+fn preferred(pod: &mut PodInfo, change: fn(&mut PodAffinityTerm)) {
+    terms(pod, |affinity| {
+        affinity.preferred_affinity.iter_mut().for_each(|it| change(&mut it.term));
+        affinity.preferred_anti_affinity.iter_mut().for_each(|it| change(&mut it.term));
+    });
+}
+
+/// Makes a namespaceSelector that matches namespaces without labels match every namespace.
+fn widen(term: &mut PodAffinityTerm) {
+    let none = Labels::default();
+    let selector = term.namespace_selector.take();
+    term.namespace_selector =
+        selector.map(|it| if it.matches(&none) { LabelSelector::default() } else { it });
 }
 
 fn affinity() -> Vec<Alteration> {
@@ -246,22 +268,23 @@ fn affinity() -> Vec<Alteration> {
         alter(
             "InterPodAffinity: negative namespaceSelectors select every namespace",
             "a namespaceSelector selects the namespaces that match it (5.15)",
-            plugin(
-                NAME,
-                pod(|pod| {
-                    required(pod, |term| {
-                        let none = Labels::default();
-                        let selector = term.namespace_selector.take();
-                        let widened =
-                            selector.map(|it| if it.matches(&none) { LabelSelector::default() } else { it });
-                        term.namespace_selector = widened;
-                    });
-                }),
-            ),
+            plugin(NAME, pod(|pod| required(pod, widen))),
             &[
                 "inter-pod-affinity-namespaces/negative-selector-spares-the-excluded-namespace",
                 "inter-pod-affinity-namespaces/absent-label-selector-spares-labelled-namespaces",
             ],
+        ),
+        alter(
+            "InterPodAffinity: negative namespaceSelectors beside names select every namespace",
+            "a term applies to the namespaces that it names and those that it selects (5.15)",
+            plugin(NAME, pod(|pod| required(pod, widen))),
+            &["inter-pod-affinity-namespaces/names-and-negative-selector"],
+        ),
+        alter(
+            "InterPodAffinity: negative namespaceSelectors of preferences select every namespace",
+            "a preference applies to the namespaces that it selects (5.15)",
+            plugin(NAME, pod(|pod| preferred(pod, widen))),
+            &["inter-pod-affinity-score/absent-label-selector"],
         ),
         alter(
             "InterPodAffinity: deleted pods never requeue",
@@ -271,6 +294,30 @@ fn affinity() -> Vec<Alteration> {
                 "inter-pod-affinity-hints/delete-matching-one-of-two-anti-affinity-terms-requeues",
                 "inter-pod-affinity-hints/delete-matching-one-of-two-existing-terms-requeues",
             ],
+        ),
+        alter(
+            "InterPodAffinity: pods of other namespaces never requeue when they go",
+            "terms of another namespace apply to the waiting pod (5.2)",
+            plugin(NAME, ignores(EventResource::AssignedPod, ActionType::DELETE)),
+            &["inter-pod-affinity-hints/delete-of-anti-affine-pod-in-other-namespace-requeues"],
+        ),
+        alter(
+            "InterPodAffinity: pods of excluded namespaces never requeue when they go",
+            "hints match namespaceSelectors with empty labels (5.2)",
+            plugin(NAME, ignores(EventResource::AssignedPod, ActionType::DELETE)),
+            &["inter-pod-affinity-hints/delete-in-excluded-namespace-requeues"],
+        ),
+        alter(
+            "InterPodAffinity: every deleted pod requeues",
+            "hints match namespaceSelectors with empty labels, so a pod of a selected namespace skips (5.2)",
+            plugin(NAME, wakes_on(EventResource::AssignedPod, ActionType::DELETE)),
+            &["inter-pod-affinity-hints/delete-in-selected-namespace-skips"],
+        ),
+        alter(
+            "InterPodAffinity: every label of a pod requeues",
+            "a pod that still matches one of the anti-affinity terms does not requeue the pod (5.2)",
+            plugin(NAME, wakes_on(EventResource::AssignedPod, ActionType::UPDATE_POD_LABEL)),
+            &["inter-pod-affinity-hints/label-change-keeps-one-of-two-matches-skips"],
         ),
         alter(
             "InterPodAffinity: pod updates never requeue",

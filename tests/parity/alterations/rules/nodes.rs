@@ -282,6 +282,12 @@ fn ports() -> Vec<Alteration> {
             plugin(NAME, deaf_to_new_nodes()),
             &["queueing-hints/ports-node-add-requeues"],
         ),
+        alter(
+            "NodePorts: requeues on an uncordoned node",
+            "plugins that register new nodes get no taint updates of cordoned nodes either (1.7)",
+            plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
+            &["queueing-hints/ports-uncordon-skips"],
+        ),
     ]
 }
 
@@ -388,6 +394,30 @@ fn resources() -> Vec<Alteration> {
             plugin(NAME, wakes_on(EventResource::AssignedPod, ActionType::UPDATE_POD_SCALE_UP)),
             &["queueing-hints/fit-pod-resized-up-skips"],
         ),
+        alter(
+            "NodeResourcesFit: requeues on an uncordoned node",
+            "plugins that register new nodes get no taint updates of cordoned nodes either (1.7)",
+            plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_TAINT)),
+            &["queueing-hints/fit-uncordon-skips"],
+        ),
+        alter(
+            "NodeResourcesFit: requeues on any update of a pod",
+            "a deferred resize does not requeue the pod (5.2)",
+            plugin(NAME, wakes_on(EventResource::AssignedPod, ActionType::UPDATE)),
+            &["queueing-hints/fit-resize-deferred-skips"],
+        ),
+        alter(
+            "NodeResourcesFit: ignores events of the pod's own smaller requests",
+            "a pod that is resized to less is requeued (5.2)",
+            plugin(NAME, ignores(EventResource::TargetPod, ActionType::UPDATE_POD_SCALE_DOWN)),
+            &["queueing-hints/fit-own-resize-requeues-only-that-pod"],
+        ),
+        alter(
+            "NodeResourcesFit: requeues on the pod's own larger status",
+            "a pod whose status reports more is not requeued (5.2)",
+            plugin(NAME, wakes_on(EventResource::TargetPod, ActionType::UPDATE_POD_SCALE_UP)),
+            &["queueing-hints/fit-own-status-shrinks-requeues"],
+        ),
     ]
 }
 
@@ -443,6 +473,12 @@ fn features() -> Vec<Alteration> {
             "a label does not requeue the pod (5.2)",
             plugin(NAME, wakes_on(EventResource::Node, ActionType::UPDATE_NODE_LABEL)),
             &["node-declared-features/hint-label-skips-node-add-requeues"],
+        ),
+        alter(
+            "NodeDeclaredFeatures: every update of the pod requeues",
+            "a pod that still needs the same features is not requeued by its own labels (5.2)",
+            plugin(NAME, hints(EventResource::TargetPod, Queue)),
+            &["node-declared-features/hint-own-label-skips"],
         ),
     ]
 }

@@ -12,6 +12,11 @@ use super::{alter, plugin, resolvable, with_spec};
 
 const NAME: &str = "DefaultPreemption";
 
+/// A successful preemption has no message.
+fn without_success(nomination: Nomination, status: Status) -> (Nomination, Status) {
+    (nomination, if status.is_success() { Status::success() } else { status })
+}
+
 pub(super) fn all() -> Vec<Alteration> {
     vec![
         alter(
@@ -36,14 +41,20 @@ pub(super) fn all() -> Vec<Alteration> {
         alter(
             "DefaultPreemption: no message of success",
             "the event names the node and counts the victims of a preemption (5.16)",
-            plugin(
-                NAME,
-                post_filter(|nomination, status| {
-                    let is_done = status.is_success();
-                    (nomination, if is_done { Status::success() } else { status })
-                }),
-            ),
+            plugin(NAME, post_filter(without_success)),
             &["preemption/message-names-node-and-one-victim"],
+        ),
+        alter(
+            "DefaultPreemption: no message of success beside unhelpful nodes",
+            "the message follows the reasons of all nodes (5.16)",
+            plugin(NAME, post_filter(without_success)),
+            &["preemption/message-follows-reasons-of-all-nodes"],
+        ),
+        alter(
+            "DefaultPreemption: no message of success in a long condition",
+            "the condition keeps the message that the event loses (5.16)",
+            plugin(NAME, post_filter(without_success)),
+            &["preemption/message-is-cut-from-a-long-event"],
         ),
         alter(
             "DefaultPreemption: no nomination",

@@ -194,6 +194,31 @@ fn images() -> Vec<Alteration> {
             &["scores/image-locality-divided-by-containers"],
         ),
         alter(
+            "ImageLocality: the maximum is for one image less",
+            "init containers, containers and image volumes divide the score (5.17)",
+            plugin(
+                NAME,
+                scored(|cx, pod, node| {
+                    let count = pod.spec.images.len() as f64;
+                    images_between(cx, pod, node, (23.0, 1000.0 * (count - 1.0) / count))
+                }),
+            ),
+            &["scores/image-locality-init-container-and-image-volume"],
+        ),
+        alter(
+            "ImageLocality: the second use of an image counts nothing",
+            "an image that a container and a volume use counts twice (5.17)",
+            plugin(
+                NAME,
+                scored(|cx, pod, node| {
+                    let (mut one, count) = (pod.clone(), pod.spec.images.len() as f64);
+                    with_spec(&mut one, |spec| spec.images = spec.images.iter().take(1).cloned().collect());
+                    images_between(cx, &one, node, (23.0, 1000.0 * count))
+                }),
+            ),
+            &["scores/image-locality-image-of-container-and-volume"],
+        ),
+        alter(
             "ImageLocality: only the first image",
             "the images of all containers and image volumes count (5.17)",
             plugin(

@@ -82,6 +82,24 @@ fn limits() -> Vec<Alteration> {
             &["node-volume-limits/driver-not-installed"],
         ),
         alter(
+            "NodeVolumeLimits: missing drivers of migrated volumes ignored",
+            "an in-tree volume needs the driver that it is migrated to (5.11)",
+            Change::Built(NAME, |_, features| switch_off(features, Feature::VolumeLimitScaling)),
+            &["node-volume-limits/missing-driver-of-migrated-volume"],
+        ),
+        alter(
+            "NodeVolumeLimits: missing drivers of unbound claims ignored",
+            "an unbound claim needs the driver of its StorageClass (5.11)",
+            Change::Built(NAME, |_, features| switch_off(features, Feature::VolumeLimitScaling)),
+            &["node-volume-limits/missing-driver-of-unbound-claim"],
+        ),
+        alter(
+            "NodeVolumeLimits: missing drivers ignored beside a reached limit",
+            "a missing driver and a reached limit are different reasons (5.11)",
+            Change::Built(NAME, |_, features| switch_off(features, Feature::VolumeLimitScaling)),
+            &["node-volume-limits/missing-driver-and-reached-limit"],
+        ),
+        alter(
             "NodeVolumeLimits: rejections marked unresolvable",
             "preemption frees an attachment (5.11)",
             plugin(NAME, filter(unresolvable)),
@@ -152,6 +170,18 @@ fn binding() -> Vec<Alteration> {
             "a volume that the claim uses less scores higher (5.12)",
             plugin(NAME, score(|score| 100 - score)),
             &["volume-binding/larger-volume-scores-higher"],
+        ),
+        alter(
+            "VolumeBinding: fuller capacity preferred",
+            "the mean over StorageClasses scores (5.12)",
+            plugin(NAME, score(|score| 100 - score)),
+            &["storage-capacity/classes-are-averaged"],
+        ),
+        alter(
+            "VolumeBinding: fuller volumes preferred",
+            "existing volumes score alone (5.12)",
+            plugin(NAME, score(|score| 100 - score)),
+            &["storage-capacity/existing-volumes-alone-are-scored"],
         ),
         alter(
             "VolumeBinding: PreBind skipped",
