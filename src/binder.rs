@@ -26,6 +26,7 @@ use crate::extender::HttpExtenders;
 use crate::owner::{Mailbox, Message};
 use crate::status_writer::RETRY_DELAYS;
 use supercargo_client::api::{Api, Call, CallError, JSON, Submission};
+use supercargo_codec::ObjectKind;
 use supercargo_codec::payload::Binding;
 
 /// Maximum number of concurrent bindings. Requests to the API server have an adaptive limit in
@@ -277,6 +278,17 @@ impl BindingCalls for PluginCalls {
         })
     }
 
+    fn written(&self, resource: &Text, answer: Value) {
+        let kind = ObjectKind::of(resource).ok_or_else(|| "the kind is unknown".to_owned());
+        let object =
+            kind.and_then(|kind| kind.decode(answer.to_string().as_bytes()).map_err(|e| e.to_string()));
+        match object {
+            Ok(object) => self.mailbox.send(Input::Written(Arc::new(object))),
+            // The informer will show it.
+            Err(error) => tracing::warn!(%resource, %error, "cannot read the answer to a write"),
+        }
+    }
+
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {
         let (done, answer) = oneshot::channel();
         self.mailbox.post(Message::WaitFor { predicate, timeout, done });
@@ -305,6 +317,8 @@ mod tests {
     use std::any::Any;
     use std::sync::mpsc::Receiver;
 
+    use serde_json::json;
+    use supercargo_framework::objects::resources;
     use supercargo_framework::plugin::{BindPlugin, PreBindPlugin, PreFlight};
     use supercargo_framework::testing::pod;
     use supercargo_framework::{Context, CycleState};
@@ -506,6 +520,21 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn answers_to_writes_reach_the_scheduler_if_they_can_be_read() {
+        let (binder, messages) = binder();
+        let cx = binder.context(CancellationToken::new());
+        cx.written(&Text::from("no-kind"), json!({}));
+        cx.written(&resources::RESOURCE_CLAIM, json!({"metadata": {"name": "unreadable"}}));
+        let claim = json!({"metadata": {"name": "c", "namespace": "ns", "resourceVersion": "7"}});
+        cx.written(&resources::RESOURCE_CLAIM, claim);
+        let Some(Input::Written(claim)) = next_input(&messages, Duration::from_secs(1)).await else {
+            panic!("no input");
+        };
+        assert_eq!((&*claim.key, &*claim.resource_version), ("ns/c", "7"));
+        assert!(next_input(&messages, Duration::from_secs(1)).await.is_none());
+    }
+
     /// How a server answers binds, one after the other. It refuses connections without a status.
     async fn bound(answers: &[Option<u16>]) -> (Result<Value, Certainty>, usize, Duration) {
         let (left, sent) = (Arc::new(Mutex::new(answers.to_vec())), Arc::new(Mutex::new(0)));
@@ -539,9 +568,10 @@ mod tests {
         assert_eq!(bound(&[Some(201)]).await, (none(), 1, ms(0)));
         assert_eq!(bound(&[None, None, Some(201)]).await, (none(), 3, ms(60)));
         assert_eq!(bound(&[None; 9]).await, (Err(Certainty::Refused), 4, ms(310)));
-        for unknown in [500, 503, 504, 409] {
-            assert_eq!(bound(&[Some(unknown)]).await, (Err(Certainty::Unknown), 1, ms(0)), "{unknown}");
-            assert_eq!(bound(&[None, Some(unknown)]).await, (Err(Certainty::Unknown), 2, ms(10)));
+        for code in [500, 503, 504, 409] {
+            let certainty = if code == 409 { Certainty::Conflict } else { Certainty::Unknown };
+            assert_eq!(bound(&[Some(code)]).await, (Err(certainty), 1, ms(0)), "{code}");
+            assert_eq!(bound(&[None, Some(code)]).await, (Err(certainty), 2, ms(10)));
         }
         assert_eq!(bound(&[Some(403)]).await, (Err(Certainty::Refused), 1, ms(0)));
     }

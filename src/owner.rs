@@ -402,7 +402,7 @@ fn complete(waits: Vec<Wait>, outcome: Result<(), WaitError>) {
 /// Whether the input can change the outcome of a wait.
 fn affects_waits(input: &Input) -> bool {
     match input {
-        Input::Object(_) | Input::Node(_) => true,
+        Input::Object(_) | Input::Written(_) | Input::Node(_) => true,
         Input::QueuedPod(change) | Input::AssignedPod(change) => {
             matches!(change, Notification::Deleted(_))
         }

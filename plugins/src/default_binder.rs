@@ -42,6 +42,7 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::{Value, json};
+    use supercargo_framework::Text;
     use supercargo_framework::binding::{ApiError, BindingCalls, Certainty, Predicate, WaitError};
     use supercargo_framework::testing::pod;
 
@@ -57,6 +58,10 @@ mod tests {
         fn call(&self, call: ApiCall) -> BoxFuture<Result<Value, ApiError>> {
             self.calls.lock().unwrap().push(call);
             Box::pin(ready(self.answer.clone()))
+        }
+
+        fn written(&self, _: &Text, _: Value) {
+            panic!("nothing is assumed after a write")
         }
 
         fn wait_for(&self, _: Predicate, _: Duration) -> BoxFuture<Result<(), WaitError>> {

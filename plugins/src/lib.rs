@@ -15,6 +15,7 @@ pub mod default_preemption;
 mod domain_counts;
 #[cfg(test)]
 mod dry_run;
+pub mod dynamic_resources;
 mod float_int;
 mod hint;
 #[cfg(test)]

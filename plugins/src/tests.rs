@@ -13,7 +13,7 @@ use supercargo_framework::objects::{
     Body, Namespace, Object, Objects, PersistentVolume, StorageClass, Workload, annotations, resources,
 };
 use supercargo_framework::plugin::{Normalize, Plugin};
-use supercargo_framework::pod::OwnerRef;
+use supercargo_framework::pod::{OwnerRef, RareSpec};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm};
 use supercargo_framework::signature::{Signature, Signer};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
@@ -258,7 +258,11 @@ const POD_CHANGES: &[PodChange] = &[
     |pod| pod.tolerates("k", "", TaintEffect::NoSchedule),
     |pod| pod.tolerates("k", "", TaintEffect::PreferNoSchedule),
     |pod| pod.tolerates("node.kubernetes.io/unschedulable", "", TaintEffect::NoSchedule),
-    |pod| pod.with_spec(|spec| spec.unsupported = ["spec.resourceClaims".into()].into()),
+    |pod| {
+        let unsupported = ["spec.resourceClaims".into()].into();
+        let rare = RareSpec { unsupported, ..RareSpec::default() };
+        pod.with_spec(|spec| spec.rare = rare.boxed())
+    },
     |pod| pod.label("app", "x"),
     |pod| pod.namespace("elsewhere"),
     |pod| pod.with_spec(|spec| spec.required_features = ["F".into()].into()),

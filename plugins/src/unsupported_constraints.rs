@@ -36,10 +36,11 @@ impl Plugin for UnsupportedConstraints {
 
 impl PreFilterPlugin for UnsupportedConstraints {
     fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo) -> PreFilter {
-        if pod.spec.unsupported.is_empty() {
+        let unsupported = pod.spec.unsupported();
+        if unsupported.is_empty() {
             return PreFilter::Skip;
         }
-        let fields = pod.spec.unsupported.join(", ");
+        let fields = unsupported.join(", ");
         PreFilter::Reject(Status::unresolvable(format!("supercargo does not evaluate {fields} yet")))
     }
 }
@@ -49,7 +50,7 @@ impl EnqueueExtensions for UnsupportedConstraints {
     /// constraint was removed.
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         let updated = EventRegistration::hinted(EventResource::TargetPod, ActionType::UPDATE, |_, change| {
-            Ok(QueueingHint::queue_if(hint::new_pod(change)?.spec.unsupported.is_empty()))
+            Ok(QueueingHint::queue_if(hint::new_pod(change)?.spec.unsupported().is_empty()))
         });
         vec![updated.scoped(HintScope::empty())]
     }
@@ -57,21 +58,23 @@ impl EnqueueExtensions for UnsupportedConstraints {
 
 impl SignPlugin for UnsupportedConstraints {
     fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        signer.write(&pod.spec.unsupported);
+        signer.write(pod.spec.unsupported());
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use supercargo_framework::RareSpec;
     use supercargo_framework::testing::{node, pod};
 
     use super::*;
     use crate::testing::{Driver, node_info, pod_updated};
 
     fn constrained(name: &str, fields: &[&str]) -> PodInfo {
-        let fields = fields.iter().map(|field| Arc::from(*field)).collect();
-        pod(name).with_spec(|spec| spec.unsupported = fields).build()
+        let unsupported = fields.iter().map(|field| Arc::from(*field)).collect();
+        let rare = RareSpec { unsupported, ..RareSpec::default() };
+        pod(name).with_spec(|spec| spec.rare = rare.boxed()).build()
     }
 
     #[test]

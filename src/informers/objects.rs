@@ -45,6 +45,11 @@ impl WantedResource {
         is_name.then(|| Self { name: name.clone(), group, version, plural })
     }
 
+    pub(super) fn group_version(&self) -> String {
+        let Self { group, version, .. } = self;
+        if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
+    }
+
     /// The kind of the resource, if the server serves it.
     async fn discover(&self, client: &kube::Client) -> Result<Option<ObjectKind>, DiscoveryError> {
         match discover_resource(client, &self.group, &self.version, &self.plural).await {
@@ -90,8 +95,9 @@ impl Informers {
             }
         }
         if !give_up.is_cancelled() {
-            for WantedResource { name, .. } in &not_served {
-                tracing::warn!(kind = %name, "resource not served; plugins see none of it yet");
+            for wanted in &not_served {
+                let (kind, version) = (&wanted.name, wanted.group_version());
+                tracing::warn!(%kind, %version, "resource not served; plugins see none of it yet");
             }
         }
         self.start();

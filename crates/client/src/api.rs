@@ -314,8 +314,9 @@ fn answered(code: StatusCode, body: &[u8]) -> CallError {
     let is_not_found = status.as_ref().is_some_and(|status| status.reason == "NotFound");
     let certainty = match code {
         StatusCode::NOT_FOUND if is_not_found => Certainty::NotFound,
+        StatusCode::CONFLICT => Certainty::Conflict,
         // A 404 without a Status comes from a server that has not installed its paths yet.
-        StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT => Certainty::Unknown,
+        StatusCode::NOT_FOUND | StatusCode::REQUEST_TIMEOUT => Certainty::Unknown,
         _ if code.is_server_error() => Certainty::Unknown,
         _ => Certainty::Refused,
     };
@@ -357,7 +358,7 @@ mod tests {
         let cases = [
             (404, body("NotFound"), Certainty::NotFound),
             (404, "404 page not found".to_owned(), Certainty::Unknown),
-            (409, body("Conflict"), Certainty::Unknown),
+            (409, body("Conflict"), Certainty::Conflict),
             (500, body("InternalError"), Certainty::Unknown),
             (504, body("Timeout"), Certainty::Unknown),
             (403, body("Forbidden"), Certainty::Refused),

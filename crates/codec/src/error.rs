@@ -59,6 +59,11 @@ impl FieldError {
         Self { field, fault }
     }
 
+    /// The same error in a field with this path before its own.
+    pub(super) fn within(self, parent: impl fmt::Display) -> Self {
+        Self { field: format!("{parent}{}", self.field), fault: self.fault }
+    }
+
     /// Completes the error with the object's identity.
     pub(super) fn in_object(self, kind: &str, namespace: &str, name: &str) -> WireError {
         let Self { field, fault } = self;

@@ -29,11 +29,21 @@ pub(super) struct List<T>(pub(super) Vec<T>);
 #[derive(Debug, Default)]
 pub(super) struct Pairs<'a>(pub(super) Vec<(Str<'a>, Str<'a>)>);
 
+/// An object with values of one type, in document order.
+#[derive(Debug)]
+pub(super) struct Entries<'a, T>(pub(super) Vec<(Str<'a>, T)>);
+
 /// The keys of an object, in document order. Values are skipped.
 #[derive(Debug, Default)]
 pub(super) struct Keys<'a>(pub(super) Vec<Str<'a>>);
 
 impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Default for Entries<'_, T> {
     fn default() -> Self {
         Self(Vec::new())
     }
@@ -192,6 +202,33 @@ impl<'de: 'a, 'a> Visitor<'de> for Make<Pairs<'a>> {
 
     fn visit_unit<E: Error>(self) -> Result<Pairs<'a>, E> {
         Ok(Pairs::default())
+    }
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Entries<'a, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        make(deserializer)
+    }
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Visitor<'de> for Make<Entries<'a, T>> {
+    type Value = Entries<'a, T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<'a, T>, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            steps::add(1);
+            entries.push(entry);
+        }
+        Ok(Entries(entries))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Entries<'a, T>, E> {
+        Ok(Entries::default())
     }
 }
 

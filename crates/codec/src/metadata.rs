@@ -1,5 +1,6 @@
 //! Object metadata.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -24,13 +25,18 @@ pub(super) struct Metadata<'a> {
     #[serde(borrow)]
     pub(super) deletion_timestamp: Str<'a>,
     #[serde(borrow)]
+    pub(super) creation_timestamp: Str<'a>,
+    #[serde(borrow)]
     pub(super) labels: Pairs<'a>,
     #[serde(borrow)]
     pub(super) annotations: Pairs<'a>,
     #[serde(borrow)]
     owner_references: List<Obj<OwnerReference<'a>>>,
+    #[serde(borrow)]
+    pub(super) finalizers: List<Str<'a>>,
 }
 
+// No kind that is read as protobuf needs the other fields.
 message!(Metadata { 1 => name, 3 => namespace, 5 => uid, 6 => resource_version, 7 => generation, 9 => deletion_timestamp as time, 11 => labels, 12 => annotations, 13 => owner_references });
 
 /// An entry of `metadata.ownerReferences`.
@@ -63,6 +69,12 @@ pub(super) fn required(path: &'static str, text: &str) -> Result<(), FieldError>
         return Err(FieldError::new(path, Fault::Missing));
     }
     Ok(())
+}
+
+/// A time; `None` if there is none.
+pub(super) fn time(text: &Str<'_>, path: impl fmt::Display) -> Result<Option<jiff::Timestamp>, FieldError> {
+    let time = text.non_empty().map(str::parse).transpose();
+    time.map_err(|error| FieldError::new(path, Fault::Time(error)))
 }
 
 /// The annotation keys that plugins declared. Other annotations are dropped.

@@ -4,7 +4,10 @@
 //! resources have no protobuf encoding.
 
 mod csi;
+mod devices;
 mod in_tree;
+mod resource_claims;
+mod resource_slices;
 mod storage;
 mod table;
 mod workloads;

@@ -1,6 +1,7 @@
 //! Slim types of label and node selectors.
 
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use supercargo_framework::affinity::{NodeSelectorTerm, RawRequirement};
 use supercargo_framework::selector::LabelSelector;
 
@@ -26,6 +27,23 @@ pub(super) struct NodeSelector<'a> {
     pub(super) node_selector_terms: List<Obj<SelectorTerm<'a>>>,
 }
 
+impl NodeSelector<'_> {
+    /// The API's selector, without empty fields.
+    pub(super) fn raw(&self) -> Value {
+        let list = |requirements: &[Obj<SelectorRequirement<'_>>]| -> Vec<Value> {
+            requirements.iter().map(|requirement| requirement.raw()).collect()
+        };
+        let term = |term: &Obj<SelectorTerm<'_>>| -> Value {
+            let lists = [("matchExpressions", &term.match_expressions), ("matchFields", &term.match_fields)];
+            let set = lists.into_iter().filter(|(_, requirements)| !requirements.is_empty());
+            set.map(|(field, requirements)| (field.to_owned(), list(requirements).into()))
+                .collect::<Map<_, _>>()
+                .into()
+        };
+        json!({ "nodeSelectorTerms": self.node_selector_terms.iter().map(term).collect::<Vec<_>>() })
+    }
+}
+
 message!(NodeSelector { 1 => node_selector_terms });
 
 #[derive(Debug, Default, Deserialize)]
@@ -48,6 +66,16 @@ pub(super) struct SelectorRequirement<'a> {
     operator: Str<'a>,
     #[serde(borrow)]
     values: List<Str<'a>>,
+}
+
+impl SelectorRequirement<'_> {
+    fn raw(&self) -> Value {
+        let mut raw = json!({ "key": *self.key, "operator": *self.operator });
+        if !self.values.is_empty() {
+            raw["values"] = self.values.iter().map(|value| &**value).collect();
+        }
+        raw
+    }
 }
 
 message!(SelectorRequirement { 1 => key, 2 => operator, 3 => values });

@@ -1,5 +1,6 @@
 //! Tests of the decoders.
 
+mod devices;
 mod equivalence;
 mod errors;
 mod features;

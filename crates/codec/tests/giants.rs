@@ -4,8 +4,8 @@
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::Value;
-use supercargo_codec::{NodeKind, PodKind};
+use serde_json::{Value, json};
+use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_framework::steps;
 use supercargo_framework::testing::giants::{NodeList, PodList};
 
@@ -64,6 +64,51 @@ fn check(list: &impl Debug, decoded: impl Fn(usize) -> [(String, u64); 2]) {
     let growths = [(protobuf_twice, protobuf_steps), (json_twice, json_steps)];
     for growth in growths.map(|(twice, once)| twice as f64 / once as f64) {
         assert!((1.5..MOST_GROWTH).contains(&growth), "{list:?}: {growth}");
+    }
+}
+
+/// A slice, claim or class with this many of everything that it can have many of.
+fn giant_devices(resource: &str, items: usize) -> Value {
+    let list = |item: fn(usize) -> Value| (0..items).map(item).collect::<Value>();
+    let map = |value: Value| (0..items).map(|i| (format!("k{i}"), value.clone())).collect::<Value>();
+    let selectors = list(|i| json!({"cel": {"expression": i.to_string()}}));
+    let body = match resource {
+        "resource.k8s.io/ResourceClaim" => json!({
+            "spec": {"devices": {
+                "requests": list(|i| json!({"name": i.to_string(), "exactly": {"deviceClassName": "c"}})),
+                "constraints": [{"requests": list(|i| json!(i.to_string())), "matchAttribute": "a"}],
+            }},
+            "status": {
+                "allocation": {"devices": {"results": list(|i| json!({"device": i.to_string()}))}},
+                "reservedFor": list(|i| json!({"uid": i.to_string()})),
+            },
+        }),
+        "resource.k8s.io/ResourceSlice" => json!({"spec": {
+            "devices": list(|i| json!({"name": i.to_string()})),
+            "sharedCounters": [{"name": "s", "counters": map(json!({"value": "1"}))}],
+        }}),
+        "resource.k8s.io/DeviceClass" => json!({"spec": {"selectors": selectors}}),
+        other => unreachable!("{other}"),
+    };
+    let mut object = body;
+    object["metadata"] = json!({"name": "o", "namespace": "ns"});
+    object
+}
+
+#[test]
+fn giant_slices_claims_and_classes_are_decoded_in_steady_steps() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for name in ["ResourceClaim", "ResourceSlice", "DeviceClass"] {
+        let resource = format!("resource.k8s.io/{name}");
+        let steps = |items: usize| {
+            let object = giant_devices(&resource, items).to_string();
+            let before = steps::taken();
+            let kind = ObjectKind::of(&resource).expect("it is built in");
+            kind.decode(object.as_bytes()).expect("it is valid");
+            (steps::taken() - before) as f64
+        };
+        let growth = steps(2 * ITEMS) / steps(ITEMS);
+        assert!((1.5..MOST_GROWTH).contains(&growth), "{name}: {growth}");
     }
 }
 

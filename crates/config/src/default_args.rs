@@ -35,6 +35,7 @@ pub(super) fn completed(plugin: &str, given: Option<&Value>, features: &Features
 fn defaults(plugin: &str, features: &Features) -> Option<Value> {
     Some(match plugin {
         "DefaultPreemption" => json!({"minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 100}),
+        "DynamicResources" => dynamic_resources(features),
         "InterPodAffinity" => {
             json!({"hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": false})
         }
@@ -53,6 +54,20 @@ fn defaults(plugin: &str, features: &Features) -> Option<Value> {
     })
 }
 
+/// Each timeout only if the gates that it needs are on.
+fn dynamic_resources(features: &Features) -> Value {
+    let mut timeouts = Map::new();
+    if features.enabled(Feature::DRASchedulerFilterTimeout) {
+        timeouts.insert("filterTimeout".to_owned(), "10s".into());
+    }
+    if features.enabled(Feature::DRADeviceBindingConditions)
+        && features.enabled(Feature::DRAResourceClaimDeviceStatus)
+    {
+        timeouts.insert("bindingTimeout".to_owned(), "10m0s".into());
+    }
+    Value::Object(timeouts)
+}
+
 fn cpu_and_memory() -> Value {
     json!([{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}])
 }
@@ -68,5 +83,20 @@ fn complete_resources(args: &mut Map<String, Value>) {
         if resource.get("weight").is_none_or(|weight| weight.as_f64() == Some(0.0)) {
             resource.insert("weight".to_owned(), 1.into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_of_dynamic_resources_depend_on_gates() {
+        let all = Features::default();
+        let completed = |features: &Features| completed("DynamicResources", None, features).unwrap();
+        let both = completed(&all);
+        assert_eq!((&both["filterTimeout"], &both["bindingTimeout"]), (&json!("10s"), &json!("10m0s")));
+        let without = completed(&all.with(Feature::DRADeviceBindingConditions, false));
+        assert_eq!((&without["filterTimeout"], without.get("bindingTimeout")), (&json!("10s"), None));
     }
 }

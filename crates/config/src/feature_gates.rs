@@ -24,18 +24,10 @@ const WITHOUT_EFFECT: &[&str] = &[
     "ComponentFlagz",
     "ComponentStatusz",
     "CoordinatedLeaderElection",
-    "DRAAdminAccess",
-    "DRAConsumableCapacity",
-    "DRADeviceBindingConditions",
-    "DRADeviceTaintRules",
-    "DRADeviceTaints",
-    "DRAExtendedResource",
     "DRAFractionalCapacityRange",
-    "DRAPartitionableDevices",
-    "DRAPrioritizedList",
-    "DRAResourceClaimDeviceStatus",
-    "DRASchedulerFilterTimeout",
-    "DynamicResourceAllocation",
+    // Of the API server.
+    "DRAResourceClaimGranularStatusAuthorization",
+    "DRAResourcePoolStatus",
     // Of the kubelet, as above.
     "InPlacePodVerticalScalingExclusiveCPUs",
     "InPlacePodVerticalScalingExclusiveMemory",
@@ -73,6 +65,21 @@ impl Unsupported {
         Self { name, stage: Stage::Beta, instead }
     }
 }
+
+/// Gates of the plugin DynamicResources, which supercargo lacks: setting them changes nothing yet.
+const OF_DYNAMIC_RESOURCES: &[Feature] = &[
+    Feature::DynamicResourceAllocation,
+    Feature::DRAAdminAccess,
+    Feature::DRAConsumableCapacity,
+    Feature::DRADeviceBindingConditions,
+    Feature::DRADeviceTaintRules,
+    Feature::DRADeviceTaints,
+    Feature::DRAExtendedResource,
+    Feature::DRAPartitionableDevices,
+    Feature::DRAPrioritizedList,
+    Feature::DRAResourceClaimDeviceStatus,
+    Feature::DRASchedulerFilterTimeout,
+];
 
 const CLAIMS: &str = "pods with spec.resourceClaims stay Pending, with the reason in their status";
 const GROUPS: &str = "pods with spec.schedulingGroup stay Pending, with the reason in their status";
@@ -347,6 +354,9 @@ fn set(features: Features, feature: Feature, value: bool) -> Result<Features, Ga
     if state.locked && value != state.default {
         return Err(GateError::Locked { gate, value });
     }
+    if OF_DYNAMIC_RESOURCES.contains(&feature) {
+        tracing::warn!("feature gate {gate} has no effect yet: {CLAIMS}");
+    }
     Ok(features.with(feature, value))
 }
 
@@ -402,10 +412,24 @@ mod tests {
     fn gates_without_effect_are_accepted() {
         // A gate of the scheduler, one of the kubelet, and two with names close to others.
         for gate in
-            ["DRAAdminAccess", "MemoryQoS", "ComponentFlagz", "InPlacePodVerticalScalingExclusiveCPUs"]
+            ["DRAResourcePoolStatus", "MemoryQoS", "ComponentFlagz", "InPlacePodVerticalScalingExclusiveCPUs"]
         {
             let none = Features::of(Version::CURRENT);
             assert_eq!(features(&format!("{gate}=true"), "1.37"), Ok(none), "{gate}");
+        }
+    }
+
+    #[test]
+    fn gates_of_devices_have_the_states_of_the_version() {
+        let on = |version: &str, feature| features("", version).unwrap().enabled(feature);
+        let states = |feature| ["1.34", "1.35", "1.36", "1.37"].map(|version| on(version, feature));
+        assert_eq!(states(Feature::DRADeviceTaints), [false, false, true, true]);
+        assert_eq!(states(Feature::DRADeviceTaintRules), [false, false, false, true]);
+        assert_eq!(states(Feature::DRASchedulerFilterTimeout), [true; 4]);
+        let off = features("DRADeviceTaints=false,DRAConsumableCapacity=false", "1.37").unwrap();
+        assert!(!off.enabled(Feature::DRADeviceTaints) && !off.enabled(Feature::DRAConsumableCapacity));
+        for locked in ["DynamicResourceAllocation", "DRAExtendedResource", "DRAPrioritizedList"] {
+            assert!(features(&format!("{locked}=false"), "1.37").is_err(), "{locked}");
         }
     }
 

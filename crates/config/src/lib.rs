@@ -39,7 +39,6 @@ mod config;
 mod config_map;
 mod cursor;
 mod default_args;
-pub(crate) mod duration;
 mod error;
 mod extender;
 pub mod feature_gates;
@@ -70,6 +69,8 @@ pub use config::{
 };
 pub use error::{ConfigError, ConfigErrors, Position, Problem};
 pub use leader_election::LeaderElectionConfig;
+
+use supercargo_framework::go_duration as duration;
 
 use complete::complete;
 use cursor::Cursor;

@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::node::NodeRecord;
 use crate::objects::Objects;
 use crate::pod::{PodKey, Uid};
+use crate::text::Text;
 
 /// A future that owns what it needs.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -47,7 +48,10 @@ pub enum Certainty {
     Refused,
     /// The object does not exist.
     NotFound,
-    /// The server may have executed it: a timeout, a broken connection, 409 or 5xx.
+    /// The server reports a conflict, 409: the object has changed since the request was made. Another
+    /// attempt of the same request may be what changed it.
+    Conflict,
+    /// The server may have executed it: a timeout, a broken connection or 5xx.
     Unknown,
 }
 
@@ -90,6 +94,10 @@ pub type Predicate = Box<dyn Fn(&dyn Cluster) -> bool + Send + 'static>;
 pub trait BindingCalls: Send + Sync {
     /// Sends a request.
     fn call(&self, call: ApiCall) -> BoxFuture<Result<serde_json::Value, ApiError>>;
+    /// Tells the scheduler the server's answer to a write of an object of this kind, so that the
+    /// object is assumed until the informer shows that version or a newer one. The call returns at
+    /// once; the scheduler knows before it learns how PreBind ended.
+    fn written(&self, resource: &Text, answer: serde_json::Value);
     /// Waits until the predicate holds. It is checked immediately, and whenever objects or nodes
     /// change or a pod is deleted.
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>>;

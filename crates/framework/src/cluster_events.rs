@@ -25,7 +25,7 @@ pub fn pod_events(resource: &EventResource, old: &PodInfo, new: &PodInfo) -> Eve
     if old.spec.tolerations.len() != new.spec.tolerations.len() {
         actions.push(ActionType::UPDATE_POD_TOLERATION);
     }
-    if old.status.claim_statuses != new.status.claim_statuses {
+    if old.status.claims != new.status.claims {
         actions.push(ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM);
     }
     if actions.is_empty() {
@@ -165,7 +165,7 @@ mod tests {
     fn a_generated_resource_claim_has_its_own_event() {
         let old = pod("a").build();
         let mut new = old.clone();
-        new.status.claim_statuses = 1;
+        new.status.claims = Some(Box::default());
         assert_eq!(own_update(&old, &new), ["TargetPodUpdatePodGeneratedResourceClaim"]);
     }
 

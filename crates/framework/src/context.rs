@@ -10,7 +10,8 @@ use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
 use crate::nodes::{ImageState, Nodes};
 use crate::objects::{
-    Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, Typed, resources,
+    Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, ResourceClaim, ResourceSlice,
+    Typed, resources,
 };
 use crate::pod::{PodInfo, PodKey, Uid};
 use crate::small_map::SmallMap;
@@ -69,6 +70,11 @@ pub enum Command {
     Assume(Arc<Object>),
     /// Drop an assumed state, unless the object has changed since; see [`Objects::restore`].
     Restore(Arc<Object>),
+    /// Note that the pod's binding is about to write the allocation in this copy of a claim; see
+    /// [`Objects::add_pending`].
+    AddPending(Arc<Object>),
+    /// End a pending allocation.
+    RemovePending(Arc<Object>),
     /// Make room for a pod. Bindings of victims that are not bound yet are rejected; other victims
     /// are deleted, the last one after all others. The pod is not retried until all deletions are
     /// in flight.
@@ -259,6 +265,30 @@ impl<'a> Context<'a> {
     pub fn list_on<T: ObjectBody>(&self, resource: &Text, node: &str) -> impl Iterator<Item = Typed<'a, T>> {
         self.note(|| Read::Kind(resource.clone()));
         self.objects.list_on(resource, node).filter_map(Typed::of)
+    }
+
+    /// The pending allocation of a claim; see [`Objects::add_pending`].
+    pub fn pending_allocation(&self, claim: &Object) -> Option<&'a Arc<Object>> {
+        self.note(|| Read::Object { resource: claim.resource.clone(), key: Arc::clone(&claim.key) });
+        self.objects.pending(&claim.uid)
+    }
+
+    /// All pending allocations, ordered by the UID of their claim.
+    pub fn pending_allocations(&self) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.note(|| Read::Kind(resources::RESOURCE_CLAIM));
+        self.objects.list_pending()
+    }
+
+    /// The ResourceClaims that an owner controls, by its UID, ordered by key.
+    pub fn claims_of_owner(&self, uid: &str) -> impl Iterator<Item = Typed<'a, ResourceClaim>> {
+        self.note(|| Read::Kind(resources::RESOURCE_CLAIM));
+        self.objects.claims_of_owner(uid).filter_map(Typed::of)
+    }
+
+    /// The ResourceSlices that do not name a node, ordered by driver and key.
+    pub fn slices_off_nodes(&self) -> impl Iterator<Item = Typed<'a, ResourceSlice>> {
+        self.note(|| Read::Kind(resources::RESOURCE_SLICE));
+        self.objects.slices_off_nodes().filter_map(Typed::of)
     }
 
     /// The time of the call.

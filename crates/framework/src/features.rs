@@ -81,6 +81,28 @@ features! {
     VolumeLimitScaling: absent alpha alpha beta,
     /// Volumes have attribute classes.
     VolumeAttributesClass: ga_unlocked ga_unlocked ga ga,
+    /// Pods have resource claims.
+    DynamicResourceAllocation: ga_unlocked ga ga ga,
+    /// Requests for devices that are in use.
+    DRAAdminAccess: beta beta ga ga,
+    /// Devices are shared, and requests take a part of their capacity.
+    DRAConsumableCapacity: alpha alpha beta beta,
+    /// PreBind waits until a device is ready.
+    DRADeviceBindingConditions: alpha alpha beta beta,
+    /// Rules add taints to devices.
+    DRADeviceTaintRules: absent alpha beta_off ga_unlocked,
+    /// Devices have taints.
+    DRADeviceTaints: alpha alpha beta ga_unlocked,
+    /// Extended resources are served by devices.
+    DRAExtendedResource: alpha alpha beta ga,
+    /// Devices share counters, and say on which nodes they can be used.
+    DRAPartitionableDevices: alpha alpha beta beta,
+    /// Requests have alternatives.
+    DRAPrioritizedList: beta beta ga_unlocked ga,
+    /// Drivers report the state of allocated devices.
+    DRAResourceClaimDeviceStatus: beta beta beta ga,
+    /// The search for devices on a node ends after a time.
+    DRASchedulerFilterTimeout: beta beta beta beta,
 }
 
 /// The stage of a feature.

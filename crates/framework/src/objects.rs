@@ -1,7 +1,9 @@
 //! Objects of kinds other than pods and nodes.
 
-mod class_index;
+mod devices;
+mod key_index;
 mod kinds;
+mod pending;
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, Deref};
@@ -10,8 +12,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use self::class_index::ClassIndex;
+pub use self::devices::*;
+use self::key_index::KeyIndex;
 pub use self::kinds::*;
+use self::pending::PendingAllocations;
 use crate::hash_seed::{HashSeed, SeededMap};
 use crate::labels::Labels;
 use crate::pod::OwnerRef;
@@ -47,6 +51,11 @@ impl Object {
     /// `metadata.name`.
     pub fn name(&self) -> &str {
         self.key.rsplit('/').next().unwrap_or(&self.key)
+    }
+
+    /// Whether this version is newer than that of another state of the object.
+    pub fn is_newer_than(&self, other: &Self) -> bool {
+        is_newer(&self.resource_version, &other.resource_version)
     }
 
     /// `metadata.namespace`; empty for cluster-scoped kinds.
@@ -91,14 +100,23 @@ impl<'a, T: ObjectBody> Typed<'a, T> {
 #[derive(Clone, Debug)]
 struct Entry {
     from_api: Arc<Object>,
-    /// A change by a binding in flight that the API does not show yet. Always based on the version
-    /// in `from_api`.
+    /// A change by a binding in flight that the informer does not show yet: one that is not written,
+    /// based on the version in `from_api`, or the answer to a write, with a newer version.
     assumed: Option<Arc<Object>>,
 }
 
 impl Entry {
     fn latest(&self) -> &Arc<Object> {
         self.assumed.as_ref().unwrap_or(&self.from_api)
+    }
+}
+
+/// Whether the first version is newer. Versions are numbers; if one is not, any other one counts as
+/// newer.
+fn is_newer(version: &str, than: &str) -> bool {
+    match (version.parse::<u64>(), than.parse::<u64>()) {
+        (Ok(version), Ok(than)) => version > than,
+        _ => version != than,
     }
 }
 
@@ -119,13 +137,16 @@ impl Kind {
 
 /// Objects by kind and key, with assumed changes.
 ///
-/// Same as upstream's assume cache of the VolumeBinding plugin: an assumed change is based on one
-/// version of an object, and is valid as long as the API shows that version.
+/// Same as upstream's assume caches: an assumed change is valid until the informer shows a newer
+/// version.
 #[derive(Clone, Debug)]
 pub struct Objects {
     seed: HashSeed,
     kinds: FxHashMap<Text, Kind>,
-    volumes: ClassIndex,
+    volumes: KeyIndex,
+    claims: KeyIndex,
+    slices_off_nodes: KeyIndex,
+    pending: PendingAllocations,
     /// Keys of objects that belong to a node, by kind and node.
     on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
 }
@@ -143,16 +164,20 @@ impl Objects {
         Self {
             seed,
             kinds: FxHashMap::default(),
-            volumes: ClassIndex::default(),
+            volumes: KeyIndex::new(storage_class),
+            claims: KeyIndex::new(owner_of_claim),
+            slices_off_nodes: KeyIndex::new(driver_off_nodes),
+            pending: PendingAllocations::default(),
             on_nodes: FxHashMap::default(),
         }
     }
 
     /// Stores an object from an informer and returns the previous one. Drops an assumed change
-    /// unless it is based on this version, as after a resync.
+    /// if this version is newer.
     pub fn insert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
         let old = self.put(Arc::clone(&object));
-        self.volumes.change(old.as_deref(), Some(&object));
+        self.index(old.as_deref(), Some(&object));
+        self.pending.settle(&object);
         if old.as_ref().and_then(|old| old.node_name.as_ref()) != object.node_name.as_ref() {
             self.leave_node(old.as_ref());
             self.join_node(&object);
@@ -168,10 +193,14 @@ impl Objects {
             kind.entries.insert(Arc::clone(&object.key), Entry { from_api: object, assumed: None });
             return None;
         };
-        if entry.from_api.resource_version != object.resource_version {
-            entry.assumed = None;
-        }
+        entry.assumed.take_if(|assumed| is_newer(&object.resource_version, &assumed.resource_version));
         Some(std::mem::replace(&mut entry.from_api, object))
+    }
+
+    fn index(&mut self, old: Option<&Object>, new: Option<&Object>) {
+        for index in [&mut self.volumes, &mut self.claims, &mut self.slices_off_nodes] {
+            index.change(old, new);
+        }
     }
 
     /// Removes an object and its assumed change.
@@ -179,7 +208,7 @@ impl Objects {
         let kind = self.kinds.get_mut(resource)?;
         kind.keys.remove(key);
         let gone = kind.entries.remove(key)?.from_api;
-        self.volumes.change(Some(&gone), None);
+        self.index(Some(&gone), None);
         self.leave_node(Some(&gone));
         Some(gone)
     }
@@ -206,34 +235,56 @@ impl Objects {
         }
     }
 
-    /// Assumes this state of an object until the API shows another version. Returns `false` if the
-    /// object does not exist or its version differs from that of `object`.
+    /// Assumes this state of an object until the informer shows a newer version. It is a change of
+    /// the latest state, with its version, or the answer to a write, with a newer one. Returns
+    /// `false` if the object does not exist or the latest version is newer.
     pub fn assume(&mut self, object: Arc<Object>) -> bool {
         let Some(entry) = self.entry_of(&object) else {
             return false;
         };
-        entry.assumed = Some(object);
+        let (version, latest) = (&object.resource_version, &entry.latest().resource_version);
+        if version != latest && !is_newer(version, latest) {
+            return false;
+        }
+        entry.assumed = Some(Arc::clone(&object));
+        self.pending.settle(&object);
         true
     }
 
-    /// Drops the assumed change of an object. Does nothing if the version differs from that of
+    /// Drops the assumed change of an object. Does nothing if its version differs from that of
     /// `assumed`: a current change is another binding's.
     pub fn restore(&mut self, assumed: &Object) {
         if let Some(entry) = self.entry_of(assumed) {
-            entry.assumed = None;
+            entry.assumed.take_if(|current| current.resource_version == assumed.resource_version);
         }
     }
 
-    /// The entry of an object, if the API shows this version.
+    /// The answer to a write of an object, until the informer shows that version or a newer one.
+    pub fn written(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
+        let entry = self.kinds.get(resource)?.entries.get(key)?;
+        let is_newer = |one: &&Arc<Object>| is_newer(&one.resource_version, &entry.from_api.resource_version);
+        entry.assumed.as_ref().filter(is_newer)
+    }
+
     fn entry_of(&mut self, object: &Object) -> Option<&mut Entry> {
-        let entry = self.kinds.get_mut(&object.resource)?.entries.get_mut(&object.key)?;
-        Some(entry).filter(|entry| entry.from_api.resource_version == object.resource_version)
+        self.kinds.get_mut(&object.resource)?.entries.get_mut(&object.key)
     }
 
     /// The PersistentVolumes of a storage class, ordered by name; the empty class has volumes
     /// without a class.
     pub fn volumes_of_class(&self, class: &str) -> impl Iterator<Item = &Arc<Object>> {
-        self.volumes.names(class).filter_map(|name| self.get(&resources::PERSISTENT_VOLUME, name))
+        self.volumes.of(class).filter_map(|name| self.get(&resources::PERSISTENT_VOLUME, name))
+    }
+
+    /// The ResourceClaims that an owner controls, by its UID, ordered by key.
+    pub fn claims_of_owner(&self, uid: &str) -> impl Iterator<Item = &Arc<Object>> {
+        self.claims.of(uid).filter_map(|key| self.get(&resources::RESOURCE_CLAIM, key))
+    }
+
+    /// The ResourceSlices that do not name a node, ordered by driver and key. The others are
+    /// [on their node](Self::list_on).
+    pub fn slices_off_nodes(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.slices_off_nodes.all().filter_map(|key| self.get(&resources::RESOURCE_SLICE, key))
     }
 
     /// One object, assumed changes included.
@@ -270,6 +321,20 @@ impl Objects {
     }
 }
 
+fn storage_class(object: &Object) -> Option<&Arc<str>> {
+    Some(&PersistentVolume::of(&object.body)?.storage_class)
+}
+
+fn owner_of_claim(object: &Object) -> Option<&Arc<str>> {
+    ResourceClaim::of(&object.body)?;
+    Some(&object.controller.as_ref()?.uid)
+}
+
+fn driver_off_nodes(object: &Object) -> Option<&Arc<str>> {
+    let slice = ResourceSlice::of(&object.body)?;
+    object.node_name.is_none().then_some(&slice.driver)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,8 +360,8 @@ mod tests {
     }
 
     #[test]
-    fn assumed_changes_last_until_the_api_version_changes() {
-        for (next, holds) in [("5", true), ("6", false), ("4", false)] {
+    fn assumed_changes_last_until_a_newer_version() {
+        for (next, holds) in [("5", true), ("6", false), ("4", true), ("10", false), ("x", false)] {
             let mut objects = Objects::default();
             objects.insert(volume("a", "5"));
             assert!(objects.assume(changed("a", "5")));
@@ -307,10 +372,10 @@ mod tests {
     }
 
     #[test]
-    fn only_the_current_version_can_be_assumed() {
+    fn only_the_latest_state_or_a_newer_one_can_be_assumed() {
         let mut objects = Objects::default();
         objects.insert(volume("a", "5"));
-        for (name, version) in [("a", "4"), ("a", "6"), ("b", "5")] {
+        for (name, version) in [("a", "4"), ("b", "5")] {
             assert!(!objects.assume(changed(name, version)), "{name} {version}");
         }
         assert!(!is_assumed(&objects, "a"));
@@ -318,6 +383,24 @@ mod tests {
         objects.remove("PersistentVolume", "a");
         objects.insert(volume("a", "5"));
         assert!(!is_assumed(&objects, "a"), "another object of the same name");
+    }
+
+    #[test]
+    fn answers_to_writes_last_until_the_informer_catches_up() {
+        let mut objects = Objects::default();
+        objects.insert(volume("a", "9"));
+        assert!(objects.written("PersistentVolume", "a").is_none());
+        assert!(objects.assume(changed("a", "12")));
+        assert!(!objects.assume(changed("a", "11")), "an answer that came late");
+        assert!(!objects.assume(changed("a", "9")), "a change of an earlier state");
+        for (next, still) in [("10", true), ("12", false)] {
+            objects.insert(volume("a", next));
+            let written = objects.written("PersistentVolume", "a");
+            assert_eq!(written.is_some(), still, "{next}");
+            assert!(is_assumed(&objects, "a"));
+        }
+        objects.insert(volume("a", "13"));
+        assert!(!is_assumed(&objects, "a"));
     }
 
     #[test]
@@ -354,6 +437,49 @@ mod tests {
         assert_eq!((names(&objects, "fast"), names(&objects, "slow").len()), (vec![], 2));
         objects.assume(Arc::new(Object { terminating: true, ..(*of_class("a", "slow")).clone() }));
         assert!(objects.volumes_of_class("slow").any(|volume| volume.terminating));
+    }
+
+    #[test]
+    fn claims_are_found_by_their_controller() {
+        let claim = |key: &str, owner: Option<&str>| {
+            let object =
+                object(&resources::RESOURCE_CLAIM, key, Body::ResourceClaim(ResourceClaim::default()));
+            let controller = owner.map(|uid| Arc::new(OwnerRef { uid: uid.into(), ..OwnerRef::default() }));
+            Arc::new(Object { controller, ..object })
+        };
+        let mut objects = Objects::default();
+        for (key, owner) in [("b/x", Some("u")), ("a/x", Some("u")), ("a/y", None), ("a/z", Some("v"))] {
+            objects.insert(claim(key, owner));
+        }
+        let of = |objects: &Objects, uid: &str| {
+            objects.claims_of_owner(uid).map(|claim| claim.key.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&objects, "u"), ["a/x", "b/x"]);
+        objects.insert(claim("a/x", Some("v")));
+        objects.remove(&resources::RESOURCE_CLAIM, "b/x");
+        assert_eq!((of(&objects, "u"), of(&objects, "v")), (vec![], vec!["a/x".into(), "a/z".into()]));
+    }
+
+    #[test]
+    fn slices_are_on_their_node_or_off_nodes() {
+        let slice = |key: &str, driver: &str, node: Option<&str>| {
+            let body = ResourceSlice { driver: driver.into(), ..ResourceSlice::default() };
+            let object = object(&resources::RESOURCE_SLICE, key, Body::ResourceSlice(body));
+            Arc::new(Object { node_name: node.map(Into::into), ..object })
+        };
+        let mut objects = Objects::default();
+        for (key, driver, node) in
+            [("b", "d", None), ("c", "a", None), ("a", "d", None), ("n", "d", Some("n1"))]
+        {
+            objects.insert(slice(key, driver, node));
+        }
+        let keys = |slices: &mut dyn Iterator<Item = &Arc<Object>>| {
+            slices.map(|slice| slice.key.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&mut objects.slices_off_nodes()), ["c", "a", "b"]);
+        assert_eq!(keys(&mut objects.list_on(&resources::RESOURCE_SLICE, "n1")), ["n"]);
+        objects.insert(slice("a", "d", Some("n1")));
+        assert_eq!(keys(&mut objects.slices_off_nodes()), ["c", "b"]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::indexed::Indexed;
 use crate::labels::Labels;
 use crate::node::NodeRecord;
 use crate::pod_affinity::PodAffinity;
+use crate::pod_claims::{PodClaim, PodClaimStatuses};
 use crate::ports::HostPort;
 use crate::requests::PodRequests;
 use crate::resource::Resource;
@@ -58,9 +59,25 @@ pub struct PodSpec {
     pub container_requests: Option<Box<PodRequests>>,
     /// The pod's limits, if any. Used by metrics only, not by decisions.
     pub limits: Option<Box<Resource>>,
+    /// Fields that few pods have; `None` if all of them are empty.
+    pub rare: Option<Box<RareSpec>>,
+}
+
+/// The fields of a spec that few pods have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RareSpec {
+    /// `resourceClaims`.
+    pub resource_claims: Box<[PodClaim]>,
     /// Field paths of constraints that no plugin evaluates yet. A pod with such a constraint is
     /// rejected, not misplaced.
     pub unsupported: Box<[Arc<str>]>,
+}
+
+impl RareSpec {
+    /// The fields as a spec has them.
+    pub fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
 }
 
 /// The owner that controls an object.
@@ -128,9 +145,8 @@ pub struct SharedStatus {
     pub pod_scheduled: Option<PodCondition>,
     /// The `DisruptionTarget` condition, if it is true.
     pub disruption_target: Option<Box<PodCondition>>,
-    /// A fingerprint of `resourceClaimStatuses` and `extendedResourceClaimStatus`, to detect
-    /// changes.
-    pub claim_statuses: u64,
+    /// What the status says of resource claims, if anything.
+    pub claims: Option<Box<PodClaimStatuses>>,
 }
 
 /// A pod. Immutable: an update is a new value.
@@ -194,6 +210,16 @@ impl PodSpec {
     pub fn admits_node(&self, node: &NodeRecord) -> bool {
         self.node_selector.is_subset_of(&node.labels)
             && self.node_affinity.as_ref().is_none_or(|affinity| affinity.required_matches(node))
+    }
+
+    /// `resourceClaims`.
+    pub fn resource_claims(&self) -> &[PodClaim] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.resource_claims)
+    }
+
+    /// Field paths of constraints that no plugin evaluates yet.
+    pub fn unsupported(&self) -> &[Arc<str>] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.unsupported)
     }
 
     /// The effective request without pod-level resources.

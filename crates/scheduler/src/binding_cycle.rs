@@ -231,7 +231,7 @@ impl Scheduler {
                 match certainty {
                     Certainty::Refused => self.bind_failed(now, uid, FailureKind::Internal(message)),
                     Certainty::NotFound => self.pod_is_gone(now, uid),
-                    Certainty::Unknown => self.bind_uncertain(now, uid, message),
+                    Certainty::Conflict | Certainty::Unknown => self.bind_uncertain(now, uid, message),
                 }
             }
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Object;
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, NodeRecord, Now, PodInfo, Status, Uid};
+use supercargo_framework::{
+    ActionType, ClusterEvent, EventResource, NodeRecord, Now, PodInfo, Status, Text, Uid,
+};
 
 use crate::cache::on_node;
 use crate::input::{Input, Notification};
@@ -21,6 +23,7 @@ impl Scheduler {
             Input::QueuedPod(notification) => self.queued_pod(now, notification),
             Input::Node(notification) => self.node(now, notification),
             Input::Object(notification) => self.object(now, notification),
+            Input::Written(object) => self.written(now, object),
             Input::PreBound { pod, status } => self.pre_bound(now, &pod, status),
             Input::Bound { pod, by, outcome } => self.bound(now, &pod, &by, outcome),
             Input::PodRead { pod, read } => self.pod_read(now, &pod, read),
@@ -248,22 +251,50 @@ impl Scheduler {
             Notification::Updated { old, new } => (Some(old), Some(new)),
             Notification::Deleted(old) => (Some(old), None),
         };
-        let Some(object) = new.as_ref().or(old.as_ref()) else {
+        let Some(object) = new.as_ref().or(old.as_ref()).cloned() else {
             return;
         };
-        let resource = object.resource.clone();
-        self.note_object(object);
+        // A write was an event when it was answered.
+        let written = self.objects.written(&object.resource, &object.key).cloned();
+        let is_known =
+            written.as_ref().zip(new.as_ref()).is_some_and(|(written, new)| !new.is_newer_than(written));
+        let old = written.or(old);
+        self.note_object(&object);
         // Hints see the objects as they are after the event.
-        match (&new, &old) {
-            (Some(object), _) => drop(self.objects.insert(Arc::clone(object))),
-            (None, Some(object)) => drop(self.objects.remove(&object.resource, &object.key)),
-            (None, None) => {}
+        match &new {
+            Some(new) => drop(self.objects.insert(Arc::clone(new))),
+            None => drop(self.objects.remove(&object.resource, &object.key)),
         }
+        if !is_known {
+            self.object_changed(now, from, &object.resource, action, Change::Object { old, new });
+        }
+    }
+
+    /// Assumes what a binding has written. As in upstream's assume cache, this is an event like that of an
+    /// informer. An answer that comes after a newer version, or after the object is gone, changes nothing.
+    fn written(&mut self, now: Now, object: Arc<Object>) {
+        let from = self.observer.time_point();
+        let old = self.objects.get(&object.resource, &object.key).cloned();
+        self.note_object(&object);
+        if self.objects.assume(Arc::clone(&object)) {
+            let change = Change::Object { old, new: Some(Arc::clone(&object)) };
+            self.object_changed(now, from, &object.resource, ActionType::UPDATE, change);
+        }
+    }
+
+    fn object_changed(
+        &mut self,
+        now: Now,
+        from: TimePoint,
+        resource: &Text,
+        action: ActionType,
+        change: Change,
+    ) {
         // A kind that plugins only read moves no pods, not even for plugins that register for all
         // events.
-        if self.registered_kinds.contains(&resource) {
-            let resource = EventResource::Other(resource);
-            self.move_all(now, resource.clone(), action, &Change::Object { old, new });
+        if self.registered_kinds.contains(resource) {
+            let resource = EventResource::Other(resource.clone());
+            self.move_all(now, resource.clone(), action, &change);
             self.handled(from, &ClusterEvent::new(resource, action));
         }
     }

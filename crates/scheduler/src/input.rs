@@ -58,6 +58,8 @@ pub enum Input {
     Node(Notification<NodeRecord>),
     /// An object of another kind.
     Object(Notification<Object>),
+    /// The API server's answer to a binding's write of an object, before the informer shows it.
+    Written(Arc<Object>),
     /// PreBind ended.
     PreBound {
         /// The pod.

@@ -351,6 +351,16 @@ impl Scheduler {
                     self.note_object(&object);
                     self.objects.restore(&object);
                 }
+                Command::AddPending(claim) => {
+                    self.note_object(&claim);
+                    if !self.objects.add_pending(Arc::clone(&claim)) {
+                        self.anomaly(&format!("{} {} already has an allocation", claim.resource, claim.key));
+                    }
+                }
+                Command::RemovePending(claim) => {
+                    self.note_object(&claim);
+                    self.objects.remove_pending(&claim.uid);
+                }
                 Command::Preempt { preemptor, node, victims, plugin, asynchronous } => {
                     self.preempt(now, Order { preemptor, node, victims, plugin, asynchronous });
                 }

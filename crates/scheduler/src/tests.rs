@@ -2,6 +2,7 @@
 
 mod bed;
 mod binding;
+mod claims;
 mod coexistence;
 mod cycle;
 mod diagnosis;

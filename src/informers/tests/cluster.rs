@@ -39,10 +39,13 @@ use supercargo_client::host::Host;
 use supercargo_codec::{NodeKind, PodKind};
 use supercargo_config::{Catalog, Config};
 
-/// The connection to the server. Records lists and watches; can refuse requests.
+const DEVICES: &str = "/apis/resource.k8s.io/";
+
+/// The connection to the server. Records lists and watches; can refuse requests, and hide a group.
 #[derive(Clone, Default)]
 pub(super) struct Link {
     refuses: Arc<AtomicBool>,
+    hides: Arc<AtomicBool>,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
@@ -50,8 +53,11 @@ impl Link {
     /// A client of the server over this connection.
     pub(super) fn client(&self, server: &ApiServer) -> Client {
         let (link, service) = (self.clone(), server.service());
-        let service = tower::service_fn(move |request: Request<Body>| {
+        let service = tower::service_fn(move |mut request: Request<Body>| {
             let (refused, service) = (link.pass(&request), service.clone());
+            if link.hides.load(Ordering::SeqCst) && request.uri().path().starts_with(DEVICES) {
+                *request.uri_mut() = http::Uri::from_static("/apis/no.such.group/v1");
+            }
             async move {
                 refused?;
                 service.oneshot(request).await.map_err(BoxError::from)
@@ -80,6 +86,11 @@ impl Link {
     /// Sets whether connections are refused.
     pub(super) fn refuse(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::SeqCst);
+    }
+
+    /// Sets whether the server seems not to serve resource.k8s.io.
+    pub(super) fn hide_devices(&self, hides: bool) {
+        self.hides.store(hides, Ordering::SeqCst);
     }
 
     /// Lists and watches since the last call, sorted.

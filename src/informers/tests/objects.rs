@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::util::ServiceExt as _;
 
-use super::super::{Informers, kinds};
+use super::super::{Informers, WantedResource, kinds};
 use super::cluster::Link;
 use crate::owner::{Mailbox, Message};
 
@@ -127,8 +127,7 @@ async fn unserved_kind_does_not_block_start_and_is_watched_later() {
     let (server, link) = (ApiServer::default(), Link::default());
     let (informers, mailbox, messages) = start(&server, &link);
     let stop = CancellationToken::new();
-    let wanted =
-        [WIDGETS, resources::NAMESPACE, "no-kind-at-all".into(), "resource.k8s.io/DeviceClass".into()];
+    let wanted = [WIDGETS, resources::NAMESPACE, "no-kind-at-all".into(), "example.com/Widget".into()];
     let not_served = informers.watch_objects(&mailbox, &wanted, &stop).await;
     assert_eq!(not_served.len(), 1, "{not_served:?}");
     informers.begin_when_synced(&mailbox, &stop, &CancellationToken::new(), std::future::ready(())).await;
@@ -144,6 +143,36 @@ async fn unserved_kind_does_not_block_start_and_is_watched_later() {
     let ((), ()) = timeout(Duration::from_mins(5), async { tokio::join!(late, come) }).await.unwrap();
     sleep(Duration::from_secs(5)).await;
     assert_eq!(events(&messages), ["added widgets.v1.example.com default/w"]);
+    informers.shut_down().await;
+}
+
+/// A server before 1.34, or with the group disabled, and a plugin that reads the kinds of devices.
+#[tokio::test(start_paused = true)]
+async fn a_server_without_devices_does_not_block_the_start() {
+    let (server, link) = (ApiServer::default(), Link::default());
+    let devices = [
+        resources::RESOURCE_CLAIM,
+        resources::RESOURCE_SLICE,
+        resources::DEVICE_CLASS,
+        resources::DEVICE_TAINT_RULE,
+    ];
+    link.hide_devices(true);
+    let (informers, mailbox, messages) = start(&server, &link);
+    let stop = CancellationToken::new();
+    let not_served = informers.watch_objects(&mailbox, &devices, &stop).await;
+    let versions: Vec<_> = not_served.iter().map(WantedResource::group_version).collect();
+    assert_eq!(versions, ["resource.k8s.io/v1"; 4]);
+    informers.begin_when_synced(&mailbox, &stop, &CancellationToken::new(), std::future::ready(())).await;
+    assert_eq!(events(&messages), ["start"]);
+
+    link.hide_devices(false);
+    let class = json!({"metadata": {"name": "gpu"}});
+    send(&server, Method::POST, "/apis/resource.k8s.io/v1/deviceclasses", &class).await;
+    timeout(Duration::from_mins(5), informers.watch_once_served(&mailbox, not_served)).await.unwrap();
+    for kind in &devices {
+        informers.wait_for_sync(kind).await;
+    }
+    assert_eq!(events(&messages), ["added resource.k8s.io/DeviceClass gpu"]);
     informers.shut_down().await;
 }
 

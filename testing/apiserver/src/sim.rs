@@ -33,9 +33,18 @@
 //! * Jobs, indexed or not, suspended or not. Not simulated: back-off between attempts, deadlines,
 //!   time to live, per-index limits, failure and success policies.
 //! * The status of disruption budgets. Not simulated: cron jobs, autoscalers, endpoints.
+//!
+//! The controller of resource claims ([`Options::claims`]) creates claims from templates, reserves
+//! claims for pods that were created with a node, and frees and deletes claims when their pods are
+//! done. Not simulated: claims of pod groups, events.
+//!
+//! A driver of devices ([`Options::devices`]) publishes a resource slice for each node with the annotation
+//! [`SIMULATE_DEVICES`]. Not simulated: preparing devices on a node; the status of allocated devices.
 
 mod affinity;
+mod claims;
 mod conditions;
+mod driver;
 mod feed;
 mod kubelets;
 mod objects;
@@ -49,10 +58,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::server::ApiServer;
+use claims::Claims;
+use driver::Driver;
 use kubelets::Kubelets;
 use kubelets::heartbeat::Heartbeats;
 use workloads::Workloads;
 
+pub use driver::{DEVICE_DRIVER, SIMULATE_DEVICES};
 pub use kubelets::{SIMULATE, SIMULATE_AFTER, SIMULATE_EXIT_CODE};
 
 /// The parts to simulate.
@@ -63,6 +75,10 @@ pub struct Options {
     /// Whether to simulate the controllers of deployments, replica sets, stateful sets, daemon sets
     /// and jobs.
     pub workloads: bool,
+    /// Whether to simulate the controller of resource claims.
+    pub claims: bool,
+    /// Whether to simulate a driver that publishes the devices of nodes.
+    pub devices: bool,
     /// The time from binding to running of a pod.
     pub start_delay: Duration,
     /// The time from deletion to the end of a pod.
@@ -78,6 +94,8 @@ impl Default for Options {
         Self {
             kubelets: true,
             workloads: true,
+            claims: true,
+            devices: true,
             start_delay: Duration::from_millis(200),
             stop_delay: Duration::from_millis(100),
             run_time: Duration::from_secs(5),
@@ -109,6 +127,12 @@ impl ApiServer {
         }
         if let Some(workloads) = Workloads::new(&self.shared).filter(|_| options.workloads) {
             tasks.spawn(workloads.run());
+        }
+        if let Some(claims) = Claims::new(&self.shared).filter(|_| options.claims) {
+            tasks.spawn(claims.run());
+        }
+        if let Some(driver) = Driver::new(&self.shared).filter(|_| options.devices) {
+            tasks.spawn(driver.run());
         }
         Simulation { _tasks: tasks }
     }

@@ -109,7 +109,10 @@ pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<Strin
             gates.insert(feature.name().to_owned(), !gate.default);
         }
     }
-    // Each needs the others.
+    // A gate needs those that it extends.
+    if gates.get(Feature::DRADeviceTaints.name()) == Some(&false) {
+        gates.insert(Feature::DRADeviceTaintRules.name().to_owned(), false);
+    }
     if gates.get(Feature::PodLevelResources.name()) == Some(&false) {
         gates.insert(Feature::InPlacePodLevelResourcesVerticalScaling.name().to_owned(), false);
     }

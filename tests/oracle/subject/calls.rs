@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::Value;
+use supercargo_framework::Text;
 use supercargo_framework::binding::{
     ApiCall, ApiError, BindingCalls, BindingContext, BoxFuture, Cluster, Predicate, WaitError,
 };
@@ -80,6 +81,10 @@ impl BindingCalls for OfOne {
     fn call(&self, call: ApiCall) -> BoxFuture<Result<Value, ApiError>> {
         let result = lock(&self.calls.world).call(call);
         Box::pin(std::future::ready(result))
+    }
+
+    fn written(&self, _: &Text, _: Value) {
+        panic!("nothing is assumed after a write")
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {

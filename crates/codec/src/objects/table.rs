@@ -6,6 +6,9 @@ use supercargo_framework::objects::resources;
 
 use super::Decode;
 use super::csi::{Attachment, Driver, Node, StorageCapacity};
+use super::devices::{WireClass, WireTaintRule};
+use super::resource_claims::WireClaim;
+use super::resource_slices::WireSlice;
 use super::storage::{Claim, Class, Volume};
 use super::workloads::{Budget, Controller, Named, Selecting, Service};
 
@@ -38,9 +41,10 @@ const fn cluster(resource: Text, group: &'static str, plural: &'static str, deco
 }
 
 const STORAGE: &str = "storage.k8s.io";
+const DEVICES: &str = "resource.k8s.io";
 
 /// All built-in kinds.
-pub(super) static KINDS: [Entry; 13] = [
+pub(super) static KINDS: [Entry; 17] = [
     cluster(resources::PERSISTENT_VOLUME, "", "persistentvolumes", |k, j| k.read::<Volume<'_>>(j)),
     namespaced(resources::PERSISTENT_VOLUME_CLAIM, "", "persistentvolumeclaims", |k, j| {
         k.read::<Claim<'_>>(j)
@@ -62,4 +66,8 @@ pub(super) static KINDS: [Entry; 13] = [
     namespaced(resources::POD_DISRUPTION_BUDGET, "policy", "poddisruptionbudgets", |k, j| {
         k.read::<Budget<'_>>(j)
     }),
+    namespaced(resources::RESOURCE_CLAIM, DEVICES, "resourceclaims", |k, j| k.read::<WireClaim<'_>>(j)),
+    cluster(resources::RESOURCE_SLICE, DEVICES, "resourceslices", |k, j| k.read::<WireSlice<'_>>(j)),
+    cluster(resources::DEVICE_CLASS, DEVICES, "deviceclasses", |k, j| k.read::<WireClass<'_>>(j)),
+    cluster(resources::DEVICE_TAINT_RULE, DEVICES, "devicetaintrules", |k, j| k.read::<WireTaintRule<'_>>(j)),
 ];

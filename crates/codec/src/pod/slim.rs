@@ -58,13 +58,27 @@ pub(super) struct Spec<'a> {
     pub(super) volumes: List<Obj<WireVolume<'a>>>,
     #[serde(borrow)]
     pub(super) topology_spread_constraints: List<Obj<SpreadConstraint<'a>>>,
-    pub(super) resource_claims: List<IgnoredAny>,
+    #[serde(borrow)]
+    pub(super) resource_claims: List<Obj<WirePodClaim<'a>>>,
     pub(super) scheduling_group: Presence,
     pub(super) host_network: Option<bool>,
     pub(super) host_users: Option<bool>,
 }
 
 message!(Spec { 1 => volumes, 2 => containers, 7 => node_selector, 10 => node_name, 11 => host_network, 18 => affinity, 19 => scheduler_name, 20 => init_containers, 22 => tolerations, 25 => priority, 31 => preemption_policy, 32 => overhead as quantities, 33 => topology_spread_constraints, 37 => host_users, 38 => scheduling_gates, 39 => resource_claims, 40 => resources, 43 => scheduling_group });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct WirePodClaim<'a> {
+    #[serde(borrow)]
+    pub(super) name: Str<'a>,
+    #[serde(borrow)]
+    pub(super) resource_claim_name: Option<Str<'a>>,
+    #[serde(borrow)]
+    pub(super) resource_claim_template_name: Option<Str<'a>>,
+}
+
+message!(WirePodClaim { 1 => name, 3 => resource_claim_name, 4 => resource_claim_template_name });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -266,37 +280,37 @@ pub(super) struct ContainerStatus<'a> {
 
 message!(ContainerStatus { 1 => name, 10 => allocated_resources as quantities, 11 => resources });
 
-#[derive(Debug, Default, Hash, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ClaimStatus<'a> {
     #[serde(borrow)]
-    name: Str<'a>,
+    pub(super) name: Str<'a>,
     #[serde(borrow)]
-    resource_claim_name: Option<Str<'a>>,
+    pub(super) resource_claim_name: Option<Str<'a>>,
 }
 
 message!(ClaimStatus { 1 => name, 2 => resource_claim_name });
 
-#[derive(Debug, Default, Hash, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ExtendedClaimStatus<'a> {
     #[serde(borrow)]
-    resource_claim_name: Str<'a>,
+    pub(super) resource_claim_name: Str<'a>,
     #[serde(borrow)]
-    request_mappings: List<Obj<RequestMapping<'a>>>,
+    pub(super) request_mappings: List<Obj<RequestMapping<'a>>>,
 }
 
 message!(ExtendedClaimStatus { 1 => request_mappings, 2 => resource_claim_name });
 
-#[derive(Debug, Default, Hash, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct RequestMapping<'a> {
+pub(super) struct RequestMapping<'a> {
     #[serde(borrow)]
-    container_name: Str<'a>,
+    pub(super) container_name: Str<'a>,
     #[serde(borrow)]
-    resource_name: Str<'a>,
+    pub(super) resource_name: Str<'a>,
     #[serde(borrow)]
-    request_name: Str<'a>,
+    pub(super) request_name: Str<'a>,
 }
 
 message!(RequestMapping { 1 => container_name, 2 => resource_name, 3 => request_name });

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use supercargo_framework::affinity::{NodeAffinity, NodeTerms, PreferredTerm};
-use supercargo_framework::pod::{PodSpec, normalized_image_name};
+use supercargo_framework::pod::{PodSpec, RareSpec, normalized_image_name};
+use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::ports::{HostPort, Protocol};
 use supercargo_framework::requests::{RequestInputs, RequestOptions};
 use supercargo_framework::taint::{TaintEffect, Toleration, TolerationOperator};
@@ -11,7 +12,7 @@ use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{Features, Indexed};
 
 use super::requests;
-use super::slim::{Container, ContainerPort, Spec, WireNodeAffinity, WireToleration};
+use super::slim::{Container, ContainerPort, Spec, WireNodeAffinity, WirePodClaim, WireToleration};
 use crate::interners::Interners;
 use crate::json::Obj;
 
@@ -42,7 +43,7 @@ impl Interners {
             requests,
             // Limits can be invalid; the caller sets them.
             limits: None,
-            unsupported: unsupported.into(),
+            rare: self.rare(spec, unsupported),
         }
     }
 
@@ -127,6 +128,23 @@ impl Interners {
         let containers = containers.map(|container: &Obj<Container<'_>>| &*container.image);
         let volumes = spec.volumes.iter().filter_map(|volume| volume.image.reference.non_empty());
         containers.chain(volumes).map(|image| self.text(&normalized_image_name(image))).collect()
+    }
+
+    fn rare(&mut self, spec: &Spec<'_>, unsupported: Vec<Arc<str>>) -> Option<Box<RareSpec>> {
+        if spec.resource_claims.is_empty() && unsupported.is_empty() {
+            return None;
+        }
+        let resource_claims = spec.resource_claims.iter().map(|claim| self.pod_claim(claim)).collect();
+        RareSpec { resource_claims, unsupported: unsupported.into() }.boxed()
+    }
+
+    fn pod_claim(&mut self, claim: &WirePodClaim<'_>) -> PodClaim {
+        let source = match (&claim.resource_claim_name, &claim.resource_claim_template_name) {
+            (Some(name), _) => PodClaimSource::Claim(self.text(name)),
+            (None, Some(template)) => PodClaimSource::Template(self.text(template)),
+            (None, None) => PodClaimSource::Unknown,
+        };
+        PodClaim { name: self.text(&claim.name), source }
     }
 
     /// The constraints that no plugin evaluates yet. Preferences are omitted: without a preference

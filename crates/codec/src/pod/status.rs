@@ -1,15 +1,16 @@
 //! Pod status.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use supercargo_framework::pod::{PodCondition, SharedStatus};
+use supercargo_framework::pod_claims::{self, ExtendedRequest, PodClaimStatus, PodClaimStatuses};
 use supercargo_framework::time::Timestamp;
 
-use super::slim::{Condition, Status};
-use crate::error::{Fault, FieldError};
+use super::slim::{ClaimStatus, Condition, ExtendedClaimStatus, RequestMapping, Status};
+use crate::error::FieldError;
 use crate::interners::Interners;
-use crate::json::Str;
+use crate::json::{Obj, Str};
+use crate::metadata::time;
 
 impl Status<'_> {
     /// Whether the kubelet reports the requested resize as infeasible.
@@ -26,17 +27,6 @@ impl Status<'_> {
         let mut conditions = self.conditions.iter().map(|condition| &**condition).enumerate();
         conditions.find(|(_, condition)| &*condition.kind == kind)
     }
-
-    /// 0 without claims; otherwise a hash of the claim statuses that is stable within one build.
-    fn claims_fingerprint(&self) -> u64 {
-        if self.resource_claim_statuses.is_empty() && self.extended_resource_claim_status.is_none() {
-            return 0;
-        }
-        let mut hasher = DefaultHasher::new();
-        self.resource_claim_statuses.hash(&mut hasher);
-        self.extended_resource_claim_status.hash(&mut hasher);
-        hasher.finish()
-    }
 }
 
 impl Interners {
@@ -50,8 +40,32 @@ impl Interners {
             nominated_node_name: self.optional_text(&status.nominated_node_name),
             pod_scheduled: scheduled.map(|(i, condition)| self.pod_condition(i, condition)).transpose()?,
             disruption_target: disruption.map(Box::new),
-            claim_statuses: status.claims_fingerprint(),
+            claims: self.claim_statuses(status),
         })
+    }
+
+    fn claim_statuses(&mut self, status: &Status<'_>) -> Option<Box<PodClaimStatuses>> {
+        let (generated, extended) = (&status.resource_claim_statuses, &status.extended_resource_claim_status);
+        if generated.is_empty() && extended.is_none() {
+            return None;
+        }
+        let of_entry = |status: &Obj<ClaimStatus<'_>>| PodClaimStatus {
+            name: self.text(&status.name),
+            claim: status.resource_claim_name.as_ref().map(|name| self.text(name)),
+        };
+        let generated = generated.iter().map(of_entry).collect();
+        let extended = extended.as_ref().map(|status| self.extended_claim(status));
+        Some(Box::new(PodClaimStatuses { generated, extended }))
+    }
+
+    fn extended_claim(&mut self, status: &ExtendedClaimStatus<'_>) -> pod_claims::ExtendedClaimStatus {
+        let mapping = |mapping: &Obj<RequestMapping<'_>>| ExtendedRequest {
+            container: self.text(&mapping.container_name),
+            resource: self.text(&mapping.resource_name),
+            request: self.text(&mapping.request_name),
+        };
+        let mappings = status.request_mappings.iter().map(mapping).collect();
+        pod_claims::ExtendedClaimStatus { claim: self.text(&status.resource_claim_name), mappings }
     }
 
     fn pod_condition(&mut self, i: usize, condition: &Condition<'_>) -> Result<PodCondition, FieldError> {
@@ -72,10 +86,5 @@ impl Interners {
 }
 
 fn timestamp(text: &Str<'_>, path: fmt::Arguments<'_>) -> Result<Option<Timestamp>, FieldError> {
-    let parse = |text: &str| text.parse::<jiff::Timestamp>();
-    text.non_empty()
-        .map(parse)
-        .transpose()
-        .map(|time| time.map(|time| Timestamp(time.as_microsecond())))
-        .map_err(|error| FieldError::new(path, Fault::Time(error)))
+    Ok(time(text, path)?.map(|time| Timestamp(time.as_microsecond())))
 }

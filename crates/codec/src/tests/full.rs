@@ -1,6 +1,4 @@
 //! Full decoding: the same records from k8s-openapi's complete types.
-//!
-//! The fingerprint of claims is 1 if there are claims.
 
 pub(super) mod constraints;
 
@@ -14,7 +12,10 @@ use supercargo_framework::affinity::{NodeAffinity, NodeSelectorTerm, PreferredTe
 use supercargo_framework::labels::Labels;
 use supercargo_framework::node::{NodeImage, NodeRecord, annotations_hash};
 use supercargo_framework::pod::{
-    OwnerRef, PodCondition, PodInfo, PodSpec, PodStatus, SharedStatus, Uid, normalized_image_name,
+    OwnerRef, PodCondition, PodInfo, PodSpec, PodStatus, RareSpec, SharedStatus, Uid, normalized_image_name,
+};
+use supercargo_framework::pod_claims::{
+    ExtendedClaimStatus, ExtendedRequest, PodClaim, PodClaimSource, PodClaimStatus, PodClaimStatuses,
 };
 use supercargo_framework::ports::{HostPort, Protocol};
 use supercargo_framework::quantity;
@@ -223,7 +224,7 @@ fn pod_spec(spec: &k8s::PodSpec, inputs: &RequestInputs) -> PodSpec {
         container_requests: (container_requests != requests).then(|| Box::new(container_requests)),
         requests,
         limits: limits(spec),
-        unsupported: unsupported(spec, faulty),
+        rare: rare(spec, faulty),
     }
 }
 
@@ -244,6 +245,19 @@ fn limits(spec: &k8s::PodSpec) -> Option<Box<Resource>> {
         ..Default::default()
     };
     Some(inputs.limits()).filter(|limits| !limits.is_zero()).map(Box::new)
+}
+
+fn rare(spec: &k8s::PodSpec, faulty: Vec<String>) -> Option<Box<RareSpec>> {
+    let claims = spec.resource_claims.iter().flatten();
+    RareSpec { resource_claims: claims.map(pod_claim).collect(), unsupported: unsupported(spec, faulty) }
+        .boxed()
+}
+
+fn pod_claim(claim: &k8s::PodResourceClaim) -> PodClaim {
+    let given = claim.resource_claim_name.as_deref().map(|name| PodClaimSource::Claim(name.into()));
+    let template = claim.resource_claim_template_name.as_deref();
+    let template = template.map(|name| PodClaimSource::Template(name.into()));
+    PodClaim { name: Arc::from(&*claim.name), source: given.or(template).unwrap_or(PodClaimSource::Unknown) }
 }
 
 fn unsupported(spec: &k8s::PodSpec, faulty: Vec<String>) -> Box<[Arc<str>]> {
@@ -317,15 +331,33 @@ fn pod_condition(condition: &k8s::PodCondition) -> PodCondition {
     }
 }
 
+fn claim_statuses(status: &k8s::PodStatus) -> Option<Box<PodClaimStatuses>> {
+    let of_entry = |status: &k8s::PodResourceClaimStatus| PodClaimStatus {
+        name: Arc::from(&*status.name),
+        claim: status.resource_claim_name.as_deref().map(Arc::from),
+    };
+    let mapping = |mapping: &k8s::ContainerExtendedResourceRequest| ExtendedRequest {
+        container: Arc::from(&*mapping.container_name),
+        resource: Arc::from(&*mapping.resource_name),
+        request: Arc::from(&*mapping.request_name),
+    };
+    let extended = status.extended_resource_claim_status.as_ref().map(|status| ExtendedClaimStatus {
+        claim: Arc::from(&*status.resource_claim_name),
+        mappings: status.request_mappings.iter().map(mapping).collect(),
+    });
+    let generated = status.resource_claim_statuses.iter().flatten().map(of_entry).collect();
+    let claims = PodClaimStatuses { generated, extended };
+    (claims != PodClaimStatuses::default()).then(|| Box::new(claims))
+}
+
 fn pod_status(status: &k8s::PodStatus) -> PodStatus {
     let disruption = condition(status, "DisruptionTarget").filter(|condition| condition.status == "True");
-    let claims = status.resource_claim_statuses.as_ref().is_some_and(|claims| !claims.is_empty());
     let shared = SharedStatus {
         terminal: ["Succeeded", "Failed"].contains(&status.phase.as_deref().unwrap_or("")),
         nominated_node_name: non_empty(status.nominated_node_name.as_ref()),
         pod_scheduled: condition(status, "PodScheduled").map(pod_condition),
         disruption_target: disruption.map(|condition| Box::new(pod_condition(condition))),
-        claim_statuses: u64::from(claims || status.extended_resource_claim_status.is_some()),
+        claims: claim_statuses(status),
     };
     PodStatus { start_time: time(status.start_time.as_ref()), shared: Arc::new(shared) }
 }

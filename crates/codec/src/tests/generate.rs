@@ -180,7 +180,14 @@ fn pod_spec() -> impl Strategy<Value = PodSpec> {
     let names = (of(text()), of(text()), of(any::<i32>()), policy);
     let placement = (some_texts(), of(affinity()), list(toleration()), list(gate), list(spread()));
     let workload = (vec(container(), 0..3), list(container()), list(volume()), resources(), amounts());
-    let claims = (list(Just(PodResourceClaim::default())), of(Just(PodSchedulingGroup::default())));
+    let claim = (text(), of(text()), of(text())).prop_map(
+        |(name, resource_claim_name, resource_claim_template_name)| PodResourceClaim {
+            name,
+            resource_claim_name,
+            resource_claim_template_name,
+        },
+    );
+    let claims = (list(claim), of(Just(PodSchedulingGroup::default())));
     let host = (of(any::<bool>()), of(any::<bool>()));
     (names, placement, workload, claims, host).prop_map(|(names, placement, workload, claims, host)| {
         let (scheduler_name, node_name, priority, preemption_policy) = names;

@@ -59,6 +59,10 @@ fn every_kind_has_its_resource_path() {
         (resources::STATEFUL_SET, "/apis/apps/v1/statefulsets", true),
         (resources::NAMESPACE, "/api/v1/namespaces", false),
         (resources::POD_DISRUPTION_BUDGET, "/apis/policy/v1/poddisruptionbudgets", true),
+        (resources::RESOURCE_CLAIM, "/apis/resource.k8s.io/v1/resourceclaims", true),
+        (resources::RESOURCE_SLICE, "/apis/resource.k8s.io/v1/resourceslices", false),
+        (resources::DEVICE_CLASS, "/apis/resource.k8s.io/v1/deviceclasses", false),
+        (resources::DEVICE_TAINT_RULE, "/apis/resource.k8s.io/v1/devicetaintrules", false),
     ];
     for (resource, path, namespaced) in paths {
         let kind = kind(&resource);

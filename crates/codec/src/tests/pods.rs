@@ -182,12 +182,12 @@ fn the_pod_level_status_counts_during_a_resize() {
 #[test]
 fn unsupported_constraints_are_listed_by_path() {
     assert_eq!(
-        pending().spec.unsupported.iter().map(|path| &**path).collect::<Vec<_>>(),
+        pending().spec.unsupported().iter().map(|path| &**path).collect::<Vec<_>>(),
         ["spec.resourceClaims", "spec.schedulingGroup"]
     );
-    assert!(running().spec.unsupported.is_empty());
+    assert!(running().spec.unsupported().is_empty());
     let spec = json!({"resourceClaims": null, "schedulingGroup": null});
-    assert!(decoded(spec).spec.unsupported.is_empty());
+    assert_eq!(decoded(spec).spec.rare, None);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn an_invalid_spread_constraint_is_unsupported() {
     let spec = decoded(json!({"topologySpreadConstraints": constraints})).spec;
     assert_eq!(spec.topology_spread.len(), 1);
     assert_eq!(
-        spec.unsupported.iter().map(|path| &**path).collect::<Vec<_>>(),
+        spec.unsupported().iter().map(|path| &**path).collect::<Vec<_>>(),
         ["spec.topologySpreadConstraints[1].labelSelector"]
     );
 }
@@ -335,7 +335,10 @@ fn the_status_keeps_what_scheduling_reads() {
     assert_eq!(status.nominated_node_name.as_deref(), Some("node-9"));
     let disruption = status.disruption_target.as_ref().unwrap();
     assert_eq!(&*disruption.reason, "PreemptionByScheduler");
-    assert_ne!(status.claim_statuses, 0);
+    let claims = status.claims.as_ref().unwrap();
+    let generated: Vec<_> = claims.generated.iter().map(|one| (&*one.name, one.claim.as_deref())).collect();
+    assert_eq!(generated, [("gpu", Some("trainer-gpu-x"))]);
+    assert_eq!(&*claims.extended.as_ref().unwrap().claim, "trainer-extended");
     let scheduled = status.pod_scheduled.as_ref().unwrap();
     assert_eq!((&*scheduled.status, &*scheduled.reason), ("False", "Unschedulable"));
     assert_eq!(&*scheduled.message, "0/3 nodes are available: 3 node(s) didn't match \"it\".");
@@ -343,7 +346,7 @@ fn the_status_keeps_what_scheduling_reads() {
 
     let status = running().status;
     assert_eq!(status.start_time, Some(Timestamp(1_772_359_201_123_456)));
-    assert_eq!(status.claim_statuses, 0);
+    assert_eq!(status.claims, None);
     assert_eq!(status.pod_scheduled.as_ref().unwrap().observed_generation, Some(1));
 }
 

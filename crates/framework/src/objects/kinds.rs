@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::devices::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use crate::affinity::NodeSelectorTerm;
 use crate::labels::Labels;
 use crate::selector::LabelSelector;
@@ -37,6 +38,14 @@ pub mod resources {
     pub const STATEFUL_SET: Text = Text::Static("apps/StatefulSet");
     /// v1 Namespace.
     pub const NAMESPACE: Text = Text::Static("Namespace");
+    /// resource.k8s.io/v1 ResourceClaim.
+    pub const RESOURCE_CLAIM: Text = Text::Static("resource.k8s.io/ResourceClaim");
+    /// resource.k8s.io/v1 ResourceSlice.
+    pub const RESOURCE_SLICE: Text = Text::Static("resource.k8s.io/ResourceSlice");
+    /// resource.k8s.io/v1 DeviceClass.
+    pub const DEVICE_CLASS: Text = Text::Static("resource.k8s.io/DeviceClass");
+    /// resource.k8s.io/v1 DeviceTaintRule.
+    pub const DEVICE_TAINT_RULE: Text = Text::Static("resource.k8s.io/DeviceTaintRule");
     /// policy/v1 PodDisruptionBudget.
     pub const POD_DISRUPTION_BUDGET: Text = Text::Static("policy/PodDisruptionBudget");
 }
@@ -51,8 +60,11 @@ pub mod annotations {
     pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
     /// On a CSINode: the migrated in-tree plugins, separated by commas.
     pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
+    /// On a resource claim: `true` if it serves the extended resources of the pod that controls it.
+    pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
     /// All annotations.
-    pub const ALL: &[&str] = &[BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, MIGRATED_PLUGINS];
+    pub const ALL: &[&str] =
+        &[BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, MIGRATED_PLUGINS, EXTENDED_RESOURCE_CLAIM];
 }
 
 /// The body of an object.
@@ -80,6 +92,14 @@ pub enum Body {
     Namespace(Namespace),
     /// policy/v1 PodDisruptionBudget.
     PodDisruptionBudget(PodDisruptionBudget),
+    /// resource.k8s.io/v1 ResourceClaim.
+    ResourceClaim(ResourceClaim),
+    /// resource.k8s.io/v1 ResourceSlice.
+    ResourceSlice(ResourceSlice),
+    /// resource.k8s.io/v1 DeviceClass.
+    DeviceClass(DeviceClass),
+    /// resource.k8s.io/v1 DeviceTaintRule.
+    DeviceTaintRule(DeviceTaintRule),
     /// An object of a kind without its own type, as an out-of-tree plugin watches it: the whole
     /// object.
     Other(Arc<serde_json::Value>),
@@ -117,6 +137,10 @@ bodies!(
     Workload,
     Namespace,
     PodDisruptionBudget,
+    ResourceClaim,
+    ResourceSlice,
+    DeviceClass,
+    DeviceTaintRule,
 );
 
 /// The mode of a volume.

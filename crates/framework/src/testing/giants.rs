@@ -101,11 +101,13 @@ pub enum PodList {
     Gates,
     /// Owners, the last of which is the controller.
     Owners,
+    /// Resource claims by template, with their statuses.
+    ResourceClaims,
 }
 
 impl PodList {
     /// All lists.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::AntiAffinityKeys,
         Self::AffinityKeys,
         Self::PreferredKeys,
@@ -146,6 +148,7 @@ impl PodList {
         Self::LabelsAndTerms,
         Self::Gates,
         Self::Owners,
+        Self::ResourceClaims,
     ];
 
     /// A pod `default/<name>` with this many items.
@@ -226,6 +229,11 @@ impl PodList {
                 (ANTI_AFFINITY, all(|i| term("zone", one(has(&key(2 * i))))))
             }
             Self::Gates => ("schedulingGates", all(|i| json!({ "name": key(i) }))),
+            Self::ResourceClaims => {
+                let claim = |i| json!({ "name": key(i), "resourceClaimName": key(i) });
+                pod["status"] = json!({ "resourceClaimStatuses": list(items, claim) });
+                ("resourceClaims", all(|i| json!({ "name": key(i), "resourceClaimTemplateName": "t" })))
+            }
             Self::Owners => {
                 pod["metadata"]["ownerReferences"] = list(items, |i| owner(i, i + 1 == items));
                 return pod;

@@ -119,7 +119,7 @@ fn the_informer_may_report_the_pod_before_bind_fails() {
         bed.effect_lines();
         bed.confirm(a(), on);
         assert!(bed.effect_lines().is_empty(), "Bind has not ended");
-        bed.bound("a", failed(Certainty::Unknown, "conflict"));
+        bed.bound("a", failed(Certainty::Conflict, "conflict"));
         assert_eq!(bed.effect_lines().len(), said, "no read is needed");
         assert_eq!((bed.node_of("a"), bed.scheduler.bindings_in_flight()), (Some(on), 0));
     }

@@ -116,6 +116,10 @@ impl BindingCalls for FakeApi {
         Box::pin(std::future::ready((self.answers)(&path)))
     }
 
+    fn written(&self, _: &Text, _: Value) {
+        panic!("nothing is assumed after a write")
+    }
+
     fn wait_for(&self, predicate: Predicate, _: Duration) -> BoxFuture<Result<(), WaitError>> {
         *self.waiting.lock().unwrap() = Some(predicate);
         let waited = Arc::clone(&self.waited);

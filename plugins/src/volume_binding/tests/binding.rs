@@ -16,7 +16,7 @@ use supercargo_framework::objects::{
 use supercargo_framework::plugin::PreFlight;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::testing::node;
-use supercargo_framework::{CycleState, NodeRecord, PodInfo, Status, Uid};
+use supercargo_framework::{CycleState, NodeRecord, PodInfo, Status, Text, Uid};
 
 use super::world::*;
 use crate::volume_binding::change::Put;
@@ -62,6 +62,10 @@ impl BindingCalls for Script {
         self.requests.lock().unwrap().push((format!("{method} {path}"), body));
         let answer = self.answers.lock().unwrap().pop_front().expect("no such request is expected");
         Box::pin(std::future::ready(answer))
+    }
+
+    fn written(&self, _: &Text, _: Value) {
+        panic!("nothing is assumed after a write")
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {

@@ -1,5 +1,6 @@
 //! Tests of simulations on a whole server.
 
+mod claims;
 mod deployments;
 mod nodes;
 mod pods;

@@ -1,5 +1,7 @@
 //! Dynamic resource allocation: device classes, claims, slices.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::checks::{duplicate_shown, invalid_shown, same};
@@ -103,6 +105,7 @@ impl Strategy for ResourceClaim {
     fn prepare_for_status_update(&self, claim: &mut Value, old: &Value) {
         status::only_status(claim, old);
         status::keep_metadata(claim, old);
+        drop_freed_devices(&mut claim["status"], &old["status"]);
     }
 
     fn validate(&self, claim: &Value) -> Vec<Cause> {
@@ -172,6 +175,24 @@ impl Strategy for ResourceClaimTemplate {
             causes.push(invalid_shown(&SPEC, &template["spec"].to_string(), IMMUTABLE));
         }
         causes
+    }
+}
+
+/// Drops what drivers report about devices that are no longer allocated.
+fn drop_freed_devices(status: &mut Value, before: &Value) {
+    let device =
+        |object: &Value| ["driver", "pool", "device", "shareID"].map(|field| text(object, field).to_owned());
+    let allocated = |status: &Value| -> BTreeSet<[String; 4]> {
+        list(&status["allocation"]["devices"], "results").iter().map(device).collect()
+    };
+    let (was, is) = (allocated(before), allocated(status));
+    let Some(devices) = status.get_mut("devices").and_then(Value::as_array_mut) else { return };
+    devices.retain(|reported| {
+        let device = device(reported);
+        is.contains(&device) || !was.contains(&device)
+    });
+    if devices.is_empty() {
+        crate::json::remove(status, "devices");
     }
 }
 

@@ -3,8 +3,21 @@
 use std::time::Duration;
 
 /// Parses a non-negative duration; `None` if Go rejects the text, too.
-pub(crate) fn parse(text: &str) -> Option<Duration> {
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
+pub fn parse(text: &str) -> Option<Duration> {
+    unsigned(text.strip_prefix('+').unwrap_or(text))
+}
+
+/// Parses a duration as its length and whether it is negative; `None` if Go rejects the text, too.
+/// Go's longest negative duration is one nanosecond longer than what this accepts.
+pub fn parse_signed(text: &str) -> Option<(Duration, bool)> {
+    match text.strip_prefix('-') {
+        Some(rest) => Some((unsigned(rest)?, true)),
+        None => Some((parse(text)?, false)),
+    }
+}
+
+fn unsigned(text: &str) -> Option<Duration> {
+    let mut rest = text;
     if rest == "0" {
         return Some(Duration::ZERO);
     }
@@ -27,7 +40,7 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
 }
 
 /// Formats a duration as Go does: `1h0m0s`, `1.5s`, `20ms`.
-pub(crate) fn format(length: Duration) -> String {
+pub fn format(length: Duration) -> String {
     let seconds = length.as_secs();
     if length.is_zero() {
         return "0s".to_owned();
@@ -79,4 +92,27 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
     let divisor = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
     let part = u128::from(digits(fraction)?) * u128::from(unit) / divisor;
     digits(whole)?.checked_mul(unit)?.checked_add(u64::try_from(part).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signed_durations_keep_their_sign() {
+        let second = Duration::from_secs(1);
+        for (text, expected) in [
+            ("1s", Some((second, false))),
+            ("+1s", Some((second, false))),
+            ("-1s", Some((second, true))),
+            ("-0", Some((Duration::ZERO, true))),
+            ("--1s", None),
+            ("-+1s", None),
+            ("-", None),
+            ("1", None),
+        ] {
+            assert_eq!(parse_signed(text), expected, "{text}");
+        }
+        assert_eq!((parse("+1s"), parse("-1s")), (Some(second), None));
+    }
 }
