@@ -11,7 +11,7 @@ use supercargo_framework::objects::*;
 use supercargo_framework::{NodeRecord, TaintEffect};
 
 /// The steps after which a case is given up: both searches are exponential.
-const MAX_STEPS: u64 = 30_000;
+const MAX_STEPS: u64 = 5_000;
 
 #[derive(Clone, Debug, Default)]
 pub struct Case {
@@ -51,26 +51,49 @@ pub fn object(key: &str, body: Body) -> Arc<Object> {
     })
 }
 
+/// The state that a case is held against, which may be older than the case.
+pub struct World {
+    pub inventory: Inventory,
+    pub allocated: AllocatedState,
+    pub matches: Matches,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let seed = HashSeed::new(7);
+        let (inventory, matches) = (Inventory::new(seed.clone()), Matches::new(&seed));
+        Self { inventory, allocated: AllocatedState::new(seed), matches }
+    }
+
+    pub fn insert(&mut self, slice: &(String, ResourceSlice)) {
+        self.inventory.insert(&object(&slice.0, Body::ResourceSlice(slice.1.clone())));
+    }
+
+    pub fn insert_rule(&mut self, rule: &(String, DeviceTaintRule)) {
+        self.inventory.insert_rule(&object(&rule.0, Body::DeviceTaintRule(rule.1.clone())));
+    }
+}
+
 impl Case {
+    /// The state of this case alone. Rules come before and after slices.
+    pub fn world(&self) -> World {
+        let mut world = World::new();
+        let (early, late) = self.rules.split_at(self.rules.len() / 2);
+        early.iter().for_each(|rule| world.insert_rule(rule));
+        self.slices.iter().for_each(|slice| world.insert(slice));
+        late.iter().for_each(|rule| world.insert_rule(rule));
+        world.allocated.add(&self.allocated, self.features.consumable_capacity);
+        world
+    }
+
     /// What this crate says about each node; nothing if a search takes too long.
     pub fn ask_here(&self) -> Option<Vec<Outcome>> {
-        let seed = HashSeed::new(7);
-        let mut inventory = Inventory::new(seed.clone());
-        // Rules come before and after slices.
-        let (early, late) = self.rules.split_at(self.rules.len() / 2);
-        let rules = |inventory: &mut Inventory, rules: &[(String, DeviceTaintRule)]| {
-            for (name, rule) in rules {
-                inventory.insert_rule(&object(name, Body::DeviceTaintRule(rule.clone())));
-            }
-        };
-        rules(&mut inventory, early);
-        for (name, slice) in &self.slices {
-            inventory.insert(&object(name, Body::ResourceSlice(slice.clone())));
-        }
-        rules(&mut inventory, late);
-        let mut allocated = AllocatedState::new(seed.clone());
-        allocated.add(&self.allocated, self.features.consumable_capacity);
-        let mut matches = Matches::new(&seed);
+        self.ask(&mut self.world())
+    }
+
+    /// As [`Self::ask_here`], in a given state.
+    pub fn ask(&self, world: &mut World) -> Option<Vec<Outcome>> {
+        let World { inventory, allocated, matches } = world;
         let claims: Vec<_> = self
             .claims
             .iter()
@@ -81,14 +104,14 @@ impl Case {
             .iter()
             .map(|(name, class)| (&**name, object(name, Body::DeviceClass(class.clone()))))
             .collect();
-        let demand = Demand::new(self.features, &claims, |name| classes.get(name).cloned(), &mut matches);
-        let cluster = Cluster { inventory: &inventory, allocated: &allocated };
+        let demand = Demand::new(self.features, &claims, |name| classes.get(name).cloned(), matches);
+        let cluster = Cluster { inventory, allocated };
         let mut outcomes = Vec::new();
         for (name, labels) in &self.nodes {
             let labels = labels.iter().map(|(name, value)| (&**name, &**value)).collect();
             let node = NodeRecord { name: (**name).into(), labels, ..NodeRecord::default() };
             let mut steps = 0;
-            let answer = demand.allocate(cluster, &node, &mut matches, &mut || {
+            let answer = demand.allocate(cluster, &node, matches, &mut || {
                 steps += 1;
                 (steps > MAX_STEPS).then(|| "too long".into())
             });
