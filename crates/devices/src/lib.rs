@@ -100,7 +100,7 @@ use crate::plan::{Devices, Judge};
 use crate::pools::PoolState;
 use crate::search::Search;
 
-/// What a demand is held against.
+/// The state of the cluster, for which a demand is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster<'a> {
     /// The devices.

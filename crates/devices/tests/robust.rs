@@ -34,7 +34,7 @@ fn read(text: &str) -> Case {
     notation::read(&format!("\ncase x\n{text}")).remove(0).case
 }
 
-/// What is said about `n0` after at most so many steps.
+/// The answer about `n0`, and the number of steps, at most `most`.
 fn allocate(case: &Case, most: u64) -> (Result<bool, AllocateError>, u64) {
     let mut world = case.world();
     let claims: Vec<_> = case

@@ -51,7 +51,7 @@ pub fn object(key: &str, body: Body) -> Arc<Object> {
     })
 }
 
-/// The state that a case is held against, which may be older than the case.
+/// The state that a case is asked in, which may be older than the case.
 pub struct World {
     pub inventory: Inventory,
     pub allocated: AllocatedState,
