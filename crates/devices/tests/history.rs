@@ -5,6 +5,7 @@
     missing_docs,
     clippy::disallowed_macros,
     clippy::unwrap_used,
+    clippy::format_push_string,
     clippy::wildcard_imports,
     clippy::default_trait_access,
     clippy::match_same_arms,
@@ -16,6 +17,8 @@
 mod case;
 #[path = "upstream/generate.rs"]
 mod generate;
+#[path = "upstream/notation.rs"]
+mod notation;
 
 use case::{Case, World, object};
 use generate::Generator;
@@ -124,4 +127,20 @@ fn allocated_devices_are_taken_until_they_are_free_again() {
     assert!(allocate(&mut world).is_none());
     world.allocated.remove(&given[0].results, true);
     assert_eq!(allocate(&mut world).unwrap().results, given[0].results);
+}
+
+#[test]
+fn replaced_rule_frees_the_device_that_it_had_tainted() {
+    let text = "slice s a/p n0\ndev d1-2\nrule k:NoSchedule device=d1\nclass c\nclaim x\nrequest r c";
+    let case = notation::read(&format!("\ncase x\n{text}")).remove(0).case;
+    let mut world = case.world();
+    let found = |world: &mut World| notation::write(&case.ask(world).unwrap()[0]);
+    assert_eq!(found(&mut world), "r=a/p/d2 @metadata.name=n0");
+    let mut rule = case.rules[0].clone();
+    rule.1.selector = Some(TaintRuleSelector { driver: Some("b.example.com".into()), ..Default::default() });
+    world.insert_rule(&rule);
+    assert_eq!(found(&mut world), "r=a/p/d1 @metadata.name=n0");
+    world.insert_rule(&case.rules[0]);
+    world.inventory.remove_rule("rule0");
+    assert_eq!(found(&mut world), "r=a/p/d1 @metadata.name=n0");
 }
