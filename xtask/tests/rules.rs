@@ -14,6 +14,10 @@ use xtask::workspace::{Workspace, items, shipped_packages, text};
 const PURE: &[(&str, &[&str])] = &[
     ("supercargo-cel", &["regex"]),
     (
+        "supercargo-devices",
+        &["rustc-hash", "serde_json", "smallvec", "supercargo-cel", "supercargo-framework", "thiserror"],
+    ),
+    (
         "supercargo-framework",
         &["bitflags", "rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "thiserror"],
     ),
@@ -88,6 +92,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("supercargo-codec", &["framework"]),
     ("supercargo-config", &["framework", "plugins"]),
     ("supercargo-controlplane", &[]),
+    ("supercargo-devices", &["cel", "framework"]),
     ("supercargo-framework", &[]),
     ("supercargo-plugins", &["framework"]),
     ("supercargo-queue", &["framework", "runtime"]),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::EvalError;
 use crate::map::Map;
-use crate::quantity::{Error, Quantity};
+use crate::quantity::{Quantity, QuantityError};
 use crate::semver::Version;
 use crate::value::Value;
 
@@ -58,8 +58,8 @@ impl Device {
         let mut by_domain = ByDomain::default();
         for (name, quantity) in capacity {
             let quantity = Quantity::parse(quantity.trim()).map_err(|error| match error {
-                Error::Invalid(message) => EvalError::new(format!("capacity {name}: {message}")),
-                Error::TooLarge => EvalError::new(format!("capacity {name}: quantity too large")),
+                QuantityError::Invalid(message) => EvalError::new(format!("capacity {name}: {message}")),
+                QuantityError::TooLarge => EvalError::new(format!("capacity {name}: quantity too large")),
             })?;
             by_domain.insert(driver, name, Value::Quantity { quantity: Arc::new(quantity), computed: false });
         }

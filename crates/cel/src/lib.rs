@@ -66,6 +66,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use device::{Attribute, Device};
+pub use quantity::{Format, Quantity, QuantityError};
 
 use crate::ast::Id;
 use crate::checker::{Checked, check};

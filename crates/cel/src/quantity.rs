@@ -1,7 +1,10 @@
 //! Quantities as upstream's `resource.Quantity` holds them: an integer with a power of ten, or a decimal number.
 
+mod canonical;
+
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 const WRONG_FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -12,19 +15,35 @@ const NANO: i64 = -9;
 /// An exponent beyond this is not handled: no real quantity has one.
 const MAX_EXPONENT: i64 = 60;
 
-/// A quantity: `value` times ten to the power of `scale`.
+/// A quantity as upstream's `resource.Quantity`, with what its comparisons and conversions depend on.
 #[derive(Clone, Debug)]
-pub(crate) struct Quantity {
+pub struct Quantity {
+    /// The quantity is `value` times ten to the power of `scale`.
     value: i128,
     scale: i64,
     /// Upstream holds it as a decimal number, from which it never returns to an integer.
     is_decimal: bool,
-    text: String,
+    /// The text that it was read from; empty if it was computed.
+    text: Arc<str>,
+    /// Upstream keeps the text, because it is in canonical form.
+    keeps_text: bool,
+    format: Format,
+}
+
+/// The way in which a quantity is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `12e6`
+    DecimalExponent,
+    /// `12Mi`
+    BinarySi,
+    /// `12M`
+    DecimalSi,
 }
 
 /// Why a quantity cannot be read or computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Error {
+pub enum QuantityError {
     /// Upstream's error.
     Invalid(&'static str),
     /// Larger than this crate computes with.
@@ -46,27 +65,47 @@ enum Base {
 
 impl Quantity {
     /// Reads a quantity. Errors are upstream's.
-    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
         if text.is_empty() {
-            return Err(Error::Invalid(WRONG_FORMAT));
+            return Err(QuantityError::Invalid(WRONG_FORMAT));
         }
-        let parts = split(text).ok_or(Error::Invalid(WRONG_FORMAT))?;
-        let (base, exponent) = suffix(parts.suffix).ok_or(Error::Invalid(WRONG_SUFFIX))?;
+        let parts = split(text).ok_or(QuantityError::Invalid(WRONG_FORMAT))?;
+        let (base, exponent) = suffix(parts.suffix).ok_or(QuantityError::Invalid(WRONG_SUFFIX))?;
         if exponent.abs() > MAX_EXPONENT {
-            return Err(Error::TooLarge);
+            return Err(QuantityError::TooLarge);
         }
+        let format = match base {
+            Base::Two => Format::BinarySi,
+            Base::Ten if parts.suffix.len() > 1 => Format::DecimalExponent,
+            Base::Ten => Format::DecimalSi,
+        };
         if let Some((value, scale)) = parts.as_integer(base, exponent) {
-            return Ok(Self { value: value.into(), scale, is_decimal: false, text: text.into() });
+            let keeps_text = text == "0" || parts.is_canonical(base, scale);
+            let value = value.into();
+            return Ok(Self { value, scale, is_decimal: false, text: text.into(), keeps_text, format });
         }
-        parts.as_decimal(base, exponent, text)
+        parts.as_decimal(base, exponent, text, format)
     }
 
     /// A whole number.
     pub(crate) fn of(value: i64) -> Self {
-        Self { value: value.into(), scale: 0, is_decimal: false, text: value.to_string() }
+        Self { text: value.to_string().into(), ..Self::computed(value, 0, Format::DecimalSi) }
     }
 
-    pub(crate) const fn sign(&self) -> i64 {
+    /// A quantity that no text says: `value` times ten to the power of `scale`.
+    pub(crate) fn computed(value: i64, scale: i64, format: Format) -> Self {
+        Self {
+            value: value.into(),
+            scale,
+            is_decimal: false,
+            text: Arc::default(),
+            keeps_text: false,
+            format,
+        }
+    }
+
+    /// -1, 0 or 1.
+    pub const fn sign(&self) -> i64 {
         self.value.signum() as i64
     }
 
@@ -94,7 +133,8 @@ impl Quantity {
         Some((at(self)?, at(other)?, scale))
     }
 
-    pub(crate) fn compare(&self, other: &Self) -> Ordering {
+    /// Compares the values.
+    pub fn compare(&self, other: &Self) -> Ordering {
         match self.aligned(other) {
             Some((a, b, _)) => a.cmp(&b),
             // Only one overflows: the one with the larger scale is further from zero.
@@ -103,7 +143,7 @@ impl Quantity {
         }
     }
 
-    pub(crate) fn add(&self, other: &Self) -> Result<Self, Error> {
+    pub(crate) fn add(&self, other: &Self) -> Result<Self, QuantityError> {
         if !self.is_decimal && !other.is_decimal {
             if other.value == 0 {
                 return Ok(self.clone());
@@ -112,15 +152,16 @@ impl Quantity {
                 return Ok(other.clone());
             }
         }
-        let (a, b, scale) = self.aligned(other).ok_or(Error::TooLarge)?;
-        let value = a.checked_add(b).ok_or(Error::TooLarge)?;
+        let (a, b, scale) = self.aligned(other).ok_or(QuantityError::TooLarge)?;
+        let value = a.checked_add(b).ok_or(QuantityError::TooLarge)?;
         let fits = [a, b, value].iter().all(|part| i64::try_from(*part).is_ok());
         let is_decimal = self.is_decimal || other.is_decimal || !fits;
-        Ok(Self { value, scale, is_decimal, text: String::new() })
+        let format = if self.value == 0 { other.format } else { self.format };
+        Ok(Self { value, scale, is_decimal, text: Arc::default(), keeps_text: false, format })
     }
 
     pub(crate) fn negated(&self) -> Self {
-        Self { value: -self.value, text: String::new(), ..self.clone() }
+        Self { value: -self.value, text: Arc::default(), keeps_text: false, ..self.clone() }
     }
 }
 
@@ -145,11 +186,32 @@ impl Parts<'_> {
         Some((if self.is_negative { -value } else { value }, scale))
     }
 
-    fn as_decimal(&self, base: Base, exponent: i64, text: &str) -> Result<Quantity, Error> {
+    /// Whether upstream takes the text as the canonical form of what the fast path has read.
+    fn is_canonical(&self, base: Base, scale: i64) -> bool {
+        let digits = || self.integer.bytes().chain(self.fraction.bytes());
+        match base {
+            // The lowest three bits decide.
+            Base::Two => {
+                digits().fold(0_u64, |value, digit| value.wrapping_mul(10) + u64::from(digit - b'0')) % 8 != 0
+            }
+            Base::Ten => {
+                let zeros = digits().rev().take(3).filter(|digit| *digit == b'0').count();
+                scale % 3 == 0 && zeros < 3 && digits().next() != Some(b'0')
+            }
+        }
+    }
+
+    fn as_decimal(
+        &self,
+        base: Base,
+        exponent: i64,
+        text: &str,
+        format: Format,
+    ) -> Result<Quantity, QuantityError> {
         let digits = format!("{}{}", self.integer, self.fraction);
         let fraction = self.fraction.len() as i64;
         if digits.is_empty() {
-            return Err(Error::Invalid(WRONG_NUMBER));
+            return Err(QuantityError::Invalid(WRONG_NUMBER));
         }
         // Digits beyond this crate's range that cannot count are cut off: what is smaller than a nano rounds up.
         let mut value: i128 = 0;
@@ -164,18 +226,20 @@ impl Parts<'_> {
         }
         for digit in rest.bytes() {
             let digit = i128::from(digit - b'0');
-            value =
-                value.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(Error::TooLarge)?;
+            value = value
+                .checked_mul(10)
+                .and_then(|value| value.checked_add(digit))
+                .ok_or(QuantityError::TooLarge)?;
         }
         if base == Base::Two {
-            value = value.checked_mul(1 << exponent).ok_or(Error::TooLarge)?;
+            value = value.checked_mul(1 << exponent).ok_or(QuantityError::TooLarge)?;
             while scale < NANO {
                 is_inexact |= value % 10 != 0;
                 value /= 10;
                 scale += 1;
             }
-            let whole = 10_i128.checked_pow((-scale).max(0) as u32).ok_or(Error::TooLarge)?;
-            let most = i128::from(i64::MAX).checked_mul(whole).ok_or(Error::TooLarge)?;
+            let whole = 10_i128.checked_pow((-scale).max(0) as u32).ok_or(QuantityError::TooLarge)?;
+            let most = i128::from(i64::MAX).checked_mul(whole).ok_or(QuantityError::TooLarge)?;
             if value + i128::from(is_inexact) > most {
                 (value, scale, is_inexact) = (i64::MAX.into(), 0, false);
             }
@@ -183,10 +247,12 @@ impl Parts<'_> {
         value += i128::from(is_inexact);
         if value != 0 && (if scale == 0 { base == Base::Ten } else { scale > NANO }) {
             let factor = 10_i128.pow((scale - NANO) as u32);
-            (value, scale) = (value.checked_mul(factor).ok_or(Error::TooLarge)?, NANO);
+            (value, scale) = (value.checked_mul(factor).ok_or(QuantityError::TooLarge)?, NANO);
         }
+        let is_below_one = value > 0 && scale < 0 && value < 10_i128.pow(scale.unsigned_abs() as u32);
+        let format = if format == Format::BinarySi && is_below_one { Format::DecimalSi } else { format };
         let value = if self.is_negative { -value } else { value };
-        Ok(Quantity { value, scale, is_decimal: true, text: text.into() })
+        Ok(Quantity { value, scale, is_decimal: true, text: text.into(), keeps_text: false, format })
     }
 }
 
@@ -207,31 +273,47 @@ fn split(text: &str) -> Option<Parts<'_>> {
     rest.bytes().all(|byte| byte.is_ascii_digit()).then_some(Parts { is_negative, integer, fraction, suffix })
 }
 
+/// The power that a suffix stands for.
 fn suffix(text: &str) -> Option<(Base, i64)> {
-    const DECIMAL: &[(&str, i64)] = &[
-        ("n", -9),
-        ("u", -6),
-        ("m", -3),
-        ("", 0),
-        ("k", 3),
-        ("M", 6),
-        ("G", 9),
-        ("T", 12),
-        ("P", 15),
-        ("E", 18),
-    ];
-    const BINARY: &[(&str, i64)] = &[("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-    let find =
-        |table: &[(&str, i64)]| table.iter().find(|(name, _)| *name == text).map(|(_, exponent)| *exponent);
-    if let Some(exponent) = find(DECIMAL) {
-        return Some((Base::Ten, exponent));
-    }
-    if let Some(exponent) = find(BINARY) {
-        return Some((Base::Two, exponent));
+    if let Some(found) = suffixes::find(text) {
+        return Some(found);
     }
     let digits = text.strip_prefix(['e', 'E']).filter(|digits| !digits.is_empty())?;
     // Upstream keeps 32 bits of it.
     digits.parse::<i64>().ok().map(|exponent| (Base::Ten, i64::from(exponent as i32)))
+}
+
+/// The suffixes with a name.
+mod suffixes {
+    use super::Base;
+
+    const NAMES: &[(&str, Base, i64)] = &[
+        ("n", Base::Ten, -9),
+        ("u", Base::Ten, -6),
+        ("m", Base::Ten, -3),
+        ("", Base::Ten, 0),
+        ("k", Base::Ten, 3),
+        ("M", Base::Ten, 6),
+        ("G", Base::Ten, 9),
+        ("T", Base::Ten, 12),
+        ("P", Base::Ten, 15),
+        ("E", Base::Ten, 18),
+        ("Ki", Base::Two, 10),
+        ("Mi", Base::Two, 20),
+        ("Gi", Base::Two, 30),
+        ("Ti", Base::Two, 40),
+        ("Pi", Base::Two, 50),
+        ("Ei", Base::Two, 60),
+    ];
+
+    pub(super) fn find(text: &str) -> Option<(Base, i64)> {
+        NAMES.iter().find(|(name, ..)| *name == text).map(|(_, base, exponent)| (*base, *exponent))
+    }
+
+    /// The suffix of a power. Upstream writes none for a power without a name.
+    pub(super) fn name(base: Base, exponent: i64) -> &'static str {
+        NAMES.iter().find(|(_, b, e)| (*b, *e) == (base, exponent)).map_or("", |(name, ..)| name)
+    }
 }
 
 /// Go's `math.Pow10`.

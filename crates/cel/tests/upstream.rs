@@ -147,7 +147,7 @@ impl Report {
 
 #[test]
 fn generated_expressions_match_upstream() -> Result<()> {
-    let Some(mut oracle) = Oracle::start_cel_or_skip() else { return Ok(()) };
+    let Some(mut oracle) = Oracle::start_devices_or_skip() else { return Ok(()) };
     let number =
         |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let count = number("SUPERCARGO_CEL_EXPRESSIONS", EXPRESSIONS);
@@ -165,7 +165,7 @@ fn generated_expressions_match_upstream() -> Result<()> {
 
 #[test]
 fn expressions_of_upstreams_tests_match_upstream() -> Result<()> {
-    let Some(mut oracle) = Oracle::start_cel_or_skip() else { return Ok(()) };
+    let Some(mut oracle) = Oracle::start_devices_or_skip() else { return Ok(()) };
     let mut report = Report::default();
     for (index, expression) in question::listed().enumerate() {
         let mut devices = question::listed_devices();

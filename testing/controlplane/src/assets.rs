@@ -33,8 +33,8 @@ pub enum Program {
     InformerBench,
     /// Upstream's scheduler package; plays histories and prints its decisions (`oracle/`).
     Oracle,
-    /// Upstream's device selectors; compiles and evaluates expressions (`celoracle/`).
-    CelOracle,
+    /// Upstream's device selectors and device allocator (`devicesoracle/`).
+    DevicesOracle,
     /// Upstream's scheduler package, for benchmarks (`schedbench/`).
     SchedBench,
 }
@@ -50,7 +50,7 @@ impl Program {
         Self::ClientGo,
         Self::InformerBench,
         Self::Oracle,
-        Self::CelOracle,
+        Self::DevicesOracle,
         // After the programs of the baseline, because their modules share packages with it.
         Self::Kwok,
         Self::Helm,
@@ -75,7 +75,7 @@ impl Program {
             Self::ClientGo => "clientgo",
             Self::InformerBench => "informerbench",
             Self::Oracle => "oracle",
-            Self::CelOracle => "celoracle",
+            Self::DevicesOracle => "devicesoracle",
             Self::SchedBench => "schedbench",
         }
     }
@@ -93,7 +93,7 @@ impl Program {
             Self::ClientGo => "supercargo.dev/tests/controlplane/clientgo",
             Self::InformerBench => "supercargo.dev/tests/controlplane/informerbench",
             Self::Oracle => "supercargo.dev/tests/controlplane/oracle",
-            Self::CelOracle => "supercargo.dev/tests/controlplane/celoracle",
+            Self::DevicesOracle => "supercargo.dev/tests/controlplane/devicesoracle",
             Self::SchedBench => "supercargo.dev/tests/controlplane/schedbench",
         }
     }
@@ -141,7 +141,9 @@ impl Program {
                 "oracle/supervisor.go",
                 "oracle/turnstile.go",
             ],
-            Self::CelOracle => &["celoracle/main.go"],
+            Self::DevicesOracle => {
+                &["devicesoracle/allocate.go", "devicesoracle/main.go", "devicesoracle/selectors.go"]
+            }
             Self::SchedBench => &["schedbench/bench.go", "schedbench/main.go"],
             _ => &[],
         }

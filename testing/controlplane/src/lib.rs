@@ -1,7 +1,7 @@
 //! A real Kubernetes control plane for tests: etcd, kube-apiserver and, on request, kube-scheduler,
 //! kube-controller-manager and kwok (simulated kubelets). Clients and tools are built in the same
 //! way: kubectl, client-go's informers in a small program (`clientgo/`), upstream's scheduler
-//! package, which plays histories (`oracle/`), its package of device selectors (`celoracle/`), and
+//! package, which plays histories (`oracle/`), its packages of devices (`devicesoracle/`), and
 //! Helm's packages, which render a chart (`helm/`).
 //! The Prometheus operator's module has the definitions of its kinds (`prometheus/`).
 //!

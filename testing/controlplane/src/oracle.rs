@@ -1,5 +1,5 @@
 //! Programs of upstream's packages that answer questions line by line: the scheduler's, which plays histories
-//! (`oracle/`), and that of device selectors (`celoracle/`).
+//! (`oracle/`), and those of devices (`devicesoracle/`).
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::assets::{Assets, Program};
 use crate::shared::required;
 
-/// The running program. `oracle/README.md` and `celoracle/main.go` describe input and output.
+/// The running program. `oracle/README.md` and `devicesoracle/main.go` describe input and output.
 #[derive(Debug)]
 pub struct Oracle {
     child: Child,
@@ -44,9 +44,9 @@ impl Oracle {
         Self::or_skip(Self::start())
     }
 
-    /// As [`Oracle::start_or_skip`], for the program of device selectors.
-    pub fn start_cel_or_skip() -> Option<Self> {
-        Self::or_skip(Self::start_program(Program::CelOracle))
+    /// As [`Oracle::start_or_skip`], for the program of device selectors and the device allocator.
+    pub fn start_devices_or_skip() -> Option<Self> {
+        Self::or_skip(Self::start_program(Program::DevicesOracle))
     }
 
     fn or_skip(started: Result<Self>) -> Option<Self> {

@@ -114,7 +114,7 @@ const fn typical(program: Program) -> f64 {
         Program::ClientGo
         | Program::InformerBench
         | Program::Oracle
-        | Program::CelOracle
+        | Program::DevicesOracle
         | Program::SchedBench
         | Program::Helm => 5.0,
     }

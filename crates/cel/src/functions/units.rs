@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Code;
 use crate::fault::{Fault, Outcome};
 use crate::net::{Cidr, Ip};
-use crate::quantity::{Error, Quantity};
+use crate::quantity::{Quantity, QuantityError};
 use crate::semver::Version;
 use crate::value::Value;
 
@@ -22,7 +22,7 @@ fn quantity_code(overload: &str) -> Option<Code> {
         },
         "is_quantity_string" => |args, _| match Quantity::parse(text(&args[0])) {
             Ok(_) => Ok(Value::Bool(true)),
-            Err(Error::Invalid(_)) => Ok(Value::Bool(false)),
+            Err(QuantityError::Invalid(_)) => Ok(Value::Bool(false)),
             Err(error) => Err(fault(error)),
         },
         "quantity_sign" => |args, _| Ok(Value::Int(quantity(&args[0])?.sign())),
@@ -101,10 +101,10 @@ fn text(value: &Value) -> &str {
     }
 }
 
-fn fault(error: Error) -> Fault {
+fn fault(error: QuantityError) -> Fault {
     match error {
-        Error::Invalid(message) => Fault::error(message),
-        Error::TooLarge => Fault::halt("quantity too large"),
+        QuantityError::Invalid(message) => Fault::error(message),
+        QuantityError::TooLarge => Fault::halt("quantity too large"),
     }
 }
 
@@ -122,7 +122,7 @@ fn operand(value: &Value) -> Result<Quantity, Fault> {
     }
 }
 
-fn computed(result: Result<Quantity, Error>) -> Outcome {
+fn computed(result: Result<Quantity, QuantityError>) -> Outcome {
     Ok(Value::Quantity { quantity: Arc::new(result.map_err(fault)?), computed: true })
 }
 

@@ -1,15 +1,8 @@
-// Command celoracle compiles and evaluates device selectors with upstream's package.
-//
-// Each line on stdin is a JSON request: an expression and devices. Each answer is one line of JSON on stdout: the
-// compile error, or per device the result, the error and the cost. It ends with its stdin.
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -42,35 +35,6 @@ type evaluation struct {
 	Match bool    `json:"match"`
 	Error string  `json:"error,omitempty"`
 	Cost  *uint64 `json:"cost,omitempty"`
-}
-
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "celoracle:", err)
-		os.Exit(1)
-	}
-}
-
-func run() error {
-	input := bufio.NewScanner(os.Stdin)
-	input.Buffer(nil, 64<<20)
-	output := bufio.NewWriter(os.Stdout)
-	for input.Scan() {
-		var asked request
-		if err := json.Unmarshal(input.Bytes(), &asked); err != nil {
-			return err
-		}
-		line, err := json.Marshal(evaluate(asked))
-		if err != nil {
-			return err
-		}
-		output.Write(line)
-		output.WriteByte('\n')
-		if err := output.Flush(); err != nil {
-			return err
-		}
-	}
-	return input.Err()
 }
 
 // evaluate answers a request as the scheduler would: in the environment of stored expressions.
