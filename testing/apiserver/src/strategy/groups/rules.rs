@@ -241,9 +241,8 @@ pub(super) fn parent(owner: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>
 /// The template of a workload that a group is made from.
 pub(super) fn workload_reference(reference: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let reference = Change { new: reference, old: None };
-    let checks: [(&str, fn(&str) -> Wrong); 2] =
-        [("workloadName", names::dns1123_subdomain), ("templateName", names::dns1123_label)];
-    for (field, check) in checks {
-        required_name(reference.field(field), check, &path.child(field), causes);
-    }
+    let (name, at) = (reference.field("workloadName"), path.child("workloadName"));
+    required_name(name, names::dns1123_subdomain, &at, causes);
+    let (name, at) = (reference.field("templateName"), path.child("templateName"));
+    required_name(name, names::dns1123_label, &at, causes);
 }

@@ -111,7 +111,9 @@ fn same_priority(spec: &Value, causes: &mut Vec<Cause>) {
         return;
     }
     let mut all = Vec::new();
-    list(spec, COMPOSITE).iter().for_each(|template| add_tree(template, &mut all));
+    for template in list(spec, COMPOSITE) {
+        add_tree(template, &mut all);
+    }
     let mut all = all.into_iter().map(of).chain(plain);
     let first = all.next();
     if all.any(|priority| Some(priority) != first) {
@@ -122,7 +124,9 @@ fn same_priority(spec: &Value, causes: &mut Vec<Cause>) {
 
 fn add_tree<'a>(template: &'a Value, all: &mut Vec<&'a Value>) {
     all.push(template);
-    list(template, COMPOSITE).iter().for_each(|child| add_tree(child, all));
+    for child in list(template, COMPOSITE) {
+        add_tree(child, all);
+    }
     all.extend(list(template, PLAIN));
 }
 

@@ -110,7 +110,7 @@ fn priority(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
              controller computed {computed} from the given PriorityClass name"
         )
     };
-    priority_class::admit(pod, "pod", different, |pod, why| forbidden(pod, why), objects)
+    priority_class::admit(pod, "pod", different, forbidden, objects)
 }
 
 /// Sets the overhead and node selector of the pod's runtime class. Returns whether there is an
