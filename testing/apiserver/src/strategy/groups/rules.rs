@@ -187,7 +187,7 @@ pub(super) fn named<'a>(items: &'a [Value], name: &str) -> Option<&'a Value> {
     items.iter().find(|item| text(item, "name") == name)
 }
 
-/// Whether a list has at most so many items.
+/// Rejects a list of more than `most` items. Returns whether it is short enough.
 pub(super) fn few_enough(items: &[Value], most: usize, path: &Path<'_>, causes: &mut Vec<Cause>) -> bool {
     if items.len() > most {
         causes.push(too_many(path, items.len(), most));
