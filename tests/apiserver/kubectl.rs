@@ -23,18 +23,23 @@ fn every_session_is_well_formed() {
 
 #[test]
 fn kubectl_output_is_the_same_for_both_servers() {
-    let Some(Pair { real, ours, .. }) = pair() else { return };
     let filter = std::env::var("SUPERCARGO_KUBECTL").unwrap_or_default();
     let mut sessions = hold(Session::all(&folder("kubectl")));
     sessions.retain(|session| session.name.contains(&filter));
+    let Some(pairs) = sessions.iter().map(|session| pair(session.pod_groups)).collect::<Option<Vec<_>>>()
+    else {
+        return;
+    };
     let program = Assets::locate().unwrap().path(Program::Kubectl).unwrap();
     let scratch = TempDir::new().unwrap();
-    let shells = [real, ours].map(|target| Shell::new(&program, target, scratch.path()));
+    let shells = |pair: &'static Pair| {
+        [&pair.real, &pair.ours].map(|target| Shell::new(&program, target, scratch.path()))
+    };
     let began = Instant::now();
-    let runs = futures::stream::iter(&sessions)
-        .map(|session| {
-            let [real, ours] = shells.each_ref();
-            async move { futures::future::join(session.run(real), session.run(ours)).await }
+    let runs = futures::stream::iter(sessions.iter().zip(pairs))
+        .map(|(session, pair)| {
+            let [real, ours] = shells(pair);
+            async move { futures::future::join(session.run(&real), session.run(&ours)).await }
         })
         .buffered(CONCURRENCY);
     let runs: Vec<(Vec<Outcome>, Vec<Outcome>)> = RUNTIME.block_on(runs.collect());

@@ -28,6 +28,9 @@ pub(super) struct Session {
     #[serde(skip)]
     pub(super) name: String,
     pub(super) about: String,
+    /// Whether both servers serve the kinds of gang scheduling.
+    #[serde(default)]
+    pub(super) pod_groups: bool,
     /// The files in the session's folder.
     #[serde(default)]
     files: BTreeMap<String, String>,

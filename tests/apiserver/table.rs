@@ -17,6 +17,9 @@ pub(super) struct Table {
     #[serde(skip)]
     pub(super) name: String,
     pub(super) about: String,
+    /// Whether both servers serve the kinds of gang scheduling.
+    #[serde(default)]
+    pub(super) pod_groups: bool,
     /// Bodies that requests can start from.
     #[serde(default)]
     objects: BTreeMap<String, Value>,

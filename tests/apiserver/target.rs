@@ -83,16 +83,39 @@ pub(super) struct Pair {
     _endpoint: Endpoint,
 }
 
-/// The real control plane and the server in memory. Only these tests use them, because some change
-/// cluster-wide state. `None` if there is no real one.
-pub(super) fn pair() -> Option<&'static Pair> {
-    static PAIR: OnceLock<Pair> = OnceLock::new();
+/// kube-apiserver's feature gates of gang scheduling.
+const GATES: [&str; 5] = [
+    "GenericWorkload",
+    "TopologyAwareWorkloadScheduling",
+    "CompositePodGroup",
+    "PodGroupPreemptionPolicy",
+    "DRAWorkloadResourceClaims",
+];
+
+/// How to start the real control plane.
+fn options(pod_groups: bool) -> Options {
+    if !pod_groups {
+        return Options::default();
+    }
+    let config = "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true";
+    Options {
+        feature_gates: GATES.map(|gate| format!("{gate}=true")).to_vec(),
+        apiserver_args: vec![config.to_owned()],
+        ..Options::default()
+    }
+}
+
+/// The real control plane and the server in memory, with or without the kinds of gang scheduling.
+/// Only these tests use them, because some change cluster-wide state. `None` if there is no real one.
+pub(super) fn pair(pod_groups: bool) -> Option<&'static Pair> {
+    static PAIRS: [OnceLock<Pair>; 2] = [OnceLock::new(), OnceLock::new()];
     assets_or_skip()?;
-    Some(PAIR.get_or_init(|| {
-        let plane = ControlPlane::start(Options::default()).unwrap();
+    Some(PAIRS[usize::from(pod_groups)].get_or_init(|| {
+        let plane = ControlPlane::start(options(pod_groups)).unwrap();
         let real = Target::new("real", &plane.kubeconfig("admin").unwrap());
         // Like the real one, it has no controller manager, and records managed fields.
-        let settings = Settings { collects_garbage: false, managed_fields: true, ..Settings::default() };
+        let settings =
+            Settings { collects_garbage: false, managed_fields: true, pod_groups, ..Settings::default() };
         let endpoint = listen(&ApiServer::new(settings));
         // The control plane's folder is removed when this process ends.
         let kubeconfig = plane.dir().join("in-memory.kubeconfig");

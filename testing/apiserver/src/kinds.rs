@@ -33,6 +33,8 @@ pub struct Kind {
     pub stored_in_group: Text,
     /// Whether a CustomResourceDefinition defines it: no defaults, no validation, no protobuf.
     pub custom: bool,
+    /// Whether it is only served with [`Settings::pod_groups`](crate::Settings::pod_groups).
+    pub gated: bool,
 }
 
 /// The verbs of a resource.
@@ -149,6 +151,7 @@ impl Kind {
             subresources: Cow::Borrowed(&[]),
             stored_in_group: Text::Borrowed(group),
             custom: false,
+            gated: false,
         }
     }
 
@@ -181,13 +184,19 @@ impl Kind {
         self
     }
 
+    fn gated(mut self) -> Self {
+        self.gated = true;
+        self
+    }
+
     fn stored_in(mut self, group: &'static str) -> Self {
         self.stored_in_group = Text::Borrowed(group);
         self
     }
 }
 
-/// Every built-in kind, in discovery order: within a group the preferred version is first.
+/// Every built-in kind, in discovery order: within a group the preferred version is first. It
+/// includes those that are off by default.
 pub fn built_in() -> &'static [Kind] {
     static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(table);
     &KINDS
@@ -203,6 +212,7 @@ fn table() -> Vec<Kind> {
     const STORAGE: &str = "storage.k8s.io";
     const RESOURCE: &str = "resource.k8s.io";
     const RBAC: &str = "rbac.authorization.k8s.io";
+    const SCHEDULING: &str = "scheduling.k8s.io";
     vec![
         Kind::of(CORE, "v1", "configmaps", "ConfigMap", "configmap").namespaced().short(&["cm"]),
         Kind::of(CORE, "v1", "endpoints", "Endpoints", "endpoints").namespaced().short(&["ep"]),
@@ -341,8 +351,21 @@ fn table() -> Vec<Kind> {
         .short(&["crd", "crds"])
         .in_category("api-extensions")
         .with(STATUS),
-        Kind::of("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "priorityclass")
-            .short(&["pc"]),
+        Kind::of(SCHEDULING, "v1", "priorityclasses", "PriorityClass", "priorityclass").short(&["pc"]),
+        Kind::of(SCHEDULING, "v1beta1", "podgroups", "PodGroup", "podgroup")
+            .namespaced()
+            .with(STATUS)
+            .gated(),
+        Kind::of(SCHEDULING, "v1beta1", "workloads", "Workload", "workload").namespaced().gated(),
+        Kind::of(SCHEDULING, "v1alpha3", "compositepodgroups", "CompositePodGroup", "compositepodgroup")
+            .namespaced()
+            .with(STATUS)
+            .gated(),
+        Kind::of(SCHEDULING, "v1alpha3", "podgroups", "PodGroup", "podgroup")
+            .namespaced()
+            .with(STATUS)
+            .gated(),
+        Kind::of(SCHEDULING, "v1alpha3", "workloads", "Workload", "workload").namespaced().gated(),
         Kind::of("coordination.k8s.io", "v1", "leases", "Lease", "lease").namespaced(),
         Kind::of("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", "runtimeclass"),
         Kind::of("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", "endpointslice").namespaced(),

@@ -17,8 +17,10 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    pub(crate) fn new() -> Self {
-        Self { kinds: built_in().iter().cloned().map(Arc::new).collect() }
+    /// The built-in kinds, with those of gang scheduling if `pod_groups`.
+    pub(crate) fn new(pod_groups: bool) -> Self {
+        let kinds = built_in().iter().filter(|kind| pod_groups || !kind.gated);
+        Self { kinds: kinds.cloned().map(Arc::new).collect() }
     }
 
     /// All served kinds.
@@ -116,6 +118,7 @@ fn custom_kinds(definition: &Value) -> Vec<Kind> {
             .collect(),
         stored_in_group: owned(text(spec, "group")),
         custom: true,
+        gated: false,
     };
     let mut kinds: Vec<Kind> = versions.filter(|version| version["served"] == true).map(kind).collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(priority(&kind.version)));
@@ -149,7 +152,7 @@ mod tests {
 
     #[test]
     fn definition_adds_and_removes_its_served_versions() {
-        let mut registry = Registry::new();
+        let mut registry = Registry::new(false);
         let before = registry.kinds().len();
         let definition = json!({"spec": {
             "group": "example.com", "scope": "Namespaced",

@@ -3,6 +3,7 @@
 mod create;
 mod delete;
 mod garbage;
+mod groups;
 mod list;
 mod update;
 mod writer;

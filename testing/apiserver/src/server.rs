@@ -30,9 +30,16 @@ pub struct Settings {
     /// Whether every write records `metadata.managedFields`. Otherwise recording starts at the
     /// first apply.
     pub managed_fields: bool,
-    /// Whether deleting an owner deletes its dependents, and deleting a namespace its content. In a
-    /// real cluster the controller manager does this.
+    /// Whether deleting an owner deletes its dependents, deleting a namespace its content, and a
+    /// deleted pod group goes with its last active pod. In a real cluster the controller manager does
+    /// this.
     pub collects_garbage: bool,
+    /// Whether the kinds of gang scheduling are served, and pods keep `spec.schedulingGroup`. As in
+    /// kube-apiserver they are off by default. Its flags that turn them on are
+    /// `--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true` and the
+    /// feature gates GenericWorkload, TopologyAwareWorkloadScheduling, CompositePodGroup,
+    /// PodGroupPreemptionPolicy and DRAWorkloadResourceClaims.
+    pub pod_groups: bool,
     /// The clock for timestamps in objects.
     pub clock: Clock,
 }
@@ -45,6 +52,7 @@ impl Default for Settings {
             seed: 1,
             managed_fields: false,
             collects_garbage: true,
+            pod_groups: false,
             clock: Arc::new(Timestamp::now),
         }
     }
@@ -96,7 +104,7 @@ impl Default for ApiServer {
 impl ApiServer {
     /// A server that contains only the namespaces and priority classes of every cluster.
     pub fn new(settings: Settings) -> Self {
-        let registry = Registry::new();
+        let registry = Registry::new(settings.pod_groups);
         let mut store = Store::new(settings.history.max(1));
         for kind in registry.kinds() {
             store.add_table(kind.resource_key());
@@ -203,6 +211,7 @@ impl Shared {
             manager,
             managed_fields: self.settings.managed_fields,
             collects: self.settings.collects_garbage,
+            pod_groups: self.settings.pod_groups,
             cascade: Cascade::default(),
         }
     }

@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod crd;
 pub(crate) mod device_taint_rule;
 pub(crate) mod event;
+pub(crate) mod groups;
 pub(crate) mod labels;
 pub(crate) mod lease;
 pub(crate) mod meta;
@@ -83,7 +84,13 @@ pub(crate) fn of(kind: &Kind) -> &'static dyn Strategy {
             "resourceslices" => &resource::ResourceSlice,
             _ => &Plain,
         },
-        "scheduling.k8s.io" => &priority_class::PriorityClass,
+        "scheduling.k8s.io" => match kind.resource.as_ref() {
+            "compositepodgroups" => &groups::CompositePodGroup,
+            "podgroups" => &groups::PodGroup,
+            "priorityclasses" => &priority_class::PriorityClass,
+            "workloads" => &groups::Workload,
+            _ => &Plain,
+        },
         "storage.k8s.io" => match kind.resource.as_ref() {
             "csidrivers" => &storage::CsiDriver,
             "csinodes" => &storage::CsiNode,

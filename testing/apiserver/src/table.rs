@@ -23,6 +23,7 @@ mod columns;
 mod custom;
 mod duration;
 mod events;
+mod groups;
 mod network;
 mod nodes;
 mod plain;
@@ -255,13 +256,15 @@ fn layout(group: &str, resource: &str) -> &'static Layout {
         ("storage.k8s.io", "csinodes") => &storage::CSI_NODES,
         ("storage.k8s.io", "storageclasses") => &storage::STORAGE_CLASSES,
         ("storage.k8s.io", "volumeattachments") => &storage::VOLUME_ATTACHMENTS,
+        ("scheduling.k8s.io", "compositepodgroups") => &groups::COMPOSITE_POD_GROUPS,
+        ("scheduling.k8s.io", "podgroups") => &groups::POD_GROUPS,
         ("scheduling.k8s.io", "priorityclasses") => &plain::PRIORITY_CLASSES,
         ("coordination.k8s.io", "leases") => &plain::LEASES,
         ("node.k8s.io", "runtimeclasses") => &plain::RUNTIME_CLASSES,
         ("discovery.k8s.io", "endpointslices") => &network::ENDPOINT_SLICES,
-        ("", "serviceaccounts") | ("resource.k8s.io", "deviceclasses" | "resourceclaimtemplates") => {
-            &plain::NAME_AND_AGE
-        }
+        ("", "serviceaccounts")
+        | ("resource.k8s.io", "deviceclasses" | "resourceclaimtemplates")
+        | ("scheduling.k8s.io", "workloads") => &plain::NAME_AND_AGE,
         ("resource.k8s.io", "devicetaintrules") => &plain::DEVICE_TAINT_RULES,
         ("resource.k8s.io", "resourceclaims") => &plain::RESOURCE_CLAIMS,
         ("resource.k8s.io", "resourceslices") => &plain::RESOURCE_SLICES,

@@ -2,6 +2,7 @@
 
 mod faults;
 mod garbage;
+mod groups;
 mod lists;
 mod state;
 mod watches;

@@ -19,6 +19,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,6 +104,15 @@ func roots() []root {
 			apiextensionsv1.CustomResourceDefinition{}, apiextensionsv1.CustomResourceDefinitionList{},
 		}},
 		{"scheduling.k8s.io/v1", []any{schedulingv1.PriorityClass{}, schedulingv1.PriorityClassList{}}},
+		{"scheduling.k8s.io/v1beta1", []any{
+			schedulingv1beta1.PodGroup{}, schedulingv1beta1.PodGroupList{},
+			schedulingv1beta1.Workload{}, schedulingv1beta1.WorkloadList{},
+		}},
+		{"scheduling.k8s.io/v1alpha3", []any{
+			schedulingv1alpha3.CompositePodGroup{}, schedulingv1alpha3.CompositePodGroupList{},
+			schedulingv1alpha3.PodGroup{}, schedulingv1alpha3.PodGroupList{},
+			schedulingv1alpha3.Workload{}, schedulingv1alpha3.WorkloadList{},
+		}},
 		{"coordination.k8s.io/v1", []any{coordinationv1.Lease{}, coordinationv1.LeaseList{}}},
 		{"discovery.k8s.io/v1", []any{discoveryv1.EndpointSlice{}, discoveryv1.EndpointSliceList{}}},
 		{"resource.k8s.io/v1", []any{

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::groups::is_over;
 use super::writer::Writer;
 use crate::depth;
 use crate::json::text_in;
@@ -12,7 +13,7 @@ use crate::kinds::Kind;
 use crate::object::{StoredObject, key};
 use crate::patch::managed::record_update;
 use crate::status::{Cause, Result, Status};
-use crate::strategy;
+use crate::strategy::{self, pod::disabled};
 use crate::time::timestamp;
 
 /// The number of attempts to generate a free name.
@@ -35,7 +36,11 @@ impl Writer<'_> {
             strategy::event::to_core(&mut object);
         }
         self.check_namespace(kind, namespace, &object)?;
+        if !(self.pod_groups || kind.custom) {
+            disabled::drop_group(&mut object, &Value::Null);
+        }
         strategy.default(&mut object);
+        let managed = self.managed_by_creator(kind, &object);
         strategy.admit(&mut object, &*self.state)?;
         let generate = text_in(&object, &["metadata", "generateName"]).to_owned();
         let generates = text_in(&object, &["metadata", "name"]).is_empty() && !generate.is_empty();
@@ -56,8 +61,8 @@ impl Writer<'_> {
         if self.exists(kind, namespace, &name) {
             return Err(Status::already_exists(kind, &name));
         }
-        if self.managed_fields && !self.applies {
-            record_update(&self.field_manager(kind, &kind.api_version(), ""), None, &mut object);
+        if let Some(managed) = managed {
+            object["metadata"]["managedFields"] = managed;
         }
         let object = Arc::new(StoredObject::new(kind, object, self.state.store.next_version()));
         if !self.dry_run {
@@ -65,6 +70,18 @@ impl Writer<'_> {
             self.kept(kind, &object);
         }
         Ok(object)
+    }
+
+    /// The managed fields of a new object, if they are recorded. As upstream, no one manages what
+    /// admission sets.
+    fn managed_by_creator(&self, kind: &Kind, object: &Value) -> Option<Value> {
+        if !self.managed_fields || self.applies {
+            return None;
+        }
+        let mut object = object.clone();
+        strategy::of(kind).prepare_for_create(&mut object);
+        record_update(&self.field_manager(kind, &kind.api_version(), ""), None, &mut object);
+        object["metadata"]["managedFields"].is_array().then(|| object["metadata"]["managedFields"].take())
     }
 
     /// Sets the system fields of the metadata.
@@ -147,6 +164,9 @@ impl Writer<'_> {
     pub(super) fn kept(&mut self, kind: &Kind, object: &StoredObject) {
         if kind.is_definition() {
             self.define(&object.value(kind));
+        }
+        if is_over(kind, object) {
+            self.release_group(kind, object);
         }
     }
 

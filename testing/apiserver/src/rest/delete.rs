@@ -218,7 +218,8 @@ impl Writer<'_> {
         if let Some(definition) = definition {
             self.undefine(&definition);
         }
-        self.follow(Deletion::Removed(last));
+        self.follow(Deletion::Removed(Arc::clone(&last)));
+        self.release_group(kind, &last);
     }
 
     /// Stops serving a custom resource, and removes its objects.

@@ -48,6 +48,7 @@ impl Writer<'_> {
             self.delete_dependents(&object.uid, true);
             self.finish_owner(table, key);
         }
+        self.finish_group(table, key);
     }
 
     /// Cascades to the dependents of a removed object, and releases owners that waited for it.
@@ -61,7 +62,12 @@ impl Writer<'_> {
         self.namespace_waits_less(&last.namespace);
     }
 
-    fn found(&self, table: &ResourceKey, key: &str) -> Option<(Arc<Kind>, Arc<StoredObject>, Value)> {
+    /// An object, if it still exists, with its kind and value.
+    pub(super) fn found(
+        &self,
+        table: &ResourceKey,
+        key: &str,
+    ) -> Option<(Arc<Kind>, Arc<StoredObject>, Value)> {
         let kind = Arc::clone(self.state.registry.stored(table)?);
         let object = Arc::clone(self.state.store.table(table)?.get(key)?);
         let value = object.value(&kind);
@@ -147,7 +153,8 @@ impl Writer<'_> {
         self.keep(&kind, value);
     }
 
-    fn drop_finalizer(&mut self, table: &ResourceKey, key: &str, finalizer: &str) {
+    /// Removes a finalizer, if the object has it.
+    pub(super) fn drop_finalizer(&mut self, table: &ResourceKey, key: &str, finalizer: &str) {
         let Some((kind, _, mut value)) = self.found(table, key) else { return };
         if has_finalizer(&value, finalizer) {
             retain(&mut value, "finalizers", |one| one != finalizer);

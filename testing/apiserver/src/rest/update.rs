@@ -12,7 +12,7 @@ use crate::kinds::{Kind, Subresource};
 use crate::object::StoredObject;
 use crate::patch::managed::{keep_times, record_update};
 use crate::status::{Cause, Result, Status};
-use crate::strategy::pod::resize;
+use crate::strategy::pod::{disabled, resize};
 use crate::strategy::{self, Strategy, namespace};
 use crate::time::timestamp;
 
@@ -111,6 +111,9 @@ impl Writer<'_> {
         if kind.is_converted() {
             strategy::event::to_core(&mut new);
             strategy::event::to_core(&mut old);
+        }
+        if !(self.pod_groups || kind.custom) {
+            disabled::drop_group(&mut new, &old);
         }
         strategy.default(&mut new);
         keep_metadata(&mut new, &old);

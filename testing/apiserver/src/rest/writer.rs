@@ -40,6 +40,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) managed_fields: bool,
     /// Whether to do the work of the garbage collector and the namespace controller.
     pub(crate) collects: bool,
+    /// Whether the kinds of gang scheduling are served.
+    pub(crate) pod_groups: bool,
     /// The pending cascade of deletions.
     pub(crate) cascade: Cascade,
 }

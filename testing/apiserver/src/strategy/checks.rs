@@ -289,7 +289,10 @@ pub(crate) fn invalid_omitted(path: &Path<'_>, detail: &str) -> Cause {
 pub(crate) fn too_many(path: &Path<'_>, count: usize, limit: usize) -> Cause {
     Cause {
         reason: "FieldValueTooMany",
-        message: format!("Too many: {count}: must have at most {limit} items"),
+        message: format!(
+            "Too many: {count}: must have at most {limit} {}",
+            if limit == 1 { "item" } else { "items" }
+        ),
         field: path.to_string(),
     }
 }

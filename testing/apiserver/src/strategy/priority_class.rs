@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::checks::{immutable_root, one_of_here};
 use super::path::Path;
 use super::traits::{Lookup, Strategy};
-use crate::json::{flag, int, set_default, text_at};
-use crate::kinds::built_in;
+use crate::json::{flag, int, object_mut, present, set_default, text, text_at};
+use crate::kinds::{Kind, built_in};
 use crate::status::{Cause, Result, Status};
 
 /// Priority classes.
@@ -84,15 +84,70 @@ impl Strategy for PriorityClass {
     }
 }
 
+/// Sets the priority and the preemption policy of a new pod or group from its class, or from the
+/// default class; upstream's admission plugin Priority. `noun` names the object in messages,
+/// `different` is the message for another priority than the computed one.
+pub(crate) fn admit(
+    object: &mut Value,
+    noun: &str,
+    different: impl Fn(i64, i64) -> String,
+    refuse: impl Fn(&Value, String) -> Status,
+    objects: &dyn Lookup,
+) -> Result<()> {
+    let name = text_at(object, "/spec/priorityClassName");
+    let class = if name.is_empty() {
+        default_class(objects)
+    } else {
+        let missing = || refuse(object, format!("no PriorityClass with name {name} was found"));
+        Some(objects.get(GROUP, RESOURCE, "", name).ok_or_else(missing)?)
+    };
+    let computed = class.as_ref().and_then(|class| int(class, "value")).unwrap_or_default();
+    let policy = class.as_ref().map_or("PreemptLowerPriority", |class| text(class, "preemptionPolicy"));
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    if let Some(given) = int(spec, "priority").filter(|given| *given != computed) {
+        return Err(refuse(object, different(given, computed)));
+    }
+    let given = text(spec, "preemptionPolicy");
+    if !policy.is_empty() && present(spec, "preemptionPolicy").is_some() && given != policy {
+        let why = format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in {noun} spec; priority admission \
+             controller computed {policy} from the given PriorityClass name"
+        );
+        return Err(refuse(object, why));
+    }
+    let Some(spec) = object_mut(object, "spec") else { return Ok(()) };
+    if let Some(class) = &class {
+        spec.insert("priorityClassName".to_owned(), text_at(class, "/metadata/name").into());
+    }
+    spec.insert("priority".to_owned(), computed.into());
+    if !policy.is_empty() {
+        spec.insert("preemptionPolicy".to_owned(), policy.into());
+    }
+    Ok(())
+}
+
+/// The rejection of a new object, which may not have a name yet.
+pub(crate) fn forbidden(kind: &Kind, object: &Value, why: impl std::fmt::Display) -> Status {
+    let names = ["/metadata/name", "/metadata/generateName"].map(|pointer| text_at(object, pointer));
+    let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
+    Status::forbidden(kind, name, why)
+}
+
+/// The default class. Of several ones it is the lowest.
+fn default_class(objects: &dyn Lookup) -> Option<Value> {
+    let classes = objects.list(GROUP, RESOURCE, "").into_iter();
+    classes
+        .filter(|class| flag(class, "globalDefault"))
+        .min_by_key(|class| int(class, "value").unwrap_or_default())
+}
+
 /// Rejects a second default class.
 fn admit_default(class: &Value, objects: &dyn Lookup, counts: impl Fn(&str) -> bool) -> Result<()> {
     if !flag(class, "globalDefault") {
         return Ok(());
     }
-    let classes = objects.list(GROUP, RESOURCE, "");
-    let defaults = classes.iter().filter(|class| flag(class, "globalDefault"));
-    let Some(other) = defaults.min_by_key(|class| int(class, "value")) else { return Ok(()) };
-    let other = text_at(other, "/metadata/name");
+    let Some(other) = default_class(objects) else { return Ok(()) };
+    let other = text_at(&other, "/metadata/name");
     let kind = built_in().iter().find(|kind| kind.group == GROUP && kind.resource == RESOURCE);
     match kind {
         Some(kind) if counts(other) => {

@@ -275,3 +275,14 @@ async fn times_in_objects_are_those_of_the_servers_clock() {
         assert_eq!(times(&object), vec!["1970-01-01T00:00:00Z"; expected], "{object:#}");
     }
 }
+
+#[tokio::test]
+async fn creator_does_not_manage_what_admission_sets() {
+    let client = Client::with(Settings { managed_fields: true, ..Settings::default() });
+    let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "main", "image": "none"}]}});
+    let created = client.create("/api/v1/namespaces/default/pods", &pod).await;
+    let spec = &created["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"];
+    assert!(created["spec"]["priority"].is_number());
+    assert!(spec["f:containers"].is_object() && spec["f:restartPolicy"].is_object());
+    assert!(spec.get("f:priority").is_none() && spec.get("f:tolerations").is_none(), "{spec}");
+}

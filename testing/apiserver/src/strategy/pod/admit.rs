@@ -4,9 +4,10 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use super::super::priority_class;
 use super::super::traits::Lookup;
 use super::{limits, validate};
-use crate::json::{entries, int, list, object_mut, present, text, text_at};
+use crate::json::{entries, list, object_mut, present, text, text_at};
 use crate::kinds::{self, Kind};
 use crate::quantity::Quantity;
 use crate::status::{Result, Status};
@@ -98,58 +99,18 @@ fn append(object: &mut Value, field: &str, items: Vec<Value>) {
 }
 
 fn forbidden(pod: &Value, why: impl std::fmt::Display) -> Status {
-    let names = ["/metadata/name", "/metadata/generateName"].map(|pointer| text_at(pod, pointer));
-    let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
-    Status::forbidden(&KIND, name, why)
+    priority_class::forbidden(&KIND, pod, why)
 }
 
 /// Sets the priority from the pod's class, or from the default class.
 fn priority(pod: &mut Value, objects: &dyn Lookup) -> Result<()> {
-    const GROUP: &str = "scheduling.k8s.io";
-    let name = text_at(pod, "/spec/priorityClassName");
-    let class = if name.is_empty() {
-        objects
-            .list(GROUP, "priorityclasses", "")
-            .into_iter()
-            .filter(|class| crate::json::flag(class, "globalDefault"))
-            .min_by_key(|class| int(class, "value").unwrap_or_default())
-    } else {
-        let class = objects.get(GROUP, "priorityclasses", "", name);
-        Some(class.ok_or_else(|| forbidden(pod, format!("no PriorityClass with name {name} was found")))?)
+    let different = |given: i64, computed: i64| {
+        format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
+             controller computed {computed} from the given PriorityClass name"
+        )
     };
-    let computed = class.as_ref().and_then(|class| int(class, "value")).unwrap_or_default();
-    let policy = match &class {
-        Some(class) => text(class, "preemptionPolicy"),
-        None => "PreemptLowerPriority",
-    };
-    let spec = &pod["spec"];
-    if let Some(given) = int(spec, "priority").filter(|given| *given != computed) {
-        return Err(forbidden(
-            pod,
-            format!(
-                "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
-                 controller computed {computed} from the given PriorityClass name"
-            ),
-        ));
-    }
-    let given = text(spec, "preemptionPolicy");
-    if !policy.is_empty() && present(spec, "preemptionPolicy").is_some() && given != policy {
-        return Err(forbidden(
-            pod,
-            format!(
-                "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
-                 controller computed {policy} from the given PriorityClass name"
-            ),
-        ));
-    }
-    if let Some(class) = &class {
-        pod["spec"]["priorityClassName"] = text_at(class, "/metadata/name").into();
-    }
-    pod["spec"]["priority"] = computed.into();
-    if !policy.is_empty() {
-        pod["spec"]["preemptionPolicy"] = policy.into();
-    }
-    Ok(())
+    priority_class::admit(pod, "pod", different, forbidden, objects)
 }
 
 /// Sets the overhead and node selector of the pod's runtime class. Returns whether there is an

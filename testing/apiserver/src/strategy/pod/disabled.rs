@@ -5,19 +5,33 @@ use serde_json::Value;
 use super::defaults::CONTAINERS;
 use crate::json::{list_mut, remove};
 
+/// The specs of pods in objects: of pods, workloads, cron jobs and pod templates.
+const SPECS: [&str; 4] =
+    ["/spec", "/spec/template/spec", "/spec/jobTemplate/spec/template/spec", "/template/spec"];
 /// The probes of a container, and its handlers with the same actions.
 const PROBES: [&str; 3] = ["/livenessProbe", "/readinessProbe", "/startupProbe"];
 const HANDLERS: [&str; 2] = ["/lifecycle/postStart", "/lifecycle/preStop"];
 
 /// Drops them from the spec of a pod or of a template.
 pub(crate) fn drop(spec: &mut Value) {
-    for field in ["schedulingGroup", "evictionResponders"] {
-        remove(spec, field);
-    }
+    remove(spec, "evictionResponders");
     for field in CONTAINERS {
         list_mut(spec, field).iter_mut().for_each(drop_of_container);
     }
     list_mut(spec, "volumes").iter_mut().for_each(drop_of_volume);
+}
+
+/// Drops the group of a pod, or of the pods of a template, unless the object had one before.
+pub(crate) fn drop_group(object: &mut Value, old: &Value) {
+    const FIELD: &str = "schedulingGroup";
+    for spec in SPECS {
+        if old.pointer(spec).is_some_and(|old| old.get(FIELD).is_some()) {
+            continue;
+        }
+        if let Some(spec) = object.pointer_mut(spec) {
+            remove(spec, FIELD);
+        }
+    }
 }
 
 /// Drops them from the status of a pod.

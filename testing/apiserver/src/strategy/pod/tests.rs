@@ -55,6 +55,8 @@ impl Lookup for Objects {
 
 /// Creates a pod like the server.
 fn create(pod: &mut Value, objects: &Objects) -> std::result::Result<(), Status> {
+    // The writer does this, because the kinds of groups are off by default.
+    disabled::drop_group(pod, &Value::Null);
     Pods.default(pod);
     Pods.admit(pod, objects)?;
     Pods.prepare_for_create(pod);

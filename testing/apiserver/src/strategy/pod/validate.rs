@@ -97,7 +97,19 @@ pub(crate) fn spec(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: 
     if let Some(system) = present(spec, "os") {
         operating_system(text(system, "name"), spec, path, causes);
     }
+    if let Some(group) = present(spec, "schedulingGroup") {
+        scheduling_group(group, &path.child("schedulingGroup"), causes);
+    }
     volumes::check_file_references(spec, path, causes);
+}
+
+fn scheduling_group(group: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    const FIELD: &str = "podGroupName";
+    let path = path.child(FIELD);
+    match present(group, FIELD).and_then(Value::as_str) {
+        Some(name) => path.invalid_all(name, names::dns1123_subdomain(name), causes),
+        None => causes.push(path.invalid(Value::Null, "must specify one of: `podGroupName`")),
+    }
 }
 
 fn annotations(pod: &Value, causes: &mut Vec<Cause>) {
