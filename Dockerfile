@@ -50,6 +50,7 @@ COPY crates/cel/Cargo.toml crates/cel/
 COPY crates/client/Cargo.toml crates/client/
 COPY crates/codec/Cargo.toml crates/codec/
 COPY crates/config/Cargo.toml crates/config/
+COPY crates/devices/Cargo.toml crates/devices/
 COPY crates/framework/Cargo.toml crates/framework/
 COPY crates/informer/Cargo.toml crates/informer/
 COPY crates/queue/Cargo.toml crates/queue/
@@ -69,9 +70,11 @@ RUN for manifest in $(find . -name Cargo.toml); do \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --release --locked --no-default-features --package "$PACKAGE"
 
+COPY crates/cel/src crates/cel/src
 COPY crates/client/src crates/client/src
 COPY crates/codec/src crates/codec/src
 COPY crates/config/src crates/config/src
+COPY crates/devices/src crates/devices/src
 COPY crates/framework/src crates/framework/src
 COPY crates/informer/src crates/informer/src
 COPY crates/queue/src crates/queue/src

@@ -12,7 +12,8 @@ use http::Method;
 use parking_lot::Mutex;
 use serde_json::Value;
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BoxFuture, Certainty, Predicate, WaitError,
+    ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BindingEvent, BoxFuture, Certainty,
+    Predicate, WaitError,
 };
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{PodInfo, Status, Text, Uid, panic_text};
@@ -141,6 +142,22 @@ impl Binder {
                 }
             };
             binder.mailbox.send(Input::PodRead { pod: uid, read });
+        });
+    }
+
+    /// Sends a request that writes an object of this kind.
+    pub(crate) fn write(&self, resource: Text, call: ApiCall, retry: Option<Uid>) {
+        let (binder, cx) = (self.clone(), self.context(CancellationToken::new()));
+        tokio::spawn(async move {
+            match cx.call(call).await {
+                Ok(answer) => cx.written(&resource, answer),
+                Err(error) => {
+                    tracing::warn!(%resource, %error, "cannot write the object");
+                    if let Some(pod) = retry {
+                        binder.mailbox.send(Input::WriteFailed(pod));
+                    }
+                }
+            }
         });
     }
 
@@ -287,6 +304,10 @@ impl BindingCalls for PluginCalls {
             // The informer will show it.
             Err(error) => tracing::warn!(%resource, %error, "cannot read the answer to a write"),
         }
+    }
+
+    fn record_event(&self, event: BindingEvent) {
+        self.mailbox.send(Input::BindingEvent(event));
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {

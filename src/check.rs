@@ -77,9 +77,6 @@ fn configuration(flags: &Flags, catalog: &Catalog, report: &mut Report) -> Resul
         Ok(config) => {
             let names: Vec<&str> = config.profiles.iter().map(|profile| &*profile.scheduler_name).collect();
             report.ok(&format!("valid; it serves pods with schedulerName {}", names.join(", ")))?;
-            for warning in &config.warnings {
-                report.warned(&warning.to_string(), "")?;
-            }
             Ok(Some(config))
         }
         Err(error) => {

@@ -135,21 +135,6 @@ fn configuration_is_read_from_standard_input() {
 }
 
 #[test]
-fn unsupported_settings_produce_warnings() {
-    let folder = tempfile::tempdir().unwrap();
-    let plugins = "plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}";
-    let path = file(folder.path(), &format!("profiles: [{{{plugins}}}]\n"));
-    let path = path.to_str().unwrap();
-    let Output { status, stdout, stderr } = output(&["config", "validate", path]);
-    assert_eq!((status.code(), text(&stdout)), (Some(0), format!("{path}: valid\n")));
-    let warning = text(&stderr);
-    assert!(
-        warning.starts_with(&format!("warning: {path}:3:")) && warning.contains("DynamicResources"),
-        "{warning}"
-    );
-}
-
-#[test]
 fn write_config_to_writes_and_exits() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "leaderElection: {leaseDuration: 20s}\n");

@@ -43,7 +43,9 @@ mod tests {
 
     use serde_json::{Value, json};
     use supercargo_framework::Text;
-    use supercargo_framework::binding::{ApiError, BindingCalls, Certainty, Predicate, WaitError};
+    use supercargo_framework::binding::{
+        ApiError, BindingCalls, BindingEvent, Certainty, Predicate, WaitError,
+    };
     use supercargo_framework::testing::pod;
 
     use super::*;
@@ -62,6 +64,10 @@ mod tests {
 
         fn written(&self, _: &Text, _: Value) {
             panic!("nothing is assumed after a write")
+        }
+
+        fn record_event(&self, event: BindingEvent) {
+            panic!("{event:?}")
         }
 
         fn wait_for(&self, _: Predicate, _: Duration) -> BoxFuture<Result<(), WaitError>> {

@@ -110,6 +110,14 @@ pub(super) fn needed(flags: &Flags, config: &Config) -> Result<Vec<Permission>> 
         if ["persistentvolumes", "persistentvolumeclaims"].contains(&plural.as_str()) {
             needed.push(Permission::new("update", group, plural));
         }
+        if plural == "resourceclaims" {
+            needed.extend(["get", "update"].map(|verb| Permission::new(verb, group, plural)));
+            for subresource in ["status", "binding"] {
+                let written =
+                    ["update", "patch"].map(|verb| Permission::new(verb, group, plural).of(subresource));
+                needed.extend(written);
+            }
+        }
     }
     let election = &config.leader_election;
     if election.leader_elect {

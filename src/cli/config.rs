@@ -73,7 +73,6 @@ impl Output {
     fn show(&self, file: Option<&Path>, catalog: &Catalog) -> Result<()> {
         let catalog = self.features.applied_to(catalog)?;
         let config = file.map_or_else(|| Config::default_with(&catalog), |file| load(file, &catalog))?;
-        print_warnings(&config);
         let text = match self.output {
             Format::Yaml => config.to_yaml(),
             Format::Json => format!("{:#}\n", config.to_value()),
@@ -85,8 +84,7 @@ impl Output {
 impl Validate {
     fn validate(&self, catalog: &Catalog) -> Result<ExitCode> {
         match load(&self.file, &self.features.applied_to(catalog)?) {
-            Ok(config) => {
-                print_warnings(&config);
+            Ok(_) => {
                 print(format!("{}: valid\n", name(&self.file)).as_bytes())?;
                 Ok(ExitCode::SUCCESS)
             }
@@ -110,10 +108,4 @@ fn is_stdin(file: &Path) -> bool {
 
 fn load(file: &Path, catalog: &Catalog) -> Result<Config, ConfigErrors> {
     if is_stdin(file) { Config::read(&name(file), io::stdin(), catalog) } else { Config::load(file, catalog) }
-}
-
-fn print_warnings(config: &Config) {
-    for warning in &config.warnings {
-        print_error(&format!("warning: {warning}"));
-    }
 }

@@ -133,8 +133,6 @@ fn without_deviations(mut upstream: Value, here: &mut Value, text: &str) -> Valu
         if profile["schedulerName"] == "default-scheduler" {
             profile["schedulerName"] = "supercargo".into();
         }
-        without(&mut profile["pluginConfig"], "DynamicResources");
-        without(&mut profile["plugins"]["multiPoint"]["enabled"], "DynamicResources");
         drop_what_says_nothing(profile);
     }
     for profile in here["profiles"].as_array_mut().into_iter().flatten() {

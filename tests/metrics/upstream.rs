@@ -59,7 +59,6 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
         "UnschedulableAndUnresolvable",
         "PreEnqueue of a held pod, of which kube-scheduler says Success",
     ),
-    (EVALUATIONS, "plugin", "DynamicResources", "not there yet"),
     (EVALUATIONS, "plugin", "UnsupportedConstraints", "turns down what is not evaluated yet"),
 ];
 

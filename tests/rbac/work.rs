@@ -1,4 +1,4 @@
-//! Work that schedulers rarely have: volumes and preemption.
+//! Work that schedulers rarely have: volumes, devices and preemption.
 
 use serde_json::{Value, json};
 use supercargo_controlplane::{ControlPlane, Method};
@@ -8,6 +8,7 @@ use super::live::pods;
 
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
+const DEVICES: &str = "/apis/resource.k8s.io/v1";
 const PRIORITY_CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 
 /// Creates a StorageClass with the mode WaitForFirstConsumer.
@@ -106,6 +107,25 @@ pub(super) fn complete_claim(
     let bound = json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": volume_name}});
     send(plane, Method::Patch, &path, Some(&bound));
     send(plane, Method::Patch, &format!("{path}/status"), Some(&json!({"status": {"phase": "Bound"}})));
+}
+
+/// Creates a device of all nodes, a claim for it, and a pod of the same name that uses the claim. `class`
+/// is the name of its class.
+pub(super) fn device_with(plane: &ControlPlane, namespace: &str, class: &str, mut pod: Value) {
+    let name = pod["metadata"]["name"].clone();
+    let metadata = json!({ "name": class });
+    let selector = format!("device.driver == '{class}'");
+    let object = |kind: &str, metadata: &Value, spec: Value| json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec});
+    let spec = json!({"selectors": [{"cel": {"expression": selector}}]});
+    post(plane, &format!("{DEVICES}/deviceclasses"), &object("DeviceClass", &metadata, spec));
+    let pool = json!({"name": "all", "generation": 1, "resourceSliceCount": 1});
+    let spec = json!({"driver": class, "pool": pool, "allNodes": true, "devices": [{"name": "one"}]});
+    post(plane, &format!("{DEVICES}/resourceslices"), &object("ResourceSlice", &metadata, spec));
+    let requests = json!([{"name": "one", "exactly": {"deviceClassName": class}}]);
+    let claim = object("ResourceClaim", &json!({ "name": name }), json!({"devices": {"requests": requests}}));
+    post(plane, &format!("{DEVICES}/namespaces/{namespace}/resourceclaims"), &claim);
+    pod["spec"]["resourceClaims"] = json!([{"name": "one", "resourceClaimName": name}]);
+    post(plane, &pods(namespace), &pod);
 }
 
 /// Creates a priority class for preemption victims.

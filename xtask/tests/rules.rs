@@ -21,7 +21,10 @@ const PURE: &[(&str, &[&str])] = &[
         "supercargo-framework",
         &["bitflags", "rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "thiserror"],
     ),
-    ("supercargo-plugins", &["rustc-hash", "serde", "serde_json", "smallvec", "supercargo-framework"]),
+    (
+        "supercargo-plugins",
+        &["rustc-hash", "serde", "serde_json", "smallvec", "supercargo-devices", "supercargo-framework"],
+    ),
     (
         "supercargo-queue",
         &["priority-queue", "rustc-hash", "smallvec", "supercargo-framework", "supercargo-runtime"],
@@ -88,17 +91,20 @@ const OURS: &[(&str, &[&str])] = &[
     ("kube-informers", &[]),
     ("supercargo-apiserver", &[]),
     ("supercargo-cel", &[]),
-    ("supercargo-client", &["codec", "config", "framework", "plugins"]),
+    ("supercargo-client", &["cel", "codec", "config", "devices", "framework", "plugins"]),
     ("supercargo-codec", &["framework"]),
-    ("supercargo-config", &["framework", "plugins"]),
+    ("supercargo-config", &["cel", "devices", "framework", "plugins"]),
     ("supercargo-controlplane", &[]),
     ("supercargo-devices", &["cel", "framework"]),
     ("supercargo-framework", &[]),
-    ("supercargo-plugins", &["framework"]),
+    ("supercargo-plugins", &["cel", "devices", "framework"]),
     ("supercargo-queue", &["framework", "runtime"]),
     ("supercargo-runtime", &["framework"]),
     ("supercargo-scheduler", &["framework", "queue", "runtime"]),
-    ("supercargo-serving", &["client", "codec", "config", "framework", "plugins", "runtime", "telemetry"]),
+    (
+        "supercargo-serving",
+        &["cel", "client", "codec", "config", "devices", "framework", "plugins", "runtime", "telemetry"],
+    ),
     ("supercargo-telemetry", &["framework", "runtime"]),
 ];
 
@@ -139,8 +145,13 @@ const MUTATING_WORDS: &[&str] = &[
     "kube::Api",
 ];
 
-/// The plugins that send requests while a pod is bound.
-const API_CALLS: &[&str] = &["plugins/src/default_binder.rs", "plugins/src/volume_binding/pre_bind.rs"];
+/// The plugins that send requests, or have them sent.
+const API_CALLS: &[&str] = &[
+    "plugins/src/default_binder.rs",
+    "plugins/src/dynamic_resources/pre_bind.rs",
+    "plugins/src/dynamic_resources/release.rs",
+    "plugins/src/volume_binding/pre_bind.rs",
+];
 
 /// The longest source file, in lines.
 const MAX_LINES: usize = 700;

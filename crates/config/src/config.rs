@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use supercargo_framework::{Features, Plugin};
 
-use crate::error::ConfigError;
 use crate::leader_election::LeaderElectionConfig;
 use crate::merge::Sets;
 
@@ -57,8 +56,6 @@ pub struct Config {
     /// Memory limit of evaluation tables, in bytes; `None` derives it from the container's. Set by a
     /// flag only.
     pub table_memory: Option<usize>,
-    /// Settings of the file that are not supported, if that is not an error.
-    pub warnings: Vec<ConfigError>,
 }
 
 /// A scheduler extender, called over HTTP.

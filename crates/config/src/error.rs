@@ -51,14 +51,6 @@ pub enum Problem {
     /// kube-scheduler supports this, supercargo does not yet.
     #[error("{0} is known to kube-scheduler, but not supported by supercargo yet; remove it")]
     Unsupported(String),
-    /// A default plugin of kube-scheduler that supercargo does not have yet. A warning.
-    #[error("{plugin} is not supported by supercargo yet: {consequence}")]
-    Absent {
-        /// The plugin.
-        plugin: &'static str,
-        /// What happens to pods that need it.
-        consequence: &'static str,
-    },
     /// Neither supercargo nor kube-scheduler has a plugin of this name.
     #[error("unknown plugin {name:?}; {help}")]
     UnknownPlugin {
@@ -72,7 +64,7 @@ pub enum Problem {
     Args(String),
 }
 
-/// One error in a configuration, or one warning about it.
+/// One error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct ConfigError {
     /// The file name as given.

@@ -66,22 +66,7 @@ impl Unsupported {
     }
 }
 
-/// Gates of the plugin DynamicResources, which supercargo lacks: setting them changes nothing yet.
-const OF_DYNAMIC_RESOURCES: &[Feature] = &[
-    Feature::DynamicResourceAllocation,
-    Feature::DRAAdminAccess,
-    Feature::DRAConsumableCapacity,
-    Feature::DRADeviceBindingConditions,
-    Feature::DRADeviceTaintRules,
-    Feature::DRADeviceTaints,
-    Feature::DRAExtendedResource,
-    Feature::DRAPartitionableDevices,
-    Feature::DRAPrioritizedList,
-    Feature::DRAResourceClaimDeviceStatus,
-    Feature::DRASchedulerFilterTimeout,
-];
-
-const CLAIMS: &str = "pods with spec.resourceClaims stay Pending, with the reason in their status";
+const CLAIMS: &str = "claims are allocated without it";
 const GROUPS: &str = "pods with spec.schedulingGroup stay Pending, with the reason in their status";
 const RESIZES: &str = "pods are not evicted for a resize that the kubelet has deferred";
 
@@ -353,9 +338,6 @@ fn set(features: Features, feature: Feature, value: bool) -> Result<Features, Ga
     }
     if state.locked && value != state.default {
         return Err(GateError::Locked { gate, value });
-    }
-    if OF_DYNAMIC_RESOURCES.contains(&feature) {
-        tracing::warn!("feature gate {gate} has no effect yet: {CLAIMS}");
     }
     Ok(features.with(feature, value))
 }

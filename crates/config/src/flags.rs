@@ -102,9 +102,6 @@ impl Flags {
             let file = file.unwrap_or(Path::new("")).display();
             tracing::warn!("{flag} is ignored: {file} takes precedence");
         }
-        for warning in &config.warnings {
-            tracing::warn!("{warning}");
-        }
         Ok(config)
     }
 

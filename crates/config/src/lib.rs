@@ -21,11 +21,9 @@
 //!
 //! Every part of a file is checked. Unknown and duplicate fields, values of the wrong type and
 //! unknown plugins are errors, each with file, line and column, all reported together. Features of
-//! kube-scheduler that supercargo does not support yet are rejected by name. Default plugins of
-//! kube-scheduler that are not supported yet produce a warning instead ([`Config::warnings`]),
-//! because files often list them. These settings are accepted and have no effect: `parallelism`,
-//! `enableContentionProfiling`, a `weight` of a plugin that does not score, and disabling an
-//! unsupported plugin.
+//! kube-scheduler that supercargo does not support yet are rejected by name. These settings are
+//! accepted and have no effect: `parallelism`, `enableContentionProfiling`, a `weight` of a plugin
+//! that does not score, and disabling an unsupported plugin.
 //!
 //! Differences from kube-scheduler: the default names of the profile and of the lease are
 //! `supercargo`; requests are limited only if `qps` is set; `percentageOfNodesToScore` defaults to
@@ -130,8 +128,7 @@ impl Config {
 
     fn completed(file: File<'_>, catalog: &Catalog, mut report: Report<'_>) -> Result<Self, ConfigErrors> {
         let config = complete(file, catalog, &mut report);
-        let (errors, warnings) = report.finish();
-        errors.map_or(Ok(Self { warnings, ..config }), Err)
+        report.finish().map_or(Ok(config), Err)
     }
 }
 

@@ -36,17 +36,6 @@ const UPSTREAM: &[&str] = &[
 /// Plugins that kube-scheduler removed in configuration version v1 and rejects since.
 const REMOVED: &[&str] = &["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
-/// Default plugins of kube-scheduler that supercargo may lack, with the consequence for pods that
-/// need them. Files that only repeat the defaults list them, too.
-const ABSENT_DEFAULTS: &[(&str, &str)] =
-    &[("DynamicResources", "pods with spec.resourceClaims stay Pending, with the reason in their status")];
-
-/// The warning about a missing default plugin of kube-scheduler.
-pub(super) fn absent(name: &str, registry: &Registry) -> Option<Problem> {
-    let (plugin, consequence) = *ABSENT_DEFAULTS.iter().find(|(plugin, _)| *plugin == name)?;
-    registry.get(name).is_none().then_some(Problem::Absent { plugin, consequence })
-}
-
 /// Why a plugin cannot be enabled or configured; `None` when it can.
 pub(super) fn refusal(name: &str, registry: &Registry) -> Option<Problem> {
     if registry.get(name).is_some() {

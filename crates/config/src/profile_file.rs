@@ -167,8 +167,6 @@ fn read_set(cursor: &Cursor<'_>, registry: &Registry, report: &mut Report<'_>) -
     for plugin in read_list(&object, "enabled", report) {
         if set.enabled.iter().any(|other| other.name == plugin.name) {
             report.invalid(&plugin.place, format!("{} is enabled twice here; keep one", plugin.name));
-        } else if let Some(warning) = names::absent(&plugin.name, registry) {
-            report.warn(&plugin.place, warning);
         } else if let Some(problem) = refusal_to_enable(&plugin.name, registry) {
             report.add(&plugin.place, problem);
         } else {
@@ -214,10 +212,6 @@ fn read_plugin_config<'a>(
     let args = object.get("args");
     let name = object.require("name", report)?;
     let text = name.string(report)?;
-    if let Some(warning) = names::absent(text, registry) {
-        report.warn(&name.place, warning);
-        return None;
-    }
     if let Some(problem) = names::refusal(text, registry) {
         report.add(&name.place, problem);
         return None;

@@ -36,23 +36,27 @@ impl Place {
 pub(super) struct Report<'a> {
     file: &'a str,
     errors: Vec<ConfigError>,
-    warnings: Vec<ConfigError>,
 }
 
 impl<'a> Report<'a> {
     /// A report without problems.
     pub(super) fn new(file: &'a str) -> Self {
-        Self { file, errors: Vec::new(), warnings: Vec::new() }
+        Self { file, errors: Vec::new() }
     }
 
     /// Adds a problem. Problems in a repeated alias are added once.
     pub(super) fn add(&mut self, place: &Place, problem: Problem) {
-        push(&mut self.errors, self.file, place, problem);
-    }
-
-    /// Adds a warning.
-    pub(super) fn warn(&mut self, place: &Place, problem: Problem) {
-        push(&mut self.warnings, self.file, place, problem);
+        let is_repeated = |error: &ConfigError| {
+            place.position.is_some() && error.position == place.position && error.problem == problem
+        };
+        if !self.errors.iter().any(is_repeated) {
+            self.errors.push(ConfigError {
+                file: self.file.to_owned(),
+                position: place.position,
+                path: place.path.clone(),
+                problem,
+            });
+        }
     }
 
     /// Adds an invalid value.
@@ -65,22 +69,8 @@ impl<'a> Report<'a> {
         self.errors.len()
     }
 
-    /// All errors, if there are any, and all warnings.
-    pub(super) fn finish(self) -> (Option<ConfigErrors>, Vec<ConfigError>) {
-        (ConfigErrors::of(self.errors), self.warnings)
-    }
-}
-
-fn push(found: &mut Vec<ConfigError>, file: &str, place: &Place, problem: Problem) {
-    let is_repeated = |error: &ConfigError| {
-        place.position.is_some() && error.position == place.position && error.problem == problem
-    };
-    if !found.iter().any(is_repeated) {
-        found.push(ConfigError {
-            file: file.to_owned(),
-            position: place.position,
-            path: place.path.clone(),
-            problem,
-        });
+    /// All errors, if there are any.
+    pub(super) fn finish(self) -> Option<ConfigErrors> {
+        ConfigErrors::of(self.errors)
     }
 }

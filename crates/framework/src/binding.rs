@@ -89,6 +89,19 @@ pub trait Cluster {
 /// The condition of a wait.
 pub type Predicate = Box<dyn Fn(&dyn Cluster) -> bool + Send + 'static>;
 
+/// A Normal event about a pod that is being bound.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BindingEvent {
+    /// The pod.
+    pub pod: Uid,
+    /// The reason.
+    pub reason: Text,
+    /// The action.
+    pub action: Text,
+    /// The text.
+    pub note: String,
+}
+
 /// Calls that the program executes for PreBind and Bind plugins. One implementation runs on tokio,
 /// another inline in a simulation.
 pub trait BindingCalls: Send + Sync {
@@ -98,6 +111,8 @@ pub trait BindingCalls: Send + Sync {
     /// object is assumed until the informer shows that version or a newer one. The call returns at
     /// once; the scheduler knows before it learns how PreBind ended.
     fn written(&self, resource: &Text, answer: serde_json::Value);
+    /// Records an event.
+    fn record_event(&self, event: BindingEvent);
     /// Waits until the predicate holds. It is checked immediately, and whenever objects or nodes
     /// change or a pod is deleted.
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>>;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
+use crate::binding::ApiCall;
 use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
 use crate::nodes::{ImageState, Nodes};
 use crate::objects::{
-    Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, ResourceClaim, ResourceSlice,
-    Typed, resources,
+    Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, ResourceClaim, Typed, resources,
 };
 use crate::pod::{PodInfo, PodKey, Uid};
 use crate::small_map::SmallMap;
@@ -75,6 +75,15 @@ pub enum Command {
     AddPending(Arc<Object>),
     /// End a pending allocation.
     RemovePending(Arc<Object>),
+    /// Send a request that writes an object, and [assume](Objects::assume) the answer.
+    Write {
+        /// The object's kind.
+        resource: Text,
+        /// The request.
+        call: ApiCall,
+        /// The pod to try again after its backoff if the request fails.
+        retry: Option<Uid>,
+    },
     /// Make room for a pod. Bindings of victims that are not bound yet are rejected; other victims
     /// are deleted, the last one after all others. The pod is not retried until all deletions are
     /// in flight.
@@ -273,22 +282,19 @@ impl<'a> Context<'a> {
         self.objects.pending(&claim.uid)
     }
 
-    /// All pending allocations, ordered by the UID of their claim.
-    pub fn pending_allocations(&self) -> impl Iterator<Item = &'a Arc<Object>> {
-        self.note(|| Read::Kind(resources::RESOURCE_CLAIM));
-        self.objects.list_pending()
+    /// All objects of these kinds, and their pending allocations, for a plugin that follows their
+    /// [changes](Objects::changes_since).
+    pub fn objects_of(&self, kinds: &[Text]) -> &'a Objects {
+        for kind in kinds {
+            self.note(|| Read::Kind(kind.clone()));
+        }
+        self.objects
     }
 
     /// The ResourceClaims that an owner controls, by its UID, ordered by key.
     pub fn claims_of_owner(&self, uid: &str) -> impl Iterator<Item = Typed<'a, ResourceClaim>> {
         self.note(|| Read::Kind(resources::RESOURCE_CLAIM));
         self.objects.claims_of_owner(uid).filter_map(Typed::of)
-    }
-
-    /// The ResourceSlices that do not name a node, ordered by driver and key.
-    pub fn slices_off_nodes(&self) -> impl Iterator<Item = Typed<'a, ResourceSlice>> {
-        self.note(|| Read::Kind(resources::RESOURCE_SLICE));
-        self.objects.slices_off_nodes().filter_map(Typed::of)
     }
 
     /// The time of the call.

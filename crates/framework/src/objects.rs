@@ -1,5 +1,6 @@
 //! Objects of kinds other than pods and nodes.
 
+mod change_log;
 mod devices;
 mod key_index;
 mod kinds;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use self::change_log::ChangeLog;
+pub use self::change_log::Revision;
 pub use self::devices::*;
 use self::key_index::KeyIndex;
 pub use self::kinds::*;
@@ -126,6 +129,7 @@ struct Kind {
     entries: SeededMap<Arc<str>, Entry>,
     /// Their keys, in order.
     keys: BTreeSet<Arc<str>>,
+    changes: ChangeLog,
 }
 
 impl Kind {
@@ -145,7 +149,6 @@ pub struct Objects {
     kinds: FxHashMap<Text, Kind>,
     volumes: KeyIndex,
     claims: KeyIndex,
-    slices_off_nodes: KeyIndex,
     pending: PendingAllocations,
     /// Keys of objects that belong to a node, by kind and node.
     on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
@@ -166,7 +169,6 @@ impl Objects {
             kinds: FxHashMap::default(),
             volumes: KeyIndex::new(storage_class),
             claims: KeyIndex::new(owner_of_claim),
-            slices_off_nodes: KeyIndex::new(driver_off_nodes),
             pending: PendingAllocations::default(),
             on_nodes: FxHashMap::default(),
         }
@@ -186,8 +188,10 @@ impl Objects {
     }
 
     fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
-        let empty = || Kind { entries: self.seed.map(), keys: BTreeSet::new() };
+        let empty =
+            || Kind { entries: self.seed.map(), keys: BTreeSet::new(), changes: ChangeLog::default() };
         let kind = self.kinds.entry(object.resource.clone()).or_insert_with(empty);
+        kind.changes.add(&object.key);
         let Some(entry) = kind.entries.get_mut(&object.key) else {
             kind.keys.insert(Arc::clone(&object.key));
             kind.entries.insert(Arc::clone(&object.key), Entry { from_api: object, assumed: None });
@@ -198,7 +202,7 @@ impl Objects {
     }
 
     fn index(&mut self, old: Option<&Object>, new: Option<&Object>) {
-        for index in [&mut self.volumes, &mut self.claims, &mut self.slices_off_nodes] {
+        for index in [&mut self.volumes, &mut self.claims] {
             index.change(old, new);
         }
     }
@@ -208,6 +212,7 @@ impl Objects {
         let kind = self.kinds.get_mut(resource)?;
         kind.keys.remove(key);
         let gone = kind.entries.remove(key)?.from_api;
+        kind.changes.add(&gone.key);
         self.index(Some(&gone), None);
         self.leave_node(Some(&gone));
         Some(gone)
@@ -239,13 +244,14 @@ impl Objects {
     /// the latest state, with its version, or the answer to a write, with a newer one. Returns
     /// `false` if the object does not exist or the latest version is newer.
     pub fn assume(&mut self, object: Arc<Object>) -> bool {
-        let Some(entry) = self.entry_of(&object) else {
+        let Some((entry, changes)) = self.entry_of(&object) else {
             return false;
         };
         let (version, latest) = (&object.resource_version, &entry.latest().resource_version);
         if version != latest && !is_newer(version, latest) {
             return false;
         }
+        changes.add(&object.key);
         entry.assumed = Some(Arc::clone(&object));
         self.pending.settle(&object);
         true
@@ -254,8 +260,10 @@ impl Objects {
     /// Drops the assumed change of an object. Does nothing if its version differs from that of
     /// `assumed`: a current change is another binding's.
     pub fn restore(&mut self, assumed: &Object) {
-        if let Some(entry) = self.entry_of(assumed) {
-            entry.assumed.take_if(|current| current.resource_version == assumed.resource_version);
+        if let Some((entry, changes)) = self.entry_of(assumed)
+            && entry.assumed.take_if(|current| current.resource_version == assumed.resource_version).is_some()
+        {
+            changes.add(&assumed.key);
         }
     }
 
@@ -266,8 +274,31 @@ impl Objects {
         entry.assumed.as_ref().filter(is_newer)
     }
 
-    fn entry_of(&mut self, object: &Object) -> Option<&mut Entry> {
-        self.kinds.get_mut(&object.resource)?.entries.get_mut(&object.key)
+    fn entry_of(&mut self, object: &Object) -> Option<(&mut Entry, &mut ChangeLog)> {
+        let kind = self.kinds.get_mut(&object.resource)?;
+        Some((kind.entries.get_mut(&object.key)?, &mut kind.changes))
+    }
+
+    /// The position in the changes of a kind; `None` before its first object.
+    pub fn revision(&self, resource: &str) -> Option<Revision> {
+        Some(self.kinds.get(resource)?.changes.revision())
+    }
+
+    /// The keys of the objects of a kind that were added, changed, assumed, restored or removed since a
+    /// revision, the latest last, some several times. Without a revision, those of all objects. `None`
+    /// if too much has changed since, or the revision is of other `Objects`.
+    pub fn changes_since(&self, resource: &str, revision: Option<&Revision>) -> Option<Vec<&Arc<str>>> {
+        match (self.kinds.get(resource), revision) {
+            (None, None) => Some(Vec::new()),
+            (None, Some(_)) => None,
+            (Some(kind), None) => Some(kind.keys.iter().collect()),
+            (Some(kind), Some(revision)) => Some(kind.changes.since(revision)?.collect()),
+        }
+    }
+
+    /// The seed of maps whose keys strangers choose.
+    pub fn hash_seed(&self) -> &HashSeed {
+        &self.seed
     }
 
     /// The PersistentVolumes of a storage class, ordered by name; the empty class has volumes
@@ -279,12 +310,6 @@ impl Objects {
     /// The ResourceClaims that an owner controls, by its UID, ordered by key.
     pub fn claims_of_owner(&self, uid: &str) -> impl Iterator<Item = &Arc<Object>> {
         self.claims.of(uid).filter_map(|key| self.get(&resources::RESOURCE_CLAIM, key))
-    }
-
-    /// The ResourceSlices that do not name a node, ordered by driver and key. The others are
-    /// [on their node](Self::list_on).
-    pub fn slices_off_nodes(&self) -> impl Iterator<Item = &Arc<Object>> {
-        self.slices_off_nodes.all().filter_map(|key| self.get(&resources::RESOURCE_SLICE, key))
     }
 
     /// One object, assumed changes included.
@@ -328,11 +353,6 @@ fn storage_class(object: &Object) -> Option<&Arc<str>> {
 fn owner_of_claim(object: &Object) -> Option<&Arc<str>> {
     ResourceClaim::of(&object.body)?;
     Some(&object.controller.as_ref()?.uid)
-}
-
-fn driver_off_nodes(object: &Object) -> Option<&Arc<str>> {
-    let slice = ResourceSlice::of(&object.body)?;
-    object.node_name.is_none().then_some(&slice.driver)
 }
 
 #[cfg(test)]
@@ -461,25 +481,27 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_on_their_node_or_off_nodes() {
-        let slice = |key: &str, driver: &str, node: Option<&str>| {
-            let body = ResourceSlice { driver: driver.into(), ..ResourceSlice::default() };
-            let object = object(&resources::RESOURCE_SLICE, key, Body::ResourceSlice(body));
-            Arc::new(Object { node_name: node.map(Into::into), ..object })
-        };
+    fn changes_of_a_kind_are_those_of_its_latest_states() {
+        let kind = resources::PERSISTENT_VOLUME;
         let mut objects = Objects::default();
-        for (key, driver, node) in
-            [("b", "d", None), ("c", "a", None), ("a", "d", None), ("n", "d", Some("n1"))]
-        {
-            objects.insert(slice(key, driver, node));
-        }
-        let keys = |slices: &mut dyn Iterator<Item = &Arc<Object>>| {
-            slices.map(|slice| slice.key.to_string()).collect::<Vec<_>>()
+        let since = |objects: &Objects, revision: &Option<Revision>| {
+            let keys = objects.changes_since(&kind, revision.as_ref())?;
+            Some(keys.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
         };
-        assert_eq!(keys(&mut objects.slices_off_nodes()), ["c", "a", "b"]);
-        assert_eq!(keys(&mut objects.list_on(&resources::RESOURCE_SLICE, "n1")), ["n"]);
-        objects.insert(slice("a", "d", Some("n1")));
-        assert_eq!(keys(&mut objects.slices_off_nodes()), ["c", "b"]);
+        assert_eq!(since(&objects, &None), Some(String::new()), "no object yet");
+        objects.insert(volume("a", "5"));
+        objects.insert(volume("b", "5"));
+        assert_eq!(since(&objects, &None), Some("a b".to_owned()), "all");
+        let revision = objects.revision(&kind);
+        objects.restore(&changed("a", "5"));
+        assert_eq!(since(&objects, &revision), Some(String::new()), "nothing was assumed");
+        objects.assume(changed("b", "5"));
+        objects.assume(changed("c", "5"));
+        objects.restore(&changed("b", "5"));
+        objects.remove(&kind, "a");
+        assert_eq!(since(&objects, &revision), Some("b b a".to_owned()));
+        assert_eq!(since(&objects.clone(), &revision), None, "other objects");
+        assert_eq!(since(&Objects::default(), &revision), None, "other objects");
     }
 
     #[test]

@@ -25,8 +25,8 @@ pub use binding::{
     BindPlugin, Permit, PermitPlugin, PostBindPlugin, PreBindPlugin, PreFlight, ReservePlugin,
 };
 pub use filtering::{
-    Candidate, FilterPlugin, NodeNames, Nomination, PostFilterPlugin, PreFilter, PreFilterExtensions,
-    PreFilterPlugin, RunFilters,
+    Candidate, FilterPlugin, NodeNames, Nomination, NotPreFiltered, PostFilterPlugin, PreFilter,
+    PreFilterExtensions, PreFilterPlugin, RunFilters,
 };
 pub use queueing::{EnqueueExtensions, PreEnqueuePlugin, QueueSortPlugin, Queued};
 pub use scoring::{MAX_NODE_SCORE, NOT_SCORED, Normalize, PreScorePlugin, ScorePlugin};

@@ -6,7 +6,6 @@ use std::time::Duration;
 use supercargo_framework::event::Change;
 use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Uid};
 
-use super::SchedulingQueue;
 use super::cause::Cause;
 use super::context::QueueCx;
 use super::entry::QueuedPod;
@@ -14,6 +13,7 @@ use super::hints::Concerned;
 use super::queueing_strategy::QueueingStrategy;
 use super::rank::{ActiveRank, BackoffRank};
 use super::unschedulable::Group;
+use super::{SCHEDULE_ATTEMPT_FAILURE, SchedulingQueue};
 use supercargo_runtime::observer::{Point, QueueName};
 use supercargo_runtime::panic_guard::guard;
 use supercargo_runtime::phase_timer::PhaseTimer;
@@ -141,6 +141,16 @@ impl SchedulingQueue {
         self.done(entry.uid());
         entry.timestamp = cx.now.wall;
         self.move_to_active(cx, entry, Cause::new(event), false);
+    }
+
+    /// Moves a pod from unschedulableEntities as if its attempt had failed by an error: it is tried
+    /// again after its backoff.
+    pub fn retry_after_backoff(&mut self, cx: &mut QueueCx<'_>, uid: &Uid) {
+        if self.entries.get(uid).is_some_and(|entry| self.unschedulable.contains(entry))
+            && let Some(entry) = self.take(uid)
+        {
+            self.requeue(cx, entry, QueueingStrategy::AfterBackoff, &SCHEDULE_ATTEMPT_FAILURE);
+        }
     }
 
     /// Moves the pods whose time has come.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use supercargo_framework::plugin::{NodeNames, PreFilter};
+use supercargo_framework::plugin::{NodeNames, NotPreFiltered, PreFilter};
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, PodInfo, Status};
 
 use crate::extender_calls::Extenders;
@@ -122,7 +122,8 @@ impl Cycle<'_> {
         let mut rejection: Option<Status> = None;
         let mut evaluated = PluginSet::default();
         self.plugins.timer.restart();
-        for (place, Named { name, plugin }) in self.profile.pre_filter.iter().enumerate() {
+        let mut plugins = self.profile.pre_filter.iter().enumerate();
+        for (place, Named { name, plugin }) in plugins.by_ref() {
             let call = || plugin.pre_filter(self.cx, state, self.pod);
             let answer = self.plugins.call(Point::PreFilter, name, call, pre_filter_code);
             if !matches!(answer, PreFilter::Skip) {
@@ -162,6 +163,9 @@ impl Cycle<'_> {
             }
         }
         state.write(skipped);
+        if plugins.len() > 0 {
+            state.write(NotPreFiltered(plugins.map(|(_, plugin)| plugin.name).collect()));
+        }
         self.note_evaluated(Evaluated { pre_filter: evaluated, ..Evaluated::default() });
         self.plugins.timer.point(Point::PreFilter, rejection.as_ref().map_or(Code::Success, Status::code));
         if let Some(status) = rejection {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use supercargo_framework::binding::ApiCall;
 use supercargo_framework::plugin::{Nomination, PreBindPlugin};
 use supercargo_framework::pod::{PodCondition, PodKey};
 use supercargo_framework::{PodInfo, ResourceVersion, Text, Uid};
@@ -131,6 +132,16 @@ pub enum Effect {
         /// Its UID; another pod of this name counts as gone.
         uid: Uid,
     },
+    /// Write an object of this kind. Ends in `Input::Written`; if it fails, in `Input::WriteFailed` for
+    /// the pod.
+    Write {
+        /// The object's kind.
+        resource: Text,
+        /// The request.
+        call: ApiCall,
+        /// The pod to try again if the request fails.
+        retry: Option<Uid>,
+    },
     /// Patch the pod's status.
     PatchPodStatus(StatusPatch),
     /// Delete pods in parallel, each after its condition is written. Ends in `Input::Evicted`.
@@ -166,6 +177,7 @@ impl fmt::Debug for Effect {
                 extenders.iter().try_for_each(|extender| write!(f, " by {}", extender.name))
             }
             Self::ReadPod { pod, uid } => write!(f, "ReadPod {pod} {uid}"),
+            Self::Write { call, .. } => write!(f, "Write {call:?}"),
             Self::PatchPodStatus(patch) => write!(f, "{patch:?}"),
             Self::Evict { preemption, victims } => write!(f, "Evict {preemption} {victims:?}"),
             Self::RecordEvent(event) => write!(f, "{event:?}"),

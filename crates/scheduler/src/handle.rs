@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::binding::BindingEvent;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Object;
 use supercargo_framework::{
@@ -9,6 +10,7 @@ use supercargo_framework::{
 };
 
 use crate::cache::on_node;
+use crate::effect::{Effect, EventType, PodEvent};
 use crate::input::{Input, Notification};
 use crate::scheduler::Scheduler;
 use supercargo_framework::cluster_events;
@@ -24,6 +26,10 @@ impl Scheduler {
             Input::Node(notification) => self.node(now, notification),
             Input::Object(notification) => self.object(now, notification),
             Input::Written(object) => self.written(now, object),
+            Input::WriteFailed(pod) => {
+                self.with_queue(now, |queue, cx| queue.retry_after_backoff(cx, &pod));
+            }
+            Input::BindingEvent(event) => self.binding_event(event),
             Input::PreBound { pod, status } => self.pre_bound(now, &pod, status),
             Input::Bound { pod, by, outcome } => self.bound(now, &pod, &by, outcome),
             Input::PodRead { pod, read } => self.pod_read(now, &pod, read),
@@ -280,6 +286,13 @@ impl Scheduler {
             let change = Change::Object { old, new: Some(Arc::clone(&object)) };
             self.object_changed(now, from, &object.resource, ActionType::UPDATE, change);
         }
+    }
+
+    fn binding_event(&mut self, event: BindingEvent) {
+        let BindingEvent { pod, reason, action, note } = event;
+        let Some(binding) = self.bindings.get(&pod) else { return };
+        let about = PodEvent::about(&binding.queued.pod, EventType::Normal, "", "", note);
+        self.effects.push(Effect::RecordEvent(PodEvent { reason, action, ..about }));
     }
 
     fn object_changed(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use supercargo_framework::binding::BindOutcome;
+use supercargo_framework::binding::{BindOutcome, BindingEvent};
 use supercargo_framework::objects::Object;
 use supercargo_framework::{NodeRecord, PodInfo, Status, Text, Uid};
 
@@ -60,6 +60,10 @@ pub enum Input {
     Object(Notification<Object>),
     /// The API server's answer to a binding's write of an object, before the informer shows it.
     Written(Arc<Object>),
+    /// A request of [`Effect::Write`](crate::Effect::Write) failed: the pod is tried again.
+    WriteFailed(Uid),
+    /// PreBind reports an event.
+    BindingEvent(BindingEvent),
     /// PreBind ended.
     PreBound {
         /// The pod.

@@ -361,6 +361,9 @@ impl Scheduler {
                     self.note_object(&claim);
                     self.objects.remove_pending(&claim.uid);
                 }
+                Command::Write { resource, call, retry } => {
+                    self.effects.push(Effect::Write { resource, call, retry });
+                }
                 Command::Preempt { preemptor, node, victims, plugin, asynchronous } => {
                     self.preempt(now, Order { preemptor, node, victims, plugin, asynchronous });
                 }

@@ -150,10 +150,7 @@ impl Interners {
     /// The constraints that no plugin evaluates yet. Preferences are omitted: without a preference
     /// the placement is worse, without a constraint it is wrong.
     fn unsupported(&mut self, spec: &Spec<'_>) -> Vec<Arc<str>> {
-        let demands = [
-            ("spec.resourceClaims", !spec.resource_claims.is_empty()),
-            ("spec.schedulingGroup", spec.scheduling_group.is_some()),
-        ];
+        let demands = [("spec.schedulingGroup", spec.scheduling_group.is_some())];
         present(demands).map(|path| self.text(path)).collect()
     }
 }

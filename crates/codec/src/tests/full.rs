@@ -262,9 +262,6 @@ fn pod_claim(claim: &k8s::PodResourceClaim) -> PodClaim {
 
 fn unsupported(spec: &k8s::PodSpec, faulty: Vec<String>) -> Box<[Arc<str>]> {
     let mut paths = Vec::new();
-    if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
-        paths.push("spec.resourceClaims".to_owned());
-    }
     if spec.scheduling_group.is_some() {
         paths.push("spec.schedulingGroup".to_owned());
     }

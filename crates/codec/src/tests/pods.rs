@@ -183,7 +183,7 @@ fn the_pod_level_status_counts_during_a_resize() {
 fn unsupported_constraints_are_listed_by_path() {
     assert_eq!(
         pending().spec.unsupported().iter().map(|path| &**path).collect::<Vec<_>>(),
-        ["spec.resourceClaims", "spec.schedulingGroup"]
+        ["spec.schedulingGroup"]
     );
     assert!(running().spec.unsupported().is_empty());
     let spec = json!({"resourceClaims": null, "schedulingGroup": null});

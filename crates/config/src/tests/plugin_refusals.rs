@@ -1,6 +1,6 @@
 //! Rejected plugins and arguments: positions and messages.
 
-use super::{check, errors, valid};
+use super::{check, errors};
 
 #[test]
 fn unsupported_settings_are_rejected_by_name() {
@@ -62,31 +62,6 @@ fn unsupported_plugins_of_kube_scheduler_are_rejected_by_name() {
         );
         assert!(errors(&text).ends_with(&message), "{}", errors(&text));
     }
-}
-
-#[test]
-fn unsupported_default_plugins_of_kube_scheduler_are_warnings() {
-    let text = "
-profiles:
-- plugins:
-    multiPoint: {enabled: [{name: DynamicResources, weight: 2}, {name: NodeName}]}
-  pluginConfig:
-  - name: DynamicResources
-    args: {filterTimeout: 10s}
-";
-    let config = valid(text);
-    let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
-    let words = "DynamicResources is not supported by supercargo yet: pods with spec.resourceClaims stay Pending, with the reason in their status";
-    assert_eq!(
-        warnings,
-        [
-            format!("c.yaml:7:35: profiles[0].plugins.multiPoint.enabled[0].name: {words}"),
-            format!("c.yaml:9:11: profiles[0].pluginConfig[0].name: {words}"),
-        ]
-    );
-    let (with, without) = (&config.profiles[0], &valid("").profiles[0]);
-    assert_eq!(format!("{:?}", with.plugins), format!("{:?}", without.plugins));
-    assert!(with.args.is_empty());
 }
 
 #[test]

@@ -42,9 +42,4 @@ impl KeyIndex {
     pub(super) fn of(&self, value: &str) -> impl Iterator<Item = &Arc<str>> {
         self.keys.get(value).into_iter().flatten()
     }
-
-    /// All keys, ordered by value and key.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.keys.values().flatten()
-    }
 }

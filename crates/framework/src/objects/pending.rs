@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::change_log::{ChangeLog, Revision};
 use super::{Object, ObjectBody, Objects, ResourceClaim, resources};
 
 /// Allocated copies of claims by the UID of the claim (upstream's in-flight allocations).
@@ -10,14 +11,24 @@ use super::{Object, ObjectBody, Objects, ResourceClaim, resources};
 /// They are apart from the claims: other pods do not see these claims as allocated, and no hint
 /// runs, but the devices are taken.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PendingAllocations(BTreeMap<Arc<str>, Arc<Object>>);
+pub(super) struct PendingAllocations {
+    by_uid: BTreeMap<Arc<str>, Arc<Object>>,
+    /// UIDs of claims.
+    changes: ChangeLog,
+}
 
 impl PendingAllocations {
     /// Ends the pending allocation of a claim that is now known as allocated.
     pub(super) fn settle(&mut self, object: &Object) {
-        if !self.0.is_empty() && is_allocated(object) {
-            self.0.remove(&object.uid);
+        if !self.by_uid.is_empty() && is_allocated(object) {
+            self.remove(&object.uid);
         }
+    }
+
+    fn remove(&mut self, uid: &str) -> Option<Arc<Object>> {
+        let removed = self.by_uid.remove(uid)?;
+        self.changes.add(&removed.uid);
+        Some(removed)
     }
 }
 
@@ -35,26 +46,41 @@ impl Objects {
     pub fn add_pending(&mut self, claim: Arc<Object>) -> bool {
         let known = self.get(&resources::RESOURCE_CLAIM, &claim.key);
         let is_known = known.is_some_and(|known| known.uid == claim.uid && is_allocated(known));
-        if is_known || self.pending.0.contains_key(&claim.uid) {
+        if is_known || self.pending.by_uid.contains_key(&claim.uid) {
             return false;
         }
-        self.pending.0.insert(Arc::clone(&claim.uid), claim);
+        self.pending.changes.add(&claim.uid);
+        self.pending.by_uid.insert(Arc::clone(&claim.uid), claim);
         true
     }
 
     /// Ends a pending allocation: it was written, or its binding failed.
     pub fn remove_pending(&mut self, claim_uid: &str) -> Option<Arc<Object>> {
-        self.pending.0.remove(claim_uid)
+        self.pending.remove(claim_uid)
     }
 
     /// The pending allocation of a claim, by its UID.
     pub fn pending(&self, claim_uid: &str) -> Option<&Arc<Object>> {
-        self.pending.0.get(claim_uid)
+        self.pending.by_uid.get(claim_uid)
     }
 
     /// All pending allocations, ordered by UID.
     pub fn list_pending(&self) -> impl Iterator<Item = &Arc<Object>> {
-        self.pending.0.values()
+        self.pending.by_uid.values()
+    }
+
+    /// The position in the changes of pending allocations.
+    pub fn pending_revision(&self) -> Revision {
+        self.pending.changes.revision()
+    }
+
+    /// The UIDs of claims whose pending allocation was added or has ended since a revision, as
+    /// [`changes_since`](Self::changes_since) has keys.
+    pub fn pending_since(&self, revision: Option<&Revision>) -> Option<Vec<&Arc<str>>> {
+        match revision {
+            None => Some(self.pending.by_uid.keys().collect()),
+            Some(revision) => Some(self.pending.changes.since(revision)?.collect()),
+        }
     }
 }
 

@@ -29,6 +29,11 @@ pub enum PreFilter {
     Reject(Status),
 }
 
+/// The plugins whose PreFilter did not run because an earlier plugin had rejected the pod. The
+/// scheduler writes it to the cycle's state; it is absent if PreFilter of all plugins ran.
+#[derive(Clone, Debug)]
+pub struct NotPreFiltered(pub Box<[&'static str]>);
+
 /// Runs once per pod, before Filter.
 ///
 /// ```

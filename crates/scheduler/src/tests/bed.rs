@@ -7,7 +7,7 @@ use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::{Features, Now, Plugin, PodInfo, Status, Timestamp};
-use supercargo_plugins::default_preemption;
+use supercargo_plugins::{default_preemption, dynamic_resources};
 
 use crate::{
     BuildError, Effect, ExtenderSpec, Input, NoCalls, Notification, Observation, Observer, Options, Place,
@@ -24,7 +24,9 @@ pub(super) struct Bed {
     observed: Arc<Mutex<Vec<String>>>,
 }
 
-/// The in-tree plugins without preemption, then the given ones, at all points they implement.
+const POST_FILTERS: [&str; 2] = [default_preemption::NAME, dynamic_resources::NAME];
+
+/// The in-tree plugins without PostFilter, then the given ones, at all points they implement.
 pub(super) fn plugins(more: Vec<Arc<dyn Plugin>>) -> PluginLists {
     configured_plugins(|_| serde_json::Value::Null, more)
 }
@@ -34,7 +36,7 @@ pub(super) fn configured_plugins(
     args: impl Fn(&str) -> serde_json::Value,
     more: Vec<Arc<dyn Plugin>>,
 ) -> PluginLists {
-    in_tree(&Features::default(), |name| name != default_preemption::NAME, args, more)
+    in_tree(&Features::default(), |name| !POST_FILTERS.contains(&name), args, more)
 }
 
 /// The in-tree plugins, then the given ones, at all points they implement.
@@ -249,6 +251,7 @@ pub(super) fn line(effect: &Effect) -> String {
         }
         Effect::Bind { pod, node, .. } => format!("{} bind to {node}", pod.uid),
         Effect::ReadPod { uid, .. } => format!("{uid} read"),
+        Effect::Write { call, .. } => format!("write {call:?}"),
         Effect::CancelPreBind(uid) => format!("{uid} cancel"),
         Effect::Evict { preemption, victims } => {
             let uids: Vec<_> = victims.iter().map(|victim| victim.uid.to_string()).collect();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BoxFuture, Certainty, Cluster, Predicate,
-    WaitError,
+    ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BindingEvent, BoxFuture, Certainty,
+    Cluster, Predicate, WaitError,
 };
 use supercargo_framework::objects::{
     Body, ClaimRef, Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, StorageClass, annotations,
@@ -118,6 +118,10 @@ impl BindingCalls for FakeApi {
 
     fn written(&self, _: &Text, _: Value) {
         panic!("nothing is assumed after a write")
+    }
+
+    fn record_event(&self, event: BindingEvent) {
+        panic!("{event:?}")
     }
 
     fn wait_for(&self, predicate: Predicate, _: Duration) -> BoxFuture<Result<(), WaitError>> {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingCalls, BindingContext, BoxFuture, Certainty, Cluster, Predicate, WaitError,
+    ApiCall, ApiError, BindingCalls, BindingContext, BindingEvent, BoxFuture, Certainty, Cluster, Predicate,
+    WaitError,
 };
 use supercargo_framework::objects::{
     Body, Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, annotations, resources,
@@ -66,6 +67,10 @@ impl BindingCalls for Script {
 
     fn written(&self, _: &Text, _: Value) {
         panic!("nothing is assumed after a write")
+    }
+
+    fn record_event(&self, event: BindingEvent) {
+        panic!("{event:?}")
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {

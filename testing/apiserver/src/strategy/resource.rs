@@ -141,8 +141,8 @@ impl Strategy for ResourceClaim {
         }
         match (present(before, "allocation"), allocation) {
             (Some(before), Some(allocation)) if !same(before, allocation) => {
-                let path = STATUS.child("allocation");
-                causes.push(invalid_shown(&path, &allocation.to_string(), IMMUTABLE));
+                let why = "field cannot be modified once set";
+                causes.push(STATUS.child("allocation").invalid(Value::Null, why));
             }
             (None, Some(allocation)) => check_allocation(allocation, &claim["spec"], &mut causes),
             _ => {}

@@ -216,7 +216,10 @@ impl Twins {
                     }
                 });
             }
-            Effect::ReadPod { .. } | Effect::CancelPreBind(_) | Effect::RecordEvent(_) => {}
+            Effect::ReadPod { .. }
+            | Effect::Write { .. }
+            | Effect::CancelPreBind(_)
+            | Effect::RecordEvent(_) => {}
         }
         Ok(())
     }

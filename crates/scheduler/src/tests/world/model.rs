@@ -175,7 +175,7 @@ impl World {
                 Effect::RecordEvent(event) if event.reason == *"FailedScheduling" => {
                     self.claims.remove(&event.uid);
                 }
-                Effect::CancelPreBind(_) | Effect::RecordEvent(_) => {}
+                Effect::Write { .. } | Effect::CancelPreBind(_) | Effect::RecordEvent(_) => {}
             }
         }
     }

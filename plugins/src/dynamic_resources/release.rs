@@ -1,0 +1,34 @@
+//! Requests that give claims back.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use supercargo_framework::binding::ApiCall;
+use supercargo_framework::objects::Object;
+use supercargo_framework::{Command, PodInfo};
+
+use super::write::{Written, path};
+
+/// Takes the allocation of a claim away, and every reservation. If it fails, the pod is tried again.
+pub(super) fn deallocate(claim: &Object, pod: &PodInfo) -> Command {
+    let mut written = Written::of(claim);
+    written.deallocate();
+    let call = request("PUT", claim, "application/json", written.into_value());
+    Command::Write { resource: claim.resource.clone(), call, retry: Some(pod.uid.clone()) }
+}
+
+/// Removes the pod's reservation. The patch names the entry alone, so that it does not depend on the
+/// version of the claim.
+pub(super) fn unreserve(claim: &Object, pod: &PodInfo) -> Command {
+    let patch = json!({
+        "metadata": { "uid": claim.uid },
+        "status": { "reservedFor": [{ "$patch": "delete", "uid": *pod.uid.text() }] },
+    });
+    let call = request("PATCH", claim, "application/strategic-merge-patch+json", patch);
+    Command::Write { resource: claim.resource.clone(), call, retry: None }
+}
+
+fn request(method: &str, claim: &Object, content_type: &str, body: Value) -> ApiCall {
+    let path: Arc<str> = path(claim, "/status").into();
+    ApiCall::Request { method: method.into(), path, content_type: content_type.into(), body }
+}

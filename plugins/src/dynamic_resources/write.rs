@@ -1,0 +1,173 @@
+//! Claims as the API has them: what is written to them, and where.
+
+use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use supercargo_framework::objects::{Body, CLAIM_FINALIZER, ClaimAllocation, Object, ResourceClaim};
+use supercargo_framework::pod::PodKey;
+use supercargo_framework::{PodInfo, Timestamp, Uid};
+
+use super::body;
+
+/// The pod that uses a claim.
+#[derive(Clone, Debug)]
+pub(super) struct Consumer {
+    /// Its name.
+    pub(super) pod: PodKey,
+    /// Its UID.
+    pub(super) uid: Uid,
+}
+
+impl Consumer {
+    pub(super) fn of(pod: &PodInfo) -> Self {
+        Self { pod: pod.key(), uid: pod.uid.clone() }
+    }
+}
+
+/// A copy of a claim with an allocation.
+pub(super) fn allocated(claim: &Object, allocation: ClaimAllocation) -> Object {
+    let body = ResourceClaim { allocation: Some(allocation), has_finalizer: true, ..body(claim).clone() };
+    Object { body: Body::ResourceClaim(body), ..claim.clone() }
+}
+
+/// Identities of the shares of a pod's devices. Each is a UUID.
+///
+/// They follow from the claims' UIDs and versions, so that a recorded run can be replayed, and no two
+/// allocations share one.
+pub(super) struct ShareIds {
+    hasher: DefaultHasher,
+    given: u64,
+}
+
+impl ShareIds {
+    pub(super) fn new<'a>(claims: impl Iterator<Item = &'a Arc<Object>>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        for claim in claims {
+            for text in [&claim.uid, &claim.resource_version] {
+                hasher.write(text.as_bytes());
+                hasher.write_u8(0xff);
+            }
+        }
+        Self { hasher, given: 0 }
+    }
+
+    pub(super) fn next(&mut self) -> Arc<str> {
+        self.given += 1;
+        let half = |half: u8| {
+            let mut hasher = self.hasher.clone();
+            hasher.write_u64(self.given);
+            hasher.write_u8(half);
+            hasher.finish()
+        };
+        let (high, low) = (half(0), half(1));
+        // Version 8 is for UUIDs that follow no standard.
+        let (third, fourth) = (0x8000 | (high & 0xfff), 0x8000 | (low >> 48 & 0x3fff));
+        let (first, second, last) = (high >> 32, high >> 16 & 0xffff, low & 0xffff_ffff_ffff);
+        format!("{first:08x}-{second:04x}-{third:04x}-{fourth:04x}-{last:012x}").into()
+    }
+}
+
+/// The path of a claim, and what follows.
+pub(super) fn path(claim: &Object, subresource: &str) -> String {
+    let (namespace, name) = (claim.namespace(), claim.name());
+    format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}{subresource}")
+}
+
+/// A claim as the API has it, to be changed and written.
+#[derive(Clone, Debug)]
+pub(super) struct Written(Value);
+
+impl Written {
+    /// The claim as it was read. Objects of a list lack `apiVersion` and `kind`.
+    pub(super) fn of(claim: &Object) -> Self {
+        let mut value = Value::clone(&body(claim).raw);
+        let fields = members(&mut value);
+        fields.entry("apiVersion").or_insert_with(|| json!("resource.k8s.io/v1"));
+        fields.entry("kind").or_insert_with(|| json!("ResourceClaim"));
+        Self(value)
+    }
+
+    /// The API's answer to a request.
+    pub(super) const fn answer(answer: Value) -> Self {
+        Self(answer)
+    }
+
+    pub(super) fn into_value(self) -> Value {
+        self.0
+    }
+
+    pub(super) fn to_value(&self) -> Value {
+        self.0.clone()
+    }
+
+    pub(super) fn is_deleting(&self) -> bool {
+        self.0["metadata"]["deletionTimestamp"].is_string()
+    }
+
+    pub(super) fn is_allocated(&self) -> bool {
+        self.0["status"]["allocation"].is_object()
+    }
+
+    pub(super) fn has_finalizer(&self) -> bool {
+        self.0["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|it| it == CLAIM_FINALIZER))
+    }
+
+    pub(super) fn add_finalizer(&mut self) {
+        list(field(&mut self.0, "metadata"), "finalizers").push(json!(CLAIM_FINALIZER));
+    }
+
+    pub(super) fn allocate(&mut self, allocation: &ClaimAllocation) {
+        field(&mut self.0, "status").insert("allocation".to_owned(), Value::clone(&allocation.raw));
+    }
+
+    /// Notes when the claim was allocated, unless it is there.
+    pub(super) fn stamp(&mut self, now: Timestamp) {
+        let allocation = members(field(&mut self.0, "status").entry("allocation").or_insert(Value::Null));
+        allocation.entry("allocationTimestamp").or_insert_with(|| json!(now.to_rfc3339()));
+    }
+
+    pub(super) fn reserve_for(&mut self, consumer: &Consumer) {
+        let reserved = json!({
+            "resource": "pods",
+            "name": consumer.pod.name,
+            "uid": *consumer.uid.text(),
+        });
+        list(field(&mut self.0, "status"), "reservedFor").push(reserved);
+    }
+
+    pub(super) fn deallocate(&mut self) {
+        let status = field(&mut self.0, "status");
+        for name in ["allocation", "reservedFor", "devices"] {
+            status.remove(name);
+        }
+    }
+}
+
+fn list<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Vec<Value> {
+    let value = fields.entry(name).or_insert(Value::Null);
+    if !value.is_array() {
+        *value = Value::Array(Vec::new());
+    }
+    match value {
+        Value::Array(list) => list,
+        _ => unreachable!("it has just been made one"),
+    }
+}
+
+fn field<'a>(value: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
+    members(members(value).entry(name).or_insert(Value::Null))
+}
+
+/// The members of an object; any other value, which the API never sends, is replaced.
+fn members(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(members) => members,
+        _ => unreachable!("it has just been made one"),
+    }
+}
