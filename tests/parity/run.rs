@@ -135,7 +135,7 @@ impl Run<'_> {
             self.send(Method::Delete, &format!("{path}?gracePeriodSeconds=0"), None)?;
         }
         if let (Some(target), Some(has)) = (&step.see, &step.has) {
-            self.see(&self.scenario.path(target)?, has)?;
+            self.see(&self.scenario.path(target)?, &self.filled_in(has))?;
         }
         if let Some(time) = step.elapse {
             self.cluster.elapse(Duration::from_millis(time))?;

@@ -121,10 +121,16 @@ pub(super) const FEATURES: &[Feature] = &[
         words: &[],
     },
     Feature {
-        title: "Device selectors",
-        groups: &[],
-        tests: &["crates/cel/tests/upstream.rs"],
-        sections: &["Device selectors"],
+        title: "DynamicResources",
+        groups: &[
+            "resource-claims",
+            "resource-claims-hints",
+            "devices",
+            "devices-features",
+            "device-selectors",
+        ],
+        tests: &["crates/devices/tests/upstream.rs", "crates/cel/tests/upstream.rs"],
+        sections: &["Device selectors", "Device allocator"],
         words: &["DynamicResources"],
     },
     Feature {
@@ -215,11 +221,7 @@ pub(super) const UPSTREAM_DEFAULTS: &[(&str, i32)] = &[
 ];
 
 /// The plugins that are missing, and the effect on pods that need them.
-pub(super) const MISSING: [(&str, &str); 4] = [
-    (
-        "DynamicResources",
-        "a pod with resource claims stays Pending: `supercargo does not evaluate spec.resourceClaims yet`",
-    ),
+pub(super) const MISSING: [(&str, &str); 3] = [
     (
         "GangScheduling",
         "off by default upstream; a pod of a group stays Pending: `supercargo does not evaluate spec.schedulingGroup yet`",
