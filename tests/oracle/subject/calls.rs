@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use supercargo_framework::Text;
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingCalls, BindingContext, BoxFuture, Cluster, Predicate, WaitError,
+    ApiCall, ApiError, BindingCalls, BindingContext, BindingEvent, BoxFuture, Cluster, Predicate, WaitError,
 };
 
 use super::world::World;
@@ -28,6 +28,7 @@ struct Wait {
 struct Shared {
     now: Duration,
     waits: Vec<Wait>,
+    events: Vec<BindingEvent>,
 }
 
 /// The calls of all bindings.
@@ -58,6 +59,11 @@ impl Calls {
         BindingContext::new(Arc::new(OfOne { calls: self.clone(), cancelled }))
     }
 
+    /// The events since the last call.
+    pub(super) fn take_events(&self) -> Vec<BindingEvent> {
+        std::mem::take(&mut lock(&self.shared).events)
+    }
+
     /// Advances by a second and ends the waits whose state is reached. Upstream polls once a
     /// second, too.
     pub(super) fn tick(&self, now: Duration, cluster: &dyn Cluster) {
@@ -83,8 +89,11 @@ impl BindingCalls for OfOne {
         Box::pin(std::future::ready(result))
     }
 
-    fn written(&self, _: &Text, _: Value) {
-        panic!("nothing is assumed after a write")
+    /// The object is in the table, whose change is an event.
+    fn written(&self, _: &Text, _: Value) {}
+
+    fn record_event(&self, event: BindingEvent) {
+        lock(&self.calls.shared).events.push(event);
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {

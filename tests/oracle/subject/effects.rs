@@ -182,6 +182,10 @@ impl Effects {
                 });
                 self.ended.push(Input::PodRead { pod: uid, read });
             }
+            Effect::Write { call, retry, .. } => {
+                let result = lock(&self.world).call(call);
+                self.ended.extend(retry.filter(|_| result.is_err()).map(Input::WriteFailed));
+            }
             // These are stored separately.
             Effect::Evict { .. } => {}
             Effect::PatchPodStatus(patch) => patch_status(&mut lock(&self.world), &patch),
@@ -214,6 +218,7 @@ impl Effects {
                 false
             }
         });
+        ended.extend(self.calls.take_events().into_iter().map(Input::BindingEvent));
         let failed = ended.iter().filter(|input| is_failed_pre_bind(input));
         self.has_random_order |= failed.count() > 1;
         std::mem::take(ended)
