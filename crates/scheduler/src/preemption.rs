@@ -38,17 +38,18 @@ impl Scheduler {
         self.evict(now, number, victims);
     }
 
-    /// Clears nominations of lower-priority pods for the node: they may no longer fit there.
+    /// Clears nominations of lower-priority pods for the node: they may no longer fit there. As upstream,
+    /// a pod that is in no queue keeps its nomination: one that is being bound, or that terminates.
     fn clear_nominations(&mut self, number: u64) {
         let Some(Preemption { order, .. }) = self.preemptions.get(number) else {
             return;
         };
         let priority = order.preemptor.priority;
         let nominated = self.nominated_on(&order.node);
-        // A pod in flight is nominated by name only.
-        let nominated: Vec<_> = nominated.iter().filter_map(|pod| self.known(pod).cloned()).collect();
         for pod in nominated.iter().filter(|pod| pod.priority < priority) {
-            self.patch_nomination(pod, Nomination::Override(None));
+            if self.queue.get(&pod.uid).is_some() {
+                self.patch_nomination(pod, Nomination::Override(None));
+            }
         }
     }
 
