@@ -29,6 +29,7 @@ mod view;
 #[cfg(test)]
 pub(crate) mod witness;
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use supercargo_framework::signature::Signer;
@@ -40,6 +41,7 @@ pub(crate) use self::profile_tables::Answer;
 use self::profile_tables::{NominatedVerdict, ProfileTables, Signed};
 pub use self::rule::Rule;
 use self::rule::Rules;
+use self::table::Table;
 use self::uncached_plugins::UncachedPlugins;
 use self::view::View;
 use crate::cache::Cache;
@@ -82,8 +84,7 @@ pub(crate) struct Tables {
     topology: Topology,
     rules: Rules,
     limit: usize,
-    /// The last count plus the size of what was built since. Shared columns may count several
-    /// times.
+    /// The last count plus the size of what was built or grew since. What replaced something counts, too.
     bytes_at_most: usize,
     /// The cycle of the next count.
     count_at: u64,
@@ -170,6 +171,9 @@ impl Tables {
         }
         let answer = self.try_answer(input, (number, profile), pod, nominated, verdict, state);
         self.is_poisoned = false;
+        self.bytes_at_most += self.topology.take_added();
+        #[cfg(test)]
+        assert!(self.bytes() <= self.bytes_at_most, "{} bytes, {} counted", self.bytes(), self.bytes_at_most);
         self.evict();
         if answer.is_none() {
             self.stats.plain += 1;
@@ -205,12 +209,14 @@ impl Tables {
             topology: &mut self.topology,
             rules: &mut self.rules,
             replays: &mut self.stats.replays,
+            gained: Cell::default(),
         };
         let uncached = UncachedPlugins::prepare(&view, plugins, &self.uncached_numbers).ok()?;
         let signed =
             Signed { bytes: self.signer.bytes(), parts: &self.parts, uncached: &self.uncached_numbers };
         let signature = signed.bytes;
         let (place, mut table) = profile_tables.tables.take(signature).unzip();
+        let rows = table.as_ref().map_or(0, Table::row_bytes);
         let found = profile_tables.find(
             &mut view,
             plugins,
@@ -220,13 +226,18 @@ impl Tables {
             verdict,
             state,
         );
+        let gained = view.gained.get();
         // A plugin that issues commands must run in every cycle.
         let found = if input.cx.has_commands() { Err(Fallback::Signature) } else { found };
         match (found, table) {
             (Ok((answer, is_hit)), Some(mut table)) => {
                 table.last_used = self.clock;
-                let bytes = if is_hit { 0 } else { signature.len() + profile_tables.bytes_of(&table) };
-                self.bytes_at_most += bytes;
+                let (own, with_columns) = if is_hit {
+                    (table.row_bytes().saturating_sub(rows), gained)
+                } else {
+                    (signature.len() + table.bytes(), signature.len() + profile_tables.bytes_of(&table))
+                };
+                self.bytes_at_most += own + gained;
                 self.stats.hits += u64::from(is_hit && answer.is_some());
                 #[cfg(test)]
                 {
@@ -234,7 +245,7 @@ impl Tables {
                 }
                 self.stats.builds += u64::from(!is_hit && answer.is_some());
                 match place {
-                    _ if bytes > self.limit / 2 => {
+                    _ if with_columns > self.limit / 2 => {
                         // It would displace the tables of all other pods.
                         profile_tables.release(&table);
                         profile_tables.tables.remove(signature);
@@ -246,6 +257,7 @@ impl Tables {
                 answer
             }
             (Err(fallback), table) => {
+                self.bytes_at_most += gained;
                 if let Some(table) = table {
                     profile_tables.release(&table);
                     profile_tables.tables.remove(signature);

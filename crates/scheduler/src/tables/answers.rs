@@ -114,8 +114,7 @@ impl Default for Statuses {
 impl Statuses {
     /// The approximate size in bytes.
     fn bytes(&self) -> usize {
-        let texts = self.0.iter().flat_map(Status::reasons).map(|reason| reason.len() + size_of::<Text>());
-        self.0.capacity() * size_of::<Status>() + texts.sum::<usize>()
+        self.0.capacity() * size_of::<Status>() + self.0.iter().map(reason_bytes).sum::<usize>()
     }
 
     /// The status of a verdict.
@@ -136,7 +135,7 @@ impl Statuses {
         let node = view.nodes.at(index);
         view.calls.enter("Filter", plugin.name);
         let status = filter.filter(view.cx, state, view.pod, node);
-        reads.note_of_node(view.cx.take_reads(), node.name())?;
+        reads.note_of_node(view, node.name())?;
         if status.is_success() {
             return Ok(PASSES);
         }
@@ -151,10 +150,17 @@ impl Statuses {
             if place >= MAX_STATUSES {
                 return Err(Fallback::Cycle);
             }
+            let (reasons, room) = (reason_bytes(&status), self.0.capacity());
             self.0.push(status);
+            view.gain(reasons + (self.0.capacity() - room) * size_of::<Status>());
         }
         Ok(place as Verdict)
     }
+}
+
+/// The size of a status's reasons in bytes.
+fn reason_bytes(status: &Status) -> usize {
+    status.reasons().iter().map(|reason| reason.len() + size_of::<Text>()).sum()
 }
 
 impl Scores {
@@ -277,7 +283,7 @@ fn ask_score(
     let node = view.nodes.at(index);
     view.calls.enter("Score", name);
     let raw = score.score(view.cx, state, view.pod, node).map_err(|_| Fallback::Cycle)?;
-    reads.note_of_node(view.cx.take_reads(), node.name())?;
+    reads.note_of_node(view, node.name())?;
     Ok(raw)
 }
 

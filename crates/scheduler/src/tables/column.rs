@@ -90,6 +90,14 @@ impl Column {
     }
 
     fn build(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
+        let before = view.gained.get();
+        let built = self.ask_all(view, plugin);
+        // Reasons are a part of it.
+        view.gained.set(before + self.bytes());
+        built
+    }
+
+    fn ask_all(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         self.pre_filter(view, plugin)?;
         let scores = self.pre_score(view, plugin)?;
         self.reads.note_of_all(view.cx.take_reads())?;
@@ -178,7 +186,9 @@ impl Column {
             return Ok(());
         }
         let was_broken = std::mem::replace(&mut self.is_broken, true);
+        let rows = self.row_bytes();
         if was_broken { self.rebuild(view, plugin) } else { self.work_in(view, plugin) }?;
+        view.gain(self.row_bytes().saturating_sub(rows));
         self.is_broken = false;
         Ok(())
     }
@@ -364,6 +374,13 @@ impl Column {
     /// The status of a verdict.
     pub(super) fn status(&self, verdict: Verdict) -> Option<&Status> {
         self.verdicts.as_ref().map(|verdicts| verdicts.statuses.get(verdict))
+    }
+
+    /// The size in bytes of what any update may lengthen, but for reasons and reads.
+    fn row_bytes(&self) -> usize {
+        let verdicts = self.verdicts.as_ref().map_or(0, |verdicts| verdicts.answers.bytes());
+        let scores = self.scores.as_ref().map_or(0, |scores| scores.answers.bytes());
+        verdicts + scores + self.touched.capacity() * size_of::<Touched>()
     }
 
     /// The approximate size in bytes.

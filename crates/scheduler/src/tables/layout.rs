@@ -171,11 +171,14 @@ pub(super) struct Topology {
     layouts: Vec<(Keys, Arc<Layout>)>,
     /// By key. Ordered, because anyone who creates pods chooses the keys.
     domains: BTreeMap<Arc<str>, Domains>,
+    /// The size of new layouts and domains in bytes.
+    added: usize,
 }
 
 impl Default for Topology {
     fn default() -> Self {
-        Self { version: Version::default(), coarse: COARSE, layouts: Vec::new(), domains: BTreeMap::new() }
+        let (layouts, domains) = (Vec::new(), BTreeMap::new());
+        Self { version: Version::default(), coarse: COARSE, layouts, domains, added: 0 }
     }
 }
 
@@ -200,12 +203,17 @@ impl Topology {
             return Arc::clone(layout);
         }
         let layout = Arc::new(Layout::new(nodes, keys));
+        self.added += layout.bytes() + text_bytes(keys);
         self.layouts.push((keys.clone(), Arc::clone(&layout)));
         layout
     }
 
     fn by_value(&mut self, nodes: &Nodes, key: &Arc<str>) -> &ByValue {
-        let domains = self.domains.entry(Arc::clone(key)).or_insert_with(|| Domains::new(nodes, key));
+        let domains = self.domains.entry(Arc::clone(key)).or_insert_with(|| {
+            let domains = Domains::new(nodes, key);
+            self.added += domains.bytes;
+            domains
+        });
         domains.is_used = true;
         &domains.by_value
     }
@@ -235,6 +243,11 @@ impl Topology {
     /// The nodes that have this value of the key.
     pub(super) fn domain(&mut self, nodes: &Nodes, key: &Arc<str>, value: &str) -> &[NodeIndex] {
         self.by_value(nodes, key).get(value).map_or(&[], SmallVec::as_slice)
+    }
+
+    /// The size in bytes of the layouts and domains that were added since the last call.
+    pub(super) fn take_added(&mut self) -> usize {
+        std::mem::take(&mut self.added)
     }
 
     /// The approximate size in bytes.

@@ -244,7 +244,9 @@ impl ProfileTables {
             }
             let is_uncached = signed.uncached.contains(&number);
             let column = if is_uncached {
-                Column::blank(view)
+                let blank = Column::blank(view);
+                view.gain(blank.bytes());
+                blank
             } else {
                 timed(view, plugin, |view| Column::new(view, plugin))?
             };
@@ -253,6 +255,7 @@ impl ProfileTables {
                 self.columns.len() as u32 - 1
             });
             self.columns[id as usize] = Some(column);
+            view.gain(key.1.len());
             self.numbers.insert(key, id);
             ids.push(id);
         }

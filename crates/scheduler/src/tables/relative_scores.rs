@@ -214,6 +214,7 @@ impl RelativeScores {
         }
         self.is_stale = false;
         self.state_bytes = plugin.caching.state_bytes(&self.state);
+        view.gain(self.bytes());
         Ok(())
     }
 
@@ -223,6 +224,11 @@ impl RelativeScores {
             return Ok(Asked::Some(SmallVec::new()));
         };
         scores.update(view, plugin, &**scorer, &self.state, &mut self.reads, &invalid)
+    }
+
+    /// The size in bytes of what any update may lengthen, but for reads.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.reported.capacity() + self.scores.as_ref().map_or(0, |scores| scores.answers.bytes())
     }
 
     /// The approximate size in bytes.

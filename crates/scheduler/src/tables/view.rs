@@ -1,5 +1,7 @@
 //! The view of a cycle that tables are updated from.
 
+use std::cell::Cell;
+
 use supercargo_framework::{Context, Nodes, PodInfo};
 
 use super::layout::Topology;
@@ -20,9 +22,16 @@ pub(super) struct View<'a> {
     pub(super) rules: &'a mut Rules,
     /// The number of rows updated one by one.
     pub(super) replays: &'a mut u64,
+    /// The bytes that columns gained, and that a table gained which is not new.
+    pub(super) gained: Cell<usize>,
 }
 
 impl View<'_> {
+    /// Notes that something grew by this number of bytes.
+    pub(super) fn gain(&self, bytes: usize) {
+        self.gained.set(self.gained.get() + bytes);
+    }
+
     pub(super) fn replayed(&mut self, rows: usize) {
         *self.replays += rows as u64;
     }
