@@ -232,12 +232,8 @@ impl Tables {
         match (found, table) {
             (Ok((answer, is_hit)), Some(mut table)) => {
                 table.last_used = self.clock;
-                let (own, with_columns) = if is_hit {
-                    (table.row_bytes().saturating_sub(rows), gained)
-                } else {
-                    (signature.len() + table.bytes(), signature.len() + profile_tables.bytes_of(&table))
-                };
-                self.bytes_at_most += own + gained;
+                let with_columns = if is_hit { gained } else { profile_tables.bytes_of(&table) };
+                self.bytes_at_most += table.row_bytes().saturating_sub(rows) + gained;
                 self.stats.hits += u64::from(is_hit && answer.is_some());
                 #[cfg(test)]
                 {
@@ -252,7 +248,10 @@ impl Tables {
                         self.count_at = self.clock;
                     }
                     Some(place) => profile_tables.tables.put_back(place, table),
-                    None => profile_tables.tables.insert(signature, table),
+                    None => {
+                        self.bytes_at_most += signature.len();
+                        profile_tables.tables.insert(signature, table);
+                    }
                 }
                 answer
             }

@@ -215,7 +215,7 @@ impl Scores {
         rows.resize(slots, 0);
         view.calls.enter("Score", plugin.name);
         if plugin.caching.score_columns(view.cx, state, view.pod, view.nodes, rows) {
-            return reads.note_of_all(view.cx.take_reads());
+            return reads.note_of_all(view);
         }
         for (index, _) in view.nodes.iter() {
             rows[index.0 as usize] = ask_score(view, plugin.name, score, state, reads, index)?;

@@ -100,7 +100,7 @@ impl Column {
     fn ask_all(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         self.pre_filter(view, plugin)?;
         let scores = self.pre_score(view, plugin)?;
-        self.reads.note_of_all(view.cx.take_reads())?;
+        self.reads.note_of_all(view)?;
         self.state_bytes = plugin.caching.state_bytes(&self.state);
         if plugin.filter.is_some() && !self.skips_filter {
             let scope = plugin.caching.filter_scope(&self.state, view.pod);
@@ -160,7 +160,7 @@ impl Column {
         view.calls.enter("Filter", plugin.name);
         if plugin.caching.filter_columns(view.cx, &self.state, view.pod, view.nodes, &mut passes) {
             rows.extend(passes.iter().map(|passes| if *passes { PASSES } else { UNASKED }));
-            return self.reads.note_of_all(view.cx.take_reads());
+            return self.reads.note_of_all(view);
         }
         rows.resize(slots, PASSES);
         for (index, _) in view.nodes.iter() {

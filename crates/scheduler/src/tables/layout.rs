@@ -115,11 +115,6 @@ impl Layout {
         slots * size_of::<u32>() + self.domains.capacity() * size_of::<Range<u32>>() + size_of::<Self>()
     }
 
-    /// The size in bytes for each of those that hold the layout.
-    pub(super) fn share(layout: &Arc<Self>) -> usize {
-        layout.bytes() / Arc::strong_count(layout)
-    }
-
     /// The domain of a leaf, and its position there.
     pub(super) fn place(&self, leaf: usize) -> (usize, usize) {
         let domain = self.domains.partition_point(|range| range.end as usize <= leaf);
@@ -169,6 +164,8 @@ pub(super) struct Topology {
     /// The maximum number of domains of a coarse key.
     pub(super) coarse: usize,
     layouts: Vec<(Keys, Arc<Layout>)>,
+    /// Layouts of earlier versions, which tables hold until they are rebuilt.
+    outdated: Vec<Arc<Layout>>,
     /// By key. Ordered, because anyone who creates pods chooses the keys.
     domains: BTreeMap<Arc<str>, Domains>,
     /// The size of new layouts and domains in bytes.
@@ -177,8 +174,14 @@ pub(super) struct Topology {
 
 impl Default for Topology {
     fn default() -> Self {
-        let (layouts, domains) = (Vec::new(), BTreeMap::new());
-        Self { version: Version::default(), coarse: COARSE, layouts, domains, added: 0 }
+        Self {
+            version: Version::default(),
+            coarse: COARSE,
+            layouts: Vec::new(),
+            outdated: Vec::new(),
+            domains: BTreeMap::new(),
+            added: 0,
+        }
     }
 }
 
@@ -186,11 +189,13 @@ impl Topology {
     /// Drops what is out of date.
     pub(super) fn refresh(&mut self, cache: &Cache) {
         let version = Version { order: cache.order_version(), labels: cache.labels_version() };
-        if self.version.order != version.order {
-            self.layouts.clear();
-        } else if self.version.labels != version.labels {
-            self.layouts.retain(|(keys, _)| keys.is_empty());
+        if self.version == version {
+            return;
         }
+        let is_current = |keys: &Keys| self.version.order == version.order && keys.is_empty();
+        let outdated = self.layouts.extract_if(.., |(keys, _)| !is_current(keys));
+        self.outdated.extend(outdated.map(|(_, layout)| layout));
+        self.outdated.retain(is_held);
         if self.version.labels != version.labels {
             self.domains.clear();
         }
@@ -226,8 +231,9 @@ impl Topology {
 
     /// Drops layouts that no table holds.
     pub(super) fn drop_layouts(&mut self) {
-        self.layouts.retain(|(_, layout)| Arc::strong_count(layout) > 1);
+        self.layouts.retain(|(_, layout)| is_held(layout));
         self.layouts.shrink_to_fit();
+        self.outdated.retain(is_held);
     }
 
     /// Drops all domains. They are made again when they are read.
@@ -252,9 +258,16 @@ impl Topology {
 
     /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let layouts = self.layouts.iter().map(|(keys, layout)| text_bytes(keys) + Layout::share(layout));
-        layouts.sum::<usize>() + self.domains.values().map(|domains| domains.bytes).sum::<usize>()
+        let layouts = self.layouts.iter().map(|(keys, layout)| text_bytes(keys) + layout.bytes());
+        let outdated = self.outdated.iter().map(|layout| layout.bytes());
+        layouts.chain(outdated).sum::<usize>()
+            + self.domains.values().map(|domains| domains.bytes).sum::<usize>()
     }
+}
+
+/// Whether a table holds the layout.
+fn is_held(layout: &Arc<Layout>) -> bool {
+    Arc::strong_count(layout) > 1
 }
 
 /// The size of texts in bytes. Texts that others share count in full.

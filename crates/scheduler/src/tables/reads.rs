@@ -16,48 +16,57 @@ use super::view::View;
 pub(super) struct Reads {
     /// Ordered, because strangers choose the keys.
     objects: BTreeSet<(Text, Arc<str>)>,
-    /// Their size in bytes.
-    object_bytes: usize,
     kinds: FxHashSet<Text>,
     /// Kinds of which the object named after the evaluated node was read.
     of_node: FxHashSet<Text>,
+    /// The approximate size of all in bytes.
+    bytes: usize,
     node_count: bool,
     images: bool,
 }
 
 impl Reads {
     /// Notes the reads of preparing for all nodes.
-    pub(super) fn note_of_all(&mut self, reads: Vec<Read>) -> Result<(), Fallback> {
-        for read in reads {
-            // The plugin's state follows the nodes.
-            if read != Read::AllNodes {
-                self.note(read, None)?;
-            }
-        }
-        Ok(())
+    pub(super) fn note_of_all(&mut self, view: &View<'_>) -> Result<(), Fallback> {
+        // The plugin's state follows the nodes.
+        self.note_each(view, None, |read| *read != Read::AllNodes)
     }
 
     /// Notes the reads of evaluating one node.
     pub(super) fn note_of_node(&mut self, view: &View<'_>, node: &str) -> Result<(), Fallback> {
-        let before = self.object_bytes;
-        let noted = view.cx.take_reads().into_iter().try_for_each(|read| self.note(read, Some(node)));
-        view.gain(self.object_bytes - before);
+        self.note_each(view, Some(node), |_| true)
+    }
+
+    fn note_each(
+        &mut self,
+        view: &View<'_>,
+        node: Option<&str>,
+        counts: impl Fn(&Read) -> bool,
+    ) -> Result<(), Fallback> {
+        let before = self.bytes;
+        let mut reads = view.cx.take_reads().into_iter().filter(counts);
+        let noted = reads.try_for_each(|read| self.note(read, node));
+        view.gain(self.bytes - before);
         noted
     }
 
     fn note(&mut self, read: Read, node: Option<&str>) -> Result<(), Fallback> {
         match read {
             Read::Object { resource, key } if node == Some(&*key) => {
-                self.of_node.insert(resource);
+                if self.of_node.insert(resource) {
+                    self.bytes += size_of::<Text>();
+                }
             }
             Read::Object { resource, key } => {
                 let bytes = key.len() + size_of::<(Text, Arc<str>)>();
                 if self.objects.insert((resource, key)) {
-                    self.object_bytes += bytes;
+                    self.bytes += bytes;
                 }
             }
             Read::Kind(kind) => {
-                self.kinds.insert(kind);
+                if self.kinds.insert(kind) {
+                    self.bytes += size_of::<Text>();
+                }
             }
             Read::NodeCount => self.node_count = true,
             Read::Images => self.images = true,
@@ -68,7 +77,7 @@ impl Reads {
 
     /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.object_bytes + (self.kinds.len() + self.of_node.len()) * size_of::<Text>()
+        self.bytes
     }
 
     /// Whether a changed object was read for all nodes.

@@ -192,7 +192,7 @@ impl RelativeScores {
         view.calls.enter("PreScore", plugin.name);
         self.skips = plugin.caching.pre_score_skips(view.cx, view.pod);
         if self.skips {
-            self.reads.note_of_all(view.cx.take_reads())?;
+            self.reads.note_of_all(view)?;
             self.is_stale = false;
             return Ok(());
         }
@@ -203,7 +203,7 @@ impl RelativeScores {
             self.reported[index.0 as usize] = true;
         }
         let status = pre_score.pre_score(view.cx, &mut self.state, view.pod, &nodes);
-        self.reads.note_of_all(view.cx.take_reads())?;
+        self.reads.note_of_all(view)?;
         if !status.is_success() && !status.is_skip() {
             return Err(Fallback::Cycle);
         }

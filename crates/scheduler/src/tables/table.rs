@@ -127,13 +127,16 @@ impl Table {
             self.relative_keys.clear();
         }
         self.keys = self.shared_keys(columns);
+        view.gain(self.keys_bytes() + size_of::<Self>());
         self.layout = view.topology.layout(view.nodes, &self.keys);
         self.add_up(view, plugins, columns)?;
         self.relative.clear();
         self.unsettled.clear();
         for (number, plugin) in plugins.iter().enumerate() {
             if plugin.pre_score.is_some() && plugin.caching.pre_score_depends_on_nodes() {
-                self.relative.push(RelativeScores::new(number));
+                let relative = RelativeScores::new(number);
+                view.gain(relative.bytes());
+                self.relative.push(relative);
             }
         }
         Ok(())
@@ -155,6 +158,7 @@ impl Table {
         let scores = self.relative.iter().filter_map(|relative| relative.scores.as_ref());
         self.relative_keys = scores.flat_map(|scores| scores.answers.keys()).cloned().collect();
         self.keys = self.shared_keys(columns);
+        view.gain(self.keys_bytes());
         self.layout = view.topology.layout(view.nodes, &self.keys);
         self.add_up(view, plugins, columns)?;
         Ok(true)
@@ -201,13 +205,16 @@ impl Table {
         plugins: &[TablePlugin],
         columns: &Columns,
     ) -> Result<(), Fallback> {
+        let before = self.sums_bytes();
         let feasible = self.feasible(view, columns);
         self.proportional = Self::summed(&self.columns, plugins, columns)
             .filter_map(|Summed { plugin, rows, reverse, .. }| {
                 Some(Proportional::new(plugin, reverse?, rows, &feasible, &self.layout))
             })
             .collect();
-        self.sum_up(plugins, columns, &feasible)
+        self.sum_up(plugins, columns, &feasible)?;
+        view.gain(self.sums_bytes().saturating_sub(before));
+        Ok(())
     }
 
     /// Whether no score depends on the greatest raw score.
@@ -480,6 +487,14 @@ impl Table {
         unsettled
     }
 
+    fn keys_bytes(&self) -> usize {
+        text_bytes(&self.keys) + text_bytes(&self.relative_keys)
+    }
+
+    fn sums_bytes(&self) -> usize {
+        self.sums.iter().map(Tournament::bytes).sum()
+    }
+
     /// The size in bytes of what any update may lengthen, but for reads.
     pub(super) fn row_bytes(&self) -> usize {
         let relative: usize = self.relative.iter().map(RelativeScores::row_bytes).sum();
@@ -492,11 +507,10 @@ impl Table {
         proportional + nodes * size_of::<NodeIndex>()
     }
 
-    /// The approximate size in bytes.
+    /// The approximate size in bytes, without the layout.
     pub(super) fn bytes(&self) -> usize {
-        let sums: usize = self.sums.iter().map(Tournament::bytes).sum();
         let relative: usize = self.relative.iter().map(RelativeScores::bytes).sum();
-        let layout = Layout::share(&self.layout) + text_bytes(&self.keys) + text_bytes(&self.relative_keys);
-        sums + relative + self.grouping.bytes() + self.own_row_bytes() + layout + size_of::<Self>()
+        let sums = self.sums_bytes() + self.grouping.bytes();
+        relative + sums + self.own_row_bytes() + self.keys_bytes() + size_of::<Self>()
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct View<'a> {
     pub(super) rules: &'a mut Rules,
     /// The number of rows updated one by one.
     pub(super) replays: &'a mut u64,
-    /// The bytes that columns gained, and that a table gained which is not new.
+    /// The bytes that columns and the table gained, but for the rows of the table.
     pub(super) gained: Cell<usize>,
 }
 
