@@ -29,6 +29,7 @@ mod view;
 #[cfg(test)]
 pub(crate) mod witness;
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use supercargo_framework::signature::Signer;
@@ -82,8 +83,8 @@ pub(crate) struct Tables {
     topology: Topology,
     rules: Rules,
     limit: usize,
-    /// The last count plus the size of what was built since. Shared columns may count several
-    /// times.
+    /// The last count plus the size of what was built since, of new reasons and of new domains.
+    /// Shared columns may count several times.
     bytes_at_most: usize,
     /// The cycle of the next count.
     count_at: u64,
@@ -170,6 +171,7 @@ impl Tables {
         }
         let answer = self.try_answer(input, (number, profile), pod, nominated, verdict, state);
         self.is_poisoned = false;
+        self.bytes_at_most += self.topology.take_added();
         self.evict();
         if answer.is_none() {
             self.stats.plain += 1;
@@ -205,6 +207,7 @@ impl Tables {
             topology: &mut self.topology,
             rules: &mut self.rules,
             replays: &mut self.stats.replays,
+            reasons: Cell::default(),
         };
         let uncached = UncachedPlugins::prepare(&view, plugins, &self.uncached_numbers).ok()?;
         let signed =
@@ -220,12 +223,13 @@ impl Tables {
             verdict,
             state,
         );
+        let reasons = view.reasons.get();
         // A plugin that issues commands must run in every cycle.
         let found = if input.cx.has_commands() { Err(Fallback::Signature) } else { found };
         match (found, table) {
             (Ok((answer, is_hit)), Some(mut table)) => {
                 table.last_used = self.clock;
-                let bytes = if is_hit { 0 } else { signature.len() + profile_tables.bytes_of(&table) };
+                let bytes = if is_hit { reasons } else { signature.len() + profile_tables.bytes_of(&table) };
                 self.bytes_at_most += bytes;
                 self.stats.hits += u64::from(is_hit && answer.is_some());
                 #[cfg(test)]
@@ -246,6 +250,7 @@ impl Tables {
                 answer
             }
             (Err(fallback), table) => {
+                self.bytes_at_most += reasons;
                 if let Some(table) = table {
                     profile_tables.release(&table);
                     profile_tables.tables.remove(signature);

@@ -15,8 +15,16 @@ pub struct Regression {
 }
 
 /// All of them.
-pub const ALL: &[Regression] = &[Regression {
-    name: "an event was demanded of a process that had lost its lease",
-    seed: 3,
-    minutes: 20,
-}];
+pub const ALL: &[Regression] = &[
+    Regression { name: "an event was demanded of a process that had lost its lease", seed: 3, minutes: 20 },
+    Regression {
+        name: "evaluation tables exceeded their memory by new reasons of rejections",
+        seed: 103,
+        minutes: 20,
+    },
+    Regression {
+        name: "evaluation tables exceeded their memory by the domains of many keys",
+        seed: 107,
+        minutes: 20,
+    },
+];

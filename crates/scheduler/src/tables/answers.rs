@@ -114,8 +114,7 @@ impl Default for Statuses {
 impl Statuses {
     /// The approximate size in bytes.
     fn bytes(&self) -> usize {
-        let texts = self.0.iter().flat_map(Status::reasons).map(|reason| reason.len() + size_of::<Text>());
-        self.0.capacity() * size_of::<Status>() + texts.sum::<usize>()
+        self.0.capacity() * size_of::<Status>() + self.0.iter().map(reason_bytes).sum::<usize>()
     }
 
     /// The status of a verdict.
@@ -151,10 +150,16 @@ impl Statuses {
             if place >= MAX_STATUSES {
                 return Err(Fallback::Cycle);
             }
+            view.reasons.set(view.reasons.get() + size_of::<Status>() + reason_bytes(&status));
             self.0.push(status);
         }
         Ok(place as Verdict)
     }
+}
+
+/// The size of a status's reasons in bytes.
+fn reason_bytes(status: &Status) -> usize {
+    status.reasons().iter().map(|reason| reason.len() + size_of::<Text>()).sum()
 }
 
 impl Scores {

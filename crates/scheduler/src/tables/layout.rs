@@ -171,11 +171,14 @@ pub(super) struct Topology {
     layouts: Vec<(Keys, Arc<Layout>)>,
     /// By key. Ordered, because anyone who creates pods chooses the keys.
     domains: BTreeMap<Arc<str>, Domains>,
+    /// The size of new domains in bytes.
+    added: usize,
 }
 
 impl Default for Topology {
     fn default() -> Self {
-        Self { version: Version::default(), coarse: COARSE, layouts: Vec::new(), domains: BTreeMap::new() }
+        let (layouts, domains) = (Vec::new(), BTreeMap::new());
+        Self { version: Version::default(), coarse: COARSE, layouts, domains, added: 0 }
     }
 }
 
@@ -205,7 +208,11 @@ impl Topology {
     }
 
     fn by_value(&mut self, nodes: &Nodes, key: &Arc<str>) -> &ByValue {
-        let domains = self.domains.entry(Arc::clone(key)).or_insert_with(|| Domains::new(nodes, key));
+        let domains = self.domains.entry(Arc::clone(key)).or_insert_with(|| {
+            let domains = Domains::new(nodes, key);
+            self.added += domains.bytes;
+            domains
+        });
         domains.is_used = true;
         &domains.by_value
     }
@@ -235,6 +242,11 @@ impl Topology {
     /// The nodes that have this value of the key.
     pub(super) fn domain(&mut self, nodes: &Nodes, key: &Arc<str>, value: &str) -> &[NodeIndex] {
         self.by_value(nodes, key).get(value).map_or(&[], SmallVec::as_slice)
+    }
+
+    /// The size in bytes of the domains that were added since the last call.
+    pub(super) fn take_added(&mut self) -> usize {
+        std::mem::take(&mut self.added)
     }
 
     /// The approximate size in bytes.

@@ -1,5 +1,7 @@
 //! The view of a cycle that tables are updated from.
 
+use std::cell::Cell;
+
 use supercargo_framework::{Context, Nodes, PodInfo};
 
 use super::layout::Topology;
@@ -20,6 +22,8 @@ pub(super) struct View<'a> {
     pub(super) rules: &'a mut Rules,
     /// The number of rows updated one by one.
     pub(super) replays: &'a mut u64,
+    /// The bytes of new reasons of rejections, which make a table larger that is not new.
+    pub(super) reasons: Cell<usize>,
 }
 
 impl View<'_> {

@@ -403,6 +403,49 @@ fn keys_of_strangers_do_not_displace_tables_in_use() {
 }
 
 #[test]
+fn reasons_that_a_kept_table_adds_count_towards_the_limit() {
+    const LIMIT: usize = 400_000;
+    let asked = AtomicUsize::new(0);
+    let verbose = Probe::new(move |_, _, _| {
+        let number = asked.fetch_add(1, Ordering::Relaxed);
+        Status::unschedulable(format!("{number:>20000}"))
+    });
+    let mut bed = Bed::of(Options { table_memory: LIMIT, ..options(plugins(vec![Arc::new(verbose)])) });
+    bed.node(big("n"));
+    // Fewer cycles than between two counts.
+    for number in 0..40 {
+        let change = |number: usize| big("n").allocatable("memory", &number.to_string());
+        bed.update_node(change(number), change(number + 1));
+        bed.pod(pod(&format!("p{number}")));
+        assert!(bed.cycle());
+        let stats = bed.scheduler.table_stats();
+        assert!(stats.bytes <= LIMIT, "after {number} changes of the node: {stats:?}");
+    }
+    assert!(bed.scheduler.table_stats().hits > 30);
+}
+
+#[test]
+fn domains_of_many_keys_count_towards_the_limit() {
+    const LIMIT: usize = 200_000;
+    let mut bed = Bed::of(Options { table_memory: LIMIT, ..options(plugins(Vec::new())) });
+    bed.node(big("n"));
+    // Fewer cycles than between two counts.
+    for number in 0..10 {
+        let term = |key| PodAffinityTerm {
+            selector: LabelSelector::parse(&[("app", "x")].into_iter().collect(), []).ok(),
+            topology_key: format!("key-{number}-{key}").into(),
+            ..PodAffinityTerm::default()
+        };
+        let affinity =
+            PodAffinity { required_anti_affinity: (0..500).map(term).collect(), ..PodAffinity::default() };
+        bed.pod(pod(&format!("p{number}")).with_spec(|spec| spec.pod_affinity = Some(Box::new(affinity))));
+        assert!(bed.cycle());
+        let stats = bed.scheduler.table_stats();
+        assert!(stats.bytes <= LIMIT, "after {number} pods: {stats:?}");
+    }
+}
+
+#[test]
 fn a_table_larger_than_half_of_the_limit_is_not_kept() {
     let mut bed = Bed::of(Options { table_memory: 20_000, ..options(plugins(Vec::new())) });
     for number in 0..1000 {
