@@ -83,8 +83,7 @@ pub(crate) struct Tables {
     topology: Topology,
     rules: Rules,
     limit: usize,
-    /// The last count plus the size of what was built since, of new reasons and of new domains.
-    /// Shared columns may count several times.
+    /// The last count plus the size of what was built or grew since. What replaced something counts, too.
     bytes_at_most: usize,
     /// The cycle of the next count.
     count_at: u64,
@@ -207,7 +206,7 @@ impl Tables {
             topology: &mut self.topology,
             rules: &mut self.rules,
             replays: &mut self.stats.replays,
-            reasons: Cell::default(),
+            gained: Cell::default(),
         };
         let uncached = UncachedPlugins::prepare(&view, plugins, &self.uncached_numbers).ok()?;
         let signed =
@@ -223,14 +222,18 @@ impl Tables {
             verdict,
             state,
         );
-        let reasons = view.reasons.get();
+        let gained = view.gained.get();
         // A plugin that issues commands must run in every cycle.
         let found = if input.cx.has_commands() { Err(Fallback::Signature) } else { found };
         match (found, table) {
             (Ok((answer, is_hit)), Some(mut table)) => {
                 table.last_used = self.clock;
-                let bytes = if is_hit { reasons } else { signature.len() + profile_tables.bytes_of(&table) };
-                self.bytes_at_most += bytes;
+                let (own, with_columns) = if is_hit {
+                    (0, gained)
+                } else {
+                    (signature.len() + table.bytes(), signature.len() + profile_tables.bytes_of(&table))
+                };
+                self.bytes_at_most += own + gained;
                 self.stats.hits += u64::from(is_hit && answer.is_some());
                 #[cfg(test)]
                 {
@@ -238,7 +241,7 @@ impl Tables {
                 }
                 self.stats.builds += u64::from(!is_hit && answer.is_some());
                 match place {
-                    _ if bytes > self.limit / 2 => {
+                    _ if with_columns > self.limit / 2 => {
                         // It would displace the tables of all other pods.
                         profile_tables.release(&table);
                         profile_tables.tables.remove(signature);
@@ -250,7 +253,7 @@ impl Tables {
                 answer
             }
             (Err(fallback), table) => {
-                self.bytes_at_most += reasons;
+                self.bytes_at_most += gained;
                 if let Some(table) = table {
                     profile_tables.release(&table);
                     profile_tables.tables.remove(signature);

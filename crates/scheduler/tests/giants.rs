@@ -57,7 +57,11 @@ struct Cluster {
 impl Cluster {
     /// A cluster with one pod on each node, which giants can preempt.
     fn new(nodes: usize, more: Vec<Arc<dyn Plugin>>) -> Self {
-        let scheduler = Scheduler::new(options(more)).expect("the options are valid");
+        Self::of(nodes, options(more))
+    }
+
+    fn of(nodes: usize, options: Options) -> Self {
+        let scheduler = Scheduler::new(options).expect("the options are valid");
         let mut cluster = Self {
             scheduler,
             now: Now { wall: Timestamp(1_767_225_600_000_000), monotonic: Duration::ZERO },
@@ -169,6 +173,22 @@ fn steps_double_with_the_list_of_a_node_and_the_nodes() {
     for list in NodeList::ALL {
         let growth = growth(|size| life(list, size));
         assert!(growth < MOST_GROWTH, "{list:?}: {growth}");
+    }
+}
+
+#[test]
+fn tables_of_giants_keep_to_their_memory() {
+    const LIMIT: usize = 1 << 18;
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for list in PodList::ALL {
+        let mut cluster = Cluster::of(20, Options { table_memory: LIMIT, ..options(Vec::new()) });
+        // Fewer cycles than between two counts.
+        for number in 0..30 {
+            let giant = pod_of(&list.pod(&format!("giant-{number}"), 200 + number));
+            cluster.try_pod(giant);
+            let bytes = cluster.scheduler.stats().tables.bytes;
+            assert!(bytes <= LIMIT, "{list:?}: {bytes} bytes after {number} giants");
+        }
     }
 }
 

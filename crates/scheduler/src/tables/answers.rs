@@ -135,7 +135,7 @@ impl Statuses {
         let node = view.nodes.at(index);
         view.calls.enter("Filter", plugin.name);
         let status = filter.filter(view.cx, state, view.pod, node);
-        reads.note_of_node(view.cx.take_reads(), node.name())?;
+        reads.note_of_node(view, node.name())?;
         if status.is_success() {
             return Ok(PASSES);
         }
@@ -150,7 +150,7 @@ impl Statuses {
             if place >= MAX_STATUSES {
                 return Err(Fallback::Cycle);
             }
-            view.reasons.set(view.reasons.get() + size_of::<Status>() + reason_bytes(&status));
+            view.gain(size_of::<Status>() + reason_bytes(&status));
             self.0.push(status);
         }
         Ok(place as Verdict)
@@ -282,7 +282,7 @@ fn ask_score(
     let node = view.nodes.at(index);
     view.calls.enter("Score", name);
     let raw = score.score(view.cx, state, view.pod, node).map_err(|_| Fallback::Cycle)?;
-    reads.note_of_node(view.cx.take_reads(), node.name())?;
+    reads.note_of_node(view, node.name())?;
     Ok(raw)
 }
 

@@ -90,6 +90,14 @@ impl Column {
     }
 
     fn build(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
+        let before = view.gained.get();
+        let built = self.ask_all(view, plugin);
+        // Reasons are a part of it.
+        view.gained.set(before + self.bytes());
+        built
+    }
+
+    fn ask_all(&mut self, view: &mut View<'_>, plugin: &TablePlugin) -> Result<(), Fallback> {
         self.pre_filter(view, plugin)?;
         let scores = self.pre_score(view, plugin)?;
         self.reads.note_of_all(view.cx.take_reads())?;
@@ -178,7 +186,9 @@ impl Column {
             return Ok(());
         }
         let was_broken = std::mem::replace(&mut self.is_broken, true);
+        let touched = self.touched.capacity();
         if was_broken { self.rebuild(view, plugin) } else { self.work_in(view, plugin) }?;
+        view.gain((self.touched.capacity() - touched) * size_of::<Touched>());
         self.is_broken = false;
         Ok(())
     }

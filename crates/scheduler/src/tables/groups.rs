@@ -181,6 +181,7 @@ impl Grouping {
         if matches!(self, Self::Stale) {
             let most = view.topology.coarse * GROUPS_PER_DOMAIN;
             *self = Groups::new(layout, sums, classes, most).map_or(Self::TooMany, Self::Kept);
+            view.gain(self.bytes());
         }
     }
 

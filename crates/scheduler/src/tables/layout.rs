@@ -171,7 +171,7 @@ pub(super) struct Topology {
     layouts: Vec<(Keys, Arc<Layout>)>,
     /// By key. Ordered, because anyone who creates pods chooses the keys.
     domains: BTreeMap<Arc<str>, Domains>,
-    /// The size of new domains in bytes.
+    /// The size of new layouts and domains in bytes.
     added: usize,
 }
 
@@ -203,6 +203,7 @@ impl Topology {
             return Arc::clone(layout);
         }
         let layout = Arc::new(Layout::new(nodes, keys));
+        self.added += layout.bytes() + text_bytes(keys);
         self.layouts.push((keys.clone(), Arc::clone(&layout)));
         layout
     }
@@ -244,7 +245,7 @@ impl Topology {
         self.by_value(nodes, key).get(value).map_or(&[], SmallVec::as_slice)
     }
 
-    /// The size in bytes of the domains that were added since the last call.
+    /// The size in bytes of the layouts and domains that were added since the last call.
     pub(super) fn take_added(&mut self) -> usize {
         std::mem::take(&mut self.added)
     }

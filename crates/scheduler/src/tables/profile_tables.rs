@@ -253,6 +253,7 @@ impl ProfileTables {
                 self.columns.len() as u32 - 1
             });
             self.columns[id as usize] = Some(column);
+            view.gain(key.1.len());
             self.numbers.insert(key, id);
             ids.push(id);
         }

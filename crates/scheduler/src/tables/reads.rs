@@ -9,12 +9,15 @@ use supercargo_framework::{NodeRecord, Text};
 
 use super::fallback::Fallback;
 use super::rule::{Rule, Rules};
+use super::view::View;
 
 /// The tracked reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
     /// Ordered, because strangers choose the keys.
     objects: BTreeSet<(Text, Arc<str>)>,
+    /// Their size in bytes.
+    object_bytes: usize,
     kinds: FxHashSet<Text>,
     /// Kinds of which the object named after the evaluated node was read.
     of_node: FxHashSet<Text>,
@@ -35,8 +38,11 @@ impl Reads {
     }
 
     /// Notes the reads of evaluating one node.
-    pub(super) fn note_of_node(&mut self, reads: Vec<Read>, node: &str) -> Result<(), Fallback> {
-        reads.into_iter().try_for_each(|read| self.note(read, Some(node)))
+    pub(super) fn note_of_node(&mut self, view: &View<'_>, node: &str) -> Result<(), Fallback> {
+        let before = self.object_bytes;
+        let noted = view.cx.take_reads().into_iter().try_for_each(|read| self.note(read, Some(node)));
+        view.gain(self.object_bytes - before);
+        noted
     }
 
     fn note(&mut self, read: Read, node: Option<&str>) -> Result<(), Fallback> {
@@ -45,7 +51,10 @@ impl Reads {
                 self.of_node.insert(resource);
             }
             Read::Object { resource, key } => {
-                self.objects.insert((resource, key));
+                let bytes = key.len() + size_of::<(Text, Arc<str>)>();
+                if self.objects.insert((resource, key)) {
+                    self.object_bytes += bytes;
+                }
             }
             Read::Kind(kind) => {
                 self.kinds.insert(kind);
@@ -59,9 +68,7 @@ impl Reads {
 
     /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let entry = size_of::<(Text, Arc<str>)>();
-        let keys: usize = self.objects.iter().map(|(_, key)| key.len() + entry).sum();
-        keys + (self.kinds.len() + self.of_node.len()) * size_of::<Text>()
+        self.object_bytes + (self.kinds.len() + self.of_node.len()) * size_of::<Text>()
     }
 
     /// Whether a changed object was read for all nodes.

@@ -214,6 +214,7 @@ impl RelativeScores {
         }
         self.is_stale = false;
         self.state_bytes = plugin.caching.state_bytes(&self.state);
+        view.gain(self.bytes());
         Ok(())
     }
 

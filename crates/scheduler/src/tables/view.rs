@@ -22,11 +22,16 @@ pub(super) struct View<'a> {
     pub(super) rules: &'a mut Rules,
     /// The number of rows updated one by one.
     pub(super) replays: &'a mut u64,
-    /// The bytes of new reasons of rejections, which make a table larger that is not new.
-    pub(super) reasons: Cell<usize>,
+    /// The bytes that columns gained, and that a table gained which is not new.
+    pub(super) gained: Cell<usize>,
 }
 
 impl View<'_> {
+    /// Notes that something grew by this number of bytes.
+    pub(super) fn gain(&self, bytes: usize) {
+        self.gained.set(self.gained.get() + bytes);
+    }
+
     pub(super) fn replayed(&mut self, rows: usize) {
         *self.replays += rows as u64;
     }
