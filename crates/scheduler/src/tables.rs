@@ -41,6 +41,7 @@ pub(crate) use self::profile_tables::Answer;
 use self::profile_tables::{NominatedVerdict, ProfileTables, Signed};
 pub use self::rule::Rule;
 use self::rule::Rules;
+use self::table::Table;
 use self::uncached_plugins::UncachedPlugins;
 use self::view::View;
 use crate::cache::Cache;
@@ -171,6 +172,8 @@ impl Tables {
         let answer = self.try_answer(input, (number, profile), pod, nominated, verdict, state);
         self.is_poisoned = false;
         self.bytes_at_most += self.topology.take_added();
+        #[cfg(test)]
+        assert!(self.bytes() <= self.bytes_at_most, "{} bytes, {} counted", self.bytes(), self.bytes_at_most);
         self.evict();
         if answer.is_none() {
             self.stats.plain += 1;
@@ -213,6 +216,7 @@ impl Tables {
             Signed { bytes: self.signer.bytes(), parts: &self.parts, uncached: &self.uncached_numbers };
         let signature = signed.bytes;
         let (place, mut table) = profile_tables.tables.take(signature).unzip();
+        let rows = table.as_ref().map_or(0, Table::row_bytes);
         let found = profile_tables.find(
             &mut view,
             plugins,
@@ -229,7 +233,7 @@ impl Tables {
             (Ok((answer, is_hit)), Some(mut table)) => {
                 table.last_used = self.clock;
                 let (own, with_columns) = if is_hit {
-                    (0, gained)
+                    (table.row_bytes().saturating_sub(rows), gained)
                 } else {
                     (signature.len() + table.bytes(), signature.len() + profile_tables.bytes_of(&table))
                 };

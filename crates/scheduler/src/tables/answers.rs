@@ -150,8 +150,9 @@ impl Statuses {
             if place >= MAX_STATUSES {
                 return Err(Fallback::Cycle);
             }
-            view.gain(size_of::<Status>() + reason_bytes(&status));
+            let (reasons, room) = (reason_bytes(&status), self.0.capacity());
             self.0.push(status);
+            view.gain(reasons + (self.0.capacity() - room) * size_of::<Status>());
         }
         Ok(place as Verdict)
     }

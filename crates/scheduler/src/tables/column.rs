@@ -186,9 +186,9 @@ impl Column {
             return Ok(());
         }
         let was_broken = std::mem::replace(&mut self.is_broken, true);
-        let touched = self.touched.capacity();
+        let rows = self.row_bytes();
         if was_broken { self.rebuild(view, plugin) } else { self.work_in(view, plugin) }?;
-        view.gain((self.touched.capacity() - touched) * size_of::<Touched>());
+        view.gain(self.row_bytes().saturating_sub(rows));
         self.is_broken = false;
         Ok(())
     }
@@ -374,6 +374,13 @@ impl Column {
     /// The status of a verdict.
     pub(super) fn status(&self, verdict: Verdict) -> Option<&Status> {
         self.verdicts.as_ref().map(|verdicts| verdicts.statuses.get(verdict))
+    }
+
+    /// The size in bytes of what any update may lengthen, but for reasons and reads.
+    fn row_bytes(&self) -> usize {
+        let verdicts = self.verdicts.as_ref().map_or(0, |verdicts| verdicts.answers.bytes());
+        let scores = self.scores.as_ref().map_or(0, |scores| scores.answers.bytes());
+        verdicts + scores + self.touched.capacity() * size_of::<Touched>()
     }
 
     /// The approximate size in bytes.

@@ -171,6 +171,7 @@ impl Grouping {
         classes: &RowsByPlugin<'_>,
         changed: &[NodeIndex],
     ) {
+        let before = self.bytes();
         if let Self::Kept(groups) = self
             && !changed.is_empty()
             && view.rules.follow(Rule::Group)
@@ -181,8 +182,8 @@ impl Grouping {
         if matches!(self, Self::Stale) {
             let most = view.topology.coarse * GROUPS_PER_DOMAIN;
             *self = Groups::new(layout, sums, classes, most).map_or(Self::TooMany, Self::Kept);
-            view.gain(self.bytes());
         }
+        view.gain(self.bytes().saturating_sub(before));
     }
 
     /// The approximate size in bytes.

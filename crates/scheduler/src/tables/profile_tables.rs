@@ -244,7 +244,9 @@ impl ProfileTables {
             }
             let is_uncached = signed.uncached.contains(&number);
             let column = if is_uncached {
-                Column::blank(view)
+                let blank = Column::blank(view);
+                view.gain(blank.bytes());
+                blank
             } else {
                 timed(view, plugin, |view| Column::new(view, plugin))?
             };

@@ -226,6 +226,11 @@ impl RelativeScores {
         scores.update(view, plugin, &**scorer, &self.state, &mut self.reads, &invalid)
     }
 
+    /// The size in bytes of what any update may lengthen, but for reads.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.reported.capacity() + self.scores.as_ref().map_or(0, |scores| scores.answers.bytes())
+    }
+
     /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let scores = self.scores.as_ref().map_or(0, Scores::bytes);

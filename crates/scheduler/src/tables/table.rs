@@ -480,18 +480,23 @@ impl Table {
         unsettled
     }
 
+    /// The size in bytes of what any update may lengthen, but for reads.
+    pub(super) fn row_bytes(&self) -> usize {
+        let relative: usize = self.relative.iter().map(RelativeScores::row_bytes).sum();
+        relative + self.own_row_bytes()
+    }
+
+    fn own_row_bytes(&self) -> usize {
+        let proportional: usize = self.proportional.iter().map(Proportional::bytes).sum();
+        let nodes = self.unsettled.capacity() + self.ungrouped.capacity() + self.excluded.capacity();
+        proportional + nodes * size_of::<NodeIndex>()
+    }
+
     /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let sums: usize = self.sums.iter().map(Tournament::bytes).sum();
-        let proportional: usize = self.proportional.iter().map(Proportional::bytes).sum();
         let relative: usize = self.relative.iter().map(RelativeScores::bytes).sum();
-        let nodes = self.unsettled.capacity() + self.ungrouped.capacity() + self.excluded.capacity();
         let layout = Layout::share(&self.layout) + text_bytes(&self.keys) + text_bytes(&self.relative_keys);
-        sums + proportional
-            + relative
-            + self.grouping.bytes()
-            + nodes * size_of::<NodeIndex>()
-            + layout
-            + size_of::<Self>()
+        sums + relative + self.grouping.bytes() + self.own_row_bytes() + layout + size_of::<Self>()
     }
 }
