@@ -47,12 +47,9 @@ impl Disks {
 
     /// From now on these files are incomplete, and the others are as they should be.
     pub fn tear(&mut self, torn: [bool; MACHINES]) -> Result<()> {
-        for machine in 0..MACHINES {
-            if std::mem::replace(&mut self.torn[machine], torn[machine]) != torn[machine] {
-                self.write(machine)?;
-            }
-        }
-        Ok(())
+        let before = std::mem::replace(&mut self.torn, torn);
+        let mut changed = (0..MACHINES).filter(|machine| before[*machine] != torn[*machine]);
+        changed.try_for_each(|machine| self.write(machine))
     }
 
     fn write(&self, machine: usize) -> Result<()> {

@@ -45,16 +45,16 @@ enum Keeps {
 pub fn catalog(sabotage: Option<Sabotage>) -> Catalog {
     type Factory = fn(&Value, &Features) -> Result<Arc<dyn Plugin>, ArgsError>;
     let factory: Factory = match sabotage {
-        Some(Sabotage::NoHint) => |_, _| Ok(Lonely::new(false, Keeps::Nothing)),
-        Some(Sabotage::KeptPods) => |_, _| Ok(Lonely::new(true, Keeps::Pods)),
-        Some(Sabotage::KeptNodes) => |_, _| Ok(Lonely::new(true, Keeps::Nodes)),
-        _ => |_, _| Ok(Lonely::new(true, Keeps::Nothing)),
+        Some(Sabotage::NoHint) => |_, _| Ok(Lonely::plugin(false, Keeps::Nothing)),
+        Some(Sabotage::KeptPods) => |_, _| Ok(Lonely::plugin(true, Keeps::Pods)),
+        Some(Sabotage::KeptNodes) => |_, _| Ok(Lonely::plugin(true, Keeps::Nodes)),
+        _ => |_, _| Ok(Lonely::plugin(true, Keeps::Nothing)),
     };
     Catalog::in_tree().with_plugin(NAME, factory)
 }
 
 impl Lonely {
-    fn new(hints: bool, keeps: Keeps) -> Arc<dyn Plugin> {
+    fn plugin(hints: bool, keeps: Keeps) -> Arc<dyn Plugin> {
         Arc::new(Self { hints, keeps, kept: Mutex::default() })
     }
 

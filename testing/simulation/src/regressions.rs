@@ -27,4 +27,9 @@ pub const ALL: &[Regression] = &[
         seed: 107,
         minutes: 20,
     },
+    Regression {
+        name: "evaluation tables exceeded their memory by columns, layouts and reads that counted late",
+        seed: 3000,
+        minutes: 60,
+    },
 ];

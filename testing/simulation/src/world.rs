@@ -492,8 +492,7 @@ impl World {
     pub fn surplus(&self, stats: &Stats) -> Vec<String> {
         let objects = stats.nodes + stats.pods + MOST_REMOVED;
         let bounds = [
-            // They are counted from time to time.
-            ("bytes of evaluation tables", stats.tables.bytes, self.table_memory + self.table_memory / 8),
+            ("bytes of evaluation tables", stats.tables.bytes, self.table_memory),
             ("changes in the log", stats.changes, FEW_CHANGES.max(CHANGES_EACH * objects)),
         ];
         let above = bounds.iter().filter(|(_, size, most)| size > most);
