@@ -1,4 +1,4 @@
-//! Connections that are silently dead, between supercargo and an API server in memory.
+//! Connections that are silently dead or go away, between supercargo and an API server in memory.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,12 @@ use http::{Method, Request, Uri, header};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 use supercargo::run::schedule;
-use supercargo_apiserver::{ApiServer, Listen};
+use supercargo_apiserver::faults::{Fault, Matcher, Rule};
+use supercargo_apiserver::{ApiServer, Endpoint, Listen};
 use supercargo_client::connection::Connection;
 use supercargo_client::testing::Proxy;
 use supercargo_config::{Catalog, Config};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -35,6 +37,11 @@ async fn ask(server: &ApiServer, method: Method, path: &str, body: &Value) -> Va
 
 /// Creates a pod, waits until it has a node, and returns how long that took.
 async fn bind(server: &ApiServer, prefix: &str) -> Duration {
+    bind_while(server, prefix, || {}).await
+}
+
+/// The same, and calls `disturb` again and again meanwhile.
+async fn bind_while(server: &ApiServer, prefix: &str, disturb: impl Fn()) -> Duration {
     let pod = pods(prefix, 1).remove(0);
     let began = Instant::now();
     ask(server, Method::POST, PODS, &pod).await;
@@ -44,7 +51,41 @@ async fn bind(server: &ApiServer, prefix: &str) -> Duration {
             return began.elapsed();
         }
         assert!(began.elapsed() < WITHIN * 2, "{path} is not bound");
+        disturb();
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A scheduler whose connections go to this address.
+struct Scheduling {
+    stop: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Scheduling {
+    /// Starts it, with a node for its pods.
+    async fn start(server: &ApiServer, endpoint: &Endpoint, address: &str) -> Self {
+        ask(server, Method::POST, "/api/v1/nodes", &node("n", &[], &[("cpu", "4")])).await;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubeconfig");
+        endpoint.write_kubeconfig(&path).unwrap();
+        let through: Uri = format!("https://{address}").parse().unwrap();
+        let connection = Connection::open(Some(&through), Some(&path)).await.unwrap();
+        let config = Config::default_with(&Catalog::in_tree()).unwrap();
+        assert!(config.leader_election.leader_elect && config.leader_election.lease_duration < WITHIN);
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move { schedule(&config, connection, None, &stopped).await });
+        Self { stop, task }
+    }
+
+    /// Stops it. It still holds the lease that it acquired first.
+    async fn end(self, server: &ApiServer) {
+        assert!(!self.task.is_finished(), "{:?}", self.task.await);
+        let lease = ask(server, Method::GET, LEASE, &Value::Null).await;
+        assert_eq!(lease["spec"]["leaseTransitions"], json!(0));
+        self.stop.cancel();
+        self.task.await.unwrap().unwrap();
     }
 }
 
@@ -54,18 +95,7 @@ async fn dead_connections_cost_neither_the_lead_nor_a_pod() {
     let endpoint = server.listen(Listen::default()).await.unwrap();
     let url: Uri = endpoint.url().parse().unwrap();
     let proxy = Proxy::to(url.authority().unwrap().as_str().parse().unwrap()).await.unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("kubeconfig");
-    endpoint.write_kubeconfig(&path).unwrap();
-    let through: Uri = format!("https://{}", proxy.address()).parse().unwrap();
-    let connection = Connection::open(Some(&through), Some(&path)).await.unwrap();
-    ask(&server, Method::POST, "/api/v1/nodes", &node("n", &[], &[("cpu", "4")])).await;
-
-    let config = Config::default_with(&Catalog::in_tree()).unwrap();
-    assert!(config.leader_election.leader_elect && config.leader_election.lease_duration < WITHIN);
-    let stop = CancellationToken::new();
-    let stopped = stop.clone();
-    let scheduling = tokio::spawn(async move { schedule(&config, connection, None, &stopped).await });
+    let scheduling = Scheduling::start(&server, &endpoint, &proxy.address().to_string()).await;
     bind(&server, "before").await;
 
     proxy.freeze();
@@ -74,8 +104,26 @@ async fn dead_connections_cost_neither_the_lead_nor_a_pod() {
     assert!(took <= WITHIN, "{took:?}");
     // The lease would have been lost by now.
     tokio::time::sleep(WITHIN.saturating_sub(frozen.elapsed())).await;
-    assert!(!scheduling.is_finished(), "{:?}", scheduling.await);
-    assert_eq!(ask(&server, Method::GET, LEASE, &Value::Null).await["spec"]["leaseTransitions"], json!(0));
-    stop.cancel();
-    scheduling.await.unwrap().unwrap();
+    scheduling.end(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_go_away_cost_no_request() {
+    const ROUNDS: usize = 20;
+    let server = ApiServer::default();
+    let endpoint = server.listen(Listen::default()).await.unwrap();
+    let url: Uri = endpoint.url().parse().unwrap();
+    let scheduling = Scheduling::start(&server, &endpoint, url.authority().unwrap().as_str()).await;
+    bind(&server, "before").await;
+
+    // Requests are under way whenever connections go away.
+    let binds = Matcher { verb: "create".into(), subresource: "binding".into(), ..Matcher::default() };
+    let slowly = server.faults().add(Rule::new(binds, Fault::Delay(Duration::from_millis(20))).times(1000));
+    let before = endpoint.connections();
+    for round in 0..ROUNDS {
+        bind_while(&server, &format!("round-{round}"), || endpoint.go_away()).await;
+    }
+    assert_eq!(1000 - server.faults().remaining(slowly), ROUNDS as u64, "each pod is bound by one request");
+    assert!(endpoint.connections() - before >= ROUNDS, "{} connections", endpoint.connections());
+    scheduling.end(&server).await;
 }

@@ -3,7 +3,9 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +23,7 @@ use rcgen::{
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -63,6 +66,8 @@ pub struct Endpoint {
     ca_pem: Option<String>,
     token: String,
     accepting: JoinHandle<()>,
+    connections: Arc<AtomicUsize>,
+    leaving: watch::Sender<()>,
 }
 
 impl ApiServer {
@@ -78,8 +83,9 @@ impl ApiServer {
         };
         let token = options.token.unwrap_or_else(random_token);
         let gate = Arc::new(Gate { server: self.clone(), token: token.as_str().into() });
-        let accepting = tokio::spawn(accept(listener, acceptor, gate));
-        Ok(Endpoint { address, ca_pem, token, accepting })
+        let (connections, (leaving, left)) = (Arc::<AtomicUsize>::default(), watch::channel(()));
+        let accepting = tokio::spawn(accept(listener, acceptor, gate, Arc::clone(&connections), left));
+        Ok(Endpoint { address, ca_pem, token, accepting, connections, leaving })
     }
 }
 
@@ -98,6 +104,17 @@ impl Endpoint {
     /// The bearer token that callers must present.
     pub fn token(&self) -> &str {
         &self.token
+    }
+
+    /// The number of connections so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connections of this moment gracefully, HTTP/2 by GOAWAY: they accept no further
+    /// requests, and those that have begun are served, watches included.
+    pub fn go_away(&self) {
+        self.leaving.send_replace(());
     }
 
     /// A kubeconfig for this server, as JSON, which is valid YAML.
@@ -190,14 +207,23 @@ fn is_open(path: &str) -> bool {
     ["/healthz", "/livez", "/readyz", "/version"].contains(&path)
 }
 
-async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, gate: Arc<Gate>) {
+async fn accept(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    gate: Arc<Gate>,
+    count: Arc<AtomicUsize>,
+    left: watch::Receiver<()>,
+) {
     // Dropping the set with this task closes every connection.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(connection(stream, acceptor.clone(), Arc::clone(&gate)));
+                    count.fetch_add(1, Ordering::Relaxed);
+                    let mut left = left.clone();
+                    left.mark_unchanged();
+                    connections.spawn(connection(stream, acceptor.clone(), Arc::clone(&gate), left));
                 }
                 // For example too many open files: other connections may close theirs.
                 Err(error) => {
@@ -210,13 +236,18 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, gate: Arc<
     }
 }
 
-async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, gate: Arc<Gate>) {
+async fn connection(
+    stream: TcpStream,
+    acceptor: Option<TlsAcceptor>,
+    gate: Arc<Gate>,
+    left: watch::Receiver<()>,
+) {
     // Sends small responses at once.
     let _ = stream.set_nodelay(true);
     let served = match acceptor {
-        None => serve(stream, gate).await,
+        None => serve(stream, gate, left).await,
         Some(acceptor) => match acceptor.accept(stream).await {
-            Ok(stream) => serve(stream, gate).await,
+            Ok(stream) => serve(stream, gate, left).await,
             Err(error) => Err(error.into()),
         },
     };
@@ -227,14 +258,19 @@ async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, gate: Arc<
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-async fn serve<S>(stream: S, gate: Arc<Gate>) -> Result<(), Failure>
+async fn serve<S>(stream: S, gate: Arc<Gate>, mut left: watch::Receiver<()>) -> Result<(), Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request| Arc::clone(&gate).pass(request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http2().max_concurrent_streams(STREAMS);
-    builder.serve_connection(TokioIo::new(stream), service).await
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        served = connection.as_mut() => return served,
+        _ = left.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await
 }
 
 fn acceptor() -> Result<(TlsAcceptor, String), Failure> {

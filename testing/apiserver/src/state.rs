@@ -79,6 +79,19 @@ impl ApiServer {
     }
 }
 
+fn parse_yaml(text: &str) -> Result<Vec<Value>, LoadError> {
+    // Large enough for a large cluster. The input is trusted.
+    let budget = serde_saphyr::budget! {
+        max_events: 100_000_000,
+        max_nodes: 50_000_000,
+        max_documents: 1_000_000,
+        max_total_scalar_bytes: 1 << 30,
+    };
+    let options = serde_saphyr::options! { budget: budget };
+    serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| LoadError::Syntax(error.to_string()))
+}
+
 /// The objects in a text, with their positions.
 fn parse(text: &str) -> Result<Vec<(usize, Value)>, LoadError> {
     // JSON parses much faster than YAML. Text that starts like JSON may still be YAML.
@@ -87,7 +100,7 @@ fn parse(text: &str) -> Result<Vec<(usize, Value)>, LoadError> {
     });
     let documents: Vec<Value> = match json.flatten() {
         Some(documents) => documents,
-        None => serde_saphyr::from_multiple(text).map_err(|error| LoadError::Syntax(error.to_string()))?,
+        None => parse_yaml(text)?,
     };
     let mut objects = Vec::new();
     for document in documents {

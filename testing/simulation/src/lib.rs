@@ -12,13 +12,16 @@
 //! between slices of time), extenders over HTTP, and files other than the configuration.
 
 pub mod api;
+pub mod disk;
 pub mod entropy;
 pub mod extender;
+pub mod holdings;
 pub mod invariants;
 pub mod lonely;
 pub mod machine;
 pub mod network;
 pub mod plan;
+pub mod regressions;
 pub mod run;
 pub mod sabotage;
 pub mod trace;

@@ -1,7 +1,9 @@
 //! A plugin of another author: pods with the label `lonely` want a node without another such pod.
 
+use std::any::Any;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use supercargo_config::Catalog;
 use supercargo_framework::event::{EventRegistration, QueueingHint};
@@ -12,28 +14,62 @@ use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Features, NodeInfo, Plugin, PodInfo, Status,
 };
 
+use crate::sabotage::Sabotage;
+
 /// The plugin's name, and the label.
 pub const NAME: &str = "Lonely";
 /// The label.
 pub const LABEL: &str = "lonely";
 
+/// The number of objects that it keeps at most, so that a run with this fault stays small.
+const MOST_KEPT: usize = 1_000;
+
 struct Lonely {
     /// Whether its hint queues pods. It must.
     hints: bool,
+    /// What it keeps from cycle to cycle. It must keep nothing.
+    keeps: Keeps,
+    kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
-/// The plugins of a simulated scheduler. Without `hints`, this one never queues a pod.
-pub fn catalog(hints: bool) -> Catalog {
-    let factory = if hints { honest } else { dishonest };
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Nothing,
+    /// Pods of nodes that it has filtered.
+    Pods,
+    /// Nodes that it has filtered.
+    Nodes,
+}
+
+/// The plugins of a simulated scheduler.
+pub fn catalog(sabotage: Option<Sabotage>) -> Catalog {
+    type Factory = fn(&Value, &Features) -> Result<Arc<dyn Plugin>, ArgsError>;
+    let factory: Factory = match sabotage {
+        Some(Sabotage::NoHint) => |_, _| Ok(Lonely::plugin(false, Keeps::Nothing)),
+        Some(Sabotage::KeptPods) => |_, _| Ok(Lonely::plugin(true, Keeps::Pods)),
+        Some(Sabotage::KeptNodes) => |_, _| Ok(Lonely::plugin(true, Keeps::Nodes)),
+        _ => |_, _| Ok(Lonely::plugin(true, Keeps::Nothing)),
+    };
     Catalog::in_tree().with_plugin(NAME, factory)
 }
 
-fn honest(_: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
-    Ok(Arc::new(Lonely { hints: true }))
-}
+impl Lonely {
+    fn plugin(hints: bool, keeps: Keeps) -> Arc<dyn Plugin> {
+        Arc::new(Self { hints, keeps, kept: Mutex::default() })
+    }
 
-fn dishonest(_: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
-    Ok(Arc::new(Lonely { hints: false }))
+    /// Keeps what it must not.
+    fn keep(&self, node: &NodeInfo) {
+        let mut kept = self.kept.lock();
+        if kept.len() >= MOST_KEPT {
+            return;
+        }
+        match self.keeps {
+            Keeps::Nothing => {}
+            Keeps::Pods => kept.extend(node.pods().iter().map(|pod| Arc::clone(pod) as Arc<_>)),
+            Keeps::Nodes => kept.push(Arc::clone(node.node()) as Arc<_>),
+        }
+    }
 }
 
 fn is_lonely(pod: &PodInfo) -> bool {
@@ -52,6 +88,9 @@ impl Plugin for Lonely {
 
 impl FilterPlugin for Lonely {
     fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        if self.keeps != Keeps::Nothing {
+            self.keep(node);
+        }
         if is_lonely(pod) && node.pods().iter().any(|other| is_lonely(other)) {
             return Status::unschedulable("node(s) had a lonely pod");
         }

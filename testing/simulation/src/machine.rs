@@ -93,6 +93,8 @@ pub struct Machine {
     missed: Duration,
     /// The longest turn in CPU time.
     pub longest_turn: Duration,
+    /// The most CPU time of all other tasks in a slice.
+    pub longest_slice: Duration,
     // Dropped last: the others use it.
     runtime: Runtime,
 }
@@ -156,6 +158,7 @@ impl Machine {
             process,
             missed: Duration::ZERO,
             longest_turn: Duration::ZERO,
+            longest_slice: Duration::ZERO,
             runtime,
         };
         machine.run_tasks(Duration::from_millis(1));
@@ -217,12 +220,14 @@ impl Machine {
 
     fn run_tasks(&mut self, time: Duration) {
         let missed = std::mem::take(&mut self.missed);
+        let began = cpu_time();
         self.runtime.block_on(async {
             if !missed.is_zero() {
                 advance(missed).await;
             }
             sleep_until(Instant::now() + time).await;
         });
+        self.longest_slice = self.longest_slice.max(cpu_time().saturating_sub(began));
         if let Some(owner) = self.handed.lock().take() {
             self.owner = Some(owner);
         }

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum as _};
 use supercargo_simulation::entropy;
 use supercargo_simulation::plan::Mood;
+use supercargo_simulation::regressions;
 use supercargo_simulation::run::{Options, Report, run};
 use supercargo_simulation::sabotage::Sabotage;
 
@@ -24,6 +25,9 @@ struct Arguments {
     /// The first seed, or "today": other seeds each day.
     #[arg(long, default_value = "1", value_parser = first_seed)]
     from: u64,
+    /// Run seeds that failed once, before the others.
+    #[arg(long)]
+    regressions: bool,
     /// Start no further seed after this many seconds.
     #[arg(long)]
     within: Option<u64>,
@@ -106,16 +110,16 @@ impl Arguments {
                 println!("FAILED {failure}");
             }
             if !report.failures.is_empty() {
-                println!("again with: {}", self.command(seed));
+                println!("again with: {}", self.command(seed, self.minutes, &self.without));
             }
         }
         Ok(report.failures.is_empty())
     }
 
     /// A process that runs one seed.
-    fn start(&self, seed: u64, without: &[usize], sabotage: Option<Sabotage>) -> Result<Child> {
+    fn start(&self, seed: u64, minutes: u64, without: &[usize], sabotage: Option<Sabotage>) -> Result<Child> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["--json", "--seed", &seed.to_string(), "--minutes", &self.minutes.to_string()]);
+        command.args(["--json", "--seed", &seed.to_string(), "--minutes", &minutes.to_string()]);
         if !without.is_empty() {
             command.args(["--without", &positions(without)]);
         }
@@ -127,34 +131,42 @@ impl Arguments {
     }
 
     fn run_one(&self, seed: u64, without: &[usize], sabotage: Option<Sabotage>) -> Result<Report> {
-        finish(seed, self.start(seed, without, sabotage)?)
+        finish(seed, self.start(seed, self.minutes, without, sabotage)?)
     }
 
     fn run_all(&self) -> Result<bool> {
         let began = Instant::now();
         println!("seeds {} to {}", self.from, self.from + self.seeds.saturating_sub(1));
         let runs = if self.twice { 2 } else { 1 };
-        let mut seeds = (self.from..self.from + self.seeds).flat_map(|seed| std::iter::repeat_n(seed, runs));
+        let failed_once = if self.regressions { regressions::ALL } else { &[] };
+        let failed_once = failed_once.iter().map(|it| (it.seed, it.minutes, Some(it.name)));
+        let others = (self.from..self.from + self.seeds).map(|seed| (seed, self.minutes, None));
+        let mut seeds = failed_once.chain(others).flat_map(|seed| std::iter::repeat_n(seed, runs));
         let (mut running, mut reports) = (Vec::new(), Vec::<Report>::new());
         loop {
             let is_late = self.within.is_some_and(|limit| began.elapsed().as_secs() >= limit);
             while running.len() < self.jobs.max(1)
                 && !is_late
-                && let Some(seed) = seeds.next()
+                && let Some((seed, minutes, name)) = seeds.next()
             {
-                running.push((seed, self.start(seed, &self.without, self.sabotage)?));
+                let child = self.start(seed, minutes, &self.without, self.sabotage)?;
+                running.push((seed, minutes, name, child));
             }
             if running.is_empty() {
                 break;
             }
             // The oldest first: seeds take about the same time.
-            let (seed, child) = running.remove(0);
+            let (seed, minutes, name, child) = running.remove(0);
             let report = finish(seed, child)?;
             if !report.failures.is_empty() {
-                println!("seed {seed} failed; again with: {}", self.command(seed));
+                if let Some(name) = name {
+                    println!("regression: {name}");
+                }
+                println!("seed {seed} failed; again with: {}", self.command(seed, minutes, &self.without));
                 report.failures.iter().take(5).for_each(|failure| println!("    {failure}"));
             }
-            if let Some(first) = reports.iter().find(|other| other.seed == seed)
+            // Reports come in order.
+            if let Some(first) = reports.last().filter(|_| reports.len() % runs == 1)
                 && first.hash != report.hash
             {
                 bail!("seed {seed} is not reproducible: traces {:x} and {:x}", first.hash, report.hash);
@@ -192,7 +204,7 @@ impl Arguments {
         println!(
             "{} of {all} faults are needed: {}",
             all - without.len(),
-            self.command_without(seed, &without)
+            self.command(seed, self.minutes, &without)
         );
         Ok(false)
     }
@@ -235,13 +247,9 @@ impl Arguments {
         Ok(all_are_found)
     }
 
-    fn command(&self, seed: u64) -> String {
-        self.command_without(seed, &self.without)
-    }
-
     /// The command that repeats a seed without these faults.
-    fn command_without(&self, seed: u64, without: &[usize]) -> String {
-        let mut command = format!("simulate --seed {seed} --minutes {} --trace", self.minutes);
+    fn command(&self, seed: u64, minutes: u64, without: &[usize]) -> String {
+        let mut command = format!("cargo xtask simulate --seed {seed} --minutes {minutes} --trace");
         if let Some(sabotage) = self.sabotage {
             command += &format!(" --sabotage {}", name(sabotage));
         }
@@ -268,6 +276,7 @@ fn finish(seed: u64, child: Child) -> Result<Report> {
                 mood,
                 faults: 0,
                 simulated: Duration::ZERO,
+                took: Duration::ZERO,
                 hash: 0,
                 counts: BTreeMap::new(),
                 failures,
@@ -306,8 +315,17 @@ fn progress(reports: &[Report], took: Duration) {
     }
 }
 
+/// Simulated time and the CPU time that it took, of the seeds of a mood.
+#[derive(Clone, Copy, Default)]
+struct Speed {
+    seeds: usize,
+    simulated: Duration,
+    took: Duration,
+}
+
 /// Sums of reports, as text.
 struct Summary {
+    speeds: BTreeMap<Mood, Speed>,
     seeds: usize,
     failed: usize,
     simulated: Duration,
@@ -317,6 +335,13 @@ struct Summary {
 
 impl Summary {
     fn of(reports: &[Report], took: Duration) -> Self {
+        let mut speeds = BTreeMap::<Mood, Speed>::new();
+        for report in reports {
+            let speed = speeds.entry(report.mood).or_default();
+            speed.seeds += 1;
+            speed.simulated += report.simulated;
+            speed.took += report.took;
+        }
         let mut counts = BTreeMap::<String, u64>::new();
         for (what, count) in reports.iter().flat_map(|report| &report.counts) {
             let sum = counts.entry(what.clone()).or_default();
@@ -324,6 +349,7 @@ impl Summary {
             *sum = if is_greatest { (*sum).max(*count) } else { *sum + count };
         }
         Self {
+            speeds,
             seeds: reports.len(),
             failed: reports.iter().filter(|report| !report.failures.is_empty()).count(),
             simulated: reports.iter().map(|report| report.simulated).sum(),
@@ -337,6 +363,15 @@ impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (what, count) in &self.counts {
             writeln!(f, "{count:>12} {what}")?;
+        }
+        for (mood, Speed { seeds, simulated, took }) in &self.speeds {
+            let hours = simulated.as_secs_f64() / 3600.0;
+            let minutes = (took.as_secs_f64() / 60.0).max(f64::EPSILON);
+            let rate = hours / minutes;
+            writeln!(
+                f,
+                "{seeds:>12} {mood:?} seeds: {hours:.1} simulated hours, {rate:.1} in a minute of CPU"
+            )?;
         }
         let hours = self.simulated.as_secs_f64() / 3600.0;
         write!(f, "{} seeds, {} failed, {hours:.1} simulated hours", self.seeds, self.failed)?;

@@ -13,7 +13,7 @@ pub const REPLICAS: usize = 3;
 pub const LAST_FAULT: Duration = Duration::from_secs(10);
 
 /// How much goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Mood {
     /// Nothing.
     Quiet,
@@ -136,8 +136,10 @@ pub enum Trouble {
     },
     /// etcd is restored to its state of up to five minutes ago.
     Restore,
-    /// The configuration file of all schedulers changes.
+    /// The configuration of all schedulers changes.
     Reload,
+    /// The configuration file of a machine is incomplete, also when its process starts.
+    TornConfig(usize),
     /// The extender hangs until its timeout.
     SlowExtender,
     /// The extender names nodes that do not exist, or fails.
@@ -172,6 +174,7 @@ impl Trouble {
             Self::Restart { .. } => "servers restarted",
             Self::Restore => "etcd restored",
             Self::Reload => "configuration reloaded",
+            Self::TornConfig(_) => "configuration file incomplete",
             Self::SlowExtender => "extender hung",
             Self::LyingExtender => "extender lied",
         }
@@ -270,6 +273,7 @@ impl Trouble {
             | Self::Rate(machine, _)
             | Self::Partition { machine, .. }
             | Self::Refuse(machine)
+            | Self::TornConfig(machine)
             | Self::Slow(machine, _)
             | Self::Lose { machine, .. } => Some(machine),
             _ => None,
@@ -286,7 +290,7 @@ pub fn exponential(random: &mut Rng, mean: Duration) -> Duration {
 fn trouble(random: &mut Rng, has_extender: bool) -> (Trouble, u64) {
     let machine = random.usize(..MACHINES);
     let applied = random.bool();
-    match random.u32(..if has_extender { 26 } else { 24 }) {
+    match random.u32(..if has_extender { 27 } else { 25 }) {
         0 => (Trouble::Kill(machine), 30),
         1 => (Trouble::Terminate(machine), 30),
         2 => (Trouble::Stop(machine), 60),
@@ -321,7 +325,8 @@ fn trouble(random: &mut Rng, has_extender: bool) -> (Trouble, u64) {
         22 => (Trouble::StaleLists(random.usize(..REPLICAS)), 60),
         // PreBind gives up after ten minutes.
         23 => (Trouble::StallVolumes, 700),
-        24 => (Trouble::SlowExtender, 30),
+        24 => (Trouble::TornConfig(machine), 90),
+        25 => (Trouble::SlowExtender, 30),
         _ => (Trouble::LyingExtender, 30),
     }
 }

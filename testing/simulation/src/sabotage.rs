@@ -50,6 +50,12 @@ pub enum Sabotage {
     SharedUid,
     /// A plugin rejects pods, and its hint never queues them again.
     NoHint,
+    /// A plugin keeps the pods of nodes that it has filtered.
+    KeptPods,
+    /// A plugin keeps nodes that it has filtered.
+    KeptNodes,
+    /// Memory grows with each binding.
+    KeptBytes,
 }
 
 impl Sabotage {
@@ -60,9 +66,12 @@ impl Sabotage {
 
     /// Changes the owner of a process.
     pub fn change(self, owner: &mut Owner) {
-        owner.wrap_effects(|effects| Box::new(Saboteur { how: self, effects, seen: 0 }));
+        owner.wrap_effects(|effects| Box::new(Saboteur { how: self, effects, seen: 0, lost: Vec::new() }));
     }
 }
+
+/// How much memory is lost with each sabotaged binding.
+const KEPT_BYTES: usize = 1 << 16;
 
 /// Carries out effects, but not as they are.
 struct Saboteur {
@@ -70,6 +79,8 @@ struct Saboteur {
     effects: Box<dyn CarryOut>,
     /// The number of effects of the sabotaged kind.
     seen: u64,
+    /// Memory that is lost.
+    lost: Vec<Vec<u8>>,
 }
 
 impl Saboteur {
@@ -90,6 +101,7 @@ impl CarryOut for Saboteur {
                 Sabotage::BindTwice
                     | Sabotage::LostBind
                     | Sabotage::WrongNode
+                    | Sabotage::KeptBytes
                     | Sabotage::SlowTurn
                     | Sabotage::Panic,
                 Effect::Bind { .. }
@@ -112,6 +124,10 @@ impl CarryOut for Saboteur {
             }
             (Sabotage::WrongNode, Effect::Bind { pod, extenders, binders, .. }) => {
                 self.effects.carry_out(Effect::Bind { pod, node: "node-0".into(), extenders, binders });
+            }
+            (Sabotage::KeptBytes, effect) => {
+                self.lost.push(vec![1; KEPT_BYTES]);
+                self.effects.carry_out(effect);
             }
             (Sabotage::SlowTurn, effect) => {
                 work_for(Duration::from_millis(1_500));

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use supercargo_apiserver::ApiServer;
 use supercargo_apiserver::sim::SIMULATE;
+use supercargo_framework::testing::giants::{NodeList, PodList};
 use tokio::time::sleep;
 
 use crate::api::{self, ask, list, tell};
@@ -21,6 +22,7 @@ use crate::plan::{Plan, exponential};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const NODES: &str = "/api/v1/nodes";
+const NAMESPACE: &str = "/api/v1/namespaces/default";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
@@ -39,6 +41,10 @@ const KINDS: u64 = 15;
 const GATED: u64 = 2;
 /// The first of the kinds that want the same small node: by priority, each preempts those before it.
 const CONTENDER: u64 = 12;
+/// The number of items in the list of a giant object.
+const GIANT: usize = 1_000;
+/// What a node has.
+const AMOUNTS: [(&str, &str); 3] = [("pods", "20"), ("cpu", "8"), ("memory", "32Gi")];
 /// Pods per node at most, so that a run stays small.
 const CROWD: u64 = 12;
 
@@ -221,6 +227,14 @@ impl Workload {
         }
     }
 
+    /// Changes an object this often, so that a log of changes has nothing else.
+    pub async fn fill_logs(&self, times: usize) {
+        for time in 0..times {
+            let change = json!({ "metadata": { "labels": { "time": time.to_string() } } });
+            tell(&self.server, Method::PATCH, NAMESPACE, Some(&change)).await;
+        }
+    }
+
     /// Changes the cluster.
     pub async fn act(&mut self) {
         if self.living.len() as u64 > self.nodes * CROWD / 4 {
@@ -352,19 +366,13 @@ impl Workload {
         .await;
     }
 
-    /// A pod whose lists are long.
+    /// A pod with one enormous list.
     async fn add_giant(&mut self) {
         let name = self.name("giant");
-        let terms: Vec<Value> = (0..2_000)
-            .map(|index| {
-                let selector = json!({ "matchLabels": { "giant": format!("{index}") } });
-                json!({ "labelSelector": selector, "topologyKey": format!("example.com/key-{index}") })
-            })
-            .collect();
-        let mut giant = pod(&name, json!({}), 1);
-        // `json!` would copy them.
-        giant["spec"]["affinity"]["podAntiAffinity"][REQUIRED] = Value::Array(terms);
-        self.add(PODS, giant).await;
+        let list = PodList::ALL[self.random.usize(..PodList::ALL.len())];
+        let mut giant = list.pod(&name, GIANT);
+        giant["spec"]["terminationGracePeriodSeconds"] = json!(1);
+        self.add(PODS, new(giant)).await;
     }
 
     async fn open_a_gate(&mut self) {
@@ -382,7 +390,7 @@ impl Workload {
 
     async fn add_node(&mut self, index: u64) {
         let name = format!("node-{index}");
-        let amounts = json!({ "pods": "20", "cpu": "8", "memory": "32Gi" });
+        let amounts: Value = AMOUNTS.into_iter().collect();
         let node = json!({
             "metadata": {
                 "name": name,
@@ -390,6 +398,21 @@ impl Workload {
             },
             "status": { "capacity": amounts, "allocatable": amounts },
         });
+        self.witness.lock().touch(&name);
+        self.post(NODES, node).await;
+    }
+
+    /// Adds a node with one enormous list.
+    async fn add_giant_node(&mut self, index: u64) {
+        let list = NodeList::ALL[self.random.usize(..NodeList::ALL.len())];
+        let name = format!("node-{index}");
+        let mut node = new(list.node(&name, GIANT));
+        node["metadata"]["labels"][ZONE] = json!(format!("zone-{}", index % 3));
+        for amounts in ["capacity", "allocatable"] {
+            for (what, amount) in AMOUNTS {
+                node["status"][amounts][what] = json!(amount);
+            }
+        }
         self.witness.lock().touch(&name);
         self.post(NODES, node).await;
     }
@@ -411,7 +434,10 @@ impl Workload {
     }
 
     async fn return_node(&mut self) {
-        if let Some(index) = self.removed.pop() {
+        let Some(index) = self.removed.pop() else { return };
+        if self.random.u32(..4) == 0 {
+            self.add_giant_node(index).await;
+        } else {
             self.add_node(index).await;
         }
     }
@@ -435,6 +461,14 @@ impl Workload {
         self.witness.lock().note(format_args!("changed {path} {change}"));
         tell(&self.server, Method::PATCH, &path, Some(&change)).await;
     }
+}
+
+/// An object as a client creates it.
+fn new(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.retain(|field, _| field != "uid" && field != "resourceVersion");
+    }
+    object
 }
 
 fn pod(name: &str, mut spec: Value, kind: u64) -> Value {

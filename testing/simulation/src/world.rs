@@ -4,29 +4,27 @@
 //! and the network run in another, by true time. Within a slice each runs up to its end, one after
 //! the other, so a message takes at least until the next slice. Slices grow while nothing is sent.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use fastrand::Rng;
 use http::StatusCode;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde_json::json;
 use supercargo::owner::Owner;
 use supercargo_apiserver::faults::Matcher;
 use supercargo_apiserver::sim::{self, Simulation};
 use supercargo_apiserver::{ApiServer, Backup, Settings};
-use supercargo_framework::{NodeInfo, PodInfo};
+use supercargo_scheduler::Stats;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use crate::disk::Disks;
 use crate::extender::Extender;
+use crate::holdings::{Holdings, allocated};
 use crate::invariants::{Sender, Witness};
 use crate::lonely;
 use crate::machine::{EPOCH, Machine, Progress, Setting};
@@ -46,6 +44,11 @@ const BACKUP_PERIOD: Duration = Duration::from_mins(1);
 const BACKUPS: usize = 5;
 /// When schedulers stop to notice messages, if that is the sabotage.
 const DEAF_SINCE: Duration = Duration::from_mins(10);
+/// Changes that a scheduler keeps for its evaluation tables: as many in any case, and for each pod
+/// and node. A removal is counted after its change.
+pub const FEW_CHANGES: usize = 1024;
+const CHANGES_EACH: usize = 4;
+const MOST_REMOVED: usize = 100;
 /// The longest time until a process that has ended starts again.
 const RESTART: u64 = 10_000;
 
@@ -74,15 +77,13 @@ pub struct World {
     is_healed: bool,
     /// Whether nobody binds volumes to claims.
     volumes_stall: Arc<AtomicBool>,
-    /// Pods that schedulers had on nodes, with the process, by their addresses.
-    seen: BTreeMap<*const PodInfo, (Arc<str>, Weak<PodInfo>)>,
+    /// What schedulers had.
+    holdings: Holdings,
     checked: Duration,
     backed_up: Duration,
-    generation: u64,
-    has_extender: bool,
+    disks: Disks,
     table_memory: usize,
     sabotage: Option<Sabotage>,
-    folder: tempfile::TempDir,
     zero: Instant,
     runtime: Runtime,
 }
@@ -151,20 +152,17 @@ impl World {
             lasting: Vec::new(),
             is_healed: false,
             volumes_stall,
-            seen: BTreeMap::new(),
+            holdings: Holdings::default(),
             checked: Duration::ZERO,
             backed_up: Duration::ZERO,
-            generation: 0,
-            has_extender: plan.has_extender,
+            disks: Disks::new(plan.has_extender, sabotage != Some(Sabotage::NoElection))?,
             table_memory: plan.table_memory,
             sabotage,
-            folder: tempfile::tempdir()?,
             zero,
             runtime,
         };
         world.simulate();
-        world.write_config()?;
-        world.settle();
+        world.settle()?;
         Ok(world)
     }
 
@@ -180,7 +178,7 @@ impl World {
         while self.now < end {
             let slice = self.slice.min(end - self.now);
             self.now += slice;
-            self.end_faults();
+            self.end_faults()?;
             let until = self.zero + self.now;
             self.runtime.block_on(async { sleep_until(until).await });
             self.network.age();
@@ -201,13 +199,31 @@ impl World {
 
     /// The running owners of schedulers, with the names of their processes.
     pub fn owners(&self) -> impl Iterator<Item = (&Arc<str>, &Owner)> {
-        let running = self.machines.iter().filter_map(|slot| Some((&slot.process, slot.machine.as_ref()?)));
-        running.filter_map(|(process, machine)| Some((process, machine.owner()?)))
+        owners(&self.machines)
     }
 
-    /// The number of pods that something in this process holds, of those that it had on nodes.
-    pub fn held_pods(&self, process: &Arc<str>) -> usize {
-        self.seen.values().filter(|(of, pod)| of == process && pod.strong_count() > 0).count()
+    /// What schedulers hold of what they had.
+    pub fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    /// Kills all processes, which start again at once, and returns how many bytes each of them had,
+    /// without those of its evaluation tables.
+    pub fn weigh(&mut self) -> Vec<(Arc<str>, usize)> {
+        // Not even what was seen may hold memory.
+        self.holdings = Holdings::default();
+        let mut weights = Vec::new();
+        for index in 0..MACHINES {
+            let Some(owner) = self.machines[index].machine.as_ref().and_then(Machine::owner) else {
+                continue;
+            };
+            let tables = owner.scheduler().stats().tables.bytes;
+            let before = allocated();
+            self.kill(index);
+            let freed = before.saturating_sub(allocated());
+            weights.push((Arc::clone(&self.machines[index].process), freed.saturating_sub(tables)));
+        }
+        weights
     }
 
     /// The running processes that may write, by their own clocks.
@@ -257,36 +273,34 @@ impl World {
             Trouble::Compact => self.server.compact(),
             Trouble::Restart { keep_history } => self.server.restart(keep_history),
             Trouble::Restore => self.restore(),
-            Trouble::Reload => self.write_config()?,
+            Trouble::Reload => self.disks.change()?,
             // The others last.
             _ => {}
         }
         self.lasting.push(Lasting { end, what, version: self.server.resource_version() });
-        self.settle();
-        Ok(())
+        self.settle()
     }
 
     /// Ends all faults.
-    pub fn heal(&mut self) {
+    pub fn heal(&mut self) -> Result<()> {
         self.is_healed = true;
         self.lasting.clear();
-        self.settle();
+        self.settle()
     }
 
-    fn end_faults(&mut self) {
+    fn end_faults(&mut self) -> Result<()> {
         let before = self.lasting.len();
         self.lasting.retain(|fault| fault.end > self.now);
-        if self.lasting.len() < before {
-            self.settle();
-        }
+        if self.lasting.len() < before { self.settle() } else { Ok(()) }
     }
 
     /// Makes everything as the faults have it that last. Several of a kind may.
-    fn settle(&mut self) {
+    fn settle(&mut self) -> Result<()> {
         let runtime = self.runtime.handle().clone();
         let _entered = runtime.enter();
         let mut faults = Faults::default();
         let (mut is_slow, mut lies, mut volumes_stall) = (false, false, false);
+        let mut torn = [false; MACHINES];
         for slot in &mut self.machines {
             (slot.is_stopped, slot.is_suspended, slot.hangs, slot.rate) = (false, false, false, 1.0);
         }
@@ -317,6 +331,7 @@ impl World {
                 Trouble::StaleLists(replica) => {
                     faults.stale[replica].get_or_insert(*version);
                 }
+                Trouble::TornConfig(machine) => torn[machine] = true,
                 Trouble::StallVolumes => volumes_stall = true,
                 Trouble::SlowExtender => is_slow = true,
                 Trouble::LyingExtender => lies = true,
@@ -332,6 +347,7 @@ impl World {
                 machine.set_rate(slot.rate);
             }
         }
+        self.disks.tear(torn)
     }
 
     /// Deletes all that the workload made.
@@ -364,42 +380,12 @@ impl World {
         self.simulation = Some(self.server.simulate(&options));
     }
 
-    fn config_path(&self) -> PathBuf {
-        self.folder.path().join("config.yaml")
-    }
-
-    /// Writes the next version of the configuration file.
-    fn write_config(&mut self) -> Result<()> {
-        self.generation += 1;
-        let mut config = json!({
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "leaderElection": {
-                "leaderElect": self.sabotage != Some(Sabotage::NoElection), "resourceName": "supercargo", "resourceNamespace": "kube-system",
-            },
-            "profiles": [{
-                "schedulerName": "supercargo",
-                "plugins": { "multiPoint": { "enabled": [{ "name": lonely::NAME }] }, "score": {
-                    "disabled": [{ "name": "ImageLocality" }],
-                    "enabled": [{ "name": "ImageLocality", "weight": self.generation }],
-                } },
-            }],
-        });
-        if self.has_extender {
-            config["extenders"] = json!([{
-                "urlPrefix": "http://127.0.0.1:9/", "filterVerb": "filter", "prioritizeVerb": "prioritize",
-                "weight": 1, "nodeCacheCapable": true, "httpTimeout": "5s", "ignorable": true,
-            }]);
-        }
-        fs::write(self.config_path(), config.to_string()).context("cannot write the configuration")
-    }
-
     fn start(&mut self, index: usize) -> Result<()> {
         self.processes += 1;
         let process: Arc<str> = format!("machine-{index}-{}", self.processes).into();
         let from = Sender { machine: index, process: Arc::clone(&process), sent: Duration::ZERO };
         let (letters, witness, config) =
-            (self.letters.clone(), Arc::clone(&self.witness), self.config_path());
+            (self.letters.clone(), Arc::clone(&self.witness), self.disks.path(index));
         let (extender, sabotage) = (self.extender.clone(), self.sabotage);
         // The sender's part of a slice has no finer true time.
         let (zero, server) = (self.zero, self.runtime.handle().clone());
@@ -408,14 +394,14 @@ impl World {
             zero.elapsed()
         };
         witness.lock().note(format_args!("{process} starts"));
-        let machine = Machine::start(Setting {
+        let started = Machine::start(Setting {
             name: process.to_string(),
             seed: self.seed.wrapping_mul(31).wrapping_add(self.processes),
             now: self.now,
             is_blind: self.sabotage == Some(Sabotage::BlindFence),
             config: &config,
             table_memory: self.table_memory,
-            catalog: lonely::catalog(self.sabotage != Some(Sabotage::NoHint)),
+            catalog: lonely::catalog(self.sabotage),
             client: Box::new(move || client(from, letters, now)),
             change: &move |owner| {
                 owner.set_calls(Box::new(extender.clone()));
@@ -423,8 +409,18 @@ impl World {
                     sabotage.change(owner);
                 }
             },
-        })?;
+        });
         let slot = &mut self.machines[index];
+        let machine = match started {
+            Ok(machine) => machine,
+            // It ends with an error, and is started again.
+            Err(_) if self.disks.is_torn(index) => {
+                slot.starts_at = self.now + Duration::from_millis(self.random.u64(..RESTART));
+                self.witness.lock().trace.count("processes that could not start", 1);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         (slot.machine, slot.process) = (Some(machine), process);
         if let Some(machine) = &mut slot.machine {
             machine.set_rate(slot.rate);
@@ -472,7 +468,9 @@ impl World {
         let is_deaf = self.sabotage == Some(Sabotage::MissedWakeUp) && self.now > DEAF_SINCE;
         let progress = machine.run(slice, slot.hangs || is_asleep || is_deaf);
         let longest = std::mem::take(&mut machine.longest_turn);
+        let slice_took = std::mem::take(&mut machine.longest_slice);
         let mut witness = self.witness.lock();
+        witness.trace.greatest("longest tasks of a slice, µs of work", slice_took.as_micros() as u64);
         witness.trace.greatest("longest turn, µs of work", longest.as_micros() as u64);
         if longest > LONGEST_TURN {
             witness.fail(format!("{}: a turn took {longest:?} of work", slot.process));
@@ -490,25 +488,33 @@ impl World {
         }
     }
 
+    /// What a scheduler has more of than its bounds allow.
+    pub fn surplus(&self, stats: &Stats) -> Vec<String> {
+        let objects = stats.nodes + stats.pods + MOST_REMOVED;
+        let bounds = [
+            ("bytes of evaluation tables", stats.tables.bytes, self.table_memory),
+            ("changes in the log", stats.changes, FEW_CHANGES.max(CHANGES_EACH * objects)),
+        ];
+        let above = bounds.iter().filter(|(_, size, most)| size > most);
+        above.map(|(what, size, most)| format!("{size} {what}, {most} at most")).collect()
+    }
+
     /// Looks at the state of all parts from time to time.
     fn look(&mut self) {
         if self.now >= self.checked + CHECK_PERIOD {
             self.checked = self.now;
-            let found: Vec<String> = self
-                .owners()
-                .flat_map(|(process, owner)| {
-                    owner
-                        .scheduler()
-                        .inconsistencies()
-                        .into_iter()
-                        .map(move |what| format!("{process}: {what}"))
-                })
-                .collect();
+            let mut found = Vec::new();
+            for (process, owner) in self.owners() {
+                let scheduler = owner.scheduler();
+                let what = scheduler.inconsistencies().into_iter().chain(self.surplus(&scheduler.stats()));
+                found.extend(what.map(|what| format!("{process}: {what}")));
+            }
             let mut witness = self.witness.lock();
             witness.trace.count("checks of inner consistency", 1);
             found.into_iter().for_each(|what| witness.fail(what));
             drop(witness);
-            self.see_pods();
+            let owners = owners(&self.machines).map(|(process, owner)| (process, owner.scheduler()));
+            self.holdings.see(owners);
         }
         if self.now >= self.backed_up + BACKUP_PERIOD {
             self.backed_up = self.now;
@@ -520,21 +526,9 @@ impl World {
     }
 }
 
-impl World {
-    /// Notes which pods schedulers have, without holding them.
-    fn see_pods(&mut self) {
-        let mut seen = std::mem::take(&mut self.seen);
-        // An address is taken as long as there are weak references to it.
-        seen.retain(|_, (_, pod)| pod.strong_count() > 0);
-        for (process, owner) in self.owners() {
-            let nodes = owner.scheduler().cache().nodes();
-            // The visiting order may be older than the nodes.
-            for pod in nodes.names().filter_map(|name| nodes.get(name)).flat_map(NodeInfo::pods) {
-                seen.entry(Arc::as_ptr(pod)).or_insert_with(|| (Arc::clone(process), Arc::downgrade(pod)));
-            }
-        }
-        self.seen = seen;
-    }
+fn owners(machines: &[Slot; MACHINES]) -> impl Iterator<Item = (&Arc<str>, &Owner)> {
+    let running = machines.iter().filter_map(|slot| Some((&slot.process, slot.machine.as_ref()?)));
+    running.filter_map(|(process, machine)| Some((process, machine.owner()?)))
 }
 
 #[cfg(test)]

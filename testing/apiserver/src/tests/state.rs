@@ -24,6 +24,18 @@ async fn saved_state_loads_unchanged() {
 }
 
 #[tokio::test]
+async fn saved_state_of_any_size_loads() {
+    let client = Client::new();
+    let data: serde_json::Map<_, _> = (0..130_000).map(|key| (key.to_string(), json!(""))).collect();
+    let mut large = config_map("large");
+    large["data"] = data.into();
+    client.create(CONFIG_MAPS, &large).await;
+    assert!(client.get(&format!("{CONFIG_MAPS}/large")).await.1["data"]["129999"].is_string());
+    let saved = client.server.save();
+    assert_eq!(Client::new().server.load(&saved).unwrap(), saved.matches("---\n").count());
+}
+
+#[tokio::test]
 async fn kubectl_output_loads_and_creates_namespaces() {
     let client = Client::new();
     let list = "apiVersion: v1\nkind: List\nmetadata: {resourceVersion: ''}\nitems:\n\
