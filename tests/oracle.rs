@@ -101,7 +101,6 @@ struct Parted {
 fn made_up() -> Result<()> {
     let Some(upstream) = Upstream::start_or_skip() else { return Ok(()) };
     let (wishes, meant) = (Wishes::read()?, Meant::read()?);
-    let meant = meant.anywhere();
     let (mut counts, began) = (Counts::default(), Instant::now());
     let (mut waiting, mut seed, mut made) = (VecDeque::new(), wishes.seed, 0);
     let mut parted: BTreeMap<String, Parted> = BTreeMap::new();
@@ -116,7 +115,7 @@ fn made_up() -> Result<()> {
         let Some((seed, played)) = waiting.pop_front() else { break };
         let theirs = upstream.answers().with_context(|| format!("seed {seed}"))?;
         let compare::Comparison { found, counts: compared, .. } =
-            compare::compared(&theirs, &played.answers, &meant);
+            compare::compared(&theirs, &played.answers, &meant.in_random(&played.history));
         counts.merge(&compared);
         let kind = found.first().map(|difference| kind_of(&difference.path));
         let stop = || played.stopped.as_ref().map(|_| "supercargo stopped".to_owned());
@@ -129,7 +128,7 @@ fn made_up() -> Result<()> {
     println!("compared with upstream in {took:.0} s, seeds {} to {}:\n{counts}", wishes.seed, seed - 1);
     let mut text = String::new();
     for Parted { seed, played, found } in parted.values() {
-        write!(text, "seed {seed}:\n{}", explain(&upstream, played, found, &meant)?)?;
+        write!(text, "seed {seed}:\n{}", explain(&upstream, played, found, &meant.in_random(&played.history))?)?;
     }
     ensure!(text.is_empty(), "{text}");
     if wishes.steps >= STEPS && wishes.mix.is_empty() {

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Cycle, Outcome};
+use super::history::History;
 use super::subject::pruned;
 
 /// A field in which the two sides differ.
@@ -278,6 +279,9 @@ struct Entry {
     /// The field of our answer that counts how often the difference may occur in a step.
     #[serde(default)]
     as_often_as: String,
+    /// The feature gate that random histories with the difference switch off.
+    #[serde(default)]
+    without: Option<String>,
     reason: String,
 }
 
@@ -298,9 +302,11 @@ impl Meant {
         Excuses(self.differences.iter().filter(|entry| entry.scenario == scenario).collect())
     }
 
-    /// The differences on purpose of all histories.
-    pub(super) fn anywhere(&self) -> Excuses<'_> {
-        Excuses(self.differences.iter().filter(|entry| entry.everywhere).collect())
+    /// The differences on purpose that a random history may show.
+    pub(super) fn in_random(&self, history: &History) -> Excuses<'_> {
+        let is_off = |gate: &String| history.feature_gates.get(gate) == Some(&false);
+        let applies = |entry: &&Entry| entry.everywhere && entry.without.as_ref().is_none_or(is_off);
+        Excuses(self.differences.iter().filter(applies).collect())
     }
 
     /// The scenarios with differences on purpose.
