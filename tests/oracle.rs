@@ -128,7 +128,11 @@ fn made_up() -> Result<()> {
     println!("compared with upstream in {took:.0} s, seeds {} to {}:\n{counts}", wishes.seed, seed - 1);
     let mut text = String::new();
     for Parted { seed, played, found } in parted.values() {
-        write!(text, "seed {seed}:\n{}", explain(&upstream, played, found, &meant.in_random(&played.history))?)?;
+        write!(
+            text,
+            "seed {seed}:\n{}",
+            explain(&upstream, played, found, &meant.in_random(&played.history))?
+        )?;
     }
     ensure!(text.is_empty(), "{text}");
     if wishes.steps >= STEPS && wishes.mix.is_empty() {

@@ -146,12 +146,16 @@ fn end(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
     workload_gone(world, workload)
 }
 
-/// Pods without a node that no gate holds, by UID.
+/// Pods without a node that neither gates nor missing resource claims hold, by UID.
 async fn waiting(server: &ApiServer) -> BTreeMap<String, Value> {
     let pods = list(server, PODS).await.into_iter();
     let is_waiting = |pod: &Value| {
-        let gates = pod["spec"]["schedulingGates"].as_array().map_or(0, Vec::len);
-        api::node_of(pod).is_empty() && gates == 0 && pod["metadata"]["deletionTimestamp"].is_null()
+        let spec = &pod["spec"];
+        // No controller makes claims from templates here, and PreEnqueue writes no condition.
+        let is_held = [&spec["schedulingGates"], &spec["resourceClaims"]]
+            .into_iter()
+            .any(|list| list.as_array().is_some_and(|list| !list.is_empty()));
+        api::node_of(pod).is_empty() && !is_held && pod["metadata"]["deletionTimestamp"].is_null()
     };
     pods.filter(is_waiting).map(|pod| (api::uid(&pod).to_owned(), pod)).collect()
 }
