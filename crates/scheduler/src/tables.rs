@@ -232,7 +232,7 @@ impl Tables {
         match (found, table) {
             (Ok((answer, is_hit)), Some(mut table)) => {
                 table.last_used = self.clock;
-                let with_columns = if is_hit { gained } else { profile_tables.bytes_of(&table) };
+                let size = if is_hit { gained } else { signature.len() + profile_tables.bytes_of(&table) };
                 self.bytes_at_most += table.row_bytes().saturating_sub(rows) + gained;
                 self.stats.hits += u64::from(is_hit && answer.is_some());
                 #[cfg(test)]
@@ -241,7 +241,7 @@ impl Tables {
                 }
                 self.stats.builds += u64::from(!is_hit && answer.is_some());
                 match place {
-                    _ if with_columns > self.limit / 2 => {
+                    _ if size > self.limit / 2 => {
                         // It would displace the tables of all other pods.
                         profile_tables.release(&table);
                         profile_tables.tables.remove(signature);
