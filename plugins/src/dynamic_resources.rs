@@ -49,6 +49,9 @@ pub const NAME: &str = "DynamicResources";
 /// The maximum of alternatives in a request, and the score of the first.
 const ALTERNATIVES: usize = 8;
 
+/// Filter's error on a node where a search exceeds `filterTimeout`.
+const TIMED_OUT: &str = "timed out trying to allocate devices";
+
 /// Filter's answer for a node that cannot use an allocated claim.
 const UNAVAILABLE: &str = "resourceclaim not available on the node";
 
@@ -215,11 +218,19 @@ impl DynamicResources {
         Ok(())
     }
 
-    /// The devices for the claims without an allocation.
+    /// The devices for the claims without an allocation. A search beyond `filterTimeout` ends the pod's
+    /// attempt, as upstream.
     fn allocate(&self, demand: &Demand, node: &NodeRecord) -> Result<Allocation, Status> {
-        match self.devices().allocate(demand, node, &mut || None) {
+        let mut left = Some(self.args.max_steps());
+        let mut interrupt = || {
+            left = left.and_then(|left| left.checked_sub(1));
+            left.is_none().then(|| TIMED_OUT.into())
+        };
+        let found = self.devices().allocate(demand, node, &mut interrupt);
+        match found {
             Ok(Some(allocation)) => Ok(allocation),
             Ok(None) => Err(Status::unresolvable("cannot allocate all claims")),
+            Err(_) if left.is_none() => Err(Status::error(format!("node {}: {TIMED_OUT}", node.name()))),
             Err(error @ AllocateError::InvalidPools) => Err(Status::unresolvable(error.to_string())),
             Err(error) => Err(Status::error(error.to_string())),
         }

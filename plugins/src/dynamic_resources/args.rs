@@ -18,12 +18,21 @@ const LEAST_BINDING_TIMEOUT: Duration = Duration::from_secs(1);
 /// upstream's `DynamicResourcesArgs`, with defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Args {
-    /// `filterTimeout`: how long the search for devices on a node may take. Zero is unlimited; `None`
+    /// `filterTimeout`: how long the search for devices on a node may take, see `max_steps`. Zero is unlimited; `None`
     /// if the gate DRASchedulerFilterTimeout is off, which is unlimited, too.
     pub filter_timeout: Option<Duration>,
     /// `bindingTimeout`: how long PreBind waits for the conditions of devices. `None` if a gate that it
     /// needs is off: nothing is waited for.
     pub binding_timeout: Option<Duration>,
+}
+
+impl Args {
+    /// The maximum of steps of a search on a node: one in a microsecond of `filterTimeout`. Unlike time,
+    /// steps are the same on every machine and in a replay.
+    pub(super) fn max_steps(&self) -> u64 {
+        let limit = self.filter_timeout.filter(|timeout| !timeout.is_zero());
+        limit.map_or(u64::MAX, |timeout| u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX))
+    }
 }
 
 #[derive(Deserialize)]

@@ -3,6 +3,7 @@
 
 mod follow;
 mod pre_bind;
+mod search;
 
 use std::sync::Arc;
 
