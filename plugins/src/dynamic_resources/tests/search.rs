@@ -4,11 +4,12 @@ use supercargo_framework::objects::{DeviceCount, Objects};
 use supercargo_framework::plugin::Plugin;
 use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
-use supercargo_framework::testing::{Driver, node, node_info, nodes, pod};
+use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Code, Features, Status};
 
 use super::*;
 use crate::dynamic_resources::from_args;
+use crate::testing::{Driver, node_info, nodes};
 
 /// The verdict on a node with 21 devices for a claim of this many and then as many again.
 fn verdict(args: &Value, count: i64) -> Status {
