@@ -145,17 +145,21 @@ impl Binder {
         });
     }
 
-    /// Sends a request that writes an object of this kind.
-    pub(crate) fn write(&self, resource: Text, call: ApiCall, retry: Option<Uid>) {
+    /// Sends a request that writes an object of this kind, and then another one.
+    pub(crate) fn write(&self, resource: Text, call: ApiCall, then: Option<ApiCall>, retry: Option<Uid>) {
         let (binder, cx) = (self.clone(), self.context(CancellationToken::new()));
         tokio::spawn(async move {
-            match cx.call(call).await {
-                Ok(answer) => cx.written(&resource, answer),
-                Err(error) => {
-                    tracing::warn!(%resource, %error, "cannot write the object");
-                    if let Some(pod) = retry {
-                        binder.mailbox.send(Input::WriteFailed(pod));
-                    }
+            let requests = async {
+                cx.written(&resource, cx.call(call).await?);
+                if let Some(then) = then {
+                    cx.call(then).await?;
+                }
+                Ok::<_, ApiError>(())
+            };
+            if let Err(error) = requests.await {
+                tracing::warn!(%resource, %error, "cannot write the object");
+                if let Some(pod) = retry {
+                    binder.mailbox.send(Input::WriteFailed(pod));
                 }
             }
         });

@@ -7,6 +7,7 @@
 pub mod args;
 mod claims;
 mod devices;
+mod extended;
 mod hint;
 mod pre_bind;
 mod readiness;
@@ -40,8 +41,10 @@ use supercargo_framework::{
 };
 
 use self::args::Args;
-use self::devices::Devices;
+pub(crate) use self::devices::Devices;
+use self::extended::{Created, ExtendedResources, Variant};
 use self::readiness::Readiness;
+use crate::extended_resources;
 
 /// The plugin's name.
 pub const NAME: &str = "DynamicResources";
@@ -58,14 +61,29 @@ const UNAVAILABLE: &str = "resourceclaim not available on the node";
 struct DynamicResources {
     args: Args,
     is_prioritizing: bool,
+    /// Whether devices can provide extended resources.
+    with_extended: bool,
     with_rules: bool,
     devices: Mutex<Devices>,
 }
 
 /// Builds the plugin.
 pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
+    let of_allocator = allocator_features(features);
+    let with_rules = of_allocator.device_taints && features.enabled(Feature::DRADeviceTaintRules);
+    Ok(Arc::new(DynamicResources {
+        args: args::parse(args, features)?,
+        is_prioritizing: of_allocator.prioritized_list,
+        with_extended: features.enabled(Feature::DRAExtendedResource),
+        with_rules,
+        devices: Mutex::new(Devices::new(of_allocator, with_rules)),
+    }))
+}
+
+/// What the allocator may use.
+pub(crate) fn allocator_features(features: &Features) -> supercargo_devices::Features {
     let enabled = |feature| features.enabled(feature);
-    let of_allocator = supercargo_devices::Features {
+    supercargo_devices::Features {
         admin_access: enabled(Feature::DRAAdminAccess),
         binding_conditions: enabled(Feature::DRADeviceBindingConditions)
             && enabled(Feature::DRAResourceClaimDeviceStatus),
@@ -74,14 +92,7 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
         fractional_capacity_range: false,
         partitionable_devices: enabled(Feature::DRAPartitionableDevices),
         prioritized_list: enabled(Feature::DRAPrioritizedList),
-    };
-    let with_rules = of_allocator.device_taints && enabled(Feature::DRADeviceTaintRules);
-    Ok(Arc::new(DynamicResources {
-        args: args::parse(args, features)?,
-        is_prioritizing: of_allocator.prioritized_list,
-        with_rules,
-        devices: Mutex::new(Devices::new(of_allocator, with_rules)),
-    }))
+    }
 }
 
 /// The state that PreFilter writes.
@@ -91,14 +102,19 @@ struct Found(Arc<Claims>);
 /// The claims of the pod, in the order of its spec.
 struct Claims {
     all: Box<[Arc<Object>]>,
-    /// Of those without an allocation.
-    demand: Option<Demand>,
+    /// Of those without an allocation, if the pod's extended resources are not of devices.
+    demand: Option<Arc<Variant>>,
+    extended: Option<ExtendedResources>,
 }
 
-/// The decision of Reserve for PreBind and Unreserve: copies of the claims without an allocation,
-/// with one.
+/// The decision of Reserve for PreBind and Unreserve.
 #[derive(Clone)]
-struct Reserved(Arc<[Arc<Object>]>);
+struct Reserved {
+    /// Copies of the claims without an allocation, with one.
+    claims: Arc<[Arc<Object>]>,
+    /// The claim to create, with its allocation.
+    created: Option<Created>,
+}
 
 fn claims(state: &CycleState) -> Option<&Arc<Claims>> {
     state.read::<Found>().map(|found| &found.0)
@@ -150,23 +166,23 @@ impl PreEnqueuePlugin for DynamicResources {
 
 impl PreFilterPlugin for DynamicResources {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
-        if pod.spec.resource_claims().is_empty() {
-            return PreFilter::Skip;
-        }
         let found = claims::of_pod(pod, |key| cx.object(&resources::RESOURCE_CLAIM, key));
         let found = match found {
-            Ok(found) if found.is_empty() => return PreFilter::Skip,
             Ok(found) => found,
             Err(reason) => return PreFilter::Reject(Status::unresolvable(reason)),
         };
+        let extended = if self.with_extended { extended::of_pod(cx, pod) } else { None };
+        if found.is_empty() && extended.is_none() {
+            return PreFilter::Skip;
+        }
         if let Err(status) = found.iter().try_for_each(|claim| self.check(cx, *claim)) {
             return PreFilter::Reject(status);
         }
         let all: Box<[Arc<Object>]> = found.iter().map(|claim| Arc::clone(claim.object)).collect();
-        let mut claims = Claims { all, demand: None };
-        let to_allocate: Vec<Arc<Object>> = claims.to_allocate().cloned().collect();
-        if !to_allocate.is_empty() {
-            claims.demand = Some(self.devices().demand(cx, &to_allocate));
+        let mut claims = Claims { all, demand: None, extended };
+        if claims.extended.is_none() && claims.to_allocate().next().is_some() {
+            let demand = self.demand(cx, claims.to_allocate());
+            claims.demand = Some(Arc::new(Variant { demand, created: None }));
         }
         state.write(Found(Arc::new(claims)));
         PreFilter::AllNodes
@@ -218,6 +234,28 @@ impl DynamicResources {
         Ok(())
     }
 
+    fn demand<'a>(&self, cx: &Context<'_>, claims: impl Iterator<Item = &'a Arc<Object>>) -> Demand {
+        self.devices().demand(cx, &claims.cloned().collect::<Vec<_>>())
+    }
+
+    /// What has to be allocated on a node, if anything.
+    fn on_node(
+        &self,
+        cx: &Context<'_>,
+        claims: &Claims,
+        node: &NodeRecord,
+    ) -> Result<Option<Arc<Variant>>, Status> {
+        match &claims.extended {
+            None => Ok(claims.demand.clone()),
+            Some(ExtendedResources::Stale(_)) => {
+                Err(Status::unresolvable("cannot schedule extended resource claim"))
+            }
+            Some(ExtendedResources::New(new)) => new.on_node(node, !claims.all.is_empty(), |claim| {
+                self.demand(cx, claims.to_allocate().chain([claim]))
+            }),
+        }
+    }
+
     /// The devices for the claims without an allocation. A search beyond `filterTimeout` ends the pod's
     /// attempt, as upstream.
     fn allocate(&self, demand: &Demand, node: &NodeRecord) -> Result<Allocation, Status> {
@@ -230,7 +268,7 @@ impl DynamicResources {
         match found {
             Ok(Some(allocation)) => Ok(allocation),
             Ok(None) => Err(Status::unresolvable("cannot allocate all claims")),
-            Err(_) if left.is_none() => Err(Status::error(format!("node {}: {TIMED_OUT}", node.name()))),
+            Err(_) if left.is_none() => Err(Status::error(format!("node {}: {TIMED_OUT}", node.name))),
             Err(error @ AllocateError::InvalidPools) => Err(Status::unresolvable(error.to_string())),
             Err(error) => Err(Status::error(error.to_string())),
         }
@@ -271,10 +309,14 @@ impl FilterPlugin for DynamicResources {
     fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
         let Some(claims) = claims(state) else { return Status::success() };
         // As upstream, errors in unallocated claims come before allocated ones that do not fit.
-        if let Some(demand) = &claims.demand
-            && let Err(status) = self.allocate(demand, node.node())
-        {
-            return status;
+        match self.on_node(cx, claims, node.node()) {
+            Ok(None) => {}
+            Ok(Some(variant)) => {
+                if let Err(status) = self.allocate(&variant.demand, node.node()) {
+                    return status;
+                }
+            }
+            Err(status) => return status,
         }
         if claims.all.iter().any(|claim| self.is_unavailable(cx, claim, node.node())) {
             return Status::unresolvable(UNAVAILABLE);
@@ -305,11 +347,15 @@ impl PostFilterPlugin for DynamicResources {
                     })
             })
         });
-        let Some(claim) = unavailable else {
-            return (Nomination::Keep, Status::with_reasons(Code::Unschedulable, Reasons::new()));
-        };
-        cx.command(release::deallocate(claim, pod));
-        (Nomination::Keep, Status::unschedulable("deallocation of ResourceClaim completed"))
+        if let Some(claim) = unavailable {
+            cx.command(release::deallocate(claim, pod));
+            return (Nomination::Keep, Status::unschedulable("deallocation of ResourceClaim completed"));
+        }
+        if let Some(ExtendedResources::Stale(claim)) = claims(state).and_then(|it| it.extended.as_ref()) {
+            cx.command(release::delete(claim, Some(pod)));
+            return (Nomination::Keep, Status::unschedulable("deletion of ResourceClaim completed"));
+        }
+        (Nomination::Keep, Status::with_reasons(Code::Unschedulable, Reasons::new()))
     }
 }
 
@@ -335,14 +381,15 @@ impl ScorePlugin for DynamicResources {
     /// The earlier an alternative, the better.
     fn score(
         &self,
-        _: &Context<'_>,
+        cx: &Context<'_>,
         state: &CycleState,
         _: &PodInfo,
         node: &NodeInfo,
     ) -> Result<i64, Status> {
         let Some(claims) = claims(state) else { return Ok(0) };
-        let allocation = match &claims.demand {
-            Some(demand) => Some((demand, self.allocate(demand, node.node())?)),
+        let variant = self.on_node(cx, claims, node.node())?;
+        let allocation = match &variant {
+            Some(variant) => Some((&variant.demand, self.allocate(&variant.demand, node.node())?)),
             None => None,
         };
         let mut score = 0;
@@ -384,19 +431,24 @@ fn chosen_before(claim: &ResourceClaim, request: &ClaimRequest) -> Option<usize>
 impl ReservePlugin for DynamicResources {
     fn reserve(&self, cx: &Context<'_>, state: &mut CycleState, _: &PodInfo, node: &Arc<str>) -> Status {
         let Some(claims) = claims(state).cloned() else { return Status::success() };
-        let Some(demand) = &claims.demand else { return Status::success() };
         let Some(info) = cx.nodes().get(node) else {
             return Status::error(format!("node {node:?} not found"));
         };
+        let variant = match self.on_node(cx, &claims, info.node()) {
+            Ok(Some(variant)) => variant,
+            Ok(None) => return Status::success(),
+            Err(status) => return status,
+        };
         // The objects have not changed since the node was filtered.
-        let allocation = match self.allocate(demand, info.node()) {
+        let allocation = match self.allocate(&variant.demand, info.node()) {
             Ok(allocation) => allocation,
             Err(status) => return status,
         };
-        let mut share_ids = write::ShareIds::new(claims.to_allocate());
-        let allocations = allocation.into_claims(demand, node, &mut || share_ids.next());
-        let reserved: Arc<[Arc<Object>]> = claims
-            .to_allocate()
+        let created = variant.created.as_ref();
+        let to_allocate = || claims.to_allocate().chain(created.map(|created| &created.claim));
+        let mut share_ids = write::ShareIds::new(to_allocate());
+        let allocations = allocation.into_claims(&variant.demand, node, &mut || share_ids.next());
+        let mut reserved: Vec<Arc<Object>> = to_allocate()
             .zip(allocations)
             .map(|(claim, allocation)| Arc::new(write::allocated(claim, allocation)))
             .collect();
@@ -406,7 +458,11 @@ impl ReservePlugin for DynamicResources {
                 cx.command(Command::AddPending(Arc::clone(claim)));
             }
         }
-        state.write(Reserved(reserved));
+        let created = created.and_then(|created| {
+            let mappings = Arc::clone(&created.mappings);
+            Some(Created { claim: reserved.pop()?, mappings })
+        });
+        state.write(Reserved { claims: reserved.into(), created });
         Status::success()
     }
 
@@ -414,8 +470,8 @@ impl ReservePlugin for DynamicResources {
     /// next attempt, or another pod, can use it.
     fn unreserve(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, _: &Arc<str>) {
         let Some(claims) = claims(state) else { return };
-        if let Some(Reserved(reserved)) = state.read() {
-            for claim in reserved.iter() {
+        if let Some(Reserved { claims, created }) = state.read() {
+            for claim in claims.iter().chain(created.as_ref().map(|created| &created.claim)) {
                 cx.command(Command::RemovePending(Arc::clone(claim)));
             }
         }
@@ -427,18 +483,27 @@ impl ReservePlugin for DynamicResources {
                 cx.command(release::unreserve(latest, pod));
             }
         }
+        if claims.extended.is_some() {
+            for claim in extended::claims_of(cx, pod) {
+                cx.command(release::delete(claim, None));
+            }
+        }
     }
 }
 
 impl PreBindPlugin for DynamicResources {
     fn pre_flight(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &Arc<str>) -> PreFlight {
         let Some(claims) = claims(state) else { return PreFlight::Skip { allow_parallel: true } };
-        let reserved = state.read::<Reserved>().map(|reserved| Arc::clone(&reserved.0));
+        let (reserved, created) = match state.read::<Reserved>() {
+            Some(Reserved { claims, created }) => (Arc::clone(claims), created.clone()),
+            None => Default::default(),
+        };
         let work = pre_bind::Work {
             pod: write::Consumer::of(pod),
             node: Arc::clone(node),
             claims: claims.all.clone(),
-            reserved: reserved.unwrap_or_default(),
+            reserved,
+            created,
             timeout: self.args.binding_timeout,
             now: cx.now().wall,
         };
@@ -462,8 +527,9 @@ impl EnqueueExtensions for DynamicResources {
 }
 
 impl SignPlugin for DynamicResources {
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
-        if pod.spec.resource_claims().is_empty() { Ok(()) } else { Err(Unsignable) }
+    fn sign(&self, cx: &Context<'_>, pod: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
+        let is_of_devices = || self.with_extended && extended_resources::requests_devices(cx, pod);
+        if !pod.spec.resource_claims().is_empty() || is_of_devices() { Err(Unsignable) } else { Ok(()) }
     }
 }
 

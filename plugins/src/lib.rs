@@ -16,6 +16,7 @@ mod domain_counts;
 #[cfg(test)]
 mod dry_run;
 pub mod dynamic_resources;
+mod extended_resources;
 mod float_int;
 mod hint;
 #[cfg(test)]

@@ -17,6 +17,7 @@ use supercargo_framework::{
 };
 
 use crate::args::{ResourceSpec, resources_or_default};
+use crate::extended_resources::{self, ScoredDevices};
 use crate::float_int::{float, floor, integer};
 use crate::resource_usage::{ScoredResource, Usage, UsageColumns, chunks};
 
@@ -31,15 +32,18 @@ struct Args {
 
 struct BalancedAllocation {
     resources: Box<[ScoredResource]>,
+    /// Scores devices that provide extended resources (`DRAExtendedResource`).
+    with_devices: Option<ScoredDevices>,
 }
 
 /// Builds the plugin.
-pub(crate) fn from_args(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
+pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
     let args: Args = decode_args(args)?;
     let resources = resources_or_default(args.resources);
     validate(&resources)?;
     Ok(Arc::new(BalancedAllocation {
         resources: resources.iter().filter_map(|spec| ScoredResource::from_name(&spec.name)).collect(),
+        with_devices: ScoredDevices::if_enabled(features),
     }))
 }
 
@@ -152,30 +156,45 @@ impl Plugin for BalancedAllocation {
 }
 
 impl PreScorePlugin for BalancedAllocation {
-    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo, _: &[NodeIndex]) -> Status {
+    fn pre_score(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, _: &[NodeIndex]) -> Status {
         if self.is_best_effort(pod) {
-            Status::with_reasons(Code::Skip, Reasons::new())
-        } else {
-            Status::success()
+            return Status::with_reasons(Code::Skip, Reasons::new());
         }
+        if let Some(devices) = &self.with_devices {
+            devices.prepare(cx, state, pod, self.resources.iter());
+        }
+        Status::success()
     }
 }
 
 impl ScorePlugin for BalancedAllocation {
-    fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
+    fn score(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+    ) -> Result<i64, Status> {
         if self.is_best_effort(pod) {
             // Only if a profile disables the plugin at PreScore.
             return Ok(0);
         }
         let requested = &pod.requests().resource;
-        let usages: SmallVec<[Usage; 4]> =
-            self.resources.iter().filter_map(|resource| resource.usage(requested, node)).collect();
+        let of_devices = |name: &str| self.with_devices.as_ref()?.usage(state, name, node.node());
+        let usages: SmallVec<[Usage; 4]> = self
+            .resources
+            .iter()
+            .filter_map(|resource| resource.usage(requested, node, &of_devices))
+            .collect();
         Ok(score_of(&usages))
     }
 }
 
 impl SignPlugin for BalancedAllocation {
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        if self.with_devices.is_some() && extended_resources::requests_devices(cx, pod) {
+            return Err(Unsignable);
+        }
         signer.write(&pod.requests().resource);
         Ok(())
     }

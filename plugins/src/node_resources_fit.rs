@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::{EventRegistration, HintScope};
+use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, PreScorePlugin,
     ScorePlugin, SignPlugin,
@@ -26,12 +27,16 @@ use supercargo_framework::{
 
 use strategy::Strategy;
 
+use crate::extended_resources::{self, ScoredDevices};
+
 /// The plugin's name.
 pub const NAME: &str = "NodeResourcesFit";
 
 struct NodeResourcesFit {
     ignored: IgnoredResources,
     strategy: Strategy,
+    /// Scores devices that provide extended resources (`DRAExtendedResource`).
+    with_devices: Option<ScoredDevices>,
     /// Whether running pods can be scaled down (`InPlacePodVerticalScaling`).
     pods_shrink: bool,
 }
@@ -40,7 +45,12 @@ struct NodeResourcesFit {
 pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
     let (ignored, strategy) = args::parse(args)?;
     let pods_shrink = features.enabled(Feature::InPlacePodVerticalScaling);
-    Ok(Arc::new(NodeResourcesFit { ignored, strategy, pods_shrink }))
+    Ok(Arc::new(NodeResourcesFit {
+        ignored,
+        strategy,
+        with_devices: ScoredDevices::if_enabled(features),
+        pods_shrink,
+    }))
 }
 
 /// Extended resources that are not checked, for example because an extender checks them.
@@ -62,23 +72,32 @@ impl IgnoredResources {
 /// of a pod's, which can be tens of thousands.
 const MAX_SCALAR_REASONS: usize = 64;
 
-/// The reasons if scalar resources are insufficient, in the order of the pod's request; `None` for
-/// ignored resources. Built once per pod, so that rejecting a node does not allocate.
+/// The scalar resources that the pod requests, in the order of its request. Built once per pod, so
+/// that rejecting a node does not allocate.
 #[derive(Clone)]
-struct ScalarReasons(Arc<[Option<Text>]>);
+struct Scalars(Arc<[Scalar]>);
+
+/// A scalar resource that the pod requests.
+struct Scalar {
+    /// The reason if it is insufficient; `None` if it is ignored.
+    reason: Option<Text>,
+    /// Whether devices provide it on nodes that do not offer it.
+    is_of_devices: bool,
+}
 
 impl NodeResourcesFit {
-    fn scalar_reasons(&self, pod: &PodInfo) -> ScalarReasons {
-        let reasons = pod.spec.requests.resource.scalars().iter().map(|(name, _)| {
-            let counts = !self.ignored.contains(name);
-            counts.then(|| Text::from(format!("Insufficient {name}")))
-        });
-        ScalarReasons(reasons.collect())
+    fn scalars(&self, cx: &Context<'_>, pod: &PodInfo) -> Scalars {
+        let of = |name: &Arc<str>| Scalar {
+            reason: (!self.ignored.contains(name)).then(|| Text::from(format!("Insufficient {name}"))),
+            is_of_devices: self.with_devices.is_some() && extended_resources::is_of_devices(cx, name),
+        };
+        Scalars(pod.spec.requests.resource.scalars().iter().map(|(name, _)| of(name)).collect())
     }
 
     /// The verdict on a node with this allocatable, number of pods and sum of requests.
     fn verdict(
         &self,
+        cx: &Context<'_>,
         state: &CycleState,
         pod: &PodInfo,
         offered: &Resource,
@@ -105,7 +124,7 @@ impl NodeResourcesFit {
                 shortages.add(reason, wanted > offered);
             }
         }
-        self.add_scalars(&mut shortages, state, pod, offered, taken);
+        self.add_scalars(&mut shortages, cx, state, pod, offered, taken);
         shortages.into_status()
     }
 
@@ -114,6 +133,7 @@ impl NodeResourcesFit {
     fn add_scalars(
         &self,
         shortages: &mut Shortages,
+        cx: &Context<'_>,
         state: &CycleState,
         pod: &PodInfo,
         offered: &Resource,
@@ -125,12 +145,15 @@ impl NodeResourcesFit {
             if !is_short(*wanted, offered, taken) {
                 continue;
             }
-            let prepared = prepared.get_or_insert_with(|| match state.read::<ScalarReasons>() {
-                Some(reasons) => reasons.clone(),
+            let prepared = prepared.get_or_insert_with(|| match state.read::<Scalars>() {
+                Some(scalars) => scalars.clone(),
                 // Only if a profile disables the plugin at PreFilter.
-                None => self.scalar_reasons(pod),
+                None => self.scalars(cx, pod),
             });
-            let Some(Some(reason)) = prepared.0.get(i) else { continue };
+            let Some(Scalar { reason: Some(reason), is_of_devices }) = prepared.0.get(i) else { continue };
+            if *is_of_devices && offered <= 0 {
+                continue;
+            }
             let is_hopeless = *wanted > offered;
             if named < MAX_SCALAR_REASONS {
                 shortages.add(reason.clone(), is_hopeless);
@@ -211,36 +234,45 @@ impl Plugin for NodeResourcesFit {
 
 impl PreFilterPlugin for NodeResourcesFit {
     /// The request is read from the pod. Most pods request no scalar resource and need no state.
-    fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
         if !pod.spec.requests.resource.scalars().is_empty() {
-            state.write(self.scalar_reasons(pod));
+            state.write(self.scalars(cx, pod));
         }
         PreFilter::AllNodes
     }
 }
 
 impl FilterPlugin for NodeResourcesFit {
-    fn filter(&self, _: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        self.verdict(state, pod, node.allocatable(), node.pods().len(), node.requested())
+    fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        self.verdict(cx, state, pod, node.allocatable(), node.pods().len(), node.requested())
     }
 }
 
 impl PreScorePlugin for NodeResourcesFit {
-    /// Prepares nothing; registered so that configurations that enable this plugin at PreScore are
-    /// valid.
-    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
+    fn pre_score(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, _: &[NodeIndex]) -> Status {
+        if let Some(devices) = &self.with_devices {
+            devices.prepare(cx, state, pod, self.strategy.resources());
+        }
         Status::success()
     }
 }
 
 impl ScorePlugin for NodeResourcesFit {
-    fn score(&self, _: &Context<'_>, _: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Result<i64, Status> {
-        Ok(self.strategy.score(pod, node))
+    fn score(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+    ) -> Result<i64, Status> {
+        let of_devices = |name: &str| self.with_devices.as_ref()?.usage(state, name, node.node());
+        Ok(self.strategy.score(pod, node, &of_devices))
     }
 }
 
 impl EnqueueExtensions for NodeResourcesFit {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
+        let with_devices = self.with_devices.is_some();
         let mut events = vec![
             EventRegistration::hinted(
                 EventResource::AssignedPod,
@@ -248,14 +280,24 @@ impl EnqueueExtensions for NodeResourcesFit {
                 hint::after_pod_deleted,
             )
             .scoped(HintScope::empty()),
-            EventRegistration::hinted(
+            EventRegistration::reading(
                 EventResource::Node,
                 ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
-                hint::after_node_change,
+                move |cx, pod, change| {
+                    hint::after_node_change(with_devices.then_some(cx.objects), pod, change)
+                },
             )
             .scoped(HintScope::REQUESTS)
             .offering(hint::offered),
         ];
+        if with_devices {
+            let classes = EventRegistration::hinted(
+                EventResource::Other(resources::DEVICE_CLASS),
+                ActionType::ADD | ActionType::UPDATE,
+                hint::after_class_change,
+            );
+            events.push(classes.scoped(HintScope::REQUESTS));
+        }
         if self.pods_shrink {
             const SHRINKS: ActionType = ActionType::UPDATE_POD_SCALE_DOWN;
             events.push(
@@ -270,7 +312,10 @@ impl EnqueueExtensions for NodeResourcesFit {
 
 impl SignPlugin for NodeResourcesFit {
     /// With pod-level resources, Filter and Score use different requests.
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+    fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
+        if self.with_devices.is_some() && extended_resources::requests_devices(cx, pod) {
+            return Err(Unsignable);
+        }
         signer.write(&pod.spec.requests.resource);
         signer.write(pod.spec.container_requests());
         Ok(())
@@ -281,11 +326,17 @@ impl Caching for NodeResourcesFit {
     fn filter_columns(
         &self,
         _: &Context<'_>,
-        _: &CycleState,
+        state: &CycleState,
         pod: &PodInfo,
         nodes: &Nodes,
         passes: &mut [bool],
     ) -> bool {
+        // Without the state, Filter has to look whether devices provide a resource.
+        let scalars = pod.spec.requests.resource.scalars();
+        let is_of_devices = |scalars: &Scalars| scalars.0.iter().any(|scalar| scalar.is_of_devices);
+        if !scalars.is_empty() && state.read::<Scalars>().is_none_or(is_of_devices) {
+            return false;
+        }
         let (wanted, columns) = (&pod.spec.requests.resource, nodes.columns());
         for (passes, (pods, most)) in
             passes.iter_mut().zip(columns.pods.iter().zip(&columns.allocatable_pods))
@@ -309,13 +360,13 @@ impl Caching for NodeResourcesFit {
 
     fn filter_totals(
         &self,
-        _: &Context<'_>,
+        cx: &Context<'_>,
         state: &CycleState,
         pod: &PodInfo,
         node: &NodeInfo,
         totals: &PodTotals,
     ) -> Option<Status> {
-        Some(self.verdict(state, pod, node.allocatable(), totals.pods, &totals.requested))
+        Some(self.verdict(cx, state, pod, node.allocatable(), totals.pods, &totals.requested))
     }
 
     fn pre_score_depends_on_nodes(&self) -> bool {

@@ -46,16 +46,33 @@ impl ScoredResource {
     }
 
     /// The node's usage by actual requests. `None` if the resource is not scored.
-    pub(crate) fn usage(&self, requested: &Resource, node: &NodeInfo) -> Option<Usage> {
-        self.scored(node, self.amount(node.requested()), self.amount(requested))
+    pub(crate) fn usage(
+        &self,
+        requested: &Resource,
+        node: &NodeInfo,
+        of_devices: &DeviceUsage<'_>,
+    ) -> Option<Usage> {
+        let added = self.amount(requested);
+        match self {
+            Self::Scalar(name) if added != 0 && node.allocatable().scalar(name) == 0 => {
+                let (before, capacity) = of_devices(name)?;
+                Some(Usage { before, after: before.saturating_add(added), capacity })
+            }
+            _ => self.scored(node, self.amount(node.requested()), added),
+        }
     }
 
     /// The same, with the scoring defaults for containers without CPU or memory requests.
-    pub(crate) fn usage_with_defaults(&self, requests: &PodRequests, node: &NodeInfo) -> Option<Usage> {
+    pub(crate) fn usage_with_defaults(
+        &self,
+        requests: &PodRequests,
+        node: &NodeInfo,
+        of_devices: &DeviceUsage<'_>,
+    ) -> Option<Usage> {
         match self {
             Self::Cpu => self.scored(node, node.non_zero_milli_cpu(), requests.non_zero_milli_cpu),
             Self::Memory => self.scored(node, node.non_zero_memory(), requests.non_zero_memory),
-            Self::EphemeralStorage | Self::Scalar(_) => self.usage(&requests.resource, node),
+            Self::EphemeralStorage | Self::Scalar(_) => self.usage(&requests.resource, node, of_devices),
         }
     }
 
@@ -91,6 +108,9 @@ impl ScoredResource {
         (capacity != 0 && !unwanted).then(|| Usage { before, after: before.saturating_add(added), capacity })
     }
 }
+
+/// How many devices that provide an extended resource a node has in use, and in all; `None` without any.
+pub(crate) type DeviceUsage<'a> = dyn Fn(&str) -> Option<(i64, i64)> + 'a;
 
 /// The usage of one resource on a node. The capacity is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,17 +208,18 @@ mod tests {
         let usage = |before, after, capacity| Some(Usage { before, after, capacity });
         let requests = &new.spec.requests;
         let cpu = ScoredResource::Cpu;
-        assert_eq!(cpu.usage(&requests.resource, &node), usage(500, 500, 2000));
-        assert_eq!(cpu.usage_with_defaults(requests, &node), usage(600, 700, 2000));
-        assert_eq!(gpu.usage(&requests.resource, &node), usage(1, 3, 4));
-        assert_eq!(gpu.usage_with_defaults(requests, &node), usage(1, 3, 4));
+        let none = |_: &str| None;
+        assert_eq!(cpu.usage(&requests.resource, &node, &none), usage(500, 500, 2000));
+        assert_eq!(cpu.usage_with_defaults(requests, &node, &none), usage(600, 700, 2000));
+        assert_eq!(gpu.usage(&requests.resource, &node, &none), usage(1, 3, 4));
+        assert_eq!(gpu.usage_with_defaults(requests, &node, &none), usage(1, 3, 4));
         assert_eq!(
-            gpu.usage(&Resource::default(), &node),
+            gpu.usage(&Resource::default(), &node, &none),
             None,
             "a scalar that the pod does not request is skipped"
         );
         assert_eq!(
-            ScoredResource::EphemeralStorage.usage(&requests.resource, &node),
+            ScoredResource::EphemeralStorage.usage(&requests.resource, &node, &none),
             None,
             "a resource that the node does not have is skipped"
         );

@@ -139,6 +139,7 @@ fn plugins_register_upstreams_events() {
             &[
                 (AssignedPod, ActionType::DELETE, true),
                 (Node, ADD.union(ActionType::UPDATE_NODE_ALLOCATABLE), true),
+                (EventResource::Other(resources::DEVICE_CLASS), ADD.union(ActionType::UPDATE), true),
                 (AssignedPod, ActionType::UPDATE_POD_SCALE_DOWN, true),
                 (TargetPod, ActionType::UPDATE_POD_SCALE_DOWN, false),
             ],

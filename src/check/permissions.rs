@@ -111,7 +111,9 @@ pub(super) fn needed(flags: &Flags, config: &Config) -> Result<Vec<Permission>> 
             needed.push(Permission::new("update", group, plural));
         }
         if plural == "resourceclaims" {
-            needed.extend(["get", "update"].map(|verb| Permission::new(verb, group, plural)));
+            needed.extend(
+                ["get", "create", "update", "delete"].map(|verb| Permission::new(verb, group, plural)),
+            );
             for subresource in ["status", "binding"] {
                 let written =
                     ["update", "patch"].map(|verb| Permission::new(verb, group, plural).of(subresource));

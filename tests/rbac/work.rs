@@ -109,8 +109,8 @@ pub(super) fn complete_claim(
     send(plane, Method::Patch, &format!("{path}/status"), Some(&json!({"status": {"phase": "Bound"}})));
 }
 
-/// Creates a device of all nodes, a claim for it, and a pod of the same name that uses the claim. `class`
-/// is the name of its class.
+/// Creates two devices of all nodes, a claim for one, and a pod of the same name that uses the claim and
+/// requests the other one as an extended resource. `class` is the name of their class.
 pub(super) fn device_with(plane: &ControlPlane, namespace: &str, class: &str, mut pod: Value) {
     let name = pod["metadata"]["name"].clone();
     let metadata = json!({ "name": class });
@@ -119,12 +119,16 @@ pub(super) fn device_with(plane: &ControlPlane, namespace: &str, class: &str, mu
     let spec = json!({"selectors": [{"cel": {"expression": selector}}]});
     post(plane, &format!("{DEVICES}/deviceclasses"), &object("DeviceClass", &metadata, spec));
     let pool = json!({"name": "all", "generation": 1, "resourceSliceCount": 1});
-    let spec = json!({"driver": class, "pool": pool, "allNodes": true, "devices": [{"name": "one"}]});
+    let spec = json!({"driver": class, "pool": pool, "allNodes": true, "devices": [{"name": "one"}, {"name": "two"}]});
     post(plane, &format!("{DEVICES}/resourceslices"), &object("ResourceSlice", &metadata, spec));
     let requests = json!([{"name": "one", "exactly": {"deviceClassName": class}}]);
     let claim = object("ResourceClaim", &json!({ "name": name }), json!({"devices": {"requests": requests}}));
     post(plane, &format!("{DEVICES}/namespaces/{namespace}/resourceclaims"), &claim);
     pod["spec"]["resourceClaims"] = json!([{"name": "one", "resourceClaimName": name}]);
+    let resource = format!("deviceclass.resource.kubernetes.io/{class}");
+    for list in ["requests", "limits"] {
+        pod["spec"]["containers"][0]["resources"][list][&resource] = json!("1");
+    }
     post(plane, &pods(namespace), &pod);
 }
 

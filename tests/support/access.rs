@@ -59,6 +59,8 @@ pub(crate) const ACCESS: &[Access] = &[
     access("resource.k8s.io", "resourceclaims", "watch", "claims of pods"),
     access("resource.k8s.io", "resourceclaims", "get", "a claim after a conflicting write"),
     access("resource.k8s.io", "resourceclaims", "update", "the finalizer of an allocated claim"),
+    access("resource.k8s.io", "resourceclaims", "create", "a claim for extended resources of a pod"),
+    access("resource.k8s.io", "resourceclaims", "delete", "the same after a failed binding"),
     access("resource.k8s.io", "resourceclaims/status", "update", "allocations and reservations"),
     access("resource.k8s.io", "resourceclaims/status", "patch", "a reservation that is given back"),
     access("resource.k8s.io", "resourceclaims/binding", "update", "allocations and reservations"),

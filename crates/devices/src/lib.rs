@@ -72,6 +72,7 @@
 mod allocated;
 mod capacity;
 mod constraints;
+mod count;
 mod counters;
 mod demand;
 mod error;
@@ -89,6 +90,7 @@ use std::sync::Arc;
 use supercargo_framework::NodeRecord;
 
 pub use allocated::AllocatedState;
+pub use count::ClassCounter;
 pub use demand::Demand;
 pub use error::AllocateError;
 pub use features::Features;

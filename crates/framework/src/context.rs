@@ -11,7 +11,8 @@ use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
 use crate::nodes::{ImageState, Nodes};
 use crate::objects::{
-    Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, ResourceClaim, Typed, resources,
+    DeviceClass, Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, ResourceClaim, Typed,
+    resources,
 };
 use crate::pod::{PodInfo, PodKey, Uid};
 use crate::small_map::SmallMap;
@@ -81,7 +82,9 @@ pub enum Command {
         resource: Text,
         /// The request.
         call: ApiCall,
-        /// The pod to try again after its backoff if the request fails.
+        /// A request to send after it, whose answer nobody needs.
+        then: Option<ApiCall>,
+        /// The pod to try again after its backoff if a request fails.
         retry: Option<Uid>,
     },
     /// Make room for a pod. Bindings of victims that are not bound yet are rejected; other victims
@@ -295,6 +298,13 @@ impl<'a> Context<'a> {
     pub fn claims_of_owner(&self, uid: &str) -> impl Iterator<Item = Typed<'a, ResourceClaim>> {
         self.note(|| Read::Kind(resources::RESOURCE_CLAIM));
         self.objects.claims_of_owner(uid).filter_map(Typed::of)
+    }
+
+    /// The DeviceClass whose devices provide an extended resource; see
+    /// [`Objects::class_of_resource`].
+    pub fn class_of_resource(&self, name: &str) -> Option<Typed<'a, DeviceClass>> {
+        self.note(|| Read::Kind(resources::DEVICE_CLASS));
+        self.objects.class_of_resource(name)
     }
 
     /// The time of the call.

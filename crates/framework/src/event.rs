@@ -304,8 +304,8 @@ bitflags! {
     }
 }
 
-/// What a change offers at most: a hint queues no pod whose `spec` requests more CPU, memory or
-/// ephemeral storage. `None` if the hint may queue any pod.
+/// What a change offers at most: a hint queues no pod whose `spec` requests more, unless devices
+/// provide it. `None` if the hint may queue any pod.
 pub type OfferFn = fn(&Change) -> Option<&Resource>;
 
 /// An event that a plugin registers, with its queueing hint.

@@ -6,6 +6,7 @@ mod key_index;
 mod kinds;
 mod pending;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use self::pending::PendingAllocations;
 use crate::hash_seed::{HashSeed, SeededMap};
 use crate::labels::Labels;
 use crate::pod::OwnerRef;
+use crate::resource::names::DEVICE_CLASS_PREFIX;
 use crate::text::Text;
 
 /// An object of a kind other than pods and nodes.
@@ -149,6 +151,7 @@ pub struct Objects {
     kinds: FxHashMap<Text, Kind>,
     volumes: KeyIndex,
     claims: KeyIndex,
+    classes: KeyIndex,
     pending: PendingAllocations,
     /// Keys of objects that belong to a node, by kind and node.
     on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
@@ -169,6 +172,7 @@ impl Objects {
             kinds: FxHashMap::default(),
             volumes: KeyIndex::new(storage_class),
             claims: KeyIndex::new(owner_of_claim),
+            classes: KeyIndex::new(extended_resource),
             pending: PendingAllocations::default(),
             on_nodes: FxHashMap::default(),
         }
@@ -202,7 +206,7 @@ impl Objects {
     }
 
     fn index(&mut self, old: Option<&Object>, new: Option<&Object>) {
-        for index in [&mut self.volumes, &mut self.claims] {
+        for index in [&mut self.volumes, &mut self.claims, &mut self.classes] {
             index.change(old, new);
         }
     }
@@ -244,6 +248,7 @@ impl Objects {
     /// the latest state, with its version, or the answer to a write, with a newer one. Returns
     /// `false` if the object does not exist or the latest version is newer.
     pub fn assume(&mut self, object: Arc<Object>) -> bool {
+        self.pending.settle(&object);
         let Some((entry, changes)) = self.entry_of(&object) else {
             return false;
         };
@@ -252,8 +257,7 @@ impl Objects {
             return false;
         }
         changes.add(&object.key);
-        entry.assumed = Some(Arc::clone(&object));
-        self.pending.settle(&object);
+        entry.assumed = Some(object);
         true
     }
 
@@ -312,6 +316,17 @@ impl Objects {
         self.claims.of(uid).filter_map(|key| self.get(&resources::RESOURCE_CLAIM, key))
     }
 
+    /// The DeviceClass whose devices provide an extended resource. Of several that name it, the newest
+    /// counts, then the first by name.
+    pub fn class_of_resource(&self, name: &str) -> Option<Typed<'_, DeviceClass>> {
+        let class = |key: &str| self.get(&resources::DEVICE_CLASS, key).and_then(Typed::<DeviceClass>::of);
+        if let Some(class_name) = name.strip_prefix(DEVICE_CLASS_PREFIX) {
+            return class(class_name);
+        }
+        let named = self.classes.of(name).filter_map(|key| class(key));
+        named.min_by_key(|class| Reverse(class.created))
+    }
+
     /// One object, assumed changes included.
     pub fn get(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
         self.kinds.get(resource)?.entries.get(key).map(Entry::latest)
@@ -348,6 +363,10 @@ impl Objects {
 
 fn storage_class(object: &Object) -> Option<&Arc<str>> {
     Some(&PersistentVolume::of(&object.body)?.storage_class)
+}
+
+fn extended_resource(object: &Object) -> Option<&Arc<str>> {
+    DeviceClass::of(&object.body)?.extended_resource_name.as_ref()
 }
 
 fn owner_of_claim(object: &Object) -> Option<&Arc<str>> {

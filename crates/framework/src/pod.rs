@@ -68,6 +68,8 @@ pub struct PodSpec {
 pub struct RareSpec {
     /// `resourceClaims`.
     pub resource_claims: Box<[PodClaim]>,
+    /// The extended resources that containers request, init containers first, by name within each.
+    pub extended_resources: Box<[ExtendedResource]>,
     /// Field paths of constraints that no plugin evaluates yet. A pod with such a constraint is
     /// rejected, not misplaced.
     pub unsupported: Box<[Arc<str>]>,
@@ -78,6 +80,23 @@ impl RareSpec {
     pub fn boxed(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
+}
+
+/// A container's request of an extended resource.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ExtendedResource {
+    /// The container's name.
+    pub container: Arc<str>,
+    /// Its place among init containers and then containers.
+    pub place: u32,
+    /// Whether it ends before the pod's containers start: an init container that is no sidecar.
+    pub is_short_lived: bool,
+    /// The resource.
+    pub resource: Arc<str>,
+    /// The place of the resource among the names of all that the container requests.
+    pub resource_place: u32,
+    /// The amount; never 0.
+    pub count: i64,
 }
 
 /// The owner that controls an object.
@@ -215,6 +234,11 @@ impl PodSpec {
     /// `resourceClaims`.
     pub fn resource_claims(&self) -> &[PodClaim] {
         self.rare.as_ref().map_or(&[], |rare| &rare.resource_claims)
+    }
+
+    /// The extended resources that containers request.
+    pub fn extended_resources(&self) -> &[ExtendedResource] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.extended_resources)
     }
 
     /// Field paths of constraints that no plugin evaluates yet.

@@ -37,6 +37,14 @@ pub mod names {
             && crate::labels::is_label_key(&["requests.", name].concat())
     }
 
+    /// Prefix of the extended resource that each DeviceClass has without naming it: its name follows.
+    pub const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
+
+    /// Whether devices can provide this resource, if a DeviceClass names it.
+    pub fn is_of_devices(name: &str) -> bool {
+        is_extended(name) || name.starts_with(DEVICE_CLASS_PREFIX)
+    }
+
     /// Whether the name is one of the four basic resources.
     pub(super) fn is_basic(name: &str) -> bool {
         matches!(name, CPU | MEMORY | EPHEMERAL_STORAGE | PODS)

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 use supercargo_framework::event::{Change, EventRegistration, HintFn, HintScope, OfferFn, QueueingHint};
+use supercargo_framework::objects::{Objects, resources};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text};
 
 use super::context::QueueCx;
@@ -137,8 +138,12 @@ impl Concerned<'_> {
     }
 
     /// The sizes of pods that a hint may queue; `None` for all.
-    pub(crate) fn offers(&self) -> Option<Vec<Size>> {
-        let offer = |registration: &Registration| Some(Size::of((registration.offer?)(self.change)?));
+    pub(crate) fn offers(&self, objects: &Objects) -> Option<Vec<Size>> {
+        let has_classes = objects.list(&resources::DEVICE_CLASS).next().is_some();
+        let offer = |registration: &Registration| {
+            let size = Size::of((registration.offer?)(self.change)?);
+            Some(if has_classes { size.with_any_others() } else { size })
+        };
         self.hints.iter().map(|(registration, _)| offer(registration)).collect()
     }
 

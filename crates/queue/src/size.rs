@@ -13,6 +13,12 @@ impl Size {
         Self([amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage, most_of_others].map(step))
     }
 
+    /// The same with any amount of other resources: devices may provide what a node does not offer.
+    pub(crate) fn with_any_others(self) -> Self {
+        let Self([cpu, memory, storage, _]) = self;
+        Self([cpu, memory, storage, u16::MAX])
+    }
+
     /// Whether pods of this size may fit into an offer.
     pub(crate) fn may_fit(self, offer: Self) -> bool {
         self.0.iter().zip(offer.0).all(|(requested, offered)| *requested <= offered)

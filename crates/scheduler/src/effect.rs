@@ -139,7 +139,9 @@ pub enum Effect {
         resource: Text,
         /// The request.
         call: ApiCall,
-        /// The pod to try again if the request fails.
+        /// A request to send after it.
+        then: Option<ApiCall>,
+        /// The pod to try again if a request fails.
         retry: Option<Uid>,
     },
     /// Patch the pod's status.
@@ -177,7 +179,8 @@ impl fmt::Debug for Effect {
                 extenders.iter().try_for_each(|extender| write!(f, " by {}", extender.name))
             }
             Self::ReadPod { pod, uid } => write!(f, "ReadPod {pod} {uid}"),
-            Self::Write { call, .. } => write!(f, "Write {call:?}"),
+            Self::Write { call, then: None, .. } => write!(f, "Write {call:?}"),
+            Self::Write { call, then: Some(then), .. } => write!(f, "Write {call:?}, then {then:?}"),
             Self::PatchPodStatus(patch) => write!(f, "{patch:?}"),
             Self::Evict { preemption, victims } => write!(f, "Evict {preemption} {victims:?}"),
             Self::RecordEvent(event) => write!(f, "{event:?}"),

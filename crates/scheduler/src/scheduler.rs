@@ -361,8 +361,8 @@ impl Scheduler {
                     self.note_object(&claim);
                     self.objects.remove_pending(&claim.uid);
                 }
-                Command::Write { resource, call, retry } => {
-                    self.effects.push(Effect::Write { resource, call, retry });
+                Command::Write { resource, call, then, retry } => {
+                    self.effects.push(Effect::Write { resource, call, then, retry });
                 }
                 Command::Preempt { preemptor, node, victims, plugin, asynchronous } => {
                     self.preempt(now, Order { preemptor, node, victims, plugin, asynchronous });

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use supercargo_devices::{
-    AllocateError, AllocatedState, Allocation, Cluster, Demand, Features, Inventory, Matches,
+    AllocateError, AllocatedState, Allocation, ClassCounter, Cluster, Demand, Features, Inventory, Matches,
 };
-use supercargo_framework::objects::{Object, ObjectBody as _, Objects, ResourceClaim, Revision, resources};
+use supercargo_framework::objects::{
+    DeviceClass, Object, ObjectBody as _, Objects, ResourceClaim, Revision, resources,
+};
 use supercargo_framework::{Context, NodeRecord, Text};
 
 /// The kinds from which it follows.
@@ -16,7 +18,7 @@ const KINDS: &[Text] = &[resources::RESOURCE_SLICE, resources::DEVICE_TAINT_RULE
 ///
 /// It holds nothing but what follows from these objects, and catches up with their changes.
 #[derive(Debug)]
-pub(super) struct Devices {
+pub(crate) struct Devices {
     features: Features,
     /// Whether DeviceTaintRules apply.
     with_rules: bool,
@@ -24,7 +26,7 @@ pub(super) struct Devices {
 }
 
 #[derive(Debug)]
-struct Followed {
+pub(crate) struct Followed {
     inventory: Inventory,
     matches: Matches,
     allocated: AllocatedState,
@@ -45,24 +47,43 @@ struct Until {
 }
 
 impl Devices {
-    pub(super) const fn new(features: Features, with_rules: bool) -> Self {
+    pub(crate) const fn new(features: Features, with_rules: bool) -> Self {
         Self { features, with_rules, followed: None }
     }
 
     /// Forgets everything, so that the next cycle begins with the objects as they are.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.followed = None;
     }
 
     /// Prepares the allocation of claims. It must come before [`allocate`](Self::allocate) in every
     /// cycle.
     pub(super) fn demand(&mut self, cx: &Context<'_>, claims: &[Arc<Object>]) -> Demand {
+        let features = self.features;
+        let followed = self.follow(cx);
+        let class = |name: &str| cx.object(&resources::DEVICE_CLASS, name).cloned();
+        Demand::new(features, claims, class, &mut followed.matches)
+    }
+
+    /// Catches up with the changes of objects.
+    pub(crate) fn follow(&mut self, cx: &Context<'_>) -> &mut Followed {
         let objects = cx.objects_of(KINDS);
         self.followed.take_if(|followed| !followed.can_follow(objects));
         let followed = self.followed.get_or_insert_with(|| Followed::new(objects));
         followed.follow(objects, self.features.consumable_capacity, self.with_rules);
-        let class = |name: &str| cx.object(&resources::DEVICE_CLASS, name).cloned();
-        Demand::new(self.features, claims, class, &mut followed.matches)
+        followed
+    }
+
+    /// Prepares to count devices of a class.
+    pub(crate) fn counter(&mut self, class: &DeviceClass) -> Option<ClassCounter> {
+        Some(ClassCounter::new(class, &mut self.followed.as_mut()?.matches))
+    }
+
+    /// How many devices of a class a node has in use, and in all.
+    pub(crate) fn count(&mut self, counter: &ClassCounter, node: &NodeRecord) -> Option<(i64, i64)> {
+        let followed = self.followed.as_mut()?;
+        let cluster = Cluster { inventory: &followed.inventory, allocated: &followed.allocated };
+        counter.count(cluster, node, &mut followed.matches)
     }
 
     /// The devices for the claims on a node.

@@ -4,15 +4,17 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use supercargo_framework::Timestamp;
 use supercargo_framework::binding::{
     ApiCall, ApiError, BindingContext, BindingEvent, Certainty, Cluster, WaitError,
 };
-use supercargo_framework::objects::{ClaimAllocation, Object, ObjectBody as _, ResourceClaim, resources};
+use supercargo_framework::objects::{ClaimAllocation, Object, ResourceClaim, Typed, resources};
+use supercargo_framework::pod_claims::ExtendedRequest;
 
+use super::extended::Created;
 use super::readiness::{self, Readiness};
-use super::write::{Consumer, Written, path};
+use super::write::{Consumer, Written, claims_path, path_of};
 use super::{body, claims};
 
 /// How often a write is tried that meets a conflict, and how long it waits between.
@@ -20,6 +22,9 @@ const TRIES: usize = 5;
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 /// How often claims are looked at that do not change, as upstream.
 const CHECK_PERIOD: Duration = Duration::from_secs(5);
+
+/// How long the informer may take to show the claim for extended resources, as upstream.
+const CREATED_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The work of PreBind for a pod.
 pub(super) struct Work {
@@ -31,6 +36,8 @@ pub(super) struct Work {
     pub(super) claims: Box<[Arc<Object>]>,
     /// Those to allocate, in order, with their allocation.
     pub(super) reserved: Arc<[Arc<Object>]>,
+    /// The claim to create for extended resources, with its allocation.
+    pub(super) created: Option<Created>,
     /// How long devices may take; `None` if none is waited for.
     pub(super) timeout: Option<Duration>,
     /// When it begins.
@@ -41,6 +48,7 @@ pub(super) struct Work {
 pub(super) async fn run(cx: BindingContext, work: Work) -> Result<(), String> {
     let mut reserved = work.reserved.iter();
     let mut has_conditions = false;
+    let mut keys: Vec<Arc<str>> = work.claims.iter().map(|claim| Arc::clone(&claim.key)).collect();
     for claim in &work.claims {
         let new = match &body(claim).allocation {
             Some(_) => None,
@@ -49,35 +57,95 @@ pub(super) async fn run(cx: BindingContext, work: Work) -> Result<(), String> {
         let allocation = new.or(body(claim).allocation.as_ref());
         has_conditions |= allocation.is_some_and(readiness::has_conditions);
         if !claims::is_reserved_for(body(claim), &work.pod.uid) {
-            let answer = write(&cx, &work, claim, new).await?;
+            let answer = write(&cx, &work, &claim.key, new, Written::of(claim)).await?;
             cx.written(&claim.resource, answer);
         }
     }
+    if let Some(created) = &work.created {
+        has_conditions |= body(&created.claim).allocation.as_ref().is_some_and(readiness::has_conditions);
+        keys.push(create(&cx, &work, created).await?);
+    }
     match work.timeout {
-        Some(timeout) if has_conditions => wait(&cx, work, timeout).await,
+        Some(timeout) if has_conditions => wait(&cx, work, keys, timeout).await,
         _ => Ok(()),
     }
+}
+
+/// Creates the claim for extended resources, and writes its allocation. Returns its key.
+///
+/// As upstream, it waits until the informer shows the claim, also if a later write fails: Unreserve has
+/// to find it.
+async fn create(cx: &BindingContext, work: &Work, created: &Created) -> Result<Arc<str>, String> {
+    let namespace = &work.pod.pod.namespace;
+    let call_to = |method, path, body| call(cx, method, path, body);
+    let answer = call_to("POST", claims_path(namespace), Written::of(&created.claim).into_value()).await;
+    let answer =
+        answer.map_err(|error| format!("create claim for extended resources {namespace}/: {error}"))?;
+    let name = answer["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let key: Arc<str> = format!("{namespace}/{name}").into();
+    let allocation = body(&created.claim).allocation.as_ref();
+    let written = write(cx, work, &key, allocation, Written::answer(answer)).await;
+    let outcome = match &written {
+        Ok(_) => patch_pod(cx, work, &name, &created.mappings).await,
+        Err(error) => Err(error.clone()),
+    };
+    let known = Arc::clone(&key);
+    let predicate =
+        move |cluster: &dyn Cluster| cluster.objects().get(&resources::RESOURCE_CLAIM, &known).is_some();
+    // As upstream, the pod is bound even if it is not there.
+    let _ = cx.wait_for(Box::new(predicate), CREATED_TIMEOUT).await;
+    if let Ok(answer) = written {
+        cx.written(&resources::RESOURCE_CLAIM, answer);
+    }
+    outcome.map(|()| key)
+}
+
+/// Writes the claim and the containers that use it to the pod's status.
+async fn patch_pod(
+    cx: &BindingContext,
+    work: &Work,
+    claim: &str,
+    mappings: &[ExtendedRequest],
+) -> Result<(), String> {
+    let pod = &work.pod.pod;
+    if mappings.is_empty() {
+        return Err(format!(
+            "nil or empty request mappings, no update of pod {pod} ExtendedResourceClaimStatus"
+        ));
+    }
+    let mapping = |it: &ExtendedRequest| json!({ "containerName": it.container, "resourceName": it.resource, "requestName": it.request });
+    let mappings: Vec<Value> = mappings.iter().map(mapping).collect();
+    let status = json!({ "requestMappings": mappings, "resourceClaimName": claim });
+    let patch = json!({ "status": { "extendedResourceClaimStatus": status } });
+    let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
+    let call = ApiCall::Request {
+        method: "PATCH".into(),
+        path: path.into(),
+        content_type: "application/strategic-merge-patch+json".into(),
+        body: patch,
+    };
+    let answer = cx.call(call).await;
+    answer.map_err(|error| format!("update pod {pod} ExtendedResourceClaimStatus: {error}")).map(drop)
 }
 
 /// Writes the allocation and the reservation for the pod. Returns the claim as it is then.
 async fn write(
     cx: &BindingContext,
     work: &Work,
-    claim: &Object,
+    key: &str,
     allocation: Option<&ClaimAllocation>,
+    mut written: Written,
 ) -> Result<Value, String> {
-    let key = &claim.key;
-    let mut written = Written::of(claim);
     let mut tries = 1;
     loop {
-        match attempt(cx, work, claim, allocation, &mut written).await? {
+        match attempt(cx, work, key, allocation, &mut written).await? {
             Ok(answer) => return Ok(answer),
             Err(conflict) if tries == TRIES => return Err(conflict),
             Err(_) => {}
         }
         tries += 1;
         cx.sleep(RETRY_DELAY).await;
-        let latest = call(cx, "GET", path(claim, ""), Value::Null).await;
+        let latest = call(cx, "GET", path_of(key, ""), Value::Null).await;
         let latest = latest.map_err(|error| format!("get updated claim {key} after conflict: {error}"))?;
         written = Written::answer(latest);
     }
@@ -87,11 +155,10 @@ async fn write(
 async fn attempt(
     cx: &BindingContext,
     work: &Work,
-    claim: &Object,
+    key: &str,
     allocation: Option<&ClaimAllocation>,
     written: &mut Written,
 ) -> Result<Result<Value, String>, String> {
-    let key = &claim.key;
     if written.is_deleting() {
         return Err(format!("claim {key} got deleted in the meantime"));
     }
@@ -101,7 +168,7 @@ async fn attempt(
         }
         if !written.has_finalizer() {
             written.add_finalizer();
-            match call(cx, "PUT", path(claim, ""), written.to_value()).await {
+            match call(cx, "PUT", path_of(key, ""), written.to_value()).await {
                 Ok(answer) => *written = Written::answer(answer),
                 Err(error) => return failed(&error, format!("add finalizer to claim {key}")),
             }
@@ -115,7 +182,7 @@ async fn attempt(
         }
         written.stamp(work.now);
     }
-    match call(cx, "PUT", path(claim, "/status"), written.to_value()).await {
+    match call(cx, "PUT", path_of(key, "/status"), written.to_value()).await {
         Ok(answer) => Ok(Ok(answer)),
         Err(error) => {
             let what = if allocation.is_some() { "allocation and reservation" } else { "reservation" };
@@ -135,7 +202,7 @@ async fn call(cx: &BindingContext, method: &str, path: String, body: Value) -> R
 }
 
 /// Waits until all devices are ready.
-async fn wait(cx: &BindingContext, work: Work, timeout: Duration) -> Result<(), String> {
+async fn wait(cx: &BindingContext, work: Work, keys: Vec<Arc<str>>, timeout: Duration) -> Result<(), String> {
     let node = &work.node;
     cx.record_event(BindingEvent {
         pod: work.pod.uid.clone(),
@@ -146,9 +213,9 @@ async fn wait(cx: &BindingContext, work: Work, timeout: Duration) -> Result<(), 
     let mut waited = Duration::ZERO;
     loop {
         let failure = Arc::<OnceLock<String>>::default();
-        let (noticed, claims, now) = (Arc::clone(&failure), work.claims.clone(), work.now.plus(waited));
+        let (noticed, keys, now) = (Arc::clone(&failure), keys.clone(), work.now.plus(waited));
         let predicate = move |cluster: &dyn Cluster| {
-            are_ready(cluster, &claims, timeout, now).unwrap_or_else(|error| {
+            are_ready(cluster, &keys, timeout, now).unwrap_or_else(|error| {
                 // Only the first failure is reported.
                 let _ = noticed.set(error);
                 true
@@ -169,20 +236,22 @@ async fn wait(cx: &BindingContext, work: Work, timeout: Duration) -> Result<(), 
 /// Whether all devices are ready. The first claim that is not decides.
 fn are_ready(
     cluster: &dyn Cluster,
-    claims: &[Arc<Object>],
+    keys: &[Arc<str>],
     timeout: Duration,
     now: Timestamp,
 ) -> Result<bool, String> {
-    for claim in claims {
-        let latest = cluster.objects().get(&resources::RESOURCE_CLAIM, &claim.key);
-        let Some(latest) = latest.and_then(|latest| ResourceClaim::of(&latest.body)) else {
-            return Err(format!("could not find ResourceClaim {:?}", &*claim.key));
+    for key in keys {
+        let latest =
+            cluster.objects().get(&resources::RESOURCE_CLAIM, key).and_then(Typed::<ResourceClaim>::of);
+        let Some(latest) = latest else {
+            return Err(format!("could not find ResourceClaim {:?}", &**key));
         };
-        match readiness::of(latest, claim.name()) {
+        let name = latest.object.name();
+        match readiness::of(&latest, name) {
             Readiness::Ready => {}
             Readiness::Failed(reason) => return Err(reason),
-            Readiness::Waiting if readiness::is_late(latest, timeout, now) => {
-                return Err(format!("device binding timeout: claim={}", claim.name()));
+            Readiness::Waiting if readiness::is_late(&latest, timeout, now) => {
+                return Err(format!("device binding timeout: claim={name}"));
             }
             Readiness::Waiting => return Ok(false),
         }

@@ -1,7 +1,5 @@
 //! Requests that give claims back.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 use supercargo_framework::binding::ApiCall;
 use supercargo_framework::objects::Object;
@@ -14,7 +12,19 @@ pub(super) fn deallocate(claim: &Object, pod: &PodInfo) -> Command {
     let mut written = Written::of(claim);
     written.deallocate();
     let call = request("PUT", claim, "application/json", written.into_value());
-    Command::Write { resource: claim.resource.clone(), call, retry: Some(pod.uid.clone()) }
+    Command::Write { resource: claim.resource.clone(), call, then: None, retry: Some(pod.uid.clone()) }
+}
+
+/// Deletes a claim that the scheduler has created, its finalizer first. If it fails, `pod` is tried again.
+pub(super) fn delete(claim: &Object, pod: Option<&PodInfo>) -> Command {
+    let mut written = Written::of(claim);
+    written.remove_finalizer();
+    Command::Write {
+        resource: claim.resource.clone(),
+        call: request_to(path(claim, ""), "PUT", "application/json", written.into_value()),
+        then: Some(request_to(path(claim, ""), "DELETE", "application/json", Value::Null)),
+        retry: pod.map(|pod| pod.uid.clone()),
+    }
 }
 
 /// Removes the pod's reservation. The patch names the entry alone, so that it does not depend on the
@@ -25,10 +35,13 @@ pub(super) fn unreserve(claim: &Object, pod: &PodInfo) -> Command {
         "status": { "reservedFor": [{ "$patch": "delete", "uid": *pod.uid.text() }] },
     });
     let call = request("PATCH", claim, "application/strategic-merge-patch+json", patch);
-    Command::Write { resource: claim.resource.clone(), call, retry: None }
+    Command::Write { resource: claim.resource.clone(), call, then: None, retry: None }
 }
 
 fn request(method: &str, claim: &Object, content_type: &str, body: Value) -> ApiCall {
-    let path: Arc<str> = path(claim, "/status").into();
-    ApiCall::Request { method: method.into(), path, content_type: content_type.into(), body }
+    request_to(path(claim, "/status"), method, content_type, body)
+}
+
+fn request_to(path: String, method: &str, content_type: &str, body: Value) -> ApiCall {
+    ApiCall::Request { method: method.into(), path: path.into(), content_type: content_type.into(), body }
 }

@@ -1,6 +1,7 @@
 //! What scenarios cannot show: conflicts of writes, and the following of changes. Scenarios
 //! (`tests/parity/scenarios/resource-claims*`, `devices*`, `device-selectors`) show the rest.
 
+mod extended;
 mod follow;
 mod pre_bind;
 mod search;

@@ -70,8 +70,18 @@ impl ShareIds {
 
 /// The path of a claim, and what follows.
 pub(super) fn path(claim: &Object, subresource: &str) -> String {
-    let (namespace, name) = (claim.namespace(), claim.name());
-    format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}{subresource}")
+    path_of(&claim.key, subresource)
+}
+
+/// The same of the claim with this key.
+pub(super) fn path_of(key: &str, subresource: &str) -> String {
+    let (namespace, name) = key.split_once('/').unwrap_or_default();
+    format!("{}/{name}{subresource}", claims_path(namespace))
+}
+
+/// The path of the claims of a namespace.
+pub(super) fn claims_path(namespace: &str) -> String {
+    format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims")
 }
 
 /// A claim as the API has it, to be changed and written.
@@ -117,6 +127,16 @@ impl Written {
 
     pub(super) fn add_finalizer(&mut self) {
         list(field(&mut self.0, "metadata"), "finalizers").push(json!(CLAIM_FINALIZER));
+    }
+
+    pub(super) fn remove_finalizer(&mut self) {
+        let metadata = field(&mut self.0, "metadata");
+        if let Some(Value::Array(all)) = metadata.get_mut("finalizers") {
+            all.retain(|it| it != CLAIM_FINALIZER);
+            if all.is_empty() {
+                metadata.remove("finalizers");
+            }
+        }
     }
 
     pub(super) fn allocate(&mut self, allocation: &ClaimAllocation) {

@@ -4,6 +4,8 @@
 //! although it passes Filter.
 
 use supercargo_framework::event::{Change, QueueingHint};
+use supercargo_framework::objects::{DeviceClass, Object, ObjectBody as _, Objects};
+use supercargo_framework::resource::names;
 use supercargo_framework::{PodInfo, Resource};
 
 use crate::hint::{Hint, held_a_node, new_node, new_pod, old_pod};
@@ -25,13 +27,37 @@ fn shrank(pod: &PodInfo, old: &Resource, new: &Resource) -> bool {
     any_requested(&pod.requests().resource, |amount| amount(new) < amount(old))
 }
 
-/// A node was added, or its allocatable changed.
-pub(super) fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
+/// A node was added, or its allocatable changed. With `objects`, devices can provide resources that
+/// the node does not offer.
+pub(super) fn after_node_change(objects: Option<&Objects>, pod: &PodInfo, change: &Change) -> Hint {
     let new = &new_node(change)?.allocatable;
     let request = &pod.spec.requests.resource;
-    let helps = fits_when_empty(request, new)
-        && change.old_node().is_none_or(|old| offers_more(request, &old.allocatable, new));
+    let is_of_devices = |name: &str| {
+        new.scalar(name) <= 0 && objects.is_some_and(|objects| objects.class_of_resource(name).is_some())
+    };
+    let mut scalars = request.scalars().iter().filter(|(_, amount)| *amount != 0);
+    let helps = fits_when_empty(request, new, is_of_devices)
+        && change.old_node().is_none_or(|old| {
+            offers_more(request, &old.allocatable, new) || scalars.any(|(name, _)| is_of_devices(name))
+        });
     Ok(QueueingHint::queue_if(helps))
+}
+
+/// A DeviceClass was added, or names another extended resource.
+pub(super) fn after_class_change(pod: &PodInfo, change: &Change) -> Hint {
+    let Change::Object { old, new: Some(new) } = change else {
+        return Err("expected a device class after the event".to_owned());
+    };
+    let name_in = |class: &Object| DeviceClass::of(&class.body)?.extended_resource_name.clone();
+    // An empty name is none.
+    let name = name_in(new).filter(|name| !name.is_empty());
+    if old.as_deref().is_some_and(|old| name_in(old).filter(|name| !name.is_empty()) == name) {
+        return Ok(QueueingHint::Skip);
+    }
+    let is_requested =
+        |wanted: &str| pod.spec.requests.resource.scalars().iter().any(|(name, _)| **name == *wanted);
+    let is_implicit = || old.is_none() && is_requested(&[names::DEVICE_CLASS_PREFIX, new.name()].concat());
+    Ok(QueueingHint::queue_if(is_implicit() || name.as_deref().is_some_and(is_requested)))
 }
 
 /// What the node offers when it is empty.
@@ -39,8 +65,16 @@ pub(super) fn offered(change: &Change) -> Option<&Resource> {
     Some(&change.new_node()?.allocatable)
 }
 
-fn fits_when_empty(request: &Resource, offered: &Resource) -> bool {
-    offered.allowed_pod_number >= 1 && !any_requested(request, |amount| amount(request) > amount(offered))
+fn fits_when_empty(request: &Resource, offered: &Resource, is_of_devices: impl Fn(&str) -> bool) -> bool {
+    let is_short = |wanted: i64, offered: i64| wanted > 0 && wanted > offered;
+    offered.allowed_pod_number >= 1
+        && !is_short(request.milli_cpu, offered.milli_cpu)
+        && !is_short(request.memory, offered.memory)
+        && !is_short(request.ephemeral_storage, offered.ephemeral_storage)
+        && !request
+            .scalars()
+            .iter()
+            .any(|(name, wanted)| is_short(*wanted, offered.scalar(name)) && !is_of_devices(name))
 }
 
 fn offers_more(request: &Resource, old: &Resource, new: &Resource) -> bool {

@@ -9,7 +9,7 @@ use supercargo_framework::{NodeColumns, NodeInfo, PodInfo};
 
 use crate::args::ResourceSpec;
 use crate::float_int::{float, floor, integer};
-use crate::resource_usage::{CHUNK, ScoredResource, Usage, UsageColumns, chunks};
+use crate::resource_usage::{CHUNK, DeviceUsage, ScoredResource, Usage, UsageColumns, chunks};
 use crate::shape::Shape;
 
 /// A scoring strategy: the resources, and how each is scored.
@@ -39,10 +39,15 @@ impl Strategy {
 
     /// The weighted mean over the resources. As in upstream's score (but not its filter), the pod
     /// counts without pod-level resources.
-    pub(super) fn score(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
+    pub(super) fn score(&self, pod: &PodInfo, node: &NodeInfo, of_devices: &DeviceUsage<'_>) -> i64 {
         let requests = pod.spec.container_requests();
-        let resources = self.resources.iter();
-        self.mean(resources.map(|(resource, weight)| (resource.usage_with_defaults(requests, node), *weight)))
+        let usage = |resource: &ScoredResource| resource.usage_with_defaults(requests, node, of_devices);
+        self.mean(self.resources.iter().map(|(resource, weight)| (usage(resource), *weight)))
+    }
+
+    /// What is scored.
+    pub(super) fn resources(&self) -> impl Iterator<Item = &ScoredResource> {
+        self.resources.iter().map(|(resource, _)| resource)
     }
 
     /// The same for all nodes; `false` if the columns do not suffice.

@@ -10,7 +10,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
 use supercargo_framework::event::{Change, HintFn, HintScope};
-use supercargo_framework::objects::{Body, CsiDriver, Objects, Service, VolumeAttachment, resources};
+use supercargo_framework::objects::{Body, CsiDriver, DeviceClass, Objects, Service, VolumeAttachment, resources};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
 use supercargo_framework::requests::PodRequests;
 use supercargo_framework::testing::{object, pod};
@@ -105,6 +105,11 @@ fn any_change() -> impl Strategy<Value = Change> {
         let body = CsiDriver { storage_capacity, ..CsiDriver::default() };
         object(&resources::CSI_DRIVER, "d", Body::CsiDriver(body))
     };
+    let class = |name: Option<&str>| {
+        let extended_resource_name = name.map(Into::into);
+        let body = DeviceClass { extended_resource_name, ..DeviceClass::default() };
+        object(&resources::DEVICE_CLASS, "c", Body::DeviceClass(body))
+    };
     let record = || random_node("n").prop_map(|info| Arc::unwrap_or_clone(Arc::clone(info.node())));
     prop_oneof![
         other().prop_map(|new| Change::Pod { old: None, new: Some(Arc::new(new)) }),
@@ -114,6 +119,8 @@ fn any_change() -> impl Strategy<Value = Change> {
         (record(), record()).prop_map(|(old, new)| node_updated(old, new)),
         Just(object_deleted(object(&resources::VOLUME_ATTACHMENT, "a", Body::VolumeAttachment(attachment)))),
         Just(object_updated(driver(true), driver(false))),
+        Just(object_added(class(None))),
+        Just(object_updated(class(None), class(Some("example.com/gpu")))),
         Just(object_added(claim("default/a", "", ""))),
         Just(object_updated(claim("default/a", "", ""), claim("default/a", "", "v"))),
     ]

@@ -128,6 +128,7 @@ pub(super) const FEATURES: &[Feature] = &[
             "devices",
             "devices-features",
             "device-selectors",
+            "extended-resources",
         ],
         tests: &["crates/devices/tests/upstream.rs", "crates/cel/tests/upstream.rs"],
         sections: &["Device selectors", "Device allocator"],

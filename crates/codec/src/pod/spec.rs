@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use supercargo_framework::affinity::{NodeAffinity, NodeTerms, PreferredTerm};
-use supercargo_framework::pod::{PodSpec, RareSpec, normalized_image_name};
+use supercargo_framework::pod::{ExtendedResource, PodSpec, RareSpec, normalized_image_name};
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::ports::{HostPort, Protocol};
 use supercargo_framework::requests::{RequestInputs, RequestOptions};
+use supercargo_framework::resource::names;
 use supercargo_framework::taint::{TaintEffect, Toleration, TolerationOperator};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{Features, Indexed};
@@ -43,7 +44,7 @@ impl Interners {
             requests,
             // Limits can be invalid; the caller sets them.
             limits: None,
-            rare: self.rare(spec, unsupported),
+            rare: self.rare(spec, inputs, unsupported),
         }
     }
 
@@ -130,12 +131,46 @@ impl Interners {
         containers.chain(volumes).map(|image| self.text(&normalized_image_name(image))).collect()
     }
 
-    fn rare(&mut self, spec: &Spec<'_>, unsupported: Vec<Arc<str>>) -> Option<Box<RareSpec>> {
-        if spec.resource_claims.is_empty() && unsupported.is_empty() {
+    fn rare(
+        &mut self,
+        spec: &Spec<'_>,
+        inputs: &RequestInputs,
+        unsupported: Vec<Arc<str>>,
+    ) -> Option<Box<RareSpec>> {
+        let extended_resources = self.extended_resources(spec, inputs);
+        if spec.resource_claims.is_empty() && extended_resources.is_empty() && unsupported.is_empty() {
             return None;
         }
         let resource_claims = spec.resource_claims.iter().map(|claim| self.pod_claim(claim)).collect();
-        RareSpec { resource_claims, unsupported: unsupported.into() }.boxed()
+        RareSpec { resource_claims, extended_resources, unsupported: unsupported.into() }.boxed()
+    }
+
+    fn extended_resources(&mut self, spec: &Spec<'_>, inputs: &RequestInputs) -> Box<[ExtendedResource]> {
+        let init = spec.init_containers.iter().zip(&inputs.init_containers);
+        let main = spec.containers.iter().zip(&inputs.containers);
+        let containers = init.map(|pair| (pair, true)).chain(main.map(|pair| (pair, false)));
+        let mut found = Vec::new();
+        for (((container, inputs), is_init), place) in containers.zip(0..) {
+            let is_of_devices = |name: &str| names::is_of_devices(name);
+            if !inputs.requests.iter().any(|(name, count)| *count != 0 && is_of_devices(name)) {
+                continue;
+            }
+            let mut requests: Vec<_> = inputs.requests.iter().collect();
+            requests.sort_by(|(one, _), (other, _)| one.cmp(other));
+            for ((resource, count), resource_place) in requests.into_iter().zip(0..) {
+                if *count != 0 && is_of_devices(resource) {
+                    found.push(ExtendedResource {
+                        container: self.text(&container.name),
+                        place,
+                        is_short_lived: is_init && !inputs.restartable,
+                        resource: Arc::clone(resource),
+                        resource_place,
+                        count: *count,
+                    });
+                }
+            }
+        }
+        found.into()
     }
 
     fn pod_claim(&mut self, claim: &WirePodClaim<'_>) -> PodClaim {

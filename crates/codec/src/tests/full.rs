@@ -12,7 +12,8 @@ use supercargo_framework::affinity::{NodeAffinity, NodeSelectorTerm, PreferredTe
 use supercargo_framework::labels::Labels;
 use supercargo_framework::node::{NodeImage, NodeRecord, annotations_hash};
 use supercargo_framework::pod::{
-    OwnerRef, PodCondition, PodInfo, PodSpec, PodStatus, RareSpec, SharedStatus, Uid, normalized_image_name,
+    ExtendedResource, OwnerRef, PodCondition, PodInfo, PodSpec, PodStatus, RareSpec, SharedStatus, Uid,
+    normalized_image_name,
 };
 use supercargo_framework::pod_claims::{
     ExtendedClaimStatus, ExtendedRequest, PodClaim, PodClaimSource, PodClaimStatus, PodClaimStatuses,
@@ -22,7 +23,7 @@ use supercargo_framework::quantity;
 use supercargo_framework::requests::{
     ContainerRequests, RequestInputs, RequestOptions, ResourceList, StatusRequests,
 };
-use supercargo_framework::resource::Resource;
+use supercargo_framework::resource::{Resource, names};
 use supercargo_framework::taint::{Taint, TaintEffect, Toleration, TolerationOperator};
 use supercargo_framework::time::Timestamp;
 
@@ -249,8 +250,33 @@ fn limits(spec: &k8s::PodSpec) -> Option<Box<Resource>> {
 
 fn rare(spec: &k8s::PodSpec, faulty: Vec<String>) -> Option<Box<RareSpec>> {
     let claims = spec.resource_claims.iter().flatten();
-    RareSpec { resource_claims: claims.map(pod_claim).collect(), unsupported: unsupported(spec, faulty) }
-        .boxed()
+    RareSpec {
+        resource_claims: claims.map(pod_claim).collect(),
+        extended_resources: extended_resources(spec),
+        unsupported: unsupported(spec, faulty),
+    }
+    .boxed()
+}
+
+fn extended_resources(spec: &k8s::PodSpec) -> Box<[ExtendedResource]> {
+    let init = spec.init_containers.iter().flatten().map(|container| (container, !is_sidecar(container)));
+    let main = spec.containers.iter().map(|container| (container, false));
+    let of_container = |((container, is_short_lived), place): ((&k8s::Container, bool), u32)| {
+        let requests = container.resources.iter().flat_map(|resources| resources.requests.iter().flatten());
+        let requests: Vec<ExtendedResource> = requests
+            .zip(0..)
+            .map(|((name, count), resource_place)| ExtendedResource {
+                container: Arc::from(&*container.name),
+                place,
+                is_short_lived,
+                resource: Arc::from(&**name),
+                resource_place,
+                count: quantity::value(&count.0).expect("generated quantities are valid"),
+            })
+            .collect();
+        requests.into_iter().filter(|request| request.count != 0 && names::is_of_devices(&request.resource))
+    };
+    init.chain(main).zip(0..).flat_map(of_container).collect()
 }
 
 fn pod_claim(claim: &k8s::PodResourceClaim) -> PodClaim {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::Object;
 use crate::affinity::NodeSelectorTerm;
 use crate::taint::TaintEffect;
 
@@ -245,6 +246,21 @@ pub struct ResourceClaim {
     pub has_finalizer: bool,
     /// The API object, which writes send back.
     pub raw: Arc<serde_json::Value>,
+}
+
+/// The annotation of a claim that the scheduler creates for a pod's extended resources.
+pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
+
+impl Object {
+    /// Whether the scheduler has created this claim for extended resources of a pod.
+    pub fn is_extended_resource_claim(&self) -> bool {
+        self.annotations.get(EXTENDED_RESOURCE_CLAIM).is_some_and(|value| **value == *"true")
+    }
+}
+
+/// What stands for the UID of a pod's claim for extended resources before the claim exists.
+pub fn uid_of_extended_resource_claim(pod_uid: &str) -> Arc<str> {
+    format!("{pod_uid}/extended-resources").into()
 }
 
 /// A request of a claim.

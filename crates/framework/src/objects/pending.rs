@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change_log::{ChangeLog, Revision};
-use super::{Object, ObjectBody, Objects, ResourceClaim, resources};
+use super::{Object, ObjectBody, Objects, ResourceClaim, resources, uid_of_extended_resource_claim};
 
 /// Allocated copies of claims by the UID of the claim (upstream's in-flight allocations).
 ///
@@ -20,8 +20,12 @@ pub(super) struct PendingAllocations {
 impl PendingAllocations {
     /// Ends the pending allocation of a claim that is now known as allocated.
     pub(super) fn settle(&mut self, object: &Object) {
-        if !self.by_uid.is_empty() && is_allocated(object) {
-            self.remove(&object.uid);
+        if self.by_uid.is_empty() || !is_allocated(object) {
+            return;
+        }
+        self.remove(&object.uid);
+        if let Some(pod) = object.controller.as_ref().filter(|_| object.is_extended_resource_claim()) {
+            self.remove(&uid_of_extended_resource_claim(&pod.uid));
         }
     }
 
@@ -86,8 +90,9 @@ impl Objects {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Body, ClaimAllocation};
+    use super::super::{Body, ClaimAllocation, EXTENDED_RESOURCE_CLAIM};
     use super::*;
+    use crate::pod::OwnerRef;
     use crate::testing::object;
 
     fn claim(name: &str, version: &str, allocated: bool) -> Arc<Object> {
@@ -138,6 +143,25 @@ mod tests {
         assert_eq!(uids(&objects), ["uid-ns/b"]);
         assert!(objects.assume(claim("b", "6", true)));
         assert_eq!(uids(&objects), [""; 0]);
+    }
+
+    #[test]
+    fn the_claim_that_a_binding_creates_ends_its_pending_allocation() {
+        let mut objects = Objects::default();
+        let uid = uid_of_extended_resource_claim("uid-p");
+        assert!(objects.add_pending(Arc::new(Object { uid, ..(*claim("<new>", "", true)).clone() })));
+        let created = |version: &str, allocated| {
+            let owner = OwnerRef { uid: "uid-p".into(), ..OwnerRef::default() };
+            Arc::new(Object {
+                controller: Some(Arc::new(owner)),
+                annotations: [(EXTENDED_RESOURCE_CLAIM, "true")].into_iter().collect(),
+                ..(*claim("p-x7", version, allocated)).clone()
+            })
+        };
+        objects.insert(created("1", false));
+        assert_eq!(objects.list_pending().count(), 1);
+        objects.insert(created("2", true));
+        assert_eq!(objects.list_pending().count(), 0);
     }
 
     #[test]

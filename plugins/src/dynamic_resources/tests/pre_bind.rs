@@ -23,14 +23,14 @@ const CLAIM: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/
 
 /// An API server with prepared answers, and the objects that waits see.
 #[derive(Default)]
-struct Script {
+pub(super) struct Script {
     answers: Mutex<VecDeque<Result<Value, ApiError>>>,
-    requests: Mutex<Vec<(String, Value)>>,
-    written: Mutex<Vec<Value>>,
+    pub(super) requests: Mutex<Vec<(String, Value)>>,
+    pub(super) written: Mutex<Vec<Value>>,
     events: Mutex<Vec<String>>,
     /// What the informers show, one state per wait; the last one stays.
     states: Mutex<VecDeque<Objects>>,
-    waits: Mutex<Vec<Duration>>,
+    pub(super) waits: Mutex<Vec<Duration>>,
 }
 
 struct State<'a>(&'a Objects);
@@ -85,7 +85,7 @@ impl BindingCalls for Script {
 }
 
 /// The result of a future that is ready.
-fn now<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut std::task::Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => panic!("it waits"),
@@ -101,27 +101,28 @@ fn bind(script: &Arc<Script>, claim: Object, timeout: Option<Duration>) -> Resul
         node: "n".into(),
         claims: Box::new([Arc::new(claim)]),
         reserved: reserved.into_iter().collect(),
+        created: None,
         timeout,
         now: Timestamp(5_000_000),
     };
     now(run(BindingContext::new(Arc::<Script>::clone(script)), work))
 }
 
-fn script(answers: impl IntoIterator<Item = Result<Value, ApiError>>) -> Arc<Script> {
+pub(super) fn script(answers: impl IntoIterator<Item = Result<Value, ApiError>>) -> Arc<Script> {
     Arc::new(Script { answers: Mutex::new(answers.into_iter().collect()), ..Script::default() })
 }
 
-fn lines(script: &Script) -> Vec<String> {
+pub(super) fn lines(script: &Script) -> Vec<String> {
     script.requests.lock().unwrap().iter().map(|(line, _)| line.clone()).collect()
 }
 
 #[allow(clippy::unnecessary_wraps)] // it stands beside answers that are errors
-fn found(version: u64, fields: Value) -> Result<Value, ApiError> {
+pub(super) fn found(version: u64, fields: Value) -> Result<Value, ApiError> {
     let metadata = json!({"name": "c", "namespace": "default", "resourceVersion": version.to_string()});
     Ok(merged(json!({ "metadata": metadata }), fields))
 }
 
-fn refused(certainty: Certainty, message: &str) -> Result<Value, ApiError> {
+pub(super) fn refused(certainty: Certainty, message: &str) -> Result<Value, ApiError> {
     Err(ApiError { certainty, message: message.into() })
 }
 

@@ -1,20 +1,18 @@
 //! The limit of a search: `filterTimeout`.
 
 use supercargo_framework::objects::{DeviceCount, Objects};
-use supercargo_framework::plugin::Plugin;
 use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{node, pod};
-use supercargo_framework::{Code, Features, Status};
+use supercargo_framework::{Code, Status};
 
 use super::*;
-use crate::dynamic_resources::from_args;
+use crate::dynamic_resources::NAME;
 use crate::testing::{Driver, node_info, nodes};
 
-/// The verdict on a node with 21 devices for a claim of this many and then as many again.
+/// The verdict on a node with nine devices for a claim of this many and then as many again.
 fn verdict(args: &Value, count: i64) -> Status {
-    let plugin: Arc<dyn Plugin> = from_args(args, &Features::default()).unwrap();
-    let names: Vec<String> = (0..21).map(|i| format!("gpu-{i}")).collect();
+    let names: Vec<String> = (0..9).map(|i| format!("gpu-{i}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let twice = claim("c", |claim| {
         let request = |name: &str| {
@@ -32,18 +30,18 @@ fn verdict(args: &Value, count: i64) -> Status {
     let rare = RareSpec { resource_claims: Box::new([entry]), ..RareSpec::default() };
     let pod = pod("p").with_spec(|spec| spec.rare = Some(Box::new(rare))).build();
     let cluster = nodes([node_info(node("n").build(), [])]);
-    Driver::new(plugin).verdicts(&pod, &cluster, &objects).remove(0)
+    Driver::with_args(NAME, args.clone()).verdicts(&pod, &cluster, &objects).remove(0)
 }
 
 #[test]
 fn a_search_beyond_the_filter_timeout_ends_the_attempt() {
-    let short = json!({"filterTimeout": "10ms"});
-    let late = verdict(&short, 11);
+    let short = json!({"filterTimeout": "100us"});
+    let late = verdict(&short, 5);
     assert_eq!(
         (late.code(), late.message().as_str()),
         (Code::Error, "node n: timed out trying to allocate devices")
     );
-    assert!(verdict(&short, 10).is_success());
+    assert!(verdict(&short, 4).is_success());
 }
 
 #[test]

@@ -1,0 +1,247 @@
+//! The claim that the scheduler creates for extended resources of a pod which devices provide.
+//!
+//! Until a node is chosen it is a template: each node may offer other resources itself, so that its
+//! devices have to provide others.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use supercargo_devices::Demand;
+use supercargo_framework::labels::Labels;
+use supercargo_framework::objects::{
+    Body, ClaimRequest, DeviceClass, DeviceCount, DeviceRequest, EXTENDED_RESOURCE_CLAIM, Object,
+    RequestChoice, ResourceClaim, Typed, resources, uid_of_extended_resource_claim,
+};
+use supercargo_framework::pod::ExtendedResource;
+use supercargo_framework::pod_claims::ExtendedRequest;
+use supercargo_framework::resource::names;
+use supercargo_framework::{Context, NodeRecord, PodInfo, Status};
+
+/// Its name before the API server gives it one. No claim can have it.
+const NAME: &str = "<extended-resources>";
+
+/// The extended resources of a pod, at least one of them of devices.
+pub(super) enum ExtendedResources {
+    /// A claim of an earlier attempt. It may have devices that are no longer right, so it has to go.
+    Stale(Arc<Object>),
+    /// The claim to create.
+    New(NewClaim),
+}
+
+/// The claim to create, and its variants by node.
+pub(super) struct NewClaim {
+    wanted: Box<[Wanted]>,
+    requests: Box<[ExtendedResource]>,
+    template: Object,
+    variants: Mutex<Vec<(Box<[bool]>, Arc<Variant>)>>,
+}
+
+/// An extended resource that the pod requests.
+struct Wanted {
+    name: Arc<str>,
+    /// The DeviceClass that provides it, if any.
+    class: Option<Arc<str>>,
+}
+
+/// What has to be allocated for a pod on some nodes.
+pub(super) struct Variant {
+    /// All claims without an allocation.
+    pub(super) demand: Demand,
+    /// The claim to create.
+    pub(super) created: Option<Created>,
+}
+
+/// The claim to create for some nodes.
+#[derive(Clone)]
+pub(super) struct Created {
+    /// The claim, without a name of its own.
+    pub(super) claim: Arc<Object>,
+    /// Which request serves which container.
+    pub(super) mappings: Arc<[ExtendedRequest]>,
+}
+
+/// The extended resources of a pod, if any of them is of devices.
+pub(super) fn of_pod(cx: &Context<'_>, pod: &PodInfo) -> Option<ExtendedResources> {
+    let new = NewClaim::of_pod(pod, |name| cx.class_of_resource(name))?;
+    Some(match claims_of(cx, pod).first() {
+        Some(claim) => ExtendedResources::Stale(Arc::clone(claim)),
+        None => ExtendedResources::New(new),
+    })
+}
+
+/// The claims for extended resources that exist for the pod: at most one, unless something went wrong.
+pub(super) fn claims_of<'a>(cx: &Context<'a>, pod: &PodInfo) -> Vec<&'a Arc<Object>> {
+    let uid = pod.uid.text();
+    let claims = cx.claims_of_owner(&uid).map(|claim| claim.object);
+    claims.filter(|claim| claim.is_extended_resource_claim()).collect()
+}
+
+fn template(pod: &PodInfo) -> Object {
+    let raw = json!({
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "namespace": pod.namespace,
+            "generateName": format!("{}-extended-resources-", pod.name),
+            "annotations": { EXTENDED_RESOURCE_CLAIM: "true" },
+            "ownerReferences": [{
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": pod.name,
+                "uid": *pod.uid.text(),
+                "controller": true,
+            }],
+        },
+        "spec": { "devices": {} },
+    });
+    Object {
+        resource: resources::RESOURCE_CLAIM,
+        key: format!("{}/{NAME}", pod.namespace).into(),
+        uid: uid_of_extended_resource_claim(&pod.uid.text()),
+        resource_version: "".into(),
+        labels: Labels::default(),
+        annotations: [(EXTENDED_RESOURCE_CLAIM, "true")].into_iter().collect(),
+        terminating: false,
+        controller: None,
+        node_name: None,
+        body: Body::ResourceClaim(ResourceClaim { raw: Arc::new(raw), ..ResourceClaim::default() }),
+    }
+}
+
+impl NewClaim {
+    /// The claim for a pod; `None` if no extended resource that it requests is of devices.
+    pub(super) fn of_pod<'a>(
+        pod: &PodInfo,
+        class_of: impl Fn(&str) -> Option<Typed<'a, DeviceClass>>,
+    ) -> Option<Self> {
+        let scalars = pod.spec.requests.resource.scalars().iter();
+        let wanted: Box<[Wanted]> = scalars
+            .filter(|(name, amount)| *amount != 0 && names::is_of_devices(name))
+            .map(|(name, _)| {
+                let class = class_of(name).map(|class| Arc::clone(&class.object.key));
+                Wanted { name: Arc::clone(name), class }
+            })
+            .collect();
+        wanted.iter().any(|wanted| wanted.class.is_some()).then(|| Self {
+            wanted,
+            requests: pod.spec.extended_resources().into(),
+            template: template(pod),
+            variants: Mutex::default(),
+        })
+    }
+
+    /// What has to be allocated on a node; nothing if the node itself offers all, and `has_claims`, which
+    /// is whether the pod names claims, is false. `demand` prepares the allocation with this claim.
+    pub(super) fn on_node(
+        &self,
+        node: &NodeRecord,
+        has_claims: bool,
+        demand: impl FnOnce(&Arc<Object>) -> Demand,
+    ) -> Result<Option<Arc<Variant>>, Status> {
+        let is_offered = |wanted: &Wanted| node.allocatable.scalar(&wanted.name) != 0;
+        if self.wanted.iter().any(|wanted| wanted.class.is_none() && !is_offered(wanted)) {
+            return Err(Status::unresolvable("cannot fit resource"));
+        }
+        if !has_claims && self.wanted.iter().all(is_offered) {
+            return Ok(None);
+        }
+        let mut variants = self.variants.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_of_node = |offers: &[bool]| self.wanted.iter().map(is_offered).eq(offers.iter().copied());
+        if let Some((_, known)) = variants.iter().find(|(offers, _)| is_of_node(offers)) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let offers: Box<[bool]> = self.wanted.iter().map(is_offered).collect();
+        let created = self.created(&offers);
+        let variant = Arc::new(Variant { demand: demand(&created.claim), created: Some(created) });
+        variants.push((offers, Arc::clone(&variant)));
+        Ok(Some(variant))
+    }
+
+    /// The claim for nodes that offer these of the wanted resources.
+    pub(super) fn created(&self, offers: &[bool]) -> Created {
+        let (mut requests, mut mappings) = (Vec::new(), Vec::new());
+        for (wanted, is_offered) in self.wanted.iter().zip(offers) {
+            if let Some(class) = wanted.class.as_ref().filter(|_| !is_offered) {
+                let of_resource = self.requests.iter().filter(|request| request.resource == wanted.name);
+                add_requests(&of_resource.collect::<Vec<_>>(), class, &mut requests, &mut mappings);
+            }
+        }
+        requests.sort_by(|one, other| one.0.cmp(&other.0));
+        let mut claim = self.template.clone();
+        if let Body::ResourceClaim(body) = &mut claim.body {
+            if !requests.is_empty() {
+                let raw = Arc::make_mut(&mut body.raw);
+                raw["spec"]["devices"]["requests"] = requests.iter().map(raw_request).collect();
+            }
+            body.requests = requests.into_iter().map(claim_request).collect();
+        }
+        Created { claim: Arc::new(claim), mappings: mappings.into() }
+    }
+}
+
+/// A request: its name, its class and the number of devices.
+type Request = (Arc<str>, Arc<str>, i64);
+
+fn raw_request((name, class, count): &Request) -> Value {
+    let exactly = json!({ "deviceClassName": class, "allocationMode": "ExactCount", "count": count });
+    json!({ "name": name, "exactly": exactly })
+}
+
+fn claim_request((name, class, count): Request) -> ClaimRequest {
+    let count = DeviceCount::Exact(count);
+    ClaimRequest {
+        name,
+        choice: RequestChoice::Exactly(DeviceRequest { class, count, ..DeviceRequest::default() }),
+    }
+}
+
+/// Adds the requests of one resource, and which containers they serve.
+///
+/// Same as upstream: an init container that ends before others start uses the devices of containers that
+/// come later. What these lack for the init container that needs most is one more request.
+fn add_requests(
+    resource: &[&ExtendedResource],
+    class: &Arc<str>,
+    requests: &mut Vec<Request>,
+    mappings: &mut Vec<ExtendedRequest>,
+) {
+    let name_of = |it: &ExtendedResource| {
+        Arc::<str>::from(format!("container-{}-request-{}", it.place, it.resource_place))
+    };
+    let mapping = |it: &ExtendedResource, request: &Arc<str>| ExtendedRequest {
+        container: Arc::clone(&it.container),
+        resource: Arc::clone(&it.resource),
+        request: Arc::clone(request),
+    };
+    let lasting: Vec<(u32, Request)> = resource
+        .iter()
+        .filter(|it| !it.is_short_lived)
+        .map(|it| (it.place, (name_of(it), Arc::clone(class), it.count)))
+        .collect();
+    mappings.extend(resource.iter().filter(|it| !it.is_short_lived).map(|it| mapping(it, &name_of(it))));
+    let mut largest: Option<Request> = None;
+    // Mappings of short-lived containers; without a request, to the largest one.
+    let mut short = Vec::new();
+    for it in resource.iter().filter(|it| it.is_short_lived) {
+        let mut missing = it.count;
+        for (_, (request, _, count)) in lasting.iter().filter(|(place, _)| *place >= it.place) {
+            if missing > 0 {
+                short.push((*it, Some(Arc::clone(request))));
+                missing -= count;
+            }
+        }
+        if missing > 0 {
+            short.push((*it, None));
+            if largest.as_ref().is_none_or(|(_, _, count)| *count < missing) {
+                largest = Some((name_of(it), Arc::clone(class), missing));
+            }
+        }
+    }
+    for (it, request) in &short {
+        if let Some(request) = request.as_ref().or(largest.as_ref().map(|(name, ..)| name)) {
+            mappings.push(mapping(it, request));
+        }
+    }
+    requests.extend(largest);
+    requests.extend(lasting.into_iter().map(|(_, request)| request));
+}
