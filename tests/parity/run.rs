@@ -10,7 +10,7 @@ use supercargo_controlplane::Method;
 use super::cluster::Cluster;
 use super::namespace::{NAMESPACE, pod_path};
 use super::observe::{self, PodSeen, Seen, items};
-use super::scenario::{Expect, Scenario, Step, Target};
+use super::scenario::{Expect, Object, Scenario, Step, Target};
 use super::scheduler::Scheduler;
 use super::side::Side;
 
@@ -313,8 +313,9 @@ impl Run<'_> {
         }
         self.send(Method::Delete, "/api/v1/nodes", None)?;
         self.send(Method::Delete, &events, None)?;
-        for object in &self.scenario.objects {
-            let path = object.own_path();
+        let mut paths: Vec<String> = self.scenario.objects.iter().map(Object::own_path).collect();
+        paths.extend(self.claims_of_the_scheduler()?);
+        for path in paths {
             // The API server adds finalizers to claims and volumes. They may not exist if the
             // scenario failed earlier.
             let none = json!({"metadata": {"finalizers": null}});
@@ -325,6 +326,17 @@ impl Run<'_> {
             self.cluster.request(Method::Delete, &format!("{path}?{at_once}"), None)?;
         }
         Ok(())
+    }
+
+    /// The claims for extended resources, which a garbage collector would delete with their pods.
+    fn claims_of_the_scheduler(&self) -> Result<Vec<String>> {
+        if !self.scenario.objects.iter().any(|object| object.path.ends_with("/deviceclasses")) {
+            return Ok(Vec::new());
+        }
+        let path = format!("/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims");
+        let list = self.cluster.request(Method::Get, &path, None)?.json()?;
+        let names = items(&list).filter_map(|claim| claim.pointer("/metadata/name")?.as_str());
+        Ok(names.map(|name| format!("{path}/{name}")).collect())
     }
 
     /// Creates an object. The API server rejects pods with a new PriorityClass until it knows the

@@ -25,7 +25,7 @@ pub(super) enum ExtendedResources {
     /// A claim of an earlier attempt. It may have devices that are no longer right, so it has to go.
     Stale(Arc<Object>),
     /// The claim to create.
-    New(NewClaim),
+    New(Box<NewClaim>),
 }
 
 /// The claim to create, and its variants by node.
@@ -33,8 +33,11 @@ pub(super) struct NewClaim {
     wanted: Box<[Wanted]>,
     requests: Box<[ExtendedResource]>,
     template: Object,
-    variants: Mutex<Vec<(Box<[bool]>, Arc<Variant>)>>,
+    variants: Mutex<Vec<(Offers, Arc<Variant>)>>,
 }
+
+/// Which of the wanted resources a node offers itself.
+type Offers = Box<[bool]>;
 
 /// An extended resource that the pod requests.
 struct Wanted {
@@ -65,7 +68,7 @@ pub(super) fn of_pod(cx: &Context<'_>, pod: &PodInfo) -> Option<ExtendedResource
     let new = NewClaim::of_pod(pod, |name| cx.class_of_resource(name))?;
     Some(match claims_of(cx, pod).first() {
         Some(claim) => ExtendedResources::Stale(Arc::clone(claim)),
-        None => ExtendedResources::New(new),
+        None => ExtendedResources::New(Box::new(new)),
     })
 }
 
@@ -150,7 +153,7 @@ impl NewClaim {
         if let Some((_, known)) = variants.iter().find(|(offers, _)| is_of_node(offers)) {
             return Ok(Some(Arc::clone(known)));
         }
-        let offers: Box<[bool]> = self.wanted.iter().map(is_offered).collect();
+        let offers: Offers = self.wanted.iter().map(is_offered).collect();
         let created = self.created(&offers);
         let variant = Arc::new(Variant { demand: demand(&created.claim), created: Some(created) });
         variants.push((offers, Arc::clone(&variant)));

@@ -10,7 +10,9 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
 use supercargo_framework::event::{Change, HintFn, HintScope};
-use supercargo_framework::objects::{Body, CsiDriver, DeviceClass, Objects, Service, VolumeAttachment, resources};
+use supercargo_framework::objects::{
+    Body, CsiDriver, DeviceClass, Objects, Service, VolumeAttachment, resources,
+};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
 use supercargo_framework::requests::PodRequests;
 use supercargo_framework::testing::{object, pod};

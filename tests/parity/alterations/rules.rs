@@ -1,5 +1,6 @@
 //! The rules, their alterations, and the scenarios that should detect them.
 
+mod devices;
 mod framework;
 mod inter_pod;
 mod nodes;
@@ -24,6 +25,7 @@ pub(super) fn all() -> Vec<Alteration> {
         preemption::all(),
         inter_pod::all(),
         volumes::all(),
+        devices::all(),
         framework::all(),
         requests::all(),
         taints::all(),
