@@ -47,7 +47,18 @@ pub(super) fn scenario(
     scheduler: &mut Scheduler,
     scenario: &Scenario,
 ) -> Result<Outcome> {
-    let mut run = Run { cluster, side: scheduler.side(), scenario, uids: BTreeMap::new(), barriers: 0 };
+    scenario_within(PATIENCE, cluster, scheduler, scenario)
+}
+
+/// The same with another limit for what a step waits for.
+pub(super) fn scenario_within(
+    patience: Duration,
+    cluster: &dyn Cluster,
+    scheduler: &mut Scheduler,
+    scenario: &Scenario,
+) -> Result<Outcome> {
+    let side = scheduler.side();
+    let mut run = Run { cluster, side, scenario, uids: BTreeMap::new(), barriers: 0, patience };
     let mark = scheduler.mark()?;
     let stopped = run.perform().err();
     scheduler.check_alive()?;
@@ -71,6 +82,7 @@ struct Run<'a> {
     /// The UIDs of the pods created so far.
     uids: BTreeMap<String, String>,
     barriers: usize,
+    patience: Duration,
 }
 
 impl Run<'_> {
@@ -198,7 +210,7 @@ impl Run<'_> {
 
     /// Waits until the object at the path has these fields.
     fn see(&self, path: &str, has: &Value) -> Result<()> {
-        let deadline = self.cluster.now() + PATIENCE;
+        let deadline = self.cluster.now() + self.patience;
         loop {
             self.cluster.settle()?;
             let object = self.cluster.request(Method::Get, path, None)?.json()?;
@@ -215,7 +227,7 @@ impl Run<'_> {
     /// Waits until the pod is as expected, and checks the expected node or note.
     fn expect(&self, name: &str, expect: &Expect) -> Result<()> {
         let uid = self.uids.get(name).with_context(|| format!("{name} is not created yet"))?;
-        let deadline = self.cluster.now() + PATIENCE;
+        let deadline = self.cluster.now() + self.patience;
         loop {
             self.cluster.settle()?;
             let seen = observe::pod(self.cluster, self.side, name, uid)?;

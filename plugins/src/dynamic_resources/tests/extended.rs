@@ -51,7 +51,7 @@ fn verdict(pod: &PodInfo, node: NodeBuilder, more: Option<Object>) -> (Code, Str
     }
     let cluster = nodes([node_info(node.build(), [])]);
     let status = Driver::new(NAME).verdicts(pod, &cluster, &objects).remove(0);
-    (status.code(), status.message().to_string())
+    (status.code(), status.message().clone())
 }
 
 fn stale(name: &str) -> Object {
