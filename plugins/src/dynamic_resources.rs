@@ -5,6 +5,7 @@
 //! writes it to the claims.
 
 pub mod args;
+mod caching;
 mod claims;
 mod devices;
 mod hint;
@@ -21,7 +22,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde_json::Value;
 use supercargo_devices::{AllocateError, Allocation, Demand};
 use supercargo_framework::binding::{BindingContext, BoxFuture};
-use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::{
     ClaimRequest, Object, ObjectBody as _, RequestChoice, ResourceClaim, Typed, resources,
@@ -29,10 +29,9 @@ use supercargo_framework::objects::{
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeStatuses, Nomination, Normalize, NotPreFiltered,
     PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, PreFilter, PreFilterPlugin, PreFlight, PreScorePlugin,
-    ReservePlugin, RunFilters, ScorePlugin, SignPlugin,
+    ReservePlugin, RunFilters, ScorePlugin,
 };
 use supercargo_framework::registry::ArgsError;
-use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{
     Code, Command, Context, CycleState, Feature, Features, NodeIndex, NodeInfo, NodeRecord, Plugin, PodInfo,
@@ -40,7 +39,7 @@ use supercargo_framework::{
 };
 
 use self::args::Args;
-use self::devices::Devices;
+use self::devices::{Devices, Position};
 use self::readiness::Readiness;
 
 /// The plugin's name.
@@ -83,7 +82,11 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
 
 /// The state that PreFilter writes.
 #[derive(Clone)]
-struct Found(Arc<Claims>);
+struct Found {
+    claims: Arc<Claims>,
+    /// The devices that kept answers about these claims come from.
+    position: Position,
+}
 
 /// The claims of the pod, in the order of its spec.
 struct Claims {
@@ -98,7 +101,7 @@ struct Claims {
 struct Reserved(Arc<[Arc<Object>]>);
 
 fn claims(state: &CycleState) -> Option<&Arc<Claims>> {
-    state.read::<Found>().map(|found| &found.0)
+    state.read::<Found>().map(|found| &found.claims)
 }
 
 fn body(claim: &Object) -> &ResourceClaim {
@@ -135,7 +138,7 @@ impl Plugin for DynamicResources {
             .enqueue_extensions(&self)
             .sign(&self)
             .caching(&self)
-            .incremental(&Arc::new(Stateless))
+            .incremental(&self)
     }
 }
 
@@ -150,8 +153,7 @@ impl PreFilterPlugin for DynamicResources {
         if pod.spec.resource_claims().is_empty() {
             return PreFilter::Skip;
         }
-        let found = claims::of_pod(pod, |key| cx.object(&resources::RESOURCE_CLAIM, key));
-        let found = match found {
+        let found = match Self::claims_of(cx, pod) {
             Ok(found) if found.is_empty() => return PreFilter::Skip,
             Ok(found) => found,
             Err(reason) => return PreFilter::Reject(Status::unresolvable(reason)),
@@ -162,15 +164,22 @@ impl PreFilterPlugin for DynamicResources {
         let all: Box<[Arc<Object>]> = found.iter().map(|claim| Arc::clone(claim.object)).collect();
         let mut claims = Claims { all, demand: None };
         let to_allocate: Vec<Arc<Object>> = claims.to_allocate().cloned().collect();
+        let mut devices = self.devices();
         if !to_allocate.is_empty() {
-            claims.demand = Some(self.devices().demand(cx, &to_allocate));
+            claims.demand = Some(devices.demand(cx, &to_allocate));
         }
-        state.write(Found(Arc::new(claims)));
+        state.write(Found { claims: Arc::new(claims), position: devices.position() });
         PreFilter::AllNodes
     }
 }
 
 impl DynamicResources {
+    /// The claims of the pod. Reading them is not recorded: answers are kept by what the claims
+    /// request, for pods with other claims, too.
+    fn claims_of<'a>(cx: &Context<'a>, pod: &'a PodInfo) -> Result<Vec<Typed<'a, ResourceClaim>>, String> {
+        cx.untracked(|| claims::of_pod(pod, |key| cx.object(&resources::RESOURCE_CLAIM, key)))
+    }
+
     fn devices(&self) -> MutexGuard<'_, Devices> {
         self.devices.lock().unwrap_or_else(|poisoned| {
             // What a panic has left behind may be incomplete.
@@ -189,7 +198,7 @@ impl DynamicResources {
             return invalid.map_or(Ok(()), |reason| Err(Status::error(reason.to_string())));
         }
         let key = &claim.object.key;
-        if cx.pending_allocation(claim.object).is_some() {
+        if cx.untracked(|| cx.pending_allocation(claim.object)).is_some() {
             let text = format!("resource claim {key} is in the process of being allocated");
             return Err(Status::unresolvable(text));
         }
@@ -331,7 +340,12 @@ impl ScorePlugin for DynamicResources {
     ) -> Result<i64, Status> {
         let Some(claims) = claims(state) else { return Ok(0) };
         let allocation = match &claims.demand {
-            Some(demand) => Some((demand, self.allocate(demand, node.node())?)),
+            Some(demand) => match self.allocate(demand, node.node()) {
+                Ok(allocation) => Some((demand, allocation)),
+                // Kept scores are those of all nodes.
+                Err(status) if status.is_rejected() => return Ok(0),
+                Err(status) => return Err(status),
+            },
             None => None,
         };
         let mut score = 0;
@@ -447,21 +461,5 @@ impl PreBindPlugin for DynamicResources {
 impl EnqueueExtensions for DynamicResources {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         hint::registrations(self.with_rules)
-    }
-}
-
-impl SignPlugin for DynamicResources {
-    fn sign(&self, _: &Context<'_>, pod: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
-        if pod.spec.resource_claims().is_empty() { Ok(()) } else { Err(Unsignable) }
-    }
-}
-
-impl Caching for DynamicResources {
-    fn pre_score_depends_on_nodes(&self) -> bool {
-        false
-    }
-
-    fn stands_alone(&self, pod: &PodInfo) -> bool {
-        !pod.spec.resource_claims().is_empty()
     }
 }

@@ -92,7 +92,7 @@ pub use allocated::AllocatedState;
 pub use demand::Demand;
 pub use error::AllocateError;
 pub use features::Features;
-pub use inventory::Inventory;
+pub use inventory::{Inventory, Reach};
 pub use outcome::Allocation;
 pub use selectors::Matches;
 

@@ -2,6 +2,7 @@
 //! (`tests/parity/scenarios/resource-claims*`, `devices*`, `device-selectors`) show the rest.
 
 mod follow;
+mod kept;
 mod pre_bind;
 
 use std::sync::Arc;
