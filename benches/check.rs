@@ -95,6 +95,9 @@ impl Cluster {
 
     fn add(&mut self, object: &Value) -> Result<()> {
         let name = text(&object["metadata"]["name"]).to_owned();
+        if object["kind"] == "ResourceSlice" {
+            return Ok(());
+        }
         if object["kind"] == "CSINode" {
             let at = *self.by_name.get(&name).context("a CSINode comes after its node")?;
             let count = &object["spec"]["drivers"][0]["allocatable"]["count"];

@@ -47,6 +47,8 @@ struct NodeGroup {
     labels: Option<LabelStrategy>,
     /// The volume limit of a driver on each node.
     csi: BTreeMap<String, usize>,
+    /// The ResourceSlices of each node.
+    slices: Vec<Value>,
 }
 
 /// Pods of one template.
@@ -56,6 +58,8 @@ pub struct PodGroup {
     /// Their number.
     pub count: usize,
     volume: Option<(Value, Value)>,
+    /// The ResourceClaim of each.
+    claim: Option<Value>,
     /// Their role.
     pub kind: GroupKind,
     /// How many existing pods are deleted per second.
@@ -113,12 +117,20 @@ impl Plan {
 
     fn add(&mut self, library: &Library, op: &Op, params: &Params) -> Result<()> {
         match op {
-            Op::CreateNodes { count, node_template, label_node_prepare_strategy, csi_node_allocatable } => {
+            Op::CreateNodes {
+                count,
+                node_template,
+                label_node_prepare_strategy,
+                csi_node_allocatable,
+                resource_slice_templates,
+            } => {
+                let slices = resource_slice_templates.iter().map(|name| library.template(name));
                 self.nodes.push(NodeGroup {
                     template: library.template(node_template)?,
                     count: count.of(params)?,
                     labels: label_node_prepare_strategy.clone(),
                     csi: csi_node_allocatable.clone(),
+                    slices: slices.collect::<Result<_>>()?,
                 });
             }
             Op::CreateNamespaces { count, prefix, labels } => {
@@ -133,6 +145,7 @@ impl Plan {
                 namespace,
                 persistent_volume_template,
                 persistent_volume_claim_template,
+                resource_claim_template,
                 collect_metrics,
                 delete_pods_per_second,
             } => {
@@ -153,6 +166,7 @@ impl Plan {
                     namespaces: vec![namespace.clone()],
                     count: count.of(params)?,
                     volume,
+                    claim: resource_claim_template.as_ref().map(|name| library.template(name)).transpose()?,
                     kind,
                     deletions_per_second: *delete_pods_per_second,
                 });
@@ -164,6 +178,7 @@ impl Plan {
                     namespaces: (0..count).map(|i| format!("{namespace_prefix}-{i}")).collect(),
                     count: count * pods_per_namespace.of(params)?,
                     volume: None,
+                    claim: None,
                     kind: GroupKind::Bound,
                     deletions_per_second: 0,
                 });
@@ -251,7 +266,48 @@ impl Plan {
         let volumes = self.groups.iter().enumerate().flat_map(|(number, group)| {
             (0..group.count).filter_map(move |i| group.volume(number, i)).flatten()
         });
-        self.objects.iter().cloned().chain(volumes)
+        let claims = self
+            .groups()
+            .enumerate()
+            .flat_map(move |(number, group)| (0..group.count).filter_map(move |i| self.claim(number, i)));
+        self.objects.iter().cloned().chain(volumes).chain(claims)
+    }
+
+    /// The ResourceClaim of a pod. That of an existing pod has a device of the pod's node.
+    pub fn claim(&self, number: usize, i: usize) -> Option<Value> {
+        let group = &self.groups[number];
+        let mut claim = group.claim(number, i)?;
+        if group.kind == GroupKind::Bound {
+            let at = self.bound_before(number) + i;
+            let node = self.node_name(at % self.node_count());
+            let devices = self.nodes.iter().flat_map(|group| &group.slices);
+            let device = devices
+                .flat_map(|slice| {
+                    slice["spec"]["devices"].as_array().into_iter().flatten().zip(std::iter::repeat(slice))
+                })
+                .nth(at / self.node_count());
+            let (device, slice) = device?;
+            let request = &claim["spec"]["devices"]["requests"][0]["name"];
+            let result = json!({
+                "request": request, "driver": slice["spec"]["driver"], "pool": node, "device": device["name"],
+            });
+            let terms =
+                json!([{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] }]);
+            let pod = group.pod(number, i);
+            claim["status"] = json!({
+                "allocation": { "devices": { "results": [result] }, "nodeSelector": { "nodeSelectorTerms": terms } },
+                "reservedFor": [{
+                    "resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
+                }],
+            });
+        }
+        Some(claim)
+    }
+
+    /// The number of existing pods before those of a group.
+    fn bound_before(&self, number: usize) -> usize {
+        let bound = self.groups[..number].iter().filter(|other| other.kind == GroupKind::Bound);
+        bound.map(|other| other.count).sum()
     }
 
     /// A pod as it is created. An existing pod has its node.
@@ -260,13 +316,9 @@ impl Plan {
         let mut pod = group.pod(number, i);
         match group.kind {
             GroupKind::Bound => {
-                let before: usize = self.groups[..number]
-                    .iter()
-                    .filter(|other| other.kind == GroupKind::Bound)
-                    .map(|other| other.count)
-                    .sum();
-                pod["spec"]["nodeName"] = self.node_name((before + i) % self.node_count()).into();
-                pod["status"] = json!({ "phase": "Running" });
+                let at = self.bound_before(number) + i;
+                pod["spec"]["nodeName"] = self.node_name(at % self.node_count()).into();
+                pod["status"]["phase"] = json!("Running");
             }
             GroupKind::Gated => {}
             GroupKind::Measured => self.vary(&mut pod, i),
@@ -306,7 +358,19 @@ impl NodeGroup {
         {
             node["metadata"]["labels"][label_key] = json!(label_values[i % label_values.len()]);
         }
-        std::iter::once(node).chain(self.csi_node(&name)).collect()
+        std::iter::once(node).chain(self.csi_node(&name)).chain(self.slices(&name)).collect()
+    }
+
+    /// The ResourceSlices of the node's pool.
+    fn slices(&self, name: &str) -> impl Iterator<Item = Value> {
+        self.slices.iter().enumerate().map(move |(number, slice)| {
+            let mut slice = slice.clone();
+            slice["metadata"]["name"] = json!(format!("{name}-slice-{number}"));
+            slice["spec"]["nodeName"] = json!(name);
+            slice["spec"]["pool"] =
+                json!({ "name": name, "generation": 1, "resourceSliceCount": self.slices.len() });
+            identified(slice)
+        })
     }
 
     /// The CSINode with the node's volume limit.
@@ -333,9 +397,26 @@ impl PodGroup {
             let claim = json!({ "claimName": pod_name(number, i) });
             pod["spec"]["volumes"] = json!([{ "name": "vol", "persistentVolumeClaim": claim }]);
         }
+        if self.claim.is_some() {
+            let claim = claim_name(number, i);
+            pod["spec"]["resourceClaims"] =
+                json!([{ "name": "claim", "resourceClaimTemplateName": "template" }]);
+            pod["status"]["resourceClaimStatuses"] = json!([{ "name": "claim", "resourceClaimName": claim }]);
+        }
         let mut pod = identified(pod);
         pod["metadata"]["uid"] = json!(uid(number + 1, i));
         pod
+    }
+
+    /// A pod's ResourceClaim, as the controller makes it of a template.
+    fn claim(&self, number: usize, i: usize) -> Option<Value> {
+        let mut claim = self.claim.clone()?;
+        claim["metadata"]["name"] = json!(claim_name(number, i));
+        claim["metadata"]["namespace"] = json!(self.namespaces[i % self.namespaces.len()]);
+        claim["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "v1", "kind": "Pod", "name": pod_name(number, i), "uid": uid(number + 1, i), "controller": true,
+        }]);
+        Some(identified(claim))
     }
 
     /// A pod's volume and its bound claim, both with the pod's name.
@@ -364,6 +445,10 @@ impl PodGroup {
 
 fn pod_name(number: usize, i: usize) -> String {
     format!("pod-{number}-{i}")
+}
+
+fn claim_name(number: usize, i: usize) -> String {
+    format!("{}-claim", pod_name(number, i))
 }
 
 /// A UID of the usual length.
@@ -459,6 +544,23 @@ mod tests {
         assert_eq!(plan.pod_named("pod-1-7").unwrap().1["metadata"]["name"], "pod-1-7");
         assert!(plan.pod_named("pod-1-10000").is_none());
         assert_eq!(plan.pod_named("churn-3").unwrap().1["spec"]["priority"], 10);
+    }
+
+    #[test]
+    fn claims_of_existing_pods_have_devices_of_their_nodes() {
+        let plan = plan("SteadyStateResourceClaimTemplate", Signatures::Identical);
+        let (number, group) = plan.groups_of(GroupKind::Bound).next().unwrap();
+        let mut taken = BTreeSet::new();
+        for i in 0..group.count {
+            let (pod, claim) = (plan.pod(number, i), plan.claim(number, i).unwrap());
+            assert_eq!(
+                pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"],
+                claim["metadata"]["name"]
+            );
+            let result = &claim["status"]["allocation"]["devices"]["results"][0];
+            assert_eq!(result["pool"], pod["spec"]["nodeName"]);
+            assert!(taken.insert(result.to_string()), "{result} is taken");
+        }
     }
 
     #[test]

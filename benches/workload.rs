@@ -54,6 +54,9 @@ pub enum Op {
         /// The volume limit of a driver on each node.
         #[serde(default)]
         csi_node_allocatable: BTreeMap<String, usize>,
+        /// The ResourceSlices of each node, which are a pool with its name.
+        #[serde(default)]
+        resource_slice_templates: Vec<String>,
     },
     /// Namespaces `<prefix>-0`, `<prefix>-1`, …
     CreateNamespaces {
@@ -84,6 +87,9 @@ pub enum Op {
         persistent_volume_template: Option<String>,
         /// The claim's template.
         persistent_volume_claim_template: Option<String>,
+        /// A ResourceClaim for each pod, as if the pod named a ResourceClaimTemplate. Those of existing
+        /// pods have one device each.
+        resource_claim_template: Option<String>,
         /// Whether they are measured.
         #[serde(default)]
         collect_metrics: bool,

@@ -99,6 +99,7 @@ fn check(plan: &Plan, outcome: &Outcome, world: &World, thoroughly: bool) -> Res
     if bound != outcome.decisions {
         wrong.push(format!("{bound} pods are bound, {} were", outcome.decisions));
     }
+    wrong.extend(world.devices_with_two_claims());
     if thoroughly {
         wrong.extend(world.scheduler.inconsistencies());
         if outcome.unscheduled > 0 {

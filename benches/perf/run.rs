@@ -119,7 +119,10 @@ impl<'a> Meanwhile<'a> {
         for (number, done) in &mut self.deletions {
             let Some(group) = self.plan.groups().nth(*number) else { continue };
             let due = (elapsed as usize * group.deletions_per_second / 1000).min(group.count);
-            changes.extend((*done..due).map(|i| (self.plan.pod(*number, i), true)));
+            for i in *done..due {
+                let gone = [Some(self.plan.pod(*number, i)), self.plan.claim(*number, i)];
+                changes.extend(gone.into_iter().flatten().map(|object| (object, true)));
+            }
             *done = due;
         }
         changes

@@ -1,6 +1,7 @@
 //! The scheduler with the default configuration and the inputs that informers would send, with
 //! their times.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,10 @@ use supercargo_benches::check::Placed;
 use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::binding::BindOutcome;
-use supercargo_framework::objects::resources;
+use supercargo_framework::objects::{Body, ClaimConsumer, Object, ObjectBody as _, ResourceClaim, resources};
 use supercargo_framework::plugin::Nomination;
-use supercargo_framework::{Now, PodInfo, Timestamp};
+use supercargo_framework::pod_claims::PodClaimName;
+use supercargo_framework::{Now, PodInfo, Status, Timestamp};
 use supercargo_scheduler::{Effect, Eviction, Input, NoCalls, Notification, Options, Scheduler, StatusPatch};
 
 /// The number of steps between timer inputs.
@@ -92,6 +94,18 @@ impl World {
         nodes.flat_map(|(_, node)| node.pods().iter().map(|pod| Placed { pod: &pod.name, node: node.name() }))
     }
 
+    /// Devices that several claims have, as text.
+    pub(crate) fn devices_with_two_claims(&self) -> Vec<String> {
+        let claims = self.scheduler.objects().list(&resources::RESOURCE_CLAIM);
+        let allocations = claims.filter_map(|claim| ResourceClaim::of(&claim.body)?.allocation.as_ref());
+        let mut taken = BTreeSet::new();
+        let devices = allocations.flat_map(|allocation| &allocation.results).map(|result| &result.device);
+        devices
+            .filter(|device| !taken.insert(*device))
+            .map(|device| format!("{device:?} has two claims"))
+            .collect()
+    }
+
     fn handle(&mut self, input: Input) {
         self.scheduler.handle(self.now, input);
     }
@@ -122,6 +136,9 @@ impl World {
             "PersistentVolume" => resources::PERSISTENT_VOLUME,
             "PersistentVolumeClaim" => resources::PERSISTENT_VOLUME_CLAIM,
             "CSINode" => resources::CSI_NODE,
+            "ResourceClaim" => resources::RESOURCE_CLAIM,
+            "ResourceSlice" => resources::RESOURCE_SLICE,
+            "DeviceClass" => resources::DEVICE_CLASS,
             _ => bail!("{kind} is no kind of a workload"),
         };
         let at = match self.objects.iter().position(|known| *known.resource() == resource) {
@@ -172,7 +189,7 @@ impl World {
         let effects = self.scheduler.take_effects();
         let took = started.elapsed();
         let bound = effects.iter().find_map(|effect| match effect {
-            Effect::Bind { pod, .. } => Some(is_measured(pod)),
+            Effect::Bind { pod, .. } | Effect::StartPreBind { pod, .. } => Some(is_measured(pod)),
             _ => None,
         });
         if bound == Some(true) {
@@ -205,6 +222,7 @@ impl World {
     /// would.
     fn carry_out_one(&mut self, effect: Effect) -> Result<()> {
         match effect {
+            Effect::StartPreBind { pod, .. } => self.pre_bind(&pod),
             Effect::Bind { pod, node, .. } => self.bind(pod, node),
             Effect::Evict { preemption, victims } => {
                 let gone: Vec<_> = victims
@@ -247,6 +265,37 @@ impl World {
         let started = Instant::now();
         self.handle(Input::QueuedPod(notification));
         self.spent.telling += started.elapsed();
+    }
+
+    /// Writes what was reserved of the pod's claims, as PreBind does.
+    fn pre_bind(&mut self, pod: &PodInfo) {
+        let consumer = ClaimConsumer {
+            api_group: "".into(),
+            resource: "pods".into(),
+            name: pod.name.clone(),
+            uid: (*pod.uid.text()).into(),
+        };
+        let mut inputs = Vec::new();
+        for entry in pod.spec.resource_claims() {
+            let PodClaimName::Generated(name) = pod.claim_name(entry) else { continue };
+            let key = format!("{}/{name}", pod.namespace);
+            let objects = self.scheduler.objects();
+            let Some(old) = objects.get(&resources::RESOURCE_CLAIM, &key).cloned() else { continue };
+            let Some(reserved) = objects.pending(&old.uid) else { continue };
+            let mut new = Object { resource_version: "2".into(), ..(**reserved).clone() };
+            if let Body::ResourceClaim(claim) = &mut new.body {
+                claim.reserved_for = Box::new([consumer.clone()]);
+            }
+            let new = Arc::new(new);
+            inputs.push(Input::Written(Arc::clone(&new)));
+            inputs.push(Input::Object(Notification::Updated { old, new }));
+        }
+        inputs.push(Input::PreBound { pod: pod.uid.clone(), status: Status::success() });
+        let started = Instant::now();
+        for input in inputs {
+            self.handle(input);
+        }
+        self.spent.confirming += started.elapsed();
     }
 
     fn bind(&mut self, pod: Arc<PodInfo>, node: Arc<str>) {

@@ -88,7 +88,8 @@ impl Workload {
                     node_template,
                     label_node_prepare_strategy,
                     csi_node_allocatable,
-                } if csi_node_allocatable.is_empty() => {
+                    resource_slice_templates,
+                } if csi_node_allocatable.is_empty() && resource_slice_templates.is_empty() => {
                     let label = label_node_prepare_strategy.clone();
                     nodes.push(Nodes {
                         count: count.of(params)?,

@@ -47,6 +47,8 @@ pub(crate) fn join(a: Applied, b: Applied) -> Applied {
             keys.iter().chain(&others).for_each(|key| all.add(key));
             all.into()
         }
+        // Nodes and domains do not add up.
+        (Applied::Nodes(_), _) | (_, Applied::Nodes(_)) => Applied::Everywhere,
     }
 }
 

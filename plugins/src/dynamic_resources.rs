@@ -5,6 +5,7 @@
 //! writes it to the claims.
 
 pub mod args;
+mod caching;
 mod claims;
 mod devices;
 mod extended;
@@ -22,7 +23,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde_json::Value;
 use supercargo_devices::{AllocateError, Allocation, Demand};
 use supercargo_framework::binding::{BindingContext, BoxFuture};
-use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::{
     ClaimRequest, Object, ObjectBody as _, RequestChoice, ResourceClaim, Typed, resources,
@@ -30,10 +30,9 @@ use supercargo_framework::objects::{
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeStatuses, Nomination, Normalize, NotPreFiltered,
     PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, PreFilter, PreFilterPlugin, PreFlight, PreScorePlugin,
-    ReservePlugin, RunFilters, ScorePlugin, SignPlugin,
+    ReservePlugin, RunFilters, ScorePlugin,
 };
 use supercargo_framework::registry::ArgsError;
-use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{
     Code, Command, Context, CycleState, Feature, Features, NodeIndex, NodeInfo, NodeRecord, Plugin, PodInfo,
@@ -42,9 +41,9 @@ use supercargo_framework::{
 
 use self::args::Args;
 pub(crate) use self::devices::Devices;
+use self::devices::Position;
 use self::extended::{Created, ExtendedResources, Variant};
 use self::readiness::Readiness;
-use crate::extended_resources;
 
 /// The plugin's name.
 pub const NAME: &str = "DynamicResources";
@@ -97,7 +96,11 @@ pub(crate) fn allocator_features(features: &Features) -> supercargo_devices::Fea
 
 /// The state that PreFilter writes.
 #[derive(Clone)]
-struct Found(Arc<Claims>);
+struct Found {
+    claims: Arc<Claims>,
+    /// The devices that kept answers about these claims come from.
+    position: Position,
+}
 
 /// The claims of the pod, in the order of its spec.
 struct Claims {
@@ -117,7 +120,7 @@ struct Reserved {
 }
 
 fn claims(state: &CycleState) -> Option<&Arc<Claims>> {
-    state.read::<Found>().map(|found| &found.0)
+    state.read::<Found>().map(|found| &found.claims)
 }
 
 fn body(claim: &Object) -> &ResourceClaim {
@@ -154,7 +157,7 @@ impl Plugin for DynamicResources {
             .enqueue_extensions(&self)
             .sign(&self)
             .caching(&self)
-            .incremental(&Arc::new(Stateless))
+            .incremental(&self)
     }
 }
 
@@ -166,8 +169,7 @@ impl PreEnqueuePlugin for DynamicResources {
 
 impl PreFilterPlugin for DynamicResources {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
-        let found = claims::of_pod(pod, |key| cx.object(&resources::RESOURCE_CLAIM, key));
-        let found = match found {
+        let found = match Self::claims_of(cx, pod) {
             Ok(found) => found,
             Err(reason) => return PreFilter::Reject(Status::unresolvable(reason)),
         };
@@ -184,12 +186,19 @@ impl PreFilterPlugin for DynamicResources {
             let demand = self.demand(cx, claims.to_allocate());
             claims.demand = Some(Arc::new(Variant { demand, created: None }));
         }
-        state.write(Found(Arc::new(claims)));
+        let position = self.devices().position();
+        state.write(Found { claims: Arc::new(claims), position });
         PreFilter::AllNodes
     }
 }
 
 impl DynamicResources {
+    /// The claims of the pod. Reading them is not recorded: answers are kept by what the claims
+    /// request, for pods with other claims, too.
+    fn claims_of<'a>(cx: &Context<'a>, pod: &'a PodInfo) -> Result<Vec<Typed<'a, ResourceClaim>>, String> {
+        cx.untracked(|| claims::of_pod(pod, |key| cx.object(&resources::RESOURCE_CLAIM, key)))
+    }
+
     fn devices(&self) -> MutexGuard<'_, Devices> {
         self.devices.lock().unwrap_or_else(|poisoned| {
             // What a panic has left behind may be incomplete.
@@ -208,7 +217,7 @@ impl DynamicResources {
             return invalid.map_or(Ok(()), |reason| Err(Status::error(reason.to_string())));
         }
         let key = &claim.object.key;
-        if cx.pending_allocation(claim.object).is_some() {
+        if cx.untracked(|| cx.pending_allocation(claim.object)).is_some() {
             let text = format!("resource claim {key} is in the process of being allocated");
             return Err(Status::unresolvable(text));
         }
@@ -387,9 +396,17 @@ impl ScorePlugin for DynamicResources {
         node: &NodeInfo,
     ) -> Result<i64, Status> {
         let Some(claims) = claims(state) else { return Ok(0) };
-        let variant = self.on_node(cx, claims, node.node())?;
+        // Kept scores are those of all nodes.
+        let rejected_is_0 = |status: Status| if status.is_rejected() { Ok(0) } else { Err(status) };
+        let variant = match self.on_node(cx, claims, node.node()) {
+            Ok(variant) => variant,
+            Err(status) => return rejected_is_0(status),
+        };
         let allocation = match &variant {
-            Some(variant) => Some((&variant.demand, self.allocate(&variant.demand, node.node())?)),
+            Some(variant) => match self.allocate(&variant.demand, node.node()) {
+                Ok(allocation) => Some((&variant.demand, allocation)),
+                Err(status) => return rejected_is_0(status),
+            },
             None => None,
         };
         let mut score = 0;
@@ -523,22 +540,5 @@ impl PreBindPlugin for DynamicResources {
 impl EnqueueExtensions for DynamicResources {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         hint::registrations(self.with_rules)
-    }
-}
-
-impl SignPlugin for DynamicResources {
-    fn sign(&self, cx: &Context<'_>, pod: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
-        let is_of_devices = || self.with_extended && extended_resources::requests_devices(cx, pod);
-        if !pod.spec.resource_claims().is_empty() || is_of_devices() { Err(Unsignable) } else { Ok(()) }
-    }
-}
-
-impl Caching for DynamicResources {
-    fn pre_score_depends_on_nodes(&self) -> bool {
-        false
-    }
-
-    fn stands_alone(&self, pod: &PodInfo) -> bool {
-        !pod.spec.resource_claims().is_empty()
     }
 }

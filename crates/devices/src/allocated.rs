@@ -120,7 +120,7 @@ impl Usage {
 }
 
 impl PoolId {
-    fn of(device: &DeviceId) -> Self {
+    pub(crate) fn of(device: &DeviceId) -> Self {
         Self { driver: Arc::clone(&device.driver), name: Arc::clone(&device.pool) }
     }
 }

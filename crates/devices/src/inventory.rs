@@ -1,5 +1,6 @@
 //! The devices of the cluster, prepared for questions about one node.
 
+mod reach;
 mod slice;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_framework::objects::{DeviceTaintRule, Object, ObjectBody as _, ResourceSlice};
 
 use crate::allocated::PoolId;
+pub use reach::Reach;
 pub(crate) use slice::{Consumption, Slice, have_unique_names};
 
 /// All ResourceSlices, by node and by pool, with the taints of all DeviceTaintRules laid over them.

@@ -94,7 +94,7 @@ pub use count::ClassCounter;
 pub use demand::Demand;
 pub use error::AllocateError;
 pub use features::Features;
-pub use inventory::Inventory;
+pub use inventory::{Inventory, Reach};
 pub use outcome::Allocation;
 pub use selectors::Matches;
 

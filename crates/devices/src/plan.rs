@@ -49,7 +49,7 @@ impl<'a> Devices<'a> {
     pub(crate) fn new(pools: &[Pool<'a>], allocated: &'a AllocatedState) -> Self {
         let mut devices = Self { slots: SmallVec::new(), count: 0 };
         for (pool, found) in pools.iter().enumerate().filter(|(_, pool)| pool.state == PoolState::Usable) {
-            let usage = allocated.pool(&found.id);
+            let usage = allocated.pool(found.id);
             for slice in &found.slices {
                 devices.slots.push(Slot { pool, slice, first: devices.count, usage });
                 devices.count += slice.spec().devices.len() as u32;
@@ -96,6 +96,9 @@ pub(crate) struct Plan {
     pub(crate) all: Vec<u32>,
 }
 
+/// By alternative.
+pub(crate) type Plans = SmallVec<[Plan; 2]>;
+
 /// Answers about single devices.
 #[derive(Debug)]
 pub(crate) struct Judge<'a, 'm> {
@@ -106,13 +109,9 @@ pub(crate) struct Judge<'a, 'm> {
 
 impl<'a> Judge<'a, '_> {
     /// Checks the claims, and finds out how many devices each request needs. Same as upstream's checks before its search.
-    pub(crate) fn plan(
-        &mut self,
-        pools: &[Pool<'a>],
-        devices: &Devices<'a>,
-    ) -> Result<Vec<Plan>, AllocateError> {
+    pub(crate) fn plan(&mut self, pools: &[Pool<'a>], devices: &Devices<'a>) -> Result<Plans, AllocateError> {
         let demand = self.demand;
-        let mut plans = Vec::with_capacity(demand.alternatives.len());
+        let mut plans = Plans::new();
         for (place, claim) in demand.claims.iter().enumerate() {
             let mut total = 0_i64;
             for request in &claim.requests {

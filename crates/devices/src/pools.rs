@@ -15,7 +15,7 @@ use crate::node_match::includes;
 /// A pool, as seen from a node.
 #[derive(Debug)]
 pub(crate) struct Pool<'a> {
-    pub(crate) id: PoolId,
+    pub(crate) id: &'a PoolId,
     pub(crate) state: PoolState,
     /// The slices with devices for the node, by name.
     pub(crate) slices: List<'a>,
@@ -26,6 +26,9 @@ pub(crate) struct Pool<'a> {
 }
 
 pub(crate) type List<'a> = SmallVec<[&'a Arc<Slice>; 2]>;
+
+/// The pools for a node. Most nodes see one.
+pub(crate) type Pools<'a> = SmallVec<[Pool<'a>; 1]>;
 
 /// Whether devices of a pool can be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +44,9 @@ pub(crate) fn gather<'a>(
     inventory: &'a Inventory,
     node: &NodeRecord,
     features: Features,
-) -> Result<Vec<Pool<'a>>, String> {
+) -> Result<Pools<'a>, String> {
     let candidates = relevant(inventory, node, features)?;
-    let mut pools = Vec::new();
+    let mut pools = Pools::new();
     for slices in candidates.chunk_by(|a, b| is_of_one_pool(a, b)) {
         pools.extend(pool(inventory, slices, features));
     }
@@ -66,10 +69,10 @@ fn relevant<'a>(
     inventory: &'a Inventory,
     node: &NodeRecord,
     features: Features,
-) -> Result<Vec<&'a Arc<Slice>>, String> {
+) -> Result<SmallVec<[&'a Arc<Slice>; 4]>, String> {
     let has_all_counters = features.is_stable() && features.partitionable_devices;
     let own = inventory.on_node(&node.name).into_iter().flat_map(|slices| slices.values());
-    let mut found: Vec<&Arc<Slice>> = own.filter(|slice| is_known(slice, features)).collect();
+    let mut found: SmallVec<[&Arc<Slice>; 4]> = own.filter(|slice| is_known(slice, features)).collect();
     let before = found.len();
     for slice in inventory.shared().values().filter(|slice| is_known(slice, features)) {
         if (has_all_counters && !slice.spec().shared_counters.is_empty()) || is_for_node(slice, node)? {
@@ -129,7 +132,7 @@ fn pool<'a>(inventory: &'a Inventory, slices: &[&'a Arc<Slice>], features: Featu
     let id = first.pool();
     let mut pool = Pool { id, state: PoolState::Usable, slices, counters: List::new(), whole: None };
     if i64::try_from(pool.slices.len()) != Ok(count) {
-        let generations = inventory.generations(&pool.id)?;
+        let generations = inventory.generations(pool.id)?;
         if generations.last_key_value().is_some_and(|(latest, _)| *latest > generation) {
             return None;
         }

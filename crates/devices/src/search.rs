@@ -15,7 +15,7 @@ use crate::counters::Counters;
 use crate::demand::Alternative;
 use crate::error::AllocateError;
 use crate::inventory::Slice;
-use crate::plan::{Candidate, Devices, Judge, MAX_RESULTS, Plan};
+use crate::plan::{Candidate, Devices, Judge, MAX_RESULTS, Plans};
 use crate::pools::Pool;
 use supercargo_framework::objects::DeviceCount;
 
@@ -24,18 +24,18 @@ pub(crate) struct Search<'a, 's> {
     judge: Judge<'a, 's>,
     pools: &'s [Pool<'a>],
     devices: &'s Devices<'a>,
-    plans: Vec<Plan>,
+    plans: Plans,
     /// How many claims have a device for themselves in this search, by its number.
-    marks: Vec<u32>,
+    marks: SmallVec<[u32; 16]>,
     /// The devices that requests share in this search.
     shared: FxHashMap<u32, Shared>,
     /// By pool, once they are needed.
-    counters: Vec<Option<Counters<'a>>>,
+    counters: SmallVec<[Option<Counters<'a>>; 1]>,
     /// By claim and constraint.
-    values: Vec<Vec<Values<'a>>>,
+    values: SmallVec<[Vec<Values<'a>>; 1]>,
     /// By claim.
     results: Vec<Vec<Chosen>>,
-    frames: Vec<Frame>,
+    frames: SmallVec<[Frame; 2]>,
 }
 
 /// What requests take of a device that they share.
@@ -122,7 +122,7 @@ impl<'a, 's> Search<'a, 's> {
         judge: Judge<'a, 's>,
         pools: &'s [Pool<'a>],
         devices: &'s Devices<'a>,
-        plans: Vec<Plan>,
+        plans: Plans,
     ) -> Self {
         let claims = &judge.demand.claims;
         let values = claims
@@ -130,12 +130,12 @@ impl<'a, 's> Search<'a, 's> {
             .map(|claim| claim.constraints.iter().map(|_| Values::default()).collect())
             .collect();
         Self {
-            marks: vec![0; devices.count() as usize],
+            marks: SmallVec::from_elem(0, devices.count() as usize),
             shared: FxHashMap::default(),
             counters: pools.iter().map(|_| None).collect(),
             values,
             results: claims.iter().map(|_| Vec::new()).collect(),
-            frames: Vec::new(),
+            frames: SmallVec::new(),
             judge,
             pools,
             devices,

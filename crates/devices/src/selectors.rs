@@ -92,6 +92,12 @@ impl Matches {
         }
     }
 
+    /// Nothing is compiled yet. Demands that were prepared with `before` can be asked about, too.
+    #[must_use]
+    pub fn after(before: &Self, seed: &HashSeed) -> Self {
+        Self { last_list: before.last_list, ..Self::new(seed) }
+    }
+
     /// How often a selector has been evaluated.
     pub const fn evaluations(&self) -> u64 {
         self.evaluations

@@ -17,12 +17,14 @@
 //!
 //! All three are registered in [`ExtensionPoints`](crate::plugin::ExtensionPoints), with `sign`,
 //! `incremental` and `caching`. What a plugin reads of other objects through [`Context`] is
-//! tracked: a change of any of them rebuilds the state. Nothing needs to be declared for that.
+//! tracked: a change of any of them rebuilds the state. Nothing needs to be declared for that. A
+//! plugin that follows the changes of a kind itself takes its objects by [`Context::follow`], and
+//! says which answers they alter ([`IncrementalPlugin::objects_changed`]).
 //!
 //! Some cycles bypass tables: those of pods with a nominated node, with extenders or node sampling,
 //! with a PreFilter that returns node names or rejects, and with a plugin that has PreFilter state
-//! for a later point such as Reserve, unless the pod [stands alone](Caching::stands_alone) for it.
-//! So do errors and panics of a plugin.
+//! for a later point such as Reserve, unless the pod [stands alone](Caching::stands_alone) for it or
+//! [has a state of its own](Caching::prepares_each). So do errors and panics of a plugin.
 //!
 //! # Requirements on signatures
 //!
@@ -190,6 +192,13 @@ pub trait Caching: Send + Sync + 'static {
     fn stands_alone(&self, _pod: &PodInfo) -> bool {
         false
     }
+
+    /// Whether the pod has a state of its own for Reserve and later points, while pods with equal
+    /// signatures get equal answers from Filter and Score. PreFilter then runs in every cycle, too,
+    /// for the pod itself; its reads are not tracked then. The kept answers are those of another pod.
+    fn prepares_each(&self, _pod: &PodInfo) -> bool {
+        false
+    }
 }
 
 /// The defaults of [`Caching`], for a plugin that registers none.
@@ -208,6 +217,8 @@ pub enum Applied {
     Domain(SmallVec<[Arc<str>; 2]>),
     /// The state is current. Answers can differ for every node.
     Everywhere,
+    /// The state is current. Answers can differ for these nodes, by name. For changes of objects.
+    Nodes(SmallVec<[Arc<str>; 2]>),
     /// The change was not applied. PreFilter and PreScore run again.
     Rebuild,
 }
@@ -267,6 +278,12 @@ pub trait IncrementalPlugin: Send + Sync + 'static {
     /// node. An added node is infeasible until this hook reports otherwise; a removed node gets no
     /// call.
     fn feasible_changed(&self, _: &mut CycleState, _pod: &PodInfo, _: &NodeInfo, _feasible: bool) -> Applied {
+        Applied::Rebuild
+    }
+    /// Objects changed of kinds that PreFilter [follows](Context::follow). Called once for any
+    /// number of changes, after all other changes. [`Applied::Here`] is no node, and
+    /// [`Applied::Domain`] a rebuild.
+    fn objects_changed(&self, _: &Context<'_>, _: &mut CycleState, _pod: &PodInfo) -> Applied {
         Applied::Rebuild
     }
 }

@@ -34,6 +34,8 @@ pub enum Read {
     },
     /// Any object of a kind.
     Kind(Text),
+    /// Any object of a kind whose changes the plugin follows.
+    Followed(Text),
     /// The set of nodes, or anything on any of them.
     AllNodes,
     /// The number of nodes.
@@ -286,10 +288,11 @@ impl<'a> Context<'a> {
     }
 
     /// All objects of these kinds, and their pending allocations, for a plugin that follows their
-    /// [changes](Objects::changes_since).
-    pub fn objects_of(&self, kinds: &[Text]) -> &'a Objects {
+    /// [changes](Objects::changes_since). An answer stays until
+    /// [`objects_changed`](crate::caching::IncrementalPlugin::objects_changed) says otherwise.
+    pub fn follow(&self, kinds: &[Text]) -> &'a Objects {
         for kind in kinds {
-            self.note(|| Read::Kind(kind.clone()));
+            self.note(|| Read::Followed(kind.clone()));
         }
         self.objects
     }

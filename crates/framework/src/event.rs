@@ -308,6 +308,10 @@ bitflags! {
 /// provide it. `None` if the hint may queue any pod.
 pub type OfferFn = fn(&Change) -> Option<&Resource>;
 
+/// The ResourceClaim that a change is about, by its key: a hint queues no pod that does not name it.
+/// `None` if the hint may queue any pod.
+pub type ClaimFn = fn(&Change) -> Option<&Arc<str>>;
+
 /// An event that a plugin registers, with its queueing hint.
 pub struct EventRegistration {
     /// The event.
@@ -318,6 +322,8 @@ pub struct EventRegistration {
     pub scope: HintScope,
     /// What the change offers at most, for a hint that reads requests.
     pub offer: Option<OfferFn>,
+    /// The claim that the change is about, for a hint that reads claims.
+    pub claim: Option<ClaimFn>,
 }
 
 impl EventRegistration {
@@ -328,6 +334,7 @@ impl EventRegistration {
             hint: None,
             scope: HintScope::empty(),
             offer: None,
+            claim: None,
         }
     }
 
@@ -350,7 +357,7 @@ impl EventRegistration {
         + 'static,
     ) -> Self {
         let event = ClusterEvent::new(resource, action);
-        Self { event, hint: Some(Arc::new(hint)), scope: HintScope::POD, offer: None }
+        Self { event, hint: Some(Arc::new(hint)), scope: HintScope::POD, offer: None, claim: None }
     }
 
     /// Declares that the hint reads only these parts of the pod.
@@ -364,6 +371,13 @@ impl EventRegistration {
     #[must_use]
     pub fn offering(self, offer: OfferFn) -> Self {
         Self { offer: Some(offer), ..self }
+    }
+
+    /// Declares that the hint queues no pod without the claim that the change is about, so that the
+    /// queue need not call it for such pods.
+    #[must_use]
+    pub fn of_claim(self, claim: ClaimFn) -> Self {
+        Self { claim: Some(claim), ..self }
     }
 }
 

@@ -89,6 +89,14 @@ pub enum PodClaimName<'a> {
 }
 
 impl PodInfo {
+    /// The names of the pod's claims, as far as they are known; in the order of the spec.
+    pub fn claim_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.spec.resource_claims().iter().filter_map(|entry| match self.claim_name(entry) {
+            PodClaimName::Given(name) | PodClaimName::Generated(name) => Some(name),
+            PodClaimName::NotNeeded | PodClaimName::NotCreated | PodClaimName::Unknown => None,
+        })
+    }
+
     /// The name of the claim of an entry of this pod's spec. Of several statuses with the entry's
     /// name, the first applies.
     pub fn claim_name<'a>(&'a self, claim: &'a PodClaim) -> PodClaimName<'a> {

@@ -1,7 +1,11 @@
 //! Registered events and their queueing hints.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
-use supercargo_framework::event::{Change, EventRegistration, HintFn, HintScope, OfferFn, QueueingHint};
+use supercargo_framework::event::{
+    Change, ClaimFn, EventRegistration, HintFn, HintScope, OfferFn, QueueingHint,
+};
 use supercargo_framework::objects::{Objects, resources};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text};
 
@@ -24,6 +28,8 @@ struct Registration {
     scope: HintScope,
     /// What a change offers at most.
     offer: Option<OfferFn>,
+    /// The claim that a change is about.
+    claim: Option<ClaimFn>,
 }
 
 /// The registrations of every profile.
@@ -147,6 +153,13 @@ impl Concerned<'_> {
         self.hints.iter().map(|(registration, _)| offer(registration)).collect()
     }
 
+    /// The claim that a pod must name so that a hint may queue it; `None` if there is none.
+    pub(crate) fn claim(&self) -> Option<&Arc<str>> {
+        let mut claims = self.hints.iter().map(|(registration, _)| (registration.claim?)(self.change));
+        let first = claims.next()??;
+        claims.all(|claim| claim == Some(first)).then_some(first)
+    }
+
     /// What the event means for one of the pods.
     pub(crate) fn strategy(&self, cx: &mut QueueCx<'_>, pod: &PodInfo) -> QueueingStrategy {
         let mut best = QueueingStrategy::Skip;
@@ -198,6 +211,7 @@ fn registrations_of(plugin: &Text, events: &[EventRegistration]) -> Vec<Registra
         hint: it.hint.clone(),
         scope: it.scope,
         offer: it.offer,
+        claim: it.claim,
     };
     events.iter().map(of_plugin).collect()
 }

@@ -290,6 +290,12 @@ fn movable_of_group(
     if hints.is_empty() {
         return;
     }
+    if let Some(claim) = hints.claim() {
+        let pods = group.pods_of_claim(claim).filter(|(sequence, _)| own != Some(*sequence));
+        let admitted = pods.filter(|(_, pod)| pre_check.admits(pod.priority));
+        movable.extend(admitted.map(|(sequence, pod)| (sequence, hints.strategy(cx, pod))));
+        return;
+    }
     let is_one_answer = hints.scope().is_empty();
     let mut answer = None;
     let classes = group.classes_within(hints.offers(cx.objects));

@@ -39,6 +39,8 @@ pub(crate) struct Group {
     scope: HintScope,
     /// By size; all of one size if no hint reads requests.
     by_size: BTreeMap<Size, Classes>,
+    /// The pods with claims, by the key of each claim and by sequence number.
+    by_claim: BTreeMap<Box<str>, BTreeMap<u64, Arc<PodInfo>>>,
 }
 
 /// The pods of a group and a size.
@@ -138,16 +140,27 @@ impl Rejection {
 
 impl Group {
     fn new(scope: HintScope) -> Self {
-        Self { scope, by_size: BTreeMap::new() }
+        Self { scope, by_size: BTreeMap::new(), by_claim: BTreeMap::new() }
     }
 
     fn insert(&mut self, entry: &QueuedPod, seed: &HashSeed) {
+        for claim in claims(&entry.pod) {
+            self.by_claim.entry(claim).or_default().insert(entry.sequence, Arc::clone(&entry.pod));
+        }
         let seen = self.seen(&entry.pod);
         let classes = self.by_size.entry(seen.size());
         classes.or_insert_with(|| Classes { places: seed.map(), classes: Vec::new() }).insert(entry, seen);
     }
 
     fn remove(&mut self, entry: &QueuedPod) {
+        for claim in claims(&entry.pod) {
+            if let Some(pods) = self.by_claim.get_mut(&claim) {
+                pods.remove(&entry.sequence);
+                if pods.is_empty() {
+                    self.by_claim.remove(&claim);
+                }
+            }
+        }
         let seen = self.seen(&entry.pod);
         let size = seen.size();
         let Some(classes) = self.by_size.get_mut(&size) else { return };
@@ -173,10 +186,20 @@ impl Group {
         self.by_size.iter().filter(move |(size, _)| may_fit(**size)).flat_map(|(_, classes)| &classes.classes)
     }
 
+    /// The pods that name a claim, by its key, with their sequence numbers, ascending.
+    pub(crate) fn pods_of_claim(&self, key: &str) -> impl Iterator<Item = (u64, &PodInfo)> {
+        self.by_claim.get(key).into_iter().flatten().map(|(sequence, pod)| (*sequence, &**pod))
+    }
+
     /// The sequence number of a pod of the group.
     pub(crate) fn any(&self) -> Option<u64> {
         self.classes().flat_map(Class::pods).map(|(sequence, _)| sequence).next()
     }
+}
+
+/// The keys of a pod's claims.
+fn claims(pod: &PodInfo) -> impl Iterator<Item = Box<str>> {
+    pod.claim_names().map(|name| format!("{}/{name}", pod.namespace).into())
 }
 
 impl Classes {
@@ -252,6 +275,8 @@ impl Hash for Seen {
 
 #[cfg(test)]
 mod tests {
+    use supercargo_framework::pod::RareSpec;
+    use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
     use supercargo_framework::testing::{PodBuilder, pod};
     use supercargo_framework::topology_spread::TopologySpreadConstraint;
     use supercargo_framework::{NodeAffinity, PodSpec, TaintEffect, Timestamp, Volume, VolumeSource};
@@ -335,6 +360,32 @@ mod tests {
                 assert_eq!(classes, expected, "{part:?} differs, {scope:?} is read");
             }
         }
+    }
+
+    #[test]
+    fn pods_are_found_by_their_claims_while_they_wait() {
+        let with_claim = |name: &str| {
+            let claim = PodClaim { name: "c".into(), source: PodClaimSource::Claim(name.into()) };
+            let rare = RareSpec { resource_claims: Box::new([claim]), ..RareSpec::default() };
+            pod("p").with_spec(|spec| spec.rare = Some(Box::new(rare))).build()
+        };
+        let mut unschedulable = unschedulable();
+        let pods: Vec<_> =
+            std::iter::zip(0.., ["a", "b", "a"]).map(|(i, claim)| entry(i, with_claim(claim))).collect();
+        for pod in &pods {
+            unschedulable.insert(pod, || HintScope::POD);
+        }
+        let found = |unschedulable: &Unschedulable, key: &str| {
+            let pods = unschedulable.groups().flat_map(|group| group.pods_of_claim(key));
+            pods.map(|(sequence, _)| sequence).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&unschedulable, "default/a"), [0, 2]);
+        assert_eq!(found(&unschedulable, "other/a"), [0_u64; 0]);
+        unschedulable.remove(&pods[0]);
+        assert_eq!(found(&unschedulable, "default/a"), [2]);
+        unschedulable.remove(&pods[1]);
+        unschedulable.remove(&pods[2]);
+        assert_eq!(unschedulable.groups().count(), 0);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! What the devices of the cluster are, and which ones are taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use supercargo_devices::{
     AllocateError, AllocatedState, Allocation, ClassCounter, Cluster, Demand, Features, Inventory, Matches,
+    Reach,
 };
 use supercargo_framework::objects::{
-    DeviceClass, Object, ObjectBody as _, Objects, ResourceClaim, Revision, resources,
+    AllocationResult, DeviceClass, Object, ObjectBody as _, Objects, ResourceClaim, Revision, resources,
 };
 use supercargo_framework::{Context, NodeRecord, Text};
 
@@ -23,6 +24,17 @@ pub(crate) struct Devices {
     /// Whether DeviceTaintRules apply.
     with_rules: bool,
     followed: Option<Followed>,
+    /// Selectors from before the last time that everything was forgotten.
+    forgotten: Option<Matches>,
+    /// How often that was.
+    epoch: u64,
+}
+
+/// A position in the changes of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    epoch: u64,
+    number: u64,
 }
 
 #[derive(Debug)]
@@ -35,6 +47,7 @@ pub(crate) struct Followed {
     claims: BTreeMap<Arc<str>, Arc<Object>>,
     pending: BTreeMap<Arc<str>, Arc<Object>>,
     until: Until,
+    touched: Touched,
 }
 
 /// How far the changes of objects were followed.
@@ -48,30 +61,36 @@ struct Until {
 
 impl Devices {
     pub(crate) const fn new(features: Features, with_rules: bool) -> Self {
-        Self { features, with_rules, followed: None }
+        Self { features, with_rules, followed: None, forgotten: None, epoch: 0 }
     }
 
     /// Forgets everything, so that the next cycle begins with the objects as they are.
     pub(crate) fn forget(&mut self) {
-        self.followed = None;
+        if let Some(followed) = self.followed.take() {
+            self.forgotten = Some(followed.matches);
+        }
+    }
+
+    /// Catches up with the objects.
+    pub(crate) fn follow(&mut self, cx: &Context<'_>) -> &mut Followed {
+        let objects = cx.follow(KINDS);
+        if self.followed.as_ref().is_some_and(|followed| !followed.can_follow(objects)) {
+            self.forget();
+        }
+        let followed = self.followed.get_or_insert_with(|| {
+            self.epoch += 1;
+            Followed::new(objects, self.forgotten.take())
+        });
+        followed.follow(objects, self.features, self.with_rules);
+        followed
     }
 
     /// Prepares the allocation of claims. It must come before [`allocate`](Self::allocate) in every
     /// cycle.
     pub(super) fn demand(&mut self, cx: &Context<'_>, claims: &[Arc<Object>]) -> Demand {
         let features = self.features;
-        let followed = self.follow(cx);
         let class = |name: &str| cx.object(&resources::DEVICE_CLASS, name).cloned();
-        Demand::new(features, claims, class, &mut followed.matches)
-    }
-
-    /// Catches up with the changes of objects.
-    pub(crate) fn follow(&mut self, cx: &Context<'_>) -> &mut Followed {
-        let objects = cx.objects_of(KINDS);
-        self.followed.take_if(|followed| !followed.can_follow(objects));
-        let followed = self.followed.get_or_insert_with(|| Followed::new(objects));
-        followed.follow(objects, self.features.consumable_capacity, self.with_rules);
-        followed
+        Demand::new(features, claims, class, &mut self.follow(cx).matches)
     }
 
     /// Prepares to count devices of a class.
@@ -84,6 +103,20 @@ impl Devices {
         let followed = self.followed.as_mut()?;
         let cluster = Cluster { inventory: &followed.inventory, allocated: &followed.allocated };
         counter.count(cluster, node, &mut followed.matches)
+    }
+
+    /// The position of what was followed last.
+    pub(super) fn position(&self) -> Position {
+        let number = self.followed.as_ref().map_or(0, |followed| followed.touched.end());
+        Position { epoch: self.epoch, number }
+    }
+
+    /// Catches up with the objects. Returns the nodes for which something may have changed since a
+    /// position; `None` if nothing is known about that.
+    pub(super) fn touched_since(&mut self, cx: &Context<'_>, position: Position) -> Option<Reach> {
+        self.follow(cx);
+        let followed = self.followed.as_ref().filter(|_| position.epoch == self.epoch)?;
+        Some(followed.touched.since(position.number))
     }
 
     /// The devices for the claims on a node.
@@ -102,15 +135,16 @@ impl Devices {
 }
 
 impl Followed {
-    fn new(objects: &Objects) -> Self {
+    fn new(objects: &Objects, before: Option<Matches>) -> Self {
         let seed = objects.hash_seed();
         Self {
             inventory: Inventory::new(seed.clone()),
-            matches: Matches::new(seed),
+            matches: before.map_or_else(|| Matches::new(seed), |before| Matches::after(&before, seed)),
             allocated: AllocatedState::new(seed.clone()),
             claims: BTreeMap::new(),
             pending: BTreeMap::new(),
             until: Until::default(),
+            touched: Touched::default(),
         }
     }
 
@@ -126,7 +160,7 @@ impl Followed {
             && objects.pending_since(until.pending.as_ref()).is_some()
     }
 
-    fn follow(&mut self, objects: &Objects, is_sharing: bool, with_rules: bool) {
+    fn follow(&mut self, objects: &Objects, features: Features, with_rules: bool) {
         let changes = |kind: &Text, until: &mut Option<Revision>| {
             let keys = objects.changes_since(kind, until.as_ref()).unwrap_or_default();
             *until = objects.revision(kind);
@@ -138,43 +172,104 @@ impl Followed {
                     Some(rule) => self.inventory.insert_rule(rule),
                     None => self.inventory.remove_rule(key),
                 }
+                self.touched.add(Reach::All);
             }
         }
         for key in changes(&resources::RESOURCE_SLICE, &mut self.until.slices) {
+            self.touched.add(self.inventory.reach_of_slice(key, features));
             match objects.get(&resources::RESOURCE_SLICE, key) {
                 Some(slice) => self.inventory.insert(slice),
                 None => self.inventory.remove(key),
             }
+            self.touched.add(self.inventory.reach_of_slice(key, features));
         }
         for key in changes(&resources::RESOURCE_CLAIM, &mut self.until.claims) {
             let claim = objects.get(&resources::RESOURCE_CLAIM, key);
-            recount(&mut self.allocated, &mut self.claims, key, claim, is_sharing);
+            let before = replace(&mut self.claims, key, claim);
+            self.recount(before.as_deref(), claim.map(|claim| &**claim), features);
         }
         for uid in objects.pending_since(self.until.pending.as_ref()).unwrap_or_default() {
-            recount(&mut self.allocated, &mut self.pending, uid, objects.pending(uid), is_sharing);
+            let claim = objects.pending(uid);
+            let before = replace(&mut self.pending, uid, claim);
+            self.recount(before.as_deref(), claim.map(|claim| &**claim), features);
         }
         self.until.pending = Some(objects.pending_revision());
     }
+
+    /// Counts the devices of a claim, and no longer those that it had.
+    fn recount(&mut self, before: Option<&Object>, after: Option<&Object>, features: Features) {
+        let [before, after] = [before, after].map(|claim| claim.map_or(&[][..], results));
+        if before == after {
+            return;
+        }
+        self.allocated.remove(before, features.consumable_capacity);
+        self.allocated.add(after, features.consumable_capacity);
+        for result in before.iter().chain(after) {
+            self.touched.add(self.inventory.reach_of_device(&result.device, features));
+        }
+    }
 }
 
-/// Counts the devices of a claim, and no longer those that it had.
-fn recount(
-    allocated: &mut AllocatedState,
-    counted: &mut BTreeMap<Arc<str>, Arc<Object>>,
+/// Keeps a claim if it has devices. Returns the one that was kept.
+fn replace(
+    kept: &mut BTreeMap<Arc<str>, Arc<Object>>,
     key: &Arc<str>,
     claim: Option<&Arc<Object>>,
-    is_sharing: bool,
-) {
-    if let Some(before) = counted.remove(key) {
-        allocated.remove(results(&before), is_sharing);
-    }
-    if let Some(claim) = claim.filter(|claim| !results(claim).is_empty()) {
-        allocated.add(results(claim), is_sharing);
-        counted.insert(Arc::clone(key), Arc::clone(claim));
+) -> Option<Arc<Object>> {
+    match claim.filter(|claim| !results(claim).is_empty()) {
+        Some(claim) => kept.insert(Arc::clone(key), Arc::clone(claim)),
+        None => kept.remove(key),
     }
 }
 
-fn results(claim: &Object) -> &[supercargo_framework::objects::AllocationResult] {
+fn results(claim: &Object) -> &[AllocationResult] {
     let allocation = ResourceClaim::of(&claim.body).and_then(|claim| claim.allocation.as_ref());
     allocation.map_or(&[], |allocation| &allocation.results)
+}
+
+/// The nodes for which something changed, the latest last; `None` is all nodes.
+#[derive(Debug, Default)]
+struct Touched {
+    nodes: VecDeque<Option<Arc<str>>>,
+    /// The number of changes that are no longer kept.
+    dropped: u64,
+}
+
+/// The number of changes kept. A reader that is further behind asks about all nodes.
+const MAX_TOUCHED: usize = 4096;
+
+impl Touched {
+    fn add(&mut self, reach: Reach) {
+        match reach {
+            Reach::Nodes(nodes) => {
+                for node in nodes {
+                    self.push(Some(node));
+                }
+            }
+            Reach::All => self.push(None),
+        }
+    }
+
+    fn push(&mut self, node: Option<Arc<str>>) {
+        if self.nodes.len() == MAX_TOUCHED {
+            self.nodes.pop_front();
+            self.dropped += 1;
+        }
+        self.nodes.push_back(node);
+    }
+
+    fn end(&self) -> u64 {
+        self.dropped + self.nodes.len() as u64
+    }
+
+    /// The nodes since a position, each once.
+    fn since(&self, number: u64) -> Reach {
+        let seen = number.checked_sub(self.dropped).and_then(|seen| usize::try_from(seen).ok());
+        let nodes = seen.and_then(|seen| self.nodes.iter().skip(seen).cloned().collect::<Option<Vec<_>>>());
+        nodes.map_or(Reach::All, |mut nodes| {
+            nodes.sort_unstable();
+            nodes.dedup();
+            Reach::Nodes(nodes.into())
+        })
+    }
 }

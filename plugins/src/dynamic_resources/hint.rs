@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::objects::{
-    DeviceTaintRule, ObjectBody as _, ResourceClaim, ResourceSlice, TaintRuleSelector, resources,
+    DeviceTaintRule, Object, ObjectBody as _, ResourceClaim, ResourceSlice, TaintRuleSelector, resources,
 };
 use supercargo_framework::{ActionType, EventResource, PodInfo, QueueContext};
 
@@ -25,7 +25,8 @@ pub(super) fn registrations(with_rules: bool) -> Vec<EventRegistration> {
             other(resources::RESOURCE_CLAIM),
             CHANGED | ActionType::DELETE,
             after_claim_change,
-        ),
+        )
+        .of_claim(claim_of),
         EventRegistration::reading(
             EventResource::TargetPod,
             ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
@@ -44,6 +45,18 @@ pub(super) fn registrations(with_rules: bool) -> Vec<EventRegistration> {
         events.push(rules.scoped(HintScope::empty()));
     }
     events
+}
+
+/// The claim of a change that gives no devices back: it can help the pods of this claim only.
+fn claim_of(change: &Change) -> Option<&Arc<str>> {
+    let Change::Object { old, new } = change else { return None };
+    let gives_back = is_allocated(old.as_deref()) && !is_allocated(new.as_deref());
+    let claim = new.as_ref().or(old.as_ref()).filter(|claim| ResourceClaim::of(&claim.body).is_some())?;
+    (!gives_back).then_some(&claim.key)
+}
+
+fn is_allocated(claim: Option<&Object>) -> bool {
+    claim.and_then(|claim| ResourceClaim::of(&claim.body)).is_some_and(|claim| claim.allocation.is_some())
 }
 
 /// Changes of the pod's claims can help, and devices that any claim gives back.

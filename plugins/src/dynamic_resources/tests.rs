@@ -3,6 +3,7 @@
 
 mod extended;
 mod follow;
+mod kept;
 mod pre_bind;
 mod search;
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
@@ -37,6 +39,7 @@ type bench struct {
 	sched    *scheduler.Scheduler
 	snapshot *cache.Snapshot
 	factory  informers.SharedInformerFactory
+	client   *fake.Clientset
 	// others are objects of other kinds than pods and nodes. Informers list them when the first pod
 	// is scheduled.
 	others []runtime.Object
@@ -102,6 +105,10 @@ func (b *bench) remove(raw []byte) error {
 		if known, err := b.sched.Cache.GetPod(object); err == nil {
 			return b.sched.Cache.RemovePod(b.logger, known)
 		}
+	case *resourcev1.ResourceClaim:
+		// The plugin hears of it through its informer, soon after.
+		claims := b.client.ResourceV1().ResourceClaims(object.Namespace)
+		return claims.Delete(b.ctx, object.Name, metav1.DeleteOptions{})
 	}
 	return nil
 }
@@ -117,6 +124,7 @@ func (b *bench) start() error {
 		return errors.New("the configuration is something else")
 	}
 	client := fake.NewSimpleClientset(b.others...)
+	b.client = client
 	b.factory = scheduler.NewInformerFactory(client, 0, nil)
 	recorder := func(string) events.EventRecorderLogger { return &silence{} }
 	sched, err := scheduler.New(b.ctx, client, b.factory, nil, recorder,
@@ -132,6 +140,9 @@ func (b *bench) start() error {
 	b.sched = sched
 	b.factory.Start(b.ctx.Done())
 	b.factory.WaitForCacheSync(b.ctx.Done())
+	if err := sched.WaitForHandlersSync(b.ctx); err != nil {
+		return fmt.Errorf("wait for the handlers: %w", err)
+	}
 	for _, node := range b.nodes {
 		sched.Cache.AddNode(b.logger, node)
 	}
@@ -207,7 +218,24 @@ func (b *bench) schedule(raw []byte) (*Cycle, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		if err := b.reserve(state, assumed); err != nil {
+			return nil, err
+		}
+	}
 	return cycle, b.sched.Cache.AddPod(b.logger, assumed.DeepCopy())
+}
+
+// reserve writes the claims of a pod as its binding cycle would. It is not measured.
+func (b *bench) reserve(state *framework.CycleState, pod *v1.Pod) error {
+	node := pod.Spec.NodeName
+	if status := b.profile().RunReservePluginsReserve(b.ctx, state, pod, node); !status.IsSuccess() {
+		return fmt.Errorf("reserve: %w", status.AsError())
+	}
+	if status := b.profile().RunPreBindPlugins(b.ctx, state, pod, node); !status.IsSuccess() {
+		return fmt.Errorf("pre-bind: %w", status.AsError())
+	}
+	return nil
 }
 
 // processorTime is the processor time that all threads have had, in nanoseconds.

@@ -16,6 +16,7 @@ use supercargo_cel::Quantity;
 #[derive(Debug)]
 pub(crate) struct Slice {
     object: Arc<Object>,
+    pool: PoolId,
     /// Its identity within an inventory. Taints do not change it, because no selector sees them.
     pub(crate) id: u64,
     devices: Arc<[Prepared]>,
@@ -56,6 +57,7 @@ impl Slice {
         let consumes = |device: &Device| !device.consumes_counters.is_empty();
         Self {
             id,
+            pool: PoolId { driver: Arc::clone(&spec.driver), name: Arc::clone(&spec.pool) },
             devices: spec.devices.iter().map(Prepared::new).collect(),
             taints,
             has_unique_names: names.windows(2).all(|pair| pair[0] != pair[1]),
@@ -71,7 +73,8 @@ impl Slice {
 
     /// The same slice with other taints.
     pub(super) fn with_taints(&self, taints: Taints) -> Self {
-        Self { object: Arc::clone(&self.object), devices: Arc::clone(&self.devices), taints, ..*self }
+        let (object, pool) = (Arc::clone(&self.object), self.pool.clone());
+        Self { object, pool, devices: Arc::clone(&self.devices), taints, ..*self }
     }
 
     pub(crate) fn spec(&self) -> &ResourceSlice {
@@ -83,12 +86,11 @@ impl Slice {
     }
 
     pub(super) fn place(&self) -> (PoolId, Arc<str>) {
-        (self.pool(), Arc::clone(self.name()))
+        (self.pool.clone(), Arc::clone(self.name()))
     }
 
-    pub(crate) fn pool(&self) -> PoolId {
-        let spec = self.spec();
-        PoolId { driver: Arc::clone(&spec.driver), name: Arc::clone(&spec.pool) }
+    pub(crate) const fn pool(&self) -> &PoolId {
+        &self.pool
     }
 
     /// The node that its devices belong to. An empty name is none, as upstream has it.

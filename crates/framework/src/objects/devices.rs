@@ -179,7 +179,7 @@ pub struct DeviceToleration {
 }
 
 /// The operator of a toleration of devices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DeviceTolerationOperator {
     /// The value must be equal; the default.
     #[default]
@@ -306,7 +306,7 @@ pub struct DeviceRequest {
 }
 
 /// The number of devices.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DeviceCount {
     /// `ExactCount`.
     Exact(i64),
@@ -323,7 +323,7 @@ impl Default for DeviceCount {
 }
 
 /// A constraint over the devices of a claim.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ClaimConstraint {
     /// `requests`: names of requests or `request/subrequest`. Empty is all.
     pub requests: Box<[Arc<str>]>,
@@ -332,7 +332,7 @@ pub struct ClaimConstraint {
 }
 
 /// The rule of a constraint.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ConstraintRule {
     /// A rule that this version does not know.
     #[default]

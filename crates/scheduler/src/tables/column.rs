@@ -127,7 +127,8 @@ impl Column {
             // The plain path is fast for few nodes.
             PreFilter::Nodes(_) | PreFilter::Reject(_) => return Err(Fallback::Cycle),
         };
-        if plugin.incremental.is_none() || (plugin.sets_aside && !self.skips_filter) {
+        let is_shared = !plugin.sets_aside || self.skips_filter || plugin.caching.prepares_each(view.pod);
+        if plugin.incremental.is_none() || !is_shared {
             return Err(Fallback::Signature);
         }
         Ok(())
@@ -211,6 +212,11 @@ impl Column {
                 return self.rebuild(view, plugin);
             }
         }
+        if let Some(at) = invalid.objects
+            && !self.take_objects(view, plugin, at, &mut invalid)?
+        {
+            return self.rebuild(view, plugin);
+        }
         self.cursor = view.log.end();
         self.update(view, plugin, invalid)
     }
@@ -240,6 +246,9 @@ impl Column {
             {
                 invalid.rows.push(Row { index, cause: Cause::Elsewhere });
                 self.touch(at, index);
+            }
+            if self.reads.follows(resource) && view.rules.follow(Rule::Kind) {
+                invalid.objects = Some(at);
             }
             return true;
         }
@@ -272,7 +281,45 @@ impl Column {
                 invalid.all |= view.rules.follow(Rule::StateOfAll);
                 true
             }
+            Applied::Nodes(names) => {
+                self.touch_nodes(view, &names, at, invalid);
+                true
+            }
             Applied::Rebuild => !view.rules.follow(Rule::Rebuild),
+        }
+    }
+
+    /// Lets the plugin follow changes of objects, the latest of which has this position; `false` if
+    /// the column must be rebuilt.
+    fn take_objects(
+        &mut self,
+        view: &mut View<'_>,
+        plugin: &TablePlugin,
+        at: Cursor,
+        invalid: &mut Invalidation,
+    ) -> Result<bool, Fallback> {
+        let Some(incremental) = &plugin.incremental else { return Ok(false) };
+        view.calls.enter("Incremental", plugin.name);
+        let applied = incremental.objects_changed(view.cx, &mut self.state, view.pod);
+        self.reads.note_of_all(view)?;
+        Ok(match applied {
+            Applied::Here => true,
+            Applied::Nodes(names) => {
+                self.touch_nodes(view, &names, at, invalid);
+                true
+            }
+            Applied::Everywhere => {
+                invalid.all |= view.rules.follow(Rule::StateOfAll);
+                true
+            }
+            Applied::Domain(_) | Applied::Rebuild => !view.rules.follow(Rule::Rebuild),
+        })
+    }
+
+    fn touch_nodes(&mut self, view: &View<'_>, names: &[Arc<str>], at: Cursor, invalid: &mut Invalidation) {
+        for index in names.iter().filter_map(|name| view.nodes.index_of(name)) {
+            invalid.rows.push(Row { index, cause: Cause::Elsewhere });
+            self.touch(at, index);
         }
     }
 

@@ -6,6 +6,7 @@ use supercargo_framework::caching::Scope;
 
 use super::rule::Rule;
 use super::view::View;
+use crate::changes::Cursor;
 
 /// Why a row is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(super) struct Row {
 #[derive(Debug, Default)]
 pub(super) struct Invalidation {
     pub(super) all: bool,
+    /// The latest change of an object of a kind that the plugin follows.
+    pub(super) objects: Option<Cursor>,
     pub(super) rows: SmallVec<[Row; 8]>,
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Reads {
     /// Ordered, because strangers choose the keys.
     objects: BTreeSet<(Text, Arc<str>)>,
     kinds: FxHashSet<Text>,
+    /// Kinds whose changes the plugin follows.
+    followed: FxHashSet<Text>,
     /// Kinds of which the object named after the evaluated node was read.
     of_node: FxHashSet<Text>,
     /// The approximate size of all in bytes.
@@ -68,6 +70,11 @@ impl Reads {
                     self.bytes += size_of::<Text>();
                 }
             }
+            Read::Followed(kind) => {
+                if self.followed.insert(kind) {
+                    self.bytes += size_of::<Text>();
+                }
+            }
             Read::NodeCount => self.node_count = true,
             Read::Images => self.images = true,
             Read::AllNodes | Read::Now | Read::WaitingPods => return Err(Fallback::Signature),
@@ -85,6 +92,11 @@ impl Reads {
         let of_kind = self.kinds.contains(resource);
         let itself = !self.objects.is_empty() && self.objects.contains(&(resource.clone(), Arc::clone(key)));
         (of_kind && rules.follow(Rule::Kind)) || (itself && rules.follow(Rule::Object))
+    }
+
+    /// Whether the plugin follows the changes of a kind.
+    pub(super) fn follows(&self, resource: &Text) -> bool {
+        self.followed.contains(resource)
     }
 
     /// Whether a changed object was read for the node that it is named after.

@@ -74,6 +74,7 @@ impl RelativeScores {
             Change::Object { resource, key } => {
                 // An object of one node concerns Score, not PreScore.
                 return !self.reads.object_concerns_all(resource, key, view.rules)
+                    && !self.reads.follows(resource)
                     && !self.reads.object_concerns_node(resource);
             }
             // The plugin cannot be told to forget a feasible node.
@@ -127,7 +128,7 @@ impl RelativeScores {
                 }
                 true
             }
-            Applied::Rebuild => !view.rules.follow(Rule::Rebuild),
+            Applied::Nodes(_) | Applied::Rebuild => !view.rules.follow(Rule::Rebuild),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Plugins whose answers about a pod are not cached, because no other pod can use them.
+//! Plugins with a state for the pod alone. Their answers are not cached, because no other pod can use
+//! them, or they are those of other pods with equal signatures.
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::PreFilter;
@@ -15,6 +16,8 @@ struct UncachedPlugin {
     plugin: usize,
     state: CycleState,
     skips_filter: bool,
+    /// Whether only the state is the pod's own: the answers are cached.
+    is_cached: bool,
 }
 
 /// All uncached plugins of a cycle.
@@ -22,8 +25,13 @@ struct UncachedPlugin {
 pub(super) struct UncachedPlugins(SmallVec<[UncachedPlugin; 4]>);
 
 impl UncachedPlugin {
-    fn prepare(view: &View<'_>, plugin: &TablePlugin, number: usize) -> Result<Self, Fallback> {
-        let mut entry = Self { plugin: number, state: CycleState::new(), skips_filter: false };
+    fn prepare(
+        view: &View<'_>,
+        plugin: &TablePlugin,
+        number: usize,
+        is_cached: bool,
+    ) -> Result<Self, Fallback> {
+        let mut entry = Self { plugin: number, state: CycleState::new(), skips_filter: false, is_cached };
         if let Some(pre_filter) = &plugin.pre_filter {
             view.calls.enter("PreFilter", plugin.name);
             entry.skips_filter = match pre_filter.pre_filter(view.cx, &mut entry.state, view.pod) {
@@ -32,7 +40,7 @@ impl UncachedPlugin {
                 PreFilter::Nodes(_) | PreFilter::Reject(_) => return Err(Fallback::Cycle),
             };
         }
-        let scores = plugin.pre_score.is_some() || plugin.score.is_some();
+        let scores = !is_cached && (plugin.pre_score.is_some() || plugin.score.is_some());
         if scores && !entry.skips_score(view, plugin) {
             return Err(Fallback::Cycle);
         }
@@ -69,21 +77,27 @@ impl UncachedPlugin {
 }
 
 impl UncachedPlugins {
-    /// Lets the plugins of these numbers prepare for the pod.
+    /// Lets plugins prepare for the pod: those of these numbers, and those with cached answers that
+    /// [prepare for each pod](supercargo_framework::caching::Caching::prepares_each).
     pub(super) fn prepare(
         view: &View<'_>,
         plugins: &[TablePlugin],
         numbers: &[usize],
     ) -> Result<Self, Fallback> {
-        let uncached = numbers.iter().map(|number| UncachedPlugin::prepare(view, &plugins[*number], *number));
-        view.cx.untracked(|| uncached.collect::<Result<_, _>>().map(Self))
+        let prepared = plugins.iter().enumerate().filter_map(|(number, plugin)| {
+            let is_cached = !numbers.contains(&number);
+            let prepares = !is_cached || (plugin.sets_aside && plugin.caching.prepares_each(view.pod));
+            prepares.then(|| UncachedPlugin::prepare(view, plugin, number, is_cached))
+        });
+        view.cx.untracked(|| prepared.collect::<Result<_, _>>().map(Self))
     }
 
+    /// Whether the answers of all plugins are cached.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.iter().all(|entry| entry.is_cached)
     }
 
-    /// Whether the plugin of this number skipped in PreFilter; `None` if it is cached.
+    /// Whether the plugin of this number skipped in PreFilter; `None` if it has no state for the pod.
     pub(super) fn skips_filter(&self, number: usize) -> Option<bool> {
         self.0.iter().find(|entry| entry.plugin == number).map(|entry| entry.skips_filter)
     }
@@ -96,7 +110,7 @@ impl UncachedPlugins {
         index: NodeIndex,
     ) -> Result<bool, Fallback> {
         view.cx.untracked(|| {
-            for entry in &self.0 {
+            for entry in self.0.iter().filter(|entry| !entry.is_cached) {
                 if !entry.passes(view, &plugins[entry.plugin], index)? {
                     return Ok(false);
                 }
@@ -107,10 +121,10 @@ impl UncachedPlugins {
 
     /// Whether none of them can fail on any node.
     pub(super) fn never_fail(&self, view: &View<'_>, plugins: &[TablePlugin]) -> bool {
-        self.0.iter().all(|entry| entry.never_fails(view, &plugins[entry.plugin]))
+        self.0.iter().all(|entry| entry.is_cached || entry.never_fails(view, &plugins[entry.plugin]))
     }
 
-    /// Adds their prepared states to those of the cached plugins.
+    /// Adds their prepared states to those of the cached plugins, in place of those of other pods.
     pub(super) fn write(
         &self,
         plugins: &[TablePlugin],

@@ -25,7 +25,7 @@ fn claims() -> Vec<Alteration> {
             "DynamicResources: Filter passes",
             "a node without free devices rejects the pod",
             plugin(NAME, filter(passes)),
-            &["devices/device-in-use"],
+            &["devices/exact-count-beyond-node"],
         ),
         alter(
             "DynamicResources: another message",

@@ -136,8 +136,8 @@ impl History {
                 }
             }
             Step::SetObject(object) => {
+                self.changes.push(Change::Object(object.resource.clone(), Arc::clone(&object.key)));
                 self.objects.insert(Arc::new(object));
-                self.changes.push(Change::Objects);
             }
             Step::ClearObjects => {
                 self.objects = Objects::default();
@@ -235,6 +235,8 @@ impl History {
                 "Filter does not fail after filter_never_fails",
                 !never_fails || status.code() != Code::Error,
             )?;
+            // Errors bypass tables, so their texts may name the pod.
+            let status = if status.code() == Code::Error { Status::error("") } else { status };
             verdicts.insert(Arc::clone(info.name()), status);
         }
         Ok(verdicts)
@@ -274,7 +276,7 @@ impl History {
             Change::NodeAdded(node) => plugin.node_added(state, pod, node),
             Change::NodeRemoved(node) => plugin.node_removed(state, pod, node),
             Change::NodeChanged(old, new) => plugin.node_changed(state, pod, old, new),
-            Change::Objects => Applied::Here,
+            Change::Object(..) | Change::Objects => Applied::Here,
         }
     }
 
@@ -291,7 +293,7 @@ impl History {
                     table.feasible.remove(&node.name);
                     node
                 }
-                Change::Objects => continue,
+                Change::Object(..) | Change::Objects => continue,
             };
             let applied = self.apply(&mut table.state, pod, change);
             if applied == Applied::Rebuild {
@@ -304,6 +306,10 @@ impl History {
                 }
                 dirty.note(applied.clone(), node);
             }
+        }
+        let follows = self.changes[table.cursor..].iter().any(|change| table.follows(change));
+        if follows && !self.follow_objects(table, pod, [&mut filters, &mut scores]) {
+            return Ok(false);
         }
         table.cursor = self.changes.len();
         if !self.follow_feasible(table, pod, &mut scores) {
@@ -322,6 +328,21 @@ impl History {
             scores.refresh(&self.nodes, &mut table.rows.scores, fresh.scores);
         }
         Ok(true)
+    }
+
+    /// Reports changes of objects to the plugin; `false` if the table must be rebuilt.
+    fn follow_objects(&self, table: &mut Table, pod: &PodInfo, dirty: [&mut Dirty; 2]) -> bool {
+        let Some(plugin) = &self.driver.points.incremental else { return false };
+        let applied = plugin.objects_changed(&self.cx(), &mut table.state, pod);
+        for dirty in dirty {
+            match &applied {
+                Applied::Here => {}
+                Applied::Nodes(names) => dirty.nodes.extend(names.iter().cloned()),
+                Applied::Everywhere => dirty.all = true,
+                Applied::Domain(_) | Applied::Rebuild => return false,
+            }
+        }
+        true
     }
 
     /// Reports feasibility changes to the plugin; `false` if the table must be rebuilt.

@@ -10,6 +10,7 @@ use crate::node::NodeRecord;
 use crate::nodes::Nodes;
 use crate::pod::PodInfo;
 use crate::status::Status;
+use crate::text::Text;
 
 /// Whether no change reports that the read is outdated.
 pub(super) fn is_untracked(read: &Read) -> bool {
@@ -19,10 +20,16 @@ pub(super) fn is_untracked(read: &Read) -> bool {
 /// A change as evaluation tables see it.
 #[derive(Clone)]
 pub(super) enum Change {
-    Pod { node: Arc<NodeRecord>, pod: Arc<PodInfo>, added: bool },
+    Pod {
+        node: Arc<NodeRecord>,
+        pod: Arc<PodInfo>,
+        added: bool,
+    },
     NodeAdded(Arc<NodeRecord>),
     NodeRemoved(Arc<NodeRecord>),
     NodeChanged(Arc<NodeRecord>, Arc<NodeRecord>),
+    Object(Text, Arc<str>),
+    /// All objects are gone.
     Objects,
 }
 
@@ -67,6 +74,15 @@ impl Table {
         self.reads.extend(reads);
     }
 
+    /// Whether the plugin follows the changes of an object's kind.
+    pub(super) fn follows(&self, change: &Change) -> bool {
+        self.reads.iter().any(|read| match (read, change) {
+            (Read::Followed(kind), Change::Object(changed, _)) => kind == changed,
+            (Read::Followed(_), Change::Objects) => true,
+            _ => false,
+        })
+    }
+
     /// Whether the change outdates a recorded read.
     pub(super) fn reads_of(&self, change: &Change) -> bool {
         let reads = |is: fn(&Read) -> bool| self.reads.iter().any(is);
@@ -77,6 +93,11 @@ impl Table {
                 reads(|read| *read == Read::NodeCount) || images_of(node)
             }
             Change::NodeChanged(old, new) => reads(|read| *read == Read::Images) && old.images != new.images,
+            Change::Object(changed, of) => self.reads.iter().any(|read| match read {
+                Read::Kind(kind) => kind == changed,
+                Read::Object { resource, key } => resource == changed && key == of,
+                _ => false,
+            }),
             Change::Objects => reads(|read| matches!(read, Read::Kind(_) | Read::Object { .. })),
         }
     }
@@ -101,6 +122,7 @@ impl Dirty {
                     }
                 }
             }
+            Applied::Nodes(names) => self.nodes.extend(names),
             Applied::Everywhere | Applied::Rebuild => self.all = true,
         }
     }
