@@ -42,7 +42,8 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
     mix.adjust(adjustments)?;
     if mix.of(Kind::Extenders) > 0 {
         // Upstream visits the nodes that a pod names in random order, and extenders keep the order.
-        mix.adjust("matchFields=0")?;
+        // After a failed search for devices, ours begins at another node, too.
+        mix.adjust("matchFields=0,devices=0")?;
     }
     let config = configuration::random(&mut random, &mix);
     let mut feature_gates = configuration::feature_gates(&mut random, mix.of(Kind::FeatureGates));
