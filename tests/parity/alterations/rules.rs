@@ -1,5 +1,6 @@
 //! The rules, their alterations, and the scenarios that should detect them.
 
+mod devices;
 mod framework;
 mod inter_pod;
 mod nodes;
@@ -27,6 +28,7 @@ pub(super) fn all() -> Vec<Alteration> {
         framework::all(),
         requests::all(),
         taints::all(),
+        devices::all(),
     ];
     all.into_iter().flatten().collect()
 }
