@@ -114,7 +114,7 @@ kinds! {
     Permit "permit" "NodeResourcesFit",
 }
 
-/// Kinds that histories have only if `SUPERCARGO_ORACLE_MIX` says so.
+/// Kinds that histories have only if `SUPERCARGO_ORACLE_MIX` names them.
 const ON_REQUEST: [Kind; 6] = [
     Kind::Devices,
     Kind::Alternatives,
