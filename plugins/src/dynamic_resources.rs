@@ -352,7 +352,12 @@ impl PostFilterPlugin for DynamicResources {
             claims.all.iter().find(|claim| {
                 is_free_but_for(body(claim), pod)
                     && statuses.iter().any(|(node, status)| {
-                        status.plugin() == NAME && self.is_unavailable(cx, claim, cx.node(node).node())
+                        // As upstream, claims do not count on a node where others cannot be allocated.
+                        let is_rejected_by_claims =
+                            status.reasons().iter().any(|reason| reason.to_string() == UNAVAILABLE);
+                        status.plugin() == NAME
+                            && is_rejected_by_claims
+                            && self.is_unavailable(cx, claim, cx.node(node).node())
                     })
             })
         });

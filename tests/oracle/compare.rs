@@ -175,11 +175,13 @@ fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
     for answer in [&mut theirs, &mut ours] {
         for write in &mut answer.writes {
             write.body = pruned(&write.body);
+            hide_identities(&mut write.body);
         }
         if let Some(cycle) = &mut answer.cycle {
             align(cycle);
         }
     }
+    align_rules(&mut theirs, &mut ours);
     if let (Some(theirs), Some(cycle)) = (&upstream.cycle, &mut ours.cycle) {
         // Upstream's text lacks the message of PostFilter; the event and the condition have all of
         // it.
@@ -191,6 +193,43 @@ fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
         }
     }
     (shown(&theirs), shown(&ours))
+}
+
+/// Upstream turns the change of a DeviceTaintRule into changes of slices, each of which tries gated
+/// pods again.
+fn align_rules(theirs: &mut Answer, ours: &mut Answer) {
+    let mut has_rules = false;
+    let moves = std::mem::take(&mut ours.moves).into_iter();
+    for (name, count) in moves {
+        let name = match name.split_once("/resource.k8s.io/DeviceTaintRule") {
+            Some((queue, _)) => {
+                has_rules = true;
+                format!("{queue}/{SLICE_UPDATE}")
+            }
+            None => name,
+        };
+        *ours.moves.entry(name).or_default() += count;
+    }
+    for answer in [theirs, ours].into_iter().filter(|_| has_rules) {
+        if let Some(count) = answer.moves.get_mut(&format!("unschedulable/{SLICE_UPDATE}")) {
+            *count = 1;
+        }
+    }
+}
+
+const SLICE_UPDATE: &str = "resource.k8s.io/ResourceSliceUpdate";
+
+/// Shares of devices have random identities upstream. The time of an allocation is that of the cycle
+/// here, and that of the request upstream, where a pod that waited on Permit has a later one.
+fn hide_identities(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| match name.as_str() {
+            "shareID" | "allocationTimestamp" => *value = json!("some"),
+            _ => hide_identities(value),
+        }),
+        Value::Array(items) => items.iter_mut().for_each(hide_identities),
+        _ => {}
+    }
 }
 
 fn align(cycle: &mut Cycle) {

@@ -5,10 +5,12 @@
 
 mod claims;
 mod configuration;
+mod devices;
 mod mix;
 mod nodes;
 mod pods;
 mod resizes;
+mod resource_claims;
 mod steps;
 mod storage;
 mod topology;
@@ -40,10 +42,15 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
     mix.adjust(adjustments)?;
     if mix.of(Kind::Extenders) > 0 {
         // Upstream visits the nodes that a pod names in random order, and extenders keep the order.
-        mix.adjust("matchFields=0")?;
+        // After a failed search for devices, ours begins at another node, too.
+        mix.adjust("matchFields=0,devices=0")?;
     }
     let config = configuration::random(&mut random, &mix);
-    let feature_gates = configuration::feature_gates(&mut random, mix.of(Kind::FeatureGates));
+    let mut feature_gates = configuration::feature_gates(&mut random, mix.of(Kind::FeatureGates));
+    if config.to_string().contains("bindingTimeout") {
+        // The argument needs the feature.
+        feature_gates.remove(Feature::DRADeviceBindingConditions.name());
+    }
     if feature_gates.get(Feature::PodLevelResources.name()) == Some(&false) {
         // The API server drops these resources then.
         mix.adjust("podLevel=0")?;
@@ -153,7 +160,7 @@ impl Generator<'_> {
         let current: u64 = current.unwrap_or(0);
         match object["kind"].as_str() {
             _ if current < 1_000_000 => self.version.to_string(),
-            Some("PersistentVolume" | "PersistentVolumeClaim") => {
+            Some("PersistentVolume" | "PersistentVolumeClaim" | "ResourceClaim") => {
                 (current + 1).min(self.subject.next_version()).to_string()
             }
             _ => (9_000_000 + self.version).to_string(),

@@ -115,7 +115,7 @@ fn collect(value: &Value, at: &mut Pointer, found: &mut Vec<Pointer>) {
 }
 
 /// Fields that an API server requires in their parent.
-const NEEDED: [&str; 16] = [
+const NEEDED: [&str; 25] = [
     "name",
     "key",
     "operator",
@@ -132,6 +132,15 @@ const NEEDED: [&str; 16] = [
     "uid",
     "kind",
     "storage",
+    "pool",
+    "generation",
+    "resourceSliceCount",
+    "device",
+    "request",
+    "deviceClassName",
+    "allocationMode",
+    "expression",
+    "taint",
 ];
 
 /// Fields that an object requires.

@@ -7,6 +7,7 @@ mod effects;
 mod informers;
 mod observations;
 mod probe;
+mod resource_claims;
 mod turnstile;
 mod world;
 
@@ -139,9 +140,12 @@ impl Subject {
             let next_second = Duration::from_secs(self.now.monotonic.as_secs() + 1);
             let next = next_second.min(end);
             self.now = Now { wall: START.plus(next), monotonic: next };
+            let wakes = self.effects.pass(next);
             if next == next_second {
                 self.scheduler.handle(self.now, Input::Tick);
                 self.effects.tick(next, &self.scheduler);
+                self.settle()?;
+            } else if wakes {
                 self.settle()?;
             }
         }
@@ -159,7 +163,7 @@ impl Subject {
             if self.effects.carry_out_one(self.now.wall) {
                 continue;
             }
-            let inputs = self.effects.poll();
+            let inputs = self.effects.poll(&self.scheduler);
             if inputs.is_empty() && lock(&self.world).changes.is_empty() {
                 break;
             }

@@ -307,13 +307,15 @@ pub fn all_events() -> Vec<EventRegistration> {
 
 /// The kinds of [`all_events`], without pods and nodes. As upstream, kinds that plugins only read,
 /// such as Services, are not among them, nor are VolumeAttachments and kinds outside Kubernetes.
-pub const EVENT_KINDS: [Text; 6] = [
+pub const EVENT_KINDS: [Text; 8] = [
     resources::PERSISTENT_VOLUME,
     resources::PERSISTENT_VOLUME_CLAIM,
     resources::STORAGE_CLASS,
     resources::CSI_NODE,
     resources::CSI_DRIVER,
     resources::CSI_STORAGE_CAPACITY,
+    resources::RESOURCE_CLAIM,
+    resources::DEVICE_CLASS,
 ];
 
 /// The kinds of these events.

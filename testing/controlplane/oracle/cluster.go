@@ -43,6 +43,10 @@ func init() {
 			"StorageClass": "storageclasses", "CSINode": "csinodes", "CSIDriver": "csidrivers",
 			"CSIStorageCapacity": "csistoragecapacities", "VolumeAttachment": "volumeattachments",
 		},
+		"resource.k8s.io/v1": {
+			"ResourceClaim": "resourceclaims", "ResourceSlice": "resourceslices", "DeviceClass": "deviceclasses",
+			"DeviceTaintRule": "devicetaintrules",
+		},
 	} {
 		for kind, resource := range kinds {
 			gvk := schema.FromAPIVersionAndKind(apiVersion, kind)

@@ -61,6 +61,7 @@ func (w *watcher) attach(sched *scheduler.Scheduler) {
 	}
 	for _, fw := range sched.Profiles {
 		w.attachPreemption(fw)
+		attachDeallocation(fw)
 	}
 }
 

@@ -127,6 +127,7 @@ impl Program {
             }
             Self::Oracle => &[
                 "oracle/answer.go",
+                "oracle/claims.go",
                 "oracle/client.go",
                 "oracle/cluster.go",
                 "oracle/cycle.go",

@@ -89,6 +89,9 @@ fn profile(random: &mut Random, mix: &Mix, name: &str) -> Value {
     with(random, "NodeAffinity", node_affinity);
     with(random, "PodTopologySpread", spread);
     with(random, "InterPodAffinity", pod_affinity);
+    if mix.of(Kind::Devices) > 0 {
+        with(random, "DynamicResources", dynamic_resources);
+    }
     let enabled = if mix.of(Kind::Permit) > 0 { json!([{ "name": TURNSTILE }]) } else { json!([]) };
     json!({
         "schedulerName": name,
@@ -178,6 +181,12 @@ fn spread(random: &mut Random) -> Value {
             "maxSkew": random.between(1, 3), "topologyKey": key, "whenUnsatisfiable": action,
         }],
     })
+}
+
+/// Not a multiple of five seconds: at such a time, upstream looks at the conditions of devices or gives
+/// up.
+fn dynamic_resources(random: &mut Random) -> Value {
+    json!({ "bindingTimeout": format!("{}s", random.pick(&[7, 12, 33])) })
 }
 
 fn pod_affinity(random: &mut Random) -> Value {

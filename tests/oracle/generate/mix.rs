@@ -92,6 +92,18 @@ kinds! {
     Claims "claims" "VolumeBinding",
     /// Limits on the number of volumes.
     VolumeLimits "volumeLimits" "NodeVolumeLimits",
+    /// Claims for devices.
+    Devices "devices" "DynamicResources",
+    /// Requests with alternatives.
+    Alternatives "alternatives" "DynamicResources",
+    /// Devices that several claims share.
+    SharedDevices "sharedDevices" "DynamicResources",
+    /// Devices that use shared counters.
+    DeviceCounters "deviceCounters" "DynamicResources",
+    /// Taints of devices, and tolerations.
+    DeviceTaints "deviceTaints" "DynamicResources",
+    /// Devices with binding conditions.
+    DeviceConditions "deviceConditions" "DynamicResources",
     /// Preemption, with PodDisruptionBudgets.
     Preemption "preemption" "DefaultPreemption",
     /// Features that nodes declare.
@@ -101,6 +113,16 @@ kinds! {
     /// A Permit plugin that rejects pods and lets them wait.
     Permit "permit" "NodeResourcesFit",
 }
+
+/// Kinds that histories have only if `SUPERCARGO_ORACLE_MIX` names them.
+const ON_REQUEST: [Kind; 6] = [
+    Kind::Devices,
+    Kind::Alternatives,
+    Kind::SharedDevices,
+    Kind::DeviceCounters,
+    Kind::DeviceTaints,
+    Kind::DeviceConditions,
+];
 
 /// The percentage of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +142,7 @@ impl Mix {
             Kind::ALL
                 .iter()
                 .filter(available)
+                .filter(|kind| !ON_REQUEST.contains(kind))
                 .filter_map(|kind| {
                     let (on, percent) = (random.chance(35), random.between(5, 60));
                     on.then(|| (*kind, u32::try_from(percent).unwrap_or(0)))

@@ -67,6 +67,11 @@ impl Generator<'_> {
         self.topology_spread(&mut spec);
         self.pod_affinity(&mut spec);
         self.volumes(namespace, &mut spec);
+        self.pod_resource_claims(namespace, &mut spec);
+        // With one worker, upstream runs what may run at the same time in PreBind in turn.
+        if let Some(spec) = spec.as_object_mut().filter(|spec| spec.contains_key("resourceClaims")) {
+            spec.remove("volumes");
+        }
         if self.has(Kind::Features) {
             if self.random.chance(50) {
                 spec["hostNetwork"] = json!(true);
@@ -118,13 +123,19 @@ impl Generator<'_> {
             // No pod preempts one that waits: whether the preemptor is queued by then is a race upstream.
             spec["priority"] = json!(1000);
         }
-        // Two pods would write to volumes at one time, or one would promise a volume that upstream's
-        // other profiles do not know of.
-        let shares_volumes = template["labels"][TURNSTILE] == "open" || (waits && self.profiles > 1);
-        if let Some(spec) = spec.as_object_mut().filter(|_| shares_volumes) {
-            spec.remove("volumes");
+        // Two pods would write at one time, or one would promise a volume that upstream's other
+        // profiles do not know of.
+        let opens = template["labels"][TURNSTILE] == "open";
+        let shares_volumes = opens || (waits && self.profiles > 1);
+        for (field, _) in
+            [("volumes", shares_volumes), ("resourceClaims", opens)].iter().filter(|(_, out)| *out)
+        {
+            if let Some(spec) = spec.as_object_mut() {
+                spec.remove(*field);
+            }
         }
-        if self.has(Kind::Gates) {
+        // Upstream asks the plugins that hold a pod back in random order.
+        if self.has(Kind::Gates) && spec["resourceClaims"].is_null() {
             let gates = self.random.at_least_one(60, &GATES);
             spec["schedulingGates"] = gates.iter().map(|gate| json!({ "name": gate })).collect();
         }

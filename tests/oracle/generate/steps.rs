@@ -76,6 +76,7 @@ impl Generator<'_> {
         }
         self.prepare_storage()?;
         self.prepare_workloads()?;
+        self.prepare_devices()?;
         self.templates = (0..self.random.between(2, 6)).map(|_| self.template()).collect();
         for _ in 0..self.random.between(0, 6) {
             self.add_pod()?;
@@ -85,6 +86,13 @@ impl Generator<'_> {
 
     /// Makes one change.
     pub(super) fn act(&mut self) -> Result<()> {
+        if self.has_devices() && self.random.chance(10) {
+            return if self.random.chance(30) {
+                self.change_devices()
+            } else {
+                self.change_resource_claims()
+            };
+        }
         match self.random.weighted(&ACTS).unwrap_or(Act::Wait) {
             Act::Schedule if self.subject.has_work() => self.take(Step::Schedule(true)),
             Act::Schedule if self.random.chance(60) => self.add_pod(),
@@ -151,6 +159,9 @@ impl Generator<'_> {
             let node = self.csi_node(&name);
             self.apply(node)?;
         }
+        if self.has_devices() && self.random.chance(75) {
+            self.publish_devices(&name)?;
+        }
         Ok(())
     }
 
@@ -182,7 +193,8 @@ impl Generator<'_> {
         }
         self.adopt(&mut pod);
         self.apply(pod.clone())?;
-        self.add_ephemeral_claims(&pod)
+        self.add_ephemeral_claims(&pod)?;
+        if self.has_devices() { self.generate_resource_claims() } else { Ok(()) }
     }
 
     /// Marks a bound pod as running.
@@ -244,7 +256,7 @@ impl Generator<'_> {
     }
 
     /// A pod that terminates during its binding is one of the differences on purpose.
-    fn terminates_before_binding(&self, pod: &Reference) -> bool {
+    pub(super) fn terminates_before_binding(&self, pod: &Reference) -> bool {
         self.subject.object(pod).is_some_and(|pod| {
             pod["metadata"]["deletionTimestamp"].is_string() && pod["spec"]["nodeName"].is_null()
         })

@@ -16,17 +16,49 @@ use super::world::World;
 /// The result of a wait, once it has ended.
 type Ended = Arc<Mutex<Option<Result<(), WaitError>>>>;
 
+/// When a wait looks at the objects. Upstream's plugins poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Polling {
+    /// At every whole second.
+    EverySecond,
+    /// When it begins. The plugin begins another wait each time that upstream looks again.
+    AtStart,
+}
+
 /// A plugin's wait for a state of objects.
 struct Wait {
     predicate: Predicate,
+    polling: Polling,
+    /// Whether it has just begun.
+    is_new: bool,
     deadline: Duration,
     ended: Ended,
+}
+
+impl Wait {
+    /// Ends the wait if it must. Returns `false` then.
+    fn goes_on(&self, cluster: &dyn Cluster, second: Duration) -> bool {
+        let looks = self.is_new == (self.polling == Polling::AtStart);
+        let end = if looks && (self.predicate)(cluster) {
+            Ok(())
+        } else if self.deadline <= second {
+            Err(WaitError::TimedOut)
+        } else {
+            return true;
+        };
+        *lock(&self.ended) = Some(end);
+        false
+    }
 }
 
 /// The state that all bindings share.
 #[derive(Default)]
 struct Shared {
     now: Duration,
+    /// The last whole second that was handled.
+    second: Duration,
+    /// When the next sleep ends.
+    wake: Option<Duration>,
     waits: Vec<Wait>,
     events: Vec<BindingEvent>,
 }
@@ -38,9 +70,10 @@ pub(super) struct Calls {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// The calls of one binding.
+/// The calls of a plugin for one binding.
 struct OfOne {
     calls: Calls,
+    polling: Polling,
     cancelled: Arc<Mutex<bool>>,
 }
 
@@ -54,9 +87,9 @@ impl Calls {
         Self { world, shared: Arc::default() }
     }
 
-    /// The context of one binding. Setting `cancelled` cancels it.
-    pub(super) fn context(&self, cancelled: Arc<Mutex<bool>>) -> BindingContext {
-        BindingContext::new(Arc::new(OfOne { calls: self.clone(), cancelled }))
+    /// The context of a plugin for one binding. Setting `cancelled` cancels it.
+    pub(super) fn context(&self, polling: Polling, cancelled: Arc<Mutex<bool>>) -> BindingContext {
+        BindingContext::new(Arc::new(OfOne { calls: self.clone(), polling, cancelled }))
     }
 
     /// The events since the last call.
@@ -64,22 +97,33 @@ impl Calls {
         std::mem::take(&mut lock(&self.shared).events)
     }
 
-    /// Advances by a second and ends the waits whose state is reached. Upstream polls once a
-    /// second, too.
-    pub(super) fn tick(&self, now: Duration, cluster: &dyn Cluster) {
+    /// Advances the clock. Returns whether a sleep has ended.
+    pub(super) fn pass(&self, now: Duration) -> bool {
         let mut shared = lock(&self.shared);
         shared.now = now;
-        shared.waits.retain(|wait| {
-            let end = if (wait.predicate)(cluster) {
-                Ok(())
-            } else if wait.deadline <= now {
-                Err(WaitError::TimedOut)
-            } else {
-                return true;
-            };
-            *lock(&wait.ended) = Some(end);
-            false
+        shared.wake.take_if(|wake| *wake < now).is_some()
+    }
+
+    /// Handles a whole second: ends the waits whose state is reached.
+    pub(super) fn tick(&self, second: Duration, cluster: &dyn Cluster) {
+        let mut shared = lock(&self.shared);
+        shared.second = second;
+        shared.waits.retain(|wait| wait.goes_on(cluster, second));
+    }
+
+    /// Handles waits that have begun. Returns whether there are any.
+    pub(super) fn begin_waits(&self, cluster: &dyn Cluster) -> bool {
+        let mut shared = lock(&self.shared);
+        let second = shared.second;
+        let mut began = false;
+        shared.waits.retain_mut(|wait| {
+            let is_new = wait.is_new;
+            began |= is_new;
+            let goes_on = !is_new || wait.goes_on(cluster, second);
+            wait.is_new = false;
+            goes_on
         });
+        began
     }
 }
 
@@ -99,8 +143,9 @@ impl BindingCalls for OfOne {
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {
         let ended = Ended::default();
         let mut shared = lock(&self.calls.shared);
-        let deadline = shared.now + timeout;
-        shared.waits.push(Wait { predicate, deadline, ended: Arc::clone(&ended) });
+        let deadline = shared.second + timeout;
+        let (polling, to_end) = (self.polling, Arc::clone(&ended));
+        shared.waits.push(Wait { predicate, polling, is_new: true, deadline, ended: to_end });
         let cancelled = Arc::clone(&self.cancelled);
         Box::pin(poll_fn(move |_| {
             if *lock(&cancelled) {
@@ -115,9 +160,13 @@ impl BindingCalls for OfOne {
         Box::pin(poll_fn(move |_| if *lock(&cancelled) { Poll::Ready(()) } else { Poll::Pending }))
     }
 
+    /// Sleeps a little longer: upstream prolongs its sleeps by a random time of less than a step.
     fn sleep(&self, duration: Duration) -> BoxFuture<()> {
-        let until = lock(&self.calls.shared).now + duration;
+        let mut shared = lock(&self.calls.shared);
+        let until = shared.now + duration;
+        shared.wake = Some(shared.wake.map_or(until, |wake| wake.min(until)));
+        drop(shared);
         let shared = Arc::clone(&self.calls.shared);
-        Box::pin(poll_fn(move |_| if lock(&shared).now >= until { Poll::Ready(()) } else { Poll::Pending }))
+        Box::pin(poll_fn(move |_| if lock(&shared).now > until { Poll::Ready(()) } else { Poll::Pending }))
     }
 }

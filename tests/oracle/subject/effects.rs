@@ -10,9 +10,10 @@ use supercargo_framework::binding::{BindOutcome, BoxFuture, Cluster};
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{Status, Text, Timestamp, Uid};
+use supercargo_plugins::dynamic_resources;
 use supercargo_scheduler::{Effect, EventType, Eviction, Input, PodRead, StatusPatch, VictimEviction};
 
-use super::calls::{Calls, lock};
+use super::calls::{Calls, Polling, lock};
 use super::world::{World, remove, set_condition};
 use crate::oracle::answer::Event;
 use crate::oracle::history::Reference;
@@ -78,6 +79,11 @@ impl Effects {
         self.failures.get(pod).cloned().unwrap_or_default()
     }
 
+    /// Advances the clock. Returns whether a sleep of a plugin has ended.
+    pub(super) fn pass(&mut self, now: Duration) -> bool {
+        self.calls.pass(now)
+    }
+
     /// Advances by a second.
     pub(super) fn tick(&mut self, now: Duration, cluster: &dyn Cluster) {
         self.calls.tick(now, cluster);
@@ -138,11 +144,14 @@ impl Effects {
         match effect {
             Effect::StartPreBind { pod, groups, .. } => {
                 let cancelled = Arc::new(Mutex::new(false));
-                let cx = self.calls.context(Arc::clone(&cancelled));
+                let (calls, is_cancelled) = (self.calls.clone(), Arc::clone(&cancelled));
                 let run = async move {
                     for group in groups {
                         let runs = group.into_iter().map(|work| {
-                            let run = work.plugin.pre_bind(cx.clone(), work.work);
+                            let polls_itself = *work.name == *dynamic_resources::NAME;
+                            let polling = if polls_itself { Polling::AtStart } else { Polling::EverySecond };
+                            let cx = calls.context(polling, Arc::clone(&is_cancelled));
+                            let run = work.plugin.pre_bind(cx, work.work);
                             let name = work.name;
                             async move { run.await.by(name) }
                         });
@@ -161,7 +170,7 @@ impl Effects {
                 }
             }
             Effect::Bind { pod, node, binders, .. } => {
-                let cx = self.calls.context(Arc::default());
+                let cx = self.calls.context(Polling::EverySecond, Arc::default());
                 let mut outcome = BindOutcome::Skip;
                 let mut by = Text::EMPTY;
                 for binder in &*binders {
@@ -208,16 +217,21 @@ impl Effects {
     }
 
     /// Advances running bindings and returns their results.
-    pub(super) fn poll(&mut self) -> Vec<Input> {
+    pub(super) fn poll(&mut self, cluster: &dyn Cluster) -> Vec<Input> {
         let mut cx = Context::from_waker(Waker::noop());
         let ended = &mut self.ended;
-        self.pre_bindings.retain_mut(|binding| match binding.run.as_mut().poll(&mut cx) {
-            Poll::Pending => true,
-            Poll::Ready(status) => {
-                ended.push(Input::PreBound { pod: binding.uid.clone(), status });
-                false
+        loop {
+            self.pre_bindings.retain_mut(|binding| match binding.run.as_mut().poll(&mut cx) {
+                Poll::Pending => true,
+                Poll::Ready(status) => {
+                    ended.push(Input::PreBound { pod: binding.uid.clone(), status });
+                    false
+                }
+            });
+            if !self.calls.begin_waits(cluster) {
+                break;
             }
-        });
+        }
         ended.extend(self.calls.take_events().into_iter().map(Input::BindingEvent));
         let failed = ended.iter().filter(|input| is_failed_pre_bind(input));
         self.has_random_order |= failed.count() > 1;

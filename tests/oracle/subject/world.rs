@@ -161,8 +161,11 @@ impl World {
         Ok(json!({}))
     }
 
-    /// Replaces a whole object, the only write of PreBind.
+    /// Replaces a whole object, or writes to a ResourceClaim.
     fn request(&mut self, method: &str, path: &str, kind: &str, body: &Value) -> Result<Value, ApiError> {
+        if let Some(answer) = self.resource_claim_request(method, path, body) {
+            return answer;
+        }
         let refused = |message: String| ApiError { certainty: Certainty::Refused, message };
         if method != "PUT" {
             return Err(refused(format!("the oracle does not know {method} {path} with {kind}")));
@@ -181,11 +184,7 @@ impl World {
         });
         let current = self.get(&reference).ok_or_else(|| not_found(resource, &reference.name))?;
         if current["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
-            return Err(refused(format!(
-                "Operation cannot be fulfilled on {resource} {:?}: the object has been modified; please apply your \
-                 changes to the latest version and try again",
-                reference.name
-            )));
+            return Err(modified(resource, &reference.name));
         }
         // An update without a change has no effect.
         if pruned(current) != pruned(body) {
@@ -208,7 +207,16 @@ pub(in crate::oracle) fn pruned(value: &Value) -> Value {
     }
 }
 
-fn not_found(resource: &str, name: &str) -> ApiError {
+/// The error of an update whose version is not the stored one.
+pub(super) fn modified(resource: &str, name: &str) -> ApiError {
+    let message = format!(
+        "Operation cannot be fulfilled on {resource} {name:?}: the object has been modified; please apply your \
+         changes to the latest version and try again"
+    );
+    ApiError { certainty: Certainty::Conflict, message }
+}
+
+pub(super) fn not_found(resource: &str, name: &str) -> ApiError {
     ApiError { certainty: Certainty::NotFound, message: format!("{resource} \"{name}\" not found") }
 }
 

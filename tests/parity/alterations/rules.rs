@@ -29,6 +29,7 @@ pub(super) fn all() -> Vec<Alteration> {
         framework::all(),
         requests::all(),
         taints::all(),
+        devices::all(),
     ];
     all.into_iter().flatten().collect()
 }

@@ -1,126 +1,236 @@
-//! Devices.
+//! Devices: DynamicResources.
 
-use supercargo_framework::event::QueueingHint::Skip;
+use serde_json::{Map, Value};
+use supercargo_framework::event::QueueingHint::{Queue, Skip};
 use supercargo_framework::objects::resources;
-use supercargo_framework::{ActionType, EventResource, Feature};
+use supercargo_framework::{ActionType, Code, EventResource, Feature, Features, Status};
 
 use super::super::alteration::{Alteration, Change};
 use super::super::twist::{
-    filter, hints, ignores, post_filter, pre_enqueue, prepares_nothing, reserves_nothing, score,
+    filter, hints, ignores, post_filter, pre_enqueue, pre_filter, prepares_nothing, reserves_nothing, score,
 };
-use super::{alter, passes, plugin, reworded, switch_off};
+use super::{admits, alter, passes, plugin, resolvable, reworded, switch_off};
 
 const NAME: &str = "DynamicResources";
-const CLAIM: EventResource = EventResource::Other(resources::RESOURCE_CLAIM);
-const CLASS: EventResource = EventResource::Other(resources::DEVICE_CLASS);
-const SLICE: EventResource = EventResource::Other(resources::RESOURCE_SLICE);
 
 pub(super) fn all() -> Vec<Alteration> {
-    [claims(), extended_resources()].into_iter().flatten().collect()
+    [points(), events(), features(), extended_resources()].into_iter().flatten().collect()
 }
 
-fn claims() -> Vec<Alteration> {
+fn points() -> Vec<Alteration> {
     vec![
         alter(
+            "DynamicResources: PreEnqueue passes",
+            "a pod waits outside the queues for its claims",
+            plugin(NAME, pre_enqueue(passes)),
+            &["resource-claims/claim-missing", "resource-claims/claim-deleting"],
+        ),
+        alter(
+            "DynamicResources: PreFilter passes",
+            "the class of a claim exists",
+            plugin(NAME, pre_filter(admits)),
+            &["resource-claims/class-missing"],
+        ),
+        alter(
             "DynamicResources: Filter passes",
-            "a node without free devices rejects the pod",
+            "a node has the devices",
             plugin(NAME, filter(passes)),
-            &["devices/exact-count-beyond-node"],
+            &["devices/devices-decide-the-node", "devices/exact-count-beyond-node"],
         ),
         alter(
             "DynamicResources: another message",
-            "the reason is \"cannot allocate all claims\"",
+            "a node without the devices has its own message",
             plugin(NAME, filter(reworded)),
             &["devices/exact-count-beyond-node"],
         ),
         alter(
-            "DynamicResources: PreEnqueue passes",
-            "a pod waits for its claim without an attempt",
-            plugin(NAME, pre_enqueue(passes)),
-            &["resource-claims/claim-missing"],
+            "DynamicResources: rejections marked resolvable",
+            "preemption frees no device",
+            plugin(NAME, filter(resolvable)),
+            &["resource-claims/preemption-frees-no-device"],
         ),
         alter(
             "DynamicResources: PostFilter says nothing",
-            "a claim that no other pod uses loses its devices",
-            plugin(
-                NAME,
-                post_filter(|nomination, _| (nomination, supercargo_framework::Status::unschedulable(""))),
-            ),
+            "the message says that a claim loses its devices",
+            plugin(NAME, post_filter(|nomination, _| (nomination, Status::new(Code::Unschedulable, "")))),
             &["resource-claims/allocated-claim-on-another-node"],
         ),
         alter(
-            "DynamicResources: later alternatives preferred",
-            "an earlier alternative scores higher",
-            plugin(NAME, score(|score| -score)),
+            "DynamicResources: scores nothing",
+            "earlier alternatives are better",
+            plugin(NAME, score(|_| 0)),
             &["devices-features/first-available-decides"],
         ),
         alter(
-            "DynamicResources: Reserve skipped",
-            "Reserve chooses the devices",
+            "DynamicResources: Reserve does nothing",
+            "a pod that is being bound holds its devices",
             plugin(NAME, reserves_nothing()),
-            &["resource-claims/claim-by-name"],
+            &["devices/device-of-unbound-pod", "resource-claims/claim-by-name"],
         ),
         alter(
-            "DynamicResources: PreBind skipped",
-            "the allocation is written before the pod is bound",
+            "DynamicResources: PreBind does nothing",
+            "devices are written to the claim",
             plugin(NAME, prepares_nothing()),
             &["resource-claims/claim-by-name"],
-        ),
-        alter(
-            "DynamicResources: claims never requeue",
-            "devices that a claim gives back requeue the pod",
-            plugin(NAME, hints(CLAIM, Skip)),
-            &["resource-claims-hints/hint-claim-deallocated"],
-        ),
-        alter(
-            "DynamicResources: ignores events of classes",
-            "a class that selects more devices requeues the pod",
-            plugin(NAME, ignores(CLASS, ActionType::UPDATE)),
-            &["resource-claims-hints/hint-class-widened"],
-        ),
-        alter(
-            "DynamicResources: ignores new slices",
-            "new devices requeue the pod",
-            plugin(NAME, ignores(SLICE, ActionType::ADD)),
-            &["resource-claims-hints/hint-slice-added"],
         ),
     ]
 }
 
+fn events() -> Vec<Alteration> {
+    let other = EventResource::Other;
+    let claims = || other(resources::RESOURCE_CLAIM);
+    let ignored = |resource, action| plugin(NAME, ignores(resource, action));
+    vec![
+        alter(
+            "DynamicResources: claims never requeue",
+            "a claim that gives its devices back wakes pods",
+            plugin(NAME, hints(claims(), Skip)),
+            &["resource-claims-hints/hint-claim-deallocated"],
+        ),
+        alter(
+            "DynamicResources: every claim requeues",
+            "another claim does not wake a pod",
+            plugin(NAME, hints(claims(), Queue)),
+            &["resource-claims-hints/hint-other-claim-skips"],
+        ),
+        alter(
+            "DynamicResources: deleted claims ignored",
+            "a deleted claim that had devices wakes pods",
+            ignored(claims(), ActionType::DELETE),
+            &["resource-claims-hints/hint-claim-deleted"],
+        ),
+        alter(
+            "DynamicResources: slices ignored",
+            "a new slice wakes a pod",
+            ignored(other(resources::RESOURCE_SLICE), ActionType::ALL),
+            &["resource-claims-hints/hint-slice-added"],
+        ),
+        alter(
+            "DynamicResources: changes of slices ignored",
+            "a device that is added to a slice wakes a pod",
+            ignored(other(resources::RESOURCE_SLICE), ActionType::UPDATE),
+            &["resource-claims-hints/hint-slice-updated"],
+        ),
+        alter(
+            "DynamicResources: classes ignored",
+            "a class that selects more devices wakes a pod",
+            ignored(other(resources::DEVICE_CLASS), ActionType::ALL),
+            &["resource-claims-hints/hint-class-widened"],
+        ),
+        alter(
+            "DynamicResources: new nodes ignored",
+            "a new node wakes a pod",
+            ignored(EventResource::Node, ActionType::ADD),
+            &["resource-claims-hints/hint-node-added"],
+        ),
+        alter(
+            "DynamicResources: labels of nodes ignored",
+            "a label of a node wakes a pod",
+            ignored(EventResource::Node, ActionType::UPDATE_NODE_LABEL),
+            &["resource-claims-hints/hint-node-labelled"],
+        ),
+        alter(
+            "DynamicResources: deleted rules ignored",
+            "a rule that is gone wakes a pod",
+            ignored(other(resources::DEVICE_TAINT_RULE), ActionType::DELETE),
+            &["devices-features/taint-rule"],
+        ),
+        alter(
+            "DynamicResources: changes of rules ignored",
+            "a rule that changes wakes a pod",
+            ignored(other(resources::DEVICE_TAINT_RULE), ActionType::UPDATE),
+            &["devices-features/taint-rule-changed"],
+        ),
+    ]
+}
+
+/// Builds the plugin with other arguments or features.
+fn built(
+    what: &'static str,
+    rule: &'static str,
+    change: fn(&mut Map<String, Value>, &mut Features),
+    detected_by: &'static [&'static str],
+) -> Alteration {
+    alter(what, rule, Change::Built(NAME, change), detected_by)
+}
+
+fn features() -> Vec<Alteration> {
+    vec![
+        built(
+            "DynamicResources: no consumable capacity",
+            "claims share devices up to their capacity",
+            |_, features| switch_off(features, Feature::DRAConsumableCapacity),
+            &["devices-features/shared-device", "devices-features/capacity-default"],
+        ),
+        built(
+            "DynamicResources: no partitionable devices",
+            "devices share counters",
+            |_, features| switch_off(features, Feature::DRAPartitionableDevices),
+            &["devices-features/counters", "devices-features/counters-backtracking"],
+        ),
+        built(
+            "DynamicResources: no taints",
+            "a device with a taint is not used",
+            |_, features| switch_off(features, Feature::DRADeviceTaints),
+            &["devices-features/taint-no-schedule", "devices-features/taint-no-execute"],
+        ),
+        built(
+            "DynamicResources: no rules",
+            "a rule taints devices",
+            |_, features| switch_off(features, Feature::DRADeviceTaintRules),
+            &["devices-features/taint-rule"],
+        ),
+        built(
+            "DynamicResources: no binding conditions",
+            "a pod waits until its devices are ready",
+            |args, features| {
+                args.remove("bindingTimeout");
+                switch_off(features, Feature::DRADeviceBindingConditions);
+            },
+            &["devices-features/binding-conditions"],
+        ),
+        built(
+            "DynamicResources: no alternatives",
+            "a request gets its second choice",
+            |_, features| switch_off(features, Feature::DRAPrioritizedList),
+            &["devices-features/first-available"],
+        ),
+    ]
+}
+
+/// Extended resources of devices.
 fn extended_resources() -> Vec<Alteration> {
+    const CLASS: EventResource = EventResource::Other(resources::DEVICE_CLASS);
+    const FIT: &str = "NodeResourcesFit";
     vec![
         alter(
             "NodeResourcesFit: no devices",
             "a node that does not offer an extended resource can have devices for it",
-            Change::Built("NodeResourcesFit", |_, features| {
-                switch_off(features, Feature::DRAExtendedResource);
-            }),
+            Change::Built(FIT, |_, features| switch_off(features, Feature::DRAExtendedResource)),
             &["extended-resources/devices-only"],
         ),
         alter(
             "DynamicResources: no extended resources",
             "devices are allocated for extended resources",
-            Change::Built(NAME, |_, features| {
-                switch_off(features, Feature::DRAExtendedResource);
-            }),
+            Change::Built(NAME, |_, features| switch_off(features, Feature::DRAExtendedResource)),
             &["extended-resources/more-than-devices"],
         ),
         alter(
             "NodeResourcesFit: ignores new classes",
             "a class that names the resource requeues the pod",
-            plugin("NodeResourcesFit", ignores(CLASS, ActionType::ADD)),
+            plugin(FIT, ignores(CLASS, ActionType::ADD)),
             &["extended-resources/hint-class-added"],
         ),
         alter(
             "NodeResourcesFit: ignores changed classes",
             "a class that names the resource from now on requeues the pod",
-            plugin("NodeResourcesFit", hints(CLASS, Skip)),
+            plugin(FIT, hints(CLASS, Skip)),
             &["extended-resources/hint-class-names-resource"],
         ),
         alter(
             "NodeResourcesFit: changed nodes never requeue",
             "a node that fits with its devices requeues the pod",
-            plugin("NodeResourcesFit", hints(EventResource::Node, Skip)),
+            plugin(FIT, hints(EventResource::Node, Skip)),
             &["extended-resources/hint-node-allocatable"],
         ),
     ]

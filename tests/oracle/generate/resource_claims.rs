@@ -1,0 +1,318 @@
+//! ResourceClaims: those of users and of pods, and the work of their controller and of drivers.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::Generator;
+use super::devices::{CLASSES, GPU, selectors};
+use super::mix::Kind;
+use super::pods::NAMESPACES;
+use crate::oracle::history::{Reference, Step};
+
+/// The names of claims: few, so that pods share them, and one that never exists.
+const CLAIMS: [&str; 7] = ["r0", "r1", "r2", "r3", "r4", "r5", "missing"];
+
+impl Generator<'_> {
+    /// The claims of a template of pods.
+    pub(super) fn pod_resource_claims(&mut self, namespace: &str, spec: &mut Value) {
+        if !self.has_devices() || !self.has(Kind::Devices) {
+            return;
+        }
+        let count = if self.random.chance(30) { 2 } else { 1 };
+        let claims = (0..count).map(|number| {
+            let name = format!("claim-{number}");
+            if self.random.chance(50) {
+                return json!({ "name": name, "resourceClaimTemplateName": "template" });
+            }
+            json!({ "name": name, "resourceClaimName": self.some_resource_claim(namespace) })
+        });
+        spec["resourceClaims"] = claims.collect();
+    }
+
+    /// The name of a claim, in most cases of an existing one.
+    fn some_resource_claim(&mut self, namespace: &str) -> String {
+        let mut claims = self.subject.objects("ResourceClaim");
+        claims.retain(|claim| claim["metadata"]["namespace"] == *namespace);
+        if claims.is_empty() || self.random.chance(10) {
+            return (*self.random.pick(&CLAIMS)).to_owned();
+        }
+        claims[self.random.below(claims.len())]["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Creates a claim of one of the known names, sometimes with an allocation by another scheduler.
+    pub(super) fn add_resource_claim(&mut self) -> Result<()> {
+        let namespace =
+            *self.random.weighted(&[(5, &NAMESPACES[0]), (1, &NAMESPACES[1])]).unwrap_or(&NAMESPACES[0]);
+        let name = CLAIMS[self.random.below(CLAIMS.len() - 1)];
+        let mut claim = self.resource_claim(namespace, name);
+        if self.subject.object(&Reference::of(&claim)).is_some() {
+            return Ok(());
+        }
+        if self.random.chance(15) {
+            self.allocate_elsewhere(&mut claim);
+        }
+        self.apply(claim)
+    }
+
+    fn resource_claim(&mut self, namespace: &str, name: &str) -> Value {
+        let count = *self.random.pick(&[1, 1, 1, 2]);
+        let requests: Vec<Value> = (0..count).map(|number| self.request(&format!("q{number}"))).collect();
+        let mut devices = json!({ "requests": requests });
+        if self.random.chance(25) {
+            let attribute =
+                *self.random.pick(&["gpu.example.com/model", "gpu.example.com/numa", "example.com/rack"]);
+            let constraint = if self.random.chance(75) { "matchAttribute" } else { "distinctAttribute" };
+            devices["constraints"] = json!([{ constraint: attribute }]);
+            if self.random.chance(30) {
+                devices["constraints"][0]["requests"] = json!(["q0"]);
+            }
+        }
+        if self.random.chance(20) {
+            devices["config"] =
+                json!([{ "opaque": { "driver": GPU, "parameters": { "by": "claim", "a": [1, "b"] } } }]);
+            if self.random.chance(50) {
+                devices["config"][0]["requests"] = json!(["q0"]);
+            }
+        }
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": self.metadata(namespace, name),
+            "spec": { "devices": devices },
+        })
+    }
+
+    fn request(&mut self, name: &str) -> Value {
+        if self.has(Kind::Alternatives) {
+            let alternatives: Vec<Value> = (0..self.random.between(1, 3))
+                .map(|number| {
+                    let mut alternative = self.exact_request();
+                    alternative["name"] = json!(format!("s{number}"));
+                    alternative
+                })
+                .collect();
+            return json!({ "name": name, "firstAvailable": alternatives });
+        }
+        let mut exactly = self.exact_request();
+        if self.random.chance(8) {
+            exactly["adminAccess"] = json!(self.random.chance(80));
+        }
+        json!({ "name": name, "exactly": exactly })
+    }
+
+    fn exact_request(&mut self) -> Value {
+        let class = *self
+            .random
+            .weighted(&[(10, &CLASSES[0]), (4, &CLASSES[1]), (4, &CLASSES[2]), (1, &CLASSES[3])])
+            .unwrap_or(&CLASSES[0]);
+        let mut request = json!({ "deviceClassName": class });
+        if self.random.chance(12) {
+            request["allocationMode"] = json!("All");
+        } else {
+            request["allocationMode"] = json!("ExactCount");
+            request["count"] = json!(*self.random.pick(&[1, 1, 1, 1, 2, 3, 33]));
+        }
+        if self.random.chance(30) {
+            let expressions: Vec<String> =
+                (0..self.random.between(1, 2)).map(|_| self.expression()).collect();
+            request["selectors"] = selectors(&expressions);
+        }
+        if self.has(Kind::DeviceTaints) {
+            request["tolerations"] = json!(self.device_tolerations());
+        }
+        if self.has(Kind::SharedDevices) {
+            let amount = *self.random.pick(&["1Gi", "3Gi", "5Gi", "20Gi"]);
+            let name = if self.random.chance(92) { "memory" } else { "speed" };
+            request["capacity"] = json!({ "requests": { name: amount } });
+        }
+        request
+    }
+
+    /// Gives a claim a device, as another scheduler does.
+    fn allocate_elsewhere(&mut self, claim: &mut Value) {
+        let slices = self.subject.objects("ResourceSlice");
+        let Some(slice) = (!slices.is_empty()).then(|| &slices[self.random.below(slices.len())]) else {
+            return;
+        };
+        let devices = slice["spec"]["devices"].as_array().cloned().unwrap_or_default();
+        if devices.is_empty() {
+            return;
+        }
+        let device = &devices[self.random.below(devices.len())];
+        let request = &claim["spec"]["devices"]["requests"][0];
+        let mut result = json!({
+            "request": request["name"], "driver": slice["spec"]["driver"], "pool": slice["spec"]["pool"]["name"],
+            "device": device["name"],
+        });
+        if let Some(alternative) = request["firstAvailable"][0]["name"].as_str() {
+            let name = request["name"].as_str().unwrap_or_default();
+            result["request"] = json!(format!("{name}/{alternative}"));
+        }
+        for field in ["bindingConditions", "bindingFailureConditions"] {
+            if device[field].is_array() {
+                result[field] = device[field].clone();
+            }
+        }
+        if device["allowMultipleAllocations"] == true && device["capacity"]["memory"].is_object() {
+            result["shareID"] = json!(format!("00000000-0000-4000-8000-{:012}", self.made));
+            result["consumedCapacity"] = json!({ "memory": "2Gi" });
+        }
+        let mut allocation = json!({ "devices": { "results": [result] } });
+        if self.random.chance(80) {
+            let node = match slice["spec"]["nodeName"].as_str() {
+                Some(node) => node.to_owned(),
+                None => self.some_node_name(),
+            };
+            let field = json!({ "key": "metadata.name", "operator": "In", "values": [node] });
+            allocation["nodeSelector"] = json!({ "nodeSelectorTerms": [{ "matchFields": [field] }] });
+        }
+        if self.random.chance(70) {
+            allocation["allocationTimestamp"] = json!("1999-12-31T00:00:00Z");
+        }
+        claim["status"] = json!({ "allocation": allocation });
+        if self.random.chance(30) {
+            claim["status"]["reservedFor"] =
+                json!([{ "resource": "pods", "name": "elsewhere", "uid": "uid-elsewhere" }]);
+        }
+        if self.random.chance(80) {
+            claim["metadata"]["finalizers"] = json!(["resource.kubernetes.io/delete-protection"]);
+        }
+    }
+
+    /// Changes claims.
+    pub(super) fn change_resource_claims(&mut self) -> Result<()> {
+        match self.random.below(12) {
+            0 | 1 => self.add_resource_claim(),
+            2 => self.with_some("ResourceClaim", |this, claim| this.take(Step::Delete(claim))),
+            3 => self.with_some("ResourceClaim", |this, claim| {
+                this.change(&claim, |this, claim| {
+                    if this.random.chance(30) {
+                        claim["metadata"]["deletionTimestamp"] = json!("2000-01-02T00:00:00Z");
+                    } else {
+                        claim["metadata"]["labels"]["note"] = json!(this.version.to_string());
+                    }
+                })
+            }),
+            4 => self.with_some("ResourceClaim", |this, claim| {
+                this.change(&claim, |this, claim| {
+                    if claim["status"]["allocation"].is_object() {
+                        deallocate(claim);
+                    } else {
+                        this.allocate_elsewhere(claim);
+                    }
+                })
+            }),
+            5 | 6 => {
+                self.with_some("ResourceClaim", |this, claim| this.change(&claim, Self::report_conditions))
+            }
+            7 | 8 => self.give_back(),
+            _ => self.generate_resource_claims(),
+        }
+    }
+
+    /// Acts as the driver of an allocated device: reports conditions.
+    fn report_conditions(&mut self, claim: &mut Value) {
+        let results =
+            claim["status"]["allocation"]["devices"]["results"].as_array().cloned().unwrap_or_default();
+        let mut devices = Vec::new();
+        for result in results.iter().filter(|result| result["bindingConditions"].is_array()) {
+            let mut device =
+                json!({ "driver": result["driver"], "pool": result["pool"], "device": result["device"] });
+            if result["shareID"].is_string() {
+                device["shareID"] = result["shareID"].clone();
+            }
+            let (kind, status) = *self
+                .random
+                .weighted(&[
+                    (6, &("example.com/attached", "True")),
+                    (1, &("example.com/attached", "False")),
+                    (2, &("example.com/broken", "True")),
+                ])
+                .unwrap_or(&("example.com/attached", "True"));
+            device["conditions"] = json!([{
+                "type": kind, "status": status, "reason": "Reported", "message": "as \"seen\"",
+                "lastTransitionTime": "2000-01-01T00:00:00Z",
+            }]);
+            devices.push(device);
+        }
+        if !devices.is_empty() {
+            claim["status"]["devices"] = json!(devices);
+        }
+    }
+
+    /// Acts as the controller: pods that are gone give claims back, and claims without pods devices.
+    fn give_back(&mut self) -> Result<()> {
+        let pods = self.subject.objects("Pod");
+        let lives = |uid: &Value| {
+            pods.iter().any(|pod| {
+                pod["metadata"]["uid"] == *uid
+                    && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+            })
+        };
+        for claim in self.subject.objects("ResourceClaim") {
+            let reference = Reference::of(&claim);
+            let owner = &claim["metadata"]["ownerReferences"][0]["uid"];
+            if owner.is_string() && !lives(owner) {
+                self.take(Step::Delete(reference))?;
+                continue;
+            }
+            let reserved = claim["status"]["reservedFor"].as_array().cloned().unwrap_or_default();
+            let kept: Vec<Value> =
+                reserved.iter().filter(|consumer| lives(&consumer["uid"])).cloned().collect();
+            if kept.len() < reserved.len() {
+                self.change(&reference, |_, claim| {
+                    if kept.is_empty() {
+                        deallocate(claim);
+                    } else {
+                        claim["status"]["reservedFor"] = json!(kept);
+                    }
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Acts as the controller: creates the claims of pods with templates, and tells the pods.
+    pub(super) fn generate_resource_claims(&mut self) -> Result<()> {
+        for pod in self.subject.objects("Pod") {
+            let wanted = pod["spec"]["resourceClaims"].as_array().cloned().unwrap_or_default();
+            let known = pod["status"]["resourceClaimStatuses"].as_array().map_or(0, Vec::len);
+            let generated: Vec<&Value> =
+                wanted.iter().filter(|claim| claim["resourceClaimTemplateName"].is_string()).collect();
+            let reference = Reference::of(&pod);
+            if generated.len() <= known
+                || self.terminates_before_binding(&reference)
+                || self.random.chance(15)
+            {
+                continue;
+            }
+            let mut statuses = Vec::new();
+            for entry in generated {
+                if self.random.chance(4) {
+                    // The template asks for no claim.
+                    statuses.push(json!({ "name": entry["name"] }));
+                    continue;
+                }
+                let name = format!("{}-{}", reference.name, self.made);
+                let mut claim = self.resource_claim(&reference.namespace, &name);
+                if self.random.chance(95) {
+                    claim["metadata"]["ownerReferences"] = json!([{
+                        "apiVersion": "v1", "kind": "Pod", "name": reference.name, "uid": pod["metadata"]["uid"],
+                        "controller": true,
+                    }]);
+                }
+                self.apply(claim)?;
+                statuses.push(json!({ "name": entry["name"], "resourceClaimName": name }));
+            }
+            self.change(&reference, |_, pod| pod["status"]["resourceClaimStatuses"] = json!(statuses))?;
+        }
+        Ok(())
+    }
+}
+
+fn deallocate(claim: &mut Value) {
+    if let Some(claim) = claim.as_object_mut() {
+        claim.remove("status");
+    }
+    if let Some(metadata) = claim["metadata"].as_object_mut() {
+        metadata.remove("finalizers");
+    }
+}
