@@ -6,7 +6,9 @@ use std::sync::Arc;
 use supercargo_devices::{
     AllocateError, AllocatedState, Allocation, Cluster, Demand, Features, Inventory, Matches,
 };
-use supercargo_framework::objects::{Object, ObjectBody as _, Objects, ResourceClaim, Revision, resources};
+use supercargo_framework::objects::{
+    AllocationResult, Object, ObjectBody as _, Objects, ResourceClaim, Revision, resources,
+};
 use supercargo_framework::{Context, NodeRecord, Text};
 
 /// The kinds from which it follows.
@@ -28,12 +30,14 @@ struct Followed {
     inventory: Inventory,
     matches: Matches,
     allocated: AllocatedState,
-    /// The claims whose devices `allocated` has, by key, and pending allocations by the UID of their
-    /// claim.
-    claims: BTreeMap<Arc<str>, Arc<Object>>,
-    pending: BTreeMap<Arc<str>, Arc<Object>>,
+    /// What `allocated` has of claims, by key, and of pending allocations by the UID of their claim. Not
+    /// the claims: it may be long until it catches up, and then they are gone.
+    claims: BTreeMap<Arc<str>, Results>,
+    pending: BTreeMap<Arc<str>, Results>,
     until: Until,
 }
+
+type Results = Box<[AllocationResult]>;
 
 /// How far the changes of objects were followed.
 #[derive(Debug, Default)]
@@ -139,21 +143,21 @@ impl Followed {
 /// Counts the devices of a claim, and no longer those that it had.
 fn recount(
     allocated: &mut AllocatedState,
-    counted: &mut BTreeMap<Arc<str>, Arc<Object>>,
+    counted: &mut BTreeMap<Arc<str>, Results>,
     key: &Arc<str>,
     claim: Option<&Arc<Object>>,
     is_sharing: bool,
 ) {
     if let Some(before) = counted.remove(key) {
-        allocated.remove(results(&before), is_sharing);
+        allocated.remove(&before, is_sharing);
     }
-    if let Some(claim) = claim.filter(|claim| !results(claim).is_empty()) {
-        allocated.add(results(claim), is_sharing);
-        counted.insert(Arc::clone(key), Arc::clone(claim));
+    if let Some(results) = claim.map(|claim| results(claim)).filter(|results| !results.is_empty()) {
+        allocated.add(results, is_sharing);
+        counted.insert(Arc::clone(key), results.into());
     }
 }
 
-fn results(claim: &Object) -> &[supercargo_framework::objects::AllocationResult] {
+fn results(claim: &Object) -> &[AllocationResult] {
     let allocation = ResourceClaim::of(&claim.body).and_then(|claim| claim.allocation.as_ref());
     allocation.map_or(&[], |allocation| &allocation.results)
 }
