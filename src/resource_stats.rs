@@ -69,6 +69,7 @@ impl ResourceStats {
             // In all parts of the queue and in flight.
             "queuedPods": stats.queue.iter().sum::<usize>(),
             "bindings": stats.bindings,
+            "pendingAllocations": stats.pending_allocations,
             "tables": stats.tables.tables,
             "columns": stats.tables.columns,
             "tableBytes": stats.tables.bytes,

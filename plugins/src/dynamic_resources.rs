@@ -354,7 +354,7 @@ impl PostFilterPlugin for DynamicResources {
                     && statuses.iter().any(|(node, status)| {
                         // As upstream, claims do not count on a node where others cannot be allocated.
                         let is_rejected_by_claims =
-                            status.reasons().iter().any(|reason| reason.to_string() == UNAVAILABLE);
+                            status.reasons().iter().any(|reason| *reason == UNAVAILABLE);
                         status.plugin() == NAME
                             && is_rejected_by_claims
                             && self.is_unavailable(cx, claim, cx.node(node).node())

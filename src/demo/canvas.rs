@@ -20,7 +20,7 @@ pub(crate) enum Style {
     Blue,
     /// Full resources.
     Red,
-    /// Gated pods and notes.
+    /// Gated pods, devices and notes.
     Cyan,
 }
 

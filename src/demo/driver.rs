@@ -110,5 +110,5 @@ fn not_created(object: &Manifest, error: &CallError) -> anyhow::Error {
 
 /// Whether the object may already exist.
 fn may_exist(object: &Manifest) -> bool {
-    matches!(object.kind(), "Namespace" | "PriorityClass")
+    matches!(object.kind(), "Namespace" | "PriorityClass" | "DeviceClass")
 }

@@ -55,6 +55,7 @@ pub(crate) fn plan(path: &Path, scheduler: &str, nodes: impl FnOnce() -> Vec<Man
 #[derive(Default)]
 struct ManifestSet {
     namespaces: Vec<Manifest>,
+    /// Priority classes, and what claims for devices need: classes, slices, templates and claims.
     classes: Vec<Manifest>,
     nodes: Vec<Manifest>,
     pods: Vec<Manifest>,
@@ -76,7 +77,9 @@ impl ManifestSet {
         }
         match kind.as_str() {
             "Namespace" => self.namespaces.push(manifest),
-            "PriorityClass" => self.classes.push(manifest),
+            "PriorityClass" | "DeviceClass" | "ResourceSlice" | "ResourceClaimTemplate" | "ResourceClaim" => {
+                self.classes.push(without_status(manifest));
+            }
             "Node" => self.nodes.push(manifest),
             "Pod" if matches!(manifest.value["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) => {
                 self.finished_pods += 1;
@@ -164,7 +167,8 @@ impl ManifestSet {
     /// Namespaces of the objects that the manifests do not include.
     fn namespaces_of(&self, objects: &[(Manifest, usize)]) -> Vec<Manifest> {
         let given: BTreeSet<&str> = self.namespaces.iter().map(Manifest::name).collect();
-        let names: BTreeSet<&str> = objects.iter().map(|(object, _)| object.namespace()).collect();
+        let objects = objects.iter().map(|(object, _)| object).chain(&self.classes);
+        let names: BTreeSet<&str> = objects.map(Manifest::namespace).collect();
         let missing = names.into_iter().filter(|name| *name != "default" && !given.contains(name));
         let namespace =
             |name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });

@@ -1,11 +1,16 @@
 //! The demo's view of the cluster, updated by informers.
 
+mod devices;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use supercargo_framework::objects::Object;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{NodeRecord, PodInfo};
+
+pub(crate) use devices::Devices;
 
 /// Number of activities that are kept.
 const MAX_ACTIVITIES: usize = 4096;
@@ -162,6 +167,7 @@ pub(crate) struct Model {
     waiting: BTreeMap<Arc<str>, BTreeSet<PodKey>>,
     gated: BTreeSet<PodKey>,
     counts: Counts,
+    devices: Devices,
     activities: VecDeque<(Duration, Activity)>,
     /// Errors of objects that the API server rejected.
     rejected: Vec<String>,
@@ -185,6 +191,7 @@ impl Model {
             waiting: BTreeMap::new(),
             gated: BTreeSet::new(),
             counts: Counts::default(),
+            devices: Devices::default(),
             activities: VecDeque::new(),
             rejected: Vec::new(),
             dropped: 0,
@@ -249,6 +256,12 @@ impl Model {
         if self.take_node(name).is_some() {
             self.note(at, format!("node {name} leaves"));
         }
+    }
+
+    /// Replaces a ResourceSlice or a ResourceClaim.
+    pub(crate) fn replace_object(&mut self, old: Option<&Object>, new: Option<&Object>) {
+        let devices = |object: Option<&Object>| object.map(Devices::of).unwrap_or_default();
+        self.devices.replace(devices(old), devices(new));
     }
 
     /// Removes a node by name; its zone may have changed.
@@ -354,6 +367,11 @@ impl Model {
         self.counts
     }
 
+    /// Devices, and those that claims have.
+    pub(crate) fn devices(&self) -> Devices {
+        self.devices
+    }
+
     /// Waiting pods by reason, largest group first.
     pub(crate) fn waiting(&self) -> Vec<WaitingGroup<'_>> {
         let mut all: Vec<_> = self.waiting.iter().map(|(why, pods)| WaitingGroup { why, pods }).collect();
@@ -436,4 +454,4 @@ pub(crate) fn display_name(pod: &PodKey) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

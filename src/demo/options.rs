@@ -31,8 +31,8 @@ pub struct DemoOptions {
     /// Keep the cluster running at the end, and show how to access it with kubectl
     #[arg(long)]
     pub keep: bool,
-    /// Schedule the pods and workloads in the YAML and JSON files of this folder, on its nodes.
-    /// Without nodes, the demo's are used
+    /// Schedule the pods and workloads in the YAML and JSON files of this folder, on its nodes and
+    /// with its devices. Without nodes, the demo's are used
     #[arg(long, value_name = "DIR", conflicts_with = "pods")]
     pub manifests: Option<PathBuf>,
 }

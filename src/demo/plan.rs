@@ -7,7 +7,8 @@ use serde_json::Value;
 /// All changes that a demo makes to the cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// Objects created before the scheduler starts: nodes, namespaces and priority classes.
+    /// Objects created before the scheduler starts: nodes, namespaces, classes, and
+    /// what claims for devices need.
     pub(crate) first: Vec<Manifest>,
     /// Later changes, in order.
     pub(crate) steps: Vec<Step>,
@@ -75,12 +76,16 @@ impl Manifest {
         let (version, resource) = match self.kind() {
             "Node" => return "/api/v1/nodes".to_owned(),
             "Namespace" => return "/api/v1/namespaces".to_owned(),
+            "DeviceClass" => return "/apis/resource.k8s.io/v1/deviceclasses".to_owned(),
+            "ResourceSlice" => return "/apis/resource.k8s.io/v1/resourceslices".to_owned(),
             "PriorityClass" => return "/apis/scheduling.k8s.io/v1/priorityclasses".to_owned(),
             "DaemonSet" => ("apis/apps/v1", "daemonsets"),
             "Deployment" => ("apis/apps/v1", "deployments"),
             "Job" => ("apis/batch/v1", "jobs"),
             "ReplicaSet" => ("apis/apps/v1", "replicasets"),
             "ReplicationController" => ("api/v1", "replicationcontrollers"),
+            "ResourceClaim" => ("apis/resource.k8s.io/v1", "resourceclaims"),
+            "ResourceClaimTemplate" => ("apis/resource.k8s.io/v1", "resourceclaimtemplates"),
             "StatefulSet" => ("apis/apps/v1", "statefulsets"),
             _ => ("api/v1", "pods"),
         };

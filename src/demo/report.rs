@@ -36,6 +36,10 @@ pub(crate) fn summary(model: &Model, columns: usize) -> String {
         Some(at) => writeln!(text, " Last pod bound after {}.", seconds(at)),
         None => writeln!(text),
     };
+    let devices = model.devices();
+    if devices.all > 0 {
+        let _ = writeln!(text, "Allocated: {} of {}.", devices.allocated, count(devices.all, "device"));
+    }
     waiting(model, columns, &mut text);
     rejected(model, columns, &mut text);
     text
@@ -88,7 +92,7 @@ pub(crate) fn next_steps(kubeconfig: &Path, scheduler: &str, a_waiting_pod: Opti
     };
     format!(
         "The cluster keeps running; press Ctrl-C to stop it. In another terminal:\n\n  export KUBECONFIG={}\n  kubectl get nodes\n  \
-         kubectl get pods -A -o wide\n{describe}  kubectl get events -A\n  kubectl run hello --image=hello \\\n    \
+         kubectl get pods -A -o wide\n  kubectl get resourceslices,resourceclaims -A\n{describe}  kubectl get events -A\n  kubectl run hello --image=hello \\\n    \
          --overrides='{{\"spec\":{{\"schedulerName\":\"{scheduler}\"}}}}'\n\n\
          Pods without schedulerName {scheduler} stay Pending: there is no other scheduler.\n",
         kubeconfig.display()
@@ -103,6 +107,7 @@ mod tests {
     use supercargo_framework::pod::PodCondition;
     use supercargo_framework::testing::{node, pod};
 
+    use super::super::model::tests::{claim, slice};
     use super::*;
 
     fn model() -> Model {
@@ -147,6 +152,19 @@ Requested: 25 % of CPU, 0 % of memory. Last pod bound after 0.1 s.
         assert_eq!(
             summary(&Model::new("x"), 80),
             "0 of 0 pods bound, on 0 nodes.\nRequested: 0 % of CPU, 0 % of memory.\n"
+        );
+    }
+
+    #[test]
+    fn summary_counts_devices_if_there_are_some() {
+        let mut model = model();
+        assert!(!summary(&model, 80).contains("device"));
+        model.replace_object(None, Some(&slice(16)));
+        model.replace_object(None, Some(&claim(15, false)));
+        assert!(
+            summary(&model, 80).contains("0.1 s.\nAllocated: 15 of 16 devices.\n"),
+            "{}",
+            summary(&model, 80)
         );
     }
 

@@ -100,7 +100,8 @@ fn draw_header(canvas: &mut Canvas, model: &Model, header: &Header<'_>) -> usize
     let (used, allocatable) = model.total();
     let (cpu, memory) = used.shares(&allocatable);
     let expected = header.expected.max(counts.arrived);
-    let parts = [
+    let devices = model.devices();
+    let mut parts = vec![
         (format!("{} of {}", counts.arrived, count(expected, "pod")), Style::Plain),
         (format!("{} bound", counts.bound), Style::Green),
         (format!("{} waiting", counts.waiting), Style::Yellow),
@@ -109,6 +110,11 @@ fn draw_header(canvas: &mut Canvas, model: &Model, header: &Header<'_>) -> usize
         (format!("cpu {} {}", bar(cpu, BAR), percent(cpu)), colour_of(cpu, Style::Green)),
         (format!("memory {} {}", bar(memory, BAR), percent(memory)), colour_of(memory, Style::Blue)),
     ];
+    if devices.all > 0 {
+        let share = devices.share();
+        let text = format!("devices {} {} of {}", bar(share, BAR), devices.allocated, devices.all);
+        parts.push((text, colour_of(share, Style::Cyan)));
+    }
     let (mut x, mut y) = (0, 1);
     let last = if canvas.height() >= 8 { 2 } else { 1 };
     for (text, style) in parts {

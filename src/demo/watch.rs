@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use kube::Client;
 use kube_informers::{Deleted, EventHandler, HandlerOptions, Indexers, SharedInformerFactory};
 use parking_lot::{Mutex, MutexGuard};
+use supercargo_framework::objects::{Object, resources};
 use supercargo_framework::{NodeRecord, PodInfo};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::model::Model;
 use supercargo_client::watch_service::WatchService;
-use supercargo_codec::{NodeKind, PodKind};
+use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 
 /// The model, its clock, and notifications of changes.
 #[derive(Clone)]
@@ -112,7 +113,25 @@ impl EventHandler<NodeRecord> for Nodes {
     }
 }
 
-/// Watches pods and nodes. Returns once the model contains all existing ones.
+struct Objects(Shared);
+
+impl EventHandler<Object> for Objects {
+    fn on_add(&mut self, object: &Arc<Object>, _is_in_initial_list: bool) {
+        self.0.change(|model, _| model.replace_object(None, Some(object)));
+    }
+
+    fn on_update(&mut self, old: &Arc<Object>, new: &Arc<Object>) {
+        self.0.change(|model, _| model.replace_object(Some(old), Some(new)));
+    }
+
+    fn on_delete(&mut self, deleted: &Deleted<Object>) {
+        if let Some(object) = deleted.object() {
+            self.0.change(|model, _| model.replace_object(Some(object), None));
+        }
+    }
+}
+
+/// Watches pods, nodes, and what the devices are. Returns once the model contains all existing ones.
 pub(crate) async fn watch(
     connection: kube::Config,
     shared: &Shared,
@@ -128,6 +147,12 @@ pub(crate) async fn watch(
         .informer_for(Arc::new(NodeKind::new(no_annotations)), |parts| parts.build(Indexers::default()));
     pods.add_event_handler(Pods(shared.clone()), HandlerOptions::named("demo's pods"))?;
     nodes.add_event_handler(Nodes(shared.clone()), HandlerOptions::named("demo's nodes"))?;
+    for kind in
+        [resources::RESOURCE_SLICE, resources::RESOURCE_CLAIM].iter().filter_map(|it| ObjectKind::of(it))
+    {
+        let objects = factory.informer_for(Arc::new(kind), |parts| parts.build(Indexers::default()));
+        objects.add_event_handler(Objects(shared.clone()), HandlerOptions::named("demo's devices"))?;
+    }
     factory.start(stop);
     let synced = factory.wait_for_handlers_sync(stop).await;
     if let Some(failure) = synced.failed.first().filter(|_| !stop.is_cancelled()) {

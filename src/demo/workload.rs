@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use supercargo_apiserver::sim::{DEVICE_DRIVER, SIMULATE_DEVICES};
 
 use super::plan::{Action, Manifest, Plan, Step};
 use super::random::Random;
@@ -14,8 +15,13 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Label and taint key of node pools.
 const POOL: &str = "example.com/pool";
+/// Taint key of nodes with GPUs.
 const GPU: &str = "example.com/gpu";
-/// Smallest cluster with separate node pools for databases and the edge.
+/// GPUs of a node that has some.
+const GPUS: u32 = 8;
+/// Templates of claims for GPUs, and how many each requests.
+const CLAIM_TEMPLATES: [(&str, u32); 2] = [("one-gpu", 1), ("two-gpus", 2)];
+/// Smallest cluster with separate node pools for databases, the edge and GPUs.
 const NODES_FOR_POOLS: usize = 8;
 /// Smallest cluster with a node that joins late.
 const NODES_FOR_LATE_NODE: usize = 4;
@@ -61,14 +67,15 @@ const fn app(
 
 /// The first app gets the remainder of rounding.
 const APPS: &[App] = &[
-    app("web", 63, (0, 3000), ("500m", "512Mi"), |_, _| {}),
+    app("web", 56, (0, 3000), ("500m", "512Mi"), |_, _| {}),
     app("api", 40, (300, 4000), ("750m", "1Gi"), in_two_zones),
     app("worker", 34, (1000, 7000), ("1", "2Gi"), |_, _| {}),
     app("nightly", 24, (800, 1800), ("1", "1Gi"), gated),
     app("cache", 18, (500, 3500), ("500m", "6Gi"), rather_with_ssd),
     app("db", 9, (100, 2500), ("2", "12Gi"), on_database_nodes),
     app("ingress", 5, (200, 1500), ("500m", "256Mi"), on_the_edge),
-    app("train", 4, (1500, 2500), ("2", "8Gi"), with_gpu),
+    app("train", 6, (1500, 2500), ("2", "8Gi"), with_two_gpus),
+    app("infer", 5, (1500, 2500), ("1", "4Gi"), with_gpu),
     app("mars", 2, (2600, 3000), ("250m", "128Mi"), in_no_zone),
     app("giant", 1, (2200, 2200), ("64", "8Gi"), |_, _| {}),
 ];
@@ -105,9 +112,16 @@ fn gated(spec: &mut Value, _pools: bool) {
 }
 
 fn with_gpu(spec: &mut Value, _pools: bool) {
-    let resources = &mut spec["containers"][0]["resources"];
-    resources["requests"][GPU] = json!("1");
-    resources["limits"][GPU] = json!("1");
+    claim_gpus(spec, CLAIM_TEMPLATES[0].0);
+}
+
+fn with_two_gpus(spec: &mut Value, _pools: bool) {
+    claim_gpus(spec, CLAIM_TEMPLATES[1].0);
+}
+
+fn claim_gpus(spec: &mut Value, template: &str) {
+    spec["resourceClaims"] = json!([{ "name": "gpus", "resourceClaimTemplateName": template }]);
+    spec["containers"][0]["resources"]["claims"] = json!([{ "name": "gpus" }]);
     spec["tolerations"] = json!([{ "key": GPU, "operator": "Exists", "effect": "NoSchedule" }]);
 }
 
@@ -134,7 +148,13 @@ pub(crate) fn plan(size: Size, scheduler: &str) -> Plan {
         steps.push(Step { at: GATES_LIFTED, action: Action::LiftGates { note, pods: gated } });
     }
     steps.sort_by_key(|step| step.at);
-    Plan { first: nodes, steps, pods: size.pods, notes: Vec::new() }
+    let claims_gpus = |step: &Step| match &step.action {
+        Action::Create(object) => object.value["spec"]["resourceClaims"].is_array(),
+        Action::LiftGates { .. } => false,
+    };
+    let templates = CLAIM_TEMPLATES.iter().filter(|_| steps.iter().any(claims_gpus));
+    let first = templates.map(|(name, count)| claim_template(name, *count)).chain(nodes).collect();
+    Plan { first, steps, pods: size.pods, notes: Vec::new() }
 }
 
 /// The nodes. The last one joins late, if the cluster is large enough.
@@ -145,6 +165,7 @@ pub(crate) fn all_nodes(count: usize, seed: u64) -> Vec<Manifest> {
 fn nodes(count: usize, random: &mut Random) -> Vec<Manifest> {
     let digits = count.div_ceil(ZONES.len()).to_string().len().max(2);
     let pool = if count >= NODES_FOR_POOLS { (count / 10).max(1) } else { 0 };
+    let gpus = if count >= NODES_FOR_POOLS { (count / 20).max(1) } else { 0 };
     let late = usize::from(count >= NODES_FOR_LATE_NODE);
     let mut nodes = Vec::with_capacity(count);
     for index in 0..count {
@@ -152,12 +173,7 @@ fn nodes(count: usize, random: &mut Random) -> Vec<Manifest> {
         let number = format!("{:0digits$}", index / ZONES.len() + 1);
         let from_end = count - 1 - index;
         let node = if from_end < late {
-            let mut node = node(&format!("{zone}-gpu"), zone, "gpu", 16, 64);
-            node["spec"]["taints"] = json!([{ "key": GPU, "effect": "NoSchedule" }]);
-            for amounts in ["capacity", "allocatable"] {
-                node["status"][amounts][GPU] = json!("8");
-            }
-            node
+            node_with_gpus(&format!("{zone}-gpu"), zone)
         } else if from_end < late + pool {
             let mut node = node(&format!("{zone}-db{number}"), zone, "db", 16, 128);
             node["spec"]["taints"] = json!([{ "key": POOL, "value": "db", "effect": "NoSchedule" }]);
@@ -166,6 +182,8 @@ fn nodes(count: usize, random: &mut Random) -> Vec<Manifest> {
             let mut node = node(&format!("{zone}-edge{number}"), zone, "edge", 4, 16);
             node["spec"]["taints"] = json!([{ "key": POOL, "value": "edge", "effect": "PreferNoSchedule" }]);
             node
+        } else if from_end < late + 2 * pool + gpus {
+            node_with_gpus(&format!("{zone}-gpu{number}"), zone)
         } else {
             let (cpu, memory) = [(4, 16), (8, 32), (8, 32), (16, 64)][random.below(4) as usize];
             let mut node = node(&format!("{zone}-{number}"), zone, "general", cpu, memory);
@@ -192,6 +210,25 @@ fn node(name: &str, zone: &str, pool: &str, cpu: u32, memory: u32) -> Value {
             "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
         },
     })
+}
+
+/// A node whose driver publishes GPUs.
+fn node_with_gpus(name: &str, zone: &str) -> Value {
+    let mut node = node(name, zone, "gpu", 16, 64);
+    node["metadata"]["annotations"] = json!({ SIMULATE_DEVICES: GPUS.to_string() });
+    node["spec"]["taints"] = json!([{ "key": GPU, "effect": "NoSchedule" }]);
+    node
+}
+
+/// A template of claims for this many GPUs.
+fn claim_template(name: &str, count: u32) -> Manifest {
+    let request = json!({ "name": "gpus", "exactly": { "deviceClassName": DEVICE_DRIVER, "count": count } });
+    Manifest::new(json!({
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": { "spec": { "devices": { "requests": [request] } } },
+    }))
 }
 
 /// The pods of all apps, with their arrival times.
@@ -266,15 +303,21 @@ mod tests {
     #[test]
     fn default_workload_covers_all_apps_and_zones() {
         let plan = sized(30, 200, 1);
+        let nodes = || plan.first.iter().filter(|object| object.kind() == "Node");
         let zones: BTreeSet<_> =
-            plan.first.iter().map(|node| node.value["metadata"]["labels"][ZONE].to_string()).collect();
-        assert_eq!((plan.first.len(), zones.len()), (29, 3));
+            nodes().map(|node| node.value["metadata"]["labels"][ZONE].to_string()).collect();
+        assert_eq!((nodes().count(), zones.len()), (29, 3));
         for app in APPS {
             assert!(of_app(&plan, app.name).count() > 0, "{}", app.name);
         }
         // There are more ingress pods than edge nodes, so that some stay pending.
         let edge = plan.first.iter().filter(|node| node.value["metadata"]["labels"][POOL] == "edge").count();
         assert!(edge > 0 && of_app(&plan, "ingress").count() > edge);
+        // There are more claims than GPUs, and half of the GPUs come late.
+        let wanted = of_app(&plan, "train").count() * 2 + of_app(&plan, "infer").count();
+        let with_gpus = |node: &Manifest| node.value["metadata"]["annotations"][SIMULATE_DEVICES] == "8";
+        let all = plan.objects().filter(|object| with_gpus(object)).count();
+        assert_eq!((all, nodes().filter(|node| with_gpus(node)).count(), wanted), (2, 1, 17));
         let lifted = plan.steps.iter().find_map(|step| match &step.action {
             Action::LiftGates { pods, .. } => Some((step.at, pods.len())),
             Action::Create(_) => None,
@@ -303,7 +346,7 @@ mod tests {
             let plan = sized(nodes, pods, seed);
             prop_assert_eq!((plan.count("Node"), plan.count("Pod")), (nodes, pods));
             let names: BTreeSet<_> = plan.objects().map(|o| (o.kind(), o.name())).collect();
-            prop_assert_eq!(names.len(), nodes + pods);
+            prop_assert_eq!(names.len(), nodes + pods + plan.count("ResourceClaimTemplate"));
             prop_assert!(plan.steps.is_sorted_by_key(|step| step.at));
         }
     }

@@ -1,9 +1,11 @@
 //! The invariants of the scheduler, for tests and for the debugger.
 
 use rustc_hash::FxHashSet;
+use supercargo_framework::objects::Object;
+use supercargo_framework::pod_claims::PodClaimName;
 use supercargo_framework::{PodInfo, Uid};
 
-use crate::bindings::Stage;
+use crate::bindings::{Binding, Stage};
 use crate::scheduler::Scheduler;
 use supercargo_queue::Place;
 
@@ -15,6 +17,13 @@ impl Scheduler {
         found.extend(self.queue.inconsistencies());
         found.extend(self.pending.values().filter_map(|pod| self.misplaced(pod)));
         found.extend(self.unknown_pods());
+        let pending = self.objects.list_pending().filter(|claim| !self.is_being_bound(claim));
+        found.extend(pending.map(|claim| {
+            format!(
+                "{} {} {}: an allocation is pending, and no binding writes it",
+                claim.resource, claim.key, claim.uid
+            )
+        }));
         found.sort();
         found
     }
@@ -33,6 +42,20 @@ impl Scheduler {
         (places != 1 && !is_left && !is_given_up).then(|| {
             let key = pod.key();
             format!("pod {key}: queued {in_queue}, in an attempt {on_its_way}, on a node {on_a_node}")
+        })
+    }
+
+    /// Whether a pod with this claim is being bound. The claim may not exist yet, and have an owner only.
+    fn is_being_bound(&self, claim: &Object) -> bool {
+        self.bindings.iter().map(Binding::pod).any(|pod| {
+            let is_owner = claim.controller.as_ref().is_some_and(|owner| *owner.uid == *pod.uid.text());
+            let mut entries = pod.spec.resource_claims().iter();
+            let names = |name: &str| *claim.namespace() == *pod.namespace && claim.name() == name;
+            is_owner
+                || entries.any(|entry| match pod.claim_name(entry) {
+                    PodClaimName::Given(name) | PodClaimName::Generated(name) => names(name),
+                    _ => false,
+                })
         })
     }
 

@@ -39,6 +39,8 @@ pub struct Stats {
     pub bindings: usize,
     /// Preemptions in progress.
     pub preemptions: usize,
+    /// Allocations of devices that bindings in progress are about to write.
+    pub pending_allocations: usize,
     /// Statistics of evaluation tables.
     pub tables: TableStats,
     /// Changes kept for evaluation tables to catch up with.
@@ -66,6 +68,7 @@ impl Scheduler {
             assumed_pods,
             bindings: self.bindings.len(),
             preemptions: self.preemptions.len(),
+            pending_allocations: self.objects.list_pending().count(),
             tables: self.table_stats(),
             changes: self.cache.changes.len(),
         }

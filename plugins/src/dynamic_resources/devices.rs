@@ -42,13 +42,15 @@ pub(crate) struct Followed {
     inventory: Inventory,
     matches: Matches,
     allocated: AllocatedState,
-    /// The claims whose devices `allocated` has, by key, and pending allocations by the UID of their
-    /// claim.
-    claims: BTreeMap<Arc<str>, Arc<Object>>,
-    pending: BTreeMap<Arc<str>, Arc<Object>>,
+    /// What `allocated` has of claims, by key, and of pending allocations by the UID of their claim. Not
+    /// the claims: it may be long until it catches up, and then they are gone.
+    claims: BTreeMap<Arc<str>, Results>,
+    pending: BTreeMap<Arc<str>, Results>,
     until: Until,
     touched: Touched,
 }
+
+type Results = Box<[AllocationResult]>;
 
 /// How far the changes of objects were followed.
 #[derive(Debug, Default)]
@@ -184,21 +186,20 @@ impl Followed {
             self.touched.add(self.inventory.reach_of_slice(key, features));
         }
         for key in changes(&resources::RESOURCE_CLAIM, &mut self.until.claims) {
-            let claim = objects.get(&resources::RESOURCE_CLAIM, key);
-            let before = replace(&mut self.claims, key, claim);
-            self.recount(before.as_deref(), claim.map(|claim| &**claim), features);
+            let after = objects.get(&resources::RESOURCE_CLAIM, key).map_or(&[][..], |claim| results(claim));
+            let before = replace(&mut self.claims, key, after);
+            self.recount(&before, after, features);
         }
         for uid in objects.pending_since(self.until.pending.as_ref()).unwrap_or_default() {
-            let claim = objects.pending(uid);
-            let before = replace(&mut self.pending, uid, claim);
-            self.recount(before.as_deref(), claim.map(|claim| &**claim), features);
+            let after = objects.pending(uid).map_or(&[][..], |claim| results(claim));
+            let before = replace(&mut self.pending, uid, after);
+            self.recount(&before, after, features);
         }
         self.until.pending = Some(objects.pending_revision());
     }
 
     /// Counts the devices of a claim, and no longer those that it had.
-    fn recount(&mut self, before: Option<&Object>, after: Option<&Object>, features: Features) {
-        let [before, after] = [before, after].map(|claim| claim.map_or(&[][..], results));
+    fn recount(&mut self, before: &[AllocationResult], after: &[AllocationResult], features: Features) {
         if before == after {
             return;
         }
@@ -210,16 +211,11 @@ impl Followed {
     }
 }
 
-/// Keeps a claim if it has devices. Returns the one that was kept.
-fn replace(
-    kept: &mut BTreeMap<Arc<str>, Arc<Object>>,
-    key: &Arc<str>,
-    claim: Option<&Arc<Object>>,
-) -> Option<Arc<Object>> {
-    match claim.filter(|claim| !results(claim).is_empty()) {
-        Some(claim) => kept.insert(Arc::clone(key), Arc::clone(claim)),
-        None => kept.remove(key),
-    }
+/// Keeps the results of a claim, if it has any. Returns those that were kept.
+fn replace(kept: &mut BTreeMap<Arc<str>, Results>, key: &Arc<str>, results: &[AllocationResult]) -> Results {
+    let before =
+        if results.is_empty() { kept.remove(key) } else { kept.insert(Arc::clone(key), results.into()) };
+    before.unwrap_or_default()
 }
 
 fn results(claim: &Object) -> &[AllocationResult] {

@@ -109,6 +109,28 @@ fn output_of_kubectl_get_is_accepted() {
 }
 
 #[test]
+fn classes_slices_templates_and_claims_come_before_pods() {
+    let devices = "apiVersion: resource.k8s.io/v1\nkind: List\nitems:\n\
+        - {apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c, namespace: shop}, status: {allocation: {}}}\n\
+        - {apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: t}}\n\
+        - {apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}}\n\
+        - {apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: d}}\n";
+    let plan = planned(&[("p.yaml", POD), ("devices.yaml", devices)]).unwrap();
+    let paths: Vec<String> = plan.first.iter().map(Manifest::collection).collect();
+    for path in [
+        "namespaces/shop/resourceclaims",
+        "namespaces/default/resourceclaimtemplates",
+        "resourceslices",
+        "deviceclasses",
+    ] {
+        assert!(paths.contains(&format!("/apis/resource.k8s.io/v1/{path}")), "{path}: {paths:?}");
+    }
+    let claim = plan.objects().find(|object| object.name() == "c").unwrap();
+    assert_eq!(claim.value.get("status"), None, "it is allocated anew");
+    assert_eq!(named(&plan, "Namespace"), ["default/shop"]);
+}
+
+#[test]
 fn nodes_of_the_demo_are_the_default() {
     let plan = planned(&[("p.yaml", POD)]).unwrap();
     assert_eq!(named(&plan, "Node"), ["default/own"]);

@@ -1,6 +1,9 @@
 use proptest::prelude::*;
+use supercargo_framework::objects::{
+    AllocationResult, Body, ClaimAllocation, Device, ResourceClaim, ResourceSlice, resources,
+};
 use supercargo_framework::pod::PodCondition;
-use supercargo_framework::testing::{node, pod};
+use supercargo_framework::testing::{node, object, pod};
 
 use super::*;
 
@@ -160,6 +163,37 @@ fn changes_of_nodes_are_activities() {
         ["1 node n3 joins", "2 node n3 is cordoned", "3 node n3 is uncordoned", "4 node n3 leaves"];
     assert_eq!(activities(&model), expected);
     assert_eq!(model.nodes().len(), 2);
+}
+
+/// A slice with this many devices.
+pub(in crate::demo) fn slice(devices: usize) -> Object {
+    let devices = (0..devices).map(|_| Device::default()).collect();
+    let body = ResourceSlice { devices, ..ResourceSlice::default() };
+    object(&resources::RESOURCE_SLICE, "s", Body::ResourceSlice(body))
+}
+
+/// A claim that has as many devices.
+pub(in crate::demo) fn claim(devices: usize, admin_access: bool) -> Object {
+    let result = |_| AllocationResult { admin_access, ..AllocationResult::default() };
+    let allocation =
+        ClaimAllocation { results: (0..devices).map(result).collect(), ..ClaimAllocation::default() };
+    let body = ResourceClaim { allocation: Some(allocation), ..ResourceClaim::default() };
+    object(&resources::RESOURCE_CLAIM, "default/c", Body::ResourceClaim(body))
+}
+
+#[test]
+fn devices_are_counted_while_their_slices_and_claims_exist() {
+    let mut model = model();
+    let mut counted = |old: Option<Object>, new: Option<Object>| {
+        model.replace_object(old.as_ref(), new.as_ref());
+        (model.devices().allocated, model.devices().all)
+    };
+    assert_eq!(counted(None, Some(slice(8))), (0, 8));
+    assert_eq!(counted(None, Some(claim(2, false))), (2, 8));
+    assert_eq!(counted(None, Some(claim(3, true))), (2, 8));
+    assert_eq!(counted(Some(slice(8)), Some(slice(7))), (2, 7));
+    assert_eq!(counted(Some(claim(2, false)), None), (0, 7));
+    assert_eq!(counted(Some(slice(7)), None), (0, 0));
 }
 
 #[test]

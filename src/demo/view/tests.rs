@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use supercargo_framework::pod::PodCondition;
 use supercargo_framework::testing::{node, pod};
 
+use super::super::model::tests::{claim, slice};
 use super::*;
 
 fn filled(nodes: usize, zones: usize, pods: usize) -> Model {
@@ -81,6 +82,21 @@ fn everything_fits_on_80_columns() {
     let latest: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("decisions")).skip(1).collect();
     assert!(latest[0].starts_with("   2.4 s  web-059 waits: 2 node(s) didn't have free"), "{text}");
     assert_eq!(latest[1], "   2.3 s  web-058 → b-09  2 ms");
+}
+
+#[test]
+fn devices_stand_beside_cpu_and_memory() {
+    let mut model = filled(30, 3, 60);
+    assert!(!drawn(&model, 80, 24).text().contains("devices"), "there are none");
+    model.replace_object(None, Some(&slice(16)));
+    model.replace_object(None, Some(&claim(12, false)));
+    let canvas = drawn(&model, 80, 24);
+    assert!(canvas.row(2).starts_with("cpu ") && canvas.row(2).ends_with(" 12 of 16"), "{}", canvas.text());
+    model.replace_object(None, Some(&claim(4, false)));
+    let canvas = drawn(&model, 80, 24);
+    let place = canvas.row(2).find("devices").expect("it is there");
+    let column = canvas.row(2)[..place].chars().count();
+    assert_eq!(canvas.style(column, 2), Style::Red, "none is left");
 }
 
 #[test]

@@ -4,9 +4,10 @@
 //! Kubelets ([`Options::kubelets`]) act on pods and nodes like kubelets, the node lifecycle
 //! controller and the pod garbage collector:
 //! * A pod bound to an existing node runs after [`Options::start_delay`]. If it does not fit
-//!   (resources, ports, node affinity, taints), it fails with upstream's reason and message. Not
-//!   simulated: image pulls, volumes, probes (containers are ready at once), hooks, events,
-//!   eviction under pressure, and slow init containers.
+//!   (resources, ports, node affinity, taints), it fails with upstream's reason and message. It does
+//!   not run before its resource claims have an allocation and are reserved for it. Not simulated:
+//!   image pulls, volumes, probes (containers are ready at once), hooks, events, eviction under
+//!   pressure, and slow init containers.
 //! * Annotations control how a pod behaves ([`SIMULATE`]: `run`, `complete`, `fail`, `crash-loop`;
 //!   [`SIMULATE_AFTER`]; [`SIMULATE_EXIT_CODE`]). By default the pods of jobs complete after
 //!   [`Options::run_time`].
@@ -38,8 +39,11 @@
 //! claims for pods that were created with a node, and frees and deletes claims when their pods are
 //! done. Not simulated: claims of pod groups, events.
 //!
-//! A driver of devices ([`Options::devices`]) publishes a resource slice for each node with the annotation
-//! [`SIMULATE_DEVICES`]. Not simulated: preparing devices on a node; the status of allocated devices.
+//! A driver of devices ([`Options::devices`]) publishes a pool for each node with the annotation
+//! [`SIMULATE_DEVICES`], in slices of eight devices, and a DeviceClass with its name,
+//! [`DEVICE_DRIVER`]. It withdraws the devices that [`SIMULATE_LOST_DEVICES`] lists, and all of them
+//! without the first annotation. Not simulated: preparing devices on a node; the status of allocated
+//! devices; eviction by taints of devices.
 
 mod affinity;
 mod claims;
@@ -64,7 +68,7 @@ use kubelets::Kubelets;
 use kubelets::heartbeat::Heartbeats;
 use workloads::Workloads;
 
-pub use driver::{DEVICE_DRIVER, SIMULATE_DEVICES};
+pub use driver::{DEVICE_DRIVER, SIMULATE_DEVICES, SIMULATE_LOST_DEVICES};
 pub use kubelets::{SIMULATE, SIMULATE_AFTER, SIMULATE_EXIT_CODE};
 
 /// The parts to simulate.

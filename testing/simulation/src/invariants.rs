@@ -1,6 +1,8 @@
 //! What must hold all the time, as seen at the server: the witness looks at each write of a
 //! scheduler before and after it takes effect.
 
+mod devices;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use tokio::time::Instant;
 
 use crate::api::{ask, get, text};
 use crate::trace::Trace;
+
+pub use devices::claim_of;
 
 /// How long a lease lasts: the default of the configuration.
 pub const LEASE: Duration = Duration::from_secs(15);
@@ -53,6 +57,8 @@ pub struct Witness {
     acquired: BTreeMap<Arc<str>, Duration>,
     /// By whom and when pods were bound, by UID.
     bound: BTreeMap<String, (Arc<str>, Duration)>,
+    /// By whom and when claims got their devices, by UID.
+    allocated: BTreeMap<String, (Arc<str>, Duration)>,
     /// When nodes last changed.
     touched: BTreeMap<String, Duration>,
     /// Until when nothing is checked, because etcd was restored.
@@ -69,6 +75,8 @@ pub struct Seen {
     method: Method,
     path: String,
     kind: Kind,
+    /// Of a claim: whether it had devices.
+    was_allocated: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,6 +85,8 @@ enum Kind {
     Lease,
     Event,
     Binding,
+    /// The status of a claim for devices.
+    Claim,
     /// Any other write, which only a leader may send.
     Write,
 }
@@ -89,6 +99,7 @@ impl Kind {
             () if path.contains("/leases") => Self::Lease,
             () if path.contains("/events") => Self::Event,
             () if path.ends_with("/binding") => Self::Binding,
+            () if devices::is_claim_status(path) => Self::Claim,
             () => Self::Write,
         }
     }
@@ -105,6 +116,7 @@ impl Witness {
             lease_ends: BTreeMap::new(),
             acquired: BTreeMap::new(),
             bound: BTreeMap::new(),
+            allocated: BTreeMap::new(),
             touched: BTreeMap::new(),
             forgiven_until: Duration::ZERO,
             views_lag_until: Duration::ZERO,
@@ -144,6 +156,7 @@ impl Witness {
     pub fn restored(&mut self) {
         let now = self.now();
         self.bound.clear();
+        self.allocated.clear();
         self.holders.push((now, None));
         self.forgiven_until = now + FORGIVEN;
     }
@@ -167,9 +180,10 @@ impl Witness {
     ) -> Seen {
         let kind = Kind::of(request);
         let path = request.uri().path().to_owned();
-        if matches!(kind, Kind::Binding | Kind::Write) {
+        if matches!(kind, Kind::Binding | Kind::Claim | Kind::Write) {
             witness.lock().check_lease(from, request.method(), &path);
         }
+        let was_allocated = kind == Kind::Claim && Self::is_allocated(server, &path).await;
         if kind == Kind::Binding {
             let pod = pod_of_binding(server, &path).await;
             let mut witness = witness.lock();
@@ -178,12 +192,12 @@ impl Witness {
                 witness.fail(format!("{}: {path} sent again, although it had taken effect", from.process));
             }
         }
-        Seen { from: from.clone(), method: request.method().clone(), path, kind }
+        Seen { from: from.clone(), method: request.method().clone(), path, kind, was_allocated }
     }
 
     /// Sees the outcome of a request.
     pub async fn after(witness: &Mutex<Self>, server: &ApiServer, seen: Seen, status: StatusCode) {
-        let Seen { from, method, path, kind } = seen;
+        let Seen { from, method, path, kind, was_allocated } = seen;
         {
             let mut witness = witness.lock();
             witness.note(format_args!("{} {method} {path} {}", from.process, status.as_u16()));
@@ -192,6 +206,7 @@ impl Witness {
                 Kind::Event => "events",
                 Kind::Lease => "lease writes",
                 Kind::Binding => "bindings",
+                Kind::Claim => "writes of claims",
                 Kind::Write => "other writes",
             };
             witness.trace.count(what, 1);
@@ -208,7 +223,9 @@ impl Witness {
                 let pod = pod_of_binding(server, &path).await;
                 witness.lock().see_binding(&from, &pod);
                 Self::check_room(witness, server, &from, &pod.spec.node_name).await;
+                Self::check_reservations(witness, server, &from, &pod).await;
             }
+            Kind::Claim if !was_allocated => Self::check_devices(witness, server, &from, &path).await,
             _ => {}
         }
     }
@@ -342,12 +359,16 @@ struct BoundSpec {
     #[serde(default, rename = "nodeName")]
     node_name: String,
     containers: Vec<Value>,
+    #[serde(default, rename = "resourceClaims")]
+    claims: Vec<Value>,
 }
 
 #[derive(Default, Deserialize)]
 struct Phase {
     #[serde(default)]
     phase: String,
+    #[serde(default, rename = "resourceClaimStatuses")]
+    claims: Vec<Value>,
 }
 
 /// The pod of a binding; empty if it is gone.

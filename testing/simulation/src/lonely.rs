@@ -7,11 +7,15 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use supercargo_config::Catalog;
 use supercargo_framework::event::{EventRegistration, QueueingHint};
-use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, FilterPlugin, SignPlugin};
+use supercargo_framework::objects::{Object, resources};
+use supercargo_framework::plugin::{
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, ReservePlugin, SignPlugin,
+};
+use supercargo_framework::pod_claims::PodClaimName;
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, Features, NodeInfo, Plugin, PodInfo, Status,
+    ActionType, Command, Context, CycleState, EventResource, Features, NodeInfo, Plugin, PodInfo, Status,
 };
 
 use crate::sabotage::Sabotage;
@@ -39,6 +43,10 @@ enum Keeps {
     Pods,
     /// Nodes that it has filtered.
     Nodes,
+    /// Allocations of devices whose binding has failed.
+    Allocations,
+    /// Not even the allocations that bindings are about to write.
+    NoAllocations,
 }
 
 /// The plugins of a simulated scheduler.
@@ -48,6 +56,8 @@ pub fn catalog(sabotage: Option<Sabotage>) -> Catalog {
         Some(Sabotage::NoHint) => |_, _| Ok(Lonely::plugin(false, Keeps::Nothing)),
         Some(Sabotage::KeptPods) => |_, _| Ok(Lonely::plugin(true, Keeps::Pods)),
         Some(Sabotage::KeptNodes) => |_, _| Ok(Lonely::plugin(true, Keeps::Nodes)),
+        Some(Sabotage::KeptAllocation) => |_, _| Ok(Lonely::plugin(true, Keeps::Allocations)),
+        Some(Sabotage::LostAllocation) => |_, _| Ok(Lonely::plugin(true, Keeps::NoAllocations)),
         _ => |_, _| Ok(Lonely::plugin(true, Keeps::Nothing)),
     };
     Catalog::in_tree().with_plugin(NAME, factory)
@@ -65,7 +75,7 @@ impl Lonely {
             return;
         }
         match self.keeps {
-            Keeps::Nothing => {}
+            Keeps::Nothing | Keeps::Allocations | Keeps::NoAllocations => {}
             Keeps::Pods => kept.extend(node.pods().iter().map(|pod| Arc::clone(pod) as Arc<_>)),
             Keeps::Nodes => kept.push(Arc::clone(node.node()) as Arc<_>),
         }
@@ -82,7 +92,11 @@ impl Plugin for Lonely {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self)
+        let points = ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self);
+        match self.keeps {
+            Keeps::Allocations | Keeps::NoAllocations => points.reserve(&self),
+            _ => points,
+        }
     }
 }
 
@@ -96,6 +110,37 @@ impl FilterPlugin for Lonely {
         }
         Status::success()
     }
+}
+
+/// Spoils what the plugin for devices reserves, before which it comes in no case but Unreserve.
+impl ReservePlugin for Lonely {
+    fn reserve(&self, cx: &Context<'_>, _: &mut CycleState, pod: &PodInfo, _: &Arc<str>) -> Status {
+        if self.keeps == Keeps::NoAllocations {
+            for claim in claims(cx, pod) {
+                cx.command(Command::RemovePending(Arc::clone(claim)));
+            }
+        }
+        Status::success()
+    }
+
+    fn unreserve(&self, cx: &Context<'_>, _: &mut CycleState, pod: &PodInfo, _: &Arc<str>) {
+        if self.keeps == Keeps::Allocations {
+            for pending in claims(cx, pod).filter_map(|claim| cx.pending_allocation(claim)) {
+                let uid = format!("{} of {}", pending.uid, pod.uid).into();
+                cx.command(Command::AddPending(Arc::new(Object { uid, ..(**pending).clone() })));
+            }
+        }
+    }
+}
+
+/// The claims of a pod that exist.
+fn claims<'a>(cx: &Context<'a>, pod: &PodInfo) -> impl Iterator<Item = &'a Arc<Object>> {
+    pod.spec.resource_claims().iter().filter_map(|entry| match pod.claim_name(entry) {
+        PodClaimName::Given(name) | PodClaimName::Generated(name) => {
+            cx.object(&resources::RESOURCE_CLAIM, &format!("{}/{name}", pod.namespace))
+        }
+        _ => None,
+    })
 }
 
 impl SignPlugin for Lonely {

@@ -312,7 +312,9 @@ fn trouble(random: &mut Rng, has_extender: bool) -> (Trouble, u64) {
             (Trouble::Respond { code, percent: random.u32(5..60), applied }, 30)
         }
         15 | 16 => {
-            let resource = ["pods", "nodes", "leases", "persistentvolumes"][random.usize(..4)];
+            let resources =
+                ["pods", "nodes", "leases", "persistentvolumes", "resourceclaims", "resourceslices"];
+            let resource = resources[random.usize(..resources.len())];
             let by = Duration::from_millis(random.u64(100..20_000));
             (Trouble::Lag { replica: random.usize(..REPLICAS), resource, by }, 120)
         }

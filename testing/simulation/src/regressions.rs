@@ -32,4 +32,5 @@ pub const ALL: &[Regression] = &[
         seed: 3000,
         minutes: 60,
     },
+    Regression { name: "the plugin for devices held claims that were gone", seed: 1, minutes: 10 },
 ];

@@ -12,7 +12,7 @@ use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 
 use crate::api::{self, ask, list};
-use crate::invariants::{LEASE, LEASE_PATH, Witness};
+use crate::invariants::{LEASE, LEASE_PATH, Witness, claim_of};
 use crate::machine::cpu_time;
 use crate::plan::{LAST_FAULT, Mood, Plan};
 use crate::sabotage::Sabotage;
@@ -21,6 +21,7 @@ use crate::workload::Workload;
 use crate::world::{FEW_CHANGES, World};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const RESOURCE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 /// How long pods that fit may wait after the last fault: two leases, the longest backoff, and what
 /// dead connections and repeated lists take.
@@ -146,18 +147,32 @@ fn end(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
     workload_gone(world, workload)
 }
 
-/// Pods without a node that neither gates nor missing resource claims hold, by UID.
+/// Pods without a node that neither gates nor their claims hold, by UID.
 async fn waiting(server: &ApiServer) -> BTreeMap<String, Value> {
     let pods = list(server, PODS).await.into_iter();
+    let claims = list(server, RESOURCE_CLAIMS).await;
+    let claims: BTreeMap<&str, &Value> = claims.iter().map(|claim| (api::name(claim), claim)).collect();
+    let is_gated =
+        |pod: &Value| pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
     let is_waiting = |pod: &Value| {
-        let spec = &pod["spec"];
-        // No controller makes claims from templates here, and PreEnqueue writes no condition.
-        let is_held = [&spec["schedulingGates"], &spec["resourceClaims"]]
-            .into_iter()
-            .any(|list| list.as_array().is_some_and(|list| !list.is_empty()));
+        let is_held = is_gated(pod) || !has_claims(pod, &claims);
         api::node_of(pod).is_empty() && !is_held && pod["metadata"]["deletionTimestamp"].is_null()
     };
     pods.filter(is_waiting).map(|pod| (api::uid(&pod).to_owned(), pod)).collect()
+}
+
+/// Whether the claims of a pod exist. Otherwise PreEnqueue holds it, which writes no condition.
+fn has_claims(pod: &Value, claims: &BTreeMap<&str, &Value>) -> bool {
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let statuses = items(&pod["status"]["resourceClaimStatuses"]);
+    let usable = |name: &str| {
+        claims.get(name).is_some_and(|claim| {
+            let owners = items(&claim["metadata"]["ownerReferences"]);
+            let is_of_another = owners.iter().any(|owner| owner["uid"] != *api::uid(pod));
+            claim["metadata"]["deletionTimestamp"].is_null() && !is_of_another
+        })
+    };
+    items(&pod["spec"]["resourceClaims"]).iter().all(|entry| claim_of(entry, &statuses).is_some_and(usable))
 }
 
 fn check_leader(world: &World) {
@@ -244,6 +259,7 @@ fn workload_gone(world: &mut World, workload: &mut Workload) -> Result<()> {
 /// No part of a scheduler has more than what there is.
 fn check_sizes(world: &World) {
     let nodes = world.within(list(&world.server, "/api/v1/nodes")).len();
+    let claims = world.within(list(&world.server, RESOURCE_CLAIMS)).len();
     let (mut left, mut largest) = (Vec::new(), 0);
     for (process, owner) in world.owners() {
         let stats = owner.scheduler().stats();
@@ -254,6 +270,7 @@ fn check_sizes(world: &World) {
             ("assumed pods", stats.assumed_pods, 0),
             ("bindings", stats.bindings, 0),
             ("preemptions", stats.preemptions, 0),
+            ("pending allocations", stats.pending_allocations, 0),
             ("events in flight", stats.events_in_flight.len(), 0),
             ("nodes", stats.nodes, nodes),
             // Not even the log of changes: it is full of others.
@@ -265,6 +282,9 @@ fn check_sizes(world: &World) {
             surplus.map(|(what, size, expected)| format!("{process}: {size} {what}, {expected} expected")),
         );
         largest = largest.max(stats.tables.bytes);
+    }
+    if claims > 0 {
+        left.push(format!("{claims} claims, 0 expected"));
     }
     let mut witness = world.witness.lock();
     witness.trace.greatest("largest tables that were left, bytes", largest as u64);

@@ -54,6 +54,10 @@ pub enum Sabotage {
     KeptPods,
     /// A plugin keeps nodes that it has filtered.
     KeptNodes,
+    /// An allocation that a binding is about to write is lost, so that other pods get the devices, too.
+    LostAllocation,
+    /// An allocation stays pending when its binding has failed.
+    KeptAllocation,
     /// Memory grows with each binding.
     KeptBytes,
 }

@@ -1,5 +1,7 @@
 //! What users, controllers and nodes do: the changes that schedulers react to.
 
+mod devices;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,6 +92,7 @@ impl Workload {
             "volumeBindingMode": "WaitForFirstConsumer",
         });
         workload.post("/apis/storage.k8s.io/v1/storageclasses", class).await;
+        workload.add_templates().await;
         for index in 0..plan.nodes {
             workload.add_node(index).await;
         }
@@ -133,8 +136,10 @@ impl Workload {
             self.return_node().await;
         }
         for index in 0..self.nodes {
+            let mut annotations = self.devices(index);
+            annotations[SIMULATE] = Value::Null;
             let change = json!({
-                "metadata": { "annotations": { SIMULATE: null } },
+                "metadata": { "annotations": annotations },
                 "spec": { "unschedulable": null },
             });
             let name = format!("node-{index}");
@@ -163,6 +168,7 @@ impl Workload {
         self.add_claim(&claim, "urgent").await;
         let mut paths = self.add_pods_that_fit(count).await;
         paths.push(format!("{PODS}/{claim}"));
+        paths.push(self.add_device_probe().await);
         paths
     }
 
@@ -173,6 +179,7 @@ impl Workload {
         let mut paths = self.add_pods_that_fit(count).await;
         paths.push(format!("{PODS}/{contender}"));
         paths.push(self.add_lonely().await);
+        paths.push(self.add_device_probe().await);
         paths
     }
 
@@ -218,7 +225,8 @@ impl Workload {
 
     /// Deletes everything but nodes.
     pub async fn clear(&mut self) {
-        for path in [DEPLOYMENTS, JOBS, BUDGETS, PODS, CLAIMS, VOLUMES] {
+        let paths = [DEPLOYMENTS, JOBS, BUDGETS, PODS, CLAIMS, VOLUMES];
+        for path in paths.into_iter().chain(devices::PATHS) {
             for object in list(&self.server, path).await {
                 let path = format!("{path}/{}", api::name(&object));
                 let now = json!({ "gracePeriodSeconds": 0, "propagationPolicy": "Background" });
@@ -240,7 +248,7 @@ impl Workload {
         if self.living.len() as u64 > self.nodes * CROWD / 4 {
             self.delete_oldest().await;
         }
-        match self.random.u32(..100) {
+        match self.random.u32(..120) {
             0..35 => self.add_pod().await,
             35..50 => self.add_deployment().await,
             50..58 => self.add_job().await,
@@ -261,7 +269,8 @@ impl Workload {
             }
             90..95 => self.flip("/spec/unschedulable", json!({ "spec": { "unschedulable": true } })).await,
             95..97 => self.remove_node().await,
-            _ => self.return_node().await,
+            97..100 => self.return_node().await,
+            _ => self.act_on_devices().await,
         }
     }
 
@@ -309,18 +318,8 @@ impl Workload {
 
     async fn add_job(&mut self) {
         let name = self.name("job");
-        let mut template = pod(&name, json!({ "restartPolicy": "Never" }), 9);
-        template["metadata"]["labels"]["app"] = json!(name);
         let count = self.random.u64(1..6);
-        let job = json!({
-            "metadata": { "name": name },
-            "spec": {
-                "parallelism": count,
-                "completions": count,
-                "template": { "metadata": { "labels": template["metadata"]["labels"] }, "spec": template["spec"] },
-            },
-        });
-        self.add(JOBS, job).await;
+        self.add(JOBS, job(&name, count, json!({ "restartPolicy": "Never" }))).await;
     }
 
     /// A pod with a claim for a local volume, which its scheduler chooses.
@@ -395,11 +394,17 @@ impl Workload {
             "metadata": {
                 "name": name,
                 "labels": { HOSTNAME: name, ZONE: format!("zone-{}", index % 3) },
+                "annotations": self.devices(index),
             },
             "status": { "capacity": amounts, "allocatable": amounts },
         });
         self.witness.lock().touch(&name);
         self.post(NODES, node).await;
+    }
+
+    /// The annotations of a node by which it has its devices.
+    fn devices(&self, index: u64) -> Value {
+        devices::annotations(devices::of_node(index, self.nodes))
     }
 
     /// Adds a node with one enormous list.
@@ -408,6 +413,7 @@ impl Workload {
         let name = format!("node-{index}");
         let mut node = new(list.node(&name, GIANT));
         node["metadata"]["labels"][ZONE] = json!(format!("zone-{}", index % 3));
+        node["metadata"]["annotations"] = self.devices(index);
         for amounts in ["capacity", "allocatable"] {
             for (what, amount) in AMOUNTS {
                 node["status"][amounts][what] = json!(amount);
@@ -491,6 +497,20 @@ fn pod(name: &str, mut spec: Value, kind: u64) -> Value {
         labels[LABEL] = json!("yes");
     }
     json!({ "metadata": { "name": name, "labels": labels }, "spec": spec })
+}
+
+/// A job of this many pods at once, whose spec has this beside that of the container.
+fn job(name: &str, pods: u64, spec: Value) -> Value {
+    let mut template = pod(name, spec, 9);
+    template["metadata"]["labels"]["app"] = json!(name);
+    json!({
+        "metadata": { "name": name },
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "template": { "metadata": { "labels": template["metadata"]["labels"] }, "spec": template["spec"] },
+        },
+    })
 }
 
 /// What is special about pods of a kind. Those of the first three kinds fit nowhere or wait.

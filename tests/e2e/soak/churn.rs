@@ -1,13 +1,13 @@
 //! Churn: pods with unique labels and annotations, nodes, and the other objects that plugins read.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use kube::Client;
 use serde_json::{Value, json};
-use supercargo_apiserver::sim::SIMULATE;
+use supercargo_apiserver::sim::{DEVICE_DRIVER, SIMULATE, SIMULATE_DEVICES};
 use tokio::time::{sleep, timeout};
 
 use crate::support::{name_of, node, node_of, priority_class, send};
@@ -30,6 +30,11 @@ const IMPORTANT: &str = "important";
 const CLASSES_PATH: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 const PODS_PATH: &str = "/api/v1/namespaces/default/pods";
 const NODES_PATH: &str = "/api/v1/nodes";
+const CLAIMS_PATH: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+const TEMPLATES_PATH: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
+/// The template of claims for devices, and the devices of every tenth node.
+const DEVICE: &str = "device";
+const DEVICES: &str = "2";
 const MERGE: &str = "application/merge-patch+json";
 
 /// The objects that exist throughout.
@@ -40,6 +45,14 @@ pub(super) struct Furniture {
 impl Furniture {
     pub(super) async fn create(client: &Client) -> Self {
         insist(client, "POST", CLASSES_PATH, Some(&priority_class(IMPORTANT, 1000))).await;
+        let request = json!({ "name": DEVICE, "exactly": { "deviceClassName": DEVICE_DRIVER } });
+        let template = json!({
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": { "name": DEVICE },
+            "spec": { "spec": { "devices": { "requests": [request] } } },
+        });
+        insist(client, "POST", TEMPLATES_PATH, Some(&template)).await;
         for index in 0..NODES {
             insist(client, "POST", NODES_PATH, Some(&node_of_number(index, 0))).await;
         }
@@ -76,7 +89,11 @@ fn node_of_number(index: u64, incarnation: u64) -> Value {
         ("incarnation", &incarnation),
         ("spared", spared),
     ];
-    node(&name, &labels, &[("cpu", "8"), ("memory", "32Gi")])
+    let mut node = node(&name, &labels, &[("cpu", "8"), ("memory", "32Gi")]);
+    if index % 10 == 9 {
+        node["metadata"]["annotations"] = json!({ SIMULATE_DEVICES: DEVICES });
+    }
+    node
 }
 
 /// The objects that exist for a while.
@@ -93,12 +110,26 @@ pub(super) struct Churn {
     objects: u64,
     flaps: u64,
     removals: u64,
+    /// The most devices that claims had at once.
+    allocations: usize,
 }
 
 impl Churn {
     pub(super) fn new(client: Client, furniture: Furniture) -> Self {
         let (leaving, ill, gone) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Self { client, furniture, leaving, ill, gone, beats: 0, pods: 0, objects: 0, flaps: 0, removals: 0 }
+        Self {
+            client,
+            furniture,
+            leaving,
+            ill,
+            gone,
+            beats: 0,
+            pods: 0,
+            objects: 0,
+            flaps: 0,
+            removals: 0,
+            allocations: 0,
+        }
     }
 
     /// Creates some objects and deletes some.
@@ -124,6 +155,25 @@ impl Churn {
         let due: Vec<String> = self.due(now);
         join_all(due.iter().map(|path| insist(&self.client, "DELETE", path, None))).await;
         self.trouble_nodes(now).await;
+        if self.beats.is_multiple_of(4) {
+            self.check_devices().await;
+        }
+    }
+
+    /// No device is allocated twice.
+    async fn check_devices(&mut self) {
+        let claims = self.list(CLAIMS_PATH).await;
+        let mut owners = BTreeMap::<String, &str>::new();
+        for claim in &claims {
+            let results = claim["status"]["allocation"]["devices"]["results"].as_array();
+            for result in results.into_iter().flatten() {
+                let device = format!("{}/{}", result["pool"], result["device"]);
+                if let Some(other) = owners.insert(device.clone(), name_of(claim)) {
+                    panic!("{other} and {} have device {device}", name_of(claim));
+                }
+            }
+        }
+        self.allocations = self.allocations.max(owners.len());
     }
 
     fn leave(&mut self, when: Instant, path: String) {
@@ -183,11 +233,15 @@ impl Churn {
         loop {
             let pods = self.list(PODS_PATH).await;
             let homeless = pods.iter().filter(|pod| node_of(pod).is_none()).count();
-            if pods.len() == self.furniture.pods && homeless == 0 {
+            let claims = self.list(CLAIMS_PATH).await.len();
+            if pods.len() == self.furniture.pods && homeless == 0 && claims == 0 {
                 return;
             }
             let (left, wanted) = (pods.len(), self.furniture.pods);
-            assert!(began.elapsed() < within, "{left} pods instead of {wanted}, {homeless} without a node");
+            assert!(
+                began.elapsed() < within,
+                "{left} pods instead of {wanted}, {homeless} without a node, {claims} claims"
+            );
             sleep(Duration::from_millis(200)).await;
         }
     }
@@ -232,19 +286,23 @@ impl Churn {
 
     /// Whether every kind of object has occurred.
     pub(super) fn has_had_all(&self) -> bool {
-        self.pods > 2 * KINDS_OF_PODS && self.objects > 0 && self.flaps > 0 && self.removals > 0
+        let has_had_objects = self.objects > 0 && self.allocations > 1;
+        self.pods > 2 * KINDS_OF_PODS && has_had_objects && self.flaps > 0 && self.removals > 0
     }
 }
 
 impl fmt::Display for Churn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pods, objects, flaps, removals, .. } = self;
-        write!(f, "{pods} pods, {objects} other objects, {flaps} nodes ill, {removals} gone")
+        let Self { pods, objects, flaps, removals, allocations, .. } = self;
+        write!(
+            f,
+            "{pods} pods, {objects} other objects, {allocations} devices at once, {flaps} nodes ill, {removals} gone"
+        )
     }
 }
 
 /// The number of pod variants besides names, labels and annotations.
-const KINDS_OF_PODS: u64 = 10;
+const KINDS_OF_PODS: u64 = 11;
 /// The number of variants that no node fits, or that are gated.
 const KINDS_WITHOUT_PLACE: u64 = 3;
 
@@ -288,6 +346,7 @@ fn pod(number: u64) -> Value {
         6 => spec["priorityClassName"] = json!(IMPORTANT),
         7 => spec["containers"][0]["ports"] = json!([{ "containerPort": 80, "hostPort": 8080 }]),
         8 => spec["tolerations"] = json!([{ "operator": "Exists" }]),
+        9 => spec["resourceClaims"] = json!([{ "name": DEVICE, "resourceClaimTemplateName": DEVICE }]),
         _ => {}
     }
     json!({

@@ -31,7 +31,8 @@ const KINDS: [&str; 7] =
     ["refusals", "refused bindings", "lost answers", "resets", "cuts", "relists", "restarts"];
 
 /// The watched resources, whose watches can be cut.
-const WATCHED: [&str; 4] = ["pods", "nodes", "namespaces", "poddisruptionbudgets"];
+const WATCHED: [&str; 6] =
+    ["pods", "nodes", "namespaces", "poddisruptionbudgets", "resourceclaims", "resourceslices"];
 
 impl Trouble {
     pub(super) fn new(server: ApiServer) -> Self {

@@ -301,7 +301,7 @@ impl Generator<'_> {
             }
             6 | 7 if self.mix.of(Kind::DeviceTaints) > 0 => self.change_taint_rules(),
             _ => self.with_some("ResourceSlice", |this, slice| {
-                this.change(&slice, |this, slice| this.change_device(slice))
+                this.change(&slice, Self::change_device)
             }),
         }
     }

@@ -7,6 +7,8 @@ use supercargo_framework::context::Command;
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::{Body, ClaimAllocation, Object, ResourceClaim, resources};
 use supercargo_framework::plugin::{Permit, PreFilter};
+use supercargo_framework::pod::RareSpec;
+use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{node, object, pod};
 use supercargo_framework::{ActionType, EventResource, Status};
 
@@ -94,7 +96,9 @@ fn an_allocation_is_pending_while_its_binding_is_in_flight() {
     bed.handle(Input::Object(Notification::Added(claim("5"))));
     bed.pod(pod("waits"));
     bed.cycle();
-    bed.pod(pod("a"));
+    let entry = PodClaim { name: "c".into(), source: PodClaimSource::Claim("c".into()) };
+    let rare = RareSpec { resource_claims: [entry].into(), ..RareSpec::default() };
+    bed.pod(pod("a").with(|pod| Arc::make_mut(&mut pod.spec).rare = rare.boxed()));
     bed.cycle();
     let pending = |bed: &Bed| bed.scheduler.objects().list_pending().count();
     let is_free = |bed: &Bed| {

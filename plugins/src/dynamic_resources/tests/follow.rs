@@ -138,3 +138,14 @@ fn devices_of_claims_and_of_pending_allocations_are_taken() {
     objects.remove(&resources::RESOURCE_CLAIM, "default/c0");
     assert_eq!(first(&objects).as_deref(), Some("\"gpu-0\""));
 }
+
+#[test]
+fn claims_that_are_gone_are_not_held_until_the_next_cycle() {
+    let mut objects = Objects::default();
+    objects.insert(class().into());
+    objects.insert(held(0, Some(0), 1));
+    let mut devices = Devices::new(Features::default(), true);
+    free(&mut devices, &objects, &node("n").build());
+    let gone = objects.remove(&resources::RESOURCE_CLAIM, "default/c0").unwrap();
+    assert_eq!(Arc::strong_count(&gone), 1);
+}

@@ -312,7 +312,8 @@ fn owning_pod(claim: &Value) -> Option<(&str, &str)> {
         .map(|owner| (text(owner, "name"), text(owner, "uid")))
 }
 
-fn status_of<'a>(pod: &'a Value, entry: &str) -> Option<&'a Value> {
+/// The entry of a pod's status with the claim for an entry of its spec.
+pub(super) fn status_of<'a>(pod: &'a Value, entry: &str) -> Option<&'a Value> {
     list(&pod["status"], "resourceClaimStatuses").iter().find(|status| text(status, "name") == entry)
 }
 

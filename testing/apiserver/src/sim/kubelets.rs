@@ -2,6 +2,7 @@
 
 mod addresses;
 mod admission;
+mod devices;
 pub(super) mod heartbeat;
 mod node_status;
 mod nodes;
@@ -41,6 +42,8 @@ pub(super) struct Kubelets {
     objects: Objects,
     pod_kind: Arc<Kind>,
     node_kind: Arc<Kind>,
+    /// `None` if claims are not served.
+    claim_kind: Option<Arc<Kind>>,
     pod_feed: Feed,
     node_feed: Feed,
     options: Options,
@@ -58,6 +61,8 @@ struct Pod {
     node: NodeName,
     stage: Stage,
     script: Script,
+    /// Whether the pod names claims.
+    has_claims: bool,
     /// The version of the simulation's last write, whose change is skipped.
     written: u64,
     /// Whether its end is scheduled.
@@ -115,6 +120,7 @@ impl Kubelets {
         Some(Self {
             pod_feed: Feed::new(&objects, &pod_kind),
             node_feed: Feed::new(&objects, &node_kind),
+            claim_kind: objects.kind("resource.k8s.io", "resourceclaims"),
             objects,
             pod_kind,
             node_kind,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::admission::Load;
 use super::pod_status::{self, Place};
 use super::{Action, Kubelets, Pod, Script, Stage, Uid};
-use crate::json::{flag, int, text_at};
+use crate::json::{flag, int, list, text_at};
 use crate::object::StoredObject;
 use crate::rest::Part;
 use crate::sim::objects::Identity;
@@ -17,6 +17,8 @@ use crate::sim::objects::Identity;
 /// The first and the maximum delay before a crashed container restarts.
 const FIRST_PAUSE: u64 = 10;
 const LONGEST_PAUSE: u64 = 300;
+/// How long until devices are tried again that could not be prepared.
+const PREPARE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Kubelets {
     pub(super) fn pod_changed(&mut self, object: &StoredObject) {
@@ -48,6 +50,7 @@ impl Kubelets {
             node: node.into(),
             stage: Stage::Waiting,
             script: Script::of(&value, self.options.run_time),
+            has_claims: !list(&value["spec"], "resourceClaims").is_empty(),
             written: object.version(),
             stops: false,
             load: None,
@@ -110,6 +113,10 @@ impl Kubelets {
             self.set_stage(uid, Stage::Waiting);
             return;
         }
+        if pod.stage == Stage::Starting && pod.has_claims && !self.has_devices(uid) {
+            self.timers.set(Instant::now() + PREPARE_AGAIN, Action::Run(Arc::clone(uid)));
+            return;
+        }
         let now = self.objects.stamp();
         let place = self.place(uid);
         let mut deadline = None;
@@ -122,6 +129,13 @@ impl Kubelets {
             let at = Instant::now() + Duration::from_secs(seconds);
             self.timers.set(at, Action::Deadline(Arc::clone(uid)));
         }
+    }
+
+    /// Whether the devices of a pod can be prepared.
+    fn has_devices(&self, uid: &Uid) -> bool {
+        let Some(pod) = self.pods.get(uid) else { return false };
+        let object = self.objects.get(&self.pod_kind, &pod.namespace, &pod.name);
+        object.is_some_and(|object| *object.uid == **uid && self.can_prepare(&object.value(&self.pod_kind)))
     }
 
     /// The node and addresses of a pod. Pods on the host network share its address.

@@ -1,7 +1,7 @@
 //! Resource claims and the slices of a simulated driver.
 
 use super::*;
-use crate::sim::{DEVICE_DRIVER, SIMULATE_DEVICES};
+use crate::sim::{DEVICE_DRIVER, SIMULATE_DEVICES, SIMULATE_LOST_DEVICES};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
@@ -115,9 +115,12 @@ async fn claims_of_finished_pods_are_freed() {
     let mut done = pod("p");
     done["spec"]["restartPolicy"] = json!("Never");
     done["metadata"]["annotations"] = json!({"supercargo.dev/simulate": "complete"});
+    world.client.create(CLAIMS, &json!({"metadata": {"name": "shared"}, "spec": spec()})).await;
     let created = world.client.create(PODS, &done).await;
     let generated = world.generated("p").await;
-    world.allocate(&generated, &created).await;
+    for claim in [&generated, "shared"] {
+        world.allocate(claim, &created).await;
+    }
     world.bind("p", "n0").await;
     world.until_phase("p", "Succeeded").await;
     world.until_gone(CLAIMS, &generated).await;
@@ -175,4 +178,62 @@ async fn devices_of_nodes_are_published_and_withdrawn() {
     assert_eq!(changed["spec"]["pool"]["generation"], 2);
     world.delete(&format!("{NODES}/n0")).await;
     world.until_gone(SLICES, slice).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pools_have_as_many_slices_as_needed_of_one_generation() {
+    let world = World::new();
+    world.node("n0").await;
+    let annotate = |annotations: Value| json!({"metadata": {"annotations": annotations}});
+    let first = "n0-gpu.supercargo.dev";
+    let pools = |slices: &[Value]| -> Vec<(i64, i64, usize)> {
+        let number = |slice: &Value, field: &str| slice["spec"]["pool"][field].as_i64().unwrap();
+        let of = |slice: &Value| {
+            (
+                number(slice, "generation"),
+                number(slice, "resourceSliceCount"),
+                list(&slice["spec"], "devices").len(),
+            )
+        };
+        slices.iter().map(of).collect()
+    };
+    world.patch(&format!("{NODES}/n0"), annotate(json!({SIMULATE_DEVICES: "10"}))).await;
+    world.until(SLICES, "n0-gpu.supercargo.dev-1", |_| true).await;
+    assert_eq!(pools(&world.list(SLICES).await), [(1, 2, 8), (1, 2, 2)]);
+    world
+        .client
+        .ok(Method::GET, "/apis/resource.k8s.io/v1/deviceclasses/gpu.supercargo.dev", &Value::Null)
+        .await;
+    // Lost devices.
+    world.patch(&format!("{NODES}/n0"), annotate(json!({SIMULATE_LOST_DEVICES: "0, 9"}))).await;
+    world.until(SLICES, first, |slice| list(&slice["spec"], "devices").len() == 7).await;
+    assert_eq!(pools(&world.list(SLICES).await), [(2, 2, 7), (2, 2, 1)]);
+    // Another change of the node publishes nothing.
+    world.patch(&format!("{NODES}/n0"), json!({"metadata": {"labels": {"a": "b"}}})).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(pools(&world.list(SLICES).await), [(2, 2, 7), (2, 2, 1)]);
+    // They return, fewer slices are left, and at last none.
+    let fewer = annotate(json!({SIMULATE_DEVICES: "3", SIMULATE_LOST_DEVICES: null}));
+    world.patch(&format!("{NODES}/n0"), fewer).await;
+    world.until_gone(SLICES, "n0-gpu.supercargo.dev-1").await;
+    assert_eq!(pools(&world.list(SLICES).await), [(3, 1, 3)]);
+    world.patch(&format!("{NODES}/n0"), annotate(json!({SIMULATE_DEVICES: null}))).await;
+    world.until_gone(SLICES, first).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_starts_once_its_claims_are_reserved_for_it() {
+    let world = World::new();
+    world.node("n0").await;
+    world.client.create(TEMPLATES, &template_of_claims()).await;
+    world.client.create(CLAIMS, &json!({"metadata": {"name": "shared"}, "spec": spec()})).await;
+    let created = world.client.create(PODS, &pod("p")).await;
+    let generated = world.generated("p").await;
+    world.allocate(&generated, &created).await;
+    world.bind("p", "n0").await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let waiting = world.client.get(&format!("{PODS}/p")).await.1;
+    assert_eq!(waiting["status"]["phase"], "Pending", "the other claim has no device");
+    world.allocate("shared", &created).await;
+    world.until_phase("p", "Running").await;
 }

@@ -1,0 +1,107 @@
+//! Devices: no two claims have one, and a pod that is bound has its claims.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use parking_lot::Mutex;
+use serde_json::Value;
+use supercargo_apiserver::ApiServer;
+
+use super::{BoundPod, FORGIVEN, Sender, Witness};
+use crate::api::{ask, list, name, text, uid};
+
+const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+
+/// Whether a request is about the status of a claim for devices.
+pub(super) fn is_claim_status(path: &str) -> bool {
+    path.starts_with(CLAIMS) && path.ends_with("/status")
+}
+
+/// The name of the claim for an entry of a pod's spec, by its own status entries; `None` if there is none.
+pub fn claim_of<'a>(entry: &'a Value, statuses: &'a [Value]) -> Option<&'a str> {
+    let given = entry["resourceClaimName"].as_str();
+    let status = || statuses.iter().find(|status| status["name"] == entry["name"]);
+    given.or_else(|| status()?["resourceClaimName"].as_str())
+}
+
+/// Whether a claim is reserved for a pod.
+fn is_reserved_for(claim: &Value, pod: &str) -> bool {
+    let consumers = claim["status"]["reservedFor"].as_array();
+    consumers.into_iter().flatten().any(|consumer| consumer["uid"] == pod)
+}
+
+fn has_allocation(claim: &Value) -> bool {
+    claim["status"]["allocation"].is_object()
+}
+
+/// The devices of a claim that no other claim may have.
+fn devices(claim: &Value) -> impl Iterator<Item = [&str; 3]> {
+    let results = claim["status"]["allocation"]["devices"]["results"].as_array().into_iter().flatten();
+    let own = results.filter(|result| result["adminAccess"] != true && result["shareID"].is_null());
+    own.map(|result| ["driver", "pool", "device"].map(|field| result[field].as_str().unwrap_or_default()))
+}
+
+impl Witness {
+    /// Whether the claim of this path has devices.
+    pub(super) async fn is_allocated(server: &ApiServer, path: &str) -> bool {
+        has_allocation(&ask(server, Method::GET, path.trim_end_matches("/status"), None).await.1)
+    }
+
+    /// No claim that has just got devices has one of another claim, as far as its scheduler could know.
+    pub(super) async fn check_devices(witness: &Mutex<Self>, server: &ApiServer, from: &Sender, path: &str) {
+        let claims = list(server, CLAIMS).await;
+        let is_new = |claim: &&Value| path == format!("{CLAIMS}/{}/status", name(claim));
+        let Some(new) = claims.iter().find(is_new).filter(|claim| has_allocation(claim)) else { return };
+        let mut witness = witness.lock();
+        let now = witness.now();
+        witness.allocated.insert(uid(new).to_owned(), (Arc::clone(&from.process), now));
+        if witness.is_forgiving() {
+            return;
+        }
+        witness.trace.count("checks of devices", 1);
+        let wanted: BTreeSet<[&str; 3]> = devices(new).collect();
+        let others =
+            claims.iter().filter(|other| uid(other) != uid(new) && witness.is_known(other, from, now));
+        let of_two = others.flat_map(|other| devices(other).map(move |device| (device, name(other))));
+        let found: Vec<String> = of_two
+            .filter(|(device, _)| wanted.contains(device))
+            .map(|(device, other)| {
+                format!("{}: claims {} and {other} have device {}", from.process, name(new), device.join("/"))
+            })
+            .collect();
+        found.into_iter().for_each(|what| witness.fail(what));
+    }
+
+    /// Whether a scheduler must know of the devices of a claim. The answer to its own write may have
+    /// been lost, and it may not yet have seen what others wrote before it led.
+    fn is_known(&self, claim: &Value, to: &Sender, now: Duration) -> bool {
+        let late = if now < self.views_lag_until { FORGIVEN } else { Duration::ZERO };
+        let since = self.acquired.get(&to.process).copied().unwrap_or_default();
+        self.allocated.get(uid(claim)).is_none_or(|(by, at)| match *by == to.process {
+            true => *at + late <= now,
+            false => *at + late < since,
+        })
+    }
+
+    /// A pod that has just been bound has its claims.
+    pub(super) async fn check_reservations(
+        witness: &Mutex<Self>,
+        server: &ApiServer,
+        from: &Sender,
+        pod: &BoundPod,
+    ) {
+        for claim in pod.spec.claims.iter().filter_map(|entry| claim_of(entry, &pod.status.claims)) {
+            let claim = ask(server, Method::GET, &format!("{CLAIMS}/{claim}"), None).await.1;
+            let mut witness = witness.lock();
+            witness.trace.count("checks of claims of bound pods", 1);
+            let is_its_own = has_allocation(&claim) && is_reserved_for(&claim, &pod.metadata.uid);
+            if !is_its_own && !witness.is_forgiving() {
+                let (pod, claim) = (&pod.metadata.name, text(&claim, "/metadata/name"));
+                witness
+                    .fail(format!("{}: pod {pod} is bound, and claim {claim} is not its own", from.process));
+            }
+        }
+    }
+}

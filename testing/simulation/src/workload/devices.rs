@@ -1,0 +1,190 @@
+//! Devices: nodes that have some, pods with claims for them, and what happens to both.
+
+use supercargo_apiserver::sim::{DEVICE_DRIVER, SIMULATE_DEVICES, SIMULATE_LOST_DEVICES};
+
+use super::*;
+
+const RESOURCE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
+const TAINT_RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
+const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+/// The devices of nodes, in turn. Ten need two slices.
+const DEVICES: [u64; 8] = [2, 10, 0, 1, 2, 0, 0, 1];
+/// The devices of the tainted node: each of the pods that want one gets it.
+const DEVICES_OF_PROBES: u64 = 6;
+/// The templates of claims. The first needs any device.
+const CLAIM_TEMPLATES: [&str; 4] = ["one", "two", "many-or-one", "high"];
+/// The kind of the pods beside their claims: an ordinary one.
+const ORDINARY: u64 = 9;
+
+/// What deletion of everything deletes of devices.
+pub(super) const PATHS: [&str; 2] = [TAINT_RULES, RESOURCE_CLAIMS];
+
+/// The number of devices of a node, of this many without that for probes.
+pub(super) fn of_node(node: u64, nodes: u64) -> u64 {
+    if node < nodes { DEVICES[(node % DEVICES.len() as u64) as usize] } else { DEVICES_OF_PROBES }
+}
+
+/// The annotations by which a driver publishes this many devices.
+pub(super) fn annotations(count: u64) -> Value {
+    json!({ SIMULATE_DEVICES: count.to_string(), SIMULATE_LOST_DEVICES: "" })
+}
+
+/// The spec of the claims of a template.
+fn claim(template: &str) -> Value {
+    let any = |count: u64| json!({ "deviceClassName": DEVICE_DRIVER, "count": count });
+    let request = match template {
+        "one" => json!({ "exactly": any(1) }),
+        "two" => json!({ "exactly": any(2) }),
+        "many-or-one" => {
+            let [mut many, mut one] = [any(6), any(1)];
+            (many["name"], one["name"]) = ("many".into(), "one".into());
+            json!({ "firstAvailable": [many, one] })
+        }
+        _ => {
+            // Devices of the second slice.
+            let expression = format!("device.attributes['{DEVICE_DRIVER}'].index >= 8");
+            let mut high = any(1);
+            high["selectors"] = json!([{ "cel": { "expression": expression } }]);
+            json!({ "exactly": high })
+        }
+    };
+    let mut request = request;
+    request["name"] = "device".into();
+    json!({ "devices": { "requests": [request] } })
+}
+
+/// The spec of a pod with claims, beside that of its container.
+fn with_claims(entries: Value) -> Value {
+    json!({ "resourceClaims": entries })
+}
+
+fn by_template(template: &str) -> Value {
+    with_claims(json!([{ "name": "device", "resourceClaimTemplateName": template }]))
+}
+
+impl Workload {
+    /// The templates of claims. Nobody deletes them.
+    pub(super) async fn add_templates(&mut self) {
+        for name in CLAIM_TEMPLATES {
+            let template = json!({ "metadata": { "name": name }, "spec": { "spec": claim(name) } });
+            self.post(TEMPLATES, template).await;
+        }
+    }
+
+    /// Changes something about devices.
+    pub(super) async fn act_on_devices(&mut self) {
+        match self.random.u32(..20) {
+            0..6 => self.add_pod_with_device().await,
+            6..9 => self.add_job_with_devices().await,
+            9..12 => self.add_shared_claim().await,
+            12 => self.add_allocated_claim().await,
+            13..16 => self.lose_devices().await,
+            16 => self.stop_driver().await,
+            17 => self.add_taint_rule().await,
+            _ => self.return_devices().await,
+        }
+    }
+
+    /// A pod that must get a device of the tainted node.
+    pub(super) async fn add_device_probe(&mut self) -> String {
+        let name = self.name("device-probe");
+        let mut special = self.on_probe_node("urgent");
+        special["resourceClaims"] = by_template(CLAIM_TEMPLATES[0])["resourceClaims"].take();
+        self.post(PODS, pod(&name, special, 1)).await;
+        format!("{PODS}/{name}")
+    }
+
+    fn template(&mut self) -> &'static str {
+        CLAIM_TEMPLATES[self.random.usize(..CLAIM_TEMPLATES.len())]
+    }
+
+    async fn add_pod_with_device(&mut self) {
+        let (name, template) = (self.name("device"), self.template());
+        self.add(PODS, pod(&name, by_template(template), ORDINARY)).await;
+    }
+
+    /// Pods that come together, and free their devices when they are done.
+    async fn add_job_with_devices(&mut self) {
+        let (name, template) = (self.name("device-job"), self.template());
+        let mut spec = by_template(template);
+        spec["restartPolicy"] = "Never".into();
+        let count = self.random.u64(2..6);
+        self.add(JOBS, job(&name, count, spec)).await;
+    }
+
+    /// A claim that several pods share. It is deleted before them.
+    async fn add_shared_claim(&mut self) {
+        let (name, template) = (self.name("shared"), self.template());
+        self.add(RESOURCE_CLAIMS, json!({ "metadata": { "name": name }, "spec": claim(template) })).await;
+        for _ in 0..self.random.u64(1..4) {
+            let sharer = self.name("sharer");
+            let mut entries = json!([{ "name": "shared", "resourceClaimName": name }]);
+            if self.random.u32(..3) == 0 {
+                let own = json!({ "name": "own", "resourceClaimTemplateName": CLAIM_TEMPLATES[0] });
+                entries.as_array_mut().expect("it is a list").push(own);
+            }
+            self.add(PODS, pod(&sharer, with_claims(entries), ORDINARY)).await;
+        }
+    }
+
+    /// A claim that somebody else has allocated, for a device that only a zone can reach, and its pod.
+    async fn add_allocated_claim(&mut self) {
+        let (name, zone) = (self.name("allocated"), format!("zone-{}", self.random.u64(..3)));
+        let claim = json!({ "metadata": { "name": name, "finalizers": [FINALIZER] }, "spec": claim("one") });
+        self.add(RESOURCE_CLAIMS, claim).await;
+        let result = json!({
+            "request": "device", "driver": "network.example.com", "pool": "racks", "device": name,
+        });
+        let reached = json!([{ "key": ZONE, "operator": "In", "values": [zone] }]);
+        let status = json!({ "allocation": {
+            "devices": { "results": [result] },
+            "nodeSelector": { "nodeSelectorTerms": [{ "matchExpressions": reached }] },
+        } });
+        let path = format!("{RESOURCE_CLAIMS}/{name}/status");
+        tell(&self.server, Method::PATCH, &path, Some(&json!({ "status": status }))).await;
+        let entries = json!([{ "name": "device", "resourceClaimName": name }]);
+        self.add(PODS, pod(&name, with_claims(entries), ORDINARY)).await;
+    }
+
+    /// The driver of a node withdraws some of its devices, in use or not.
+    async fn lose_devices(&mut self) {
+        let lost: Vec<String> =
+            (0..self.random.u64(1..4)).map(|_| self.random.u64(..10).to_string()).collect();
+        let node = self.random.u64(..self.nodes);
+        self.annotate(node, json!({ SIMULATE_LOST_DEVICES: lost.join(",") })).await;
+    }
+
+    async fn stop_driver(&mut self) {
+        let node = self.random.u64(..self.nodes);
+        self.annotate(node, json!({ SIMULATE_DEVICES: "0" })).await;
+    }
+
+    /// The driver of a node runs, and publishes all of its devices.
+    async fn return_devices(&mut self) {
+        let node = self.random.u64(..self.nodes);
+        self.annotate(node, annotations(of_node(node, self.nodes))).await;
+    }
+
+    async fn annotate(&self, node: u64, annotations: Value) {
+        let path = format!("{NODES}/node-{node}");
+        let change = json!({ "metadata": { "annotations": annotations } });
+        self.witness.lock().note(format_args!("changed {path} {change}"));
+        tell(&self.server, Method::PATCH, &path, Some(&change)).await;
+    }
+
+    /// A taint on the devices of a node, or on one device of every node.
+    async fn add_taint_rule(&mut self) {
+        let name = self.name("taint");
+        let selector = if self.random.bool() {
+            json!({ "driver": DEVICE_DRIVER, "pool": format!("node-{}", self.random.u64(..self.nodes)) })
+        } else {
+            json!({ "device": format!("gpu-{}", self.random.u64(..3)) })
+        };
+        let rule = json!({
+            "metadata": { "name": name },
+            "spec": { "deviceSelector": selector, "taint": { "key": "example.com/broken", "effect": "NoSchedule" } },
+        });
+        self.add(TAINT_RULES, rule).await;
+    }
+}
