@@ -212,9 +212,11 @@ fn uninstall_guide_covers_every_object_outside_the_base() {
         // Deleted with the namespace.
         let is_inside = object["metadata"]["namespace"] == "supercargo-system";
         let (kind, name) = name(object);
-        let is_example = section.contains("examples/pod.yaml") && section.contains("examples/too-large.yaml");
-        let is_deleted = match name.strip_prefix("supercargo-") {
-            Some("example" | "too-large") => is_example,
+        let has = |example: &str| section.contains(&format!("examples/{example}.yaml"));
+        let is_deleted = match &*name {
+            "supercargo-example" => has("pod"),
+            "supercargo-too-large" => has("too-large"),
+            "supercargo-gpu" | "gpu.example.com" => has("gpu"),
             _ => deletes(section, &kind, &name),
         };
         assert!(is_inside || base.contains(&(kind.clone(), name.clone())) || is_deleted, "{kind} {name}");

@@ -300,9 +300,7 @@ impl Generator<'_> {
                 if known { Ok(()) } else { self.apply(class) }
             }
             6 | 7 if self.mix.of(Kind::DeviceTaints) > 0 => self.change_taint_rules(),
-            _ => self.with_some("ResourceSlice", |this, slice| {
-                this.change(&slice, Self::change_device)
-            }),
+            _ => self.with_some("ResourceSlice", |this, slice| this.change(&slice, Self::change_device)),
         }
     }
 

@@ -29,7 +29,6 @@ pub(super) fn all() -> Vec<Alteration> {
         framework::all(),
         requests::all(),
         taints::all(),
-        devices::all(),
     ];
     all.into_iter().flatten().collect()
 }

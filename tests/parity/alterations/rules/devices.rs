@@ -1,7 +1,7 @@
 //! Devices: DynamicResources.
 
 use serde_json::{Map, Value};
-use supercargo_framework::event::QueueingHint::{Queue, Skip};
+use supercargo_framework::event::QueueingHint::Skip;
 use supercargo_framework::objects::resources;
 use supercargo_framework::{ActionType, Code, EventResource, Feature, Features, Status};
 
@@ -86,12 +86,6 @@ fn events() -> Vec<Alteration> {
             "a claim that gives its devices back wakes pods",
             plugin(NAME, hints(claims(), Skip)),
             &["resource-claims-hints/hint-claim-deallocated"],
-        ),
-        alter(
-            "DynamicResources: every claim requeues",
-            "another claim does not wake a pod",
-            plugin(NAME, hints(claims(), Queue)),
-            &["resource-claims-hints/hint-other-claim-skips"],
         ),
         alter(
             "DynamicResources: deleted claims ignored",
