@@ -55,7 +55,6 @@ struct Report {
 
 fn all() -> Result<()> {
     let began = Instant::now();
-    let config = memory::config()?;
     let scenarios = Scenario::all()?;
     let filter = std::env::var("SUPERCARGO_PARITY").ok();
     let mut alterations = rules::all();
@@ -66,14 +65,11 @@ fn all() -> Result<()> {
         alterations.retain(|alteration| alteration.what.contains(&filter));
     }
 
-    let unaltered = unaltered(&alterations, scenarios, &config)?;
+    let unaltered = unaltered(&alterations, scenarios)?;
     ensure!(unaltered.is_empty(), "wrapping the plugins changes results:\n{}", show(&unaltered));
-    let reports = workers::on_threads(
-        SERVERS,
-        &alterations,
-        || Ok(()),
-        |(), alteration| try_one(alteration, scenarios, &config),
-    )?;
+    let reports = workers::on_threads(SERVERS, &alterations, memory::config, |config, alteration| {
+        try_one(alteration, scenarios, config)
+    })?;
     println!("{}", table(&reports));
     println!("{} alterations in {:.1?}", reports.len(), began.elapsed());
     let undetected: Vec<&str> =
@@ -87,13 +83,13 @@ fn all() -> Result<()> {
 
 /// The differences with every plugin wrapped and none altered, in all scenarios that should detect
 /// an alteration.
-fn unaltered(alterations: &[Alteration], scenarios: &[Scenario], config: &Config) -> Result<Vec<Difference>> {
-    let config = Arc::new(wrapped(config));
+fn unaltered(alterations: &[Alteration], scenarios: &[Scenario]) -> Result<Vec<Difference>> {
     let asked = alterations.iter().flat_map(|alteration| alteration.detected_by);
     let asked: BTreeSet<&str> = asked.copied().collect();
     let concerned: Vec<&Scenario> =
         scenarios.iter().filter(|scenario| asked.contains(scenario.name.as_str())).collect();
-    let found = workers::on_threads(SERVERS, &concerned, || Ok(()), |(), scenario| run(scenario, &config))?;
+    let start = || memory::config().map(|config| Arc::new(wrapped(&config)));
+    let found = workers::on_threads(SERVERS, &concerned, start, |config, scenario| run(scenario, config))?;
     Ok(found.into_iter().flatten().collect())
 }
 

@@ -35,10 +35,12 @@ fn scenarios_match_their_recorded_expectations() {
     print_failure(all());
 }
 
-/// Runs each scenario on its own server.
+/// Runs each scenario on its own server. Each worker has plugins of its own: they follow the objects of one
+/// scheduler at a time.
 fn all() -> Result<()> {
-    let (scenarios, config, began) = (requested()?, memory::config()?, Instant::now());
-    let reports = workers::on_threads(SERVERS, &scenarios, || Ok(()), |(), scenario| one(scenario, &config))?;
+    let (scenarios, began) = (requested()?, Instant::now());
+    let reports =
+        workers::on_threads(SERVERS, &scenarios, memory::config, |config, scenario| one(scenario, config))?;
     let total = began.elapsed();
     print(&reports, total);
     ensure!(total < LONGEST, "{} scenarios took {total:?}", reports.len());
