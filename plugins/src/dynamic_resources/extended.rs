@@ -12,7 +12,7 @@ use supercargo_framework::objects::{
     Body, ClaimRequest, DeviceClass, DeviceCount, DeviceRequest, EXTENDED_RESOURCE_CLAIM, Object,
     RequestChoice, ResourceClaim, Typed, resources, uid_of_extended_resource_claim,
 };
-use supercargo_framework::pod::ExtendedResource;
+use supercargo_framework::pod::{ExtendedResource, OwnerRef};
 use supercargo_framework::pod_claims::ExtendedRequest;
 use supercargo_framework::resource::names;
 use supercargo_framework::{Context, NodeRecord, PodInfo, Status};
@@ -80,6 +80,12 @@ pub(super) fn claims_of<'a>(cx: &Context<'a>, pod: &PodInfo) -> Vec<&'a Arc<Obje
 }
 
 fn template(pod: &PodInfo) -> Object {
+    let owner = OwnerRef {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        name: Arc::clone(&pod.name),
+        uid: (*pod.uid.text()).into(),
+    };
     let raw = json!({
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -88,10 +94,10 @@ fn template(pod: &PodInfo) -> Object {
             "generateName": format!("{}-extended-resources-", pod.name),
             "annotations": { EXTENDED_RESOURCE_CLAIM: "true" },
             "ownerReferences": [{
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": pod.name,
-                "uid": *pod.uid.text(),
+                "apiVersion": owner.api_version,
+                "kind": owner.kind,
+                "name": owner.name,
+                "uid": owner.uid,
                 "controller": true,
             }],
         },
@@ -100,12 +106,12 @@ fn template(pod: &PodInfo) -> Object {
     Object {
         resource: resources::RESOURCE_CLAIM,
         key: format!("{}/{NAME}", pod.namespace).into(),
-        uid: uid_of_extended_resource_claim(&pod.uid.text()),
+        uid: uid_of_extended_resource_claim(&owner.uid),
         resource_version: "".into(),
         labels: Labels::default(),
         annotations: [(EXTENDED_RESOURCE_CLAIM, "true")].into_iter().collect(),
         terminating: false,
-        controller: None,
+        controller: Some(Arc::new(owner)),
         node_name: None,
         body: Body::ResourceClaim(ResourceClaim { raw: Arc::new(raw), ..ResourceClaim::default() }),
     }

@@ -131,6 +131,13 @@ fn containers_that_end_early_use_devices_of_later_ones() {
     );
 }
 
+#[test]
+fn the_claim_to_create_names_its_pod_before_it_exists() {
+    let claim = new_claim(&[(0, false, 1)]).claim;
+    // By this the scheduler knows whose binding a pending allocation is.
+    assert_eq!(claim.controller.as_ref().map(|owner| &*owner.uid), Some("p"));
+}
+
 /// PreBind of a pod with a claim to create, and what it sees at last.
 fn bind(script: &Arc<Script>) -> Result<(), String> {
     let Created { claim, mappings } = new_claim(&[(0, false, 1)]);
