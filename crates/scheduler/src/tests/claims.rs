@@ -98,7 +98,7 @@ fn an_allocation_is_pending_while_its_binding_is_in_flight() {
     bed.cycle();
     let entry = PodClaim { name: "c".into(), source: PodClaimSource::Claim("c".into()) };
     let rare = RareSpec { resource_claims: [entry].into(), ..RareSpec::default() };
-    bed.pod(pod("a").with(|pod| Arc::make_mut(&mut pod.spec).rare = rare.boxed()));
+    bed.pod(pod("a").with_spec(|spec| spec.rare = rare.boxed()));
     bed.cycle();
     let pending = |bed: &Bed| bed.scheduler.objects().list_pending().count();
     let is_free = |bed: &Bed| {
