@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use supercargo_framework::NodeRecord;
-use supercargo_framework::objects::{DeviceClass, DeviceId, DevicePlace};
+use supercargo_framework::objects::{DeviceClass, DevicePlace};
 
 use crate::Cluster;
-use crate::inventory::Slice;
 use crate::node_match::includes;
 use crate::selectors::{Matches, Selectors};
 
@@ -37,6 +36,7 @@ impl ClassCounter {
         let (mut used, mut total) = (0, 0);
         for slice in own.chain(inventory.shared().values()) {
             let spec = slice.spec();
+            let usage = cluster.allocated.pool(slice.pool());
             if spec.place != DevicePlace::PerDevice && !includes(&spec.place, node).ok()? {
                 continue;
             }
@@ -46,16 +46,10 @@ impl ClassCounter {
                 }
                 if matches.selected(&self.0, slice, i).ok()? {
                     total += 1;
-                    used += i64::from(is_allocated(cluster, slice, &device.name));
+                    used += i64::from(usage.is_some_and(|usage| usage.contains_key(&device.name)));
                 }
             }
         }
         (total > 0).then_some((used, total))
     }
-}
-
-fn is_allocated(cluster: Cluster<'_>, slice: &Slice, device: &Arc<str>) -> bool {
-    let spec = slice.spec();
-    let (driver, pool) = (Arc::clone(&spec.driver), Arc::clone(&spec.pool));
-    cluster.allocated.is_allocated(&DeviceId { driver, pool, device: Arc::clone(device) })
 }

@@ -41,6 +41,19 @@ pub enum ApiCall {
     },
 }
 
+impl ApiCall {
+    /// A request with a JSON body of this content type.
+    pub fn request(
+        method: &str,
+        path: impl Into<Arc<str>>,
+        content_type: &str,
+        body: serde_json::Value,
+    ) -> Self {
+        let (method, path, content_type) = (method.into(), path.into(), content_type.into());
+        Self::Request { method, path, content_type, body }
+    }
+}
+
 /// The known outcome of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Certainty {

@@ -2,7 +2,6 @@
 
 use rustc_hash::FxHashSet;
 use supercargo_framework::objects::Object;
-use supercargo_framework::pod_claims::PodClaimName;
 use supercargo_framework::{PodInfo, Uid};
 
 use crate::bindings::{Binding, Stage};
@@ -49,13 +48,8 @@ impl Scheduler {
     fn is_being_bound(&self, claim: &Object) -> bool {
         self.bindings.iter().map(Binding::pod).any(|pod| {
             let is_owner = claim.controller.as_ref().is_some_and(|owner| *owner.uid == *pod.uid.text());
-            let mut entries = pod.spec.resource_claims().iter();
-            let names = |name: &str| *claim.namespace() == *pod.namespace && claim.name() == name;
-            is_owner
-                || entries.any(|entry| match pod.claim_name(entry) {
-                    PodClaimName::Given(name) | PodClaimName::Generated(name) => names(name),
-                    _ => false,
-                })
+            let names_it = || pod.claim_names().any(|name| **name == *claim.name());
+            is_owner || (*claim.namespace() == *pod.namespace && names_it())
         })
     }
 

@@ -77,8 +77,8 @@ pub(super) async fn run(cx: BindingContext, work: Work) -> Result<(), String> {
 /// to find it.
 async fn create(cx: &BindingContext, work: &Work, created: &Created) -> Result<Arc<str>, String> {
     let namespace = &work.pod.pod.namespace;
-    let call_to = |method, path, body| call(cx, method, path, body);
-    let answer = call_to("POST", claims_path(namespace), Written::of(&created.claim).into_value()).await;
+    let claim = Written::of(&created.claim).into_value();
+    let answer = call(cx, "POST", claims_path(namespace), claim).await;
     let answer =
         answer.map_err(|error| format!("create claim for extended resources {namespace}/: {error}"))?;
     let name = answer["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -118,12 +118,7 @@ async fn patch_pod(
     let status = json!({ "requestMappings": mappings, "resourceClaimName": claim });
     let patch = json!({ "status": { "extendedResourceClaimStatus": status } });
     let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
-    let call = ApiCall::Request {
-        method: "PATCH".into(),
-        path: path.into(),
-        content_type: "application/strategic-merge-patch+json".into(),
-        body: patch,
-    };
+    let call = ApiCall::request("PATCH", path, "application/strategic-merge-patch+json", patch);
     let answer = cx.call(call).await;
     answer.map_err(|error| format!("update pod {pod} ExtendedResourceClaimStatus: {error}")).map(drop)
 }
@@ -197,8 +192,7 @@ fn failed(error: &ApiError, what: String) -> Result<Result<Value, String>, Strin
 }
 
 async fn call(cx: &BindingContext, method: &str, path: String, body: Value) -> Result<Value, ApiError> {
-    let (method, path, content_type) = (method.into(), path.into(), "application/json".into());
-    cx.call(ApiCall::Request { method, path, content_type, body }).await
+    cx.call(ApiCall::request(method, path, "application/json", body)).await
 }
 
 /// Waits until all devices are ready.

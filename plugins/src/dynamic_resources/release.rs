@@ -21,8 +21,8 @@ pub(super) fn delete(claim: &Object, pod: Option<&PodInfo>) -> Command {
     written.remove_finalizer();
     Command::Write {
         resource: claim.resource.clone(),
-        call: request_to(path(claim, ""), "PUT", "application/json", written.into_value()),
-        then: Some(request_to(path(claim, ""), "DELETE", "application/json", Value::Null)),
+        call: ApiCall::request("PUT", path(claim, ""), "application/json", written.into_value()),
+        then: Some(ApiCall::request("DELETE", path(claim, ""), "application/json", Value::Null)),
         retry: pod.map(|pod| pod.uid.clone()),
     }
 }
@@ -39,9 +39,5 @@ pub(super) fn unreserve(claim: &Object, pod: &PodInfo) -> Command {
 }
 
 fn request(method: &str, claim: &Object, content_type: &str, body: Value) -> ApiCall {
-    request_to(path(claim, "/status"), method, content_type, body)
-}
-
-fn request_to(path: String, method: &str, content_type: &str, body: Value) -> ApiCall {
-    ApiCall::Request { method: method.into(), path: path.into(), content_type: content_type.into(), body }
+    ApiCall::request(method, path(claim, "/status"), content_type, body)
 }

@@ -74,12 +74,7 @@ async fn put(cx: &BindingContext, object: &Object, put: Option<Put>) -> Result<u
     let Some(put) = put else {
         return Err(format!("{} {} is neither a volume nor a claim", object.resource, object.key));
     };
-    let answer = cx.call(ApiCall::Request {
-        method: "PUT".into(),
-        path: put.path.into(),
-        content_type: "application/json".into(),
-        body: put.object,
-    });
+    let answer = cx.call(ApiCall::request("PUT", put.path, "application/json", put.object));
     let written = answer.await.map_err(|error| error.to_string())?;
     let version = written["metadata"]["resourceVersion"].as_str();
     Ok(version.and_then(|version| version.parse().ok()).unwrap_or(0))

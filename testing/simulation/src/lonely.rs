@@ -11,7 +11,6 @@ use supercargo_framework::objects::{Object, resources};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, ReservePlugin, SignPlugin,
 };
-use supercargo_framework::pod_claims::PodClaimName;
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
@@ -135,12 +134,8 @@ impl ReservePlugin for Lonely {
 
 /// The claims of a pod that exist.
 fn claims<'a>(cx: &Context<'a>, pod: &PodInfo) -> impl Iterator<Item = &'a Arc<Object>> {
-    pod.spec.resource_claims().iter().filter_map(|entry| match pod.claim_name(entry) {
-        PodClaimName::Given(name) | PodClaimName::Generated(name) => {
-            cx.object(&resources::RESOURCE_CLAIM, &format!("{}/{name}", pod.namespace))
-        }
-        _ => None,
-    })
+    let keys = pod.claim_names().map(|name| format!("{}/{name}", pod.namespace));
+    keys.filter_map(|key| cx.object(&resources::RESOURCE_CLAIM, &key))
 }
 
 impl SignPlugin for Lonely {

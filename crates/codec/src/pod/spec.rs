@@ -151,14 +151,14 @@ impl Interners {
         let containers = init.map(|pair| (pair, true)).chain(main.map(|pair| (pair, false)));
         let mut found = Vec::new();
         for (((container, inputs), is_init), place) in containers.zip(0..) {
-            let is_of_devices = |name: &str| names::is_of_devices(name);
-            if !inputs.requests.iter().any(|(name, count)| *count != 0 && is_of_devices(name)) {
+            let counts = |name: &str, count: i64| count != 0 && names::is_of_devices(name);
+            if !inputs.requests.iter().any(|(name, count)| counts(name, *count)) {
                 continue;
             }
             let mut requests: Vec<_> = inputs.requests.iter().collect();
             requests.sort_by(|(one, _), (other, _)| one.cmp(other));
             for ((resource, count), resource_place) in requests.into_iter().zip(0..) {
-                if *count != 0 && is_of_devices(resource) {
+                if counts(resource, *count) {
                     found.push(ExtendedResource {
                         container: self.text(&container.name),
                         place,
