@@ -45,12 +45,11 @@ pub(super) struct Furniture {
 impl Furniture {
     pub(super) async fn create(client: &Client) -> Self {
         insist(client, "POST", CLASSES_PATH, Some(&priority_class(IMPORTANT, 1000))).await;
-        let request = json!({ "name": DEVICE, "exactly": { "deviceClassName": DEVICE_DRIVER } });
         let template = json!({
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaimTemplate",
             "metadata": { "name": DEVICE },
-            "spec": { "spec": { "devices": { "requests": [request] } } },
+            "spec": { "spec": claim_spec() },
         });
         insist(client, "POST", TEMPLATES_PATH, Some(&template)).await;
         for index in 0..NODES {
@@ -266,17 +265,43 @@ impl Churn {
         }
     }
 
+    /// Has a pod find its claim allocated, as one does whose binding was refused. The scheduler keeps the
+    /// answers for such a pod apart from those for pods that still need devices.
+    pub(super) async fn share_a_claim(&mut self, within: Duration) {
+        let claim = json!({
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": { "name": "shared", "namespace": "default" },
+            "spec": claim_spec(),
+        });
+        insist(&self.client, "POST", CLAIMS_PATH, Some(&claim)).await;
+        for name in ["sharer-1", "sharer-2"] {
+            let mut pod = pod(KIND_WITH_CLAIM);
+            pod["metadata"]["name"] = json!(name);
+            pod["spec"]["resourceClaims"] = json!([{ "name": DEVICE, "resourceClaimName": "shared" }]);
+            let path = format!("{PODS_PATH}/{name}");
+            insist(&self.client, "POST", PODS_PATH, Some(&pod)).await;
+            self.wait_until_bound(&path, within).await;
+            self.leave(Instant::now(), path);
+        }
+        self.leave(Instant::now(), format!("{CLAIMS_PATH}/shared"));
+    }
+
+    async fn wait_until_bound(&self, path: &str, within: Duration) {
+        let began = Instant::now();
+        while node_of(&insist(&self.client, "GET", path, None).await).is_none() {
+            assert!(began.elapsed() < within, "{path} is not bound");
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     /// Waits until another pod is scheduled, to show that nothing is stuck.
     pub(super) async fn see_one_more_bound(&mut self, within: Duration) {
         self.pods = self.pods.next_multiple_of(KINDS_OF_PODS) + KINDS_OF_PODS - 1;
         let pod = pod(self.pods);
         let path = format!("{PODS_PATH}/{}", name_of(&pod));
         insist(&self.client, "POST", PODS_PATH, Some(&pod)).await;
-        let began = Instant::now();
-        while node_of(&insist(&self.client, "GET", &path, None).await).is_none() {
-            assert!(began.elapsed() < within, "{path} is not bound");
-            sleep(Duration::from_millis(200)).await;
-        }
+        self.wait_until_bound(&path, within).await;
     }
 
     /// The number of the pods that would fit an empty cluster.
@@ -301,10 +326,18 @@ impl fmt::Display for Churn {
     }
 }
 
+/// The spec of a claim for one device.
+fn claim_spec() -> Value {
+    let request = json!({ "name": DEVICE, "exactly": { "deviceClassName": DEVICE_DRIVER } });
+    json!({ "devices": { "requests": [request] } })
+}
+
 /// The number of pod variants besides names, labels and annotations.
 const KINDS_OF_PODS: u64 = 11;
 /// The number of variants that no node fits, or that are gated.
 const KINDS_WITHOUT_PLACE: u64 = 3;
+/// The variant with a claim for a device.
+const KIND_WITH_CLAIM: u64 = 9;
 
 /// The pod of a number.
 fn pod(number: u64) -> Value {
@@ -346,7 +379,9 @@ fn pod(number: u64) -> Value {
         6 => spec["priorityClassName"] = json!(IMPORTANT),
         7 => spec["containers"][0]["ports"] = json!([{ "containerPort": 80, "hostPort": 8080 }]),
         8 => spec["tolerations"] = json!([{ "operator": "Exists" }]),
-        9 => spec["resourceClaims"] = json!([{ "name": DEVICE, "resourceClaimTemplateName": DEVICE }]),
+        KIND_WITH_CLAIM => {
+            spec["resourceClaims"] = json!([{ "name": DEVICE, "resourceClaimTemplateName": DEVICE }]);
+        }
         _ => {}
     }
     json!({
