@@ -9,14 +9,20 @@ use supercargo_framework::{Labels, SmallMap};
 /// Counts by value of one topology label: one entry per domain.
 pub(crate) type ByDomain = FxHashMap<Arc<str>, i64>;
 
-/// The approximate size in bytes.
+/// The approximate size in bytes. A hash table has at least four slots, leaves an eighth of more empty, and
+/// has a byte beside each.
 pub(crate) fn bytes<V>(domains: &FxHashMap<Arc<str>, V>) -> usize {
-    domains.capacity() * size_of::<(Arc<str>, V)>()
+    let slots = match domains.capacity() {
+        0 => return 0,
+        1..=3 => 4,
+        more => more / 7 * 8,
+    };
+    slots * (size_of::<(Arc<str>, V)>() + 1)
 }
 
 /// The same for several topology keys.
 pub(crate) fn bytes_by_key(counts: &SmallMap<Arc<str>, ByDomain>) -> usize {
-    counts.iter().map(|(key, domains)| key.len() + size_of_val(domains) + bytes(domains)).sum()
+    counts.bytes() + counts.iter().map(|(key, domains)| key.len() + bytes(domains)).sum::<usize>()
 }
 
 /// Adds to a domain's count. Domains with 0 have no entry.

@@ -45,6 +45,17 @@ impl<K, V> SmallMap<K, V> {
         self.len() == 0
     }
 
+    /// The approximate size in bytes, without what keys and values point at. Nodes of a tree are two
+    /// thirds full.
+    pub fn bytes(&self) -> usize {
+        let entries = match &self.0 {
+            Entries::Few(entries) if !entries.spilled() => 0,
+            Entries::Few(entries) => entries.capacity(),
+            Entries::Many(entries) => entries.len() * 3 / 2,
+        };
+        size_of::<Self>() + entries * size_of::<(K, V)>()
+    }
+
     /// The entries.
     pub fn iter(&self) -> Iter<'_, K, V> {
         match &self.0 {
