@@ -6,6 +6,7 @@
 mod csi;
 mod devices;
 mod in_tree;
+mod pod_groups;
 mod resource_claims;
 mod resource_slices;
 mod storage;

@@ -21,6 +21,8 @@ use super::json::Obj;
 use super::metadata::{DeclaredKeys, required};
 use super::raw::untyped_text;
 
+pub(crate) use self::slim::Condition;
+
 /// Decodes pods and shares equal parts of them.
 #[derive(Debug)]
 pub struct PodKind {

@@ -2,6 +2,7 @@
 
 mod change_log;
 mod devices;
+mod groups;
 mod key_index;
 mod kinds;
 mod pending;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use self::change_log::ChangeLog;
 pub use self::change_log::Revision;
 pub use self::devices::*;
+pub use self::groups::*;
 use self::key_index::KeyIndex;
 pub use self::kinds::*;
 use self::pending::PendingAllocations;

@@ -70,6 +70,8 @@ pub struct RareSpec {
     pub resource_claims: Box<[PodClaim]>,
     /// The extended resources that containers request, init containers first, by name within each.
     pub extended_resources: Box<[ExtendedResource]>,
+    /// `schedulingGroup.podGroupName`.
+    pub group: Option<Arc<str>>,
     /// Field paths of constraints that no plugin evaluates yet. A pod with such a constraint is
     /// rejected, not misplaced.
     pub unsupported: Box<[Arc<str>]>,
@@ -239,6 +241,11 @@ impl PodSpec {
     /// The extended resources that containers request.
     pub fn extended_resources(&self) -> &[ExtendedResource] {
         self.rare.as_ref().map_or(&[], |rare| &rare.extended_resources)
+    }
+
+    /// The name of the pod's group, in its namespace.
+    pub fn group(&self) -> Option<&Arc<str>> {
+        self.rare.as_ref()?.group.as_ref()
     }
 
     /// Field paths of constraints that no plugin evaluates yet.

@@ -7,6 +7,7 @@ use supercargo_framework::objects::resources;
 use super::Decode;
 use super::csi::{Attachment, Driver, Node, StorageCapacity};
 use super::devices::{WireClass, WireTaintRule};
+use super::pod_groups::WirePodGroup;
 use super::resource_claims::WireClaim;
 use super::resource_slices::WireSlice;
 use super::storage::{Claim, Class, Volume};
@@ -16,35 +17,35 @@ use super::workloads::{Budget, Controller, Named, Selecting, Service};
 pub(super) struct Entry {
     pub(super) resource: Text,
     group: &'static str,
+    version: &'static str,
     plural: &'static str,
     namespaced: bool,
     pub(super) decode: Decode,
 }
 
 impl Entry {
-    /// All built-in kinds are at version v1.
     pub(super) fn gvr(&self) -> GroupVersionResource {
         if self.namespaced {
-            GroupVersionResource::namespaced(self.group, "v1", self.plural)
+            GroupVersionResource::namespaced(self.group, self.version, self.plural)
         } else {
-            GroupVersionResource::cluster(self.group, "v1", self.plural)
+            GroupVersionResource::cluster(self.group, self.version, self.plural)
         }
     }
 }
 
 const fn namespaced(resource: Text, group: &'static str, plural: &'static str, decode: Decode) -> Entry {
-    Entry { resource, group, plural, namespaced: true, decode }
+    Entry { resource, group, version: "v1", plural, namespaced: true, decode }
 }
 
 const fn cluster(resource: Text, group: &'static str, plural: &'static str, decode: Decode) -> Entry {
-    Entry { resource, group, plural, namespaced: false, decode }
+    Entry { resource, group, version: "v1", plural, namespaced: false, decode }
 }
 
 const STORAGE: &str = "storage.k8s.io";
 const DEVICES: &str = "resource.k8s.io";
 
 /// All built-in kinds.
-pub(super) static KINDS: [Entry; 17] = [
+pub(super) static KINDS: [Entry; 18] = [
     cluster(resources::PERSISTENT_VOLUME, "", "persistentvolumes", |k, j| k.read::<Volume<'_>>(j)),
     namespaced(resources::PERSISTENT_VOLUME_CLAIM, "", "persistentvolumeclaims", |k, j| {
         k.read::<Claim<'_>>(j)
@@ -70,4 +71,12 @@ pub(super) static KINDS: [Entry; 17] = [
     cluster(resources::RESOURCE_SLICE, DEVICES, "resourceslices", |k, j| k.read::<WireSlice<'_>>(j)),
     cluster(resources::DEVICE_CLASS, DEVICES, "deviceclasses", |k, j| k.read::<WireClass<'_>>(j)),
     cluster(resources::DEVICE_TAINT_RULE, DEVICES, "devicetaintrules", |k, j| k.read::<WireTaintRule<'_>>(j)),
+    Entry {
+        resource: resources::POD_GROUP,
+        group: "scheduling.k8s.io",
+        version: "v1beta1",
+        plural: "podgroups",
+        namespaced: true,
+        decode: |k, j| k.read::<WirePodGroup<'_>>(j),
+    },
 ];

@@ -12,9 +12,6 @@ use crate::metadata::Metadata;
 use crate::proto::message;
 use crate::selector::{NodeSelector, SelectorTerm};
 
-/// Whether a field is present; its content is ignored.
-pub(super) type Presence = Option<IgnoredAny>;
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Pod<'a> {
@@ -60,12 +57,22 @@ pub(super) struct Spec<'a> {
     pub(super) topology_spread_constraints: List<Obj<SpreadConstraint<'a>>>,
     #[serde(borrow)]
     pub(super) resource_claims: List<Obj<WirePodClaim<'a>>>,
-    pub(super) scheduling_group: Presence,
+    #[serde(borrow)]
+    pub(super) scheduling_group: Obj<SchedulingGroup<'a>>,
     pub(super) host_network: Option<bool>,
     pub(super) host_users: Option<bool>,
 }
 
 message!(Spec { 1 => volumes, 2 => containers, 7 => node_selector, 10 => node_name, 11 => host_network, 18 => affinity, 19 => scheduler_name, 20 => init_containers, 22 => tolerations, 25 => priority, 31 => preemption_policy, 32 => overhead as quantities, 33 => topology_spread_constraints, 37 => host_users, 38 => scheduling_gates, 39 => resource_claims, 40 => resources, 43 => scheduling_group });
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct SchedulingGroup<'a> {
+    #[serde(borrow)]
+    pub(super) pod_group_name: Option<Str<'a>>,
+}
+
+message!(SchedulingGroup { 1 => pod_group_name });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -251,18 +258,18 @@ message!(Status { 1 => phase, 2 => conditions, 7 => start_time as time, 8 => con
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Condition<'a> {
+pub(crate) struct Condition<'a> {
     #[serde(borrow, rename = "type")]
-    pub(super) kind: Str<'a>,
+    pub(crate) kind: Str<'a>,
     #[serde(borrow)]
-    pub(super) status: Str<'a>,
+    pub(crate) status: Str<'a>,
     #[serde(borrow)]
-    pub(super) reason: Str<'a>,
+    pub(crate) reason: Str<'a>,
     #[serde(borrow)]
-    pub(super) message: Str<'a>,
-    pub(super) observed_generation: Option<i64>,
+    pub(crate) message: Str<'a>,
+    pub(crate) observed_generation: Option<i64>,
     #[serde(borrow)]
-    pub(super) last_transition_time: Str<'a>,
+    pub(crate) last_transition_time: Str<'a>,
 }
 
 message!(Condition { 1 => kind, 2 => status, 4 => last_transition_time as time, 5 => reason, 6 => message, 7 => observed_generation as non_zero });

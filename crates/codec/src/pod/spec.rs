@@ -26,7 +26,7 @@ impl Interners {
         features: &Features,
     ) -> PodSpec {
         let requests = inputs.effective(RequestOptions::default());
-        let mut unsupported = self.unsupported(spec);
+        let mut unsupported = Vec::new();
         let topology_spread = self.topology_spread(spec, &mut unsupported);
         PodSpec {
             scheduler_name: self.text(&spec.scheduler_name),
@@ -138,11 +138,13 @@ impl Interners {
         unsupported: Vec<Arc<str>>,
     ) -> Option<Box<RareSpec>> {
         let extended_resources = self.extended_resources(spec, inputs);
-        if spec.resource_claims.is_empty() && extended_resources.is_empty() && unsupported.is_empty() {
+        let group = spec.scheduling_group.pod_group_name.as_ref().map(|name| self.text(name));
+        let lists_nothing = spec.resource_claims.is_empty() && extended_resources.is_empty();
+        if lists_nothing && group.is_none() && unsupported.is_empty() {
             return None;
         }
         let resource_claims = spec.resource_claims.iter().map(|claim| self.pod_claim(claim)).collect();
-        RareSpec { resource_claims, extended_resources, unsupported: unsupported.into() }.boxed()
+        RareSpec { resource_claims, extended_resources, group, unsupported: unsupported.into() }.boxed()
     }
 
     fn extended_resources(&mut self, spec: &Spec<'_>, inputs: &RequestInputs) -> Box<[ExtendedResource]> {
@@ -180,13 +182,6 @@ impl Interners {
             (None, None) => PodClaimSource::Unknown,
         };
         PodClaim { name: self.text(&claim.name), source }
-    }
-
-    /// The constraints that no plugin evaluates yet. Preferences are omitted: without a preference
-    /// the placement is worse, without a constraint it is wrong.
-    fn unsupported(&mut self, spec: &Spec<'_>) -> Vec<Arc<str>> {
-        let demands = [("spec.schedulingGroup", spec.scheduling_group.is_some())];
-        present(demands).map(|path| self.text(path)).collect()
     }
 }
 

@@ -68,7 +68,11 @@ impl Interners {
         pod_claims::ExtendedClaimStatus { claim: self.text(&status.resource_claim_name), mappings }
     }
 
-    fn pod_condition(&mut self, i: usize, condition: &Condition<'_>) -> Result<PodCondition, FieldError> {
+    pub(crate) fn pod_condition(
+        &mut self,
+        i: usize,
+        condition: &Condition<'_>,
+    ) -> Result<PodCondition, FieldError> {
         let last_transition = timestamp(
             &condition.last_transition_time,
             format_args!("status.conditions[{i}].lastTransitionTime"),

@@ -253,7 +253,12 @@ fn rare(spec: &k8s::PodSpec, faulty: Vec<String>) -> Option<Box<RareSpec>> {
     RareSpec {
         resource_claims: claims.map(pod_claim).collect(),
         extended_resources: extended_resources(spec),
-        unsupported: unsupported(spec, faulty),
+        group: spec
+            .scheduling_group
+            .as_ref()
+            .and_then(|group| group.pod_group_name.as_deref())
+            .map(Arc::from),
+        unsupported: faulty.into_iter().map(Arc::from).collect(),
     }
     .boxed()
 }
@@ -284,15 +289,6 @@ fn pod_claim(claim: &k8s::PodResourceClaim) -> PodClaim {
     let template = claim.resource_claim_template_name.as_deref();
     let template = template.map(|name| PodClaimSource::Template(name.into()));
     PodClaim { name: Arc::from(&*claim.name), source: given.or(template).unwrap_or(PodClaimSource::Unknown) }
-}
-
-fn unsupported(spec: &k8s::PodSpec, faulty: Vec<String>) -> Box<[Arc<str>]> {
-    let mut paths = Vec::new();
-    if spec.scheduling_group.is_some() {
-        paths.push("spec.schedulingGroup".to_owned());
-    }
-    paths.extend(faulty);
-    paths.into_iter().map(Arc::from).collect()
 }
 
 fn node_affinity(affinity: &k8s::NodeAffinity) -> NodeAffinity {

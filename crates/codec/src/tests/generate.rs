@@ -187,7 +187,8 @@ fn pod_spec() -> impl Strategy<Value = PodSpec> {
             resource_claim_template_name,
         },
     );
-    let claims = (list(claim), of(Just(PodSchedulingGroup::default())));
+    let claims =
+        (list(claim), of(of(text()).prop_map(|pod_group_name| PodSchedulingGroup { pod_group_name })));
     let host = (of(any::<bool>()), of(any::<bool>()));
     (names, placement, workload, claims, host).prop_map(|(names, placement, workload, claims, host)| {
         let (scheduler_name, node_name, priority, preemption_policy) = names;

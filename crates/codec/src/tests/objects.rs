@@ -4,8 +4,8 @@ use kube_informers::{ContentType, GroupVersionResource, Kind as _};
 use serde_json::{Value, json};
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{
-    Body, ClaimRef, CsiDriver, CsiNode, CsiNodeDriver, CsiSource, Namespace, Object, PersistentVolume,
-    PersistentVolumeClaim, Untranslatable, VolumeMode, resources,
+    Body, ClaimRef, CsiDriver, CsiNode, CsiNodeDriver, CsiSource, GroupPolicy, Namespace, Object,
+    PersistentVolume, PersistentVolumeClaim, PodGroup, Untranslatable, VolumeMode, resources,
 };
 use supercargo_framework::selector::LabelSelector;
 
@@ -63,6 +63,7 @@ fn every_kind_has_its_resource_path() {
         (resources::RESOURCE_SLICE, "/apis/resource.k8s.io/v1/resourceslices", false),
         (resources::DEVICE_CLASS, "/apis/resource.k8s.io/v1/deviceclasses", false),
         (resources::DEVICE_TAINT_RULE, "/apis/resource.k8s.io/v1/devicetaintrules", false),
+        (resources::POD_GROUP, "/apis/scheduling.k8s.io/v1beta1/podgroups", true),
     ];
     for (resource, path, namespaced) in paths {
         let kind = kind(&resource);
@@ -454,4 +455,43 @@ fn dropped_objects_release_interned_values() {
     drop(objects);
     kind.sweep();
     assert_eq!(kind.interned(), 0);
+}
+
+#[test]
+fn a_pod_group_is_read_with_every_field() {
+    let group = |object: Value| match decode(&kind("scheduling.k8s.io/PodGroup"), object).body {
+        Body::PodGroup(group) => group,
+        other => panic!("{other:?}"),
+    };
+    let condition = json!({
+        "type": "PodGroupInitiallyScheduled", "status": "False", "reason": "Unschedulable", "message": "m",
+        "lastTransitionTime": "2026-03-01T12:00:00Z",
+    });
+    let read = group(json!({
+        "spec": {
+            "parentCompositePodGroupName": "parent",
+            "schedulingPolicy": {"gang": {"minCount": 3}},
+            "schedulingConstraints": {"topology": [{"key": "rack"}]},
+            "disruptionMode": {"all": {}},
+            "priority": 7,
+            "preemptionPolicy": "Never",
+        },
+        "status": {"conditions": [{"type": "Other", "status": "True"}, condition]},
+    }));
+    let known = read.initially_scheduled.as_ref().unwrap();
+    assert_eq!((&*known.status, &*known.reason, &*known.message), ("False", "Unschedulable", "m"));
+    assert!(known.last_transition.is_some());
+    let expected = PodGroup {
+        policy: GroupPolicy::Gang(3),
+        parent: Some("parent".into()),
+        topology_key: Some("rack".into()),
+        is_disrupted_whole: true,
+        priority: 7,
+        never_preempts: Some(true),
+        initially_scheduled: read.initially_scheduled.clone(),
+    };
+    assert_eq!(read, expected);
+    let basic = json!({"spec": {"schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}}}});
+    assert_eq!(group(basic), PodGroup::default());
+    assert_eq!(group(json!({})), PodGroup::default());
 }

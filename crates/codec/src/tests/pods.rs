@@ -180,12 +180,9 @@ fn the_pod_level_status_counts_during_a_resize() {
 }
 
 #[test]
-fn unsupported_constraints_are_listed_by_path() {
-    assert_eq!(
-        pending().spec.unsupported().iter().map(|path| &**path).collect::<Vec<_>>(),
-        ["spec.schedulingGroup"]
-    );
-    assert!(running().spec.unsupported().is_empty());
+fn the_group_of_a_pod_is_its_name() {
+    assert_eq!(pending().spec.group().map(|name| &**name), Some("gang"));
+    assert_eq!(running().spec.group(), None);
     let spec = json!({"resourceClaims": null, "schedulingGroup": null});
     assert_eq!(decoded(spec).spec.rare, None);
 }

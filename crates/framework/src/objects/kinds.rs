@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::devices::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
+use super::groups::PodGroup;
 use crate::affinity::NodeSelectorTerm;
 use crate::labels::Labels;
 use crate::selector::LabelSelector;
@@ -46,6 +47,8 @@ pub mod resources {
     pub const DEVICE_CLASS: Text = Text::Static("resource.k8s.io/DeviceClass");
     /// resource.k8s.io/v1 DeviceTaintRule.
     pub const DEVICE_TAINT_RULE: Text = Text::Static("resource.k8s.io/DeviceTaintRule");
+    /// scheduling.k8s.io/v1beta1 PodGroup.
+    pub const POD_GROUP: Text = Text::Static("scheduling.k8s.io/PodGroup");
     /// policy/v1 PodDisruptionBudget.
     pub const POD_DISRUPTION_BUDGET: Text = Text::Static("policy/PodDisruptionBudget");
 }
@@ -100,6 +103,8 @@ pub enum Body {
     DeviceClass(DeviceClass),
     /// resource.k8s.io/v1 DeviceTaintRule.
     DeviceTaintRule(DeviceTaintRule),
+    /// scheduling.k8s.io/v1beta1 PodGroup.
+    PodGroup(PodGroup),
     /// An object of a kind without its own type, as an out-of-tree plugin watches it: the whole
     /// object.
     Other(Arc<serde_json::Value>),
@@ -141,6 +146,7 @@ bodies!(
     ResourceSlice,
     DeviceClass,
     DeviceTaintRule,
+    PodGroup,
 );
 
 /// The mode of a volume.
