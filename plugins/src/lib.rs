@@ -18,6 +18,7 @@ mod dry_run;
 pub mod dynamic_resources;
 mod extended_resources;
 mod float_int;
+pub mod gang_scheduling;
 mod hint;
 #[cfg(test)]
 mod history;
@@ -73,6 +74,7 @@ const PLUGINS: &[(&str, Factory)] = &[
     (image_locality::NAME, args::without_args::<image_locality::ImageLocality>),
     (default_binder::NAME, args::without_args::<default_binder::DefaultBinder>),
     (node_declared_features::NAME, node_declared_features::from_args),
+    (gang_scheduling::NAME, args::without_args::<gang_scheduling::GangScheduling>),
 ];
 
 /// The factories of all plugins in this crate.
@@ -108,6 +110,7 @@ pub const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     plugin(image_locality::NAME, 1),
     plugin(default_binder::NAME, 0),
     plugin(node_declared_features::NAME, 0).with(Feature::NodeDeclaredFeatures),
+    plugin(gang_scheduling::NAME, 0).with(Feature::GenericWorkload),
 ];
 
 const fn plugin(name: &'static str, weight: i32) -> DefaultPlugin {

@@ -80,7 +80,6 @@ const UNSUPPORTED: &[Unsupported] = &[
     Unsupported::alpha("DRAOptionalNodeOperations", CLAIMS),
     Unsupported::alpha("DRAPartitionableDevicesType", CLAIMS),
     Unsupported::beta("DRAWorkloadResourceClaims", CLAIMS),
-    Unsupported::beta("GenericWorkload", GROUPS),
     Unsupported::alpha("InPlacePodVerticalScalingSchedulerPreemption", RESIZES),
     Unsupported::alpha("PodGroupPreemptionPolicy", GROUPS),
     Unsupported::alpha("TopologyAwareWorkloadScheduling", GROUPS),

@@ -11,8 +11,8 @@ use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
 use crate::nodes::{ImageState, Nodes};
 use crate::objects::{
-    DeviceClass, Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, ResourceClaim, Typed,
-    resources,
+    DeviceClass, Members, Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim,
+    ResourceClaim, Typed, resources,
 };
 use crate::pod::{PodInfo, PodKey, Uid};
 use crate::small_map::SmallMap;
@@ -314,6 +314,11 @@ impl<'a> Context<'a> {
     pub fn now(&self) -> Now {
         self.note(|| Read::Now);
         self.now
+    }
+
+    /// The pods of a group, by its key. Not a read that is recorded: nothing that is kept depends on it.
+    pub fn members_of(&self, group: &str) -> Option<&'a Members> {
+        self.objects.members.get(group)
     }
 
     /// The pods that wait on Permit, the longest wait first.

@@ -61,6 +61,8 @@ features! {
     SchedulerPopFromBackoffQ: beta beta beta beta,
     /// The node is written to the pod's status while Permit or PreBind run.
     NominatedNodeNameForExpectation: alpha beta beta beta,
+    /// Pods of a group are queued and tried together.
+    GenericWorkload: absent absent absent beta_off,
     /// Nodes without a feature that the pod requires are rejected.
     NodeDeclaredFeatures: absent alpha beta ga,
     /// Tolerations support `Gt` and `Lt`.

@@ -5,6 +5,7 @@ mod devices;
 mod groups;
 mod key_index;
 mod kinds;
+mod members;
 mod pending;
 
 use std::cmp::Reverse;
@@ -21,6 +22,7 @@ pub use self::devices::*;
 pub use self::groups::*;
 use self::key_index::KeyIndex;
 pub use self::kinds::*;
+pub use self::members::*;
 use self::pending::PendingAllocations;
 use crate::hash_seed::{HashSeed, SeededMap};
 use crate::labels::Labels;
@@ -157,6 +159,8 @@ pub struct Objects {
     pending: PendingAllocations,
     /// Keys of objects that belong to a node, by kind and node.
     on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
+    /// The pods of groups. The scheduler keeps them.
+    pub members: MembersByGroup,
 }
 
 #[cfg(any(test, feature = "testing"))]
@@ -177,6 +181,7 @@ impl Objects {
             classes: KeyIndex::new(extended_resource),
             pending: PendingAllocations::default(),
             on_nodes: FxHashMap::default(),
+            members: MembersByGroup::default(),
         }
     }
 

@@ -219,6 +219,11 @@ impl PodInfo {
         self.node_name.is_some()
     }
 
+    /// The key of the pod's group: `namespace/name`.
+    pub fn group_key(&self) -> Option<Arc<str>> {
+        self.spec.group().map(|name| format!("{}/{name}", self.namespace).into())
+    }
+
     /// `namespace/name`, the pod's key in the queue and in messages.
     pub fn key(&self) -> PodKey {
         PodKey { namespace: Arc::clone(&self.namespace), name: Arc::clone(&self.name) }

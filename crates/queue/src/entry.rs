@@ -42,6 +42,8 @@ pub struct QueuedPod {
     pub backoff_until: Option<Timestamp>,
     /// The start of its attempt, by the observer's clock.
     pub began: TimePoint,
+    /// Whether it stands for a group, with its priority. Its members are beside.
+    pub(crate) is_group: bool,
     /// Whether it was just taken out of unschedulableEntities for its own sake. If PreEnqueue holds it
     /// then, it has not moved.
     pub(crate) stays: bool,
@@ -66,6 +68,7 @@ impl QueuedPod {
             gating_plugin: None,
             backoff_until: None,
             began: TimePoint::default(),
+            is_group: false,
             stays: false,
             sequence: 0,
         }
@@ -182,6 +185,11 @@ impl Default for Backoff {
 }
 
 impl Backoff {
+    /// The backoff of a group of this many pods: upstream's limit grows with the square root.
+    pub(crate) fn of_group(&self, pods: usize) -> Self {
+        Self { max: self.max.mul_f64((pods as f64).sqrt()), ..*self }
+    }
+
     /// The backoff after `count` failures: doubled each time, up to the maximum.
     fn after(&self, count: u32) -> Option<Duration> {
         if count == 0 || self.max.is_zero() {

@@ -13,6 +13,7 @@
 mod cause;
 mod context;
 mod entry;
+mod groups;
 mod guarded_sort;
 mod hints;
 mod in_flight;
@@ -46,6 +47,8 @@ use self::cause::Cause;
 pub use self::context::QueueCx;
 use self::entry::Window;
 pub use self::entry::{Backoff, QueuedPod};
+use self::groups::Groups;
+pub use self::groups::{GroupOutcome, QueuedGroup};
 use self::guarded_sort::GuardedSort;
 use self::hints::QueueingHints;
 use self::in_flight::InFlight;
@@ -78,6 +81,8 @@ pub struct QueueOptions {
     /// Whether a pod in backoff is popped if there is no other (upstream's
     /// SchedulerPopFromBackoffQ).
     pub pop_from_backoff: bool,
+    /// Whether pods of a group are queued together (upstream's GenericWorkload).
+    pub groups: bool,
 }
 
 impl QueueOptions {
@@ -92,6 +97,7 @@ impl Default for QueueOptions {
             backoff: Backoff::default(),
             max_in_unschedulable: Duration::from_mins(5),
             pop_from_backoff: true,
+            groups: false,
         }
     }
 }
@@ -109,6 +115,17 @@ pub enum Place {
     Gated,
     /// Being scheduled or bound.
     InFlight,
+    /// Beside the queue, until its group is known or the group's attempt ends.
+    Aside,
+}
+
+/// What [`SchedulingQueue::pop`] returns.
+#[derive(Debug)]
+pub enum Popped {
+    /// A pod.
+    Pod(QueuedPod),
+    /// A group with its pods.
+    Group(QueuedGroup),
 }
 
 /// The scheduling queue.
@@ -125,6 +142,7 @@ pub struct SchedulingQueue {
     /// Pods whose attempt failed with an error. They are never popped early.
     error_backoff: Heap<BackoffRank>,
     unschedulable: Unschedulable,
+    groups: Groups,
     in_flight: InFlight,
     /// The nominations.
     pub nominator: Nominator,
@@ -146,6 +164,7 @@ impl SchedulingQueue {
             backoff: Heap::default(),
             error_backoff: Heap::default(),
             unschedulable: Unschedulable::new(seed.clone()),
+            groups: Groups::default(),
             in_flight: InFlight::default(),
             nominator: Nominator::default(),
             next_sequence: 0,
@@ -159,7 +178,13 @@ impl SchedulingQueue {
         if self.in_flight.contains(uid) {
             return Some(Place::InFlight);
         }
-        let entry = self.entries.get(uid)?;
+        let Some(entry) = self.entries.get(uid) else {
+            return match self.groups.entry_of(uid) {
+                Some(entry) => self.place(entry),
+                None => self.groups.get(uid).map(|_| Place::Aside),
+            };
+        };
+        let uid = entry.uid();
         Some(if self.active.contains(uid) {
             Place::Active
         } else if self.backoff.contains(uid) || self.error_backoff.contains(uid) {
@@ -173,12 +198,12 @@ impl SchedulingQueue {
 
     /// A queued pod.
     pub fn get(&self, uid: &Uid) -> Option<&QueuedPod> {
-        self.entries.get(uid)
+        self.entries.get(uid).or_else(|| self.groups.get(uid))
     }
 
     /// All queued pods.
     pub fn entries(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.entries.values()
+        self.entries.values().filter(|entry| !entry.is_group).chain(self.groups.iter())
     }
 
     /// Pods in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and in flight.
@@ -217,7 +242,7 @@ impl SchedulingQueue {
     /// The pods nominated for a node. As upstream, only the name is known of a pod that is not
     /// queued, such as one in flight.
     pub fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
-        let resolve = |nominated: &Nominated| match self.entries.get(&nominated.uid) {
+        let resolve = |nominated: &Nominated| match self.get(&nominated.uid) {
             Some(entry) => Arc::clone(&entry.pod),
             None => Arc::new(nominated.unknown()),
         };
@@ -248,7 +273,7 @@ impl SchedulingQueue {
         if active + backoff + unschedulable + held != self.entries.len() || gated != held {
             found.push(format!("{} pods, {gated} gated, {:?}", self.entries.len(), self.lengths()));
         }
-        let in_classes = self.unschedulable.count_in_classes();
+        let in_classes = self.unschedulable.count_in_classes() + self.unschedulable.entities().count();
         if in_classes != self.unschedulable.len() {
             found.push(format!(
                 "{in_classes} of {} unschedulable pods are in classes",
@@ -256,12 +281,15 @@ impl SchedulingQueue {
             ));
         }
         let rejected: usize = self.rejected.values().sum();
-        if rejected != self.entries.values().map(|entry| entry.rejectors().count()).sum::<usize>() {
+        let of_members = self.entries.values().flat_map(|entry| self.groups.members(entry.uid()));
+        let counted = self.entries.values().chain(of_members);
+        if rejected != counted.map(|entry| entry.rejectors().count()).sum::<usize>() {
             found.push(format!("{rejected} rejections are counted: {:?}", self.rejected));
         }
         if in_flight == 0 && self.in_flight.event_count() > 0 {
             found.push("events are kept, but no pod is in flight".to_owned());
         }
+        found.extend(self.groups.inconsistencies());
         found
     }
 }
@@ -281,7 +309,9 @@ impl SchedulingQueue {
     fn add_new(&mut self, cx: &mut QueueCx<'_>, pod: &Arc<PodInfo>, profile: ProfileIndex) {
         self.nominator.add(pod, &Nomination::Keep);
         let entry = QueuedPod::new(Arc::clone(pod), profile, cx.now.wall);
-        if is_stalled(pod) {
+        if let Some(group) = self.group_of(pod) {
+            self.add_member(cx, group, entry);
+        } else if is_stalled(pod) {
             self.set_back(cx, entry, &UNSCHEDULED_POD_ADD);
         } else {
             self.move_to_active(cx, entry, Cause::new(&UNSCHEDULED_POD_ADD), false);
@@ -312,6 +342,12 @@ impl SchedulingQueue {
                 self.in_flight.note(event, change);
             }
             return;
+        }
+        if self.options.groups && new.spec.group().is_some() {
+            let events = cluster_events::pod_events(&EventResource::TargetPod, old, new);
+            if self.update_member(cx, old, new, &events) {
+                return;
+            }
         }
         let Some(entry) = self.entries.get_mut(uid) else {
             return self.add_new(cx, new, profile);
@@ -361,9 +397,11 @@ impl SchedulingQueue {
     }
 
     /// Removes a pod that was deleted or bound. A pod in flight is left to its attempt.
-    pub fn delete(&mut self, uid: &Uid) {
+    pub fn delete(&mut self, cx: &mut QueueCx<'_>, uid: &Uid) {
         self.nominator.remove(uid);
-        self.take(uid);
+        if self.take(uid).is_none() && self.options.groups {
+            self.delete_member(cx, uid);
+        }
     }
 
     /// Takes a pod out of its queue.
@@ -381,17 +419,23 @@ impl SchedulingQueue {
     /// Adds a pod to the queued ones.
     fn put_entry(&mut self, mut entry: QueuedPod) {
         entry.stays = false;
-        for plugin in entry.rejectors() {
-            *self.rejected.entry((entry.profile, plugin.clone())).or_default() += 1;
+        let members = self.groups.members(entry.uid());
+        for rejected in members.iter().chain([&entry]) {
+            for plugin in rejected.rejectors() {
+                *self.rejected.entry((rejected.profile, plugin.clone())).or_default() += 1;
+            }
         }
         self.entries.insert(entry.uid().clone(), entry);
     }
 
     fn take_entry(&mut self, uid: &Uid) -> Option<QueuedPod> {
         let entry = self.entries.remove(uid)?;
-        for plugin in entry.rejectors() {
-            if let Some(count) = self.rejected.get_mut(&(entry.profile, plugin.clone())) {
-                *count -= 1;
+        let members = self.groups.members(uid);
+        for rejected in members.iter().chain([&entry]) {
+            for plugin in rejected.rejectors() {
+                if let Some(count) = self.rejected.get_mut(&(rejected.profile, plugin.clone())) {
+                    *count -= 1;
+                }
             }
         }
         Some(entry)
@@ -406,7 +450,7 @@ impl SchedulingQueue {
 impl SchedulingQueue {
     /// The next pod to schedule. If none is active, pops one in backoff early, unless its last
     /// attempt failed with an error.
-    pub fn pop(&mut self, cx: &mut QueueCx<'_>) -> Option<QueuedPod> {
+    pub fn pop(&mut self, cx: &mut QueueCx<'_>) -> Option<Popped> {
         loop {
             let uid = match self.active.pop() {
                 Some((uid, _)) => uid,
@@ -422,8 +466,11 @@ impl SchedulingQueue {
             };
             entry.attempts += 1;
             entry.initial_attempt.get_or_insert(cx.now.wall);
+            if entry.is_group {
+                return Some(Popped::Group(self.begin_group(entry, cx.now.wall)));
+            }
             if self.in_flight.begin(uid) {
-                return Some(entry);
+                return Some(Popped::Pod(entry));
             }
             cx.observer.observe(Observation::Anomaly("a pod in flight was queued again and is dropped"));
         }
@@ -449,7 +496,7 @@ impl SchedulingQueue {
     /// Requeues a pod whose attempt failed. Events during the attempt decide where it goes.
     pub fn add_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod) {
         let uid = entry.uid().clone();
-        if self.entries.contains_key(&uid) {
+        if self.get(&uid).is_some() {
             cx.observer.observe(Observation::Anomaly("a pod whose attempt failed is already queued"));
             self.done(&uid);
             return;
@@ -463,6 +510,10 @@ impl SchedulingQueue {
         entry.timestamp = cx.now.wall;
         entry.flushed = false;
         entry.flushed_at = None;
+        if let Some(group) = self.group_of(&entry.pod) {
+            self.done(&uid);
+            return self.add_member(cx, group, entry);
+        }
         entry.set_backoff(&self.options.backoff, self.options.window());
         let strategy = self.strategy_of_events_in_flight(cx, &entry);
         self.done(&uid);

@@ -39,7 +39,7 @@ pub enum PreCheck {
 }
 
 impl PreCheck {
-    fn admits(self, priority: i32) -> bool {
+    pub(crate) fn admits(self, priority: i32) -> bool {
         match self {
             Self::All | Self::Others => true,
             Self::MaxPriority(max) => priority <= max,
@@ -99,6 +99,7 @@ impl SchedulingQueue {
                 movable_of_group(cx, group, &hints, pre_check, own, &mut movable);
             }
         }
+        movable.extend(self.movable_entities(cx, event, change, pre_check));
         movable.retain(|(_, strategy)| *strategy != QueueingStrategy::Skip);
         movable.sort_unstable_by_key(|(sequence, _)| *sequence);
         let uid = |sequence| self.unschedulable.uid(sequence).cloned();
@@ -127,6 +128,8 @@ impl SchedulingQueue {
             self.in_flight.note(FORCE_ACTIVATE, change);
             return;
         }
+        let uid = self.groups.entry_of(uid).cloned().unwrap_or_else(|| uid.clone());
+        let uid = &uid;
         let from_backoff = self.backoff.contains(uid) || self.error_backoff.contains(uid);
         if !self.active.contains(uid)
             && let Some(mut entry) = self.take(uid)
@@ -140,6 +143,9 @@ impl SchedulingQueue {
     pub fn retry(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, event: &Text) {
         self.done(entry.uid());
         entry.timestamp = cx.now.wall;
+        if let Some(group) = self.group_of(&entry.pod) {
+            return self.add_member(cx, group, entry);
+        }
         self.move_to_active(cx, entry, Cause::new(event), false);
     }
 
@@ -239,7 +245,7 @@ impl SchedulingQueue {
         from_backoff: bool,
     ) {
         let has_passed = from_backoff && self.options.pop_from_backoff;
-        if !has_passed && !run_pre_enqueue(cx, &mut entry) {
+        if !has_passed && !self.passes_pre_enqueue(cx, &mut entry) {
             self.insert_unschedulable(cx, entry, cause);
             return;
         }
@@ -252,7 +258,7 @@ impl SchedulingQueue {
 
     pub(crate) fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: Cause<'_>) {
         // Pods may be popped from backoffQ.
-        if self.options.pop_from_backoff && !run_pre_enqueue(cx, &mut entry) {
+        if self.options.pop_from_backoff && !self.passes_pre_enqueue(cx, &mut entry) {
             self.insert_unschedulable(cx, entry, cause);
             return;
         }
@@ -261,6 +267,22 @@ impl SchedulingQueue {
         let heap = if entry.has_rejectors() { &mut self.backoff } else { &mut self.error_backoff };
         heap.push(entry.uid().clone(), BackoffRank::new(&entry, &self.sort));
         self.put_entry(entry);
+    }
+
+    /// Runs PreEnqueue, of every member if the entry is a group; `false` if a plugin holds one.
+    fn passes_pre_enqueue(&mut self, cx: &mut QueueCx<'_>, entry: &mut QueuedPod) -> bool {
+        if !entry.is_group {
+            return run_pre_enqueue(cx, entry);
+        }
+        entry.gating_plugin = None;
+        for member in self.groups.members_mut(entry.uid()) {
+            if !run_pre_enqueue(cx, member) {
+                entry.gating_plugin.clone_from(&member.gating_plugin);
+                // It is not tried now. What wakes it next need not be a flush.
+                entry.flushed = false;
+            }
+        }
+        entry.gating_plugin.is_none()
     }
 
     fn insert_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: Cause<'_>) {

@@ -13,12 +13,16 @@ use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, Features, Now, PodInfo, Timestamp, Uid};
 
 use super::queueing_strategy::QueueingStrategy;
-use super::{Backoff, Place, PreCheck, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
+use super::{
+    Backoff, Place, Popped, PreCheck, QueueCx, QueueOptions, QueuedGroup, QueuedPod, SchedulingQueue,
+};
 use supercargo_framework::hash_seed::HashSeed;
 use supercargo_runtime::diagnosis::FitError;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::observer::{Observation, Observer, QueueName, Unobserved};
 use supercargo_runtime::profile::{ProfileIndex, ProfileSpec, Profiles};
+
+mod groups;
 
 impl SchedulingQueue {
     /// The pods that an event moves, by the hints of each pod. The index must find the same.
@@ -39,8 +43,14 @@ impl SchedulingQueue {
         let waiting = self.unschedulable.uids().map(|uid| &self.entries[uid]);
         let candidates =
             waiting.filter(|entry| is_candidate(&entry.pod) && !self.hints.is_held(entry, event));
-        let asked =
-            candidates.map(|entry| (entry.uid().clone(), self.hints.strategy(&mut cx, entry, event, change)));
+        let mut strategy = |entry: &QueuedPod| match self.groups.members(entry.uid()) {
+            [] => self.hints.strategy(&mut cx, entry, event, change),
+            members => {
+                let strategies = members.iter().map(|it| self.hints.strategy(&mut cx, it, event, change));
+                strategies.max().unwrap_or(QueueingStrategy::Skip)
+            }
+        };
+        let asked = candidates.map(|entry| (entry.uid().clone(), strategy(entry)));
         asked.filter(|(_, strategy)| *strategy != QueueingStrategy::Skip).collect()
     }
 }
@@ -76,6 +86,7 @@ struct Bed {
     counted: Counted,
     /// The pods that DefaultPreemption holds.
     preempting: FxHashSet<Uid>,
+    objects: Objects,
 }
 
 impl Bed {
@@ -83,7 +94,10 @@ impl Bed {
         let registry = supercargo_plugins::registry();
         let build =
             |name| registry.get(name).unwrap()(&serde_json::Value::Null, &Features::default()).unwrap();
-        let plugins = supercargo_plugins::DEFAULT_PLUGINS.iter().map(|p| (build(p.name), p.weight));
+        let plugins = supercargo_plugins::DEFAULT_PLUGINS.iter();
+        let plugins =
+            plugins.filter(|p| options.groups || p.name != supercargo_plugins::gang_scheduling::NAME);
+        let plugins = plugins.map(|p| (build(p.name), p.weight));
         let profiles = Profiles::new(&[ProfileSpec {
             scheduler_name: "supercargo".to_owned(),
             percentage_of_nodes_to_score: None,
@@ -92,14 +106,21 @@ impl Bed {
         .unwrap();
         let now = Now { wall: Timestamp(1_000_000_000), monotonic: Duration::ZERO };
         let queue = SchedulingQueue::new(options, &profiles, false, &HashSeed::new(1));
-        Self { queue, profiles, now, counted: Counted::default(), preempting: FxHashSet::default() }
+        Self {
+            queue,
+            profiles,
+            now,
+            counted: Counted::default(),
+            preempting: FxHashSet::default(),
+            objects: Objects::default(),
+        }
     }
 
     fn with<R>(&mut self, call: impl FnOnce(&mut SchedulingQueue, &mut QueueCx<'_>) -> R) -> R {
         let mut cx = QueueCx {
             now: self.now,
             profiles: &self.profiles,
-            objects: &Objects::default(),
+            objects: &self.objects,
             preempting: &self.preempting,
             observer: &self.counted,
             panic: None,
@@ -114,7 +135,17 @@ impl Bed {
     }
 
     fn pop(&mut self) -> QueuedPod {
-        self.with(SchedulingQueue::pop).unwrap()
+        match self.with(SchedulingQueue::pop) {
+            Some(Popped::Pod(pod)) => pod,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn pop_group(&mut self) -> QueuedGroup {
+        match self.with(SchedulingQueue::pop) {
+            Some(Popped::Group(group)) => group,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn update(&mut self, old: PodBuilder, new: PodBuilder) {
@@ -358,7 +389,7 @@ fn the_nomination_of_a_gated_pod_counts() {
     bed.add(pod("a").gate("g").nominated("n1").priority(7));
     assert_eq!(bed.place("a"), Some(Place::Gated));
     assert_eq!(bed.queue.nominated_on("n1")[0].priority, 7);
-    bed.with(|queue, _| queue.delete(&"a".into()));
+    bed.with(|queue, cx| queue.delete(cx, &"a".into()));
     assert!(bed.queue.nominator.is_empty());
 }
 
@@ -376,7 +407,7 @@ fn nominations_follow_the_pods_in_the_queue() {
     bed.update(pod("a").nominated("n1"), pod("a").resource_version("2"));
     bed.update(pod("b"), pod("b").resource_version("2"));
     assert_eq!(names(&bed), ["b".into()], "a nomination without a status is kept");
-    bed.with(|queue, _| queue.delete(&"b".into()));
+    bed.with(|queue, cx| queue.delete(cx, &"b".into()));
     assert!(bed.queue.nominator.is_empty());
     bed.queue.nominator.add(&pod("c").build(), &Nomination::Override(Some("".into())));
     assert!(bed.queue.nominator.is_empty(), "a nomination needs a name");
@@ -408,7 +439,7 @@ fn ten_thousand_pods_come_and_go_quickly() {
         bed.queue.add(&mut cx, Arc::new(pod(&format!("p{i}")).build()), ProfileIndex(0));
     }
     for _ in 0..10_000 {
-        let mut entry = bed.queue.pop(&mut cx).unwrap();
+        let Some(Popped::Pod(mut entry)) = bed.queue.pop(&mut cx) else { panic!("pods are queued") };
         let status = supercargo_framework::Status::unschedulable("no").by("NodeResourcesFit");
         entry.blame(FailureKind::Fit(Box::new(FitError::of_one_node(None, status))));
         bed.queue.add_unschedulable(&mut cx, entry);
@@ -518,7 +549,7 @@ fn an_updated_pod_changes_its_class() {
     bed.counted.hints.set(0);
     bed.node_event(ActionType::ADD);
     assert_eq!(bed.counted.hints.get(), 2);
-    bed.with(|queue, _| queue.delete(&"0001-0".into()));
+    bed.with(|queue, cx| queue.delete(cx, &"0001-0".into()));
     bed.node_event(ActionType::ADD);
     assert_eq!(bed.counted.hints.get(), 3);
 }

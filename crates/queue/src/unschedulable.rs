@@ -19,6 +19,8 @@ use supercargo_runtime::profile::ProfileIndex;
 pub(crate) struct Unschedulable {
     pods: BTreeMap<u64, Uid>,
     groups: BTreeMap<Rejection, Group>,
+    /// The entries of groups of pods. They are in no class: hints are asked about each member.
+    entities: BTreeMap<u64, Uid>,
     /// The number of pods that a PreEnqueue plugin holds.
     gated: usize,
     seed: HashSeed,
@@ -65,13 +67,17 @@ struct Seen {
 
 impl Unschedulable {
     pub(crate) fn new(seed: HashSeed) -> Self {
-        Self { pods: BTreeMap::new(), groups: BTreeMap::new(), gated: 0, seed }
+        Self { pods: BTreeMap::new(), groups: BTreeMap::new(), entities: BTreeMap::new(), gated: 0, seed }
     }
 
     /// Adds a pod. `scope` is what the hints of the plugins that rejected it read of a pod.
     pub(crate) fn insert(&mut self, entry: &QueuedPod, scope: impl FnOnce() -> HintScope) {
         self.pods.insert(entry.sequence, entry.uid().clone());
         self.gated += usize::from(entry.gating_plugin.is_some());
+        if entry.is_group {
+            self.entities.insert(entry.sequence, entry.uid().clone());
+            return;
+        }
         let group = self.groups.entry(Rejection::of(entry));
         group.or_insert_with(|| Group::new(scope())).insert(entry, &self.seed);
     }
@@ -82,6 +88,9 @@ impl Unschedulable {
             return false;
         }
         self.gated -= usize::from(entry.gating_plugin.is_some());
+        if self.entities.remove(&entry.sequence).is_some() {
+            return true;
+        }
         let rejection = Rejection::of(entry);
         if let Some(group) = self.groups.get_mut(&rejection) {
             group.remove(entry);
@@ -105,6 +114,11 @@ impl Unschedulable {
     /// The pods in their order of arrival.
     pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.pods.values()
+    }
+
+    /// The entries of groups of pods, by sequence number.
+    pub(crate) fn entities(&self) -> impl Iterator<Item = (u64, &Uid)> {
+        self.entities.iter().map(|(sequence, uid)| (*sequence, uid))
     }
 
     /// Pods by the plugins that rejected them.

@@ -212,6 +212,14 @@ impl PodBuilder {
         })
     }
 
+    /// The group.
+    pub fn group(self, name: &str) -> Self {
+        self.with_spec(|spec| {
+            let rare = spec.rare.get_or_insert_default();
+            rare.group = Some(name.into());
+        })
+    }
+
     /// A label.
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.push((key.into(), value.into()));

@@ -1,0 +1,385 @@
+//! Groups in the queue: the pods of a group wait, and are tried, as one entity.
+//!
+//! An entry of its own stands for the group in activeQ, backoffQ and unschedulableEntities. It has the
+//! group's priority. The members are here, with their own histories.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use supercargo_framework::event::Change;
+use supercargo_framework::objects::{ObjectBody as _, PodGroup, resources};
+use supercargo_framework::{ClusterEvent, PodInfo, Timestamp, Uid};
+
+use crate::cause::Cause;
+use crate::context::QueueCx;
+use crate::entry::QueuedPod;
+use crate::queueing_strategy::QueueingStrategy;
+use crate::requeue::PreCheck;
+use crate::{Place, SCHEDULE_ATTEMPT_FAILURE, SchedulingQueue, UNSCHEDULED_POD_ADD};
+
+/// A group that was popped.
+#[derive(Debug)]
+pub struct QueuedGroup {
+    /// The entry that stands for it, with the history of its attempts.
+    pub entry: QueuedPod,
+    /// The key of the PodGroup: `namespace/name`.
+    pub key: Arc<str>,
+    /// The members, in the order in which they are tried.
+    pub members: Vec<QueuedPod>,
+}
+
+/// How the attempt of a group ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupOutcome {
+    /// At least one member found a node.
+    Scheduled,
+    /// The group was rejected.
+    Rejected,
+    /// The attempt failed with an error.
+    Failed,
+}
+
+/// The members of groups.
+#[derive(Default)]
+pub(crate) struct Groups {
+    /// The members of each queued group in the order of trial, by the UID of its entry.
+    queued: FxHashMap<Uid, Vec<QueuedPod>>,
+    /// The entry of each member of a queued group.
+    entry_of: FxHashMap<Uid, Uid>,
+    /// Members whose PodGroup is unknown, by its key, in their order of arrival.
+    incomplete: BTreeMap<Arc<str>, Vec<QueuedPod>>,
+    /// The group that is being tried.
+    popped: Option<Popped>,
+}
+
+/// The group that is being tried.
+struct Popped {
+    entry: Uid,
+    /// The members of the attempt.
+    members: Vec<Uid>,
+    /// Members that came, or came back, since.
+    pending: Vec<QueuedPod>,
+}
+
+impl Groups {
+    /// The entry of a queued member's group.
+    pub(crate) fn entry_of(&self, member: &Uid) -> Option<&Uid> {
+        self.entry_of.get(member)
+    }
+
+    /// The members of a queued group.
+    pub(crate) fn members(&self, entry: &Uid) -> &[QueuedPod] {
+        self.queued.get(entry).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn members_mut(&mut self, entry: &Uid) -> &mut [QueuedPod] {
+        self.queued.get_mut(entry).map_or(&mut [], Vec::as_mut_slice)
+    }
+
+    /// All members, whether their group is queued, unknown or being tried.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
+        let pending = self.popped.iter().map(|popped| &popped.pending);
+        self.queued.values().chain(self.incomplete.values()).chain(pending).flatten()
+    }
+
+    /// Members that wait for their PodGroup or for the end of their group's attempt.
+    fn aside_mut(&mut self) -> impl Iterator<Item = &mut Vec<QueuedPod>> {
+        self.incomplete.values_mut().chain(self.popped.as_mut().map(|popped| &mut popped.pending))
+    }
+
+    /// A member, wherever it waits.
+    pub(crate) fn get(&self, member: &Uid) -> Option<&QueuedPod> {
+        match self.entry_of.get(member) {
+            Some(entry) => self.members(entry).iter().find(|it| it.uid() == member),
+            None => self.iter().find(|it| it.uid() == member),
+        }
+    }
+
+    fn insert(&mut self, entry: &Uid, member: QueuedPod) {
+        self.entry_of.insert(member.uid().clone(), entry.clone());
+        let members = self.queued.entry(entry.clone()).or_default();
+        let place = members.partition_point(|known| order(known) < order(&member));
+        members.insert(place, member);
+    }
+
+    fn take_members(&mut self, entry: &Uid) -> Vec<QueuedPod> {
+        let members = self.queued.remove(entry).unwrap_or_default();
+        members.iter().for_each(|member| drop(self.entry_of.remove(member.uid())));
+        members
+    }
+
+    /// The invariants that do not hold.
+    pub(crate) fn inconsistencies(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let count: usize = self.queued.values().map(Vec::len).sum();
+        if count != self.entry_of.len() || self.queued.values().any(Vec::is_empty) {
+            found.push(format!("{count} members are queued, {} are known", self.entry_of.len()));
+        }
+        for members in self.queued.values() {
+            if !members.is_sorted_by_key(order) {
+                found.push(format!("the group of pod {} is out of order", members[0].pod.key()));
+            }
+        }
+        found
+    }
+}
+
+/// The order in which members are tried: by priority, then those tried more often, then the oldest, then
+/// by name.
+fn order(member: &QueuedPod) -> impl Ord + use<> {
+    let pod = &member.pod;
+    (
+        Reverse(pod.priority),
+        Reverse(member.attempts),
+        member.timestamp,
+        Arc::clone(&pod.name),
+        pod.uid.clone(),
+    )
+}
+
+/// The UID of the entry that stands for a group.
+fn entry_uid(key: &str) -> Uid {
+    Uid::from(format!("podgroup:{key}").as_str())
+}
+
+/// The pod that stands for a group: it has the group's name and priority, and a member's spec.
+fn stand_in(key: &str, group: &PodGroup, member: &PodInfo) -> Arc<PodInfo> {
+    let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
+    Arc::new(PodInfo {
+        namespace: Arc::clone(&member.namespace),
+        name: name.into(),
+        uid: entry_uid(key),
+        priority: group.priority,
+        spec: Arc::clone(&member.spec),
+        ..member.clone()
+    })
+}
+
+impl SchedulingQueue {
+    /// The key of the group that the pod is queued with.
+    pub(crate) fn group_of(&self, pod: &PodInfo) -> Option<Arc<str>> {
+        if self.options.groups { pod.group_key() } else { None }
+    }
+
+    /// Adds a member that is new, or came back: to its group if that is queued, beside it if the group is
+    /// being tried, or to those whose PodGroup is unknown.
+    pub(crate) fn add_member(&mut self, cx: &mut QueueCx<'_>, key: Arc<str>, member: QueuedPod) {
+        let object = cx.objects.get(&resources::POD_GROUP, &key);
+        let Some(group) = object.and_then(|object| PodGroup::of(&object.body)) else {
+            self.groups.incomplete.entry(key).or_default().push(member);
+            return;
+        };
+        let entry = entry_uid(&key);
+        if let Some(taken) = self.take_group(&entry) {
+            self.groups.insert(&entry, member);
+            return self.put_back(cx, taken);
+        }
+        if let Some(popped) = self.groups.popped.as_mut().filter(|popped| popped.entry == entry) {
+            popped.pending.push(member);
+            return;
+        }
+        let stand_in = stand_in(&key, group, &member.pod);
+        let mut queued = QueuedPod::new(stand_in, member.profile, member.timestamp);
+        queued.is_group = true;
+        self.groups.insert(&entry, member);
+        self.move_to_active(cx, queued, Cause::new(&UNSCHEDULED_POD_ADD), false);
+    }
+
+    /// Takes a group's entry out of its queue, with the strategy that leads back to it.
+    fn take_group(&mut self, entry: &Uid) -> Option<(QueuedPod, QueueingStrategy)> {
+        let strategy = match self.place(entry)? {
+            Place::Active => QueueingStrategy::Immediately,
+            Place::Backoff => QueueingStrategy::AfterBackoff,
+            _ => QueueingStrategy::Skip,
+        };
+        let mut queued = self.take(entry)?;
+        queued.stays = strategy == QueueingStrategy::Skip;
+        Some((queued, strategy))
+    }
+
+    /// Queues a group again whose members changed. PreEnqueue runs unless the group waits for an event.
+    fn put_back(&mut self, cx: &mut QueueCx<'_>, (queued, strategy): (QueuedPod, QueueingStrategy)) {
+        if self.groups.queued.contains_key(queued.uid()) {
+            self.requeue(cx, queued, strategy, &UNSCHEDULED_POD_ADD);
+        }
+    }
+
+    /// A PodGroup is new: its members can be queued.
+    pub fn add_group(&mut self, cx: &mut QueueCx<'_>, key: &Arc<str>) {
+        for member in self.groups.incomplete.remove(key).unwrap_or_default() {
+            self.add_member(cx, Arc::clone(key), member);
+        }
+    }
+
+    /// A PodGroup changed: its priority may have.
+    pub fn update_group(&mut self, cx: &mut QueueCx<'_>, key: &str) {
+        let entry = entry_uid(key);
+        let object = cx.objects.get(&resources::POD_GROUP, key);
+        let group = object.and_then(|object| PodGroup::of(&object.body));
+        let known = self.entries.get(&entry).map(|entry| entry.pod.priority);
+        if let Some(group) = group.filter(|group| known.is_some_and(|known| known != group.priority))
+            && let Some((mut queued, strategy)) = self.take_group(&entry)
+        {
+            queued.pod = stand_in(key, group, &queued.pod);
+            self.put_back(cx, (queued, strategy));
+        }
+    }
+
+    /// A PodGroup is gone: its members wait for another one.
+    pub fn remove_group(&mut self, key: &Arc<str>) {
+        let entry = entry_uid(key);
+        let popped = self.groups.popped.as_mut().filter(|popped| popped.entry == entry);
+        let mut members = popped.map(|popped| std::mem::take(&mut popped.pending)).unwrap_or_default();
+        if self.take(&entry).is_some() {
+            members = self.groups.take_members(&entry);
+        }
+        if !members.is_empty() {
+            self.groups.incomplete.entry(Arc::clone(key)).or_default().extend(members);
+        }
+    }
+
+    /// Removes a member that was deleted or bound.
+    pub(crate) fn delete_member(&mut self, cx: &mut QueueCx<'_>, uid: &Uid) {
+        if let Some(entry) = self.groups.entry_of.get(uid).cloned() {
+            let taken = self.take_group(&entry);
+            self.groups.entry_of.remove(uid);
+            if let Some(members) = self.groups.queued.get_mut(&entry) {
+                members.retain(|member| member.uid() != uid);
+                if members.is_empty() {
+                    self.groups.queued.remove(&entry);
+                }
+            }
+            if let Some(taken) = taken {
+                self.put_back(cx, taken);
+            }
+            return;
+        }
+        for members in self.groups.aside_mut() {
+            members.retain(|member| member.uid() != uid);
+        }
+        self.groups.incomplete.retain(|_, members| !members.is_empty());
+    }
+
+    /// Updates a member that is queued, or waits beside the queue; `false` if it is not known.
+    pub(crate) fn update_member(
+        &mut self,
+        cx: &mut QueueCx<'_>,
+        old: &Arc<PodInfo>,
+        new: &Arc<PodInfo>,
+        events: &[ClusterEvent],
+    ) -> bool {
+        let Some(entry) = self.groups.entry_of.get(&new.uid).cloned() else {
+            let mut aside = self.groups.aside_mut().flatten();
+            let Some(member) = aside.find(|member| *member.uid() == new.uid) else { return false };
+            member.pod = Arc::clone(new);
+            self.nominator.update(old, new);
+            return true;
+        };
+        let mut members = self.groups.members_mut(&entry).iter_mut();
+        if let Some(member) = members.find(|member| *member.uid() == new.uid) {
+            member.pod = Arc::clone(new);
+        }
+        self.nominator.update(old, new);
+        for event in events {
+            let Some(queued) = self.entries.get(&entry).filter(|queued| self.unschedulable.contains(queued))
+            else {
+                break;
+            };
+            let change = Change::Pod { old: Some(Arc::clone(old)), new: Some(Arc::clone(new)) };
+            let strategy = self.group_strategy(cx, queued, event, &change);
+            if strategy != QueueingStrategy::Skip
+                && let Some(mut queued) = self.take(&entry)
+            {
+                queued.stays = true;
+                self.requeue(cx, queued, strategy, &event.to_string().into());
+            }
+        }
+        true
+    }
+
+    /// The groups in unschedulableEntities that an event may help.
+    pub(crate) fn movable_entities(
+        &self,
+        cx: &mut QueueCx<'_>,
+        event: &ClusterEvent,
+        change: &Change,
+        pre_check: PreCheck,
+    ) -> Vec<(u64, QueueingStrategy)> {
+        let entries = self.unschedulable.entities();
+        let entries = entries.filter_map(|(sequence, uid)| Some((sequence, self.entries.get(uid)?)));
+        let candidates = entries.filter(|(_, queued)| {
+            pre_check.admits(queued.pod.priority) && !self.hints.is_held(queued, event)
+        });
+        candidates
+            .map(|(sequence, queued)| (sequence, self.group_strategy(cx, queued, event, change)))
+            .collect()
+    }
+
+    /// What an event means for a group: the best that it means for a member. Members that the same plugins
+    /// rejected for the group's sake get one answer.
+    fn group_strategy(
+        &self,
+        cx: &mut QueueCx<'_>,
+        queued: &QueuedPod,
+        event: &ClusterEvent,
+        change: &Change,
+    ) -> QueueingStrategy {
+        let mut best = QueueingStrategy::Skip;
+        for member in self.groups.members(queued.uid()) {
+            best = best.max(self.hints.strategy(cx, member, event, change));
+            if best == QueueingStrategy::Immediately {
+                break;
+            }
+        }
+        best
+    }
+
+    /// Begins the attempt of a group that was popped.
+    pub(crate) fn begin_group(&mut self, entry: QueuedPod, now: Timestamp) -> QueuedGroup {
+        let mut members = self.groups.take_members(entry.uid());
+        for member in &mut members {
+            member.attempts += 1;
+            member.initial_attempt.get_or_insert(now);
+            self.in_flight.begin(member.uid().clone());
+        }
+        let uids = members.iter().map(|member| member.uid().clone()).collect();
+        self.groups.popped = Some(Popped { entry: entry.uid().clone(), members: uids, pending: Vec::new() });
+        let key = format!("{}/{}", entry.pod.namespace, entry.pod.name).into();
+        QueuedGroup { entry, key, members }
+    }
+
+    /// Ends the attempt of a group: those of its members that came back, or came anew, are queued again.
+    /// A group that failed waits for its backoff; no event ends it early. The rest of a group that was
+    /// scheduled in part keeps its turn.
+    pub fn end_group(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, outcome: GroupOutcome) {
+        let Some(popped) = self.groups.popped.take_if(|popped| popped.entry == *entry.uid()) else { return };
+        if popped.pending.is_empty() {
+            return;
+        }
+        let comes_back = popped.pending.iter().any(|member| popped.members.contains(member.uid()));
+        let pods = popped.pending.len();
+        popped.pending.into_iter().for_each(|member| self.groups.insert(&popped.entry, member));
+        match outcome {
+            GroupOutcome::Scheduled => (entry.unschedulable_count, entry.consecutive_errors) = (0, 0),
+            GroupOutcome::Rejected => {
+                entry.unschedulable_count += 1;
+                entry.consecutive_errors = 0;
+            }
+            GroupOutcome::Failed => entry.consecutive_errors += 1,
+        }
+        let is_scheduled = outcome == GroupOutcome::Scheduled;
+        if !(is_scheduled && comes_back) {
+            entry.timestamp = cx.now.wall;
+        }
+        entry.flushed = false;
+        entry.flushed_at = None;
+        entry.set_backoff(&self.options.backoff.of_group(pods), self.options.window());
+        if !is_scheduled && entry.is_backing_off(self.options.window(), cx.now.wall) {
+            self.move_to_backoff(cx, entry, Cause::new(&SCHEDULE_ATTEMPT_FAILURE));
+        } else {
+            self.move_to_active(cx, entry, Cause::new(&SCHEDULE_ATTEMPT_FAILURE), false);
+        }
+    }
+}

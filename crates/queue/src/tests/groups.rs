@@ -1,0 +1,315 @@
+//! Tests of groups in the queue.
+
+use std::collections::BTreeSet;
+
+use supercargo_framework::objects::{Body, GroupPolicy, MemberStage, Object, PodGroup, resources};
+use supercargo_framework::testing::object;
+
+use super::*;
+use crate::GroupOutcome;
+
+impl Bed {
+    fn with_groups() -> Self {
+        Self::new(QueueOptions { groups: true, ..QueueOptions::default() })
+    }
+
+    /// Adds a pod as the scheduler does: as a member first.
+    fn add_member(&mut self, pod: PodBuilder) {
+        let pod = Arc::new(pod.build());
+        self.objects.members.set(&pod, Some(MemberStage::Unscheduled));
+        self.with(|queue, cx| queue.add(cx, pod, ProfileIndex(0)));
+    }
+
+    fn delete_member(&mut self, pod: PodBuilder) {
+        let pod = pod.build();
+        self.objects.members.set(&pod, None);
+        self.with(|queue, cx| queue.delete(cx, &pod.uid));
+    }
+
+    /// Adds or updates group `default/g`.
+    fn set_group(&mut self, group: PodGroup) {
+        let new = Arc::new(pod_group("g", group));
+        let old = self.objects.insert(Arc::clone(&new));
+        let action = if old.is_none() { ActionType::ADD } else { ActionType::UPDATE };
+        let event = ClusterEvent::new(EventResource::Other(resources::POD_GROUP), action);
+        self.with(|queue, cx| {
+            if old.is_none() {
+                queue.add_group(cx, &new.key)
+            } else {
+                queue.update_group(cx, &new.key)
+            }
+            queue.move_all(cx, &event, &Change::Object { old, new: Some(new) }, PreCheck::All);
+        });
+    }
+
+    fn remove_group(&mut self) {
+        self.objects.remove(&resources::POD_GROUP, "default/g");
+        self.with(|queue, _| queue.remove_group(&"default/g".into()));
+    }
+
+    /// Lets time pass.
+    fn wait(&mut self, seconds: u64) {
+        let later = Duration::from_secs(seconds);
+        self.now = Now { wall: self.now.wall.plus(later), monotonic: self.now.monotonic + later };
+        self.with(SchedulingQueue::tick);
+    }
+
+    fn places(&self, pods: &[&str]) -> Vec<Option<Place>> {
+        pods.iter().map(|pod| self.queue.place(&(*pod).into())).collect()
+    }
+
+    /// Ends the attempt of a group: these members came back.
+    fn end(&mut self, group: QueuedGroup, back: &[&str], outcome: GroupOutcome) {
+        for mut member in group.members {
+            if back.contains(&&*member.pod.name) {
+                member.unschedulable_plugins.insert("NodeResourcesFit".into());
+                self.with(|queue, cx| queue.add_unschedulable(cx, member));
+            } else {
+                self.with(|queue, _| queue.done(member.uid()));
+            }
+        }
+        self.with(|queue, cx| queue.end_group(cx, group.entry, outcome));
+    }
+}
+
+fn pod_group(name: &str, group: PodGroup) -> Object {
+    object(&resources::POD_GROUP, &format!("default/{name}"), Body::PodGroup(group))
+}
+
+fn gang(min_count: i32) -> PodGroup {
+    PodGroup { policy: GroupPolicy::Gang(min_count), ..PodGroup::default() }
+}
+
+fn member(name: &str) -> PodBuilder {
+    pod(name).group("g")
+}
+
+fn names(group: &QueuedGroup) -> Vec<&str> {
+    group.members.iter().map(|member| &*member.pod.name).collect()
+}
+
+#[test]
+fn a_gang_waits_for_its_object_and_for_enough_pods() {
+    let mut bed = Bed::with_groups();
+    bed.add_member(member("b"));
+    assert_eq!(bed.places(&["b"]), [Some(Place::Aside)]);
+    bed.set_group(gang(2));
+    assert_eq!(bed.places(&["b"]), [Some(Place::Gated)]);
+    bed.wait(1);
+    bed.add_member(member("a"));
+    assert_eq!(bed.places(&["a", "b"]), [Some(Place::Active); 2]);
+    let group = bed.pop_group();
+    assert_eq!((&*group.key, names(&group)), ("default/g", vec!["b", "a"]), "the oldest first");
+    assert_eq!(bed.places(&["a", "b"]), [Some(Place::InFlight); 2]);
+    assert!(bed.with(SchedulingQueue::pop).is_none());
+}
+
+#[test]
+fn without_the_gate_members_are_queued_alone() {
+    let mut bed = Bed::new(QueueOptions::default());
+    bed.add(member("a"));
+    assert_eq!(&*bed.pop().pod.name, "a");
+}
+
+#[test]
+fn members_are_tried_by_priority_attempts_age_and_name() {
+    let mut bed = Bed::with_groups();
+    bed.set_group(PodGroup::default());
+    for (name, priority) in [("c", 0), ("b", 0), ("z", 9)] {
+        bed.add_member(member(name).priority(priority));
+    }
+    let group = bed.pop_group();
+    assert_eq!(names(&group), ["z", "b", "c"]);
+    bed.end(group, &["c"], GroupOutcome::Rejected);
+    bed.add_member(member("a"));
+    bed.wait(10);
+    assert_eq!(names(&bed.pop_group()), ["c", "a"], "c was tried before");
+}
+
+#[test]
+fn the_priority_of_the_group_orders_it_among_pods() {
+    let mut bed = Bed::with_groups();
+    bed.add(pod("single").priority(5));
+    bed.set_group(PodGroup { priority: 4, ..PodGroup::default() });
+    bed.add_member(member("a").priority(100));
+    assert_eq!(bed.queue.peek().map(|pod| &*pod.name), Some("single"));
+    bed.set_group(PodGroup { priority: 6, ..PodGroup::default() });
+    assert_eq!(bed.queue.peek().map(|pod| &*pod.name), Some("g"));
+}
+
+#[test]
+fn a_gang_that_loses_a_pod_waits_again() {
+    let mut bed = Bed::with_groups();
+    bed.set_group(gang(2));
+    bed.add_member(member("a"));
+    bed.add_member(member("b"));
+    bed.delete_member(member("a"));
+    assert_eq!(bed.places(&["a", "b"]), [None, Some(Place::Gated)]);
+    bed.delete_member(member("b"));
+    assert_eq!(bed.queue.lengths(), [0; 5]);
+}
+
+#[test]
+fn one_gated_member_gates_the_group() {
+    let mut bed = Bed::with_groups();
+    bed.set_group(PodGroup::default());
+    bed.add_member(member("a"));
+    bed.add_member(member("b").gate("wait"));
+    assert_eq!(bed.places(&["a", "b"]), [Some(Place::Gated); 2]);
+    bed.update(member("b").gate("wait"), member("b").resource_version("2"));
+    assert_eq!(names(&bed.pop_group()), ["a", "b"]);
+}
+
+#[test]
+fn only_a_lower_min_count_wakes_a_gang() {
+    let mut bed = Bed::with_groups();
+    bed.set_group(gang(3));
+    bed.add_member(member("a"));
+    for (min_count, expected) in [(4, Place::Gated), (2, Place::Gated), (1, Place::Active)] {
+        bed.set_group(gang(min_count));
+        assert_eq!(bed.places(&["a"]), [Some(expected)], "{min_count}");
+    }
+}
+
+#[test]
+fn members_of_a_deleted_group_wait_for_another() {
+    let mut bed = Bed::with_groups();
+    bed.set_group(PodGroup::default());
+    bed.add_member(member("a"));
+    bed.remove_group();
+    assert_eq!((bed.places(&["a"]), bed.queue.has_poppable()), (vec![Some(Place::Aside)], false));
+    bed.set_group(PodGroup::default());
+    let group = bed.pop_group();
+    bed.remove_group();
+    bed.end(group, &["a"], GroupOutcome::Rejected);
+    assert_eq!(bed.places(&["a"]), [Some(Place::Aside)]);
+}
+
+#[test]
+fn a_rejected_group_waits_longer_the_more_pods_it_has() {
+    let mut bed = Bed::with_groups();
+    bed.set_group(PodGroup::default());
+    let pods: Vec<_> = (0..16).map(|i| format!("p{i:02}")).collect();
+    let back: Vec<_> = pods.iter().map(|pod| &**pod).collect();
+    for pod in &pods {
+        bed.add_member(member(pod));
+    }
+    for backoff in [1, 2, 4, 8, 16, 32, 40, 40] {
+        let group = bed.pop_group();
+        bed.end(group, &back, GroupOutcome::Rejected);
+        assert!(!bed.queue.has_poppable(), "a group is never popped early");
+        bed.node_event(ActionType::ADD);
+        bed.wait(backoff - 1);
+        assert_eq!(bed.places(&back[..1]), [Some(Place::Backoff)], "after {} s", backoff - 1);
+        bed.wait(2);
+        assert_eq!(bed.places(&back[..1]), [Some(Place::Active)], "after {} s", backoff + 1);
+    }
+}
+
+#[test]
+fn the_rest_of_a_group_keeps_its_turn() {
+    let mut bed = Bed::with_groups();
+    bed.set_group(PodGroup::default());
+    bed.add_member(member("a"));
+    bed.add_member(member("b"));
+    bed.wait(1);
+    bed.add(pod("single"));
+    let group = bed.pop_group();
+    bed.wait(1);
+    bed.end(group, &["b"], GroupOutcome::Scheduled);
+    assert_eq!(names(&bed.pop_group()), ["b"], "before the single pod");
+}
+
+#[test]
+fn the_pods_that_came_during_an_attempt_take_a_new_turn() {
+    let mut bed = Bed::with_groups();
+    bed.set_group(PodGroup::default());
+    bed.add_member(member("a"));
+    bed.wait(1);
+    bed.add(pod("single"));
+    let group = bed.pop_group();
+    bed.wait(1);
+    bed.add_member(member("b"));
+    assert_eq!(bed.places(&["b"]), [Some(Place::Aside)]);
+    bed.end(group, &[], GroupOutcome::Scheduled);
+    assert_eq!(&*bed.pop().pod.name, "single");
+    assert_eq!(names(&bed.pop_group()), ["b"]);
+}
+
+#[test]
+fn activating_a_member_activates_its_group() {
+    let mut bed = Bed::with_groups();
+    bed.set_group(PodGroup::default());
+    bed.add_member(member("a"));
+    bed.add_member(member("b"));
+    let group = bed.pop_group();
+    bed.end(group, &["a", "b"], GroupOutcome::Failed);
+    assert_eq!(bed.places(&["a", "b"]), [Some(Place::Backoff); 2]);
+    bed.with(|queue, cx| queue.activate(cx, &Arc::new(member("b").build())));
+    assert_eq!(bed.places(&["a", "b"]), [Some(Place::Active); 2]);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(usize),
+    Delete(usize),
+    SetGroup(i32),
+    RemoveGroup,
+    /// Pops, and ends the attempt at once: these members come back.
+    Attempt(BTreeSet<usize>, u8),
+    Wait(u64),
+    Event,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let back = proptest::collection::btree_set(0..4_usize, 0..4);
+    prop_oneof![
+        4 => (0..4_usize).prop_map(Step::Add),
+        2 => (0..4_usize).prop_map(Step::Delete),
+        2 => (0..4_i32).prop_map(Step::SetGroup),
+        1 => Just(Step::RemoveGroup),
+        3 => (back, 0..3_u8).prop_map(|(back, outcome)| Step::Attempt(back, outcome)),
+        2 => (0..20_u64).prop_map(Step::Wait),
+        1 => Just(Step::Event),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_member_is_lost_or_in_two_places(steps in proptest::collection::vec(step(), 1..40)) {
+        let mut bed = Bed::with_groups();
+        let mut known = BTreeSet::new();
+        let all = ["p0", "p1", "p2", "p3"];
+        for step in steps {
+            match step {
+                Step::Add(i) => if known.insert(all[i]) { bed.add_member(member(all[i])) },
+                Step::Delete(i) => if known.remove(all[i]) { bed.delete_member(member(all[i])) },
+                Step::SetGroup(0) => bed.set_group(PodGroup::default()),
+                Step::SetGroup(min_count) => bed.set_group(gang(min_count)),
+                Step::RemoveGroup => bed.remove_group(),
+                Step::Attempt(back, outcome) => if let Some(Popped::Group(group)) = bed.with(SchedulingQueue::pop) {
+                    let tried: Vec<_> = group.members.iter().map(|member| Arc::clone(&member.pod.name)).collect();
+                    let back: Vec<_> = back.into_iter().map(|i| all[i]).collect();
+                    let outcome = [GroupOutcome::Scheduled, GroupOutcome::Rejected, GroupOutcome::Failed]
+                        [usize::from(outcome)];
+                    bed.end(group, &back, outcome);
+                    known.retain(|name| !tried.iter().any(|tried| **tried == **name) || back.contains(name));
+                },
+                Step::Wait(seconds) => bed.wait(seconds),
+                Step::Event => bed.node_event(ActionType::ADD),
+            }
+            for name in all {
+                prop_assert_eq!(bed.queue.place(&name.into()).is_some(), known.contains(name), "{}", name);
+            }
+            let queued: BTreeSet<_> = bed.queue.entries().map(|entry| entry.pod.name.to_string()).collect();
+            prop_assert_eq!(bed.queue.entries().count(), known.len());
+            prop_assert!(known.iter().all(|name| queued.contains(*name)));
+        }
+        // Its members are queued anew.
+        bed.remove_group();
+        bed.set_group(PodGroup::default());
+        if !known.is_empty() {
+            prop_assert_eq!(bed.pop_group().members.len(), known.len());
+        }
+    }
+}
