@@ -18,7 +18,7 @@ use crate::extender_calls::Extenders;
 use crate::sampling::Sampling;
 use crate::scheduler::{Scheduler, context};
 use crate::tables::{Answer, CycleInput};
-use supercargo_queue::{QueuedPod, SchedulingQueue};
+use supercargo_queue::{Popped, QueuedPod, SchedulingQueue};
 use supercargo_runtime::diagnosis::FitError;
 use supercargo_runtime::failure::{Failure, FailureKind};
 use supercargo_runtime::observer::{Observation, Point, Timespan};
@@ -34,8 +34,13 @@ impl Scheduler {
         if self.draining || self.preemptions.held.is_some() {
             return false;
         }
-        let Some(mut queued) = self.with_queue(now, SchedulingQueue::pop) else {
-            return false;
+        let mut queued = match self.with_queue(now, SchedulingQueue::pop) {
+            Some(Popped::Pod(queued)) => queued,
+            Some(Popped::Group(group)) => {
+                self.schedule_group(now, group, calls);
+                return true;
+            }
+            None => return false,
         };
         queued.began = self.observer.time_point();
         if let Some(panic) = self.plugin_panic.take() {
@@ -49,7 +54,7 @@ impl Scheduler {
     }
 
     /// Whether to skip the pod: it terminates, or is on a node already.
-    fn skips(&mut self, queued: &QueuedPod) -> bool {
+    pub(crate) fn skips(&mut self, queued: &QueuedPod) -> bool {
         let pod = &queued.pod;
         if pod.terminating {
             let note = format!("skip schedule deleting pod: {}", pod.key());
@@ -67,14 +72,27 @@ impl Scheduler {
                 self.begin_binding(now, Binding::new(now, queued, (node, chosen_at), state, waits));
             }
             Err(failure) => {
-                // A failure after a node was chosen, or a panic at any point, leaves no trace.
-                if let Some(node) = self.cache.node_of(queued.uid()).cloned() {
-                    self.unreserve(now, &queued, &node, &mut state);
-                    self.forget(queued.uid());
-                }
+                self.undo(now, &queued, &mut state);
                 self.fail_or_hold(now, queued, failure);
             }
         }
+    }
+
+    /// A failure after a node was chosen, or a panic at any point, leaves no trace.
+    pub(crate) fn undo(&mut self, now: Now, queued: &QueuedPod, state: &mut CycleState) {
+        if let Some(node) = self.cache.node_of(queued.uid()).cloned() {
+            self.unreserve(now, queued, &node, state);
+            self.forget(queued.uid());
+        }
+    }
+
+    /// Assumes the pod on a node, where it no longer needs its nomination.
+    pub(crate) fn assume(&mut self, queued: &QueuedPod, node: &Arc<str>) -> Result<(), FailureKind> {
+        let assumed = self.cache.assume(Arc::clone(&queued.pod), Arc::clone(node));
+        assumed.map_err(|error| FailureKind::Internal(error.to_string()))?;
+        self.settle_member(&queued.pod);
+        self.queue.nominator.remove(queued.uid());
+        Ok(())
     }
 
     /// Runs a part of the attempt. A panic in it becomes a failure that names the plugin.
@@ -104,23 +122,21 @@ impl Scheduler {
         state: &mut CycleState,
         calls: &mut dyn Calls,
     ) -> Result<(Arc<str>, Waits), Failure> {
-        let node = self.choose_node(now, queued, state, calls)?;
-        self.cache
-            .assume(Arc::clone(&queued.pod), Arc::clone(&node))
-            .map_err(|error| FailureKind::Internal(error.to_string()))?;
-        self.queue.nominator.remove(queued.uid());
+        let node = self.choose_node(now, queued, state, calls, true)?;
+        self.assume(queued, &node)?;
         let (permitted, commands) = self.reserve_and_permit(now, queued, &node, state);
         self.execute(now, commands);
         permitted.map(|waits| (node, waits))
     }
 
-    /// Finds the best node. If no node fits, runs PostFilter.
-    fn choose_node(
+    /// Finds the best node. If no node fits, runs PostFilter if asked to.
+    pub(crate) fn choose_node(
         &mut self,
         now: Now,
         queued: &QueuedPod,
         state: &mut CycleState,
         calls: &mut dyn Calls,
+        post_filters: bool,
     ) -> Result<Arc<str>, Failure> {
         self.cache.refreshed();
         let cx = context(&self.cache, &self.objects, &self.bindings, now);
@@ -160,7 +176,7 @@ impl Scheduler {
         };
         let result = match found {
             Ok(node) => Ok(Arc::clone(self.cache.node_at(node).name())),
-            Err(FailureKind::Fit(mut error)) => {
+            Err(FailureKind::Fit(mut error)) if post_filters => {
                 let nomination = post_filter(&cycle, state, &mut error);
                 Err(Failure { kind: FailureKind::Fit(error), nomination })
             }
@@ -190,8 +206,21 @@ impl Scheduler {
         Some(Sampling { percentage, start: self.next_start_node, takes_first })
     }
 
+    /// Runs Reserve.
+    pub(crate) fn reserve_only(
+        &self,
+        now: Now,
+        queued: &QueuedPod,
+        node: &Arc<str>,
+        state: &mut CycleState,
+    ) -> (Result<(), Failure>, Vec<Command>) {
+        let cx = self.context(now);
+        let reserved = self.reserve(&cx, queued, node, state, &self.plugin_calls(queued));
+        (reserved.map_err(Failure::from), cx.take_commands())
+    }
+
     /// Runs Reserve and Permit.
-    fn reserve_and_permit(
+    pub(crate) fn reserve_and_permit(
         &self,
         now: Now,
         queued: &QueuedPod,

@@ -35,6 +35,17 @@ pub struct StatusPatch {
     pub nomination: Nomination,
 }
 
+/// A change of a PodGroup's status.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupPatch {
+    /// The group: `namespace/name`.
+    pub group: Arc<str>,
+    /// Its UID: the server refuses to patch another group of this name.
+    pub uid: Arc<str>,
+    /// The condition PodGroupInitiallyScheduled.
+    pub condition: PodCondition,
+}
+
 /// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EventType {
@@ -146,6 +157,8 @@ pub enum Effect {
     },
     /// Patch the pod's status.
     PatchPodStatus(StatusPatch),
+    /// Patch the status of a PodGroup.
+    PatchGroupStatus(GroupPatch),
     /// Delete pods in parallel, each after its condition is written. Ends in `Input::Evicted`.
     Evict {
         /// The number of the preemption.
@@ -182,6 +195,7 @@ impl fmt::Debug for Effect {
             Self::Write { call, then: None, .. } => write!(f, "Write {call:?}"),
             Self::Write { call, then: Some(then), .. } => write!(f, "Write {call:?}, then {then:?}"),
             Self::PatchPodStatus(patch) => write!(f, "{patch:?}"),
+            Self::PatchGroupStatus(patch) => write!(f, "{patch:?}"),
             Self::Evict { preemption, victims } => write!(f, "Evict {preemption} {victims:?}"),
             Self::RecordEvent(event) => write!(f, "{event:?}"),
         }

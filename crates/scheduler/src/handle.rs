@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use supercargo_framework::binding::BindingEvent;
 use supercargo_framework::event::Change;
-use supercargo_framework::objects::Object;
+use supercargo_framework::objects::{MemberStage, Object, resources};
 use supercargo_framework::{
     ActionType, ClusterEvent, EventResource, NodeRecord, Now, PodInfo, Status, Text, Uid,
 };
@@ -81,16 +81,18 @@ impl Scheduler {
     }
 
     fn cache_pod(&mut self, pod: Arc<PodInfo>) {
-        if let Err(error) = self.cache.add_pod(pod) {
+        if let Err(error) = self.cache.add_pod(Arc::clone(&pod)) {
             self.anomaly(&error.to_string());
         }
+        self.settle_member(&pod);
     }
 
     fn delete_assigned(&mut self, now: Now, pod: &Arc<PodInfo>) {
         // The pod may be deleted so soon after it was bound that its removal from the queue was not
         // reported.
-        self.remove_unassigned(pod);
+        self.remove_unassigned(now, pod);
         self.cache.remove_pod(&pod.uid);
+        self.settle_member(pod);
         self.pod_leaves(&pod.uid);
         self.move_all_for_freed(now, pod, PreCheck::All);
     }
@@ -132,13 +134,15 @@ impl Scheduler {
             return;
         };
         self.pending.insert(pod.key(), Arc::clone(&pod));
+        self.settle_member(&pod);
         match self.bindings.get(&pod.uid) {
             None => self.with_queue(now, |queue, cx| queue.add(cx, pod, profile)),
             // The pod was reported as deleted while it was being bound, and is back.
             Some(binding) => {
-                if let Err(error) = self.cache.assume(pod, Arc::clone(&binding.node)) {
+                if let Err(error) = self.cache.assume(Arc::clone(&pod), Arc::clone(&binding.node)) {
                     self.anomaly(&error.to_string());
                 }
+                self.settle_member(&pod);
             }
         }
     }
@@ -179,7 +183,7 @@ impl Scheduler {
     }
 
     pub(crate) fn delete_from_queue(&mut self, now: Now, pod: &Arc<PodInfo>) {
-        self.remove_unassigned(pod);
+        self.remove_unassigned(now, pod);
         if self.cache.is_confirmed(&pod.uid) {
             // It left the queue because it was bound.
         } else if self.cache.is_assumed(&pod.uid) {
@@ -189,7 +193,7 @@ impl Scheduler {
         }
     }
 
-    fn remove_unassigned(&mut self, pod: &PodInfo) {
+    fn remove_unassigned(&mut self, now: Now, pod: &PodInfo) {
         if self.known(pod).is_some() {
             self.pending.remove(&pod.key());
             self.unconfirmed_patches.forget(&pod.uid);
@@ -197,7 +201,8 @@ impl Scheduler {
         if self.unclaimed_pods.get(&pod.key()).is_some_and(|other| other.uid == pod.uid) {
             self.unclaimed_pods.remove(&pod.key());
         }
-        self.queue.delete(&pod.uid);
+        self.settle_member(pod);
+        self.with_queue(now, |queue, cx| queue.delete(cx, &pod.uid));
     }
 
     /// A pod is deleted while it is being bound. If Permit holds it, it is rejected, which also
@@ -215,9 +220,29 @@ impl Scheduler {
     }
 
     pub(crate) fn forget(&mut self, uid: &Uid) {
+        let pod = self.cache.pod(uid).filter(|pod| pod.spec.group().is_some()).cloned();
         if let Err(error) = self.cache.forget(uid) {
             self.anomaly(&error.to_string());
         }
+        if let Some(pod) = pod {
+            self.settle_member(&pod);
+        }
+    }
+
+    /// Notes how far a pod of a group is. An assumed pod that is being deleted leaves its group at once.
+    pub(crate) fn settle_member(&mut self, pod: &PodInfo) {
+        if pod.spec.group().is_none() {
+            return;
+        }
+        let known = self.known(pod);
+        let stage = if self.cache.is_confirmed(&pod.uid) {
+            Some(MemberStage::Assigned)
+        } else if self.cache.is_assumed(&pod.uid) {
+            known.is_some_and(|known| !known.terminating).then_some(MemberStage::Assumed)
+        } else {
+            known.map(|_| MemberStage::Unscheduled)
+        };
+        self.objects.members.set(pod, stage);
     }
 
     fn node(&mut self, now: Now, notification: Notification<NodeRecord>) {
@@ -270,6 +295,13 @@ impl Scheduler {
         match &new {
             Some(new) => drop(self.objects.insert(Arc::clone(new))),
             None => drop(self.objects.remove(&object.resource, &object.key)),
+        }
+        if object.resource == resources::POD_GROUP {
+            self.with_queue(now, |queue, cx| match (&old, &new) {
+                (_, None) => queue.remove_group(&object.key),
+                (None, Some(_)) => queue.add_group(cx, &object.key),
+                (Some(_), Some(_)) => queue.update_group(cx, &object.key),
+            });
         }
         if !is_known {
             self.object_changed(now, from, &object.resource, action, Change::Object { old, new });

@@ -60,6 +60,7 @@ mod extender_calls;
 mod failure_handler;
 mod filtering;
 mod go_duration;
+mod group_cycle;
 mod handle;
 mod input;
 mod invariants;
@@ -84,7 +85,7 @@ mod unconfirmed_patches;
 mod views;
 
 pub use cache::{Cache, CacheError};
-pub use effect::{Effect, EventType, PodEvent, PreBindWork, StatusPatch, VictimEviction};
+pub use effect::{Effect, EventType, GroupPatch, PodEvent, PreBindWork, StatusPatch, VictimEviction};
 pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
 pub use input::{Eviction, Input, Notification, PodRead};
 pub use scheduler::{BuildError, Options, Scheduler};

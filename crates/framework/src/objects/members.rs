@@ -42,6 +42,11 @@ impl Members {
         self.pods.get(uid).map(|(_, stage)| *stage)
     }
 
+    /// The pods that are on a node or assumed on one.
+    pub fn scheduled_pods(&self) -> impl Iterator<Item = &Uid> + Clone {
+        self.pods.iter().filter(|(_, (_, stage))| *stage != MemberStage::Unscheduled).map(|(uid, _)| uid)
+    }
+
     /// The names of the pods that have no node, sorted.
     pub fn unscheduled(&self) -> Vec<&Arc<str>> {
         let pods = self.pods.values().filter(|(_, stage)| *stage == MemberStage::Unscheduled);

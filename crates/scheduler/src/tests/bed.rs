@@ -6,7 +6,7 @@ use std::time::Duration;
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
-use supercargo_framework::{Features, Now, Plugin, PodInfo, Status, Timestamp};
+use supercargo_framework::{Feature, Features, Now, Plugin, PodInfo, Status, Timestamp};
 use supercargo_plugins::{default_preemption, dynamic_resources};
 
 use crate::{
@@ -52,7 +52,10 @@ pub(super) fn in_tree(
 ) -> PluginLists {
     let registry = supercargo_plugins::registry();
     let build = |name| registry.get(name).unwrap()(&args(name), features).unwrap();
-    let defaults = supercargo_plugins::DEFAULT_PLUGINS.iter().filter(|p| wanted(p.name));
+    let defaults = supercargo_plugins::DEFAULT_PLUGINS.iter();
+    let defaults = defaults.filter(|p| {
+        wanted(p.name) && (p.is_enabled(features) || p.feature != Some(Feature::GenericWorkload))
+    });
     let defaults = defaults.map(|p| (build(p.name), p.weight));
     PluginLists::multi_point(defaults.chain(more.into_iter().map(|plugin| (plugin, 1))))
 }
@@ -248,6 +251,10 @@ pub(super) fn line(effect: &Effect) -> String {
                 Nomination::Override(node) => format!(" nominated {:?}", node.as_deref().unwrap_or("")),
             };
             format!("{} patch{condition}{nominated}", patch.uid)
+        }
+        Effect::PatchGroupStatus(patch) => {
+            let condition = &patch.condition;
+            format!("{} patch {} {}: {}", patch.group, condition.status, condition.reason, condition.message)
         }
         Effect::Bind { pod, node, .. } => format!("{} bind to {node}", pod.uid),
         Effect::ReadPod { uid, .. } => format!("{uid} read"),

@@ -218,6 +218,7 @@ impl Twins {
             }
             Effect::ReadPod { .. }
             | Effect::Write { .. }
+            | Effect::PatchGroupStatus(_)
             | Effect::CancelPreBind(_)
             | Effect::RecordEvent(_) => {}
         }

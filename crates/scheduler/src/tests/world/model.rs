@@ -175,7 +175,10 @@ impl World {
                 Effect::RecordEvent(event) if event.reason == *"FailedScheduling" => {
                     self.claims.remove(&event.uid);
                 }
-                Effect::Write { .. } | Effect::CancelPreBind(_) | Effect::RecordEvent(_) => {}
+                Effect::Write { .. }
+                | Effect::PatchGroupStatus(_)
+                | Effect::CancelPreBind(_)
+                | Effect::RecordEvent(_) => {}
             }
         }
     }

@@ -1,0 +1,312 @@
+//! The scheduling cycle of a group: its pods are tried one after the other, and bound if enough of them
+//! fit (upstream's `schedule_one_podgroup.go`).
+//!
+//! A trial assumes and reserves on the live cache, so that each pod sees those before it. Then it is undone,
+//! the last pod first. Only a trial that succeeds is done again, pod by pod, with Permit.
+
+use std::sync::Arc;
+
+use supercargo_framework::objects::{PodGroup, Typed, resources};
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::pod::PodCondition;
+use supercargo_framework::{CycleState, NodeInfo, Now};
+
+use crate::bindings::Binding;
+use crate::effect::{Effect, GroupPatch};
+use crate::extender::Calls;
+use crate::scheduler::Scheduler;
+use supercargo_queue::{GroupOutcome, QueuedGroup, QueuedPod};
+use supercargo_runtime::failure::{Failure, FailureKind};
+
+/// A pod that found a node in the trial.
+struct Placed {
+    node: Arc<str>,
+    state: CycleState,
+}
+
+/// The results of a trial, a member each; members after the last one were not tried.
+type Results = Vec<Result<Placed, Failure>>;
+
+/// Why a group is not scheduled.
+enum Refusal {
+    /// Too few pods fit.
+    Unschedulable(String),
+    /// Something failed.
+    Error(String),
+}
+
+impl Refusal {
+    fn message(&self) -> &str {
+        match self {
+            Self::Unschedulable(message) | Self::Error(message) => message,
+        }
+    }
+
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Unschedulable(message) => FailureKind::Rejected(message.clone()),
+            Self::Error(message) => FailureKind::Internal(message.clone()),
+        }
+    }
+}
+
+/// How far a group is from its minimum.
+enum Progress {
+    Enough,
+    NotYet,
+    OutOfReach,
+}
+
+/// The number of pods of a group on nodes, and of those that are still to be tried.
+#[derive(Clone, Copy)]
+struct Quorum {
+    min_count: i32,
+    scheduled: usize,
+    remaining: usize,
+}
+
+impl Quorum {
+    /// Same as upstream's PlacementFeasible of GangScheduling.
+    fn progress(&self) -> Progress {
+        let min_count = usize::try_from(self.min_count).unwrap_or_default();
+        if self.scheduled + self.remaining < min_count {
+            Progress::OutOfReach
+        } else if self.scheduled < min_count {
+            Progress::NotYet
+        } else {
+            Progress::Enough
+        }
+    }
+
+    fn out_of_reach(&self) -> String {
+        let Self { min_count, scheduled, remaining } = self;
+        format!("minCount ({min_count}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining")
+    }
+}
+
+impl Scheduler {
+    /// Tries a group. Its pods that do not get a node come back to the queue together.
+    pub(crate) fn schedule_group(&mut self, now: Now, group: QueuedGroup, calls: &mut dyn Calls) {
+        let QueuedGroup { entry, key, mut members } = group;
+        members.retain(|member| {
+            let skips = self.skips(member);
+            if skips {
+                self.queue.done(member.uid());
+            }
+            !skips
+        });
+        let outcome = if members.is_empty() {
+            // This lets pods that came meanwhile go on.
+            GroupOutcome::Scheduled
+        } else {
+            self.attempt_group(now, &key, members, calls)
+        };
+        self.with_queue(now, |queue, cx| queue.end_group(cx, entry, outcome));
+    }
+
+    fn group(&self, key: &str) -> Option<Typed<'_, PodGroup>> {
+        Typed::of(self.objects.get(&resources::POD_GROUP, key)?)
+    }
+
+    fn attempt_group(
+        &mut self,
+        now: Now,
+        key: &Arc<str>,
+        mut members: Vec<QueuedPod>,
+        calls: &mut dyn Calls,
+    ) -> GroupOutcome {
+        let (mut results, refusal) = match self.valid_group(key, &members) {
+            Ok(min_count) => self.try_members(now, key, min_count, &mut members, calls),
+            Err(error) => (Results::new(), Some(Refusal::Error(error))),
+        };
+        for (member, result) in members.iter().zip(&mut results).rev() {
+            if let Ok(placed) = result {
+                self.take_back(now, member, placed);
+            }
+        }
+        match refusal {
+            None => {
+                self.report_group(now, key, "True", "Scheduled", "");
+                for (member, result) in members.into_iter().zip(results) {
+                    match result {
+                        Ok(placed) => self.commit(now, member, placed),
+                        Err(failure) => self.fail(now, member, failure),
+                    }
+                }
+                GroupOutcome::Scheduled
+            }
+            Some(refusal) => self.refuse(now, key, members, results, &refusal),
+        }
+    }
+
+    /// Checks that the pods of a group agree, those on nodes included. Returns the group's minimum.
+    fn valid_group(&self, key: &str, members: &[QueuedPod]) -> Result<i32, String> {
+        let Some(group) = self.group(key) else {
+            return Err(format!("failed to get podGroup {key}"));
+        };
+        let scheduled =
+            self.objects.members.get(key).into_iter().flat_map(|members| members.scheduled_pods());
+        let scheduled = scheduled.filter_map(|uid| self.cache.pod(uid));
+        let pods = || members.iter().map(|member| &member.pod).chain(scheduled.clone());
+        let first = &members[0].pod.spec;
+        for pod in pods() {
+            if pod.spec.scheduler_name != first.scheduler_name {
+                let (one, other) = (&first.scheduler_name, &pod.spec.scheduler_name);
+                return Err(format!(
+                    "all pods in a single pod group should have the same .spec.schedulerName set, got: {one:?} and {other:?}"
+                ));
+            }
+            if pod.priority != group.priority {
+                return Err(format!(
+                    "all pods in a single pod group should have the same priority as the pod group's priority, got {} and {}",
+                    pod.priority, group.priority
+                ));
+            }
+            if pod.spec.never_preempts != first.never_preempts {
+                let policy = |never| if never { "Never" } else { "PreemptLowerPriority" };
+                let (one, other) = (policy(first.never_preempts), policy(pod.spec.never_preempts));
+                return Err(format!(
+                    "all pods in a single pod group should have the same preemption policy, got {one} and {other}"
+                ));
+            }
+        }
+        Ok(group.min_count())
+    }
+
+    /// Tries the members in order, each beside those that found a node. Ends early once there cannot be
+    /// enough of them, or something fails.
+    fn try_members(
+        &mut self,
+        now: Now,
+        key: &str,
+        min_count: i32,
+        members: &mut [QueuedPod],
+        calls: &mut dyn Calls,
+    ) -> (Results, Option<Refusal>) {
+        let scheduled = self.objects.members.get(key).map_or(0, |members| members.scheduled());
+        let mut quorum = Quorum { min_count, scheduled, remaining: members.len() };
+        let mut results = Results::with_capacity(members.len());
+        if matches!(quorum.progress(), Progress::OutOfReach) {
+            let message = format!("pod group is unschedulable, {}", quorum.out_of_reach());
+            return (results, Some(Refusal::Unschedulable(message)));
+        }
+        for member in members {
+            member.began = self.observer.time_point();
+            let result = self.try_member(now, member, calls);
+            quorum.remaining -= 1;
+            quorum.scheduled += usize::from(result.is_ok());
+            let error = result.as_ref().err().filter(|failure| !failure.kind.is_rejection());
+            let error = error.map(|failure| {
+                Refusal::Error(format!("failed to schedule other pod from a pod group: {}", failure.kind))
+            });
+            results.push(result);
+            if error.is_some() {
+                return (results, error);
+            }
+            if matches!(quorum.progress(), Progress::OutOfReach) {
+                return (results, Some(Refusal::Unschedulable(quorum.out_of_reach())));
+            }
+        }
+        if results.iter().all(Result::is_err) {
+            return (results, Some(Refusal::Unschedulable("pod group is unschedulable".to_owned())));
+        }
+        (results, None)
+    }
+
+    /// Finds a node for a member, and assumes and reserves it there.
+    fn try_member(&mut self, now: Now, member: &QueuedPod, calls: &mut dyn Calls) -> Result<Placed, Failure> {
+        let mut state = CycleState::new();
+        let placed = self.catch_panic(|this| {
+            let node = this.choose_node(now, member, &mut state, calls, false)?;
+            this.assume(member, &node)?;
+            let (reserved, commands) = this.reserve_only(now, member, &node, &mut state);
+            this.execute(now, commands);
+            reserved.map(|()| node)
+        });
+        match placed {
+            Ok(node) => Ok(Placed { node, state }),
+            Err(failure) => {
+                self.undo(now, member, &mut state);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Undoes what the trial did for a member.
+    fn take_back(&mut self, now: Now, member: &QueuedPod, placed: &mut Placed) {
+        self.undo(now, member, &mut placed.state);
+        self.queue.nominator.add(&member.pod, &Nomination::Keep);
+    }
+
+    /// Does for good what the trial did for a member, and starts its binding.
+    fn commit(&mut self, now: Now, member: QueuedPod, placed: Placed) {
+        let Placed { node, mut state } = placed;
+        let permitted = self.catch_panic(|this| {
+            this.assume(&member, &node)?;
+            let (permitted, commands) = this.reserve_and_permit(now, &member, &node, &mut state);
+            this.execute(now, commands);
+            permitted
+        });
+        match permitted {
+            Ok(waits) => {
+                let chosen_at = self.cache.nodes().get(&node).map_or(0, NodeInfo::generation);
+                self.begin_binding(now, Binding::new(now, member, (node, chosen_at), state, waits));
+            }
+            Err(failure) => {
+                self.undo(now, &member, &mut state);
+                self.fail(now, member, failure);
+            }
+        }
+    }
+
+    /// Fails all members of a group that is not scheduled. A member that was rejected itself says why; the
+    /// others name the group's reason.
+    fn refuse(
+        &mut self,
+        now: Now,
+        key: &Arc<str>,
+        members: Vec<QueuedPod>,
+        results: Results,
+        refusal: &Refusal,
+    ) -> GroupOutcome {
+        let mut results = results.into_iter();
+        for member in members {
+            let failure = match (results.next(), refusal) {
+                (Some(Err(failure)), _) => failure,
+                (Some(Ok(_)), Refusal::Unschedulable(message)) => {
+                    FailureKind::Rejected(format!("pod group is unschedulable, {message}")).into()
+                }
+                _ => refusal.kind().into(),
+            };
+            self.fail(now, member, failure);
+        }
+        let (reason, outcome) = match refusal {
+            Refusal::Unschedulable(_) => ("Unschedulable", GroupOutcome::Rejected),
+            Refusal::Error(_) => ("SchedulerError", GroupOutcome::Failed),
+        };
+        self.report_group(now, key, "False", reason, refusal.message());
+        outcome
+    }
+
+    /// Patches the condition `PodGroupInitiallyScheduled`, unless it is up to date. Once true, it stays so.
+    fn report_group(&mut self, now: Now, key: &Arc<str>, status: &str, reason: &str, message: &str) {
+        let Some(group) = self.group(key) else { return };
+        let known = group.initially_scheduled.as_ref();
+        let is_equal =
+            |it: &PodCondition| (&*it.status, &*it.reason, &*it.message) == (status, reason, message);
+        if known.is_some_and(|it| &*it.status == "True" || is_equal(it)) {
+            return;
+        }
+        // The transition time follows the status, not the reason.
+        let since = known.filter(|it| &*it.status == status).and_then(|it| it.last_transition);
+        let condition = PodCondition {
+            status: status.into(),
+            reason: reason.into(),
+            message: message.into(),
+            observed_generation: None,
+            last_transition: Some(since.unwrap_or_else(|| now.wall.floor_to_second())),
+        };
+        let uid = Arc::clone(&group.object.uid);
+        self.effects.push(Effect::PatchGroupStatus(GroupPatch { group: Arc::clone(key), uid, condition }));
+    }
+}

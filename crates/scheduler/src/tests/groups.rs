@@ -1,0 +1,232 @@
+//! Groups: gangs are scheduled whole or not at all.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use supercargo_framework::objects::{Body, GroupPolicy, PodGroup, resources};
+use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
+use supercargo_framework::{Feature, Features};
+
+use super::bed::{Bed, in_tree, options};
+use crate::{Input, Notification, Options, Place};
+use supercargo_queue::QueueOptions;
+
+fn bed() -> Bed {
+    let features = Features::default().with(Feature::GenericWorkload, true);
+    let plugins =
+        in_tree(&features, |name| name != "DefaultPreemption", |_| serde_json::Value::Null, Vec::new());
+    let queue = QueueOptions { groups: true, ..QueueOptions::default() };
+    Bed::of(Options { queue, features, ..options(plugins) })
+}
+
+impl Bed {
+    fn group(&mut self, group: PodGroup) {
+        let group = object(&resources::POD_GROUP, "default/g", Body::PodGroup(group));
+        self.handle(Input::Object(Notification::Added(Arc::new(group))));
+    }
+
+    fn places(&self, pods: &[&str]) -> Vec<Option<Place>> {
+        pods.iter().map(|pod| self.place(pod)).collect()
+    }
+}
+
+fn gang(min_count: i32) -> PodGroup {
+    PodGroup { policy: GroupPolicy::Gang(min_count), ..PodGroup::default() }
+}
+
+/// A node with this many CPUs.
+fn with_cpus(name: &str, cpus: &str) -> NodeBuilder {
+    node(name).allocatable("cpu", cpus)
+}
+
+/// A member that requests this many CPUs.
+fn member(name: &str, cpus: &str) -> PodBuilder {
+    pod(name).group("g").request("cpu", cpus)
+}
+
+#[test]
+fn a_gang_is_bound_once_it_is_complete() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "4"));
+    bed.group(gang(2));
+    bed.pod(member("a", "1"));
+    assert!(!bed.cycle());
+    bed.pod(member("b", "1"));
+    assert!(bed.cycle());
+    assert_eq!(
+        bed.effect_lines(),
+        ["default/g patch True Scheduled: ", "a patch nominated \"n\"", "a bind to n", "b bind to n",]
+    );
+}
+
+#[test]
+fn a_gang_that_does_not_fit_leaves_all_its_room() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "2"));
+    bed.group(gang(3));
+    for name in ["a", "b", "c"] {
+        bed.pod(member(name, "1"));
+    }
+    assert!(bed.cycle());
+    let reason = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining";
+    let lines = bed.effect_lines();
+    let feasible = format!("Scheduling: pod group is unschedulable, {reason}");
+    assert!(lines[0].ends_with(&feasible) && lines[2].ends_with(&feasible), "{lines:?}");
+    assert!(lines[4].contains("0/1 nodes are available: 1 Insufficient cpu"), "{lines:?}");
+    assert_eq!(lines[6], format!("default/g patch False Unschedulable: {reason}"));
+    assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Backoff); 3]);
+    bed.pod(pod("single").request("cpu", "2"));
+    bed.cycle();
+    assert_eq!(bed.node_of("single"), Some("n"));
+}
+
+#[test]
+fn the_trial_ends_once_the_minimum_is_out_of_reach() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "1"));
+    bed.group(gang(3));
+    for name in ["a", "b", "c", "d", "e"] {
+        bed.pod(member(name, "1"));
+    }
+    bed.cycle();
+    let reason = "minCount (3) cannot be satisfied: 1 scheduled, 1 remaining";
+    let tried = bed.effect_lines();
+    let untried = format!("e Warning FailedScheduling Scheduling: {reason}");
+    assert!(tried.contains(&untried), "{tried:?}");
+}
+
+#[test]
+fn pods_on_nodes_count() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "4"));
+    bed.group(gang(3));
+    bed.assigned(member("a", "1").node("n"));
+    bed.assigned(member("b", "1").node("n"));
+    bed.pod(member("c", "1"));
+    bed.cycle();
+    assert_eq!(bed.node_of("c"), Some("n"));
+}
+
+#[test]
+fn more_than_the_minimum_is_scheduled_as_it_fits() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "2"));
+    bed.group(gang(1));
+    for name in ["a", "b", "c"] {
+        bed.pod(member(name, "1"));
+    }
+    bed.cycle();
+    let nodes = ["a", "b", "c"].map(|name| bed.node_of(name).map(str::to_owned));
+    assert_eq!(nodes, [Some("n".to_owned()), Some("n".to_owned()), None]);
+    assert_eq!(bed.place("c"), Some(Place::Active), "the rest keeps its turn");
+    bed.effect_lines();
+    bed.cycle();
+    assert!(bed.effect_lines().iter().any(|line| line.contains("1 Insufficient cpu")));
+    assert_eq!(bed.place("c"), Some(Place::Backoff));
+}
+
+#[test]
+fn members_see_those_before_them() {
+    let mut bed = bed();
+    bed.node(with_cpus("n1", "8").label("kubernetes.io/hostname", "n1"));
+    bed.node(with_cpus("n2", "8").label("kubernetes.io/hostname", "n2"));
+    bed.group(gang(2));
+    for name in ["a", "b"] {
+        bed.pod(member(name, "1").host_port(80));
+    }
+    bed.cycle();
+    let nodes = ["a", "b"].map(|name| bed.node_of(name).map(str::to_owned));
+    assert!(nodes[0].is_some() && nodes[1].is_some() && nodes[0] != nodes[1], "{nodes:?}");
+}
+
+#[test]
+fn a_gang_whose_pods_disagree_is_not_tried() {
+    let priority = "all pods in a single pod group should have the same priority as the pod group's priority, got 5 and 0";
+    let policy = "all pods in a single pod group should have the same preemption policy, got PreemptLowerPriority and Never";
+    let cases = [
+        (member("b", "1").priority(5), priority),
+        (member("b", "1").with_spec(|spec| spec.never_preempts = true), policy),
+    ];
+    for (other, expected) in cases {
+        let mut bed = bed();
+        bed.node(with_cpus("n", "8"));
+        bed.group(gang(2));
+        bed.pod(member("a", "1"));
+        bed.pod(other);
+        bed.cycle();
+        let lines = bed.effect_lines();
+        assert!(lines.contains(&format!("default/g patch False SchedulerError: {expected}")), "{lines:?}");
+        assert_eq!(bed.places(&["a", "b"]), [Some(Place::Backoff); 2]);
+    }
+}
+
+#[test]
+fn a_member_that_is_deleted_meanwhile_is_skipped() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "8"));
+    bed.group(PodGroup::default());
+    bed.pod(member("a", "1"));
+    bed.pod(member("b", "1").terminating());
+    bed.cycle();
+    assert_eq!((bed.node_of("a"), bed.node_of("b")), (Some("n"), None));
+}
+
+#[test]
+fn a_member_that_fails_to_bind_is_queued_again_alone() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "8"));
+    bed.group(gang(2));
+    bed.pod(member("a", "1"));
+    bed.pod(member("b", "1"));
+    bed.cycle();
+    bed.bound("a", super::bed::failed(supercargo_framework::binding::Certainty::Refused, "no"));
+    assert_eq!((bed.place("a"), bed.node_of("a"), bed.node_of("b")), (Some(Place::Active), None, Some("n")));
+    assert!(bed.cycle());
+    assert_eq!(bed.node_of("a"), Some("n"));
+}
+
+/// What a trial may not change: the pods on each node, and the sums of their requests.
+fn room(bed: &Bed, nodes: usize) -> Vec<(Vec<String>, i64)> {
+    let room = |i: usize| {
+        let node = bed.scheduler.cache().nodes().get(&format!("n{i}")).unwrap();
+        let mut pods: Vec<_> = node.pods().iter().map(|pod| pod.uid.to_string()).collect();
+        pods.sort();
+        (pods, node.requested().milli_cpu)
+    };
+    (0..nodes).map(room).collect()
+}
+
+proptest! {
+    /// Random gangs on random nodes: a gang has a node for at least its minimum, or for none of its pods,
+    /// and then nothing is left of the trial.
+    #[test]
+    fn a_gang_starts_whole_or_leaves_no_trace(
+        cpus in proptest::collection::vec(1..8_u32, 1..5),
+        requests in proptest::collection::vec((1..6_u32, any::<bool>()), 1..8),
+        min_count in 1..8_i32,
+        on_nodes in 0..3_usize,
+    ) {
+        let mut bed = bed();
+        for (i, cpus) in cpus.iter().enumerate() {
+            bed.node(with_cpus(&format!("n{i}"), &cpus.to_string()));
+        }
+        for i in 0..on_nodes {
+            bed.assigned(pod(&format!("old{i}")).request("cpu", "1").node(&format!("n{}", i % cpus.len())));
+        }
+        bed.group(gang(min_count));
+        for (i, (cpu, has_port)) in requests.iter().enumerate() {
+            let member = member(&format!("p{i}"), &cpu.to_string());
+            bed.pod(if *has_port { member.host_port(80) } else { member });
+        }
+        let before = room(&bed, cpus.len());
+        bed.cycle();
+        let placed = (0..requests.len()).filter(|i| bed.node_of(&format!("p{i}")).is_some()).count();
+        prop_assert!(placed == 0 || placed >= usize::try_from(min_count).unwrap(), "{} placed", placed);
+        if placed == 0 {
+            prop_assert_eq!(room(&bed, cpus.len()), before);
+        }
+        for ((_, used), cpus) in room(&bed, cpus.len()).iter().zip(&cpus) {
+            prop_assert!(*used <= i64::from(*cpus) * 1000 || on_nodes > 0);
+        }
+    }
+}
