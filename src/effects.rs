@@ -32,6 +32,7 @@ impl CarryOut for EffectHandler {
             Effect::Write { resource, call, then, retry } => self.binder.write(resource, call, then, retry),
             Effect::Evict { preemption, victims } => self.preemptor.evict(preemption, victims),
             Effect::PatchPodStatus(patch) => self.patches.send(patch),
+            Effect::PatchGroupStatus(patch) => self.patches.send_group(patch),
             Effect::RecordEvent(event) => {
                 match event.kind {
                     EventType::Normal => tracing::info!(pod = %event.pod, "{}", event.note),

@@ -21,6 +21,7 @@ pub fn scheduler_options(config: &Config) -> Options {
             backoff: Backoff { initial: config.pod_initial_backoff, max: config.pod_max_backoff },
             max_in_unschedulable: config.pod_max_in_unschedulable_pods_duration,
             pop_from_backoff: config.features.enabled(Feature::SchedulerPopFromBackoffQ),
+            groups: config.features.enabled(Feature::GenericWorkload),
         },
         table_memory: config.table_memory.unwrap_or_else(default_table_memory),
         features: config.features.clone(),

@@ -1,7 +1,8 @@
-//! Patches pod statuses: one patch per pod at a time, in order. A new patch replaces one that has
-//! not been sent.
+//! Patches the statuses of pods and of their groups: one patch per object at a time, in order. A new
+//! patch replaces one that has not been sent.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use supercargo_framework::Uid;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
-use supercargo_scheduler::StatusPatch;
+use supercargo_scheduler::{GroupPatch, StatusPatch};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -30,12 +31,71 @@ pub(crate) const RETRY_DELAYS: [Duration; 3] =
 
 /// A message to the writer.
 enum WriterMessage {
-    Patch(StatusPatch),
+    Patch(Patch),
     /// Drops the pod's patch that has not been sent, and waits for the one in flight.
     Settle {
         uid: Uid,
         done: oneshot::Sender<()>,
     },
+}
+
+/// A patch of a status.
+enum Patch {
+    Pod(StatusPatch),
+    Group(GroupPatch),
+}
+
+impl Patch {
+    fn uid(&self) -> &Uid {
+        match self {
+            Self::Pod(patch) => &patch.uid,
+            Self::Group(patch) => &patch.uid,
+        }
+    }
+
+    /// Merges a later patch of the same object, whose fields take precedence.
+    fn merge(&mut self, later: Self) {
+        match (self, later) {
+            (Self::Pod(waiting), Self::Pod(later)) => merge(waiting, later),
+            (waiting, later) => *waiting = later,
+        }
+    }
+
+    fn path(&self) -> String {
+        match self {
+            Self::Pod(patch) => pod_path(&patch.pod, "/status"),
+            Self::Group(patch) => {
+                let (namespace, name) = patch.group.split_once('/').unwrap_or_default();
+                format!("/apis/scheduling.k8s.io/v1beta1/namespaces/{namespace}/podgroups/{name}/status")
+            }
+        }
+    }
+
+    fn body(&self) -> Value {
+        match self {
+            Self::Pod(patch) => body(patch),
+            Self::Group(patch) => {
+                let condition = json!({
+                    "type": "PodGroupInitiallyScheduled",
+                    "status": patch.condition.status,
+                    "reason": patch.condition.reason,
+                    "message": patch.condition.message,
+                    "lastTransitionTime": transition_json(&patch.condition),
+                });
+                json!({"metadata": {"uid": patch.uid}, "status": {"conditions": [condition]}})
+            }
+        }
+    }
+}
+
+/// The object's kind and name, for logs.
+impl fmt::Display for Patch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod(patch) => write!(f, "pod {}", patch.pod),
+            Self::Group(patch) => write!(f, "PodGroup {}", patch.group),
+        }
+    }
 }
 
 /// Sends patches to the writer. Never blocks.
@@ -48,7 +108,12 @@ pub(crate) struct Patches {
 impl Patches {
     pub(crate) fn send(&self, patch: StatusPatch) {
         // The writer ends only with the process.
-        let _ = self.messages.send(WriterMessage::Patch(patch));
+        let _ = self.messages.send(WriterMessage::Patch(Patch::Pod(patch)));
+    }
+
+    pub(crate) fn send_group(&self, patch: GroupPatch) {
+        // The same.
+        let _ = self.messages.send(WriterMessage::Patch(Patch::Group(patch)));
     }
 
     /// Number of pods with a patch that is queued or in flight.
@@ -74,7 +139,7 @@ impl Patches {
 #[derive(Default)]
 struct PodWrites {
     /// The next patch.
-    waiting: Option<StatusPatch>,
+    waiting: Option<Patch>,
     /// Set while a patch is in flight. Cancelling it prevents retries.
     in_flight: Option<CancellationToken>,
     /// Callers that wait for the patch in flight.
@@ -122,12 +187,12 @@ impl StatusWriter {
         }
     }
 
-    fn take(&mut self, patch: StatusPatch) {
-        let pod = self.pods.entry(patch.uid.clone()).or_default();
+    fn take(&mut self, patch: Patch) {
+        let pod = self.pods.entry(patch.uid().clone()).or_default();
         match &mut pod.waiting {
-            Some(waiting) => merge(waiting, patch),
+            Some(waiting) => waiting.merge(patch),
             None => {
-                let uid = patch.uid.clone();
+                let uid = patch.uid().clone();
                 pod.waiting = Some(patch);
                 // Otherwise it is queued when the patch in flight completes.
                 if pod.in_flight.is_none() {
@@ -185,13 +250,13 @@ impl StatusWriter {
     }
 }
 
-/// Writes a patch and returns the UID of its pod, even after a panic: the pod's next patch waits
+/// Writes a patch and returns the UID of its object, even after a panic: the object's next patch waits
 /// for it.
-async fn write_or_log_panic(api: Api, patch: StatusPatch, last_try: CancellationToken) -> Uid {
+async fn write_or_log_panic(api: Api, patch: Patch, last_try: CancellationToken) -> Uid {
     if AssertUnwindSafe(write(&api, &patch, &last_try)).catch_unwind().await.is_err() {
-        tracing::error!(pod = %patch.pod, "pod status patch panicked");
+        tracing::error!(object = %patch, "status patch panicked");
     }
-    patch.uid
+    patch.uid().clone()
 }
 
 /// Merges patches; fields of the later one take precedence.
@@ -204,13 +269,12 @@ fn merge(waiting: &mut StatusPatch, later: StatusPatch) {
 
 /// Writes a patch at once, without regard to others.
 pub(crate) async fn write_now(api: &Api, patch: &StatusPatch) {
-    write(api, patch, &CancellationToken::new()).await;
+    write(api, &Patch::Pod(patch.clone()), &CancellationToken::new()).await;
 }
 
 /// Retries until the patch is written, the error is permanent, or `last_try` is cancelled.
-async fn write(api: &Api, patch: &StatusPatch, last_try: &CancellationToken) {
-    let path = pod_path(&patch.pod, "/status");
-    let body = body(patch);
+async fn write(api: &Api, patch: &Patch, last_try: &CancellationToken) {
+    let (path, body) = (patch.path(), patch.body());
     let content_type = "application/strategic-merge-patch+json";
     for delay in RETRY_DELAYS.iter().map(Some).chain([None]) {
         let Err(error) =
@@ -221,11 +285,11 @@ async fn write(api: &Api, patch: &StatusPatch, last_try: &CancellationToken) {
         match (delay, is_transient(&error)) {
             (Some(delay), true) => {
                 if last_try.run_until_cancelled(sleep(*delay)).await.is_none() {
-                    tracing::debug!(pod = %patch.pod, error = %error.error, "dropping outdated pod status patch");
+                    tracing::debug!(object = %patch, error = %error.error, "dropping outdated status patch");
                     return;
                 }
             }
-            // The pod is gone, or another pod has its name.
+            // The object is gone, or another one has its name.
             _ if error.status == Some(StatusCode::NOT_FOUND)
                 || error.status == Some(StatusCode::CONFLICT) =>
             {
@@ -233,11 +297,11 @@ async fn write(api: &Api, patch: &StatusPatch, last_try: &CancellationToken) {
             }
             // During an outage every patch fails; the informers log the outage.
             _ if error.connection_refused => {
-                tracing::debug!(pod = %patch.pod, error = %error.error, "cannot patch pod status");
+                tracing::debug!(object = %patch, error = %error.error, "cannot patch status");
                 return;
             }
             _ => {
-                tracing::warn!(pod = %patch.pod, error = %error.error, "cannot patch pod status");
+                tracing::warn!(object = %patch, error = %error.error, "cannot patch status");
                 return;
             }
         }
@@ -265,7 +329,6 @@ fn body(patch: &StatusPatch) -> Value {
 
 /// A pod condition in the API's JSON format.
 pub(crate) fn condition_json(kind: &str, condition: &PodCondition) -> Value {
-    let transition = condition.last_transition.and_then(|at| Timestamp::from_microsecond(at.0).ok());
     json!({
         "type": kind,
         "status": condition.status,
@@ -273,8 +336,13 @@ pub(crate) fn condition_json(kind: &str, condition: &PodCondition) -> Value {
         "message": condition.message,
         "observedGeneration": condition.observed_generation,
         "lastProbeTime": null,
-        "lastTransitionTime": transition.map(|at| format!("{at:.0}")),
+        "lastTransitionTime": transition_json(condition),
     })
+}
+
+fn transition_json(condition: &PodCondition) -> Option<String> {
+    let transition = Timestamp::from_microsecond(condition.last_transition?.0).ok()?;
+    Some(format!("{transition:.0}"))
 }
 
 #[cfg(test)]

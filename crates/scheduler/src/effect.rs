@@ -41,7 +41,7 @@ pub struct GroupPatch {
     /// The group: `namespace/name`.
     pub group: Arc<str>,
     /// Its UID: the server refuses to patch another group of this name.
-    pub uid: Arc<str>,
+    pub uid: Uid,
     /// The condition PodGroupInitiallyScheduled.
     pub condition: PodCondition,
 }

@@ -306,7 +306,7 @@ impl Scheduler {
             observed_generation: None,
             last_transition: Some(since.unwrap_or_else(|| now.wall.floor_to_second())),
         };
-        let uid = Arc::clone(&group.object.uid);
+        let uid = (*group.object.uid).into();
         self.effects.push(Effect::PatchGroupStatus(GroupPatch { group: Arc::clone(key), uid, condition }));
     }
 }
