@@ -86,6 +86,15 @@ fn parity() -> Result<()> {
     results.verdict()
 }
 
+/// A control plane with groups of pods, which are off by default.
+fn with_groups() -> Options {
+    Options {
+        feature_gates: vec!["GenericWorkload=true".to_owned()],
+        apiserver_args: vec!["--runtime-config=scheduling.k8s.io/v1beta1=true".to_owned()],
+        ..Options::default()
+    }
+}
+
 /// Both schedulers on a control plane of their own: nodes belong to the whole cluster.
 struct Pair {
     upstream: Scheduler,
@@ -96,7 +105,7 @@ struct Pair {
 
 impl Pair {
     fn start() -> Result<Self> {
-        let cluster = Real::new(ControlPlane::start(Options::default())?);
+        let cluster = Real::new(ControlPlane::start(with_groups())?);
         run::prepare(&cluster)?;
         let start = |side| Scheduler::start(&cluster.plane, side);
         let ours = (!is_recording()).then(|| start(Side::Supercargo)).transpose()?;

@@ -247,6 +247,7 @@ impl Subject {
             Some(Place::Unschedulable) => "unschedulable",
             Some(Place::Gated) => "gated",
             Some(Place::InFlight) => "inflight",
+            Some(Place::Aside) => "aside",
             None if pod["spec"]["nodeName"].is_string() => "bound",
             None if self.scheduler.cache().is_assumed(&uid) => "inflight",
             None => "none",

@@ -10,10 +10,11 @@ use http::{Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use supercargo::run::{Clients, Instance};
-use supercargo_apiserver::ApiServer;
+use supercargo_apiserver::{ApiServer, Settings};
 use supercargo_client::host::Host;
 use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{Method, Response};
+use supercargo_framework::{Feature, Features};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -51,7 +52,7 @@ impl Memory {
     pub(super) fn start(config: &Arc<Config>) -> Result<(Self, Embedded)> {
         let runtime = Builder::new_current_thread().enable_all().build().context("make a runtime")?;
         let memory = Self {
-            server: ApiServer::default(),
+            server: ApiServer::new(Settings { pod_groups: true, ..Settings::default() }),
             tasks: runtime.handle().clone(),
             clock: SkippingClock::default(),
         };
@@ -185,6 +186,8 @@ impl Drop for Embedded {
 /// The configuration of the parity profiles. Plugins keep no state, so that any number of
 /// schedulers can share it.
 pub(super) fn config() -> Result<Arc<Config>> {
-    let config = Config::parse("config.yaml", &Side::Supercargo.config(), &Catalog::in_tree())?;
+    let features = Features::default().with(Feature::GenericWorkload, true);
+    let catalog = Catalog::in_tree().with_features(features);
+    let config = Config::parse("config.yaml", &Side::Supercargo.config(), &catalog)?;
     Ok(Arc::new(config))
 }

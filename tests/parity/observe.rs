@@ -151,8 +151,8 @@ pub(super) fn pod(cluster: &dyn Cluster, side: Side, name: &str, uid: &str) -> R
         scores: BTreeMap::new(),
         nominated_node_name: some_text(&pod, "/status/nominatedNodeName"),
         generation: pod.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default(),
-        condition: condition(&pod, "PodScheduled"),
-        disruption: condition(&pod, "DisruptionTarget").map(|condition| by_profile(condition, side)),
+        condition: condition(&pod, side, "PodScheduled"),
+        disruption: condition(&pod, side, "DisruptionTarget"),
         terminating: pod.pointer("/metadata/deletionTimestamp").is_some(),
         events: events
             .into_iter()
@@ -167,30 +167,21 @@ pub(super) fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.get("items").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The condition with upstream's profile name.
-fn by_profile(mut condition: Condition, side: Side) -> Condition {
-    let message = condition.message.as_deref().and_then(|message| message.split_once(": "));
-    if let Some((scheduler, rest)) = message {
-        condition.message = Some(format!("{}: {rest}", side.profile(scheduler)));
-    }
-    condition
-}
-
-fn condition(pod: &Value, kind: &str) -> Option<Condition> {
+fn condition(pod: &Value, side: Side, kind: &str) -> Option<Condition> {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array)?;
     let condition =
         conditions.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))?;
     Some(Condition {
         status: text(condition, "/status"),
         reason: some_text(condition, "/reason"),
-        message: some_text(condition, "/message"),
+        message: some_text(condition, "/message").map(|message| side.with_profiles(&message)),
         observed_generation: condition.get("observedGeneration").and_then(Value::as_i64),
     })
 }
 
 fn event(event: &Value, side: Side, pod: &str, node: Option<&str>) -> Result<Event> {
     let controller = text(event, "/reportingController");
-    let note = text(event, "/note");
+    let note = side.with_profiles(&text(event, "/note"));
     let note = match node.and_then(|node| note.strip_suffix(&format!(" to {node}"))) {
         Some(start) if text(event, "/reason") == "Scheduled" => format!("{start} to {{node}}"),
         _ => note,
@@ -200,7 +191,7 @@ fn event(event: &Value, side: Side, pod: &str, node: Option<&str>) -> Result<Eve
         reason: text(event, "/reason"),
         action: text(event, "/action"),
         note,
-        controller: side.profile(&controller),
+        controller: side.with_profiles(&controller),
         related: some_text(event, "/related/name"),
         times: event.pointer("/series/count").and_then(Value::as_u64).unwrap_or(1),
         oddities: oddities(event, pod, &controller)?,

@@ -18,6 +18,9 @@ use crate::support;
 /// The user of both.
 const USER: &str = "system:kube-scheduler";
 
+/// The feature gates of both.
+const FEATURE_GATES: &str = "--feature-gates=GenericWorkload=true";
+
 /// A running scheduler. Dropping it ends it.
 #[derive(Debug)]
 pub(super) enum Scheduler {
@@ -36,6 +39,7 @@ impl Scheduler {
                     // kube-scheduler logs final scores from 10 on.
                     verbosity: 10,
                     json_log: true,
+                    extra_args: vec![FEATURE_GATES.to_owned()],
                     ..Default::default()
                 };
                 Ok(Self::Upstream(plane.start_kube_scheduler(&options)?))
@@ -130,7 +134,7 @@ impl Supercargo {
         fs::write(&file, config.replace("{kubeconfig}", &kubeconfig.display().to_string()))
             .with_context(|| format!("write {}", file.display()))?;
         let output = File::create(&log).with_context(|| format!("create {}", log.display()))?;
-        let mut command = support::command(["run", "--leader-elect=false", "--kubeconfig"]);
+        let mut command = support::command(["run", "--leader-elect=false", FEATURE_GATES, "--kubeconfig"]);
         command.arg(&kubeconfig).arg("--config").arg(&file);
         command.stdout(output.try_clone()?).stderr(output);
         Ok(Self { process: Leashed::spawn(&mut command, None)?, log })

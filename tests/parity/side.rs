@@ -22,14 +22,11 @@ impl Side {
         }
     }
 
-    /// The profile of a scheduler name.
-    pub(super) fn profile(self, scheduler_name: &str) -> String {
+    /// A text with upstream's names of profiles.
+    pub(super) fn with_profiles(self, text: &str) -> String {
         match self {
-            Self::Upstream => scheduler_name.to_owned(),
-            Self::Supercargo => {
-                let profile = scheduler_name.strip_prefix(PREFIX);
-                profile.unwrap_or(scheduler_name).to_owned()
-            }
+            Self::Upstream => text.to_owned(),
+            Self::Supercargo => text.replace(PREFIX, ""),
         }
     }
 

@@ -17,6 +17,10 @@ use crate::extender::Calls;
 use crate::scheduler::Scheduler;
 use supercargo_queue::{GroupOutcome, QueuedGroup, QueuedPod};
 use supercargo_runtime::failure::{Failure, FailureKind};
+use supercargo_runtime::profile::Named;
+
+/// The plugin that asks for a minimum of pods.
+const GANG_SCHEDULING: &str = "GangScheduling";
 
 /// A pod that found a node in the trial.
 struct Placed {
@@ -36,12 +40,6 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn message(&self) -> &str {
-        match self {
-            Self::Unschedulable(message) | Self::Error(message) => message,
-        }
-    }
-
     fn kind(&self) -> FailureKind {
         match self {
             Self::Unschedulable(message) => FailureKind::Rejected(message.clone()),
@@ -52,6 +50,7 @@ impl Refusal {
 
 /// How far a group is from its minimum.
 enum Progress {
+    /// There are enough, if any is required.
     Enough,
     NotYet,
     OutOfReach,
@@ -139,7 +138,8 @@ impl Scheduler {
         }
     }
 
-    /// Checks that the pods of a group agree, those on nodes included. Returns the group's minimum.
+    /// Checks that the pods of a group agree, those on nodes included. Returns the group's minimum, 0 if the
+    /// profile has no GangScheduling.
     fn valid_group(&self, key: &str, members: &[QueuedPod]) -> Result<i32, String> {
         let Some(group) = self.group(key) else {
             return Err(format!("failed to get podGroup {key}"));
@@ -151,7 +151,7 @@ impl Scheduler {
         let first = &members[0].pod.spec;
         for pod in pods() {
             if pod.spec.scheduler_name != first.scheduler_name {
-                let (one, other) = (&first.scheduler_name, &pod.spec.scheduler_name);
+                let (one, other) = (&pod.spec.scheduler_name, &first.scheduler_name);
                 return Err(format!(
                     "all pods in a single pod group should have the same .spec.schedulerName set, got: {one:?} and {other:?}"
                 ));
@@ -164,13 +164,15 @@ impl Scheduler {
             }
             if pod.spec.never_preempts != first.never_preempts {
                 let policy = |never| if never { "Never" } else { "PreemptLowerPriority" };
-                let (one, other) = (policy(first.never_preempts), policy(pod.spec.never_preempts));
+                let (one, other) = (policy(pod.spec.never_preempts), policy(first.never_preempts));
                 return Err(format!(
                     "all pods in a single pod group should have the same preemption policy, got {one} and {other}"
                 ));
             }
         }
-        Ok(group.min_count())
+        let is_enabled = |plugin: &Named<_>| plugin.name == GANG_SCHEDULING;
+        let is_gang = self.profiles.get(members[0].profile).pre_enqueue.iter().any(is_enabled);
+        Ok(if is_gang { group.min_count() } else { 0 })
     }
 
     /// Tries the members in order, each beside those that found a node. Ends early once there cannot be
@@ -269,11 +271,16 @@ impl Scheduler {
         results: Results,
         refusal: &Refusal,
     ) -> GroupOutcome {
+        // No plugin makes room for groups: as upstream, its reason is empty.
+        let message = match refusal {
+            Refusal::Unschedulable(message) => format!("{message}, "),
+            Refusal::Error(message) => message.clone(),
+        };
         let mut results = results.into_iter();
         for member in members {
             let failure = match (results.next(), refusal) {
                 (Some(Err(failure)), _) => failure,
-                (Some(Ok(_)), Refusal::Unschedulable(message)) => {
+                (Some(Ok(_)), Refusal::Unschedulable(_)) => {
                     FailureKind::Rejected(format!("pod group is unschedulable, {message}")).into()
                 }
                 _ => refusal.kind().into(),
@@ -284,7 +291,7 @@ impl Scheduler {
             Refusal::Unschedulable(_) => ("Unschedulable", GroupOutcome::Rejected),
             Refusal::Error(_) => ("SchedulerError", GroupOutcome::Failed),
         };
-        self.report_group(now, key, "False", reason, refusal.message());
+        self.report_group(now, key, "False", reason, &message);
         outcome
     }
 

@@ -197,6 +197,8 @@ impl Effects {
             }
             // These are stored separately.
             Effect::Evict { .. } => {}
+            // Histories have no groups.
+            Effect::PatchGroupStatus(_) => {}
             Effect::PatchPodStatus(patch) => patch_status(&mut lock(&self.world), &patch),
             Effect::RecordEvent(event) => {
                 if event.reason == *"FailedScheduling" {

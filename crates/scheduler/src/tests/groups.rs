@@ -70,10 +70,10 @@ fn a_gang_that_does_not_fit_leaves_all_its_room() {
     assert!(bed.cycle());
     let reason = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining";
     let lines = bed.effect_lines();
-    let feasible = format!("Scheduling: pod group is unschedulable, {reason}");
+    let feasible = format!("Scheduling: pod group is unschedulable, {reason}, ");
     assert!(lines[0].ends_with(&feasible) && lines[2].ends_with(&feasible), "{lines:?}");
     assert!(lines[4].contains("0/1 nodes are available: 1 Insufficient cpu"), "{lines:?}");
-    assert_eq!(lines[6], format!("default/g patch False Unschedulable: {reason}"));
+    assert_eq!(lines[6], format!("default/g patch False Unschedulable: {reason}, "));
     assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Backoff); 3]);
     bed.pod(pod("single").request("cpu", "2"));
     bed.cycle();
@@ -142,7 +142,7 @@ fn members_see_those_before_them() {
 #[test]
 fn a_gang_whose_pods_disagree_is_not_tried() {
     let priority = "all pods in a single pod group should have the same priority as the pod group's priority, got 5 and 0";
-    let policy = "all pods in a single pod group should have the same preemption policy, got PreemptLowerPriority and Never";
+    let policy = "all pods in a single pod group should have the same preemption policy, got Never and PreemptLowerPriority";
     let cases = [
         (member("b", "1").priority(5), priority),
         (member("b", "1").with_spec(|spec| spec.never_preempts = true), policy),
