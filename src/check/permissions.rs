@@ -60,7 +60,9 @@ impl Permission {
 
     /// What grants it.
     pub(super) fn advice(&self) -> &'static str {
-        if self.group == "coordination.k8s.io" {
+        if self.group == "scheduling.k8s.io" {
+            "the ClusterRole in docs/groups.md grants it"
+        } else if self.group == "coordination.k8s.io" {
             "the Role in manifests/base/role.yaml grants it"
         } else if self.resource == "configmaps" {
             "the RoleBinding in manifests/base/authentication-reader.yaml grants it"
@@ -109,6 +111,9 @@ pub(super) fn needed(flags: &Flags, config: &Config) -> Result<Vec<Permission>> 
         // Volumes are bound by an update of both.
         if ["persistentvolumes", "persistentvolumeclaims"].contains(&plural.as_str()) {
             needed.push(Permission::new("update", group, plural));
+        }
+        if plural == "podgroups" {
+            needed.push(Permission::new("patch", group, plural).of("status"));
         }
         if plural == "resourceclaims" {
             needed.extend(

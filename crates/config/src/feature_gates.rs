@@ -67,7 +67,7 @@ impl Unsupported {
 }
 
 const CLAIMS: &str = "claims are allocated without it";
-const GROUPS: &str = "pods with spec.schedulingGroup stay Pending, with the reason in their status";
+const GROUPS: &str = "groups are scheduled without it";
 const RESIZES: &str = "pods are not evicted for a resize that the kubelet has deferred";
 
 /// Gates that cannot be turned on.
@@ -470,9 +470,9 @@ mod tests {
                 "unrecognized feature gate: SidecarContainers; Kubernetes 1.37 removed it: the feature is always on",
             ),
             (
-                "GenericWorkload=true",
+                "CompositePodGroup=true",
                 "1.37",
-                "feature gate GenericWorkload is not supported by supercargo yet: pods with spec.schedulingGroup stay Pending, with the reason in their status; leave it off",
+                "feature gate CompositePodGroup is not supported by supercargo yet: groups are scheduled without it; leave it off",
             ),
             ("kubelet:X=true", "1.37", "\"kubelet:X\": the only component is kube"),
             (

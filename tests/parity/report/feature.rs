@@ -135,6 +135,13 @@ pub(super) const FEATURES: &[Feature] = &[
         words: &["DynamicResources"],
     },
     Feature {
+        title: "GangScheduling and pod groups",
+        groups: &["groups"],
+        tests: &[],
+        sections: &["Pod groups"],
+        words: &[],
+    },
+    Feature {
         title: "DefaultPreemption and nominated nodes",
         groups: &["preemption", "nominated-node"],
         tests: &[],
@@ -222,11 +229,7 @@ pub(super) const UPSTREAM_DEFAULTS: &[(&str, i32)] = &[
 ];
 
 /// The plugins that are missing, and the effect on pods that need them.
-pub(super) const MISSING: [(&str, &str); 3] = [
-    (
-        "GangScheduling",
-        "off by default upstream; a pod of a group stays Pending: `supercargo does not evaluate spec.schedulingGroup yet`",
-    ),
+pub(super) const MISSING: [(&str, &str); 2] = [
     ("TopologyPlacementGenerator", "off by default upstream; part of pod groups"),
     ("PodGroupPodsCount", "off by default upstream; part of pod groups"),
 ];

@@ -50,7 +50,6 @@ fn unsupported_plugins_of_kube_scheduler_are_rejected_by_name() {
         "InterPodAffinity",
         "DefaultPreemption",
         "NodeDeclaredFeatures",
-        "GangScheduling",
         "TopologyPlacementGenerator",
         "PodGroupPodsCount",
         "DeferredPodScheduling",
