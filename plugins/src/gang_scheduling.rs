@@ -129,3 +129,105 @@ fn objects(change: &Change) -> (Option<&Arc<Object>>, Option<&Arc<Object>>) {
 fn reaches(pods: usize, min_count: i32) -> bool {
     i64::try_from(pods).is_ok_and(|pods| pods >= i64::from(min_count))
 }
+
+#[cfg(test)]
+mod tests {
+    use rustc_hash::FxHashSet;
+    use supercargo_framework::objects::{Body, MemberStage, Objects};
+    use supercargo_framework::testing::{object, pod};
+    use supercargo_framework::{Nodes, Now};
+
+    use super::*;
+    use crate::testing::Driver;
+
+    fn group(name: &str, policy: GroupPolicy) -> Arc<Object> {
+        let body = Body::PodGroup(PodGroup { policy, ..PodGroup::default() });
+        Arc::new(object(&resources::POD_GROUP, &format!("default/{name}"), body))
+    }
+
+    /// Objects with a gang `g` of two, of which these pods are known.
+    fn with_members(stages: &[(&str, MemberStage)]) -> Objects {
+        let mut objects = Objects::default();
+        objects.insert(group("g", GroupPolicy::Gang(2)));
+        for (name, stage) in stages {
+            objects.members.set(&pod(name).group("g").build(), Some(*stage));
+        }
+        objects
+    }
+
+    #[test]
+    fn a_gang_is_held_until_it_has_enough_pods() {
+        let (few, preempting) = (with_members(&[("a", MemberStage::Unscheduled)]), FxHashSet::default());
+        let enough = with_members(&[("a", MemberStage::Unscheduled), ("b", MemberStage::Assigned)]);
+        let mut basic = Objects::default();
+        basic.insert(group("g", GroupPolicy::Basic));
+        let waits = "waiting for minCount pods from a gang to appear in scheduling queue";
+        let cases = [
+            (&few, Status::unresolvable(waits)),
+            (&enough, Status::success()),
+            (&basic, Status::success()),
+            (
+                &Objects::default(),
+                Status::unresolvable("waiting for pods's pod group \"g\" to appear in scheduling queue"),
+            ),
+        ];
+        for (objects, expected) in cases {
+            let cx = QueueContext { objects, preempting: &preempting };
+            assert_eq!(GangScheduling.pre_enqueue(&cx, &pod("a").group("g").build()), expected);
+            assert_eq!(GangScheduling.pre_enqueue(&cx, &pod("a").build()), Status::success());
+        }
+    }
+
+    #[test]
+    fn the_last_pod_of_a_gang_lets_all_go() {
+        let stages =
+            [("a", MemberStage::Assumed), ("b", MemberStage::Assumed), ("c", MemberStage::Unscheduled)];
+        let waiting = [supercargo_framework::context::WaitingPod {
+            uid: "a".into(),
+            key: pod("a").build().key(),
+            node_name: "n".into(),
+            pending: Vec::new(),
+        }];
+        for (known, is_complete) in [(&stages[..2], true), (&stages[1..], false)] {
+            let (nodes, objects) = (Nodes::default(), with_members(known));
+            let cx = Context::new(&nodes, &objects, &waiting, Now::default());
+            let answer =
+                GangScheduling.permit(&cx, &mut CycleState::new(), &pod("b").group("g").build(), &"n".into());
+            let commands = cx.take_commands();
+            if is_complete {
+                assert!(matches!(answer, Permit::Allow));
+                assert!(
+                    matches!(&commands[..], [Command::Allow { pod, .. }] if *pod == "a".into()),
+                    "{commands:?}"
+                );
+            } else {
+                assert!(matches!(answer, Permit::Wait(PERMIT_TIMEOUT)));
+                let [Command::Activate(pods)] = &commands[..] else { panic!("{commands:?}") };
+                assert_eq!(pods.iter().map(|key| &*key.name).collect::<Vec<_>>(), ["c"]);
+            }
+        }
+    }
+
+    #[test]
+    fn only_pods_and_changes_of_its_own_group_wake_a_pod() {
+        let gang = |name, min_count| Some(group(name, GroupPolicy::Gang(min_count)));
+        let object = |old, new| Change::Object { old, new };
+        let new_pod =
+            |name: &str| Change::Pod { old: None, new: Some(Arc::new(pod("b").group(name).build())) };
+        let (pod_group, add) = (EventResource::Other(resources::POD_GROUP), ActionType::ADD);
+        let cases = [
+            ("a pod of the group", EventResource::UnscheduledPod, add, new_pod("g"), true),
+            ("a pod of another group", EventResource::UnscheduledPod, add, new_pod("h"), false),
+            ("a pod on a node", EventResource::AssignedPod, add, new_pod("g"), true),
+            ("the group", pod_group.clone(), add, object(None, gang("g", 2)), true),
+            ("another group", pod_group.clone(), add, object(None, gang("h", 2)), false),
+            ("fewer", pod_group.clone(), ActionType::UPDATE, object(gang("g", 3), gang("g", 2)), true),
+            ("more", pod_group.clone(), ActionType::UPDATE, object(gang("g", 2), gang("g", 3)), false),
+            ("fewer of another", pod_group, ActionType::UPDATE, object(gang("h", 3), gang("h", 2)), false),
+        ];
+        for (name, resource, action, change, expected) in cases {
+            let answer = Driver::new(NAME).hint(resource, action, &pod("a").group("g").build(), &change);
+            assert_eq!(answer, Some(Ok(QueueingHint::queue_if(expected))), "{name}");
+        }
+    }
+}
