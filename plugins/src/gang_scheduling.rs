@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use supercargo_framework::context::Command;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
-use supercargo_framework::objects::{GroupPolicy, Object, ObjectBody as _, PodGroup, resources};
+use supercargo_framework::objects::{GroupPolicy, Members, Object, ObjectBody as _, PodGroup, resources};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, Permit, PermitPlugin, PreEnqueuePlugin,
 };
@@ -48,7 +48,7 @@ impl PreEnqueuePlugin for GangScheduling {
                 "waiting for pods's pod group {name:?} to appear in scheduling queue"
             ));
         };
-        let pods = cx.objects.members.get(&key).map_or(0, |members| members.all());
+        let pods = cx.objects.members.get(&key).map_or(0, Members::all);
         match group.policy {
             GroupPolicy::Gang(min_count) if !reaches(pods, min_count) => {
                 Status::unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")

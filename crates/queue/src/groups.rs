@@ -106,7 +106,9 @@ impl Groups {
 
     fn take_members(&mut self, entry: &Uid) -> Vec<QueuedPod> {
         let members = self.queued.remove(entry).unwrap_or_default();
-        members.iter().for_each(|member| drop(self.entry_of.remove(member.uid())));
+        for member in &members {
+            self.entry_of.remove(member.uid());
+        }
         members
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::objects::{PodGroup, Typed, resources};
+use supercargo_framework::objects::{Members, PodGroup, Typed, resources};
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{CycleState, NodeInfo, Now};
@@ -144,8 +144,7 @@ impl Scheduler {
         let Some(group) = self.group(key) else {
             return Err(format!("failed to get podGroup {key}"));
         };
-        let scheduled =
-            self.objects.members.get(key).into_iter().flat_map(|members| members.scheduled_pods());
+        let scheduled = self.objects.members.get(key).into_iter().flat_map(Members::scheduled_pods);
         let scheduled = scheduled.filter_map(|uid| self.cache.pod(uid));
         let pods = || members.iter().map(|member| &member.pod).chain(scheduled.clone());
         let first = &members[0].pod.spec;
@@ -185,7 +184,7 @@ impl Scheduler {
         members: &mut [QueuedPod],
         calls: &mut dyn Calls,
     ) -> (Results, Option<Refusal>) {
-        let scheduled = self.objects.members.get(key).map_or(0, |members| members.scheduled());
+        let scheduled = self.objects.members.get(key).map_or(0, Members::scheduled);
         let mut quorum = Quorum { min_count, scheduled, remaining: members.len() };
         let mut results = Results::with_capacity(members.len());
         if matches!(quorum.progress(), Progress::OutOfReach) {

@@ -195,10 +195,8 @@ impl Effects {
                 let result = lock(&self.world).call(call);
                 self.ended.extend(retry.filter(|_| result.is_err()).map(Input::WriteFailed));
             }
-            // These are stored separately.
-            Effect::Evict { .. } => {}
-            // Histories have no groups.
-            Effect::PatchGroupStatus(_) => {}
+            // Evictions are stored separately, and histories have no groups.
+            Effect::Evict { .. } | Effect::PatchGroupStatus(_) => {}
             Effect::PatchPodStatus(patch) => patch_status(&mut lock(&self.world), &patch),
             Effect::RecordEvent(event) => {
                 if event.reason == *"FailedScheduling" {

@@ -34,9 +34,9 @@ impl Bed {
         let event = ClusterEvent::new(EventResource::Other(resources::POD_GROUP), action);
         self.with(|queue, cx| {
             if old.is_none() {
-                queue.add_group(cx, &new.key)
+                queue.add_group(cx, &new.key);
             } else {
-                queue.update_group(cx, &new.key)
+                queue.update_group(cx, &new.key);
             }
             queue.move_all(cx, &event, &Change::Object { old, new: Some(new) }, PreCheck::All);
         });
