@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use supercargo_framework::binding::{BindOutcome, Certainty};
+use supercargo_framework::objects::Object;
 use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::{PodInfo, Status, Uid};
 
+use super::devices;
 use super::tally::APP;
 use super::templates::{GPU, OBJECTS, Shape, TEMPLATES, UNIQUE, of_kind, of_shape, of_template};
 use super::twins::{Difference, SECOND, Twins};
@@ -171,7 +173,8 @@ pub(super) fn step(nodes: usize, zones: usize) -> impl Strategy<Value = Step> {
         1 => (3..14_usize).prop_map(NodeChange::Pods),
         4 => Just(NodeChange::Remove),
     ];
-    let kind = prop_oneof![2 => 0..OBJECTS, 3 => 2..4_usize, 3 => 4..9_usize, 2 => 8..13_usize];
+    let kind =
+        prop_oneof![2 => 0..OBJECTS, 3 => 2..4_usize, 3 => 4..9_usize, 2 => 8..13_usize, 2 => 15..OBJECTS];
     let version = prop_oneof![3 => (0..2_usize).prop_map(Some), 1 => Just(None)];
     prop_oneof![
         30 => (template.clone(), particular(), 1..9_usize, prop::bool::weighted(0.8)).prop_map(
@@ -368,9 +371,37 @@ impl Twins {
         }
     }
 
+    /// Updates an object, if it exists.
+    pub(super) fn update_object(&mut self, new: Object) -> Result<(), Difference> {
+        let old = self.scheduler().objects().from_api(&new.resource, &new.key).cloned();
+        let new = Arc::new(new);
+        old.map_or(Ok(()), |old| self.handle(Input::Object(Notification::Updated { old, new })))
+    }
+
+    /// A version of an object that the scheduler writes.
+    pub(super) fn written_version(&mut self) -> usize {
+        2 * self.version()
+    }
+
+    /// Writes the pending devices of claims, as PreBind does.
+    fn write_claims(&mut self) -> Result<(), Difference> {
+        let pending: Vec<Arc<Object>> = self.scheduler().objects().list_pending().cloned().collect();
+        for claim in pending {
+            self.allocations += 1;
+            let version = self.written_version();
+            devices::written(&claim, version).map_or(Ok(()), |claim| self.update_object(claim))?;
+        }
+        Ok(())
+    }
+
     /// Adds the objects that exist from the start.
     pub(super) fn begin_objects(&mut self) -> Result<(), Difference> {
-        [2, 3, 12].into_iter().try_for_each(|kind| self.set_object(kind, 0, Some(0)))
+        [2, 3, 12, 16, 17, 18, 19].into_iter().try_for_each(|kind| self.set_object(kind, 0, Some(0)))
+    }
+
+    /// Publishes the devices of a node.
+    pub(super) fn set_slice(&mut self, number: usize) -> Result<(), Difference> {
+        self.set_object(15, number, Some(number % 2))
     }
 
     /// Limits the number of disks of a node.
@@ -380,6 +411,9 @@ impl Twins {
 
     /// Answers every call.
     fn answer(&mut self, refused: bool) -> Result<(), Difference> {
+        if !refused {
+            self.write_claims()?;
+        }
         for pod in std::mem::take(&mut self.pre_binds) {
             let status = if refused { Status::error("it broke") } else { Status::success() };
             self.handle(Input::PreBound { pod, status: status.by("VolumeBinding") })?;

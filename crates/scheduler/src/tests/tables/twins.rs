@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use supercargo_framework::binding::ApiCall;
 use supercargo_framework::plugin::{Nomination, Normalize};
 use supercargo_framework::{Features, NodeRecord, Now, Plugin, PodInfo, Uid};
 
+use super::devices;
 use super::tally::{How, Tally};
 use super::templates::{HOST, Shape, ZONE};
 use crate::tables::witness::Witness;
@@ -51,6 +53,9 @@ pub(super) struct Twins {
     versions: usize,
     /// The number of cycles.
     pub(super) cycles: u64,
+    /// How often a claim got devices, and how often they were taken away from it.
+    pub(super) allocations: u64,
+    pub(super) deallocations: u64,
 }
 
 const HOW: How =
@@ -145,6 +150,8 @@ impl Twins {
             evictions: Vec::new(),
             versions: 0,
             cycles: 0,
+            allocations: 0,
+            deallocations: 0,
         }
     }
 
@@ -215,6 +222,12 @@ impl Twins {
                         pod.status.nominated_node_name.clone_from(node);
                     }
                 });
+            }
+            // PostFilter takes the devices of a claim away.
+            Effect::Write { call: ApiCall::Request { method, body, .. }, .. } if *method == *"PUT" => {
+                self.deallocations += 1;
+                let version = self.written_version();
+                return self.update_object(devices::replaced(body, version));
             }
             Effect::ReadPod { .. }
             | Effect::Write { .. }
