@@ -31,7 +31,7 @@ const DRIVER: &str = "pd.csi.storage.gke.io";
 const IMAGES: [&str; 3] = ["small", "large", "huge"];
 
 /// The number of templates.
-pub(super) const TEMPLATES: usize = 38;
+pub(super) const TEMPLATES: usize = 40;
 const NAMESPACES: [&str; 2] = ["default", "other"];
 
 fn selector(app: &str) -> LabelSelector {
@@ -170,6 +170,8 @@ pub(super) fn of_template(template: usize, name: &str) -> PodBuilder {
         33 => plain().required_affinity(CORES, "Gt", &["5"]),
         34 => plain().preferred_affinity(9, CORES, "Lt", &["6"]),
         35..=37 => devices::claiming(plain(), template % CLAIMS),
+        // The pod's own claim, for one device or two.
+        38..=39 => devices::claiming_named(plain(), name),
         _ => plain(),
     }
 }
