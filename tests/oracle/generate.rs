@@ -46,7 +46,7 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
         mix.adjust("matchFields=0,devices=0,extendedResources=0")?;
     }
     if mix.of(Kind::ExtendedResources) > 0 {
-        // Upstream deletes the claim of a failed binding before others are told that the node is free.
+        // Upstream deletes the claim of a failed binding before its node is free for others.
         mix.adjust("deviceConditions=0")?;
     }
     let config = configuration::random(&mut random, &mix);
