@@ -132,6 +132,11 @@ impl Claims {
         self.all.iter().filter(|claim| body(claim).allocation.is_none())
     }
 
+    /// Whether something may have to be allocated.
+    fn need_devices(&self) -> bool {
+        self.demand.is_some() || self.extended.is_some()
+    }
+
     /// Whether a request has alternatives, which Score compares.
     fn have_alternatives(&self) -> bool {
         let requests = self.all.iter().flat_map(|claim| &*body(claim).requests);
@@ -385,8 +390,9 @@ fn is_free_but_for(claim: &ResourceClaim, pod: &PodInfo) -> bool {
 impl PreScorePlugin for DynamicResources {
     /// Skips, unlike upstream's, if every node would score 0.
     fn pre_score(&self, _: &Context<'_>, state: &mut CycleState, _: &PodInfo, _: &[NodeIndex]) -> Status {
-        let can_score =
-            self.is_prioritizing && claims(state).is_some_and(|claims| claims.have_alternatives());
+        // As upstream, what claims got earlier does not count if nothing is to be allocated.
+        let can_score = self.is_prioritizing
+            && claims(state).is_some_and(|claims| claims.have_alternatives() && claims.need_devices());
         if can_score { Status::success() } else { Status::skip() }
     }
 }
@@ -438,6 +444,11 @@ impl ScorePlugin for DynamicResources {
     }
 }
 
+/// Whether one of these is the same claim: a pod may name a claim twice.
+fn is_named_before(before: &[Arc<Object>], claim: &Object) -> bool {
+    before.iter().any(|other| other.uid == claim.uid)
+}
+
 /// The alternative that the request of an allocated claim got.
 fn chosen_before(claim: &ResourceClaim, request: &ClaimRequest) -> Option<usize> {
     let RequestChoice::FirstAvailable(alternatives) = &request.choice else { return None };
@@ -475,8 +486,7 @@ impl ReservePlugin for DynamicResources {
             .map(|(claim, allocation)| Arc::new(write::allocated(claim, allocation)))
             .collect();
         for (index, claim) in reserved.iter().enumerate() {
-            // A pod may name a claim twice.
-            if !reserved[..index].iter().any(|other| other.uid == claim.uid) {
+            if !is_named_before(&reserved[..index], claim) {
                 cx.command(Command::AddPending(Arc::clone(claim)));
             }
         }
@@ -497,7 +507,10 @@ impl ReservePlugin for DynamicResources {
                 cx.command(Command::RemovePending(Arc::clone(claim)));
             }
         }
-        for claim in &claims.all {
+        for (index, claim) in claims.all.iter().enumerate() {
+            if is_named_before(&claims.all[..index], claim) {
+                continue;
+            }
             let Some(latest) = cx.object(&claim.resource, &claim.key) else { continue };
             let is_held = ResourceClaim::of(&latest.body)
                 .is_some_and(|body| body.allocation.is_some() && claims::is_reserved_for(body, &pod.uid));

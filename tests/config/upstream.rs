@@ -64,6 +64,7 @@ const FILES: &[(&str, &str)] = &[
   - {name: VolumeBinding, args: {bindTimeoutSeconds: 30}}
   - {name: DefaultPreemption, args: {minCandidateNodesPercentage: 20}}
   - {name: InterPodAffinity, args: {hardPodAffinityWeight: 5}}
+  - {name: DynamicResources, args: {filterTimeout: 0s, bindingTimeout: 1m30s}}
   - name: PodTopologySpread
     args:
       defaultingType: List

@@ -171,11 +171,16 @@ pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>
 
 /// Both answers without insignificant differences.
 fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
+    let has_random_order = ours.has_random_order;
     let (mut theirs, mut ours) = (upstream.clone(), ours.clone());
     for answer in [&mut theirs, &mut ours] {
         for write in &mut answer.writes {
             write.body = pruned(&write.body);
             hide_identities(&mut write.body);
+        }
+        if has_random_order {
+            // Of bindings that fail at one time.
+            answer.writes.sort_by(|one, other| one.name.cmp(&other.name));
         }
         if let Some(cycle) = &mut answer.cycle {
             align(cycle);

@@ -43,7 +43,11 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
     if mix.of(Kind::Extenders) > 0 {
         // Upstream visits the nodes that a pod names in random order, and extenders keep the order.
         // After a failed search for devices, ours begins at another node, too.
-        mix.adjust("matchFields=0,devices=0")?;
+        mix.adjust("matchFields=0,devices=0,extendedResources=0")?;
+    }
+    if mix.of(Kind::ExtendedResources) > 0 {
+        // Upstream deletes the claim of a failed binding before its node is free for others.
+        mix.adjust("deviceConditions=0")?;
     }
     let config = configuration::random(&mut random, &mix);
     let mut feature_gates = configuration::feature_gates(&mut random, mix.of(Kind::FeatureGates));

@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use supercargo::options::scheduler_options;
 use supercargo_config::{Catalog, Config};
+use supercargo_framework::objects::{ObjectBody as _, ResourceClaim};
 use supercargo_framework::{Context, Now, Timestamp, Uid};
 use supercargo_scheduler::{Input, Place, Scheduler};
 
@@ -296,6 +297,34 @@ impl Subject {
     /// Every object of a kind, by name.
     pub(super) fn objects(&self, kind: &str) -> Vec<Value> {
         lock(&self.world).list(kind).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// Claims with the allocations that bindings in flight are about to write.
+    pub(super) fn pending_claims(&self) -> impl Iterator<Item = Value> {
+        let pending = self.scheduler.objects().list_pending();
+        let allocations = pending.filter_map(|claim| ResourceClaim::of(&claim.body)?.allocation.as_ref());
+        allocations.map(|allocation| json!({ "status": { "allocation": *allocation.raw } }))
+    }
+
+    /// Whether the binding of a pod is in flight.
+    pub(super) fn is_assumed(&self, pod: &Reference) -> bool {
+        let world = lock(&self.world);
+        let uid = world.get(pod).map(|pod| text(&pod["metadata"]["uid"]).into());
+        uid.is_some_and(|uid| self.scheduler.cache().is_assumed(&uid))
+    }
+
+    /// Whether a pod whose binding is in flight uses a claim for devices.
+    pub(super) fn is_being_bound(&self, claim: &Reference) -> bool {
+        let Some(object) = self.object(claim) else { return false };
+        let owner = &object["metadata"]["ownerReferences"][0]["uid"];
+        self.objects("Pod").iter().any(|object| {
+            let pod = Reference::of(object);
+            let uid = &object["metadata"]["uid"];
+            let mut claims = object["spec"]["resourceClaims"].as_array().into_iter().flatten();
+            pod.namespace == claim.namespace
+                && self.is_assumed(&pod)
+                && (uid == owner || claims.any(|used| used["resourceClaimName"] == *claim.name))
+        })
     }
 
     /// The version that the scheduler's next write will get.

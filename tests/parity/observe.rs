@@ -119,9 +119,10 @@ impl PodSeen {
 
     /// Replaces UIDs, which are random, by names.
     pub(super) fn name_pods(&mut self, uids: &BTreeMap<String, String>) {
-        for event in &mut self.events {
+        let message = self.condition.as_mut().and_then(|condition| condition.message.as_mut());
+        for text in self.events.iter_mut().map(|event| &mut event.note).chain(message) {
             for (name, uid) in uids {
-                event.note = event.note.replace(uid, &format!("{{uid of {name}}}"));
+                *text = text.replace(uid, &format!("{{uid of {name}}}"));
             }
         }
     }

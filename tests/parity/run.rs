@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// controller, a namespace cannot be deleted.
 pub(super) fn prepare(cluster: &dyn Cluster) -> Result<()> {
     for (name, labels) in [
-        (NAMESPACE, json!({})),
+        // Claims of this namespace may ask for admin access to devices.
+        (NAMESPACE, json!({"resource.kubernetes.io/admin-access": "true"})),
         ("parity-red", json!({"team": "red"})),
         ("parity-blue", json!({"team": "blue"})),
         ("parity-plain", json!({})),
@@ -168,7 +169,7 @@ impl Run<'_> {
                 let object = self.scenario.object(target)?;
                 self.post(&object.path, &self.filled_in(&object.object))?;
                 if let Some(status) = &object.status {
-                    let path = format!("{}/status", object.own_path());
+                    let (path, status) = (format!("{}/status", object.own_path()), self.filled_in(status));
                     self.send(Method::Patch, &path, Some(&json!({ "status": status })))?;
                 }
                 return Ok(());

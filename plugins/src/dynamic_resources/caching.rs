@@ -91,7 +91,7 @@ impl Caching for DynamicResources {
 
     /// Allocation can fail; what an allocated claim says about nodes cannot.
     fn filter_never_fails(&self, _: &Context<'_>, state: &CycleState, _: &PodInfo) -> bool {
-        super::claims(state).is_none_or(|claims| claims.demand.is_none() && claims.extended.is_none())
+        super::claims(state).is_none_or(|claims| !claims.need_devices())
     }
 
     fn pre_score_depends_on_nodes(&self) -> bool {

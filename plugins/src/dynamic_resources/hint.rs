@@ -89,8 +89,12 @@ fn after_rule_change(cx: &QueueContext<'_>, change: &Change) -> Hint {
     let Change::Object { old, new } = change else {
         return Err("expected a device taint rule".to_owned());
     };
-    let rules = [old, new].into_iter().flatten().filter_map(|rule| DeviceTaintRule::of(&rule.body));
-    let selectors: Vec<&TaintRuleSelector> = rules.filter_map(|rule| rule.selector.as_ref()).collect();
+    let [old, new] = [old, new].map(|rule| rule.as_ref().and_then(|rule| DeviceTaintRule::of(&rule.body)));
+    if old == new {
+        return Ok(QueueingHint::Skip);
+    }
+    let selectors: Vec<&TaintRuleSelector> =
+        [old, new].into_iter().flatten().filter_map(|rule| rule.selector.as_ref()).collect();
     let slices = cx.objects.list(&resources::RESOURCE_SLICE);
     let mut slices = slices.filter_map(|slice| ResourceSlice::of(&slice.body));
     Ok(QueueingHint::queue_if(slices.any(|slice| selectors.iter().any(|selector| selects(selector, slice)))))

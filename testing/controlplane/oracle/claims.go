@@ -135,6 +135,31 @@ func (c *resourceClaimClient) write(
 	return written, err
 }
 
+// Create names a claim and gives it a UID by its version, so that both are reproducible.
+func (c *resourceClaimClient) Create(
+	ctx context.Context, claim *resource.ResourceClaim, _ metav1.CreateOptions,
+) (created *resource.ResourceClaim, err error) {
+	created = claim.DeepCopy()
+	// As a client sends it.
+	created.SetGroupVersionKind(resource.SchemeGroupVersion.WithKind("ResourceClaim"))
+	sent := json.RawMessage(mustMarshal(created))
+	err = c.cluster.await("create", resourceClaims.Resource, c.namespace, claim.GenerateName, func() error {
+		c.cluster.writes = append(c.cluster.writes, Write{Verb: "create", Resource: resourceClaims.Resource, Name: claim.GenerateName, Body: sent})
+		version := c.cluster.nextVersion()
+		created.Name, created.UID, created.ResourceVersion = claim.GenerateName+version, types.UID("uid-"+version), version
+		return c.cluster.tracker.Create(resourceClaims, created.DeepCopy(), c.namespace)
+	})
+	return created, err
+}
+
+// Delete deletes a claim whose finalizers are gone.
+func (c *resourceClaimClient) Delete(ctx context.Context, name string, _ metav1.DeleteOptions) error {
+	return c.cluster.await("delete", resourceClaims.Resource, c.namespace, name, func() error {
+		c.cluster.writes = append(c.cluster.writes, Write{Verb: "delete", Resource: resourceClaims.Resource, Name: name, Body: json.RawMessage("null")})
+		return c.cluster.tracker.Delete(resourceClaims, c.namespace, name)
+	})
+}
+
 // firstClaim makes DynamicResources take the allocation of the first claim away, where upstream
 // takes that of any.
 type firstClaim struct{ fwk.PostFilterPlugin }

@@ -215,9 +215,15 @@ func (c *cluster) store(gvr schema.GroupVersionResource, object runtime.Object) 
 	if err != nil {
 		return err
 	}
-	accessor.SetResourceVersion(strconv.Itoa(c.version))
-	c.version++
+	accessor.SetResourceVersion(c.nextVersion())
 	return c.tracker.Update(gvr, object, accessor.GetNamespace())
+}
+
+// nextVersion returns the resource version of the scheduler's next write.
+func (c *cluster) nextVersion() string {
+	version := strconv.Itoa(c.version)
+	c.version++
+	return version
 }
 
 // bind acts like the server for a Binding.

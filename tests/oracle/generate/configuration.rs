@@ -85,12 +85,16 @@ fn profile(random: &mut Random, mix: &Mix, name: &str) -> Value {
         }
     };
     with(random, "NodeResourcesFit", fit);
-    with(random, "NodeResourcesBalancedAllocation", balanced);
+    // With a resource that devices provide, upstream's plugin panics.
+    if mix.of(Kind::ExtendedResources) == 0 {
+        with(random, "NodeResourcesBalancedAllocation", balanced);
+    }
     with(random, "NodeAffinity", node_affinity);
     with(random, "PodTopologySpread", spread);
     with(random, "InterPodAffinity", pod_affinity);
-    if mix.of(Kind::Devices) > 0 {
-        with(random, "DynamicResources", dynamic_resources);
+    if mix.of(Kind::DeviceConditions) > 0 {
+        // The default is a multiple of five seconds.
+        plugin_config.push(json!({ "name": "DynamicResources", "args": dynamic_resources(random) }));
     }
     let enabled = if mix.of(Kind::Permit) > 0 { json!([{ "name": TURNSTILE }]) } else { json!([]) };
     json!({

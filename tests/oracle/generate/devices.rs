@@ -23,10 +23,38 @@ const DEVICE_TAINTS: [(&str, &str, &str); 4] = [
 ];
 /// The counters of a node's partitionable devices.
 const COUNTERS: &str = "parts";
+/// The extended resources of the first two classes, which the classes name, and of the third, which is
+/// named after it. Nodes offer the first one, too.
+const EXTENDED_RESOURCES: [&str; 3] =
+    ["example.com/gpu", "example.com/nic", "deviceclass.resource.kubernetes.io/any"];
 
 impl Generator<'_> {
     pub(super) fn has_devices(&self) -> bool {
-        self.mix.of(Kind::Devices) > 0
+        self.mix.of(Kind::Devices) + self.mix.of(Kind::ExtendedResources) > 0
+    }
+
+    /// A request for an extended resource.
+    pub(super) fn extended_resource(&mut self) -> (&'static str, Value) {
+        let name = *self
+            .random
+            .weighted(&[
+                (3, &EXTENDED_RESOURCES[0]),
+                (1, &EXTENDED_RESOURCES[1]),
+                (1, &EXTENDED_RESOURCES[2]),
+            ])
+            .unwrap_or(&EXTENDED_RESOURCES[0]);
+        (name, json!(self.random.pick(&["1", "1", "1", "2", "0"])))
+    }
+
+    /// Whether a pod has claims for devices, or may get one for its extended resources.
+    pub(super) fn may_use_devices(&self, spec: &Value) -> bool {
+        let may_request = self.mix.of(Kind::ExtendedResources) > 0;
+        let containers = ["containers", "initContainers"].map(|field| spec[field].as_array());
+        let mut containers = containers.into_iter().flatten().flatten();
+        let requests = |container: &Value| {
+            EXTENDED_RESOURCES.iter().any(|name| !container["resources"]["requests"][*name].is_null())
+        };
+        spec["resourceClaims"].is_array() || may_request && containers.any(requests)
     }
 
     /// The objects that exist before any pod.
@@ -63,10 +91,18 @@ impl Generator<'_> {
             "nic" => vec![format!("device.driver == '{NIC}'")],
             _ => Vec::new(),
         };
-        if name == "gpu" && self.random.chance(25) {
+        let mut spec = json!({});
+        let provides = EXTENDED_RESOURCES[..2].iter().find(|resource| resource.ends_with(name));
+        if let Some(resource) = provides
+            && self.mix.of(Kind::ExtendedResources) > 0
+        {
+            // Upstream's scores remember by its name whether a device is of such a class.
+            if self.random.chance(90) {
+                spec["extendedResourceName"] = json!(resource);
+            }
+        } else if name == "gpu" && self.random.chance(25) {
             expressions.push(self.expression());
         }
-        let mut spec = json!({});
         if !expressions.is_empty() {
             spec["selectors"] = selectors(&expressions);
         }
@@ -139,7 +175,8 @@ impl Generator<'_> {
         if self.has(Kind::DeviceTaints) {
             device["taints"] = json!(self.device_taints());
         }
-        if self.has(Kind::DeviceConditions) {
+        // While a pod waits for a shared device, upstream counts what it has of it twice.
+        if device["allowMultipleAllocations"].is_null() && self.has(Kind::DeviceConditions) {
             device["bindingConditions"] = json!(["example.com/attached"]);
             device["bindingFailureConditions"] = json!(["example.com/broken"]);
             if self.random.chance(40) {
@@ -169,6 +206,7 @@ impl Generator<'_> {
         let toleration = |(key, value, effect): (&str, &str, &str)| match self.random.below(3) {
             0 => json!({ "operator": "Exists" }),
             1 => json!({ "key": key, "operator": "Exists", "effect": effect }),
+            _ if value.is_empty() => json!({ "key": key, "operator": "Equal" }),
             _ => json!({ "key": key, "operator": "Equal", "value": value }),
         };
         tolerated.into_iter().map(toleration).collect()

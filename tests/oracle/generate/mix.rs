@@ -94,6 +94,8 @@ kinds! {
     VolumeLimits "volumeLimits" "NodeVolumeLimits",
     /// Claims for devices.
     Devices "devices" "DynamicResources",
+    /// Extended resources that devices provide.
+    ExtendedResources "extendedResources" "DynamicResources",
     /// Requests with alternatives.
     Alternatives "alternatives" "DynamicResources",
     /// Devices that several claims share.
@@ -114,16 +116,6 @@ kinds! {
     Permit "permit" "NodeResourcesFit",
 }
 
-/// Kinds that histories have only if `SUPERCARGO_ORACLE_MIX` names them.
-const ON_REQUEST: [Kind; 6] = [
-    Kind::Devices,
-    Kind::Alternatives,
-    Kind::SharedDevices,
-    Kind::DeviceCounters,
-    Kind::DeviceTaints,
-    Kind::DeviceConditions,
-];
-
 /// The percentage of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::oracle) struct Mix(BTreeMap<Kind, u32>);
@@ -142,7 +134,6 @@ impl Mix {
             Kind::ALL
                 .iter()
                 .filter(available)
-                .filter(|kind| !ON_REQUEST.contains(kind))
                 .filter_map(|kind| {
                     let (on, percent) = (random.chance(35), random.between(5, 60));
                     on.then(|| (*kind, u32::try_from(percent).unwrap_or(0)))

@@ -68,9 +68,11 @@ impl Generator<'_> {
         self.pod_affinity(&mut spec);
         self.volumes(namespace, &mut spec);
         self.pod_resource_claims(namespace, &mut spec);
-        // With one worker, upstream runs what may run at the same time in PreBind in turn.
-        if let Some(spec) = spec.as_object_mut().filter(|spec| spec.contains_key("resourceClaims")) {
-            spec.remove("volumes");
+        if self.may_use_devices(&spec) {
+            // With one worker, upstream runs what may run at the same time in PreBind in turn.
+            remove(&mut spec, "volumes");
+            // Two pods would write at one time.
+            labels.retain(|key, value| key != TURNSTILE || value != "open");
         }
         if self.has(Kind::Features) {
             if self.random.chance(50) {
@@ -125,14 +127,8 @@ impl Generator<'_> {
         }
         // Two pods would write at one time, or one would promise a volume that upstream's other
         // profiles do not know of.
-        let opens = template["labels"][TURNSTILE] == "open";
-        let shares_volumes = opens || (waits && self.profiles > 1);
-        for (field, _) in
-            [("volumes", shares_volumes), ("resourceClaims", opens)].iter().filter(|(_, out)| *out)
-        {
-            if let Some(spec) = spec.as_object_mut() {
-                spec.remove(*field);
-            }
+        if template["labels"][TURNSTILE] == "open" || (waits && self.profiles > 1) {
+            remove(spec, "volumes");
         }
         // Upstream asks the plugins that hold a pod back in random order.
         if self.has(Kind::Gates) && spec["resourceClaims"].is_null() {
@@ -153,6 +149,10 @@ impl Generator<'_> {
                 container["resources"]["limits"] = requests.clone();
             }
             container["resources"]["requests"] = requests;
+        }
+        if self.has(Kind::ExtendedResources) {
+            let (name, amount) = self.extended_resource();
+            container["resources"]["requests"][name] = amount;
         }
         if (may_have_ports || self.random.chance(30)) && self.has(Kind::HostPorts) {
             let ports = (0..self.random.between(1, 2)).map(|_| {
@@ -285,5 +285,11 @@ impl Generator<'_> {
             tolerations.push(json!({ "key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule" }));
         }
         tolerations
+    }
+}
+
+fn remove(spec: &mut Value, field: &str) {
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove(field);
     }
 }

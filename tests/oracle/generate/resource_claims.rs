@@ -137,6 +137,9 @@ impl Generator<'_> {
             return;
         }
         let device = &devices[self.random.below(devices.len())];
+        if self.is_taken(&slice["spec"], device) {
+            return;
+        }
         let request = &claim["spec"]["devices"]["requests"][0];
         let mut result = json!({
             "request": request["name"], "driver": slice["spec"]["driver"], "pool": slice["spec"]["pool"]["name"],
@@ -177,11 +180,26 @@ impl Generator<'_> {
         }
     }
 
+    /// Whether a claim has the device for itself, or a binding is about to give it to one.
+    fn is_taken(&self, slice: &Value, device: &Value) -> bool {
+        let mut claims =
+            self.subject.objects("ResourceClaim").into_iter().chain(self.subject.pending_claims());
+        claims.any(|claim| {
+            let results = claim["status"]["allocation"]["devices"]["results"].as_array();
+            results.into_iter().flatten().any(|result| {
+                result["driver"] == slice["driver"]
+                    && result["pool"] == slice["pool"]["name"]
+                    && result["device"] == device["name"]
+                    && result["shareID"].is_null()
+            })
+        })
+    }
+
     /// Changes claims.
     pub(super) fn change_resource_claims(&mut self) -> Result<()> {
         match self.random.below(12) {
             0 | 1 => self.add_resource_claim(),
-            2 => self.with_some("ResourceClaim", |this, claim| this.take(Step::Delete(claim))),
+            2 => self.with_idle_claim(|this, claim| this.take(Step::Delete(claim))),
             3 => self.with_some("ResourceClaim", |this, claim| {
                 this.change(&claim, |this, claim| {
                     if this.random.chance(30) {
@@ -191,7 +209,7 @@ impl Generator<'_> {
                     }
                 })
             }),
-            4 => self.with_some("ResourceClaim", |this, claim| {
+            4 => self.with_idle_claim(|this, claim| {
                 this.change(&claim, |this, claim| {
                     if claim["status"]["allocation"].is_object() {
                         deallocate(claim);
@@ -206,6 +224,13 @@ impl Generator<'_> {
             7 | 8 => self.give_back(),
             _ => self.generate_resource_claims(),
         }
+    }
+
+    /// Changes a claim that no binding in flight has: upstream keeps what the binding is to write.
+    fn with_idle_claim(&mut self, change: impl FnOnce(&mut Self, Reference) -> Result<()>) -> Result<()> {
+        self.with_some("ResourceClaim", |this, claim| {
+            if this.subject.is_being_bound(&claim) { Ok(()) } else { change(this, claim) }
+        })
     }
 
     /// Acts as the driver of an allocated device: reports conditions.

@@ -101,11 +101,16 @@ impl Generator<'_> {
                 self.take(Step::Advance(seconds))
             }
             Act::AddPod => self.add_pod(),
-            Act::RemovePod => self.with_some("Pod", |this, pod| this.take(Step::Delete(pod))),
+            Act::RemovePod => self.with_some("Pod", |this, pod| {
+                if this.waits_for_devices(&pod) { Ok(()) } else { this.take(Step::Delete(pod)) }
+            }),
             Act::ChangePod => self.with_some("Pod", Self::change_pod),
             Act::ResizePod if self.has(Kind::Resizes) => self.with_some("Pod", Self::resize_pod),
             Act::RunPod => self.run_pod(),
             Act::EndPod => self.with_some("Pod", |this, pod| {
+                if this.waits_for_devices(&pod) {
+                    return Ok(());
+                }
                 this.change(&pod, |this, pod| {
                     pod["status"]["phase"] = json!(this.random.pick(&["Succeeded", "Failed"]));
                 })
@@ -223,14 +228,15 @@ impl Generator<'_> {
     }
 
     fn change_pod(&mut self, pod: Reference) -> Result<()> {
-        if self.terminates_before_binding(&pod) {
+        if self.terminates_before_binding(&pod) || self.waits_for_devices(&pod) {
             return Ok(());
         }
+        let may_relabel = !self.subject.is_assumed(&pod);
         self.change(&pod, |this, pod| {
             let waits = pod["spec"]["nodeName"].is_null();
             match this.random.below(6) {
-                0 => pod["metadata"]["labels"]["app"] = json!(this.random.pick(&APPS)),
-                1 => pod["metadata"]["labels"]["track"] = json!(this.random.pick(&TRACKS)),
+                0 if may_relabel => pod["metadata"]["labels"]["app"] = json!(this.random.pick(&APPS)),
+                1 if may_relabel => pod["metadata"]["labels"]["track"] = json!(this.random.pick(&TRACKS)),
                 2 => {
                     let mut tolerations = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
                     tolerations.extend(this.tolerations());
@@ -253,6 +259,11 @@ impl Generator<'_> {
             return Ok(());
         }
         self.change(&pod, Self::resize)
+    }
+
+    /// Upstream goes on to bind a pod that is gone, until its devices are ready or late.
+    fn waits_for_devices(&self, pod: &Reference) -> bool {
+        self.mix.of(Kind::DeviceConditions) > 0 && self.subject.is_assumed(pod)
     }
 
     /// A pod that terminates during its binding is one of the differences on purpose.

@@ -191,8 +191,11 @@ impl Effects {
                 });
                 self.ended.push(Input::PodRead { pod: uid, read });
             }
-            Effect::Write { call, retry, .. } => {
-                let result = lock(&self.world).call(call);
+            Effect::Write { call, then, retry, .. } => {
+                let mut world = lock(&self.world);
+                let result =
+                    world.call(call).and_then(|_| then.map_or(Ok(Value::Null), |then| world.call(then)));
+                drop(world);
                 self.ended.extend(retry.filter(|_| result.is_err()).map(Input::WriteFailed));
             }
             // Evictions are stored separately, and histories have no groups.
@@ -228,7 +231,8 @@ impl Effects {
                     false
                 }
             });
-            if !self.calls.begin_waits(cluster) {
+            // A wait looks at what has just been written.
+            if !lock(&self.world).changes.is_empty() || !self.calls.begin_waits(cluster) {
                 break;
             }
         }

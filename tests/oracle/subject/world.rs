@@ -66,7 +66,7 @@ impl World {
         let known = self.objects.get(&reference);
         if known.is_some_and(|known| known["metadata"]["uid"] != object["metadata"]["uid"]) {
             self.delete(&reference);
-        } else if let Some(known) = known {
+        } else if let Some(known) = known.filter(|_| reference.kind == "Pod") {
             for (outer, inner) in LASTING {
                 if !known[outer][inner].is_null() {
                     object[outer][inner] = known[outer][inner].clone();
@@ -90,10 +90,15 @@ impl World {
             return false;
         };
         change(&mut object);
-        object["metadata"]["resourceVersion"] = json!(self.next_version.to_string());
-        self.next_version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.new_version());
         self.apply(object);
         true
+    }
+
+    /// The version of a write.
+    pub(super) fn new_version(&mut self) -> String {
+        self.next_version += 1;
+        (self.next_version - 1).to_string()
     }
 
     /// The pod, if it has this UID.
@@ -161,10 +166,20 @@ impl World {
         Ok(json!({}))
     }
 
-    /// Replaces a whole object, or writes to a ResourceClaim.
+    /// Replaces a whole object, writes to a ResourceClaim, or tells a pod its claim.
     fn request(&mut self, method: &str, path: &str, kind: &str, body: &Value) -> Result<Value, ApiError> {
         if let Some(answer) = self.resource_claim_request(method, path, body) {
             return answer;
+        }
+        let status = &body["status"]["extendedResourceClaimStatus"];
+        if method == "PATCH"
+            && let ["api", "v1", "namespaces", namespace, "pods", name, "status"] =
+                path.trim_start_matches('/').split('/').collect::<Vec<_>>()[..]
+            && status.is_object()
+        {
+            let pod = Reference::pod(namespace, name);
+            self.write(&pod, |pod| pod["status"]["extendedResourceClaimStatus"] = status.clone());
+            return self.get(&pod).cloned().ok_or_else(|| not_found("pods", name));
         }
         let refused = |message: String| ApiError { certainty: Certainty::Refused, message };
         if method != "PUT" {

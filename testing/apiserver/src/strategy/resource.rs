@@ -349,7 +349,10 @@ fn check_consumers(status: &Value, causes: &mut Vec<Cause>) {
             }
         }
         if consumers[..i].iter().any(|other| text(other, "uid") == text(consumer, "uid")) {
-            causes.push(path.child("uid").duplicate(text(consumer, "uid")));
+            let fields = ["apiGroup", "resource", "name", "uid"];
+            let present = fields.iter().filter(|field| consumer[**field].is_string());
+            let shown: Vec<String> = present.map(|field| format!("{field:?}:{}", consumer[*field])).collect();
+            causes.push(super::checks::duplicate_shown(&path, &format!("{{{}}}", shown.join(","))));
         }
     }
 }

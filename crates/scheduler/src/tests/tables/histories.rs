@@ -27,6 +27,9 @@ struct Coverage {
     replays: u64,
     compared: u64,
     without_node: u64,
+    allocations: u64,
+    deallocations: u64,
+    creations: u64,
     applied: BTreeMap<Rule, u64>,
 }
 
@@ -37,6 +40,8 @@ impl Coverage {
         assert!(self.hits * 10 >= self.cycles * 7, "most cycles are hits: {self:#?}");
         assert!(self.replayed * 10 >= self.compared * 7, "most answers come from updated tables: {self:#?}");
         assert!(self.without_node * 10 >= self.compared, "many answers have no node: {self:#?}");
+        let claims = [self.allocations, self.deallocations, self.creations];
+        assert!(claims.into_iter().all(|count| count >= LEAST), "claims get devices: {self:#?}");
         for rule in Rule::ALL {
             let least = (LEAST * scale).min(1000);
             assert!(self.applied[&rule] >= least, "{rule:?} applies at least {least} times: {self:#?}");
@@ -59,6 +64,9 @@ impl Coverage {
         self.replays += other.replays;
         self.compared += other.compared;
         self.without_node += other.without_node;
+        self.allocations += other.allocations;
+        self.deallocations += other.deallocations;
+        self.creations += other.creations;
         for (rule, count) in &other.applied {
             *self.applied.entry(*rule).or_default() += count;
         }
@@ -67,6 +75,9 @@ impl Coverage {
     fn take(&mut self, twins: &Twins) {
         let (scheduler, stats) = (twins.scheduler(), twins.scheduler().table_stats());
         self.cycles += twins.cycles;
+        self.allocations += twins.allocations;
+        self.deallocations += twins.deallocations;
+        self.creations += twins.creations;
         self.hits += stats.hits;
         self.replayed += scheduler.tables.as_ref().map_or(0, |tables| tables.replayed);
         self.builds += stats.builds;
@@ -104,7 +115,8 @@ impl History {
         twins.begin_objects()?;
         self.nodes.iter().enumerate().try_for_each(|(number, shape)| {
             twins.shape_node(number, *shape)?;
-            twins.set_csi_node(number)
+            twins.set_csi_node(number)?;
+            twins.set_slice(number)
         })
     }
 

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use supercargo_framework::binding::{BindOutcome, Certainty};
+use supercargo_framework::objects::Object;
 use supercargo_framework::pod::OwnerRef;
-use supercargo_framework::{PodInfo, Status, Uid};
+use supercargo_framework::pod_claims::PodClaimSource;
+use supercargo_framework::{PodInfo, Status, Text, Uid};
 
+use super::devices;
 use super::tally::APP;
-use super::templates::{GPU, OBJECTS, Shape, TEMPLATES, UNIQUE, of_kind, of_shape, of_template};
+use super::templates::{OBJECTS, Shape, TEMPLATES, UNIQUE, of_kind, of_shape, of_template};
 use super::twins::{Difference, SECOND, Twins};
 use crate::tests::bed::failed;
 use crate::{Eviction, Input, Notification};
@@ -171,7 +174,7 @@ pub(super) fn step(nodes: usize, zones: usize) -> impl Strategy<Value = Step> {
         1 => (3..14_usize).prop_map(NodeChange::Pods),
         4 => Just(NodeChange::Remove),
     ];
-    let kind = prop_oneof![2 => 0..OBJECTS, 3 => 2..4_usize, 3 => 4..9_usize, 2 => 8..13_usize];
+    let kind = prop_oneof![2 => 0..OBJECTS, 3 => 2..4_usize, 3 => 4..9_usize, 2 => 8..13_usize, 2 => 15..OBJECTS, 3 => Just(15)];
     let version = prop_oneof![3 => (0..2_usize).prop_map(Some), 1 => Just(None)];
     prop_oneof![
         30 => (template.clone(), particular(), 1..9_usize, prop::bool::weighted(0.8)).prop_map(
@@ -203,6 +206,7 @@ impl Twins {
             Step::Wave { template, particular, pods, confirmed } => {
                 for _ in 0..pods {
                     let pod = self.new_pod(template, particular);
+                    self.add_claim_of(&pod)?;
                     self.add_pod(pod)?;
                     self.try_all()?;
                     if confirmed {
@@ -276,11 +280,26 @@ impl Twins {
                 .nominated(&format!("n{node}"))
                 .node_selector("none", "such"),
             Particular::Owned => pod.with(|pod| pod.controller = Some(owner())),
-            Particular::Scalar => pod.request(GPU, "1"),
+            Particular::Scalar => devices::requesting(pod),
             Particular::OtherProfile if self.setting.is_mixed => pod.scheduler(SECOND),
             Particular::Nothing | Particular::OtherProfile => pod,
         };
         pod.build()
+    }
+
+    /// Adds the claim that is named after the pod, if the pod uses it.
+    fn add_claim_of(&mut self, pod: &PodInfo) -> Result<(), Difference> {
+        if !pod
+            .spec
+            .resource_claims()
+            .iter()
+            .any(|claim| claim.source == PodClaimSource::Claim(pod.name.clone()))
+        {
+            return Ok(());
+        }
+        let version = self.written_version();
+        let claim = devices::claim_named(&pod.name, 1 + version / 2 % 2, version, None);
+        self.handle(Input::Object(Notification::Added(claim.into())))
     }
 
     fn change(&mut self, uid: &Uid, change: PodChange) -> Result<(), Difference> {
@@ -368,9 +387,51 @@ impl Twins {
         }
     }
 
+    /// Updates an object, if it exists.
+    pub(super) fn update_object(&mut self, new: Object) -> Result<(), Difference> {
+        let old = self.scheduler().objects().from_api(&new.resource, &new.key).cloned();
+        let new = Arc::new(new);
+        old.map_or(Ok(()), |old| self.handle(Input::Object(Notification::Updated { old, new })))
+    }
+
+    /// Deletes an object, if it exists.
+    pub(super) fn delete_object(&mut self, resource: &Text, key: &str) -> Result<(), Difference> {
+        let old = self.scheduler().objects().from_api(resource, key).cloned();
+        old.map_or(Ok(()), |old| self.handle(Input::Object(Notification::Deleted(old))))
+    }
+
+    /// A version of an object that the scheduler writes.
+    pub(super) fn written_version(&mut self) -> usize {
+        2 * self.version()
+    }
+
+    /// Writes the pending devices of claims, as PreBind does.
+    fn write_claims(&mut self) -> Result<(), Difference> {
+        let pending: Vec<Arc<Object>> = self.scheduler().objects().list_pending().cloned().collect();
+        for claim in pending {
+            let version = self.written_version();
+            let Some(written) = devices::written(&claim, version) else { continue };
+            if written.is_extended_resource_claim() {
+                self.creations += 1;
+                self.handle(Input::Object(Notification::Added(Arc::new(written))))?;
+            } else {
+                self.allocations += 1;
+                self.update_object(written)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Adds the objects that exist from the start.
     pub(super) fn begin_objects(&mut self) -> Result<(), Difference> {
-        [2, 3, 12].into_iter().try_for_each(|kind| self.set_object(kind, 0, Some(0)))
+        // The class provides an extended resource from the start.
+        self.set_object(16, 0, Some(1))?;
+        [2, 3, 12, 17, 18, 19].into_iter().try_for_each(|kind| self.set_object(kind, 0, Some(0)))
+    }
+
+    /// Publishes the devices of a node.
+    pub(super) fn set_slice(&mut self, number: usize) -> Result<(), Difference> {
+        self.set_object(15, number, Some(number % 2))
     }
 
     /// Limits the number of disks of a node.
@@ -380,6 +441,9 @@ impl Twins {
 
     /// Answers every call.
     fn answer(&mut self, refused: bool) -> Result<(), Difference> {
+        if !refused {
+            self.write_claims()?;
+        }
         for pod in std::mem::take(&mut self.pre_binds) {
             let status = if refused { Status::error("it broke") } else { Status::success() };
             self.handle(Input::PreBound { pod, status: status.by("VolumeBinding") })?;

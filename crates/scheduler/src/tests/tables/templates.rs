@@ -14,6 +14,7 @@ use supercargo_framework::testing::{PodBuilder, node, object, pod};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{Labels, NodeRecord, Volume, VolumeSource};
 
+use super::devices::{self, CLAIMS};
 use super::tally::APP;
 use crate::tests::volumes;
 
@@ -30,7 +31,7 @@ const DRIVER: &str = "pd.csi.storage.gke.io";
 const IMAGES: [&str; 3] = ["small", "large", "huge"];
 
 /// The number of templates.
-pub(super) const TEMPLATES: usize = 35;
+pub(super) const TEMPLATES: usize = 40;
 const NAMESPACES: [&str; 2] = ["default", "other"];
 
 fn selector(app: &str) -> LabelSelector {
@@ -168,6 +169,9 @@ pub(super) fn of_template(template: usize, name: &str) -> PodBuilder {
         }
         33 => plain().required_affinity(CORES, "Gt", &["5"]),
         34 => plain().preferred_affinity(9, CORES, "Lt", &["6"]),
+        35..=37 => devices::claiming(plain(), template % CLAIMS),
+        // The pod's own claim, for one device or two.
+        38..=39 => devices::claiming_named(plain(), name),
         _ => plain(),
     }
 }
@@ -231,7 +235,7 @@ pub(super) fn of_shape(number: usize, version: usize, shape: Shape, zones: usize
 }
 
 /// The number of other objects.
-pub(super) const OBJECTS: usize = 15;
+pub(super) const OBJECTS: usize = 20;
 
 /// Another object in one of its versions. Objects of one node belong to the node of this number.
 pub(super) fn of_kind(kind: usize, version: usize, node: usize) -> Object {
@@ -276,6 +280,9 @@ pub(super) fn of_kind(kind: usize, version: usize, node: usize) -> Object {
             volume
         }
         13 => volumes::claim("claim", "1", if is_odd { "v" } else { "" }),
+        15 => devices::slice(node, 1 + version % 3),
+        16 => devices::class(is_odd),
+        17..=19 => devices::claim(kind - 17, version, is_odd.then_some(node)),
         _ => {
             let selector = Some(selector(if is_odd { "a" } else { "b" }));
             object(&resources::REPLICA_SET, "default/owner", Body::Workload(Workload { selector }))

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use supercargo_framework::binding::ApiCall;
+use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{Nomination, Normalize};
 use supercargo_framework::{Features, NodeRecord, Now, Plugin, PodInfo, Uid};
 
+use super::devices;
 use super::tally::{How, Tally};
 use super::templates::{HOST, Shape, ZONE};
 use crate::tables::witness::Witness;
@@ -51,6 +54,11 @@ pub(super) struct Twins {
     versions: usize,
     /// The number of cycles.
     pub(super) cycles: u64,
+    /// How often a claim got devices, and how often they were taken away from it.
+    pub(super) allocations: u64,
+    pub(super) deallocations: u64,
+    /// How often a claim was created for extended resources.
+    pub(super) creations: u64,
 }
 
 const HOW: How =
@@ -145,6 +153,9 @@ impl Twins {
             evictions: Vec::new(),
             versions: 0,
             cycles: 0,
+            allocations: 0,
+            deallocations: 0,
+            creations: 0,
         }
     }
 
@@ -216,6 +227,18 @@ impl Twins {
                     }
                 });
             }
+            // PostFilter takes the devices of a claim away, or a claim for extended resources is deleted.
+            Effect::Write { resource, call: ApiCall::Request { method, body, .. }, then, .. }
+                if *method == *"PUT" =>
+            {
+                let version = self.written_version();
+                let claim = devices::replaced(body, version);
+                if then.is_some() {
+                    return self.delete_object(&resource, &claim.key);
+                }
+                self.deallocations += 1;
+                return self.update_object(claim);
+            }
             Effect::ReadPod { .. }
             | Effect::Write { .. }
             | Effect::PatchGroupStatus(_)
@@ -259,11 +282,16 @@ impl Twins {
         }
     }
 
+    /// Deletes a pod, and its own claims.
     pub(super) fn delete_pod(&mut self, uid: &Uid) -> Result<(), Difference> {
         let Some(old) = self.pods.remove(uid) else { return Ok(()) };
         let is_assigned = old.is_assigned();
+        let key = old.key().to_string();
         let deleted = Notification::Deleted(old);
-        self.handle(if is_assigned { Input::AssignedPod(deleted) } else { Input::QueuedPod(deleted) })
+        self.handle(if is_assigned { Input::AssignedPod(deleted) } else { Input::QueuedPod(deleted) })?;
+        self.delete_object(&resources::RESOURCE_CLAIM, &key)?;
+        let claim = self.scheduler().objects().claims_of_owner(&uid.text()).next().cloned();
+        claim.map_or(Ok(()), |claim| self.delete_object(&claim.resource, &claim.key))
     }
 
     /// Adds or changes a node.
