@@ -97,6 +97,23 @@ impl Groups {
         }
     }
 
+    /// Drops members. The entries of groups must not be in a queue.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut QueuedPod) -> bool) {
+        let entry_of = &mut self.entry_of;
+        self.queued.retain(|_, members| {
+            members.retain_mut(|member| {
+                let stays = keep(member);
+                if !stays {
+                    entry_of.remove(member.uid());
+                }
+                stays
+            });
+            !members.is_empty()
+        });
+        self.aside_mut().for_each(|members| members.retain_mut(&mut keep));
+        self.incomplete.retain(|_, members| !members.is_empty());
+    }
+
     fn insert(&mut self, entry: &Uid, member: QueuedPod) {
         self.entry_of.insert(member.uid().clone(), entry.clone());
         let members = self.queued.entry(entry.clone()).or_default();

@@ -6,6 +6,7 @@ use supercargo_framework::Text;
 
 use super::cause::Cause;
 use super::context::QueueCx;
+use super::entry::QueuedPod;
 use super::guarded_sort::GuardedSort;
 use super::hints::QueueingHints;
 use super::queueing_strategy::QueueingStrategy;
@@ -15,7 +16,7 @@ const CONFIGURATION_RELOAD: Text = Text::Static("ConfigurationReload");
 
 impl SchedulingQueue {
     /// Applies the profiles of `cx`. Pods in backoff stay there; all others are tried again, unless
-    /// PreEnqueue holds them. Every queued pod must have a profile.
+    /// PreEnqueue holds them. Drops pods without a profile.
     pub fn reconfigure(&mut self, cx: &mut QueueCx<'_>, options: QueueOptions, extended: bool) {
         let uids: Vec<_> = self.entries.keys().cloned().collect();
         let mut waiting: Vec<_> = uids
@@ -31,9 +32,12 @@ impl SchedulingQueue {
         self.options = options;
         self.sort = Arc::new(GuardedSort::new(cx.profiles.queue_sort()));
         self.hints = QueueingHints::new(cx.profiles, extended);
+        self.groups.retain(|member| set_profile(cx, member));
         for (mut entry, is_active) in waiting {
-            let Some(profile) = cx.profiles.index_of(&entry.pod.spec.scheduler_name) else { continue };
-            entry.profile = profile;
+            let is_empty = entry.is_group && self.groups.members(entry.uid()).is_empty();
+            if is_empty || !set_profile(cx, &mut entry) {
+                continue;
+            }
             if is_active {
                 self.move_to_active(cx, entry, Cause::new(&CONFIGURATION_RELOAD), false);
             } else {
@@ -41,4 +45,11 @@ impl SchedulingQueue {
             }
         }
     }
+}
+
+/// Sets the profile of the pod's scheduler name; `false` if there is none.
+fn set_profile(cx: &QueueCx<'_>, entry: &mut QueuedPod) -> bool {
+    let profile = cx.profiles.index_of(&entry.pod.spec.scheduler_name);
+    entry.profile = profile.unwrap_or(entry.profile);
+    profile.is_some()
 }

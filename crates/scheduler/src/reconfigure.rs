@@ -29,9 +29,17 @@ impl Scheduler {
         self.percentage_of_nodes_to_score = options.percentage_of_nodes_to_score;
         self.features = options.features;
         self.extenders = options.extenders;
-        self.remove_pods_without_profile(now);
+        let unserved = self.queued_without_profile();
+        for pod in &unserved {
+            // PreEnqueue counts the members of a group.
+            self.objects.members.set(pod, None);
+        }
         let extended = !self.extenders.is_empty();
         self.with_queue(now, |queue, cx| queue.reconfigure(cx, options.queue, extended));
+        for pod in unserved {
+            self.delete_from_queue(now, &pod);
+            self.unclaimed_pods.insert(pod.key(), pod);
+        }
         self.add_pods_with_profile(now);
         Ok(())
     }
@@ -57,14 +65,10 @@ impl Scheduler {
         }
     }
 
-    fn remove_pods_without_profile(&mut self, now: Now) {
-        let is_unserved = |pod: &&Arc<PodInfo>| self.profile_of(pod).is_none();
+    /// The queued pods that no profile serves any more.
+    fn queued_without_profile(&self) -> Vec<Arc<PodInfo>> {
         let waiting = self.queue.entries().map(|entry| &entry.pod);
-        let unserved: Vec<_> = waiting.filter(is_unserved).cloned().collect();
-        for pod in unserved {
-            self.delete_from_queue(now, &pod);
-            self.unclaimed_pods.insert(pod.key(), pod);
-        }
+        waiting.filter(|pod| self.profile_of(pod).is_none()).cloned().collect()
     }
 
     fn add_pods_with_profile(&mut self, now: Now) {

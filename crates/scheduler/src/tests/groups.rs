@@ -8,15 +8,25 @@ use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
 use supercargo_framework::{Feature, Features};
 
 use super::bed::{Bed, in_tree, options};
-use crate::{Input, Notification, Options, Place};
+use crate::{Input, Notification, Options, Place, ProfileSpec};
 use supercargo_queue::QueueOptions;
 
 fn bed() -> Bed {
+    Bed::of(group_options())
+}
+
+fn group_options() -> Options {
     let features = Features::default().with(Feature::GenericWorkload, true);
     let plugins =
         in_tree(&features, |name| name != "DefaultPreemption", |_| serde_json::Value::Null, Vec::new());
     let queue = QueueOptions { groups: true, ..QueueOptions::default() };
-    Bed::of(Options { queue, features, ..options(plugins) })
+    let served = |name: &str| ProfileSpec {
+        scheduler_name: name.to_owned(),
+        percentage_of_nodes_to_score: None,
+        plugins: plugins.clone(),
+    };
+    let profiles = ["supercargo", "other"].map(served).to_vec();
+    Options { queue, features, profiles, ..options(plugins.clone()) }
 }
 
 impl Bed {
@@ -183,6 +193,27 @@ fn a_member_that_fails_to_bind_is_queued_again_alone() {
     assert_eq!((bed.place("a"), bed.node_of("a"), bed.node_of("b")), (Some(Place::Active), None, Some("n")));
     assert!(bed.cycle());
     assert_eq!(bed.node_of("a"), Some("n"));
+}
+
+#[test]
+fn groups_survive_a_change_of_the_configuration() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "8"));
+    bed.group(gang(3));
+    for (name, scheduler) in [("a", "supercargo"), ("b", "other"), ("c", "supercargo")] {
+        bed.pod(member(name, "1").scheduler(scheduler));
+    }
+    assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Active); 3]);
+    let with_names = |names: &[&str]| {
+        let mut options = group_options();
+        let profile = options.profiles.remove(0);
+        let renamed = |name: &&str| ProfileSpec { scheduler_name: (*name).to_owned(), ..profile.clone() };
+        Options { profiles: names.iter().map(renamed).collect(), ..options }
+    };
+    bed.reconfigure(with_names(&["another", "supercargo"])).unwrap();
+    assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Gated), None, Some(Place::Gated)]);
+    bed.reconfigure(with_names(&["supercargo", "other"])).unwrap();
+    assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Active); 3]);
 }
 
 /// What a trial may not change: the pods on each node, and the sums of their requests.
