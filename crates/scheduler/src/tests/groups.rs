@@ -26,7 +26,7 @@ fn group_options() -> Options {
         plugins: plugins.clone(),
     };
     let profiles = ["supercargo", "other"].map(served).to_vec();
-    Options { queue, features, profiles, ..options(plugins.clone()) }
+    Options { profiles, queue, features, ..options(plugins.clone()) }
 }
 
 impl Bed {
