@@ -12,7 +12,7 @@ use http::Method;
 use parking_lot::Mutex;
 use serde_json::Value;
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BindingEvent, BoxFuture, Certainty,
+    ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BindingReport, BoxFuture, Certainty,
     Predicate, WaitError,
 };
 use supercargo_framework::pod::PodKey;
@@ -310,8 +310,8 @@ impl BindingCalls for PluginCalls {
         }
     }
 
-    fn record_event(&self, event: BindingEvent) {
-        self.mailbox.send(Input::BindingEvent(event));
+    fn report(&self, report: BindingReport) {
+        self.mailbox.send(Input::BindingReport(report));
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {

@@ -44,7 +44,7 @@ mod tests {
     use serde_json::{Value, json};
     use supercargo_framework::Text;
     use supercargo_framework::binding::{
-        ApiError, BindingCalls, BindingEvent, Certainty, Predicate, WaitError,
+        ApiError, BindingCalls, BindingReport, Certainty, Predicate, WaitError,
     };
     use supercargo_framework::testing::pod;
 
@@ -66,8 +66,8 @@ mod tests {
             panic!("nothing is assumed after a write")
         }
 
-        fn record_event(&self, event: BindingEvent) {
-            panic!("{event:?}")
+        fn report(&self, report: BindingReport) {
+            panic!("{report:?}")
         }
 
         fn wait_for(&self, _: Predicate, _: Duration) -> BoxFuture<Result<(), WaitError>> {

@@ -102,17 +102,70 @@ pub trait Cluster {
 /// The condition of a wait.
 pub type Predicate = Box<dyn Fn(&dyn Cluster) -> bool + Send + 'static>;
 
-/// A Normal event about a pod that is being bound.
+/// What a plugin reports about a pod that is being bound, for events and metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BindingEvent {
+pub struct BindingReport {
     /// The pod.
     pub pod: Uid,
-    /// The reason.
-    pub reason: Text,
-    /// The action.
-    pub action: Text,
-    /// The text.
-    pub note: String,
+    /// What happened.
+    pub what: Occurrence,
+}
+
+/// What happened during a binding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Occurrence {
+    /// A Normal event about the pod.
+    Event {
+        /// The reason.
+        reason: Text,
+        /// The action.
+        action: Text,
+        /// The text.
+        note: String,
+    },
+    /// The server answered the creation of a ResourceClaim for extended resources.
+    ClaimCreation {
+        /// Whether the claim exists now.
+        is_created: bool,
+    },
+    /// The wait for binding conditions of devices ended. It began with the pod's last event.
+    DevicesAwaited(DevicesAwaited),
+}
+
+/// A wait for binding conditions of devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DevicesAwaited {
+    /// How it ended.
+    pub outcome: DeviceWait,
+    /// The drivers of the pod's devices, one entry for each device.
+    pub drivers: Vec<Arc<str>>,
+    /// The drivers of those devices that name conditions.
+    pub with_conditions: Vec<Arc<str>>,
+}
+
+/// How a wait for binding conditions of devices ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeviceWait {
+    /// All conditions are true.
+    Success,
+    /// A failure condition is true.
+    Failure,
+    /// The conditions were not true in time.
+    Timeout,
+    /// Something else: a claim is gone, or the binding was cancelled.
+    Error,
+}
+
+impl DeviceWait {
+    /// The name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Timeout => "timeout",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// Calls that the program executes for PreBind and Bind plugins. One implementation runs on tokio,
@@ -124,8 +177,9 @@ pub trait BindingCalls: Send + Sync {
     /// object is assumed until the informer shows that version or a newer one. The call returns at
     /// once; the scheduler knows before it learns how PreBind ended.
     fn written(&self, resource: &Text, answer: serde_json::Value);
-    /// Records an event.
-    fn record_event(&self, event: BindingEvent);
+    /// Reports to the scheduler. The call returns at once; the scheduler knows before it learns how
+    /// PreBind ended.
+    fn report(&self, report: BindingReport);
     /// Waits until the predicate holds. It is checked immediately, and whenever objects or nodes
     /// change or a pod is deleted.
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>>;

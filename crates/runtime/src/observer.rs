@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use supercargo_framework::binding::DevicesAwaited;
 use supercargo_framework::{ClusterEvent, Code, PodInfo, Text};
 
 /// A time by the observer's clock. The scheduler only passes it back.
@@ -305,6 +306,20 @@ pub enum Observation<'a> {
     Preempted {
         /// Whether a victim could not be deleted.
         failed: bool,
+    },
+    /// The server answered the creation of a ResourceClaim for extended resources.
+    ClaimCreation {
+        /// Whether the claim exists now.
+        is_created: bool,
+    },
+    /// A binding has waited for binding conditions of devices.
+    DevicesAwaited {
+        /// The position of the profile.
+        profile: usize,
+        /// How it ended, and the devices.
+        wait: &'a DevicesAwaited,
+        /// The time it took.
+        took: Timespan,
     },
     /// Another scheduler bound a pod, or bound it elsewhere, while this one was binding it.
     LostRace,

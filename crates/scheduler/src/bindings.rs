@@ -71,6 +71,8 @@ pub(crate) struct Binding {
     pub(crate) chosen_at: u64,
     /// The start of PreBind or Bind, by the observer's clock.
     pub(crate) stage_began: TimePoint,
+    /// When PreBind last reported an event, by the same clock.
+    pub(crate) reported_at: TimePoint,
 }
 
 impl Binding {
@@ -86,7 +88,8 @@ impl Binding {
         let since = now.monotonic;
         let pending = waits.into_iter().map(|(plugin, timeout)| (plugin, timeout, since + timeout)).collect();
         let stage = Stage::WaitingOnPermit(PermitWait { pending, since, work: Vec::new() });
-        Self { queued, node, state, stage, chosen_at, stage_began: TimePoint::default() }
+        let never = TimePoint::default();
+        Self { queued, node, state, stage, chosen_at, stage_began: never, reported_at: never }
     }
 
     /// Keeps PreBind's work until the pod is allowed. Returns whether a plugin holds the pod.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::binding::BindingEvent;
+use supercargo_framework::binding::{BindingReport, Occurrence};
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::{MemberStage, Object, resources};
 use supercargo_framework::{
@@ -29,7 +29,7 @@ impl Scheduler {
             Input::WriteFailed(pod) => {
                 self.with_queue(now, |queue, cx| queue.retry_after_backoff(cx, &pod));
             }
-            Input::BindingEvent(event) => self.binding_event(event),
+            Input::BindingReport(report) => self.binding_reported(report),
             Input::PreBound { pod, status } => self.pre_bound(now, &pod, status),
             Input::Bound { pod, by, outcome } => self.bound(now, &pod, &by, outcome),
             Input::PodRead { pod, read } => self.pod_read(now, &pod, read),
@@ -320,11 +320,24 @@ impl Scheduler {
         }
     }
 
-    fn binding_event(&mut self, event: BindingEvent) {
-        let BindingEvent { pod, reason, action, note } = event;
-        let Some(binding) = self.bindings.get(&pod) else { return };
-        let about = PodEvent::about(&binding.queued.pod, EventType::Normal, "", "", note);
-        self.effects.push(Effect::RecordEvent(PodEvent { reason, action, ..about }));
+    fn binding_reported(&mut self, BindingReport { pod, what }: BindingReport) {
+        let now = self.observer.time_point();
+        let Some(binding) = self.bindings.get_mut(&pod) else { return };
+        match what {
+            Occurrence::Event { reason, action, note } => {
+                binding.reported_at = now;
+                let about = PodEvent::about(&binding.queued.pod, EventType::Normal, "", "", note);
+                self.effects.push(Effect::RecordEvent(PodEvent { reason, action, ..about }));
+            }
+            Occurrence::ClaimCreation { is_created } => {
+                self.observer.observe(Observation::ClaimCreation { is_created });
+            }
+            Occurrence::DevicesAwaited(wait) => {
+                let (profile, took) =
+                    (binding.queued.profile.0, Timespan { from: binding.reported_at, to: now });
+                self.observer.observe(Observation::DevicesAwaited { profile, wait: &wait, took });
+            }
+        }
     }
 
     fn object_changed(

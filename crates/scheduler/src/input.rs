@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use supercargo_framework::binding::{BindOutcome, BindingEvent};
+use supercargo_framework::binding::{BindOutcome, BindingReport};
 use supercargo_framework::objects::Object;
 use supercargo_framework::{NodeRecord, PodInfo, Status, Text, Uid};
 
@@ -62,8 +62,8 @@ pub enum Input {
     Written(Arc<Object>),
     /// A request of [`Effect::Write`](crate::Effect::Write) failed: the pod is tried again.
     WriteFailed(Uid),
-    /// PreBind reports an event.
-    BindingEvent(BindingEvent),
+    /// PreBind reports something.
+    BindingReport(BindingReport),
     /// PreBind ended.
     PreBound {
         /// The pod.

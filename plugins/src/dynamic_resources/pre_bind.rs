@@ -7,9 +7,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use supercargo_framework::Timestamp;
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingContext, BindingEvent, Certainty, Cluster, WaitError,
+    ApiCall, ApiError, BindingContext, BindingReport, Certainty, Cluster, DeviceWait, DevicesAwaited,
+    Occurrence, WaitError,
 };
-use supercargo_framework::objects::{ClaimAllocation, Object, ResourceClaim, Typed, resources};
+use supercargo_framework::objects::{
+    AllocationResult, ClaimAllocation, Object, ResourceClaim, Typed, resources,
+};
 use supercargo_framework::pod_claims::ExtendedRequest;
 
 use super::extended::Created;
@@ -44,29 +47,37 @@ pub(super) struct Work {
     pub(super) now: Timestamp,
 }
 
+/// A claim of the pod, and the allocation that it has or gets.
+struct Allocated<'a> {
+    key: Arc<str>,
+    allocation: Option<&'a ClaimAllocation>,
+}
+
 /// Does the work. Errors have upstream's texts.
 pub(super) async fn run(cx: BindingContext, work: Work) -> Result<(), String> {
     let mut reserved = work.reserved.iter();
-    let mut has_conditions = false;
-    let mut keys: Vec<Arc<str>> = work.claims.iter().map(|claim| Arc::clone(&claim.key)).collect();
+    let mut claims = Vec::with_capacity(work.claims.len());
     for claim in &work.claims {
         let new = match &body(claim).allocation {
             Some(_) => None,
             None => reserved.next().and_then(|claim| body(claim).allocation.as_ref()),
         };
         let allocation = new.or(body(claim).allocation.as_ref());
-        has_conditions |= allocation.is_some_and(readiness::has_conditions);
+        claims.push(Allocated { key: Arc::clone(&claim.key), allocation });
         if !claims::is_reserved_for(body(claim), &work.pod.uid) {
             let answer = write(&cx, &work, &claim.key, new, Written::of(claim)).await?;
             cx.written(&claim.resource, answer);
         }
     }
     if let Some(created) = &work.created {
-        has_conditions |= body(&created.claim).allocation.as_ref().is_some_and(readiness::has_conditions);
-        keys.push(create(&cx, &work, created).await?);
+        let key = create(&cx, &work, created).await?;
+        claims.push(Allocated { key, allocation: body(&created.claim).allocation.as_ref() });
     }
+    let mut allocations = claims.iter().filter_map(|claim| claim.allocation);
     match work.timeout {
-        Some(timeout) if has_conditions => wait(&cx, work, keys, timeout).await,
+        Some(timeout) if allocations.any(readiness::has_conditions) => {
+            wait(&cx, &work, &claims, timeout).await
+        }
         _ => Ok(()),
     }
 }
@@ -79,6 +90,7 @@ async fn create(cx: &BindingContext, work: &Work, created: &Created) -> Result<A
     let namespace = &work.pod.pod.namespace;
     let claim = Written::of(&created.claim).into_value();
     let answer = call(cx, "POST", claims_path(namespace), claim).await;
+    report(cx, work, Occurrence::ClaimCreation { is_created: answer.is_ok() });
     let answer =
         answer.map_err(|error| format!("create claim for extended resources {namespace}/: {error}"))?;
     let name = answer["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -195,18 +207,60 @@ async fn call(cx: &BindingContext, method: &str, path: String, body: Value) -> R
     cx.call(ApiCall::request(method, path, "application/json", body)).await
 }
 
-/// Waits until all devices are ready.
-async fn wait(cx: &BindingContext, work: Work, keys: Vec<Arc<str>>, timeout: Duration) -> Result<(), String> {
-    let node = &work.node;
-    cx.record_event(BindingEvent {
-        pod: work.pod.uid.clone(),
-        reason: "BindingConditionsPending".into(),
-        action: "Scheduling".into(),
-        note: format!("waiting for binding conditions for device on node {node}"),
-    });
+/// Waits until all devices are ready, and reports how that ended.
+async fn wait(
+    cx: &BindingContext,
+    work: &Work,
+    claims: &[Allocated<'_>],
+    timeout: Duration,
+) -> Result<(), String> {
+    let note = format!("waiting for binding conditions for device on node {}", work.node);
+    let (reason, action) = ("BindingConditionsPending".into(), "Scheduling".into());
+    report(cx, work, Occurrence::Event { reason, action, note });
+    let ended = wait_for_devices(cx, work, claims, timeout).await;
+    let outcome = ended.as_ref().map_or_else(|failure| failure.outcome, |()| DeviceWait::Success);
+    report(cx, work, Occurrence::DevicesAwaited(awaited(claims, outcome)));
+    ended.map_err(|failure| failure.message)
+}
+
+fn awaited(claims: &[Allocated<'_>], outcome: DeviceWait) -> DevicesAwaited {
+    let results = || claims.iter().filter_map(|claim| claim.allocation).flat_map(|it| &it.results);
+    let driver = |result: &AllocationResult| Arc::clone(&result.device.driver);
+    let with_conditions = results().filter(|result| !result.binding_conditions.is_empty());
+    DevicesAwaited {
+        outcome,
+        drivers: results().map(driver).collect(),
+        with_conditions: with_conditions.map(driver).collect(),
+    }
+}
+
+fn report(cx: &BindingContext, work: &Work, what: Occurrence) {
+    cx.report(BindingReport { pod: work.pod.uid.clone(), what });
+}
+
+/// Why the wait for devices ended early.
+#[derive(Clone)]
+struct WaitFailure {
+    outcome: DeviceWait,
+    message: String,
+}
+
+impl WaitFailure {
+    fn new(outcome: DeviceWait, message: impl Into<String>) -> Self {
+        Self { outcome, message: message.into() }
+    }
+}
+
+async fn wait_for_devices(
+    cx: &BindingContext,
+    work: &Work,
+    claims: &[Allocated<'_>],
+    timeout: Duration,
+) -> Result<(), WaitFailure> {
+    let keys: Vec<Arc<str>> = claims.iter().map(|claim| Arc::clone(&claim.key)).collect();
     let mut waited = Duration::ZERO;
     loop {
-        let failure = Arc::<OnceLock<String>>::default();
+        let failure = Arc::<OnceLock<WaitFailure>>::default();
         let (noticed, keys, now) = (Arc::clone(&failure), keys.clone(), work.now.plus(waited));
         let predicate = move |cluster: &dyn Cluster| {
             are_ready(cluster, &keys, timeout, now).unwrap_or_else(|error| {
@@ -218,11 +272,12 @@ async fn wait(cx: &BindingContext, work: Work, keys: Vec<Arc<str>>, timeout: Dur
         let period = CHECK_PERIOD.min(timeout.saturating_sub(waited));
         match cx.wait_for(Box::new(predicate), period).await {
             Ok(()) => return failure.get().map_or(Ok(()), |failure| Err(failure.clone())),
-            Err(WaitError::Cancelled) => return Err("context canceled".to_owned()),
+            Err(WaitError::Cancelled) => return Err(WaitFailure::new(DeviceWait::Error, "context canceled")),
             Err(WaitError::TimedOut) => waited += period,
         }
         if waited >= timeout {
-            return Err("device binding timeout: context deadline exceeded".to_owned());
+            let message = "device binding timeout: context deadline exceeded";
+            return Err(WaitFailure::new(DeviceWait::Timeout, message));
         }
     }
 }
@@ -233,19 +288,21 @@ fn are_ready(
     keys: &[Arc<str>],
     timeout: Duration,
     now: Timestamp,
-) -> Result<bool, String> {
+) -> Result<bool, WaitFailure> {
     for key in keys {
         let latest =
             cluster.objects().get(&resources::RESOURCE_CLAIM, key).and_then(Typed::<ResourceClaim>::of);
         let Some(latest) = latest else {
-            return Err(format!("could not find ResourceClaim {:?}", &**key));
+            let message = format!("could not find ResourceClaim {:?}", &**key);
+            return Err(WaitFailure::new(DeviceWait::Error, message));
         };
         let name = latest.object.name();
         match readiness::of(&latest, name) {
             Readiness::Ready => {}
-            Readiness::Failed(reason) => return Err(reason),
+            Readiness::Failed(reason) => return Err(WaitFailure::new(DeviceWait::Failure, reason)),
             Readiness::Waiting if readiness::is_late(&latest, timeout, now) => {
-                return Err(format!("device binding timeout: claim={name}"));
+                let message = format!("device binding timeout: claim={name}");
+                return Err(WaitFailure::new(DeviceWait::Timeout, message));
             }
             Readiness::Waiting => return Ok(false),
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use supercargo_framework::Text;
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingCalls, BindingContext, BindingEvent, BoxFuture, Cluster, Predicate, WaitError,
+    ApiCall, ApiError, BindingCalls, BindingContext, BindingReport, BoxFuture, Cluster, Predicate, WaitError,
 };
 
 use super::world::World;
@@ -60,7 +60,7 @@ struct Shared {
     /// When the next sleep ends.
     wake: Option<Duration>,
     waits: Vec<Wait>,
-    events: Vec<BindingEvent>,
+    reports: Vec<BindingReport>,
 }
 
 /// The calls of all bindings.
@@ -92,9 +92,9 @@ impl Calls {
         BindingContext::new(Arc::new(OfOne { calls: self.clone(), polling, cancelled }))
     }
 
-    /// The events since the last call.
-    pub(super) fn take_events(&self) -> Vec<BindingEvent> {
-        std::mem::take(&mut lock(&self.shared).events)
+    /// The reports since the last call.
+    pub(super) fn take_reports(&self) -> Vec<BindingReport> {
+        std::mem::take(&mut lock(&self.shared).reports)
     }
 
     /// Advances the clock. Returns whether a sleep has ended.
@@ -136,8 +136,8 @@ impl BindingCalls for OfOne {
     /// The object is in the table, whose change is an event.
     fn written(&self, _: &Text, _: Value) {}
 
-    fn record_event(&self, event: BindingEvent) {
-        lock(&self.calls.shared).events.push(event);
+    fn report(&self, report: BindingReport) {
+        lock(&self.calls.shared).reports.push(report);
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {

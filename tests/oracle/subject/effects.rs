@@ -236,7 +236,7 @@ impl Effects {
                 break;
             }
         }
-        ended.extend(self.calls.take_events().into_iter().map(Input::BindingEvent));
+        ended.extend(self.calls.take_reports().into_iter().map(Input::BindingReport));
         let failed = ended.iter().filter(|input| is_failed_pre_bind(input));
         self.has_random_order |= failed.count() > 1;
         std::mem::take(ended)

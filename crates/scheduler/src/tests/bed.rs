@@ -82,6 +82,10 @@ impl Observer for Notes {
             Observation::Anomaly(text) => format!("anomaly: {text}"),
             Observation::PermitWaited { result, waited } => format!("permit {result} after {waited:?}"),
             Observation::Preempting { victims } => format!("preempts {victims}"),
+            Observation::ClaimCreation { is_created } => format!("claim created: {is_created}"),
+            Observation::DevicesAwaited { profile, wait, .. } => {
+                format!("profile {profile} awaited {:?}: {}", wait.drivers, wait.outcome.as_str())
+            }
             Observation::NodeTaken => "node taken".to_owned(),
             Observation::LostRace => "lost race".to_owned(),
             Observation::Attempt { result, attempts, .. } => format!("attempt {attempts} {result:?}"),

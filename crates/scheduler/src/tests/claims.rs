@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use supercargo_framework::binding::{BindingReport, DeviceWait, DevicesAwaited, Occurrence};
 use supercargo_framework::context::Command;
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::{Body, ClaimAllocation, Object, ResourceClaim, resources};
@@ -109,4 +110,23 @@ fn an_allocation_is_pending_while_its_binding_is_in_flight() {
     assert_eq!(bed.place("waits"), Some(Place::Unschedulable), "it is no event");
     bed.pass_seconds(6);
     assert_eq!((pending(&bed), is_free(&bed)), (0, true));
+}
+
+#[test]
+fn reports_of_a_binding_are_observed_while_it_lasts() {
+    let waits = Fake::new("F").permit(|_, _| Permit::Wait(Duration::from_secs(5)));
+    let mut bed = Bed::with(vec![waits.build()]);
+    bed.node(node("n1"));
+    bed.pod(pod("a"));
+    bed.cycle();
+    let outcome = DeviceWait::Timeout;
+    let wait = DevicesAwaited { outcome, drivers: vec!["d".into()], with_conditions: Vec::new() };
+    for what in [Occurrence::ClaimCreation { is_created: true }, Occurrence::DevicesAwaited(wait)] {
+        for pod in ["a", "gone"] {
+            bed.handle(Input::BindingReport(BindingReport { pod: pod.into(), what: what.clone() }));
+        }
+    }
+    let observed = bed.observed();
+    let expected = ["claim created: true", "profile 0 awaited [\"d\"]: timeout"];
+    assert_eq!(observed[observed.len() - 2..], expected, "{observed:?}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BindingEvent, BoxFuture, Certainty,
+    ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BindingReport, BoxFuture, Certainty,
     Cluster, Predicate, WaitError,
 };
 use supercargo_framework::objects::{
@@ -120,8 +120,8 @@ impl BindingCalls for FakeApi {
         panic!("nothing is assumed after a write")
     }
 
-    fn record_event(&self, event: BindingEvent) {
-        panic!("{event:?}")
+    fn report(&self, report: BindingReport) {
+        panic!("{report:?}")
     }
 
     fn wait_for(&self, predicate: Predicate, _: Duration) -> BoxFuture<Result<(), WaitError>> {

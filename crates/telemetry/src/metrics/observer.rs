@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use supercargo_framework::binding::DevicesAwaited;
 use supercargo_framework::{ClusterEvent, Code};
 use supercargo_runtime::observer::{
     AttemptResult, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, TimePoint,
@@ -235,6 +236,23 @@ impl MetricsObserver {
         self.handled.with(|it| it == event, look_up, |histogram| histogram.observe(seconds(took)));
     }
 
+    /// Claims for extended resources have no admin access, and belong to their pod.
+    fn claim_creation(&self, is_created: bool) {
+        let status = if is_created { "success" } else { "failure" };
+        self.series.claim_creations.with(&[status, "false", "", "Pod"]).increment();
+    }
+
+    fn devices_awaited(&self, profile: usize, wait: &DevicesAwaited, took: Timespan) {
+        let Some(profile) = self.profiles.get(profile) else { return };
+        let labels = |driver| [&*profile.name, driver, wait.outcome.as_str()];
+        for driver in &wait.drivers {
+            self.series.device_wait_duration.with(&labels(&**driver)).observe(seconds(took));
+        }
+        for driver in &wait.with_conditions {
+            self.series.device_waits.with(&labels(&**driver)).increment();
+        }
+    }
+
     fn preempted(&self, failed: bool) {
         let result = if failed { "error" } else { "success" };
         self.series.preemption_executions.with(&[result]).increment();
@@ -281,6 +299,10 @@ impl Observer for MetricsObserver {
             }
             Observation::Preempting { victims } => only(&self.series.victims).observe(*victims as f64),
             Observation::Preempted { failed } => self.preempted(*failed),
+            Observation::ClaimCreation { is_created } => self.claim_creation(*is_created),
+            Observation::DevicesAwaited { profile, wait, took } => {
+                self.devices_awaited(*profile, wait, *took)
+            }
             Observation::LostRace => self.series.lost_races.with(&["pod"]).increment(),
             Observation::NodeTaken => self.series.lost_races.with(&["node"]).increment(),
             Observation::Anomaly(_) => only(&self.series.anomalies).increment(),
@@ -311,4 +333,61 @@ impl Observer for MetricsObserver {
 
 fn seconds(took: Timespan) -> f64 {
     took.to.0.saturating_sub(took.from.0) as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::binding::DeviceWait;
+    use supercargo_runtime::observer::Unobserved;
+
+    use super::*;
+    use crate::metrics::text::Text;
+
+    /// The lines of families whose name contains `part`, after these observations of one profile.
+    fn lines<const N: usize>(observations: [Observation<'_>; N], part: &str) -> Vec<String> {
+        let series = Arc::new(Series::new());
+        let mut observer = MetricsObserver::new(Arc::clone(&series), Box::new(Unobserved));
+        let (pre_filter, filter, pre_score, score) = Default::default();
+        let scheduler_name = "gpus".into();
+        observer.profiles(&[ObservedProfile { scheduler_name, pre_filter, filter, pre_score, score }]);
+        observations.into_iter().for_each(|it| observer.observe(it));
+        let mut text = Text::default();
+        series.write(&mut text);
+        let text = text.finish();
+        let lines = text.lines().filter(|line| !line.starts_with('#') && line.contains(part));
+        lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn claims_for_extended_resources_are_counted() {
+        let created = |is_created| Observation::ClaimCreation { is_created };
+        let name = "dynamic_resource_allocation_resourceclaim_creates_total";
+        let of = |status| {
+            format!(
+                "{name}{{status=\"{status}\",admin_access=\"false\",owner_api_group=\"\",owner_api_kind=\"Pod\"}}"
+            )
+        };
+        let found = lines([created(true), created(false), created(true)], "resourceclaim");
+        assert_eq!(found, [format!("{} 1", of("failure")), format!("{} 2", of("success"))]);
+    }
+
+    #[test]
+    fn waits_for_devices_are_counted_by_driver() {
+        for outcome in [DeviceWait::Success, DeviceWait::Failure, DeviceWait::Timeout, DeviceWait::Error] {
+            let (drivers, with_conditions) = (vec!["a".into(), "b".into()], vec!["b".into()]);
+            let wait = DevicesAwaited { outcome, drivers, with_conditions };
+            let took = Timespan { from: TimePoint(0), to: TimePoint(3_000_000_000) };
+            let found =
+                lines([Observation::DevicesAwaited { profile: 0, wait: &wait, took }], "scheduler_dra");
+            let labels =
+                |driver| format!("profile=\"gpus\",driver=\"{driver}\",status=\"{}\"", outcome.as_str());
+            let name = "scheduler_dra_bindingconditions";
+            let counted: Vec<&String> = found.iter().filter(|line| line.contains("_total")).collect();
+            assert_eq!(counted, [&format!("{name}_allocations_total{{{}}} 1", labels("b"))]);
+            for driver in ["a", "b"] {
+                let sum = format!("{name}_wait_duration_seconds_sum{{{}}} 3", labels(driver));
+                assert!(found.contains(&sum), "{sum} is not in {found:#?}");
+            }
+        }
+    }
 }

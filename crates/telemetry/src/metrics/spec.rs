@@ -166,6 +166,14 @@ families! {
         "[BETA] Evaluations of a plugin at PreFilter, Filter, PreScore or Score, once per cycle.");
     PREEMPTION_EXECUTIONS = counter("scheduler_preemption_goroutines_execution_total", &["result"],
         "[ALPHA] Preemptions with responses to all requests.");
+    CLAIM_CREATIONS = counter("dynamic_resource_allocation_resourceclaim_creates_total",
+        &["status", "admin_access", "owner_api_group", "owner_api_kind"],
+        "[ALPHA] Requests to create a ResourceClaim for the extended resources of a pod.");
+    DEVICE_WAITS = counter("scheduler_dra_bindingconditions_allocations_total", &["profile", "driver", "status"],
+        "[ALPHA] Devices with binding conditions that a binding has waited for.");
+    DEVICE_WAIT_DURATION = histogram("scheduler_dra_bindingconditions_wait_duration_seconds",
+        &["profile", "driver", "status"], Buckets::Exponential(0.1, 2.0, 14),
+        "[ALPHA] Time that a binding has waited for binding conditions, once for each device of the pod.");
     VOLUME_ERRORS = counter("scheduler_volume_scheduling_stage_error_total", &["operation"],
         "[ALPHA] Errors of VolumeBinding while filtering (predicate), reserving (assume) or binding (bind).");
     REST_REQUESTS = counter("rest_client_requests_total", &["code", "method", "host"],

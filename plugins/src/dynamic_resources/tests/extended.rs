@@ -191,6 +191,7 @@ fn the_claim_is_created_before_the_pod_names_it() {
     assert_eq!(requests[3].1, json!({"status": {"extendedResourceClaimStatus": status}}));
     assert_eq!(*script.waits.lock().unwrap(), [Duration::from_mins(2)], "until the informer shows it");
     assert_eq!(script.written.lock().unwrap()[0]["metadata"]["resourceVersion"], "3");
+    assert_eq!(*script.reports.lock().unwrap(), ["created: true"]);
 }
 
 #[test]
@@ -200,6 +201,7 @@ fn a_failure_waits_for_the_claim_that_it_leaves_behind() {
         let script = script(answers);
         let error = bind(&script).unwrap_err();
         let waits = script.waits.lock().unwrap().len();
+        assert_eq!(*script.reports.lock().unwrap(), [format!("created: {}", waits > 0)]);
         (error, waits)
     };
     assert_eq!(

@@ -7,8 +7,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingCalls, BindingContext, BindingEvent, BoxFuture, Certainty, Cluster, Predicate,
-    WaitError,
+    ApiCall, ApiError, BindingCalls, BindingContext, BindingReport, BoxFuture, Certainty, Cluster,
+    DevicesAwaited, Occurrence, Predicate, WaitError,
 };
 use supercargo_framework::objects::{AllocatedDeviceStatus, DeviceCondition, Objects};
 use supercargo_framework::pod::PodKey;
@@ -27,7 +27,7 @@ pub(super) struct Script {
     answers: Mutex<VecDeque<Result<Value, ApiError>>>,
     pub(super) requests: Mutex<Vec<(String, Value)>>,
     pub(super) written: Mutex<Vec<Value>>,
-    events: Mutex<Vec<String>>,
+    pub(super) reports: Mutex<Vec<String>>,
     /// What the informers show, one state per wait; the last one stays.
     states: Mutex<VecDeque<Objects>>,
     pub(super) waits: Mutex<Vec<Duration>>,
@@ -62,8 +62,14 @@ impl BindingCalls for Script {
         self.written.lock().unwrap().push(answer);
     }
 
-    fn record_event(&self, event: BindingEvent) {
-        self.events.lock().unwrap().push(format!("{} {}: {}", event.reason, event.action, event.note));
+    fn report(&self, report: BindingReport) {
+        self.reports.lock().unwrap().push(match report.what {
+            Occurrence::Event { reason, action, note } => format!("{reason} {action}: {note}"),
+            Occurrence::ClaimCreation { is_created } => format!("created: {is_created}"),
+            Occurrence::DevicesAwaited(DevicesAwaited { outcome, drivers, with_conditions }) => {
+                format!("{}: {drivers:?} {with_conditions:?}", outcome.as_str())
+            }
+        });
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {
@@ -279,8 +285,9 @@ fn with_conditions(conditions: &[&str], at: i64) -> Object {
     })
 }
 
-/// PreBind of a pod whose device shows these conditions, one after the other.
-fn wait(states: &[&[&str]], at: i64, timeout: u64) -> (Result<(), String>, Vec<u64>) {
+/// PreBind of a pod whose device shows these conditions, one after the other: its result, the waits in
+/// seconds, and how it reports the end.
+fn wait(states: &[&[&str]], at: i64, timeout: u64) -> (Result<(), String>, Vec<u64>, String) {
     let objects = |conditions: &&[&str]| {
         let mut objects = Objects::default();
         objects.insert(with_conditions(conditions, at).into());
@@ -290,14 +297,23 @@ fn wait(states: &[&[&str]], at: i64, timeout: u64) -> (Result<(), String>, Vec<u
     let script = Arc::new(script);
     let result = bind(&script, with_conditions(&[], at), Some(Duration::from_secs(timeout)));
     let event = "BindingConditionsPending Scheduling: waiting for binding conditions for device on node n";
-    assert_eq!(*script.events.lock().unwrap(), [event]);
+    let [begun, ended] = &script.reports.lock().unwrap()[..] else { panic!("not two reports") };
+    assert_eq!(begun, event);
     let waits = script.waits.lock().unwrap().iter().map(Duration::as_secs).collect();
-    (result, waits)
+    (result, waits, ended.clone())
+}
+
+/// The report of a wait for the device that names conditions.
+fn reported(status: &str) -> String {
+    format!("{status}: [\"gpu.example.com\"] [\"gpu.example.com\"]")
 }
 
 #[test]
 fn the_pod_waits_until_its_devices_are_ready() {
-    assert_eq!(wait(&[&[], &["ready"], &["ready", "able"]], 5_000, 60), (Ok(()), vec![5, 5, 5]));
+    assert_eq!(
+        wait(&[&[], &["ready"], &["ready", "able"]], 5_000, 60),
+        (Ok(()), vec![5, 5, 5], reported("success"))
+    );
 }
 
 #[test]
@@ -305,13 +321,14 @@ fn devices_that_do_not_get_ready_end_the_binding() {
     let failed = "device binding failed: claim=c, reason=Why, message=\"it \\\"is\\\"\"";
     let late = "device binding timeout: claim=c";
     let deadline = "device binding timeout: context deadline exceeded";
-    for (states, at, timeout, expected, waits) in [
-        (&[&["ready", "able", "broken"][..]][..], 5_000, 60, failed, vec![5]),
+    for (states, at, timeout, expected, waits, status) in [
+        (&[&["ready", "able", "broken"][..]][..], 5_000, 60, failed, vec![5], "failure"),
         // Allocated at the beginning, 60 seconds before.
-        (&[&[][..]][..], -55_000, 60, late, vec![5, 5]),
-        (&[&[][..]][..], 5_000, 7, deadline, vec![5, 2]),
+        (&[&[][..]][..], -55_000, 60, late, vec![5, 5], "timeout"),
+        (&[&[][..]][..], 5_000, 7, deadline, vec![5, 2], "timeout"),
     ] {
-        assert_eq!(wait(states, at, timeout), (Err(expected.to_owned()), waits), "{states:?}");
+        let expected = (Err(expected.to_owned()), waits, reported(status));
+        assert_eq!(wait(states, at, timeout), expected, "{states:?}");
     }
 }
 
@@ -320,6 +337,7 @@ fn a_claim_that_is_gone_ends_the_wait() {
     let script = Arc::new(Script::default());
     let result = bind(&script, with_conditions(&[], 5_000), Some(Duration::from_mins(1)));
     assert_eq!(result, Err("could not find ResourceClaim \"default/c\"".to_owned()));
+    assert_eq!(script.reports.lock().unwrap()[1], reported("error"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingCalls, BindingContext, BindingEvent, BoxFuture, Certainty, Cluster, Predicate,
+    ApiCall, ApiError, BindingCalls, BindingContext, BindingReport, BoxFuture, Certainty, Cluster, Predicate,
     WaitError,
 };
 use supercargo_framework::objects::{
@@ -69,8 +69,8 @@ impl BindingCalls for Script {
         panic!("nothing is assumed after a write")
     }
 
-    fn record_event(&self, event: BindingEvent) {
-        panic!("{event:?}")
+    fn report(&self, report: BindingReport) {
+        panic!("{report:?}")
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {
