@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use kube_informers::InformerMetrics;
 use serde_json::{Value, json};
 use supercargo_framework::PodInfo;
-use supercargo_scheduler::{Rule, Scheduler, Stats};
+use supercargo_scheduler::{GroupLengths, Rule, Scheduler, Stats};
 use tokio::time::{Instant, timeout};
 
 use crate::backlog::Backlog;
@@ -67,7 +67,7 @@ impl ResourceStats {
             "assumedPods": stats.assumed_pods,
             "pendingPods": stats.pending_pods,
             // In all parts of the queue and in flight.
-            "queuedPods": stats.queue.iter().sum::<usize>(),
+            "queuedPods": stats.queued_pods().iter().sum::<usize>() + stats.queue[4],
             "bindings": stats.bindings,
             "pendingAllocations": stats.pending_allocations,
             "tables": stats.tables.tables,
@@ -124,19 +124,22 @@ fn write_delay(text: &mut Text, delay: Duration) {
 }
 
 fn write_queue(text: &mut Text, stats: &Stats) {
-    let [active, backoff, unschedulable, gated, in_flight] = stats.queue;
+    const QUEUES: [&str; 4] = ["active", "backoff", "unschedulable", "gated"];
+    let GroupLengths { groups, incomplete, pending, .. } = stats.groups.unwrap_or_default();
     text.family(&spec::PENDING_PODS);
-    let queues =
-        [("active", active), ("backoff", backoff), ("unschedulable", unschedulable), ("gated", gated)];
-    for (queue, pods) in queues.into_iter().chain([("incomplete", 0), ("pending", 0)]) {
+    let aside = [("incomplete", incomplete), ("pending", pending)];
+    for (queue, pods) in QUEUES.into_iter().zip(stats.queued_pods()).chain(aside) {
         text.sample(&spec::PENDING_PODS, &[queue], pods as f64);
     }
     text.family(&spec::QUEUED_ENTITIES);
-    for (queue, pods) in queues {
-        text.sample(&spec::QUEUED_ENTITIES, &[queue, "pod"], pods as f64);
+    for (at, queue) in QUEUES.into_iter().enumerate() {
+        text.sample(&spec::QUEUED_ENTITIES, &[queue, "pod"], (stats.queue[at] - groups[at]) as f64);
+        if stats.groups.is_some() {
+            text.sample(&spec::QUEUED_ENTITIES, &[queue, "podgroup"], groups[at] as f64);
+        }
     }
     text.family(&spec::INFLIGHT_EVENTS);
-    text.sample(&spec::INFLIGHT_EVENTS, &["PodPopped"], in_flight as f64);
+    text.sample(&spec::INFLIGHT_EVENTS, &["PodPopped"], stats.queue[4] as f64);
     for (event, count) in &stats.events_in_flight {
         text.sample(&spec::INFLIGHT_EVENTS, &[event], *count as f64);
     }

@@ -1,7 +1,7 @@
 //! Why a pod enters a queue.
 
 use supercargo_framework::Text;
-use supercargo_runtime::observer::{Observation, QueueName};
+use supercargo_runtime::observer::{Entity, Observation, QueueName};
 
 use super::context::QueueCx;
 use super::queueing_strategy::QueueingStrategy;
@@ -26,11 +26,11 @@ impl<'a> Cause<'a> {
         Self { event, strategy: Some(strategy) }
     }
 
-    /// Reports that a pod enters a queue.
+    /// Reports that a pod or a group enters a queue.
     ///
-    /// As upstream, the pod counts as a queued entity unless the strategy led straight to this queue.
-    pub(crate) fn report(self, cx: &QueueCx<'_>, queue: QueueName) {
+    /// As upstream, it counts as a queued entity unless the strategy led straight to this queue.
+    pub(crate) fn report(self, cx: &QueueCx<'_>, queue: QueueName, entity: Entity) {
         let is_entity = self.strategy.is_none_or(|strategy| strategy.queue() != queue);
-        cx.observer.observe(Observation::QueueIncoming { queue, event: self.event, is_entity });
+        cx.observer.observe(Observation::QueueIncoming { queue, event: self.event, entity, is_entity });
     }
 }

@@ -41,6 +41,19 @@ pub enum GroupOutcome {
     Failed,
 }
 
+/// How many groups wait, and their pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupLengths {
+    /// Groups in activeQ, backoffQ, unschedulableEntities (without gated ones), and gated.
+    pub groups: [usize; 4],
+    /// Their pods.
+    pub pods: [usize; 4],
+    /// Pods whose PodGroup is unknown.
+    pub incomplete: usize,
+    /// Pods that came, or came back, while their group is being tried.
+    pub pending: usize,
+}
+
 /// The members of groups.
 #[derive(Default)]
 pub(crate) struct Groups {
@@ -76,6 +89,18 @@ impl Groups {
 
     pub(crate) fn members_mut(&mut self, entry: &Uid) -> &mut [QueuedPod] {
         self.queued.get_mut(entry).map_or(&mut [], Vec::as_mut_slice)
+    }
+
+    /// Each queued group's entry, with its members.
+    pub(crate) fn queued(&self) -> impl Iterator<Item = (&Uid, &[QueuedPod])> {
+        self.queued.iter().map(|(entry, members)| (entry, &**members))
+    }
+
+    /// The lengths of what is in no queue.
+    pub(crate) fn aside(&self) -> GroupLengths {
+        let incomplete = self.incomplete.values().map(Vec::len).sum();
+        let pending = self.popped.as_ref().map_or(0, |popped| popped.pending.len());
+        GroupLengths { incomplete, pending, ..GroupLengths::default() }
     }
 
     /// All members, whether their group is queued, unknown or being tried.

@@ -40,7 +40,7 @@ use supercargo_framework::event::Change;
 use supercargo_framework::hash_seed::HashSeed;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Text, Uid};
-use supercargo_runtime::observer::{Observation, QueueName};
+use supercargo_runtime::observer::{Entity, Observation, QueueName};
 use supercargo_runtime::profile::{ProfileIndex, Profiles};
 
 use self::cause::Cause;
@@ -48,7 +48,7 @@ pub use self::context::QueueCx;
 use self::entry::Window;
 pub use self::entry::{Backoff, QueuedPod};
 use self::groups::Groups;
-pub use self::groups::{GroupOutcome, QueuedGroup};
+pub use self::groups::{GroupLengths, GroupOutcome, QueuedGroup};
 use self::guarded_sort::GuardedSort;
 use self::hints::QueueingHints;
 use self::in_flight::InFlight;
@@ -206,7 +206,32 @@ impl SchedulingQueue {
         self.entries.values().filter(|entry| !entry.is_group).chain(self.groups.iter())
     }
 
-    /// Pods in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and in flight.
+    /// The groups and their pods; `None` without the feature gate GenericWorkload.
+    pub fn group_lengths(&self) -> Option<GroupLengths> {
+        if !self.options.groups {
+            return None;
+        }
+        let mut lengths = self.groups.aside();
+        for (entry, members) in self.groups.queued() {
+            let at = match self.place(entry) {
+                Some(Place::Active) => 0,
+                Some(Place::Backoff) => 1,
+                Some(Place::Unschedulable) => 2,
+                Some(Place::Gated) => 3,
+                _ => continue,
+            };
+            lengths.groups[at] += 1;
+            lengths.pods[at] += members.len();
+        }
+        Some(lengths)
+    }
+
+    pub(crate) fn entity(&self, entry: &QueuedPod) -> Entity {
+        if entry.is_group { Entity::Group(self.groups.members(entry.uid()).len()) } else { Entity::Pod }
+    }
+
+    /// Entities in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and pods in
+    /// flight. A group is one entity.
     pub fn lengths(&self) -> [usize; 5] {
         [
             self.active.len(),
@@ -457,7 +482,8 @@ impl SchedulingQueue {
                 None if !self.options.pop_from_backoff => return None,
                 None => {
                     let (uid, _) = self.backoff.pop()?;
-                    Cause::new(&POP_FROM_BACKOFF_Q).report(cx, QueueName::Active);
+                    // Groups are in the heap of errors.
+                    Cause::new(&POP_FROM_BACKOFF_Q).report(cx, QueueName::Active, Entity::Pod);
                     uid
                 }
             };

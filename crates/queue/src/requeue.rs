@@ -251,7 +251,7 @@ impl SchedulingQueue {
         }
         entry.initial_attempt.get_or_insert(cx.now.wall);
         entry.sequence = self.take_sequence();
-        cause.report(cx, QueueName::Active);
+        cause.report(cx, QueueName::Active, self.entity(&entry));
         self.active.push(entry.uid().clone(), ActiveRank::new(&entry, &self.sort));
         self.put_entry(entry);
     }
@@ -263,7 +263,7 @@ impl SchedulingQueue {
             return;
         }
         entry.sequence = self.take_sequence();
-        cause.report(cx, QueueName::Backoff);
+        cause.report(cx, QueueName::Backoff, self.entity(&entry));
         let heap = if entry.has_rejectors() { &mut self.backoff } else { &mut self.error_backoff };
         heap.push(entry.uid().clone(), BackoffRank::new(&entry, &self.sort));
         self.put_entry(entry);
@@ -287,7 +287,7 @@ impl SchedulingQueue {
 
     fn insert_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: Cause<'_>) {
         if !entry.stays {
-            cause.report(cx, QueueName::Unschedulable);
+            cause.report(cx, QueueName::Unschedulable, self.entity(&entry));
         }
         entry.sequence = self.take_sequence();
         self.unschedulable.insert(&entry, || self.hints.scope(&entry));

@@ -19,7 +19,7 @@ use super::{
 use supercargo_framework::hash_seed::HashSeed;
 use supercargo_runtime::diagnosis::FitError;
 use supercargo_runtime::failure::FailureKind;
-use supercargo_runtime::observer::{Observation, Observer, QueueName, Unobserved};
+use supercargo_runtime::observer::{Entity, Observation, Observer, QueueName, Unobserved};
 use supercargo_runtime::profile::{ProfileIndex, ProfileSpec, Profiles};
 
 mod groups;
@@ -66,9 +66,13 @@ struct Counted {
 
 impl Observer for Counted {
     fn observe(&self, observation: Observation<'_>) {
-        if let Observation::QueueIncoming { queue, event, is_entity } = &observation {
+        if let Observation::QueueIncoming { queue, event, entity, is_entity } = &observation {
             let star = if *is_entity { "*" } else { "" };
-            self.incoming.borrow_mut().push(format!("{queue:?} by {event}{star}"));
+            let of_group = match entity {
+                Entity::Pod => String::new(),
+                Entity::Group(pods) => format!(", {pods} pods"),
+            };
+            self.incoming.borrow_mut().push(format!("{queue:?} by {event}{star}{of_group}"));
         }
         let count = match observation {
             Observation::Hint { .. } => &self.hints,

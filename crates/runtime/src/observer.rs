@@ -164,6 +164,33 @@ pub struct ObservedProfile {
     pub score: Vec<&'static str>,
 }
 
+/// What waits in a queue as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entity {
+    /// A pod.
+    Pod,
+    /// A group with this many pods.
+    Group(usize),
+}
+
+impl Entity {
+    /// The number of pods.
+    pub fn pods(self) -> usize {
+        match self {
+            Self::Pod => 1,
+            Self::Group(pods) => pods,
+        }
+    }
+
+    /// The name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pod => "pod",
+            Self::Group(_) => "podgroup",
+        }
+    }
+}
+
 /// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptResult {
@@ -200,14 +227,27 @@ pub enum QueueName {
 /// An observation.
 #[derive(Debug)]
 pub enum Observation<'a> {
-    /// A pod entered a queue.
+    /// A pod or a group entered a queue.
     QueueIncoming {
         /// The queue.
         queue: QueueName,
         /// The label of the event, or another cause.
         event: &'a str,
+        /// What entered it.
+        entity: Entity,
         /// Whether it counts in upstream's `queue_incoming_entities_total`, too.
         is_entity: bool,
+    },
+    /// The pods of a group were tried, and it is known which of them get a node.
+    GroupAlgorithm(Timespan),
+    /// The attempt of a group ended. Groups whose pods disagree are not tried.
+    GroupAttempt {
+        /// The position of the profile.
+        profile: usize,
+        /// The result.
+        result: AttemptResult,
+        /// The time it took.
+        took: Timespan,
     },
     /// An attempt ended.
     Attempt {

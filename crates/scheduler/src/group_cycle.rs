@@ -17,6 +17,7 @@ use crate::extender::Calls;
 use crate::scheduler::Scheduler;
 use supercargo_queue::{GroupOutcome, QueuedGroup, QueuedPod};
 use supercargo_runtime::failure::{Failure, FailureKind};
+use supercargo_runtime::observer::{AttemptResult, Observation, Timespan};
 use supercargo_runtime::profile::Named;
 
 /// The plugin that asks for a minimum of pods.
@@ -83,6 +84,14 @@ impl Quorum {
     }
 }
 
+fn result_of(outcome: GroupOutcome) -> AttemptResult {
+    match outcome {
+        GroupOutcome::Scheduled => AttemptResult::Scheduled,
+        GroupOutcome::Rejected => AttemptResult::Unschedulable,
+        GroupOutcome::Failed => AttemptResult::Error,
+    }
+}
+
 impl Scheduler {
     /// Tries a group. Its pods that do not get a node come back to the queue together.
     pub(crate) fn schedule_group(&mut self, now: Now, group: QueuedGroup, calls: &mut dyn Calls) {
@@ -114,16 +123,21 @@ impl Scheduler {
         mut members: Vec<QueuedPod>,
         calls: &mut dyn Calls,
     ) -> GroupOutcome {
-        let (mut results, refusal) = match self.valid_group(key, &members) {
-            Ok(min_count) => self.try_members(now, key, min_count, &mut members, calls),
-            Err(error) => (Results::new(), Some(Refusal::Error(error))),
+        let from = self.observer.time_point();
+        let profile = members[0].profile.0;
+        let min_count = match self.valid_group(key, &members) {
+            Ok(min_count) => min_count,
+            // As upstream, such an attempt is not counted.
+            Err(error) => return self.refuse(now, key, members, Results::new(), &Refusal::Error(error)),
         };
+        let (mut results, refusal) = self.try_members(now, key, min_count, &mut members, calls);
+        self.observer.observe(Observation::GroupAlgorithm(Timespan { from, to: self.observer.time_point() }));
         for (member, result) in members.iter().zip(&mut results).rev() {
             if let Ok(placed) = result {
                 self.take_back(now, member, placed);
             }
         }
-        match refusal {
+        let outcome = match refusal {
             None => {
                 self.report_group(now, key, "True", "Scheduled", "");
                 for (member, result) in members.into_iter().zip(results) {
@@ -135,7 +149,10 @@ impl Scheduler {
                 GroupOutcome::Scheduled
             }
             Some(refusal) => self.refuse(now, key, members, results, &refusal),
-        }
+        };
+        let took = Timespan { from, to: self.observer.time_point() };
+        self.observer.observe(Observation::GroupAttempt { profile, result: result_of(outcome), took });
+        outcome
     }
 
     /// Checks that the pods of a group agree, those on nodes included. Returns the group's minimum, 0 if the

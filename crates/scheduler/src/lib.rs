@@ -91,7 +91,7 @@ pub use input::{Eviction, Input, Notification, PodRead};
 pub use scheduler::{BuildError, Options, Scheduler};
 pub use stall::stalled;
 pub use stats::{Rejected, Stats};
-pub use supercargo_queue::{Backoff, Place, QueueOptions, QueuedPod};
+pub use supercargo_queue::{Backoff, GroupLengths, Place, QueueOptions, QueuedPod};
 pub use supercargo_runtime::observer::{
     AttemptResult, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, TimePoint,
     Timespan, Unobserved,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::Text;
+use supercargo_queue::GroupLengths;
 
 use crate::scheduler::Scheduler;
 use crate::tables::TableStats;
@@ -21,8 +22,11 @@ pub struct Rejected {
 /// Sizes and counts of the scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// Pods in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and in flight.
+    /// Entities in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and pods in
+    /// flight. A group is one entity.
     pub queue: [usize; 5],
+    /// Groups and their pods; `None` without the feature gate GenericWorkload.
+    pub groups: Option<GroupLengths>,
     /// Events kept for pods in flight, by label.
     pub events_in_flight: Vec<(String, usize)>,
     /// Rejected pods by profile and plugin.
@@ -47,6 +51,14 @@ pub struct Stats {
     pub changes: usize,
 }
 
+impl Stats {
+    /// Pods in activeQ, backoffQ, unschedulableEntities (without gated ones), and gated.
+    pub fn queued_pods(&self) -> [usize; 4] {
+        let GroupLengths { groups, pods, .. } = self.groups.unwrap_or_default();
+        std::array::from_fn(|at| self.queue[at] - groups[at] + pods[at])
+    }
+}
+
 impl Scheduler {
     /// Sizes and counts at this time. Iterates over the events kept for pods in flight and over the
     /// pods in the cache: about a millisecond with hundreds of thousands.
@@ -60,6 +72,7 @@ impl Scheduler {
         let (pods, assumed_pods) = self.cache.pod_counts();
         Stats {
             queue: self.queue.lengths(),
+            groups: self.queue.group_lengths(),
             events_in_flight: events.map(|(event, count)| (event.to_string(), count)).collect(),
             rejected: rejected.collect(),
             nodes: self.cache.nodes().names().len(),

@@ -29,6 +29,8 @@ impl Observer for LogObserver {
             | Observation::Plugin { .. }
             | Observation::Evaluated { .. }
             | Observation::Handled { .. }
+            | Observation::GroupAlgorithm(_)
+            | Observation::GroupAttempt { .. }
             | Observation::ClaimCreation { .. }
             | Observation::DevicesAwaited { .. }
             | Observation::Preempted { .. } => {}

@@ -6,7 +6,7 @@ use supercargo_framework::objects::{Body, GroupPolicy, MemberStage, Object, PodG
 use supercargo_framework::testing::object;
 
 use super::*;
-use crate::GroupOutcome;
+use crate::{GroupLengths, GroupOutcome};
 
 impl Bed {
     fn with_groups() -> Self {
@@ -105,10 +105,34 @@ fn a_gang_waits_for_its_object_and_for_enough_pods() {
 }
 
 #[test]
+fn groups_and_their_pods_are_counted_where_they_wait() {
+    let mut bed = Bed::with_groups();
+    let lengths = |bed: &Bed| bed.queue.group_lengths().unwrap();
+    bed.add(pod("single"));
+    bed.add_member(member("a"));
+    assert_eq!(lengths(&bed), GroupLengths { incomplete: 1, ..GroupLengths::default() });
+    bed.set_group(gang(2));
+    let gated = GroupLengths { groups: [0, 0, 0, 1], pods: [0, 0, 0, 1], ..GroupLengths::default() };
+    assert_eq!(lengths(&bed), gated);
+    bed.add_member(member("b"));
+    let active = GroupLengths { groups: [1, 0, 0, 0], pods: [2, 0, 0, 0], ..GroupLengths::default() };
+    assert_eq!(lengths(&bed), active);
+    assert_eq!(bed.counted.incoming.borrow().last().unwrap(), "Active by UnscheduledPodAdd*, 2 pods");
+    bed.pop();
+    let group = bed.pop_group();
+    bed.add_member(member("c"));
+    assert_eq!(lengths(&bed), GroupLengths { pending: 1, ..GroupLengths::default() });
+    bed.end(group, &["a"], GroupOutcome::Rejected);
+    let backoff = GroupLengths { groups: [0, 1, 0, 0], pods: [0, 2, 0, 0], ..GroupLengths::default() };
+    assert_eq!(lengths(&bed), backoff);
+}
+
+#[test]
 fn without_the_gate_members_are_queued_alone() {
     let mut bed = Bed::new(QueueOptions::default());
     bed.add(member("a"));
     assert_eq!(&*bed.pop().pod.name, "a");
+    assert_eq!(bed.queue.group_lengths(), None);
 }
 
 #[test]

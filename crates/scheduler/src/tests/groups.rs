@@ -54,6 +54,11 @@ fn member(name: &str, cpus: &str) -> PodBuilder {
     pod(name).group("g").request("cpu", cpus)
 }
 
+/// The attempts of groups that metrics count.
+fn attempts(bed: &mut Bed) -> Vec<String> {
+    bed.observed().into_iter().filter(|line| line.starts_with("group attempt")).collect()
+}
+
 #[test]
 fn a_gang_is_bound_once_it_is_complete() {
     let mut bed = bed();
@@ -67,6 +72,7 @@ fn a_gang_is_bound_once_it_is_complete() {
         bed.effect_lines(),
         ["default/g patch True Scheduled: ", "a patch nominated \"n\"", "a bind to n", "b bind to n",]
     );
+    assert_eq!(attempts(&mut bed), ["group attempt Scheduled"]);
 }
 
 #[test]
@@ -85,6 +91,7 @@ fn a_gang_that_does_not_fit_leaves_all_its_room() {
     assert!(lines[4].contains("0/1 nodes are available: 1 Insufficient cpu"), "{lines:?}");
     assert_eq!(lines[6], format!("default/g patch False Unschedulable: {reason}, "));
     assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Backoff); 3]);
+    assert_eq!(attempts(&mut bed), ["group attempt Unschedulable"]);
     bed.pod(pod("single").request("cpu", "2"));
     bed.cycle();
     assert_eq!(bed.node_of("single"), Some("n"));
@@ -167,6 +174,7 @@ fn a_gang_whose_pods_disagree_is_not_tried() {
         let lines = bed.effect_lines();
         assert!(lines.contains(&format!("default/g patch False SchedulerError: {expected}")), "{lines:?}");
         assert_eq!(bed.places(&["a", "b"]), [Some(Place::Backoff); 2]);
+        assert!(attempts(&mut bed).is_empty(), "as upstream, it is not counted");
     }
 }
 

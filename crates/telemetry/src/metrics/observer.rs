@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use supercargo_framework::binding::DevicesAwaited;
 use supercargo_framework::{ClusterEvent, Code};
 use supercargo_runtime::observer::{
-    AttemptResult, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, TimePoint,
-    Timespan,
+    AttemptResult, Entity, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName,
+    TimePoint, Timespan,
 };
 
 use super::series::{Series, only};
@@ -150,6 +150,13 @@ impl MetricsObserver {
         profile.attempt_duration.with(place, look_up, |histogram| histogram.observe(seconds(took)));
     }
 
+    fn group_attempt(&self, profile: usize, result: AttemptResult, took: Timespan) {
+        let Some(profile) = self.profiles.get(profile) else { return };
+        let labels = [result.as_str(), &*profile.name];
+        self.series.group_attempts.with(&labels).increment();
+        self.series.group_attempt_duration.with(&labels).observe(seconds(took));
+    }
+
     fn scheduled(&self, attempts: u32, since_first_attempt: Option<Duration>, after_flush: bool) {
         self.pod_attempts.observe(f64::from(attempts));
         let place = usize::try_from(attempts).unwrap_or(MANY_ATTEMPTS).min(MANY_ATTEMPTS);
@@ -200,15 +207,17 @@ impl MetricsObserver {
         }
     }
 
-    fn queue_incoming(&self, queue: QueueName, event: &str, is_entity: bool) {
+    fn queue_incoming(&self, queue: QueueName, event: &str, entity: Entity, is_entity: bool) {
         let (place, label) = match queue {
             QueueName::Active => (0, "active"),
             QueueName::Backoff => (1, "backoff"),
             QueueName::Unschedulable => (2, "unschedulable"),
         };
         let look_up = || (event.into(), self.series.queue_incoming.with(&[label, event]));
-        self.queue_incoming[place].with(|it| **it == *event, look_up, Counter::increment);
-        if is_entity {
+        self.queue_incoming[place].with(|it| **it == *event, look_up, |it| it.add(entity.pods()));
+        if is_entity && entity != Entity::Pod {
+            self.series.entities_incoming.with(&[label, event, entity.as_str()]).increment();
+        } else if is_entity {
             let look_up = || (event.into(), self.series.entities_incoming.with(&[label, event, "pod"]));
             self.entities_incoming[place].with(|it| **it == *event, look_up, Counter::increment);
         }
@@ -262,8 +271,12 @@ impl MetricsObserver {
 impl Observer for MetricsObserver {
     fn observe(&self, observation: Observation<'_>) {
         match &observation {
-            Observation::QueueIncoming { queue, event, is_entity } => {
-                self.queue_incoming(*queue, event, *is_entity);
+            Observation::QueueIncoming { queue, event, entity, is_entity } => {
+                self.queue_incoming(*queue, event, *entity, *is_entity);
+            }
+            Observation::GroupAlgorithm(took) => only(&self.series.group_algorithm).observe(seconds(*took)),
+            Observation::GroupAttempt { profile, result, took } => {
+                self.group_attempt(*profile, *result, *took);
             }
             Observation::Attempt {
                 profile,

@@ -31,6 +31,9 @@ macro_rules! series {
 series! {
     attempts: Counter = SCHEDULE_ATTEMPTS,
     attempt_duration: Histogram = ATTEMPT_DURATION,
+    group_attempts: Counter = GROUP_ATTEMPTS,
+    group_attempt_duration: Histogram = GROUP_ATTEMPT_DURATION,
+    group_algorithm: Histogram = GROUP_ALGORITHM_DURATION,
     algorithm: Histogram = ALGORITHM_DURATION,
     event_handling: Histogram = EVENT_HANDLING_DURATION,
     victims: Histogram = PREEMPTION_VICTIMS,

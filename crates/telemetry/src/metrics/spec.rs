@@ -124,6 +124,12 @@ families! {
         "[STABLE] Duration of an attempt from taking the pod from the queue to its end, including binding.");
     ALGORITHM_DURATION = histogram("scheduler_scheduling_algorithm_duration_seconds", &[], ATTEMPTS,
         "[BETA] Duration of the scheduling algorithm: finding a node, or diagnosing why none fits, including PostFilter.");
+    GROUP_ATTEMPTS = counter("scheduler_podgroup_schedule_attempts_total", &["result", "profile"],
+        "[ALPHA] Attempts to schedule pod groups, by result: scheduled, unschedulable, or error.");
+    GROUP_ATTEMPT_DURATION = histogram("scheduler_podgroup_scheduling_attempt_duration_seconds", &["result", "profile"], ATTEMPTS,
+        "[ALPHA] Duration of an attempt of a pod group, without bindings.");
+    GROUP_ALGORITHM_DURATION = histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds", &[], ATTEMPTS,
+        "[ALPHA] Duration of finding nodes for the pods of a group.");
     EVENT_HANDLING_DURATION = histogram("scheduler_event_handling_duration_seconds", &["event"], POINTS,
         "[ALPHA] Duration of handling a cluster event, including moving the pods that it may make schedulable.");
     PREEMPTION_VICTIMS = histogram("scheduler_preemption_victims", &[], Buckets::Exponential(1.0, 2.0, 7),
@@ -131,9 +137,9 @@ families! {
     PREEMPTION_ATTEMPTS = counter("scheduler_preemption_attempts_total", &[],
         "[STABLE] Preemption attempts.");
     PENDING_PODS = gauge("scheduler_pending_pods", &["queue"],
-        "[STABLE] Pending pods by queue: active, backoff, unschedulable, or gated (held by a PreEnqueue plugin). Pods of pod groups (incomplete, pending): always 0.");
+        "[STABLE] Pending pods by queue: active, backoff, unschedulable, or gated (held by a PreEnqueue plugin). Also pods of pod groups that are in no queue: incomplete (the PodGroup does not exist), pending (the group is being tried).");
     QUEUED_ENTITIES = gauge("scheduler_queued_entities", &["queue", "type"],
-        "[ALPHA] Queued entities by queue (active, backoff, unschedulable, gated) and type. Each pod is an entity.");
+        "[ALPHA] Queued entities by queue (active, backoff, unschedulable, gated) and type: pod, or podgroup, whose pods are one entity.");
     INFLIGHT_EVENTS = gauge("scheduler_inflight_events", &["event"],
         "[ALPHA] In-flight events, kept for pods that are being scheduled; PodPopped counts these pods.");
     GOROUTINES = gauge("scheduler_goroutines", &["operation"],
