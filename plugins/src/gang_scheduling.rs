@@ -83,15 +83,24 @@ impl PermitPlugin for GangScheduling {
 
 impl EnqueueExtensions for GangScheduling {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        let added = |resource| EventRegistration::hinted(resource, ActionType::ADD, pod_added);
+        let added =
+            |resource| EventRegistration::hinted(resource, ActionType::ADD, pod_added).of_group(group_of_pod);
         let group = || EventResource::Other(resources::POD_GROUP);
         vec![
             added(EventResource::UnscheduledPod),
             added(EventResource::AssignedPod),
-            EventRegistration::hinted(group(), ActionType::ADD, group_added),
-            EventRegistration::hinted(group(), ActionType::UPDATE, group_updated),
+            EventRegistration::hinted(group(), ActionType::ADD, group_added).of_group(changed_group),
+            EventRegistration::hinted(group(), ActionType::UPDATE, group_updated).of_group(changed_group),
         ]
     }
+}
+
+fn group_of_pod(change: &Change) -> Option<Arc<str>> {
+    change.new_pod()?.group_key()
+}
+
+fn changed_group(change: &Change) -> Option<Arc<str>> {
+    Some(Arc::clone(&objects(change).1?.key))
 }
 
 /// A new pod may complete its group.

@@ -312,6 +312,10 @@ pub type OfferFn = fn(&Change) -> Option<&Resource>;
 /// `None` if the hint may queue any pod.
 pub type ClaimFn = fn(&Change) -> Option<&Arc<str>>;
 
+/// The PodGroup that a change is about, by its key: a hint queues only its pods. `None` if the hint
+/// queues no pod.
+pub type GroupFn = fn(&Change) -> Option<Arc<str>>;
+
 /// An event that a plugin registers, with its queueing hint.
 pub struct EventRegistration {
     /// The event.
@@ -324,6 +328,8 @@ pub struct EventRegistration {
     pub offer: Option<OfferFn>,
     /// The claim that the change is about, for a hint that reads claims.
     pub claim: Option<ClaimFn>,
+    /// The PodGroup that the change is about, for a hint that reads the pod's group.
+    pub group: Option<GroupFn>,
 }
 
 impl EventRegistration {
@@ -335,6 +341,7 @@ impl EventRegistration {
             scope: HintScope::empty(),
             offer: None,
             claim: None,
+            group: None,
         }
     }
 
@@ -357,7 +364,14 @@ impl EventRegistration {
         + 'static,
     ) -> Self {
         let event = ClusterEvent::new(resource, action);
-        Self { event, hint: Some(Arc::new(hint)), scope: HintScope::POD, offer: None, claim: None }
+        Self {
+            event,
+            hint: Some(Arc::new(hint)),
+            scope: HintScope::POD,
+            offer: None,
+            claim: None,
+            group: None,
+        }
     }
 
     /// Declares that the hint reads only these parts of the pod.
@@ -378,6 +392,13 @@ impl EventRegistration {
     #[must_use]
     pub fn of_claim(self, claim: ClaimFn) -> Self {
         Self { claim: Some(claim), ..self }
+    }
+
+    /// Declares that the hint queues only pods of the PodGroup that the change is about, so that the
+    /// queue need not call it for others.
+    #[must_use]
+    pub fn of_group(self, group: GroupFn) -> Self {
+        Self { group: Some(group), ..self }
     }
 }
 

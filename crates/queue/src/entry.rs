@@ -44,6 +44,9 @@ pub struct QueuedPod {
     pub began: TimePoint,
     /// Whether it stands for a group, with its priority. Its members are beside.
     pub(crate) is_group: bool,
+    /// Whether it stands for a group whose members were all rejected by the plugin that holds them, and
+    /// by no other.
+    pub(crate) is_held_alike: bool,
     /// Whether it was just taken out of unschedulableEntities for its own sake. If PreEnqueue holds it
     /// then, it has not moved.
     pub(crate) stays: bool,
@@ -69,6 +72,7 @@ impl QueuedPod {
             backoff_until: None,
             began: TimePoint::default(),
             is_group: false,
+            is_held_alike: false,
             stays: false,
             sequence: 0,
         }

@@ -109,6 +109,12 @@ impl Groups {
         self.queued.values().chain(self.incomplete.values()).chain(pending).flatten()
     }
 
+    /// Whether all members were rejected by the plugin that holds the group, and by no other.
+    pub(crate) fn are_held_alike(&self, entry: &QueuedPod) -> bool {
+        let holder = &entry.gating_plugin;
+        holder.is_some() && self.members(entry.uid()).iter().all(|member| member.rejectors().eq(holder))
+    }
+
     /// Members that wait for their PodGroup or for the end of their group's attempt.
     fn aside_mut(&mut self) -> impl Iterator<Item = &mut Vec<QueuedPod>> {
         self.incomplete.values_mut().chain(self.popped.as_mut().map(|popped| &mut popped.pending))
@@ -351,18 +357,25 @@ impl SchedulingQueue {
         change: &Change,
         pre_check: PreCheck,
     ) -> Vec<(u64, QueueingStrategy)> {
-        let entries = self.unschedulable.entities();
-        let entries = entries.filter_map(|(sequence, uid)| Some((sequence, self.entries.get(uid)?)));
-        let candidates = entries.filter(|(_, queued)| {
-            pre_check.admits(queued.pod.priority) && !self.hints.is_held(queued, event)
-        });
-        candidates
-            .map(|(sequence, queued)| (sequence, self.group_strategy(cx, queued, event, change)))
-            .collect()
+        let mut uids: Vec<Uid> = self.unschedulable.entities().cloned().collect();
+        for (holder, held) in self.unschedulable.held() {
+            match self.hints.groups_about(holder, event, change) {
+                None => uids.extend(held.values().cloned()),
+                // Gangs that wait for pods: a new pod concerns one of them.
+                Some(groups) => {
+                    let entries = groups.iter().filter_map(|key| self.entries.get(&entry_uid(key)));
+                    let known = entries.filter(|queued| held.contains_key(&queued.sequence));
+                    uids.extend(known.map(|queued| queued.uid().clone()));
+                }
+            }
+        }
+        let entries = uids.iter().filter_map(|uid| self.entries.get(uid));
+        let candidates = entries
+            .filter(|queued| pre_check.admits(queued.pod.priority) && !self.hints.is_held(queued, event));
+        candidates.map(|queued| (queued.sequence, self.group_strategy(cx, queued, event, change))).collect()
     }
 
-    /// What an event means for a group: the best that it means for a member. Members that the same plugins
-    /// rejected for the group's sake get one answer.
+    /// What an event means for a group: the best that it means for a member.
     fn group_strategy(
         &self,
         cx: &mut QueueCx<'_>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use supercargo_framework::event::{
-    Change, ClaimFn, EventRegistration, HintFn, HintScope, OfferFn, QueueingHint,
+    Change, ClaimFn, EventRegistration, GroupFn, HintFn, HintScope, OfferFn, QueueingHint,
 };
 use supercargo_framework::objects::{Objects, resources};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text};
@@ -16,7 +16,7 @@ use super::size::Size;
 use crate::EXTENDER;
 use supercargo_runtime::observer::{Observation, Timespan};
 use supercargo_runtime::panic_guard::guard;
-use supercargo_runtime::profile::{Profile, Profiles, all_events};
+use supercargo_runtime::profile::{Profile, ProfileIndex, Profiles, all_events};
 
 /// A plugin's registration for an event.
 struct Registration {
@@ -30,6 +30,8 @@ struct Registration {
     offer: Option<OfferFn>,
     /// The claim that a change is about.
     claim: Option<ClaimFn>,
+    /// The PodGroup that a change is about.
+    group: Option<GroupFn>,
 }
 
 /// The registrations of every profile.
@@ -103,6 +105,25 @@ impl QueueingHints {
             return false;
         }
         entry.gating_plugin.as_ref().is_some_and(|plugin| !self.plugin_interested(plugin, event))
+    }
+
+    /// The PodGroups whose pods a plugin's hints may queue; `None` for all.
+    pub(crate) fn groups_about(
+        &self,
+        (profile, plugin): (ProfileIndex, &Text),
+        event: &ClusterEvent,
+        change: &Change,
+    ) -> Option<SmallVec<[Arc<str>; 1]>> {
+        if event.is_wildcard() {
+            return None;
+        }
+        let mut groups = SmallVec::new();
+        for registration in &self.by_profile[profile.0] {
+            if registration.plugin == *plugin && registration.event.matches(event) {
+                groups.extend((registration.group?)(change));
+            }
+        }
+        Some(groups)
     }
 
     /// What the event means for the pod: the hints of the plugins that rejected it decide.
@@ -212,6 +233,7 @@ fn registrations_of(plugin: &Text, events: &[EventRegistration]) -> Vec<Registra
         scope: it.scope,
         offer: it.offer,
         claim: it.claim,
+        group: it.group,
     };
     events.iter().map(of_plugin).collect()
 }

@@ -298,7 +298,7 @@ impl SchedulingQueue {
         if active + backoff + unschedulable + held != self.entries.len() || gated != held {
             found.push(format!("{} pods, {gated} gated, {:?}", self.entries.len(), self.lengths()));
         }
-        let in_classes = self.unschedulable.count_in_classes() + self.unschedulable.entities().count();
+        let in_classes = self.unschedulable.count_in_classes() + self.unschedulable.count_entities();
         if in_classes != self.unschedulable.len() {
             found.push(format!(
                 "{in_classes} of {} unschedulable pods are in classes",

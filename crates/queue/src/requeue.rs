@@ -290,6 +290,7 @@ impl SchedulingQueue {
             cause.report(cx, QueueName::Unschedulable, self.entity(&entry));
         }
         entry.sequence = self.take_sequence();
+        entry.is_held_alike = entry.is_group && self.groups.are_held_alike(&entry);
         self.unschedulable.insert(&entry, || self.hints.scope(&entry));
         self.put_entry(entry);
     }

@@ -21,6 +21,8 @@ pub(crate) struct Unschedulable {
     groups: BTreeMap<Rejection, Group>,
     /// The entries of groups of pods. They are in no class: hints are asked about each member.
     entities: BTreeMap<u64, Uid>,
+    /// Those whose members are all held by one plugin, which alone has rejected them, by that plugin.
+    held: BTreeMap<(ProfileIndex, Text), BTreeMap<u64, Uid>>,
     /// The number of pods that a PreEnqueue plugin holds.
     gated: usize,
     seed: HashSeed,
@@ -67,7 +69,14 @@ struct Seen {
 
 impl Unschedulable {
     pub(crate) fn new(seed: HashSeed) -> Self {
-        Self { pods: BTreeMap::new(), groups: BTreeMap::new(), entities: BTreeMap::new(), gated: 0, seed }
+        Self {
+            pods: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            entities: BTreeMap::new(),
+            held: BTreeMap::new(),
+            gated: 0,
+            seed,
+        }
     }
 
     /// Adds a pod. `scope` is what the hints of the plugins that rejected it read of a pod.
@@ -75,7 +84,11 @@ impl Unschedulable {
         self.pods.insert(entry.sequence, entry.uid().clone());
         self.gated += usize::from(entry.gating_plugin.is_some());
         if entry.is_group {
-            self.entities.insert(entry.sequence, entry.uid().clone());
+            let entities = match holder(entry) {
+                Some(holder) => self.held.entry(holder).or_default(),
+                None => &mut self.entities,
+            };
+            entities.insert(entry.sequence, entry.uid().clone());
             return;
         }
         let group = self.groups.entry(Rejection::of(entry));
@@ -88,7 +101,8 @@ impl Unschedulable {
             return false;
         }
         self.gated -= usize::from(entry.gating_plugin.is_some());
-        if self.entities.remove(&entry.sequence).is_some() {
+        if entry.is_group {
+            self.remove_entity(entry);
             return true;
         }
         let rejection = Rejection::of(entry);
@@ -99,6 +113,19 @@ impl Unschedulable {
             }
         }
         true
+    }
+
+    fn remove_entity(&mut self, entry: &QueuedPod) {
+        let Some(holder) = holder(entry) else {
+            self.entities.remove(&entry.sequence);
+            return;
+        };
+        if let Some(entities) = self.held.get_mut(&holder) {
+            entities.remove(&entry.sequence);
+            if entities.is_empty() {
+                self.held.remove(&holder);
+            }
+        }
     }
 
     /// Whether the pod is here.
@@ -116,9 +143,19 @@ impl Unschedulable {
         self.pods.values()
     }
 
-    /// The entries of groups of pods, by sequence number.
-    pub(crate) fn entities(&self) -> impl Iterator<Item = (u64, &Uid)> {
-        self.entities.iter().map(|(sequence, uid)| (*sequence, uid))
+    /// The entries of groups of pods whose members hints have to be asked about.
+    pub(crate) fn entities(&self) -> impl Iterator<Item = &Uid> {
+        self.entities.values()
+    }
+
+    /// The entries of all other groups of pods, by the plugin that holds them.
+    pub(crate) fn held(&self) -> impl Iterator<Item = ((ProfileIndex, &Text), &BTreeMap<u64, Uid>)> {
+        self.held.iter().map(|((profile, plugin), entities)| ((*profile, plugin), entities))
+    }
+
+    /// The number of groups of pods.
+    pub(crate) fn count_entities(&self) -> usize {
+        self.entities.len() + self.held.values().map(BTreeMap::len).sum::<usize>()
     }
 
     /// Pods by the plugins that rejected them.
@@ -139,6 +176,11 @@ impl Unschedulable {
     pub(crate) fn count_in_classes(&self) -> usize {
         self.groups().flat_map(Group::classes).map(|class| class.pods.len()).sum()
     }
+}
+
+/// The plugin that holds all members of a group, and alone has rejected them.
+fn holder(entry: &QueuedPod) -> Option<(ProfileIndex, Text)> {
+    Some((entry.profile, entry.gating_plugin.clone().filter(|_| entry.is_held_alike)?))
 }
 
 impl Rejection {

@@ -337,3 +337,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_new_pod_asks_hints_about_its_own_gang_only() {
+    let mut bed = Bed::with_groups();
+    for number in 0..100 {
+        let name = format!("g{number}");
+        bed.objects.insert(Arc::new(pod_group(&name, gang(3))));
+        for i in 0..2 {
+            bed.add_member(pod(&format!("{name}-{i}")).group(&name));
+        }
+    }
+    let announce = |bed: &mut Bed, pod: PodBuilder| {
+        let pod = Arc::new(pod.build());
+        bed.counted.hints.set(0);
+        let change = Change::Pod { old: None, new: Some(Arc::clone(&pod)) };
+        let event = ClusterEvent::new(EventResource::UnscheduledPod, ActionType::ADD);
+        bed.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::Others));
+        bed.counted.hints.get()
+    };
+    assert_eq!(announce(&mut bed, pod("single")), 0);
+    assert_eq!(announce(&mut bed, pod("other").group("unknown")), 0);
+    let third = || pod("third").group("g7");
+    bed.add_member(third());
+    assert!(announce(&mut bed, third()) <= 3);
+    assert_eq!(bed.places(&["g7-0", "g7-1", "third"]), [Some(Place::Active); 3]);
+    assert_eq!(bed.places(&["g8-0"]), [Some(Place::Gated)]);
+}
