@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use kube_informers::protobuf::wire::Writer;
 use serde_json::{Value, json};
@@ -22,13 +22,15 @@ pub(crate) struct Script {
 /// The number of writes of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
+    /// Each is two writes: of the claim with a finalizer, and of its status.
+    pub(crate) allocations: usize,
     pub(crate) bindings: usize,
     pub(crate) events: usize,
     pub(crate) patches: usize,
     pub(crate) deletes: usize,
 }
 
-/// The encoding of bodies. Patches have no protobuf form.
+/// The encoding of bodies. Patches have no protobuf form, and supercargo sends claims as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
@@ -37,6 +39,7 @@ pub(crate) enum Encoding {
 
 #[derive(Clone, Debug)]
 enum Write {
+    Allocate { pod: usize, allocation: Value },
     Bind { pod: Pod, node: String },
     Event { pod: Pod, event: Value },
     Patch { pod: Pod, status: Value },
@@ -52,8 +55,14 @@ enum Pod {
 
 impl Script {
     /// Derives the writes from the changes of pods and the events after the run. An event follows
-    /// the change that it reports.
-    pub(crate) fn record(changes: &[(PodName, Change)], events: Vec<Value>, names: &Names) -> Self {
+    /// the change that it reports. `claims` has the claims of pods after the run; that of a pod was
+    /// allocated right before the pod was bound.
+    pub(crate) fn record(
+        changes: &[(PodName, Change)],
+        events: Vec<Value>,
+        claims: &HashMap<usize, Value>,
+        names: &Names,
+    ) -> Self {
         let mut about: HashMap<Pod, Vec<Value>> = HashMap::new();
         for event in events {
             let text = |key: &str| event["regarding"][key].as_str().unwrap_or_default().to_owned();
@@ -63,6 +72,12 @@ impl Script {
         let mut writes = Vec::new();
         for (pod, change) in changes {
             let pod = Pod::of(pod.clone(), names);
+            if let (Pod::Measured(pod), Change::Bound { .. }) = (&pod, change)
+                && let Some(claim) = claims.get(pod)
+            {
+                let allocation = claim["status"]["allocation"].clone();
+                writes.push(Write::Allocate { pod: *pod, allocation });
+            }
             writes.push(match change {
                 Change::Bound { node } => Write::Bind { pod: pod.clone(), node: node.clone() },
                 Change::Status(status) => Write::Patch { pod: pod.clone(), status: status.clone() },
@@ -84,6 +99,7 @@ impl Script {
         let mut counts = Counts::default();
         for write in &self.writes {
             *match write {
+                Write::Allocate { .. } => &mut counts.allocations,
                 Write::Bind { .. } => &mut counts.bindings,
                 Write::Event { .. } => &mut counts.events,
                 Write::Patch { .. } => &mut counts.patches,
@@ -93,22 +109,42 @@ impl Script {
         counts
     }
 
-    /// The same writes for the pods of another run, which may have fewer.
-    pub(crate) fn calls(&self, names: &Names, encoding: Encoding) -> Result<Vec<Call>> {
-        let of = |write: &Write| {
-            let pod = match write {
-                Write::Bind { pod, .. }
-                | Write::Event { pod, .. }
-                | Write::Patch { pod, .. }
-                | Write::Delete { pod } => pod,
-            };
-            match pod {
-                Pod::Measured(index) if *index >= names.count => None,
-                Pod::Measured(index) => Some(names.pod(*index)),
-                Pod::Other(pod) => Some(pod.clone()),
-            }
+    /// The same writes for the pods of another run, which may have fewer, and for its claims. Each
+    /// sequence is the writes about a pod that follow one another.
+    pub(crate) fn calls(
+        &self,
+        names: &Names,
+        claims: &HashMap<usize, Value>,
+        encoding: Encoding,
+    ) -> Result<Vec<Vec<Call>>> {
+        let exist = |write: &&[Write]| match write[0].pod() {
+            Pod::Measured(index) => index < names.count,
+            Pod::Other(_) => true,
         };
-        self.writes.iter().filter_map(|write| Some(call(write, &of(write)?, encoding))).collect()
+        let about_a_pod = self.writes.chunk_by(|a, b| a.pod() == b.pod()).filter(exist);
+        let calls = about_a_pod.map(|writes| {
+            let calls = writes.iter().map(|write| match write {
+                Write::Allocate { pod, allocation } => {
+                    let claim = claims.get(pod).with_context(|| format!("pod {pod} has no claim"))?;
+                    Ok(allocate(claim, allocation, &names.claim_path(*pod)))
+                }
+                _ => Ok(vec![call(write, &write.pod().name(names), encoding)?]),
+            });
+            Ok(calls.collect::<Result<Vec<_>>>()?.concat())
+        });
+        calls.collect()
+    }
+}
+
+impl Write {
+    fn pod(&self) -> Pod {
+        match self {
+            Self::Allocate { pod, .. } => Pod::Measured(*pod),
+            Self::Bind { pod, .. }
+            | Self::Event { pod, .. }
+            | Self::Patch { pod, .. }
+            | Self::Delete { pod } => pod.clone(),
+        }
     }
 }
 
@@ -116,6 +152,35 @@ impl Pod {
     fn of(pod: PodName, names: &Names) -> Self {
         names.index(&pod).map_or(Self::Other(pod), Self::Measured)
     }
+
+    fn name(&self, names: &Names) -> PodName {
+        match self {
+            Self::Measured(index) => names.pod(*index),
+            Self::Other(pod) => pod.clone(),
+        }
+    }
+}
+
+/// The writes of a claim's allocation and reservation: first a finalizer, then the status.
+fn allocate(claim: &Value, allocation: &Value, path: &str) -> Vec<Call> {
+    let mut claim = claim.clone();
+    claim["apiVersion"] = json!("resource.k8s.io/v1");
+    claim["kind"] = json!("ResourceClaim");
+    let owner = claim["metadata"]["ownerReferences"][0].clone();
+    if let Some(metadata) = claim["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+        metadata.insert("finalizers".to_owned(), json!(["resource.kubernetes.io/delete-protection"]));
+    }
+    let protected = claim.to_string();
+    claim["status"] = json!({
+        "allocation": allocation,
+        "reservedFor": [{"resource": "pods", "name": owner["name"], "uid": owner["uid"]}],
+    });
+    // Its version follows from the answer to the first write, which is not read.
+    if let Some(metadata) = claim["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+    }
+    vec![Call::put(path, JSON, protected), Call::put(format!("{path}/status"), JSON, claim.to_string())]
 }
 
 fn call(write: &Write, pod: &PodName, encoding: Encoding) -> Result<Call> {
@@ -201,6 +266,7 @@ fn event_message(event: &Value) -> Result<Vec<u8>> {
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let parts = [
+            (self.allocations, "allocations (2 writes each)"),
             (self.bindings, "bindings"),
             (self.events, "events"),
             (self.patches, "patches"),
