@@ -39,11 +39,23 @@ pub(crate) enum Encoding {
 
 #[derive(Clone, Debug)]
 enum Write {
-    Allocate { pod: usize, allocation: Value },
-    Bind { pod: Pod, node: String },
-    Event { pod: Pod, event: Value },
-    Patch { pod: Pod, status: Value },
-    Delete { pod: Pod },
+    /// To the claim of a pod of the turn.
+    Allocate {
+        pod: usize,
+        allocation: Value,
+    },
+    ToPod {
+        pod: Pod,
+        write: PodWrite,
+    },
+}
+
+#[derive(Clone, Debug)]
+enum PodWrite {
+    Bind { node: String },
+    Event(Value),
+    Patch { status: Value },
+    Delete,
 }
 
 /// A pod of the turn by its index, or an existing pod with the same name in every run.
@@ -78,11 +90,12 @@ impl Script {
                 let allocation = claim["status"]["allocation"].clone();
                 writes.push(Write::Allocate { pod: *pod, allocation });
             }
-            writes.push(match change {
-                Change::Bound { node } => Write::Bind { pod: pod.clone(), node: node.clone() },
-                Change::Status(status) => Write::Patch { pod: pod.clone(), status: status.clone() },
-                Change::Deleted => Write::Delete { pod: pod.clone() },
-            });
+            let write = match change {
+                Change::Bound { node } => PodWrite::Bind { node: node.clone() },
+                Change::Status(status) => PodWrite::Patch { status: status.clone() },
+                Change::Deleted => PodWrite::Delete,
+            };
+            writes.push(Write::ToPod { pod: pod.clone(), write });
             let events = about.get_mut(&pod);
             // The last change takes the remaining events; a pod is bound only once.
             let taken = match (events, change) {
@@ -90,7 +103,11 @@ impl Script {
                 (Some(events), Change::Bound { .. } | Change::Deleted) => std::mem::take(events),
                 _ => Vec::new(),
             };
-            writes.extend(taken.into_iter().map(|event| Write::Event { pod: pod.clone(), event }));
+            writes.extend(
+                taken
+                    .into_iter()
+                    .map(|event| Write::ToPod { pod: pod.clone(), write: PodWrite::Event(event) }),
+            );
         }
         Self { writes }
     }
@@ -100,10 +117,10 @@ impl Script {
         for write in &self.writes {
             *match write {
                 Write::Allocate { .. } => &mut counts.allocations,
-                Write::Bind { .. } => &mut counts.bindings,
-                Write::Event { .. } => &mut counts.events,
-                Write::Patch { .. } => &mut counts.patches,
-                Write::Delete { .. } => &mut counts.deletes,
+                Write::ToPod { write: PodWrite::Bind { .. }, .. } => &mut counts.bindings,
+                Write::ToPod { write: PodWrite::Event(_), .. } => &mut counts.events,
+                Write::ToPod { write: PodWrite::Patch { .. }, .. } => &mut counts.patches,
+                Write::ToPod { write: PodWrite::Delete, .. } => &mut counts.deletes,
             } += 1;
         }
         counts
@@ -128,7 +145,7 @@ impl Script {
                     let claim = claims.get(pod).with_context(|| format!("pod {pod} has no claim"))?;
                     Ok(allocate(claim, allocation, &names.claim_path(*pod)))
                 }
-                _ => Ok(vec![call(write, &write.pod().name(names), encoding)?]),
+                Write::ToPod { pod, write } => Ok(vec![call(write, &pod.name(names), encoding)?]),
             });
             Ok(calls.collect::<Result<Vec<_>>>()?.concat())
         });
@@ -140,10 +157,7 @@ impl Write {
     fn pod(&self) -> Pod {
         match self {
             Self::Allocate { pod, .. } => Pod::Measured(*pod),
-            Self::Bind { pod, .. }
-            | Self::Event { pod, .. }
-            | Self::Patch { pod, .. }
-            | Self::Delete { pod } => pod.clone(),
+            Self::ToPod { pod, .. } => pod.clone(),
         }
     }
 }
@@ -183,7 +197,7 @@ fn allocate(claim: &Value, allocation: &Value, path: &str) -> Vec<Call> {
     vec![Call::put(path, JSON, protected), Call::put(format!("{path}/status"), JSON, claim.to_string())]
 }
 
-fn call(write: &Write, pod: &PodName, encoding: Encoding) -> Result<Call> {
+fn call(write: &PodWrite, pod: &PodName, encoding: Encoding) -> Result<Call> {
     let PodName { namespace, name } = pod;
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     let object = |path: String, json: &dyn Fn() -> Value, protobuf: &dyn Fn() -> Result<Vec<u8>>| {
@@ -193,7 +207,7 @@ fn call(write: &Write, pod: &PodName, encoding: Encoding) -> Result<Call> {
         })
     };
     match write {
-        Write::Bind { node, .. } => {
+        PodWrite::Bind { node } => {
             let json = || {
                 json!({
                     "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace},
@@ -208,15 +222,15 @@ fn call(write: &Write, pod: &PodName, encoding: Encoding) -> Result<Call> {
             };
             object(format!("{path}/binding"), &json, &protobuf)
         }
-        Write::Event { event, .. } => {
+        PodWrite::Event(event) => {
             let event = renamed(event, pod);
             let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
             object(path, &|| event.clone(), &|| event_message(&event))
         }
-        Write::Patch { status, .. } => {
+        PodWrite::Patch { status } => {
             Ok(Call::patch(format!("{path}/status"), STRATEGIC_MERGE, status.to_string()))
         }
-        Write::Delete { .. } => Ok(Call::delete(path)),
+        PodWrite::Delete => Ok(Call::delete(path)),
     }
 }
 
