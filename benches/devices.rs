@@ -22,7 +22,8 @@ pub struct Devices {
 struct Device {
     driver: String,
     pool: String,
-    device: String,
+    #[serde(rename = "device")]
+    name: String,
 }
 
 impl Devices {
@@ -75,7 +76,7 @@ impl Devices {
                 let key = Device {
                     driver: part(&spec["driver"]),
                     pool: part(&spec["pool"]["name"]),
-                    device: part(&device["name"]),
+                    name: part(&device["name"]),
                 };
                 nodes.insert(key, spec["nodeName"].as_str().unwrap_or_default());
             }
