@@ -2,6 +2,7 @@
 //! this is a target of its own.
 
 #![allow(dead_code, reason = "only some parts are tested")]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod api;
 mod names;
