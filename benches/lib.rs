@@ -6,6 +6,8 @@
 
 mod args;
 pub mod check;
+pub mod claims;
+pub mod devices;
 pub mod figure;
 pub mod plan;
 mod progress;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
 
+use crate::claims;
 use crate::random::mix;
 use crate::workload::{ChurnMode, LabelStrategy, Library, Op, Params, Workload};
 
@@ -358,19 +359,8 @@ impl NodeGroup {
         {
             node["metadata"]["labels"][label_key] = json!(label_values[i % label_values.len()]);
         }
-        std::iter::once(node).chain(self.csi_node(&name)).chain(self.slices(&name)).collect()
-    }
-
-    /// The ResourceSlices of the node's pool.
-    fn slices(&self, name: &str) -> impl Iterator<Item = Value> {
-        self.slices.iter().enumerate().map(move |(number, slice)| {
-            let mut slice = slice.clone();
-            slice["metadata"]["name"] = json!(format!("{name}-slice-{number}"));
-            slice["spec"]["nodeName"] = json!(name);
-            slice["spec"]["pool"] =
-                json!({ "name": name, "generation": 1, "resourceSliceCount": self.slices.len() });
-            identified(slice)
-        })
+        let slices = claims::slices(&self.slices, &name).map(identified);
+        std::iter::once(node).chain(self.csi_node(&name)).chain(slices).collect()
     }
 
     /// The CSINode with the node's volume limit.
@@ -398,10 +388,8 @@ impl PodGroup {
             pod["spec"]["volumes"] = json!([{ "name": "vol", "persistentVolumeClaim": claim }]);
         }
         if self.claim.is_some() {
-            let claim = claim_name(number, i);
-            pod["spec"]["resourceClaims"] =
-                json!([{ "name": "claim", "resourceClaimTemplateName": "template" }]);
-            pod["status"]["resourceClaimStatuses"] = json!([{ "name": "claim", "resourceClaimName": claim }]);
+            claims::want_claim(&mut pod);
+            pod["status"]["resourceClaimStatuses"] = claims::claim_statuses(&pod_name(number, i));
         }
         let mut pod = identified(pod);
         pod["metadata"]["uid"] = json!(uid(number + 1, i));
@@ -410,12 +398,8 @@ impl PodGroup {
 
     /// A pod's ResourceClaim, as the controller makes it of a template.
     fn claim(&self, number: usize, i: usize) -> Option<Value> {
-        let mut claim = self.claim.clone()?;
-        claim["metadata"]["name"] = json!(claim_name(number, i));
-        claim["metadata"]["namespace"] = json!(self.namespaces[i % self.namespaces.len()]);
-        claim["metadata"]["ownerReferences"] = json!([{
-            "apiVersion": "v1", "kind": "Pod", "name": pod_name(number, i), "uid": uid(number + 1, i), "controller": true,
-        }]);
+        let namespace = &self.namespaces[i % self.namespaces.len()];
+        let claim = claims::claim(self.claim.as_ref()?, namespace, &pod_name(number, i), &uid(number + 1, i));
         Some(identified(claim))
     }
 
@@ -445,10 +429,6 @@ impl PodGroup {
 
 fn pod_name(number: usize, i: usize) -> String {
     format!("pod-{number}-{i}")
-}
-
-fn claim_name(number: usize, i: usize) -> String {
-    format!("{}-claim", pod_name(number, i))
 }
 
 /// A UID of the usual length.

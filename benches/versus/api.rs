@@ -25,6 +25,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
 /// The patch type for a status.
 pub(crate) const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
@@ -72,6 +73,10 @@ impl Call {
     /// A creation whose response is not read.
     pub(crate) fn post(path: impl Into<String>, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         Self { method: Method::POST, path: path.into(), content_type, accept: PROTOBUF, body: body.into() }
+    }
+
+    pub(crate) fn put(path: impl Into<String>, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        Self { method: Method::PUT, path: path.into(), content_type, accept: PROTOBUF, body: body.into() }
     }
 
     pub(crate) fn patch(path: impl Into<String>, content_type: &'static str, body: impl Into<Bytes>) -> Self {
@@ -131,16 +136,17 @@ impl Server {
         connection.read(path).await
     }
 
-    /// Sends calls as fast as possible with a limit of concurrent requests. All must succeed.
-    /// `done` gets the number of started calls.
+    /// Sends sequences of calls as fast as possible with a limit of concurrent requests. The calls of
+    /// a sequence are sent one after another. All must succeed. `done` gets the number of started
+    /// sequences.
     pub(crate) async fn send_all(
         &self,
         wire: Wire,
         in_flight: usize,
-        calls: Vec<Call>,
+        sequences: Vec<Vec<Call>>,
         done: impl Fn(usize, usize) + Send + Sync + 'static,
     ) -> Result<()> {
-        let senders = in_flight.min(calls.len());
+        let senders = in_flight.min(sequences.len());
         let mut connections = Vec::with_capacity(senders);
         let carried = if wire == Wire::Http2 { STREAMS } else { 1 };
         for sender in 0..senders {
@@ -151,14 +157,16 @@ impl Server {
                 None => self.connect(wire).await?,
             });
         }
-        let (calls, next, done) = (Arc::new(calls), Arc::new(AtomicUsize::new(0)), Arc::new(done));
+        let (sequences, next, done) = (Arc::new(sequences), Arc::new(AtomicUsize::new(0)), Arc::new(done));
         let mut tasks: JoinSet<Result<()>> = JoinSet::new();
         for mut connection in connections {
-            let (calls, next, done) = (Arc::clone(&calls), Arc::clone(&next), Arc::clone(&done));
+            let (sequences, next, done) = (Arc::clone(&sequences), Arc::clone(&next), Arc::clone(&done));
             tasks.spawn(async move {
-                while let Some(call) = calls.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    done(next.load(Ordering::Relaxed).min(calls.len()), calls.len());
-                    connection.send(call).await?;
+                while let Some(calls) = sequences.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    done(next.load(Ordering::Relaxed).min(sequences.len()), sequences.len());
+                    for call in calls {
+                        connection.send(call).await?;
+                    }
                 }
                 Ok(())
             });

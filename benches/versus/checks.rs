@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::Value;
+use supercargo_benches::devices::Devices;
 
 use crate::api::{Connection, Server, Wire};
 
@@ -18,6 +19,7 @@ const TOLD: usize = 5;
 pub(crate) struct World {
     nodes: HashMap<String, Node>,
     pods: Vec<Pod>,
+    devices: Devices,
 }
 
 #[derive(Deserialize)]
@@ -145,14 +147,30 @@ pub(crate) async fn list<T: for<'de> Deserialize<'de>>(server: &Server, path: &s
     }
 }
 
+/// The devices, claims and pods with claims, if there are devices.
+async fn devices(server: &Server) -> Result<Devices> {
+    let mut devices = Devices {
+        slices: list(server, "/apis/resource.k8s.io/v1/resourceslices").await?,
+        ..Devices::default()
+    };
+    if !devices.slices.is_empty() {
+        devices.claims = list(server, "/apis/resource.k8s.io/v1/resourceclaims").await?;
+        devices.pods = list(server, "/api/v1/pods").await?;
+        devices.pods.retain(|pod| pod["spec"]["resourceClaims"].is_array());
+    }
+    Ok(devices)
+}
+
 impl World {
     pub(crate) async fn read(server: &Server) -> Result<Self> {
         let nodes: Vec<Node> = list(server, "/api/v1/nodes").await?;
         let nodes = nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
-        Ok(Self { nodes, pods: list(server, "/api/v1/pods").await? })
+        let pods = list(server, "/api/v1/pods").await?;
+        Ok(Self { nodes, pods, devices: devices(server).await? })
     }
 
-    /// The violations: pods without a node, overcommitted nodes, and broken constraints.
+    /// The violations: pods without a node, overcommitted nodes, broken constraints, and claims
+    /// without devices of their own.
     pub(crate) fn violations(&self) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         for pod in self.pods.iter().filter(|pod| !self.nodes.contains_key(&pod.spec.node_name)) {
@@ -161,6 +179,7 @@ impl World {
         self.overcommit(&mut wrong)?;
         self.skew(&mut wrong)?;
         self.affinity(&mut wrong)?;
+        wrong.extend(self.devices.violations());
         let more = wrong.len().saturating_sub(TOLD);
         wrong.truncate(TOLD);
         wrong.extend((more > 0).then(|| format!("and {more} more")));

@@ -1,14 +1,15 @@
 //! The control plane with the nodes and pods of a workload.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use serde_json::Value;
-use supercargo_benches::Progress;
+use serde_json::{Value, json};
+use supercargo_benches::{Progress, claims};
 use supercargo_controlplane::{ControlPlane, Options};
 
-use crate::api::{Call, JSON, Server, Wire};
+use crate::api::{Call, JSON, MERGE, STRATEGIC_MERGE, Server, Wire};
+use crate::checks;
 use crate::names::{Names, PodName};
 use crate::process;
 use crate::workload::{Size, Workload};
@@ -56,8 +57,13 @@ impl Cluster {
     async fn populate(&self) -> Result<()> {
         let namespaces = self.workload.namespaces();
         self.create("namespaces", namespaces.map(|object| ("/api/v1/namespaces".to_owned(), object))).await?;
+        let group = |kind: &str| format!("/apis/resource.k8s.io/v1/{kind}");
+        let classes = self.workload.classes().map(|class| (group("deviceclasses"), class));
+        self.create("device classes", classes).await?;
         let nodes = self.workload.nodes().map(|node| ("/api/v1/nodes".to_owned(), node));
         self.create("nodes", nodes).await?;
+        let slices = self.workload.slices().map(|slice| (group("resourceslices"), slice));
+        self.create("resource slices", slices).await?;
         let pods = self.workload.bound_pods(self.size);
         self.create("bound pods", pods.map(|pod| (collection(&pod), pod))).await
     }
@@ -70,21 +76,70 @@ impl Cluster {
     async fn send(&self, what: &'static str, calls: Vec<Call>) -> Result<()> {
         let (progress, name) = (self.progress, self.workload.name.clone());
         let done = move |done: usize, all: usize| progress.at(&name, what, done, all);
-        self.admin.send_all(Wire::Http1, IN_FLIGHT, calls, done).await.context(what)
+        let sequences = calls.into_iter().map(|call| vec![call]).collect();
+        self.admin.send_all(Wire::Http1, IN_FLIGHT, sequences, done).await.context(what)
     }
 
-    /// Creates the pods of a turn.
+    /// Creates the pods of a turn, and their claims.
     pub(crate) async fn create_pods(&self, names: &Names) -> Result<()> {
         let pods =
             (0..names.count).map(|index| self.workload.measured_pod(&names.pod(index).name, self.size));
-        self.create("create pods", pods.map(|pod| (collection(&pod), pod))).await
+        self.create("create pods", pods.map(|pod| (collection(&pod), pod))).await?;
+        if self.workload.has_claims() { self.create_claims(names).await } else { Ok(()) }
     }
 
-    /// Deletes the pods of a turn with their events.
+    /// Creates a claim for each pod and names it in the pod's status, as kube-controller-manager.
+    async fn create_claims(&self, names: &Names) -> Result<()> {
+        let namespace = format!("/api/v1/namespaces/{}/pods", names.namespace);
+        let pods: Vec<Value> = checks::list(&self.admin, &namespace).await?;
+        let (mut creations, mut patches) = (Vec::new(), Vec::new());
+        for pod in &pods {
+            let text = |key: &str| pod["metadata"][key].as_str().unwrap_or_default();
+            let (namespace, name) = (text("namespace").to_owned(), text("name").to_owned());
+            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
+            if names.index(&PodName { namespace, name }).is_none() {
+                continue;
+            }
+            let status = json!({"status": {"resourceClaimStatuses": claims::claim_statuses(text("name"))}});
+            creations.extend(
+                self.workload.claim(text("name"), text("uid")).map(|claim| (names.claims_path(), claim)),
+            );
+            patches.push(Call::patch(path, STRATEGIC_MERGE, status.to_string()));
+        }
+        self.create("create claims", creations.into_iter()).await?;
+        self.send("name claims in pods", patches).await
+    }
+
+    /// The claims of a turn by the index of their pod.
+    pub(crate) async fn claims(&self, names: &Names) -> Result<HashMap<usize, Value>> {
+        if !self.workload.has_claims() {
+            return Ok(HashMap::new());
+        }
+        let all: Vec<Value> = checks::list(&self.admin, &names.claims_path()).await?;
+        let of_pod = |claim: Value| {
+            let name = claim["metadata"]["ownerReferences"][0]["name"].as_str()?.to_owned();
+            Some((names.index(&PodName { namespace: names.namespace.clone(), name })?, claim))
+        };
+        Ok(all.into_iter().filter_map(of_pod).collect())
+    }
+
+    /// Deletes the claims of a turn as kube-controller-manager and the garbage collector do.
+    async fn delete_claims(&self, names: &Names) -> Result<()> {
+        let paths = || (0..names.count).map(|index| names.claim_path(index));
+        let finalizers = json!({"metadata": {"finalizers": null}}).to_string();
+        let release = |path| Call::patch(path, MERGE, finalizers.clone());
+        self.send("release claims", paths().map(release).collect()).await?;
+        self.send("delete claims", paths().map(Call::delete).collect()).await
+    }
+
+    /// Deletes the pods of a turn with their claims and events.
     pub(crate) async fn delete_pods(&self, names: &Names) -> Result<()> {
         let namespace = format!("/api/v1/namespaces/{}", names.namespace);
         let pods = (0..names.count).map(|index| format!("{namespace}/pods/{}", names.pod(index).name));
         self.send("delete pods", pods.map(Call::delete).collect()).await?;
+        if self.workload.has_claims() {
+            self.delete_claims(names).await?;
+        }
         self.send("delete events", vec![Call::delete(format!("{namespace}/events"))]).await
     }
 

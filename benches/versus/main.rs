@@ -203,7 +203,7 @@ impl Versus {
         let (outcome, seen) =
             turn::take(&cluster, &supercargo, &first, hasty).await.context("the first turn")?;
         ensure!(outcome.violations.is_empty(), "the first turn: {}", outcome.violations.join("; "));
-        let script = Script::record(&seen.changes, seen.events, &first);
+        let script = Script::record(&seen.changes, seen.events, &seen.claims, &first);
         let (chosen, encoding) = match *way {
             Some(chosen) => chosen,
             None => {
@@ -232,6 +232,7 @@ impl Versus {
             workload: workload.name.clone(),
             nodes: workload.node_count(),
             bound: workload.bound_count(),
+            claims: if workload.has_claims() { workload.measured_count() } else { 0 },
             pods: workload.measured_count(),
             pod_bytes: outcome.pod_bytes,
             rounds,

@@ -1,4 +1,6 @@
-//! The names of pods.
+//! The names of pods and their claims.
+
+use supercargo_benches::claims;
 
 /// A pod's namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +20,16 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) fn pod(&self, index: usize) -> PodName {
         PodName { namespace: self.namespace.clone(), name: format!("{}{index:06}", self.prefix()) }
+    }
+
+    /// The path of the claims.
+    pub(crate) fn claims_path(&self) -> String {
+        format!("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims", self.namespace)
+    }
+
+    /// The path of the claim of a pod.
+    pub(crate) fn claim_path(&self, index: usize) -> String {
+        format!("{}/{}", self.claims_path(), claims::claim_name(&self.pod(index).name))
     }
 
     /// The index of a pod, if it belongs to this turn.

@@ -15,6 +15,8 @@ pub(crate) struct Result {
     pub(crate) nodes: usize,
     pub(crate) bound: usize,
     pub(crate) pods: usize,
+    /// The ResourceClaims of these pods.
+    pub(crate) claims: usize,
     /// The size of a pod as the API server stores it.
     pub(crate) pod_bytes: usize,
     pub(crate) rounds: usize,
@@ -127,12 +129,13 @@ impl Result {
     /// The table, at most 80 columns wide.
     pub(crate) fn table(&self) -> String {
         let mut out = format!(
-            "{}: {} nodes, {} pods bound before, {} pods of {:.1} KB\n{} round{}, medians (least–most), {} processors\nthe bare client: {}; {}\n\n",
+            "{}: {} nodes, {} pods bound before, {} pods of {:.1} KB{}\n{} round{}, medians (least–most), {} processors\nthe bare client: {}; {}\n\n",
             self.workload,
             count(self.nodes),
             count(self.bound),
             count(self.pods),
             self.pod_bytes as f64 / 1000.0,
+            if self.claims > 0 { ", each with a claim" } else { "" },
             self.rounds,
             if self.rounds == 1 { "" } else { "s" },
             processors(),
@@ -194,7 +197,7 @@ impl Result {
             .collect()
         };
         json!({
-            "workload": self.workload, "nodes": self.nodes, "boundPods": self.bound, "pods": self.pods,
+            "workload": self.workload, "nodes": self.nodes, "boundPods": self.bound, "pods": self.pods, "claims": self.claims,
             "podBytes": self.pod_bytes, "rounds": self.rounds, "settleSeconds": self.settle.as_secs_f64(),
             "processors": processors(), "bareClient": self.bare, "writes": self.writes,
             "contenders": self.contenders.iter().map(contender).collect::<Value>(),

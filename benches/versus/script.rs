@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use kube_informers::protobuf::wire::Writer;
 use serde_json::{Value, json};
@@ -22,13 +22,15 @@ pub(crate) struct Script {
 /// The number of writes of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
+    /// Each is two writes: of the claim with a finalizer, and of its status.
+    pub(crate) allocations: usize,
     pub(crate) bindings: usize,
     pub(crate) events: usize,
     pub(crate) patches: usize,
     pub(crate) deletes: usize,
 }
 
-/// The encoding of bodies. Patches have no protobuf form.
+/// The encoding of bodies. Patches have no protobuf form, and supercargo sends claims as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
@@ -37,10 +39,23 @@ pub(crate) enum Encoding {
 
 #[derive(Clone, Debug)]
 enum Write {
-    Bind { pod: Pod, node: String },
-    Event { pod: Pod, event: Value },
-    Patch { pod: Pod, status: Value },
-    Delete { pod: Pod },
+    /// To the claim of a pod of the turn.
+    Allocate {
+        pod: usize,
+        allocation: Value,
+    },
+    ToPod {
+        pod: Pod,
+        write: PodWrite,
+    },
+}
+
+#[derive(Clone, Debug)]
+enum PodWrite {
+    Bind { node: String },
+    Event(Value),
+    Patch { status: Value },
+    Delete,
 }
 
 /// A pod of the turn by its index, or an existing pod with the same name in every run.
@@ -52,8 +67,14 @@ enum Pod {
 
 impl Script {
     /// Derives the writes from the changes of pods and the events after the run. An event follows
-    /// the change that it reports.
-    pub(crate) fn record(changes: &[(PodName, Change)], events: Vec<Value>, names: &Names) -> Self {
+    /// the change that it reports. `claims` has the claims of pods after the run; that of a pod was
+    /// allocated right before the pod was bound.
+    pub(crate) fn record(
+        changes: &[(PodName, Change)],
+        events: Vec<Value>,
+        claims: &HashMap<usize, Value>,
+        names: &Names,
+    ) -> Self {
         let mut about: HashMap<Pod, Vec<Value>> = HashMap::new();
         for event in events {
             let text = |key: &str| event["regarding"][key].as_str().unwrap_or_default().to_owned();
@@ -63,11 +84,18 @@ impl Script {
         let mut writes = Vec::new();
         for (pod, change) in changes {
             let pod = Pod::of(pod.clone(), names);
-            writes.push(match change {
-                Change::Bound { node } => Write::Bind { pod: pod.clone(), node: node.clone() },
-                Change::Status(status) => Write::Patch { pod: pod.clone(), status: status.clone() },
-                Change::Deleted => Write::Delete { pod: pod.clone() },
-            });
+            if let (Pod::Measured(pod), Change::Bound { .. }) = (&pod, change)
+                && let Some(claim) = claims.get(pod)
+            {
+                let allocation = claim["status"]["allocation"].clone();
+                writes.push(Write::Allocate { pod: *pod, allocation });
+            }
+            let write = match change {
+                Change::Bound { node } => PodWrite::Bind { node: node.clone() },
+                Change::Status(status) => PodWrite::Patch { status: status.clone() },
+                Change::Deleted => PodWrite::Delete,
+            };
+            writes.push(Write::ToPod { pod: pod.clone(), write });
             let events = about.get_mut(&pod);
             // The last change takes the remaining events; a pod is bound only once.
             let taken = match (events, change) {
@@ -75,7 +103,11 @@ impl Script {
                 (Some(events), Change::Bound { .. } | Change::Deleted) => std::mem::take(events),
                 _ => Vec::new(),
             };
-            writes.extend(taken.into_iter().map(|event| Write::Event { pod: pod.clone(), event }));
+            writes.extend(
+                taken
+                    .into_iter()
+                    .map(|event| Write::ToPod { pod: pod.clone(), write: PodWrite::Event(event) }),
+            );
         }
         Self { writes }
     }
@@ -84,31 +116,49 @@ impl Script {
         let mut counts = Counts::default();
         for write in &self.writes {
             *match write {
-                Write::Bind { .. } => &mut counts.bindings,
-                Write::Event { .. } => &mut counts.events,
-                Write::Patch { .. } => &mut counts.patches,
-                Write::Delete { .. } => &mut counts.deletes,
+                Write::Allocate { .. } => &mut counts.allocations,
+                Write::ToPod { write: PodWrite::Bind { .. }, .. } => &mut counts.bindings,
+                Write::ToPod { write: PodWrite::Event(_), .. } => &mut counts.events,
+                Write::ToPod { write: PodWrite::Patch { .. }, .. } => &mut counts.patches,
+                Write::ToPod { write: PodWrite::Delete, .. } => &mut counts.deletes,
             } += 1;
         }
         counts
     }
 
-    /// The same writes for the pods of another run, which may have fewer.
-    pub(crate) fn calls(&self, names: &Names, encoding: Encoding) -> Result<Vec<Call>> {
-        let of = |write: &Write| {
-            let pod = match write {
-                Write::Bind { pod, .. }
-                | Write::Event { pod, .. }
-                | Write::Patch { pod, .. }
-                | Write::Delete { pod } => pod,
-            };
-            match pod {
-                Pod::Measured(index) if *index >= names.count => None,
-                Pod::Measured(index) => Some(names.pod(*index)),
-                Pod::Other(pod) => Some(pod.clone()),
-            }
+    /// The same writes for the pods of another run, which may have fewer, and for its claims. Each
+    /// sequence is the writes about a pod that follow one another.
+    pub(crate) fn calls(
+        &self,
+        names: &Names,
+        claims: &HashMap<usize, Value>,
+        encoding: Encoding,
+    ) -> Result<Vec<Vec<Call>>> {
+        let exist = |write: &&[Write]| match write[0].pod() {
+            Pod::Measured(index) => index < names.count,
+            Pod::Other(_) => true,
         };
-        self.writes.iter().filter_map(|write| Some(call(write, &of(write)?, encoding))).collect()
+        let about_a_pod = self.writes.chunk_by(|a, b| a.pod() == b.pod()).filter(exist);
+        let calls = about_a_pod.map(|writes| {
+            let calls = writes.iter().map(|write| match write {
+                Write::Allocate { pod, allocation } => {
+                    let claim = claims.get(pod).with_context(|| format!("pod {pod} has no claim"))?;
+                    Ok(allocate(claim, allocation, &names.claim_path(*pod)))
+                }
+                Write::ToPod { pod, write } => Ok(vec![call(write, &pod.name(names), encoding)?]),
+            });
+            Ok(calls.collect::<Result<Vec<_>>>()?.concat())
+        });
+        calls.collect()
+    }
+}
+
+impl Write {
+    fn pod(&self) -> Pod {
+        match self {
+            Self::Allocate { pod, .. } => Pod::Measured(*pod),
+            Self::ToPod { pod, .. } => pod.clone(),
+        }
     }
 }
 
@@ -116,9 +166,38 @@ impl Pod {
     fn of(pod: PodName, names: &Names) -> Self {
         names.index(&pod).map_or(Self::Other(pod), Self::Measured)
     }
+
+    fn name(&self, names: &Names) -> PodName {
+        match self {
+            Self::Measured(index) => names.pod(*index),
+            Self::Other(pod) => pod.clone(),
+        }
+    }
 }
 
-fn call(write: &Write, pod: &PodName, encoding: Encoding) -> Result<Call> {
+/// The writes of a claim's allocation and reservation: first a finalizer, then the status.
+fn allocate(claim: &Value, allocation: &Value, path: &str) -> Vec<Call> {
+    let mut claim = claim.clone();
+    claim["apiVersion"] = json!("resource.k8s.io/v1");
+    claim["kind"] = json!("ResourceClaim");
+    let owner = claim["metadata"]["ownerReferences"][0].clone();
+    if let Some(metadata) = claim["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+        metadata.insert("finalizers".to_owned(), json!(["resource.kubernetes.io/delete-protection"]));
+    }
+    let protected = claim.to_string();
+    claim["status"] = json!({
+        "allocation": allocation,
+        "reservedFor": [{"resource": "pods", "name": owner["name"], "uid": owner["uid"]}],
+    });
+    // Its version follows from the answer to the first write, which is not read.
+    if let Some(metadata) = claim["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+    }
+    vec![Call::put(path, JSON, protected), Call::put(format!("{path}/status"), JSON, claim.to_string())]
+}
+
+fn call(write: &PodWrite, pod: &PodName, encoding: Encoding) -> Result<Call> {
     let PodName { namespace, name } = pod;
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     let object = |path: String, json: &dyn Fn() -> Value, protobuf: &dyn Fn() -> Result<Vec<u8>>| {
@@ -128,7 +207,7 @@ fn call(write: &Write, pod: &PodName, encoding: Encoding) -> Result<Call> {
         })
     };
     match write {
-        Write::Bind { node, .. } => {
+        PodWrite::Bind { node } => {
             let json = || {
                 json!({
                     "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace},
@@ -143,15 +222,15 @@ fn call(write: &Write, pod: &PodName, encoding: Encoding) -> Result<Call> {
             };
             object(format!("{path}/binding"), &json, &protobuf)
         }
-        Write::Event { event, .. } => {
+        PodWrite::Event(event) => {
             let event = renamed(event, pod);
             let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
             object(path, &|| event.clone(), &|| event_message(&event))
         }
-        Write::Patch { status, .. } => {
+        PodWrite::Patch { status } => {
             Ok(Call::patch(format!("{path}/status"), STRATEGIC_MERGE, status.to_string()))
         }
-        Write::Delete { .. } => Ok(Call::delete(path)),
+        PodWrite::Delete => Ok(Call::delete(path)),
     }
 }
 
@@ -201,6 +280,7 @@ fn event_message(event: &Value) -> Result<Vec<u8>> {
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let parts = [
+            (self.allocations, "allocations (2 writes each)"),
             (self.bindings, "bindings"),
             (self.events, "events"),
             (self.patches, "patches"),

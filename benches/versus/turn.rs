@@ -1,5 +1,6 @@
 //! One contender's turn: new pods, a start, and the result.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -59,10 +60,12 @@ pub(crate) struct Cost {
     pub(crate) memory: Memory,
 }
 
-/// The recorded changes and events of a turn, to repeat it.
+/// The recorded changes and events of a turn, and the claims at its end, to repeat it.
 pub(crate) struct Seen {
     pub(crate) changes: Vec<(PodName, Change)>,
     pub(crate) events: Vec<Value>,
+    /// By the index of their pod.
+    pub(crate) claims: HashMap<usize, Value>,
 }
 
 /// The processes whose CPU time is read.
@@ -151,7 +154,9 @@ impl<P: Fn(usize)> Turn<'_, P> {
 
     async fn write(mut self, bare: &Bare, path: &str, before: usize) -> Result<(Outcome, Seen)> {
         let meter = Meter { server: self.cluster.server, scheduler: None };
-        let calls = bare.script.calls(self.names, bare.encoding)?;
+        // It knows the claims before it starts, as a scheduler's informer does.
+        let claims = self.cluster.claims(self.names).await?;
+        let calls = bare.script.calls(self.names, &claims, bare.encoding)?;
         let started = Instant::now();
         let failed = Arc::new(AtomicBool::new(false));
         let (server, way, fails) = (self.cluster.scheduler.clone(), bare.way, Arc::clone(&failed));
@@ -261,7 +266,8 @@ impl<P: Fn(usize)> Turn<'_, P> {
             events: found.into_iter().filter(|found| *found).count(),
             violations,
         };
-        Ok((outcome, Seen { changes, events }))
+        let claims = self.cluster.claims(self.names).await?;
+        Ok((outcome, Seen { changes, events, claims }))
     }
 }
 

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use supercargo_benches::claims;
 use supercargo_benches::workload::{Library, Op, Params};
 
 /// A workload to run: nodes, bound pods, and pods to be scheduled.
@@ -13,6 +14,7 @@ use supercargo_benches::workload::{Library, Op, Params};
 pub(crate) struct Workload {
     pub(crate) name: String,
     nodes: Vec<Nodes>,
+    classes: Vec<Value>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     bound: Vec<Pods>,
     measured: Pods,
@@ -32,6 +34,8 @@ struct Nodes {
     count: usize,
     template: Value,
     label: Option<(String, Vec<String>)>,
+    /// The ResourceSlices of each.
+    slices: Vec<Value>,
 }
 
 /// Identical pods.
@@ -40,6 +44,8 @@ struct Pods {
     count: usize,
     namespace: String,
     template: Value,
+    /// The ResourceClaim of each.
+    claim: Option<Value>,
 }
 
 /// The size of pods as the API server stores them, with managedFields.
@@ -53,8 +59,8 @@ pub(crate) enum Size {
 
 /// The scheduler name of the pods.
 pub(crate) const SCHEDULER: &str = "versus";
-/// The name of the size with one pod per node.
-const PREFERRED: &str = "OneBoundPodPerNode";
+/// The names of sizes with one pod per node: a bound one, or one to be scheduled with its claim.
+const PREFERRED: [&str; 2] = ["OneBoundPodPerNode", "1000Nodes_1000Pods"];
 
 impl Workload {
     /// The workload of this name, in the size with one pod per node if it has one.
@@ -65,7 +71,7 @@ impl Workload {
             let names: Vec<&str> = all.iter().map(|workload| workload.name.as_str()).collect();
             format!("there is no workload {name}: there are {}", names.join(", "))
         })?;
-        let size = found.size(Some(PREFERRED).filter(|size| found.has_size(size)))?;
+        let size = found.size(PREFERRED.into_iter().find(|size| found.has_size(size)))?;
         let params = found.scaled(&size.params, scale.nodes, scale.pods);
         let mut workload = Self::of(name, &found.ops, &params, &library)?;
         if let Some(wanted) = scale.bound {
@@ -79,7 +85,7 @@ impl Workload {
     }
 
     fn of(name: &str, ops: &[Op], params: &Params, library: &Library) -> Result<Self> {
-        let (mut nodes, mut namespaces) = (Vec::new(), BTreeMap::new());
+        let (mut nodes, mut classes, mut namespaces) = (Vec::new(), Vec::new(), BTreeMap::new());
         let (mut bound, mut measured) = (Vec::new(), None);
         for op in ops {
             match op {
@@ -89,13 +95,19 @@ impl Workload {
                     label_node_prepare_strategy,
                     csi_node_allocatable,
                     resource_slice_templates,
-                } if csi_node_allocatable.is_empty() && resource_slice_templates.is_empty() => {
+                } if csi_node_allocatable.is_empty() => {
                     let label = label_node_prepare_strategy.clone();
                     nodes.push(Nodes {
                         count: count.of(params)?,
                         template: library.template(node_template)?,
                         label: label.map(|label| (label.label_key, label.label_values)),
+                        slices: templates(library, resource_slice_templates)?,
                     });
+                }
+                Op::CreateAny { template } => {
+                    let object = library.template(template)?;
+                    ensure!(object["kind"] == "DeviceClass", "{name}: {template} is no DeviceClass");
+                    classes.push(object);
                 }
                 Op::CreateNamespaces { count, prefix, labels } => {
                     let names = (0..count.of(params)?).map(|index| format!("{prefix}-{index}"));
@@ -107,12 +119,20 @@ impl Workload {
                     namespace,
                     persistent_volume_template: None,
                     persistent_volume_claim_template: None,
+                    resource_claim_template,
                     collect_metrics,
                     delete_pods_per_second: 0,
-                    ..
                 } => {
-                    let template = library.template(pod_template)?;
-                    let pods = Pods { count: count.of(params)?, namespace: namespace.clone(), template };
+                    let pods = Pods {
+                        count: count.of(params)?,
+                        namespace: namespace.clone(),
+                        template: library.template(pod_template)?,
+                        claim: templates(library, resource_claim_template)?.pop(),
+                    };
+                    ensure!(
+                        *collect_metrics || pods.count == 0 || pods.claim.is_none(),
+                        "{name} has bound pods with claims, which are not supported here"
+                    );
                     if *collect_metrics {
                         measured = Some(pods);
                     } else {
@@ -124,7 +144,7 @@ impl Workload {
         }
         let measured = measured.with_context(|| format!("{name} measures nothing"))?;
         ensure!(measured.count > 0, "{name} measures no pods");
-        Ok(Self { name: name.to_owned(), nodes, namespaces, bound, measured })
+        Ok(Self { name: name.to_owned(), nodes, classes, namespaces, bound, measured })
     }
 
     pub(crate) fn node_count(&self) -> usize {
@@ -156,6 +176,18 @@ impl Workload {
         all.enumerate().map(|(index, (nodes, of_kind))| nodes.node(&node_name(index), of_kind))
     }
 
+    /// The DeviceClasses.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = Value> {
+        self.classes.iter().cloned()
+    }
+
+    /// The ResourceSlices of all nodes.
+    pub(crate) fn slices(&self) -> impl Iterator<Item = Value> {
+        let all = self.nodes.iter().flat_map(|nodes| std::iter::repeat_n(nodes, nodes.count));
+        all.enumerate()
+            .flat_map(|(index, nodes)| claims::slices(&nodes.slices, &node_name(index)).collect::<Vec<_>>())
+    }
+
     /// The bound pods, spread evenly over the nodes.
     pub(crate) fn bound_pods(&self, size: Size) -> impl Iterator<Item = Value> {
         let nodes = self.node_count().max(1);
@@ -171,6 +203,20 @@ impl Workload {
     pub(crate) fn measured_pod(&self, name: &str, size: Size) -> Value {
         self.measured.pod(name, size)
     }
+
+    /// Whether each pod to be scheduled has a ResourceClaim.
+    pub(crate) const fn has_claims(&self) -> bool {
+        self.measured.claim.is_some()
+    }
+
+    /// The ResourceClaim of a pod to be scheduled.
+    pub(crate) fn claim(&self, pod: &str, uid: &str) -> Option<Value> {
+        Some(claims::claim(self.measured.claim.as_ref()?, &self.measured.namespace, pod, uid))
+    }
+}
+
+fn templates<'a>(library: &Library, names: impl IntoIterator<Item = &'a String>) -> Result<Vec<Value>> {
+    names.into_iter().map(|name| library.template(name)).collect()
 }
 
 fn node_name(index: usize) -> String {
@@ -198,6 +244,9 @@ impl Pods {
         pod["metadata"]["name"] = json!(name);
         pod["metadata"]["namespace"] = json!(self.namespace);
         pod["spec"]["schedulerName"] = json!(SCHEDULER);
+        if self.claim.is_some() {
+            claims::want_claim(&mut pod);
+        }
         if size == Size::Large {
             enlarge(&mut pod);
         }
