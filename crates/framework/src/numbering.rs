@@ -16,6 +16,7 @@ use crate::steps;
 #[derive(Debug)]
 pub struct Numbering<'s, K> {
     seed: &'s HashSeed,
+    expected: usize,
     keys: Keys<K>,
 }
 
@@ -26,9 +27,9 @@ enum Keys<K> {
 }
 
 impl<'s, K: Hash + Eq> Numbering<'s, K> {
-    /// No keys yet.
-    pub fn new(seed: &'s HashSeed) -> Self {
-        Self { seed, keys: Keys::Few(SmallVec::new()) }
+    /// No keys yet. If there are many, memory for `expected` ones is reserved.
+    pub fn new(seed: &'s HashSeed, expected: usize) -> Self {
+        Self { seed, expected, keys: Keys::Few(SmallVec::new()) }
     }
 
     /// The number of distinct keys.
@@ -73,6 +74,7 @@ impl<'s, K: Hash + Eq> Numbering<'s, K> {
                 keys.push(key);
                 if keys.len() > FEW {
                     let mut numbers = self.seed.map();
+                    numbers.reserve(self.expected);
                     numbers.extend(keys.drain(..).zip(0..));
                     self.keys = Keys::Many(numbers);
                 }
@@ -93,7 +95,7 @@ mod tests {
     #[test]
     fn keys_are_numbered_as_they_appear() {
         let seed = HashSeed::new(1);
-        let mut numbering = Numbering::new(&seed);
+        let mut numbering = Numbering::new(&seed, 2 * FEW);
         assert!(numbering.is_empty());
         let keys: Vec<String> = (0..3 * FEW).map(|i| format!("k{i}")).collect();
         for (i, key) in keys.iter().enumerate() {

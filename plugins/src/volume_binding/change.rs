@@ -43,7 +43,7 @@ impl Changes {
             }
         });
         // A claim that the pod names tens of thousands of times is copied once.
-        let mut known = Numbering::new(seed);
+        let mut known = Numbering::new(seed, found.provisions.len());
         let mut selected: Vec<Arc<Object>> = Vec::new();
         let mut selection = Selection::of(node);
         let provisions = found.provisions.iter().map(|(delayed, _)| {

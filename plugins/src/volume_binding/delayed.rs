@@ -185,7 +185,7 @@ impl ClassClaims {
         claims: &mut [DelayedClaim],
     ) {
         let seed = cx.hash_seed();
-        let mut by_key: Numbering<'_, &str> = Numbering::new(seed);
+        let mut by_key: Numbering<'_, &str> = Numbering::new(seed, self.open.len());
         let of_open: Vec<usize> = self.open.iter().map(|i| by_key.number(&named[*i].0.object.key)).collect();
         // Each claim once.
         let mut distinct: Vec<Typed<'a, PersistentVolumeClaim>> = Vec::with_capacity(by_key.len());
@@ -194,7 +194,7 @@ impl ClassClaims {
                 distinct.push(named[*i].0);
             }
         }
-        let kinds = self.kinds.add_claims(distinct.iter().copied(), seed);
+        let kinds = self.kinds.add_claims(&distinct, seed);
         let smallest = self.open.first().map_or(0, |i| claims[*i].size());
         let mut available: Vec<Typed<'a, PersistentVolume>> = Vec::new();
         // Volumes with the number of their claim.

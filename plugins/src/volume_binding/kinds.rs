@@ -39,21 +39,20 @@ impl Kinds {
     /// Adds claims, and returns the kind of each.
     pub(super) fn add_claims<'a>(
         &mut self,
-        claims: impl Iterator<Item = Typed<'a, PersistentVolumeClaim>>,
+        claims: &[Typed<'a, PersistentVolumeClaim>],
         seed: &HashSeed,
     ) -> Vec<usize> {
-        let mut known = Numbering::new(seed);
-        let kind_of = |claim: Typed<'a, PersistentVolumeClaim>| {
-            let body = claim.body;
+        let mut known = Numbering::new(seed, claims.len());
+        let kind_of = |&Typed { object, body }: &Typed<'a, PersistentVolumeClaim>| {
             let attributes = body.attributes_class.as_deref().unwrap_or("");
             let kind =
                 known.number((body.volume_mode, attributes, modes(&body.access_modes), &body.selector));
             if kind == self.kinds.len() {
-                self.kinds.push(Kind::of(claim.object));
+                self.kinds.push(Kind::of(object));
             }
             kind
         };
-        claims.map(kind_of).collect()
+        claims.iter().map(kind_of).collect()
     }
 
     /// Adds available volumes, and returns the sort of each. Labels that no claim selects by are
@@ -67,13 +66,13 @@ impl Kinds {
         let are_one_sort = self.kinds.len() <= 1;
         let kinds = self.kinds.iter().filter_map(|kind| PersistentVolumeClaim::of(&kind.claim.body));
         let selectors = kinds.filter_map(|claim| claim.selector.as_ref());
-        let mut selected: Numbering<'_, &str> = Numbering::new(seed);
+        let mut selected: Numbering<'_, &str> = Numbering::new(seed, self.kinds.len());
         if !available.is_empty() && !are_one_sort {
             for requirement in selectors.flat_map(LabelSelector::requirements) {
                 selected.number(&requirement.key);
             }
         }
-        let mut known = Numbering::new(seed);
+        let mut known = Numbering::new(seed, available.len());
         let sort_of = |&Typed { object, body }: &Typed<'a, PersistentVolume>| {
             let sort = known.number((!are_one_sort).then(|| {
                 let labels = object.labels.texts().filter(|(key, _)| selected.get(*key).is_some());
