@@ -12,6 +12,7 @@ mod claims;
 mod delayed;
 mod find;
 mod hint;
+mod kinds;
 mod pre_bind;
 mod reach;
 mod score;
@@ -147,7 +148,7 @@ impl ReservePlugin for VolumeBinding {
         };
         // The objects have not changed since the node was filtered.
         let changes = match claims.find(cx, info) {
-            Ok(found) => Changes::for_node(&found, node),
+            Ok(found) => Changes::for_node(&found, node, cx.hash_seed()),
             Err(status) => return status,
         };
         for object in changes.assumed() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustc_hash::FxHashSet;
 
 use crate::binding::ApiCall;
+use crate::hash_seed::HashSeed;
 use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
 use crate::nodes::{ImageState, Nodes};
@@ -199,6 +200,11 @@ impl<'a> Context<'a> {
     pub fn image(&self, name: &str) -> Option<ImageState> {
         self.note(|| Read::Images);
         self.nodes.image(name)
+    }
+
+    /// The seed of maps whose keys strangers choose. No answer depends on it, so it is no read.
+    pub fn hash_seed(&self) -> &'a HashSeed {
+        self.objects.hash_seed()
     }
 
     /// An object of another kind.

@@ -25,6 +25,11 @@ enum Entries<K, V> {
     Many(BTreeMap<K, V>),
 }
 
+/// About how many keys a lookup compares among this many sorted ones.
+fn comparisons(entries: usize) -> usize {
+    entries.max(1).ilog2() as usize
+}
+
 impl<K, V> Default for SmallMap<K, V> {
     fn default() -> Self {
         Self(Entries::Few(SmallVec::new()))
@@ -95,7 +100,7 @@ impl<K: Ord, V> SmallMap<K, V> {
                 entries.iter().find(|(known, _)| known.borrow() == key).map(|(_, value)| value)
             }
             Entries::Many(entries) => {
-                steps::add(1);
+                steps::add(comparisons(entries.len()));
                 entries.get(key)
             }
         }
@@ -112,7 +117,7 @@ impl<K: Ord, V> SmallMap<K, V> {
                 entries.iter_mut().find(|(known, _)| (*known).borrow() == key).map(|(_, value)| value)
             }
             Entries::Many(entries) => {
-                steps::add(1);
+                steps::add(comparisons(entries.len()));
                 entries.get_mut(key)
             }
         }
@@ -147,7 +152,7 @@ impl<K: Ord, V> SmallMap<K, V> {
                 entries.iter().position(|(known, _)| known == key)
             }
             Entries::Many(entries) => {
-                steps::add(1);
+                steps::add(comparisons(entries.len()));
                 entries.contains_key(key).then_some(0)
             }
         };

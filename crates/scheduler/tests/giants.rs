@@ -155,6 +155,26 @@ fn steps_double_with_the_list_of_a_pod_and_the_nodes() {
     assert!(too_steep.is_empty(), "{too_steep:?} of {growths:?}");
 }
 
+/// The steps of a giant's first cycle for each of its items.
+fn steps_per_item(list: PodList, Size { items, nodes }: Size) -> f64 {
+    let mut cluster = Cluster::new(nodes, Vec::new());
+    for object in list.objects(items) {
+        cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
+    }
+    let giant = pod_of(&list.pod("giant", items));
+    steps_of(|| cluster.try_pod(giant)) as f64 / items as f64
+}
+
+/// The steps of claims that are sorted by their long keys grow no faster than the list. They are
+/// only several times as many.
+#[test]
+fn claims_of_a_giant_are_not_sorted_by_key() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // Sorted, they took 48.
+    let steps = steps_per_item(PodList::ProvisionedClaims, TWICE);
+    assert!(steps < 20.0, "{steps} steps per item");
+}
+
 #[test]
 fn steps_double_with_the_list_of_a_node_and_the_nodes() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use supercargo_framework::hash_seed::HashSeed;
 use supercargo_framework::objects::{
     Body, ClaimRef, Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, annotations,
 };
-use supercargo_framework::{Labels, SmallMap};
+use supercargo_framework::{Labels, Numbering};
 
 use super::delayed::holds;
 use super::find::PodVolumes;
@@ -32,7 +33,7 @@ pub(super) struct Binding {
 
 impl Changes {
     /// The changes that bind these volumes for a pod on this node.
-    pub(super) fn for_node(found: &PodVolumes<'_>, node: &Arc<str>) -> Self {
+    pub(super) fn for_node(found: &PodVolumes<'_>, node: &Arc<str>, seed: &HashSeed) -> Self {
         let bindings = found.bindings.iter().map(|(delayed, volume)| {
             let bound = bind(volume, &delayed.claim);
             Binding {
@@ -42,14 +43,15 @@ impl Changes {
             }
         });
         // A claim that the pod names tens of thousands of times is copied once.
-        let mut selected: SmallMap<&str, Arc<Object>> = SmallMap::default();
+        let mut known = Numbering::new(seed, found.provisions.len());
+        let mut selected: Vec<Arc<Object>> = Vec::new();
+        let mut selection = Selection::of(node);
         let provisions = found.provisions.iter().map(|(delayed, _)| {
-            let key = &*delayed.claim.key;
-            selected.get(key).cloned().unwrap_or_else(|| {
-                let claim = Arc::new(select_node(&delayed.claim, node));
-                selected.insert(key, Arc::clone(&claim));
-                claim
-            })
+            let number = known.number(Arc::as_ptr(&delayed.claim));
+            if number == selected.len() {
+                selected.push(Arc::new(selection.select(&delayed.claim)));
+            }
+            Arc::clone(&selected[number])
         });
         Self { bindings: bindings.collect(), provisions: provisions.collect() }
     }
@@ -83,22 +85,40 @@ fn bind(volume: &Object, claim: &Object) -> Option<Object> {
         bound.body = Body::PersistentVolume(PersistentVolume { claim, ..body.clone() });
     }
     if !is_annotated {
-        annotate(&mut bound, annotations::BOUND_BY_CONTROLLER, &"yes".into());
+        bound.annotations = annotated(&bound.annotations, annotations::BOUND_BY_CONTROLLER, &"yes".into());
     }
     Some(bound)
 }
 
-/// The claim with the selected node.
-fn select_node(claim: &Object, node: &Arc<str>) -> Object {
-    let mut selected = claim.clone();
-    annotate(&mut selected, annotations::SELECTED_NODE, node);
-    selected
+/// The node that claims get, with the last annotations that were made of it: most claims share
+/// theirs.
+struct Selection<'a> {
+    node: &'a Arc<str>,
+    last: Option<(Labels, Labels)>,
 }
 
-fn annotate(object: &mut Object, key: &str, value: &Arc<str>) {
-    let others = object.annotations.iter().filter(|(other, _)| &***other != key);
+impl<'a> Selection<'a> {
+    fn of(node: &'a Arc<str>) -> Self {
+        Self { node, last: None }
+    }
+
+    /// The claim with the selected node.
+    fn select(&mut self, claim: &Object) -> Object {
+        let known = self.last.take().filter(|(before, _)| *before == claim.annotations);
+        let (before, after) = known.unwrap_or_else(|| {
+            let after = annotated(&claim.annotations, annotations::SELECTED_NODE, self.node);
+            (claim.annotations.clone(), after)
+        });
+        let selected = Object { annotations: after.clone(), ..claim.clone() };
+        self.last = Some((before, after));
+        selected
+    }
+}
+
+fn annotated(annotations: &Labels, key: &str, value: &Arc<str>) -> Labels {
+    let others = annotations.iter().filter(|(other, _)| &***other != key);
     let all = others.map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
-    object.annotations = all.chain([(key.into(), Arc::clone(value))]).collect::<Labels>();
+    all.chain([(key.into(), Arc::clone(value))]).collect()
 }
 
 /// A PUT: the object's API path, and the API object.

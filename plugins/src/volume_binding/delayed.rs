@@ -4,16 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use smallvec::SmallVec;
 use supercargo_framework::objects::{
     CsiDriver, CsiStorageCapacity, Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, StorageClass,
     Typed, annotations, resources,
 };
-use supercargo_framework::selector::LabelSelector;
-use supercargo_framework::small_map::FEW;
-use supercargo_framework::{Context, Labels, SmallMap, steps};
+use supercargo_framework::{Context, Labels, Numbering, SmallMap, steps};
 
 use super::available::{Available, Reached};
+use super::kinds::Kinds;
 use crate::pod_volumes::KeyBuffer;
 
 /// The provisioner of classes without dynamic provisioning.
@@ -30,9 +28,9 @@ pub(super) struct DelayedClaim {
     pub(super) class: usize,
     /// The volumes whose `claimRef` is this claim: an index of [`ClassClaims::own`].
     pub(super) own: Option<usize>,
-    /// The first claim that can be bound to the same volumes, but for their size: an index of
+    /// The claims that can be bound to the same volumes, but for their size: one of the
     /// [`ClassClaims::kinds`].
-    pub(super) kind: usize,
+    kind: usize,
 }
 
 /// The claims of one class, which compete for its volumes.
@@ -43,12 +41,8 @@ pub(super) struct ClassClaims {
     pub(super) open: Vec<usize>,
     /// Volumes of claims, with their places.
     pub(super) own: Vec<Vec<(usize, Arc<Object>)>>,
-    /// An open claim of each kind.
-    kinds: Vec<Arc<Object>>,
-    /// An available volume of each sort.
-    sorts: Vec<Arc<Object>>,
-    /// Whether volume attributes classes are enabled.
-    with_attributes_classes: bool,
+    /// Which available volumes suit which open claims.
+    kinds: Kinds,
     /// Volumes for open claims, the smallest first.
     pub(super) available: Available,
     /// Whether and where volumes can be provisioned.
@@ -168,9 +162,7 @@ impl ClassClaims {
             selected,
             open,
             own: Vec::new(),
-            kinds: Vec::new(),
-            sorts: Vec::new(),
-            with_attributes_classes,
+            kinds: Kinds::new(with_attributes_classes),
             available: Available::default(),
             provisioning: Provisioning::of(cx, class),
             requests,
@@ -192,130 +184,65 @@ impl ClassClaims {
         named: &[Named<'a>],
         claims: &mut [DelayedClaim],
     ) {
-        // Each claim once, with its own volumes.
-        let mut by_key: SmallMap<&str, (Typed<'a, PersistentVolumeClaim>, Vec<&'a Arc<Object>>)> =
-            self.open.iter().map(|i| (&*named[*i].0.object.key, (named[*i].0, Vec::new()))).collect();
-        let kinds = self.distinguish_kinds(by_key.values().map(|(claim, _)| *claim));
+        let seed = cx.hash_seed();
+        let mut by_key: Numbering<'_, &str> = Numbering::new(seed, self.open.len());
+        let of_open: Vec<usize> = self.open.iter().map(|i| by_key.number(&named[*i].0.object.key)).collect();
+        // Each claim once.
+        let mut distinct: Vec<Typed<'a, PersistentVolumeClaim>> = Vec::with_capacity(by_key.len());
+        for (i, number) in self.open.iter().zip(&of_open) {
+            if *number == distinct.len() {
+                distinct.push(named[*i].0);
+            }
+        }
+        let kinds = self.kinds.add_claims(&distinct, seed);
         let smallest = self.open.first().map_or(0, |i| claims[*i].size());
         let mut available: Vec<Typed<'a, PersistentVolume>> = Vec::new();
+        // Volumes with the number of their claim.
+        let mut owned: Vec<(usize, &'a Arc<Object>)> = Vec::new();
         let mut key = KeyBuffer::default();
         for volume in cx.volumes_of_class(class).filter(|volume| !volume.object.terminating) {
             if let Some(holder) = &volume.claim {
-                let Some((claim, own)) = by_key.get_mut(key.join(&[&holder.namespace, "/", &holder.name]))
-                else {
+                let Some(number) = by_key.get(key.join(&[&holder.namespace, "/", &holder.name])) else {
                     continue;
                 };
+                let claim = &distinct[number];
                 if holds(&volume, claim.object)
                     && volume.capacity >= claim.size()
-                    && self.have_equal_properties(claim, &volume)
+                    && self.kinds.have_equal_properties(claim, &volume)
                 {
-                    own.push(volume.object);
+                    owned.push((number, volume.object));
                 }
             } else if &*volume.phase == "Available"
                 && volume.capacity >= smallest
-                && self.may_serve(volume.object)
+                && self.kinds.may_serve(volume.object)
             {
                 available.push(volume);
             }
         }
         // Of equal volumes, the first by name.
         available.sort_by_key(|volume| volume.capacity);
-        let sorts = self.distinguish_sorts(&available);
+        owned.sort_by_key(|(number, _)| *number);
+        let sorts = self.kinds.add_volumes(&available, seed);
         let available = available.into_iter().map(|volume| volume.object).zip(sorts);
-        let owned = || by_key.values().flat_map(|(_, own)| own.iter().copied());
-        let (available, places) = Available::new(available, owned());
+        let (available, places) = Available::new(available, owned.iter().map(|(_, volume)| *volume));
         self.available = available;
-        let mut owned = places.into_iter().zip(owned().cloned());
-        let mut prepared: SmallMap<&str, (Option<usize>, usize)> = SmallMap::default();
-        for ((key, (_, own)), kind) in by_key.iter().zip(kinds) {
-            let at = (!own.is_empty()).then_some(self.own.len());
-            if at.is_some() {
-                self.own.push(owned.by_ref().take(own.len()).collect());
-            }
-            prepared.insert(key, (at, kind));
-        }
-        for i in &self.open {
-            let (own, kind) = prepared.get(&*named[*i].0.object.key).copied().unwrap_or_default();
-            claims[*i].own = own;
-            claims[*i].kind = kind;
-        }
-    }
-
-    /// The kind of each claim.
-    fn distinguish_kinds<'a>(
-        &mut self,
-        claims: impl Iterator<Item = Typed<'a, PersistentVolumeClaim>>,
-    ) -> Vec<usize> {
-        let mut known: SmallMap<_, usize> = SmallMap::default();
-        let kind_of = |claim: Typed<'a, PersistentVolumeClaim>| {
-            let body = claim.body;
-            let attributes = body.attributes_class.as_deref().unwrap_or("");
-            let kind = (body.volume_mode, attributes, modes(&body.access_modes), body.selector.as_ref());
-            known.get(&kind).copied().unwrap_or_else(|| {
-                self.kinds.push(Arc::clone(claim.object));
-                known.insert(kind, self.kinds.len() - 1);
-                self.kinds.len() - 1
-            })
-        };
-        claims.map(kind_of).collect()
-    }
-
-    /// The sort of each available volume. Labels that no claim selects by are ignored.
-    fn distinguish_sorts<'a>(&mut self, available: &[Typed<'a, PersistentVolume>]) -> Vec<usize> {
-        // All of them suit a single kind.
-        let are_one_sort = self.kinds.len() <= 1;
-        let kinds = self.kinds.iter().filter_map(|claim| PersistentVolumeClaim::of(&claim.body));
-        let selectors = kinds.filter_map(|claim| claim.selector.as_ref());
-        let selected: SmallMap<&str, ()> =
-            selectors.flat_map(LabelSelector::requirements).map(|it| (&*it.key, ())).collect();
-        let mut sorts = Vec::new();
-        let mut known: SmallMap<_, usize> = SmallMap::default();
-        let sort_of = |&Typed { object, body }: &Typed<'a, PersistentVolume>| {
-            let sort = (!are_one_sort).then(|| {
-                let labels = object.labels.texts().filter(|(key, _)| selected.contains(*key));
-                let labels: SmallVec<[(&str, &str); 2]> = labels.collect();
-                let attributes = body.attributes_class.as_deref().unwrap_or("");
-                (body.volume_mode, attributes, modes(&body.access_modes), labels)
+        let mut own_of: Vec<Option<usize>> = vec![None; distinct.len()];
+        for ((number, volume), place) in owned.into_iter().zip(places) {
+            let own = *own_of[number].get_or_insert_with(|| {
+                self.own.push(Vec::new());
+                self.own.len() - 1
             });
-            known.get(&sort).copied().unwrap_or_else(|| {
-                sorts.push(Arc::clone(object));
-                known.insert(sort, sorts.len() - 1);
-                sorts.len() - 1
-            })
-        };
-        let of_each = available.iter().map(sort_of).collect();
-        self.sorts = sorts;
-        of_each
-    }
-
-    /// Whether the mode and the attributes class of a volume are those of the claim.
-    fn have_equal_properties(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
-        let wanted = claim.attributes_class.as_deref().filter(|_| self.with_attributes_classes);
-        volume.volume_mode == claim.volume_mode
-            && volume.attributes_class.as_deref().unwrap_or("") == wanted.unwrap_or("")
+            self.own[own].push((place, Arc::clone(volume)));
+        }
+        for (i, number) in self.open.iter().zip(of_open) {
+            claims[*i].own = own_of[number];
+            claims[*i].kind = kinds[number];
+        }
     }
 
     /// Whether available volumes of a sort can be bound to a claim, if they are large enough.
     pub(super) fn suits(&self, claim: &DelayedClaim, sort: usize) -> bool {
-        // All of `available` suit a single kind.
-        self.kinds.len() == 1 || self.suits_kind(claim.kind, &self.sorts[sort])
-    }
-
-    /// Whether an available volume can be bound to claims of a kind, if it is large enough.
-    fn suits_kind(&self, kind: usize, volume: &Object) -> bool {
-        let (Some(claim), Some(body)) =
-            (PersistentVolumeClaim::of(&self.kinds[kind].body), PersistentVolume::of(&volume.body))
-        else {
-            return false;
-        };
-        self.have_equal_properties(claim, body)
-            && claim.access_modes.iter().all(|mode| body.access_modes.contains(mode))
-            && claim.selector.as_ref().is_none_or(|selector| selector.matches(&volume.labels))
-    }
-
-    /// Whether an available volume may suit any kind.
-    fn may_serve(&self, volume: &Object) -> bool {
-        self.kinds.len() > FEW || (0..self.kinds.len()).any(|kind| self.suits_kind(kind, volume))
+        self.kinds.suits(claim.kind, sort)
     }
 
     /// What a node with these labels offers.
@@ -423,14 +350,6 @@ impl Provisioning {
             _ => Room::Nothing,
         }
     }
-}
-
-/// Access modes, each once, in one order.
-fn modes(all: &[Arc<str>]) -> SmallVec<[&str; 4]> {
-    let mut modes: SmallVec<[&str; 4]> = all.iter().map(|mode| &**mode).collect();
-    modes.sort_unstable();
-    modes.dedup();
-    modes
 }
 
 /// Whether the class allows volumes for a node with these labels. As upstream, a term without

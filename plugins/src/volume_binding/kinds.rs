@@ -1,0 +1,160 @@
+//! Which available volumes suit which claims, but for their size.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use smallvec::SmallVec;
+use supercargo_framework::hash_seed::HashSeed;
+use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, Typed};
+use supercargo_framework::selector::LabelSelector;
+use supercargo_framework::small_map::FEW;
+use supercargo_framework::{Numbering, steps};
+
+/// The kinds of claims, and the sorts of available volumes. Claims of one kind can be bound to the
+/// same volumes, and volumes of one sort to the same claims, if they are large enough.
+pub(super) struct Kinds {
+    kinds: Vec<Kind>,
+    /// An available volume of each sort.
+    sorts: Vec<Arc<Object>>,
+    /// Whether volume attributes classes are enabled.
+    with_attributes_classes: bool,
+}
+
+/// A kind of claims. Nodes ask about the same sorts, so answers about the first 64 are kept.
+struct Kind {
+    /// A claim of this kind.
+    claim: Arc<Object>,
+    /// The sorts that have been compared with the claim, a bit each.
+    compared: AtomicU64,
+    /// Those that suit it.
+    suited: AtomicU64,
+}
+
+impl Kinds {
+    /// No kinds yet.
+    pub(super) fn new(with_attributes_classes: bool) -> Self {
+        Self { kinds: Vec::new(), sorts: Vec::new(), with_attributes_classes }
+    }
+
+    /// Adds claims, and returns the kind of each.
+    pub(super) fn add_claims<'a>(
+        &mut self,
+        claims: &[Typed<'a, PersistentVolumeClaim>],
+        seed: &HashSeed,
+    ) -> Vec<usize> {
+        let mut known = Numbering::new(seed, claims.len());
+        let kind_of = |&Typed { object, body }: &Typed<'a, PersistentVolumeClaim>| {
+            let attributes = body.attributes_class.as_deref().unwrap_or("");
+            let kind =
+                known.number((body.volume_mode, attributes, modes(&body.access_modes), &body.selector));
+            if kind == self.kinds.len() {
+                self.kinds.push(Kind::of(object));
+            }
+            kind
+        };
+        claims.iter().map(kind_of).collect()
+    }
+
+    /// Adds available volumes, and returns the sort of each. Labels that no claim selects by are
+    /// ignored.
+    pub(super) fn add_volumes<'a>(
+        &mut self,
+        available: &[Typed<'a, PersistentVolume>],
+        seed: &HashSeed,
+    ) -> Vec<usize> {
+        // All of them suit a single kind.
+        let are_one_sort = self.kinds.len() <= 1;
+        let kinds = self.kinds.iter().filter_map(|kind| PersistentVolumeClaim::of(&kind.claim.body));
+        let selectors = kinds.filter_map(|claim| claim.selector.as_ref());
+        let mut selected: Numbering<'_, &str> = Numbering::new(seed, self.kinds.len());
+        if !available.is_empty() && !are_one_sort {
+            for requirement in selectors.flat_map(LabelSelector::requirements) {
+                selected.number(&requirement.key);
+            }
+        }
+        let mut known = Numbering::new(seed, available.len());
+        let sort_of = |&Typed { object, body }: &Typed<'a, PersistentVolume>| {
+            let sort = known.number((!are_one_sort).then(|| {
+                let labels = object.labels.texts().filter(|(key, _)| selected.get(*key).is_some());
+                let labels: SmallVec<[(&str, &str); 2]> = labels.collect();
+                let attributes = body.attributes_class.as_deref().unwrap_or("");
+                (body.volume_mode, attributes, modes(&body.access_modes), labels)
+            }));
+            if sort == self.sorts.len() {
+                self.sorts.push(Arc::clone(object));
+            }
+            sort
+        };
+        available.iter().map(sort_of).collect()
+    }
+
+    /// Whether the mode and the attributes class of a volume are those of the claim.
+    pub(super) fn have_equal_properties(
+        &self,
+        claim: &PersistentVolumeClaim,
+        volume: &PersistentVolume,
+    ) -> bool {
+        let wanted = claim.attributes_class.as_deref().filter(|_| self.with_attributes_classes);
+        volume.volume_mode == claim.volume_mode
+            && volume.attributes_class.as_deref().unwrap_or("") == wanted.unwrap_or("")
+    }
+
+    /// Whether available volumes of a sort can be bound to claims of a kind, if they are large
+    /// enough.
+    pub(super) fn suits(&self, kind: usize, sort: usize) -> bool {
+        // All available volumes suit a single kind.
+        if self.kinds.len() == 1 {
+            return true;
+        }
+        let kind = &self.kinds[kind];
+        let compare = || self.suits_claim(kind, &self.sorts[sort]);
+        let bit = u32::try_from(sort).ok().and_then(|sort| 1_u64.checked_shl(sort));
+        bit.map_or_else(compare, |bit| kind.suited(bit, compare))
+    }
+
+    /// Whether an available volume can be bound to claims of a kind, if it is large enough.
+    fn suits_claim(&self, kind: &Kind, volume: &Object) -> bool {
+        steps::add(1);
+        let (Some(claim), Some(body)) =
+            (PersistentVolumeClaim::of(&kind.claim.body), PersistentVolume::of(&volume.body))
+        else {
+            return false;
+        };
+        self.have_equal_properties(claim, body)
+            && claim.access_modes.iter().all(|mode| body.access_modes.contains(mode))
+            && claim.selector.as_ref().is_none_or(|selector| selector.matches(&volume.labels))
+    }
+
+    /// Whether an available volume may suit any kind.
+    pub(super) fn may_serve(&self, volume: &Object) -> bool {
+        self.kinds.len() > FEW || self.kinds.iter().any(|kind| self.suits_claim(kind, volume))
+    }
+}
+
+impl Kind {
+    fn of(claim: &Arc<Object>) -> Self {
+        Self { claim: Arc::clone(claim), compared: AtomicU64::new(0), suited: AtomicU64::new(0) }
+    }
+
+    /// The answer about the sort of this bit, from `compare` the first time.
+    fn suited(&self, bit: u64, compare: impl FnOnce() -> bool) -> bool {
+        if self.compared.load(Ordering::Acquire) & bit != 0 {
+            return self.suited.load(Ordering::Relaxed) & bit != 0;
+        }
+        let suits = compare();
+        if suits {
+            self.suited.fetch_or(bit, Ordering::Relaxed);
+        }
+        // The answer is there before it counts as known.
+        self.compared.fetch_or(bit, Ordering::Release);
+        suits
+    }
+}
+
+/// Access modes, each once, in one order.
+fn modes(all: &[Arc<str>]) -> SmallVec<[&str; 4]> {
+    let mut modes: SmallVec<[&str; 4]> = all.iter().map(|mode| &**mode).collect();
+    modes.sort_unstable();
+    modes.dedup();
+    modes
+}
