@@ -94,10 +94,10 @@ mod tests {
 
     #[test]
     fn keys_are_numbered_as_they_appear() {
+        let keys: Vec<String> = (0..3 * FEW).map(|i| format!("k{i}")).collect();
         let seed = HashSeed::new(1);
         let mut numbering = Numbering::new(&seed, 2 * FEW);
         assert!(numbering.is_empty());
-        let keys: Vec<String> = (0..3 * FEW).map(|i| format!("k{i}")).collect();
         for (i, key) in keys.iter().enumerate() {
             assert_eq!(numbering.get(&**key), None);
             assert_eq!((numbering.len(), numbering.number(&**key)), (i, i));

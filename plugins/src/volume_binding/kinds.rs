@@ -13,7 +13,7 @@ use supercargo_framework::{Numbering, steps};
 /// The kinds of claims, and the sorts of available volumes. Claims of one kind can be bound to the
 /// same volumes, and volumes of one sort to the same claims, if they are large enough.
 pub(super) struct Kinds {
-    kinds: Vec<Kind>,
+    of_claims: Vec<Kind>,
     /// An available volume of each sort.
     sorts: Vec<Arc<Object>>,
     /// Whether volume attributes classes are enabled.
@@ -33,7 +33,7 @@ struct Kind {
 impl Kinds {
     /// No kinds yet.
     pub(super) fn new(with_attributes_classes: bool) -> Self {
-        Self { kinds: Vec::new(), sorts: Vec::new(), with_attributes_classes }
+        Self { of_claims: Vec::new(), sorts: Vec::new(), with_attributes_classes }
     }
 
     /// Adds claims, and returns the kind of each.
@@ -47,8 +47,8 @@ impl Kinds {
             let attributes = body.attributes_class.as_deref().unwrap_or("");
             let kind =
                 known.number((body.volume_mode, attributes, modes(&body.access_modes), &body.selector));
-            if kind == self.kinds.len() {
-                self.kinds.push(Kind::of(object));
+            if kind == self.of_claims.len() {
+                self.of_claims.push(Kind::of(object));
             }
             kind
         };
@@ -63,10 +63,10 @@ impl Kinds {
         seed: &HashSeed,
     ) -> Vec<usize> {
         // All of them suit a single kind.
-        let are_one_sort = self.kinds.len() <= 1;
-        let kinds = self.kinds.iter().filter_map(|kind| PersistentVolumeClaim::of(&kind.claim.body));
+        let are_one_sort = self.of_claims.len() <= 1;
+        let kinds = self.of_claims.iter().filter_map(|kind| PersistentVolumeClaim::of(&kind.claim.body));
         let selectors = kinds.filter_map(|claim| claim.selector.as_ref());
-        let mut selected: Numbering<'_, &str> = Numbering::new(seed, self.kinds.len());
+        let mut selected: Numbering<'_, &str> = Numbering::new(seed, self.of_claims.len());
         if !available.is_empty() && !are_one_sort {
             for requirement in selectors.flat_map(LabelSelector::requirements) {
                 selected.number(&requirement.key);
@@ -103,10 +103,10 @@ impl Kinds {
     /// enough.
     pub(super) fn suits(&self, kind: usize, sort: usize) -> bool {
         // All available volumes suit a single kind.
-        if self.kinds.len() == 1 {
+        if self.of_claims.len() == 1 {
             return true;
         }
-        let kind = &self.kinds[kind];
+        let kind = &self.of_claims[kind];
         let compare = || self.suits_claim(kind, &self.sorts[sort]);
         let bit = u32::try_from(sort).ok().and_then(|sort| 1_u64.checked_shl(sort));
         bit.map_or_else(compare, |bit| kind.suited(bit, compare))
@@ -127,7 +127,7 @@ impl Kinds {
 
     /// Whether an available volume may suit any kind.
     pub(super) fn may_serve(&self, volume: &Object) -> bool {
-        self.kinds.len() > FEW || self.kinds.iter().any(|kind| self.suits_claim(kind, volume))
+        self.of_claims.len() > FEW || self.of_claims.iter().any(|kind| self.suits_claim(kind, volume))
     }
 }
 

@@ -314,7 +314,7 @@ impl Observer for MetricsObserver {
             Observation::Preempted { failed } => self.preempted(*failed),
             Observation::ClaimCreation { is_created } => self.claim_creation(*is_created),
             Observation::DevicesAwaited { profile, wait, took } => {
-                self.devices_awaited(*profile, wait, *took)
+                self.devices_awaited(*profile, wait, *took);
             }
             Observation::LostRace => self.series.lost_races.with(&["pod"]).increment(),
             Observation::NodeTaken => self.series.lost_races.with(&["node"]).increment(),
@@ -363,7 +363,9 @@ mod tests {
         let (pre_filter, filter, pre_score, score) = Default::default();
         let scheduler_name = "gpus".into();
         observer.profiles(&[ObservedProfile { scheduler_name, pre_filter, filter, pre_score, score }]);
-        observations.into_iter().for_each(|it| observer.observe(it));
+        for observation in observations {
+            observer.observe(observation);
+        }
         let mut text = Text::default();
         series.write(&mut text);
         let text = text.finish();
