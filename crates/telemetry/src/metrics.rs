@@ -65,6 +65,10 @@ impl Metrics {
         for kind in ["node", "pod", "sum"] {
             series.cache_mismatches.with(&[kind]);
         }
+        // As in kube-scheduler, it is there only if groups are.
+        if !features.enabled(Feature::GenericWorkload) {
+            series.group_algorithm.clear();
+        }
         Arc::new(Self { series, features: features.clone(), collector: Mutex::new(None) })
     }
 
