@@ -66,8 +66,7 @@ impl ResourceStats {
             "cachedPods": stats.pods,
             "assumedPods": stats.assumed_pods,
             "pendingPods": stats.pending_pods,
-            // In all parts of the queue and in flight.
-            "queuedPods": stats.queued_pods().iter().sum::<usize>() + stats.queue[4],
+            "queuedPods": stats.unscheduled_pods(),
             "bindings": stats.bindings,
             "pendingAllocations": stats.pending_allocations,
             "tables": stats.tables.tables,

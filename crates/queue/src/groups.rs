@@ -357,22 +357,22 @@ impl SchedulingQueue {
         change: &Change,
         pre_check: PreCheck,
     ) -> Vec<(u64, QueueingStrategy)> {
-        let mut uids: Vec<Uid> = self.unschedulable.entities().cloned().collect();
+        let entry = |uid| self.entries.get(uid);
+        let mut concerned: Vec<&QueuedPod> = self.unschedulable.entities().filter_map(entry).collect();
         for (holder, held) in self.unschedulable.held() {
             match self.hints.groups_about(holder, event, change) {
-                None => uids.extend(held.values().cloned()),
+                None => concerned.extend(held.values().filter_map(entry)),
                 // Gangs that wait for pods: a new pod concerns one of them.
                 Some(groups) => {
-                    let entries = groups.iter().filter_map(|key| self.entries.get(&entry_uid(key)));
-                    let known = entries.filter(|queued| held.contains_key(&queued.sequence));
-                    uids.extend(known.map(|queued| queued.uid().clone()));
+                    let named = groups.iter().filter_map(|key| self.entries.get(&entry_uid(key)));
+                    concerned.extend(named.filter(|queued| held.contains_key(&queued.sequence)));
                 }
             }
         }
-        let entries = uids.iter().filter_map(|uid| self.entries.get(uid));
-        let candidates = entries
-            .filter(|queued| pre_check.admits(queued.pod.priority) && !self.hints.is_held(queued, event));
-        candidates.map(|queued| (queued.sequence, self.group_strategy(cx, queued, event, change))).collect()
+        concerned
+            .retain(|queued| pre_check.admits(queued.pod.priority) && !self.hints.is_held(queued, event));
+        let ask = |queued: &QueuedPod| (queued.sequence, self.group_strategy(cx, queued, event, change));
+        concerned.into_iter().map(ask).collect()
     }
 
     /// What an event means for a group: the best that it means for a member.

@@ -57,6 +57,11 @@ impl Stats {
         let GroupLengths { groups, pods, .. } = self.groups.unwrap_or_default();
         std::array::from_fn(|at| self.queue[at] - groups[at] + pods[at])
     }
+
+    /// Pods in all parts of the queue and in flight.
+    pub fn unscheduled_pods(&self) -> usize {
+        self.queued_pods().iter().sum::<usize>() + self.queue[4]
+    }
 }
 
 impl Scheduler {

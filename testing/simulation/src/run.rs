@@ -264,7 +264,7 @@ fn check_sizes(world: &World) {
     for (process, owner) in world.owners() {
         let stats = owner.scheduler().stats();
         let sizes = [
-            ("queued pods", stats.queued_pods().iter().sum::<usize>() + stats.queue[4], 0),
+            ("queued pods", stats.unscheduled_pods(), 0),
             ("cached pods", stats.pods, 0),
             ("pending pods", stats.pending_pods, 0),
             ("assumed pods", stats.assumed_pods, 0),

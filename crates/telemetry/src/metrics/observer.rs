@@ -114,7 +114,7 @@ pub(super) struct MetricsObserver {
     sli: Places<Histogram, { MANY_ATTEMPTS + 1 }>,
     pod_attempts: Arc<Histogram>,
     queue_incoming: [Known<Box<str>, Counter>; 3],
-    entities_incoming: [Known<Box<str>, Counter>; 3],
+    entities_incoming: [Known<(Box<str>, &'static str), Counter>; 3],
     handled: Known<ClusterEvent, Histogram>,
     hints: RefCell<Vec<(ClusterEvent, Hints)>>,
     plugins: Known<(Box<str>, Point, Code), Histogram>,
@@ -215,11 +215,12 @@ impl MetricsObserver {
         };
         let look_up = || (event.into(), self.series.queue_incoming.with(&[label, event]));
         self.queue_incoming[place].with(|it| **it == *event, look_up, |it| it.add(entity.pods()));
-        if is_entity && entity != Entity::Pod {
-            self.series.entities_incoming.with(&[label, event, entity.as_str()]).increment();
-        } else if is_entity {
-            let look_up = || (event.into(), self.series.entities_incoming.with(&[label, event, "pod"]));
-            self.entities_incoming[place].with(|it| **it == *event, look_up, Counter::increment);
+        if is_entity {
+            let kind = entity.as_str();
+            let look_up =
+                || ((event.into(), kind), self.series.entities_incoming.with(&[label, event, kind]));
+            let is_known = |(it, known): &(Box<str>, &str)| **it == *event && *known == kind;
+            self.entities_incoming[place].with(is_known, look_up, Counter::increment);
         }
     }
 
