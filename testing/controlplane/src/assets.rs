@@ -40,8 +40,9 @@ pub enum Program {
 }
 
 impl Program {
-    /// All programs except [`Program::SchedBench`], which only one benchmark needs.
-    pub const ALL: [Self; 14] = [
+    /// The programs that `.ci/run` needs: all except [`Program::SchedBench`], for one benchmark, and the
+    /// API servers between the oldest release and the baseline.
+    pub const ALL: [Self; 12] = [
         Self::Etcd,
         Self::KubeApiserver(Release::Baseline),
         Self::KubeScheduler,
@@ -54,9 +55,7 @@ impl Program {
         // After the programs of the baseline, because their modules share packages with it.
         Self::Kwok,
         Self::Helm,
-        Self::KubeApiserver(Release::V1_36),
-        Self::KubeApiserver(Release::V1_35),
-        Self::KubeApiserver(Release::V1_34),
+        Self::KubeApiserver(Release::EARLIER[0]),
     ];
 
     /// The minimum for a control plane.
