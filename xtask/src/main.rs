@@ -116,8 +116,8 @@ fn git(arguments: &[&str]) -> Result<String, String> {
 }
 
 fn subcommand(name: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(cargo());
-    command.arg(name).args(arguments).current_dir(root());
+    let mut command = cargo();
+    command.arg(name).args(arguments);
     command
 }
 

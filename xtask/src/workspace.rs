@@ -89,16 +89,26 @@ pub fn shipped_packages() -> BTreeSet<String> {
 
 /// What cargo prints, without the network.
 fn output(arguments: &[String]) -> String {
-    let command =
-        Command::new(cargo()).args(arguments).args(["--offline", "--locked"]).current_dir(root()).output();
-    let output = command.expect("cargo can be started");
+    let output = cargo().args(arguments).args(["--offline", "--locked"]).output();
+    let output = output.expect("cargo can be started");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("cargo prints text")
 }
 
-/// The cargo that runs this, or the one on the path.
-pub fn cargo() -> std::ffi::OsString {
-    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+/// The cargo that runs this, or the one on the path, without what cargo tells this program about its own
+/// package: build scripts that read such a variable would run again, and their crates be built again.
+pub fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"]
+            .iter()
+            .any(|own| name.to_string_lossy().starts_with(own))
+        {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir(root());
+    command
 }
 
 /// The platform that the compiler runs on.
