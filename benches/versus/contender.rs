@@ -84,6 +84,8 @@ pub(crate) fn build_supercargo() -> Result<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
+    // A build script that reads it would run again, and its crate be built again.
+    command.env_remove("CARGO_MANIFEST_DIR");
     command.args(["build", "--locked", "--package", "supercargo", "--bin", "supercargo"]);
     command.args(["--message-format", "json-render-diagnostics", "--quiet", "--manifest-path"]).arg(manifest);
     if !cfg!(debug_assertions) {

@@ -77,7 +77,7 @@ struct Args {
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_values_t = [32, 64, 128])]
     in_flight: Vec<usize>,
     /// An existing supercargo program [default: built from this repository]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "SUPERCARGO_PROGRAM")]
     supercargo: Option<PathBuf>,
     /// Write figures into this folder, if several workloads run
     #[arg(long, value_name = "DIR")]
