@@ -397,8 +397,10 @@ fn is_permanent(error: &CallError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use supercargo_client::testing::{Requests, answering};
     use supercargo_framework::pod::PodKey;
+    use supercargo_scheduler::GroupReference;
 
     fn host() -> Host {
         Host { name: "host".into(), ..Host::local() }
@@ -414,6 +416,7 @@ mod tests {
             reason: "FailedScheduling".into(),
             action: "Scheduling".into(),
             note: note.into(),
+            related: None,
         }
     }
 
@@ -445,8 +448,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn event_has_the_fields_of_upstream() {
-        let requests =
-            written(vec![event("u1", "7", "0/1 nodes are available: 1 Insufficient cpu.")], vec![201]).await;
+        let group = GroupReference {
+            namespace: "ns".into(),
+            name: "g".into(),
+            uid: "u2".into(),
+            resource_version: "8".into(),
+        };
+        let mut event = event("u1", "7", "0/1 nodes are available: 1 Insufficient cpu.");
+        event.related = Some(group);
+        let requests = written(vec![event], vec![201]).await;
         let [(method, path, body)] = &requests.all()[..] else { panic!("{requests:?}") };
         assert_eq!((method.as_str(), path.as_str()), ("POST", "/apis/events.k8s.io/v1/namespaces/ns/events"));
         let name = body["metadata"]["name"].as_str().unwrap();
@@ -455,6 +465,11 @@ mod tests {
         assert_eq!(body["reportingInstance"], "supercargo-host");
         assert_eq!(body["regarding"]["uid"], "u1");
         assert_eq!(body["regarding"]["resourceVersion"], "7");
+        let related = json!({
+            "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "namespace": "ns", "name": "g",
+            "uid": "u2", "resourceVersion": "8",
+        });
+        assert_eq!(body["related"], related);
         assert_eq!(body["type"], "Warning");
         let time = body["eventTime"].as_str().unwrap();
         assert_eq!(time.len(), "2026-01-01T00:00:00.000000Z".len(), "{time}");

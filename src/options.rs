@@ -64,6 +64,7 @@ fn profile_spec(profile: &ProfileConfig) -> ProfileSpec {
             pre_filter: point(&set.pre_filter),
             filter: point(&set.filter),
             post_filter: point(&set.post_filter),
+            pod_group_post_filter: point(&set.pod_group_post_filter),
             pre_score: point(&set.pre_score),
             score: set
                 .score

@@ -7,8 +7,10 @@
 mod args;
 mod budgets;
 mod candidates;
+mod groups;
 #[cfg(test)]
 mod tests;
+mod victim;
 mod victims;
 
 use std::hash::Hasher as _;
@@ -19,7 +21,7 @@ use serde_json::Value;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
 use supercargo_framework::features::Feature;
-use supercargo_framework::objects::resources::POD_DISRUPTION_BUDGET;
+use supercargo_framework::objects::resources::{POD_DISRUPTION_BUDGET, POD_GROUP};
 use supercargo_framework::plugin::{
     Candidate, EnqueueExtensions, ExtensionPoints, NodeStatuses, Nomination, PostFilterPlugin,
     PreEnqueuePlugin, RunFilters,
@@ -33,6 +35,7 @@ use supercargo_framework::{
 use self::args::Args;
 use self::budgets::Budgets;
 use self::candidates::{DryRun, Found};
+use self::victim::Groups;
 
 /// The plugin's name.
 pub const NAME: &str = "DefaultPreemption";
@@ -44,12 +47,15 @@ struct DefaultPreemption {
     args: Args,
     /// Whether victims are deleted asynchronously (`SchedulerAsyncPreemption`).
     asynchronous: bool,
+    /// Whether pods have groups (`GenericWorkload`).
+    has_groups: bool,
 }
 
 /// Builds the plugin.
 pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
     let asynchronous = features.enabled(Feature::SchedulerAsyncPreemption);
-    Ok(Arc::new(DefaultPreemption { args: args::parse(args)?, asynchronous }))
+    let has_groups = features.enabled(Feature::GenericWorkload);
+    Ok(Arc::new(DefaultPreemption { args: args::parse(args)?, asynchronous, has_groups }))
 }
 
 impl Plugin for DefaultPreemption {
@@ -58,7 +64,11 @@ impl Plugin for DefaultPreemption {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().post_filter(&self).pre_enqueue(&self).enqueue_extensions(&self)
+        ExtensionPoints::new()
+            .post_filter(&self)
+            .pod_group_post_filter(&self)
+            .pre_enqueue(&self)
+            .enqueue_extensions(&self)
     }
 
     fn reads(&self) -> Vec<Text> {
@@ -68,6 +78,18 @@ impl Plugin for DefaultPreemption {
 
 impl PreEnqueuePlugin for DefaultPreemption {
     fn pre_enqueue(&self, cx: &QueueContext<'_>, pod: &PodInfo) -> Status {
+        if cx.preempting.is_empty() {
+            return Status::success();
+        }
+        if let Some(key) = pod.group_key() {
+            let group = cx.objects.get(&POD_GROUP, &key);
+            return match group.filter(|group| cx.preempting.contains(&(*group.uid).into())) {
+                Some(_) => {
+                    Status::unresolvable("waiting for the preemption for this pod group to be finished")
+                }
+                None => Status::success(),
+            };
+        }
         if self.asynchronous && cx.preempting.contains(&pod.uid) {
             return Status::unresolvable("waiting for the preemption for this pod to be finished");
         }
@@ -124,15 +146,16 @@ impl DefaultPreemption {
         filters: &dyn RunFilters,
     ) -> Result<(Arc<str>, usize), (Nomination, Status)> {
         let keeping = |status| (Nomination::Keep, status);
-        eligible(cx, pod, statuses).map_err(|reason| keeping(Status::unschedulable(reason)))?;
-        let candidates = self.find(cx, state, pod, statuses, filters)?;
+        let groups = Groups::new(cx, self.has_groups);
+        eligible(cx, pod, statuses, &groups).map_err(|reason| keeping(Status::unschedulable(reason)))?;
+        let candidates = self.find(cx, state, pod, statuses, filters, &groups)?;
         let candidates = filters.extend_preemption(pod, candidates).map_err(keeping)?;
         let Some(Candidate { node, victims, .. }) = candidates::best(candidates, cx.now().wall) else {
             return Err(keeping(Status::unschedulable("no candidate node for preemption")));
         };
         let count = victims.len();
         cx.command(Command::Preempt {
-            preemptor: Arc::clone(pod),
+            preemptor: Arc::clone(pod).into(),
             node: Arc::clone(&node),
             victims,
             plugin: Text::Static(NAME),
@@ -149,10 +172,11 @@ impl DefaultPreemption {
         pod: &PodInfo,
         statuses: &NodeStatuses,
         filters: &dyn RunFilters,
+        groups: &Groups<'_>,
     ) -> Result<Vec<Candidate>, (Nomination, Status)> {
         let nodes = candidates::potential_nodes(cx.nodes(), statuses);
         let budgets = Budgets::new(cx.list(&POD_DISRUPTION_BUDGET));
-        let dry_run = DryRun { cx, state, pod, filters, budgets: &budgets };
+        let dry_run = DryRun { cx, state, pod, filters, budgets: &budgets, groups };
         let wanted = self.args.candidates_wanted(nodes.len());
         let Found { candidates, mut statuses, errors } =
             dry_run.over(&nodes, offset(pod, nodes.len()), wanted);
@@ -172,7 +196,12 @@ impl DefaultPreemption {
 }
 
 /// Whether the pod may preempt others.
-fn eligible(cx: &Context<'_>, pod: &PodInfo, statuses: &NodeStatuses) -> Result<(), &'static str> {
+fn eligible(
+    cx: &Context<'_>,
+    pod: &PodInfo,
+    statuses: &NodeStatuses,
+    groups: &Groups<'_>,
+) -> Result<(), &'static str> {
     if pod.spec.never_preempts {
         return Err("not eligible due to preemptionPolicy=Never.");
     }
@@ -187,15 +216,17 @@ fn eligible(cx: &Context<'_>, pod: &PodInfo, statuses: &NodeStatuses) -> Result<
     if code_of(statuses, index) == Code::UnschedulableAndUnresolvable {
         return Ok(());
     }
-    let leaves_for_us = |victim: &PodInfo| {
-        victim.priority < pod.priority
-            && victim.terminating
-            && victim.status.disruption_target.as_ref().is_some_and(|target| *target.reason == *PREEMPTED)
-    };
+    let leaves_for_us = |victim: &PodInfo| is_preempted(victim) && groups.priority_of(victim) < pod.priority;
     if nodes.at(index).pods().iter().any(|victim| leaves_for_us(victim)) {
         return Err("not eligible due to a terminating pod on the nominated node.");
     }
     Ok(())
+}
+
+/// Whether the pod terminates because it was preempted.
+fn is_preempted(victim: &PodInfo) -> bool {
+    victim.terminating
+        && victim.status.disruption_target.as_ref().is_some_and(|target| *target.reason == *PREEMPTED)
 }
 
 /// The code of a node's status. An unknown status counts as unresolvable.

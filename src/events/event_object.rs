@@ -32,6 +32,9 @@ pub(super) struct EventWithSeries<'a> {
     pub(super) series: Option<Count>,
 }
 
+/// The API version of groups, in events about their victims.
+const POD_GROUP_VERSION: &str = "scheduling.k8s.io/v1beta1";
+
 impl EventObject {
     pub(super) fn new(event: PodEvent, created: Timestamp, hostname: Arc<str>) -> Self {
         Self { name: event_name(&event.pod.name, created), event, created, hostname }
@@ -83,6 +86,16 @@ impl Payload for EventWithSeries<'_> {
             "note": event.note,
             "type": self.object.kind(),
         });
+        if let Some(group) = &event.related {
+            body["related"] = json!({
+                "kind": "PodGroup",
+                "apiVersion": POD_GROUP_VERSION,
+                "namespace": group.namespace,
+                "name": group.name,
+                "uid": group.uid,
+                "resourceVersion": group.resource_version,
+            });
+        }
         if let Some(series) = self.series {
             body["series"] = series.json();
         }
@@ -109,6 +122,13 @@ impl Payload for EventWithSeries<'_> {
         }
         body.string(4, &event.scheduler_name).string(5, &self.object.reporting_instance());
         body.string(6, &event.action).string(7, &event.reason).message(8, &regarding);
+        if let Some(group) = &event.related {
+            let mut related = Writer::new();
+            related.string(1, "PodGroup").string(2, &group.namespace).string(3, &group.name);
+            related.string(4, &group.uid.text()).string(5, POD_GROUP_VERSION);
+            related.string(6, &group.resource_version);
+            body.message(9, &related);
+        }
         body.string(10, &event.note).string(11, self.object.kind());
         envelope("events.k8s.io/v1", "Event", &body)
     }

@@ -58,9 +58,10 @@ pub(super) struct Event {
     pub(super) kind: String,
     pub(super) reason: String,
     pub(super) action: String,
-    /// `{node}` stands for the pod's node in the note of its binding, and `{uid of p}` for UIDs.
+    /// `{node}` stands for the pod's node in the note of its binding, and `{uid of p}` for UIDs of pods and
+    /// related objects.
     pub(super) note: String,
-    /// The related pod.
+    /// The name of the related pod or group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) related: Option<String>,
     /// Upstream's profile name.
@@ -183,6 +184,11 @@ fn condition(pod: &Value, side: Side, kind: &str) -> Option<Condition> {
 fn event(event: &Value, side: Side, pod: &str, node: Option<&str>) -> Result<Event> {
     let controller = text(event, "/reportingController");
     let note = side.with_profiles(&text(event, "/note"));
+    let related = some_text(event, "/related/name");
+    let note = match (&related, some_text(event, "/related/uid")) {
+        (Some(name), Some(uid)) => note.replace(&uid, &format!("{{uid of {name}}}")),
+        _ => note,
+    };
     let note = match node.and_then(|node| note.strip_suffix(&format!(" to {node}"))) {
         Some(start) if text(event, "/reason") == "Scheduled" => format!("{start} to {{node}}"),
         _ => note,
@@ -193,7 +199,7 @@ fn event(event: &Value, side: Side, pod: &str, node: Option<&str>) -> Result<Eve
         action: text(event, "/action"),
         note,
         controller: side.with_profiles(&controller),
-        related: some_text(event, "/related/name"),
+        related,
         times: event.pointer("/series/count").and_then(Value::as_u64).unwrap_or(1),
         oddities: oddities(event, pod, &controller)?,
     })
@@ -217,7 +223,7 @@ fn oddities(event: &Value, pod: &str, controller: &str) -> Result<Vec<String>> {
         (some_text(event, "/regarding/resourceVersion").is_some(), "/regarding/resourceVersion"),
         (has("/reportingInstance", &format!("{controller}-{}", host.trim())), "/reportingInstance"),
         (micros(&text(event, "/eventTime")), "/eventTime"),
-        (event.get("related").is_none_or(is_whole_pod), "/related"),
+        (event.get("related").is_none_or(is_whole), "/related"),
         (event.get("deprecatedCount").is_none(), "/deprecatedCount"),
         (event.pointer("/deprecatedSource/component").is_none(), "/deprecatedSource/component"),
     ];
@@ -230,11 +236,11 @@ fn oddities(event: &Value, pod: &str, controller: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Whether a reference names a pod completely.
-fn is_whole_pod(reference: &Value) -> bool {
+/// Whether a reference names a pod or a group completely.
+fn is_whole(reference: &Value) -> bool {
     let fields = ["/name", "/uid", "/resourceVersion"];
-    text(reference, "/kind") == "Pod"
-        && text(reference, "/apiVersion") == "v1"
+    let kind = (text(reference, "/apiVersion"), text(reference, "/kind"));
+    ["v1 Pod", "scheduling.k8s.io/v1beta1 PodGroup"].contains(&&*format!("{} {}", kind.0, kind.1))
         && text(reference, "/namespace") == NAMESPACE
         && fields.iter().all(|field| some_text(reference, field).is_some())
 }

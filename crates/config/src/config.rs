@@ -214,6 +214,8 @@ pub struct PluginSet {
     pub filter: Vec<String>,
     /// PostFilter.
     pub post_filter: Vec<String>,
+    /// PodGroupPostFilter.
+    pub pod_group_post_filter: Vec<String>,
     /// PreScore.
     pub pre_score: Vec<String>,
     /// Score, with nonzero weights.
@@ -241,6 +243,7 @@ impl fmt::Debug for PluginSet {
             .field("pre_filter", &self.pre_filter)
             .field("filter", &self.filter)
             .field("post_filter", &self.post_filter)
+            .field("pod_group_post_filter", &self.pod_group_post_filter)
             .field("pre_score", &self.pre_score)
             .field("score", &self.score)
             .field("reserve", &self.reserve)

@@ -43,6 +43,7 @@ points! {
     PreFilter "preFilter" pre_filter,
     Filter "filter" filter,
     PostFilter "postFilter" post_filter,
+    PodGroupPostFilter "podGroupPostFilter" pod_group_post_filter,
     PreScore "preScore" pre_score,
     Score "score" score,
     Reserve "reserve" reserve,

@@ -133,6 +133,7 @@ fn expand(sets: &Sets, built: &BTreeMap<String, Built>) -> PluginSet {
         pre_filter: names(Point::PreFilter),
         filter: names(Point::Filter),
         post_filter: names(Point::PostFilter),
+        pod_group_post_filter: names(Point::PodGroupPostFilter),
         pre_score: names(Point::PreScore),
         score: expanded(Point::Score)
             .into_iter()

@@ -16,7 +16,7 @@ const PLUGIN_FIELDS: &[&str] = &["name", "weight"];
 const PLUGIN_CONFIG_FIELDS: &[&str] = &["name", "args"];
 
 /// Extension points that only kube-scheduler's plugins implement, all of them for groups of pods.
-pub(super) const GATED_POINTS: &[&str] = &["placementGenerate", "placementScore", "podGroupPostFilter"];
+pub(super) const GATED_POINTS: &[&str] = &["placementGenerate", "placementScore"];
 
 /// A profile as written in the file.
 #[derive(Debug, Default)]

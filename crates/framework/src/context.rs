@@ -90,20 +90,20 @@ pub enum Command {
         /// The pod to try again after its backoff if a request fails.
         retry: Option<Uid>,
     },
-    /// Make room for a pod. Bindings of victims that are not bound yet are rejected; other victims
-    /// are deleted, the last one after all others. The pod is not retried until all deletions are
-    /// in flight.
+    /// Make room for a pod or a group. Bindings of victims that are not bound yet are rejected; other
+    /// victims are deleted, the last one after all others. The preemptor is not retried until all
+    /// deletions are in flight.
     Preempt {
-        /// The pod.
-        preemptor: Arc<PodInfo>,
-        /// The node.
+        /// Who needs room.
+        preemptor: Preemptor,
+        /// The node; for a group, `cluster`.
         node: Arc<str>,
         /// The victims, the most important first.
         victims: Vec<Arc<PodInfo>>,
         /// The plugin that makes the request.
         plugin: Text,
-        /// Whether the pod's attempt ends before the victims are deleted. If not, no other pod is
-        /// scheduled meanwhile, as upstream without `SchedulerAsyncPreemption`.
+        /// Whether the attempt ends before the victims are deleted. If not, no other pod is scheduled
+        /// meanwhile, as upstream without `SchedulerAsyncPreemption`. That of a group always does.
         asynchronous: bool,
     },
     /// Reject a pod that waits on Permit.
@@ -115,6 +115,52 @@ pub enum Command {
         /// The reason.
         message: Text,
     },
+}
+
+/// Who preempts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preemptor {
+    /// The pod, or the first pod of the group.
+    pub pod: Arc<PodInfo>,
+    /// The group, if it is one.
+    pub group: Option<PreemptorGroup>,
+}
+
+/// A group that preempts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreemptorGroup {
+    /// `namespace/name`.
+    pub key: Arc<str>,
+    /// The UID of its object.
+    pub uid: Uid,
+    /// The version of its object.
+    pub resource_version: Arc<str>,
+    /// Its other pods without a node.
+    pub others: Vec<Arc<PodInfo>>,
+}
+
+impl Preemptor {
+    /// The UID of the pod, or of the group's object.
+    pub fn uid(&self) -> &Uid {
+        self.group.as_ref().map_or(&self.pod.uid, |group| &group.uid)
+    }
+
+    /// What it is, in events and conditions of victims.
+    pub fn kind(&self) -> &'static str {
+        if self.group.is_some() { "podgroup" } else { "pod" }
+    }
+
+    /// All its pods.
+    pub fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+        let others = self.group.iter().flat_map(|group| &group.others);
+        std::iter::once(&self.pod).chain(others)
+    }
+}
+
+impl From<Arc<PodInfo>> for Preemptor {
+    fn from(pod: Arc<PodInfo>) -> Self {
+        Self { pod, group: None }
+    }
 }
 
 /// A pod that waits on Permit.

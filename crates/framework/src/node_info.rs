@@ -224,6 +224,13 @@ impl NodeInfo {
         self.generation += 1;
     }
 
+    /// Goes back to an earlier state, as a new generation.
+    pub fn restore(&mut self, earlier: Self) {
+        let (generation, arrivals) = (self.generation + 1, self.affinity_arrivals);
+        let affinity_arrivals = arrivals + earlier.pods_with_affinity.len();
+        *self = Self { generation, affinity_arrivals, ..earlier };
+    }
+
     /// Adds a pod.
     pub fn add_pod(&mut self, pod: Arc<PodInfo>) {
         self.add_requests(&pod);

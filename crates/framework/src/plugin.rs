@@ -9,6 +9,7 @@
 
 mod binding;
 mod filtering;
+mod groups;
 mod queueing;
 mod scoring;
 
@@ -28,6 +29,7 @@ pub use filtering::{
     Candidate, FilterPlugin, NodeNames, Nomination, NotPreFiltered, PostFilterPlugin, PreFilter,
     PreFilterExtensions, PreFilterPlugin, RunFilters,
 };
+pub use groups::{GroupCycle, Nominations, Placements, PodGroupPostFilterPlugin};
 pub use queueing::{EnqueueExtensions, PreEnqueuePlugin, QueueSortPlugin, Queued};
 pub use scoring::{MAX_NODE_SCORE, NOT_SCORED, Normalize, PreScorePlugin, ScorePlugin};
 
@@ -108,6 +110,8 @@ extension_points! {
     filter: FilterPlugin,
     /// Runs when no node is feasible.
     post_filter: PostFilterPlugin,
+    /// Runs when a group cannot be scheduled.
+    pod_group_post_filter: PodGroupPostFilterPlugin,
     /// Runs once per pod with the feasible nodes, before Score.
     pre_score: PreScorePlugin,
     /// Scores one node.

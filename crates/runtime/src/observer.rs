@@ -39,6 +39,8 @@ pub enum Point {
     Filter,
     /// PostFilter.
     PostFilter,
+    /// PodGroupPostFilter.
+    PodGroupPostFilter,
     /// PreScore.
     PreScore,
     /// Score.
@@ -84,6 +86,7 @@ impl Point {
             Self::PreFilterExtensionRemovePod => "PreFilterExtensionRemovePod",
             Self::Filter => "Filter",
             Self::PostFilter => "PostFilter",
+            Self::PodGroupPostFilter => "PodGroupPostFilter",
             Self::PreScore => "PreScore",
             Self::Score => "Score",
             Self::ScoreExtensionNormalize => "ScoreExtensionNormalize",
@@ -198,16 +201,22 @@ pub enum AttemptResult {
     Scheduled,
     /// No node fits.
     Unschedulable,
+    /// Victims leave room for a group.
+    WaitingOnPreemption,
     /// Something failed.
     Error,
 }
 
 impl AttemptResult {
+    /// The number of results.
+    pub const COUNT: usize = Self::Error as usize + 1;
+
     /// The name in metrics and traces.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
             Self::Unschedulable => "unschedulable",
+            Self::WaitingOnPreemption => "waiting_on_preemption",
             Self::Error => "error",
         }
     }
@@ -341,6 +350,8 @@ pub enum Observation<'a> {
     Preempting {
         /// The number of victims, including those that terminate already.
         victims: usize,
+        /// Whether the preemptor is a group.
+        for_group: bool,
     },
     /// A preemption ended: no request for it is in flight.
     Preempted {

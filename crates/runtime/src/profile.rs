@@ -7,9 +7,9 @@ use supercargo_framework::caching::{Caching, IncrementalPlugin, Uncached};
 use supercargo_framework::event::{EventRegistration, EventResource};
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{
-    BindPlugin, EnqueueExtensions, FilterPlugin, PermitPlugin, PostBindPlugin, PostFilterPlugin,
-    PreBindPlugin, PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin,
-    ScorePlugin, SignPlugin,
+    BindPlugin, EnqueueExtensions, FilterPlugin, PermitPlugin, PodGroupPostFilterPlugin, PostBindPlugin,
+    PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin,
+    ReservePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signature, Signer};
 use supercargo_framework::{ActionType, Context, Plugin, PodInfo, Text};
@@ -39,6 +39,8 @@ pub struct PluginLists {
     pub filter: Vec<Arc<dyn Plugin>>,
     /// PostFilter.
     pub post_filter: Vec<Arc<dyn Plugin>>,
+    /// PodGroupPostFilter.
+    pub pod_group_post_filter: Vec<Arc<dyn Plugin>>,
     /// PreScore.
     pub pre_score: Vec<Arc<dyn Plugin>>,
     /// Score, with weights.
@@ -166,6 +168,8 @@ pub struct Profile {
     filter_caching: Vec<Named<dyn Caching>>,
     /// Make room when no node fits.
     pub post_filter: Vec<Named<dyn PostFilterPlugin>>,
+    /// Make room when a group cannot be scheduled.
+    pub pod_group_post_filter: Vec<Named<dyn PodGroupPostFilterPlugin>>,
     /// Prepare scores.
     pub pre_score: Vec<Named<dyn PreScorePlugin>>,
     /// Rank feasible nodes.
@@ -232,6 +236,12 @@ impl Profile {
             filter: at_point!(name, lists.filter, filter, "filter")?,
             filter_caching: lists.filter.iter().filter_map(caching_of).collect(),
             post_filter: at_point!(name, lists.post_filter, post_filter, "postFilter")?,
+            pod_group_post_filter: at_point!(
+                name,
+                lists.pod_group_post_filter,
+                pod_group_post_filter,
+                "podGroupPostFilter"
+            )?,
             pre_score: at_point!(name, lists.pre_score, pre_score, "preScore")?,
             score: lists.scorers(name)?,
             reserve: at_point!(name, lists.reserve, reserve, "reserve")?,
@@ -339,6 +349,7 @@ impl PluginLists {
             &self.pre_filter,
             &self.filter,
             &self.post_filter,
+            &self.pod_group_post_filter,
             &self.pre_score,
             &self.reserve,
             &self.permit,
@@ -516,6 +527,7 @@ impl PluginLists {
             join(points.pre_filter.is_some(), &mut lists.pre_filter);
             join(points.filter.is_some(), &mut lists.filter);
             join(points.post_filter.is_some(), &mut lists.post_filter);
+            join(points.pod_group_post_filter.is_some(), &mut lists.pod_group_post_filter);
             join(points.pre_score.is_some(), &mut lists.pre_score);
             join(points.reserve.is_some(), &mut lists.reserve);
             join(points.permit.is_some(), &mut lists.permit);

@@ -200,6 +200,41 @@ impl Cache {
         Ok(())
     }
 
+    /// Takes a pod off its node for a trial; the cache still knows it. `false` if it is on no known node.
+    pub(crate) fn set_aside(&mut self, uid: &Uid) -> bool {
+        let Some(index) = self.node_of(uid).and_then(|node| self.nodes.index_of(node)) else { return false };
+        let Some(pod) = self.nodes.update(index, |info| info.remove_pod(uid)).flatten() else { return false };
+        let node = Arc::clone(self.nodes.at(index).node());
+        self.note(Change::PodRemoved { index, node, pod });
+        true
+    }
+
+    /// Undoes [`set_aside`](Self::set_aside).
+    pub(crate) fn put_back(&mut self, uid: &Uid) {
+        let Some(pod) = self.pod(uid).cloned() else { return };
+        let Some(index) = self.node_of(uid).and_then(|node| self.nodes.index_of(node)) else { return };
+        self.nodes.update(index, |info| info.add_pod(Arc::clone(&pod)));
+        let node = Arc::clone(self.nodes.at(index).node());
+        self.note(Change::PodAdded { index, node, pod });
+    }
+
+    /// Adds a pod to a node, or removes it there, in a trial that tables do not see.
+    pub(crate) fn try_on(&mut self, index: NodeIndex, change: impl FnOnce(&mut NodeInfo)) {
+        self.nodes.update(index, change);
+    }
+
+    /// Ends a trial on a node: its pods are those of before, in the same order.
+    pub(crate) fn restore(&mut self, index: NodeIndex, earlier: NodeInfo) {
+        let now: FxHashSet<&Uid> = self.nodes.at(index).pods().iter().map(|pod| &pod.uid).collect();
+        let gone = earlier.pods().iter().filter(|pod| !now.contains(&pod.uid));
+        let gone: Vec<_> = gone.map(Arc::clone).collect();
+        for pod in gone {
+            let node = Arc::clone(earlier.node());
+            self.note(Change::PodAdded { index, node, pod });
+        }
+        self.nodes.update(index, |info| info.restore(earlier));
+    }
+
     /// Removes a pod whose deletion an informer reports.
     pub fn remove_pod(&mut self, uid: &Uid) -> Option<Arc<PodInfo>> {
         self.displace(uid, Notice::Taken)

@@ -80,6 +80,19 @@ impl Cycle<'_> {
         Ok(self.filter_node(0, &filters, &state, node))
     }
 
+    /// Prepares the state for a node, from scratch. The error says why the pod cannot be there.
+    pub(crate) fn prepare(&self, state: &mut CycleState, index: NodeIndex) -> Result<(), FailureKind> {
+        match self.pre_filter(state, &mut Diagnosis::default())? {
+            Prepared::Nodes(_) => {}
+            Prepared::Rejected => {
+                return Err(FailureKind::Internal("PreFilter rejects a placed pod".to_owned()));
+            }
+        }
+        // Reserve may need what Filter writes for the node.
+        self.verdict(state, index);
+        Ok(())
+    }
+
     fn find(&self, state: &mut CycleState, passed: &mut usize) -> Result<NodeIndex, FailureKind> {
         match self.feasible(state, passed)?[..] {
             [only] => Ok(only),

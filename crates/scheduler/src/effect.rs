@@ -86,6 +86,22 @@ pub struct PodEvent {
     pub action: Text,
     /// The text.
     pub note: String,
+    /// The group for which the pod was preempted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub related: Option<GroupReference>,
+}
+
+/// Names a version of a PodGroup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupReference {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+    /// The UID.
+    pub uid: Uid,
+    /// The resource version.
+    pub resource_version: Arc<str>,
 }
 
 impl PodEvent {
@@ -106,6 +122,7 @@ impl PodEvent {
             reason: reason.into(),
             action: action.into(),
             note,
+            related: None,
         }
     }
 }

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use supercargo_framework::objects::{Members, PodGroup, Typed, resources};
-use supercargo_framework::plugin::Nomination;
+use supercargo_framework::plugin::{Nomination, Nominations};
 use supercargo_framework::pod::PodCondition;
-use supercargo_framework::{CycleState, NodeInfo, Now};
+use supercargo_framework::{CycleState, NodeInfo, Now, Status};
 
 use crate::bindings::Binding;
 use crate::effect::{Effect, GroupPatch};
 use crate::extender::Calls;
+use crate::group_post_filter::FailedGroup;
 use crate::scheduler::Scheduler;
 use supercargo_queue::{GroupOutcome, QueuedGroup, QueuedPod};
 use supercargo_runtime::failure::{Failure, FailureKind};
@@ -24,29 +25,20 @@ use supercargo_runtime::profile::Named;
 const GANG_SCHEDULING: &str = "GangScheduling";
 
 /// A pod that found a node in the trial.
-struct Placed {
-    node: Arc<str>,
-    state: CycleState,
+pub(crate) struct Placed {
+    pub(crate) node: Arc<str>,
+    pub(crate) state: CycleState,
 }
 
 /// The results of a trial, a member each; members after the last one were not tried.
-type Results = Vec<Result<Placed, Failure>>;
+pub(crate) type Results = Vec<Result<Placed, Failure>>;
 
 /// Why a group is not scheduled.
-enum Refusal {
+pub(crate) enum Refusal {
     /// Too few pods fit.
     Unschedulable(String),
     /// Something failed.
     Error(String),
-}
-
-impl Refusal {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Unschedulable(message) => FailureKind::Rejected(message.clone()),
-            Self::Error(message) => FailureKind::Internal(message.clone()),
-        }
-    }
 }
 
 /// How far a group is from its minimum.
@@ -81,14 +73,6 @@ impl Quorum {
     fn out_of_reach(&self) -> String {
         let Self { min_count, scheduled, remaining } = self;
         format!("minCount ({min_count}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining")
-    }
-}
-
-fn result_of(outcome: GroupOutcome) -> AttemptResult {
-    match outcome {
-        GroupOutcome::Scheduled => AttemptResult::Scheduled,
-        GroupOutcome::Rejected => AttemptResult::Unschedulable,
-        GroupOutcome::Failed => AttemptResult::Error,
     }
 }
 
@@ -128,16 +112,15 @@ impl Scheduler {
         let min_count = match self.valid_group(key, &members) {
             Ok(min_count) => min_count,
             // As upstream, such an attempt is not counted.
-            Err(error) => return self.refuse(now, key, members, Results::new(), &Refusal::Error(error)),
+            Err(error) => {
+                self.refuse_for_error(now, key, members, Results::new(), error);
+                return GroupOutcome::Failed;
+            }
         };
         let (mut results, refusal) = self.try_members(now, key, min_count, &mut members, calls);
         self.observer.observe(Observation::GroupAlgorithm(Timespan { from, to: self.observer.time_point() }));
-        for (member, result) in members.iter().zip(&mut results).rev() {
-            if let Ok(placed) = result {
-                self.take_back(now, member, placed);
-            }
-        }
-        let outcome = match refusal {
+        self.take_all_back(now, &members, &mut results);
+        let (outcome, result) = match refusal {
             None => {
                 self.report_group(now, key, "True", "Scheduled", "");
                 for (member, result) in members.into_iter().zip(results) {
@@ -146,12 +129,20 @@ impl Scheduler {
                         Err(failure) => self.fail(now, member, failure),
                     }
                 }
-                GroupOutcome::Scheduled
+                (GroupOutcome::Scheduled, AttemptResult::Scheduled)
             }
-            Some(refusal) => self.refuse(now, key, members, results, &refusal),
+            Some(refusal @ Refusal::Unschedulable(_)) => {
+                let group = FailedGroup { key, min_count, members: &mut members };
+                let post_filter = self.post_filter_group(now, group, calls);
+                let result = self.refuse(now, key, members, results, refusal, post_filter);
+                (GroupOutcome::Rejected, result)
+            }
+            Some(Refusal::Error(error)) => {
+                (GroupOutcome::Failed, self.refuse_for_error(now, key, members, results, error))
+            }
         };
         let took = Timespan { from, to: self.observer.time_point() };
-        self.observer.observe(Observation::GroupAttempt { profile, result: result_of(outcome), took });
+        self.observer.observe(Observation::GroupAttempt { profile, result, took });
         outcome
     }
 
@@ -193,7 +184,7 @@ impl Scheduler {
 
     /// Tries the members in order, each beside those that found a node. Ends early once there cannot be
     /// enough of them, or something fails.
-    fn try_members(
+    pub(crate) fn try_members(
         &mut self,
         now: Now,
         key: &str,
@@ -250,10 +241,14 @@ impl Scheduler {
         }
     }
 
-    /// Undoes what the trial did for a member.
-    fn take_back(&mut self, now: Now, member: &QueuedPod, placed: &mut Placed) {
-        self.undo(now, member, &mut placed.state);
-        self.queue.nominator.add(&member.pod, &Nomination::Keep);
+    /// Undoes what the trial did, the last member first.
+    pub(crate) fn take_all_back(&mut self, now: Now, members: &[QueuedPod], results: &mut Results) {
+        for (member, result) in members.iter().zip(results).rev() {
+            if let Ok(placed) = result {
+                self.undo(now, member, &mut placed.state);
+                self.queue.nominator.add(&member.pod, &Nomination::Keep);
+            }
+        }
     }
 
     /// Does for good what the trial did for a member, and starts its binding.
@@ -285,30 +280,55 @@ impl Scheduler {
         key: &Arc<str>,
         members: Vec<QueuedPod>,
         results: Results,
-        refusal: &Refusal,
-    ) -> GroupOutcome {
-        // No plugin makes room for groups: as upstream, its reason is empty.
-        let message = match refusal {
-            Refusal::Unschedulable(message) => format!("{message}, "),
-            Refusal::Error(message) => message.clone(),
+        refusal: Refusal,
+        post_filter: (Nominations, Status),
+    ) -> AttemptResult {
+        let (mut nominations, status) = post_filter;
+        let waits = status.is_success();
+        // The group's reason before and after PodGroupPostFilter, or an error.
+        let verdict = match refusal {
+            Refusal::Unschedulable(before) if waits || status.is_rejected() => {
+                let after = format!("{before}, {}", status.message());
+                Ok((before, after))
+            }
+            Refusal::Unschedulable(_) => Err(status.message()),
+            Refusal::Error(error) => Err(error),
         };
         let mut results = results.into_iter();
         for member in members {
-            let failure = match (results.next(), refusal) {
-                (Some(Err(failure)), _) => failure,
-                (Some(Ok(_)), Refusal::Unschedulable(_)) => {
-                    FailureKind::Rejected(format!("pod group is unschedulable, {message}")).into()
+            let kind = match (results.next(), &verdict) {
+                (Some(Err(failure)), Err(_)) if !failure.kind.is_rejection() => failure.kind,
+                (_, Err(error)) => FailureKind::Internal(error.clone()),
+                (Some(Err(failure)), Ok(_)) => failure.kind,
+                (Some(Ok(_)), Ok((_, after))) if waits => FailureKind::Rejected(after.clone()),
+                (Some(Ok(_)), Ok((_, after))) => {
+                    FailureKind::Rejected(format!("pod group is unschedulable, {after}"))
                 }
-                _ => refusal.kind().into(),
+                (None, Ok((before, _))) => FailureKind::Rejected(before.clone()),
             };
-            self.fail(now, member, failure);
+            let nominated = nominations.iter().position(|(uid, _)| uid == member.uid());
+            let nomination = nominated.map_or(Nomination::Override(None), |at| nominations.swap_remove(at).1);
+            self.fail(now, member, Failure { kind, nomination });
         }
-        let (reason, outcome) = match refusal {
-            Refusal::Unschedulable(_) => ("Unschedulable", GroupOutcome::Rejected),
-            Refusal::Error(_) => ("SchedulerError", GroupOutcome::Failed),
+        let (reason, message, result) = match verdict {
+            Ok((_, after)) if waits => ("Unschedulable", after, AttemptResult::WaitingOnPreemption),
+            Ok((_, after)) => ("Unschedulable", after, AttemptResult::Unschedulable),
+            Err(error) => ("SchedulerError", error, AttemptResult::Error),
         };
         self.report_group(now, key, "False", reason, &message);
-        outcome
+        result
+    }
+
+    fn refuse_for_error(
+        &mut self,
+        now: Now,
+        key: &Arc<str>,
+        members: Vec<QueuedPod>,
+        results: Results,
+        error: String,
+    ) -> AttemptResult {
+        let post_filter = (Nominations::new(), Status::success());
+        self.refuse(now, key, members, results, Refusal::Error(error), post_filter)
     }
 
     /// Patches the condition `PodGroupInitiallyScheduled`, unless it is up to date. Once true, it stays so.

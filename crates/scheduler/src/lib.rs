@@ -61,6 +61,7 @@ mod failure_handler;
 mod filtering;
 mod go_duration;
 mod group_cycle;
+mod group_post_filter;
 mod handle;
 mod input;
 mod invariants;
@@ -85,7 +86,9 @@ mod unconfirmed_patches;
 mod views;
 
 pub use cache::{Cache, CacheError};
-pub use effect::{Effect, EventType, GroupPatch, PodEvent, PreBindWork, StatusPatch, VictimEviction};
+pub use effect::{
+    Effect, EventType, GroupPatch, GroupReference, PodEvent, PreBindWork, StatusPatch, VictimEviction,
+};
 pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
 pub use input::{Eviction, Input, Notification, PodRead};
 pub use scheduler::{BuildError, Options, Scheduler};

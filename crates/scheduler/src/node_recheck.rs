@@ -53,11 +53,22 @@ impl Scheduler {
     ) -> Result<Status, FailureKind> {
         self.cache.refreshed();
         let Some(index) = self.cache.nodes().index_of(node) else { return Ok(Status::success()) };
+        self.with_cycle(now, pod, profile, |cycle| cycle.recheck(index))
+    }
+
+    /// Runs a part of a cycle that calls no extender. Plugins are not timed.
+    pub(crate) fn with_cycle<R>(
+        &self,
+        now: Now,
+        pod: &Arc<PodInfo>,
+        profile: ProfileIndex,
+        part: impl FnOnce(&Cycle<'_>) -> R,
+    ) -> R {
         let cx = self.context(now);
         let mut calls = NoCalls;
         let timer = PhaseTimer::start(&*self.observer, profile, pod, false);
         let plugins = PluginCalls::new(timer, &self.current_plugin);
-        let cycle = Cycle {
+        part(&Cycle {
             cx: &cx,
             profile: self.profiles.get(profile),
             pod,
@@ -66,8 +77,7 @@ impl Scheduler {
             sampling: None,
             plugins: &plugins,
             evaluated: Cell::default(),
-        };
-        cycle.recheck(index)
+        })
     }
 
     /// Gives up the node and tries the pod again at once.

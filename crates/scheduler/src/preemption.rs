@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::context::Preemptor;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{Feature, Now, PodInfo, Status, Uid};
 
 use crate::bindings::Stage;
-use crate::effect::{Effect, EventType, PodEvent, VictimEviction};
+use crate::effect::{Effect, EventType, GroupReference, PodEvent, VictimEviction};
 use crate::input::Eviction;
 use crate::preemptions::{HeldAttempt, LeftBehind, Order, Preemption};
 use crate::scheduler::Scheduler;
@@ -22,7 +23,8 @@ use supercargo_runtime::observer::Observation;
 impl Scheduler {
     /// Starts a preemption.
     pub(crate) fn preempt(&mut self, now: Now, mut order: Order) {
-        self.observer.observe(Observation::Preempting { victims: order.victims.len() });
+        let for_group = order.preemptor.group.is_some();
+        self.observer.observe(Observation::Preempting { victims: order.victims.len(), for_group });
         // A terminating pod needs no request.
         order.victims.retain(|victim| !victim.terminating);
         if order.asynchronous && order.victims.is_empty() {
@@ -44,7 +46,7 @@ impl Scheduler {
         let Some(Preemption { order, .. }) = self.preemptions.get(number) else {
             return;
         };
-        let priority = order.preemptor.priority;
+        let priority = order.preemptor.pod.priority;
         let nominated = self.nominated_on(&order.node);
         for pod in nominated.iter().filter(|pod| pod.priority < priority) {
             if self.queue.get(&pod.uid).is_some() {
@@ -64,14 +66,16 @@ impl Scheduler {
         if asked.is_empty() {
             return self.stage_done(now, number, Ok(()));
         }
-        let scheduler_name = Arc::clone(&preemption.order.preemptor.spec.scheduler_name);
+        let Preemptor { pod, .. } = &preemption.order.preemptor;
+        let message = format!(
+            "{}: preempting to accommodate a higher priority {}",
+            pod.spec.scheduler_name,
+            preemption.order.preemptor.kind()
+        );
         let writes_generation = self.features.enabled(Feature::PodObservedGenerationTracking);
         self.effects.push(Effect::Evict {
             preemption: number,
-            victims: asked
-                .iter()
-                .map(|victim| eviction(victim, &scheduler_name, writes_generation, now))
-                .collect(),
+            victims: asked.iter().map(|victim| eviction(victim, &message, writes_generation, now)).collect(),
         });
         preemption.asked = asked;
     }
@@ -174,14 +178,20 @@ impl Scheduler {
         let Order { preemptor, victims, .. } = order;
         if result.is_err() {
             self.requeue_preemptor(now, &preemptor);
-        } else if cancels_last || self.queue.place(&preemptor.uid) == Some(Place::Gated) {
+        } else if cancels_last || self.place_of(&preemptor) == Some(Place::Gated) {
             self.preemptions.left_behind.push(LeftBehind { preemptor, victims, cancels_last });
             self.requeue_left_behind(now);
         }
     }
 
-    fn requeue_preemptor(&mut self, now: Now, preemptor: &PodInfo) {
-        if let Some(pod) = self.known(preemptor).cloned() {
+    /// The place of a preemptor in the queue. The pods of a group are in the same.
+    fn place_of(&self, preemptor: &Preemptor) -> Option<Place> {
+        preemptor.pods().find_map(|pod| self.queue.place(&pod.uid))
+    }
+
+    /// Requeues a preemptor: any pod of a group brings the others along.
+    fn requeue_preemptor(&mut self, now: Now, preemptor: &Preemptor) {
+        if let Some(pod) = preemptor.pods().find_map(|pod| self.known(pod)).cloned() {
             self.with_queue(now, |queue, cx| queue.activate(cx, &pod));
         }
     }
@@ -194,7 +204,7 @@ impl Scheduler {
             return;
         }
         for waiting in std::mem::take(&mut self.preemptions.left_behind) {
-            let place = self.queue.place(&waiting.preemptor.uid);
+            let place = self.place_of(&waiting.preemptor);
             if place.is_none() || (place != Some(Place::Gated) && !waiting.cancels_last) {
                 continue;
             }
@@ -211,12 +221,22 @@ impl Scheduler {
             return;
         };
         let Order { preemptor, node, .. } = order;
-        let note = format!("Preempted by pod {} on node {node}{suffix}", preemptor.uid);
-        let reporter = Arc::clone(&preemptor.spec.scheduler_name);
-        // Upstream sets the preemptor as the related object, but its reference is no API object and
-        // is dropped.
+        let (kind, uid) = (preemptor.kind(), preemptor.uid());
+        let note = format!("Preempted by {kind} {uid} on node {node}{suffix}");
+        let reporter = Arc::clone(&preemptor.pod.spec.scheduler_name);
+        // Upstream sets a pod that preempts as the related object, too, but its reference is no API object
+        // and is dropped.
+        let related = preemptor.group.as_ref().and_then(|group| {
+            let (namespace, name) = group.key.split_once('/')?;
+            Some(GroupReference {
+                namespace: namespace.into(),
+                name: name.into(),
+                uid: group.uid.clone(),
+                resource_version: Arc::clone(&group.resource_version),
+            })
+        });
         let mut event = PodEvent::about(victim, EventType::Normal, "Preempted", "Preempting", note);
-        event.scheduler_name = reporter;
+        (event.scheduler_name, event.related) = (reporter, related);
         self.effects.push(Effect::RecordEvent(event));
     }
 }
@@ -246,9 +266,8 @@ impl Scheduler {
 }
 
 /// The request that deletes a victim.
-fn eviction(victim: &PodInfo, scheduler_name: &str, writes_generation: bool, now: Now) -> VictimEviction {
+fn eviction(victim: &PodInfo, message: &str, writes_generation: bool, now: Now) -> VictimEviction {
     const REASON: &str = "PreemptionByScheduler";
-    let message = format!("{scheduler_name}: preempting to accommodate a higher priority pod");
     let known = victim.status.disruption_target.as_ref();
     let is_set = known.is_some_and(|known| *known.reason == *REASON && *known.message == *message);
     let condition = PodCondition {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
+use supercargo_framework::context::Preemptor;
 use supercargo_framework::{PodInfo, Text, Uid};
 
 use supercargo_queue::QueuedPod;
@@ -11,7 +12,7 @@ use supercargo_runtime::failure::Failure;
 
 /// A plugin's command to preempt.
 pub(crate) struct Order {
-    pub(crate) preemptor: Arc<PodInfo>,
+    pub(crate) preemptor: Preemptor,
     pub(crate) node: Arc<str>,
     /// The most important first.
     pub(crate) victims: Vec<Arc<PodInfo>>,
@@ -49,7 +50,7 @@ pub(crate) struct HeldAttempt {
 /// A preemptor that no deletion may wake, and the victims it waits for: it was still held when its
 /// last request was answered, or the last victim's binding was cancelled.
 pub(crate) struct LeftBehind {
-    pub(crate) preemptor: Arc<PodInfo>,
+    pub(crate) preemptor: Preemptor,
     pub(crate) victims: Vec<Arc<PodInfo>>,
     pub(crate) cancels_last: bool,
 }
@@ -122,6 +123,6 @@ impl Preemptions {
 
     fn list_preemptors(&mut self) {
         let holding = self.by_number.values().filter(|preemption| preemption.holds);
-        self.preempting = holding.map(|preemption| preemption.order.preemptor.uid.clone()).collect();
+        self.preempting = holding.map(|preemption| preemption.order.preemptor.uid().clone()).collect();
     }
 }

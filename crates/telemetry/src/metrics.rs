@@ -68,6 +68,7 @@ impl Metrics {
         // As in kube-scheduler, it is there only if groups are.
         if !features.enabled(Feature::GenericWorkload) {
             series.group_algorithm.clear();
+            series.group_victims.clear();
         }
         Arc::new(Self { series, features: features.clone(), collector: Mutex::new(None) })
     }

@@ -3,18 +3,18 @@
 use supercargo_framework::PodInfo;
 use supercargo_framework::objects::{PodDisruptionBudget, Typed};
 
-use super::victims::PotentialVictim;
+use super::victim::{PodOnNode, Victim};
 
 /// The budgets that protect pods.
 pub(super) struct Budgets<'a>(Vec<Typed<'a, PodDisruptionBudget>>);
 
-/// Pods in two groups, each in the given order.
-#[derive(Debug, Default)]
+/// Victims in two lists in the given order.
+#[derive(Debug)]
 pub(super) struct Split {
-    /// Pods whose eviction violates a budget.
-    pub(super) violating: Vec<PotentialVictim>,
+    /// Those whose eviction violates budgets, with the number of their pods for which it does.
+    pub(super) violating: Vec<(Victim, usize)>,
     /// All others.
-    pub(super) others: Vec<PotentialVictim>,
+    pub(super) others: Vec<Victim>,
 }
 
 impl<'a> Budgets<'a> {
@@ -26,19 +26,24 @@ impl<'a> Budgets<'a> {
         Self(all.filter(protects).collect())
     }
 
-    /// Splits the pods, evicted in this order: each eviction consumes what its budgets still allow,
-    /// up to the first that allows no more. As upstream, the budgets after it stay as they are.
-    pub(super) fn split(&self, potential: Vec<PotentialVictim>) -> Split {
+    /// Splits victims, evicted in this order: each pod consumes what its budgets still allow, up to
+    /// the first that allows no more. As upstream, the budgets after it stay as they are.
+    pub(super) fn split(&self, potential: Vec<Victim>) -> Split {
         let mut allowed: Vec<_> = self.0.iter().map(|budget| budget.disruptions_allowed).collect();
-        let mut split = Split::default();
+        let mut split = Split { violating: Vec::new(), others: Vec::new() };
         for victim in potential {
-            let mut matching =
-                self.0.iter().zip(&mut allowed).filter(|(budget, _)| protects(budget, &victim.pod));
-            let violates = matching.any(|(_, allowed)| {
-                *allowed = allowed.saturating_sub(1);
-                *allowed < 0
-            });
-            if violates { &mut split.violating } else { &mut split.others }.push(victim);
+            let mut violates = |PodOnNode { pod, .. }: &&PodOnNode| {
+                let mut matching =
+                    self.0.iter().zip(&mut allowed).filter(|(budget, _)| protects(budget, pod));
+                matching.any(|(_, allowed)| {
+                    *allowed = allowed.saturating_sub(1);
+                    *allowed < 0
+                })
+            };
+            match victim.pods().filter(&mut violates).count() {
+                0 => split.others.push(victim),
+                violating => split.violating.push((victim, violating)),
+            }
         }
         split
     }

@@ -1,15 +1,16 @@
 //! Candidates for preemption, and the best of them.
 
 use std::cmp::Reverse;
+use std::iter;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
 use supercargo_framework::plugin::{Candidate, NodeStatuses, RunFilters};
-use supercargo_framework::{
-    Code, Context, CycleState, NodeIndex, NodeInfo, Nodes, PodInfo, Status, Timestamp,
-};
+use supercargo_framework::{Code, Context, CycleState, NodeIndex, Nodes, PodInfo, Status, Timestamp, Uid};
 
 use super::budgets::Budgets;
-use super::victims::{self, NodeDryRun, Victims};
+use super::victim::{Groups, Victim};
+use super::victims::{NodeDryRun, Victims};
 
 /// The inputs of dry runs.
 pub(super) struct DryRun<'a> {
@@ -18,6 +19,7 @@ pub(super) struct DryRun<'a> {
     pub(super) pod: &'a PodInfo,
     pub(super) filters: &'a dyn RunFilters,
     pub(super) budgets: &'a Budgets<'a>,
+    pub(super) groups: &'a Groups<'a>,
 }
 
 /// The results of dry runs.
@@ -54,9 +56,9 @@ impl DryRun<'_> {
         let (mut clean, mut violating) = (Vec::new(), Vec::new());
         let mut found = Found::default();
         for index in nodes[offset..].iter().chain(&nodes[..offset]) {
-            let node = self.cx.node(*index);
-            match self.victims_on(node) {
+            match self.victims_on(*index) {
                 Ok(Victims { pods, pdb_violations }) => {
+                    let node = self.cx.node(*index);
                     let list = if pdb_violations == 0 { &mut clean } else { &mut violating };
                     if list.len() < wanted {
                         list.push(Candidate { node: Arc::clone(node.name()), victims: pods, pdb_violations });
@@ -78,24 +80,47 @@ impl DryRun<'_> {
         found
     }
 
-    fn victims_on(&self, node: &NodeInfo) -> Result<Victims, Status> {
-        let Self { pod, state, filters, .. } = self;
-        if node.pods_below(pod.priority) == 0 {
-            return Err(Status::unresolvable("No preemption victims found for incoming pod"));
+    fn victims_on(&self, index: NodeIndex) -> Result<Victims, Status> {
+        let Self { cx, pod, state, filters, groups, .. } = self;
+        let node = cx.node(index);
+        let has_groups = groups.are_on(node);
+        if !has_groups && node.pods_below(pod.priority) == 0 {
+            return Err(none_found());
         }
-        let without = node.totals_from(pod.priority);
-        let by_totals = filters.filter_totals(state, pod, node, &without);
+        // The sums of a node know the priorities of pods only.
+        let by_totals = if has_groups {
+            None
+        } else {
+            filters.filter_totals(state, pod, node, &node.totals_from(pod.priority))
+        };
         if let Some(status) = by_totals.as_ref().filter(|status| !status.is_success()) {
             return Err(status.clone());
         }
-        let dry_run = NodeDryRun::begin(*filters, pod, state, node)?;
-        let victims = dry_run.select(by_totals.is_some(), victims::potential(pod, node), self.budgets)?;
+        let potential = groups.victims_below(pod.priority, iter::once((index, node)));
+        if potential.is_empty() {
+            return Err(none_found());
+        }
+        let members: FxHashSet<&Uid> = if has_groups {
+            potential.iter().flat_map(Victim::pods).map(|it| &it.pod.uid).collect()
+        } else {
+            FxHashSet::default()
+        };
+        let goes = |other: &PodInfo| {
+            if has_groups { members.contains(&other.uid) } else { other.priority < pod.priority }
+        };
+        let dry_run = NodeDryRun::begin(cx, *filters, pod, state, index, &potential, goes)?;
+        drop(members);
+        let victims = dry_run.select(by_totals.is_some(), potential, self.budgets)?;
         if victims.pods.is_empty() {
             let text = format!("expected at least one victim pod on node {:?}", &**node.name());
             return Err(Status::error(text));
         }
         Ok(victims)
     }
+}
+
+fn none_found() -> Status {
+    Status::unresolvable("No preemption victims found for incoming pod")
 }
 
 /// The candidate with the least harm. Of equal ones the first; upstream's choice is arbitrary.

@@ -96,7 +96,7 @@ fn run(
     let (nomination, status) = plugin.post_filter(&cx, &state, &pod, &statuses, filters);
     let order = cx.take_commands().into_iter().map(|command| match command {
         Command::Preempt { node, victims, plugin, preemptor, asynchronous: true } => {
-            assert_eq!((&*plugin, &preemptor.uid), (NAME, &pod.uid));
+            assert_eq!((&*plugin, preemptor), (NAME, Arc::clone(&pod).into()));
             (node.to_string(), victims.iter().map(|victim| victim.name.to_string()).collect())
         }
         other => panic!("{other:?}"),

@@ -1,20 +1,23 @@
-//! The victims on one node.
+//! The victims of a pod on one node.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use supercargo_framework::plugin::RunFilters;
-use supercargo_framework::{CycleState, NodeInfo, PodInfo, Status, Timestamp};
+use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, PodInfo, Status};
 
 use super::budgets::{Budgets, Split};
+use super::victim::{PodOnNode, Victim, pods_of, sort_by_importance};
 
 /// A node in a dry run: a copy on which pods are added and removed. The state is cloned only if it
-/// depends on pods.
+/// depends on pods. As upstream, it follows the pods of a group on other nodes, too, but these nodes stay
+/// as they are.
 pub(super) struct NodeDryRun<'a> {
+    cx: &'a Context<'a>,
     filters: &'a dyn RunFilters,
     pod: &'a PodInfo,
     state: Cow<'a, CycleState>,
+    index: NodeIndex,
     node: NodeInfo,
 }
 
@@ -27,65 +30,24 @@ pub(super) struct Victims {
     pub(super) pdb_violations: usize,
 }
 
-/// A pod that may be preempted.
-#[derive(Debug)]
-pub(super) struct PotentialVictim {
-    pub(super) pod: Arc<PodInfo>,
-    importance: Importance,
-}
-
-/// Orders victims: the most important is the least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Importance {
-    priority: Reverse<i32>,
-    start: Start,
-}
-
-/// When a pod started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Start {
-    At(Timestamp),
-    /// Not yet, and its place among the node's pods. As upstream, which reads the clock once for
-    /// each such pod: those that it reads first have started first.
-    NotYet(usize),
-}
-
-/// The pods that this pod may preempt.
-pub(super) fn potential(pod: &PodInfo, node: &NodeInfo) -> Vec<PotentialVictim> {
-    let potential = |(place, other): (usize, &Arc<PodInfo>)| {
-        let start = other.status.start_time.map_or(Start::NotYet(place), Start::At);
-        let importance = Importance { priority: Reverse(other.priority), start };
-        may_go(pod, other).then(|| PotentialVictim { pod: Arc::clone(other), importance })
-    };
-    node.pods().iter().enumerate().filter_map(potential).collect()
-}
-
-/// Sorts the most important first; of equal ones, those that came to the node first.
-fn sort_by_importance(victims: &mut [PotentialVictim]) {
-    victims.sort_by_key(|victim| victim.importance);
-}
-
-fn may_go(pod: &PodInfo, other: &PodInfo) -> bool {
-    other.priority < pod.priority
-}
-
 impl<'a> NodeDryRun<'a> {
-    /// The node without any of the potential victims.
+    /// The node without any of the potential victims, those of its pods that go.
     pub(super) fn begin(
+        cx: &'a Context<'a>,
         filters: &'a dyn RunFilters,
         pod: &'a PodInfo,
         state: &'a CycleState,
-        node: &NodeInfo,
+        index: NodeIndex,
+        potential: &[Victim],
+        goes: impl Fn(&PodInfo) -> bool,
     ) -> Result<Self, Status> {
-        let state = Cow::Borrowed(state);
+        let (state, node) = (Cow::Borrowed(state), cx.node(index));
         if !filters.follow_pods() {
-            let node = node.with_pods_that(|other| !may_go(pod, other));
-            return Ok(Self { filters, pod, state, node });
+            let node = node.with_pods_that(|pod| !goes(pod));
+            return Ok(Self { cx, filters, pod, state, index, node });
         }
-        let mut dry_run = Self { filters, pod, state, node: node.clone() };
-        for victim in node.pods().iter().filter(|other| may_go(pod, other)) {
-            dry_run.remove(victim)?;
-        }
+        let mut dry_run = Self { cx, filters, pod, state, index, node: node.clone() };
+        potential.iter().try_for_each(|victim| dry_run.remove(victim))?;
         Ok(dry_run)
     }
 
@@ -94,7 +56,7 @@ impl<'a> NodeDryRun<'a> {
     pub(super) fn select(
         mut self,
         is_known_to_fit: bool,
-        mut potential: Vec<PotentialVictim>,
+        mut potential: Vec<Victim>,
         budgets: &Budgets<'_>,
     ) -> Result<Victims, Status> {
         if !is_known_to_fit {
@@ -102,45 +64,56 @@ impl<'a> NodeDryRun<'a> {
         }
         sort_by_importance(&mut potential);
         let Split { violating, others } = budgets.split(potential);
-        let mut victims = self.not_reprieved(violating)?;
-        let pdb_violations = victims.len();
-        victims.append(&mut self.not_reprieved(others)?);
-        sort_by_importance(&mut victims);
-        let pods = victims.into_iter().map(|victim| victim.pod).collect();
-        Ok(Victims { pods, pdb_violations })
-    }
-
-    /// Adds pods back one by one, and returns those with which the pod does not fit.
-    fn not_reprieved(&mut self, potential: Vec<PotentialVictim>) -> Result<Vec<PotentialVictim>, Status> {
-        let mut victims = Vec::new();
-        for victim in potential {
-            self.add(&victim.pod)?;
-            if !self.still_fits() {
-                self.remove(&victim.pod)?;
+        let (mut victims, mut pdb_violations) = (Vec::new(), 0);
+        for (victim, violations) in violating {
+            if !self.is_reprieved(&victim)? {
+                victims.push(victim);
+                pdb_violations += violations;
+            }
+        }
+        for victim in others {
+            if !self.is_reprieved(&victim)? {
                 victims.push(victim);
             }
         }
-        Ok(victims)
+        sort_by_importance(&mut victims);
+        Ok(Victims { pods: pods_of(&victims), pdb_violations })
     }
 
-    fn still_fits(&self) -> bool {
-        self.filters.run_filters_again(&self.state, self.pod, &self.node).is_success()
-    }
-
-    fn remove(&mut self, victim: &Arc<PodInfo>) -> Result<(), Status> {
-        self.node.remove_pod(&victim.uid);
-        if !self.filters.follow_pods() {
-            return Ok(());
+    /// Adds a victim back, unless the pod does not fit with it.
+    fn is_reprieved(&mut self, victim: &Victim) -> Result<bool, Status> {
+        self.add(victim)?;
+        let still_fits = self.filters.run_filters_again(&self.state, self.pod, &self.node).is_success();
+        if !still_fits {
+            self.remove(victim)?;
         }
-        as_result(self.filters.remove_pod(self.state.to_mut(), self.pod, victim, &self.node))
+        Ok(still_fits)
     }
 
-    fn add(&mut self, victim: &Arc<PodInfo>) -> Result<(), Status> {
-        self.node.add_pod(Arc::clone(victim));
-        if !self.filters.follow_pods() {
-            return Ok(());
+    fn remove(&mut self, victim: &Victim) -> Result<(), Status> {
+        for PodOnNode { pod, node } in victim.pods() {
+            if *node == self.index {
+                self.node.remove_pod(&pod.uid);
+            }
+            if self.filters.follow_pods() {
+                let info = if *node == self.index { &self.node } else { self.cx.node(*node) };
+                as_result(self.filters.remove_pod(self.state.to_mut(), self.pod, pod, info))?;
+            }
         }
-        as_result(self.filters.add_pod(self.state.to_mut(), self.pod, victim, &self.node))
+        Ok(())
+    }
+
+    fn add(&mut self, victim: &Victim) -> Result<(), Status> {
+        for PodOnNode { pod, node } in victim.pods() {
+            if *node == self.index {
+                self.node.add_pod(Arc::clone(pod));
+            }
+            if self.filters.follow_pods() {
+                let info = if *node == self.index { &self.node } else { self.cx.node(*node) };
+                as_result(self.filters.add_pod(self.state.to_mut(), self.pod, pod, info))?;
+            }
+        }
+        Ok(())
     }
 }
 

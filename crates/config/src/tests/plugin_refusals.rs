@@ -29,9 +29,9 @@ fn unsupported_settings_are_rejected_by_name() {
             "TopologyPlacementGenerator",
         ),
         (
-            "profiles:\n- plugins:\n    podGroupPostFilter: {enabled: [{name: NodeName}]}\n",
-            "6:25: profiles[0].plugins.podGroupPostFilter",
-            "the extension point podGroupPostFilter",
+            "profiles:\n- plugins:\n    placementScore: {enabled: [{name: NodeName}]}\n",
+            "6:21: profiles[0].plugins.placementScore",
+            "the extension point placementScore",
         ),
     ];
     for (text, place, what) in cases {
@@ -92,13 +92,13 @@ fn unknown_plugins_are_rejected_with_suggestions() {
         ),
         (
             "enabled at a point that is not here",
-            "profiles: [{plugins: {podGroupPostFilter: {enabled: [{name: NodePort}]}}}]\n",
-            "c.yaml:4:61: profiles[0].plugins.podGroupPostFilter.enabled[0].name: unknown plugin \"NodePort\"; did you mean \"NodePorts\"?",
+            "profiles: [{plugins: {placementScore: {enabled: [{name: NodePort}]}}}]\n",
+            "c.yaml:4:57: profiles[0].plugins.placementScore.enabled[0].name: unknown plugin \"NodePort\"; did you mean \"NodePorts\"?",
         ),
         (
             "disabled at a point that is not here",
-            "profiles: [{plugins: {podGroupPostFilter: {disabled: [{name: NodePort}]}}}]\n",
-            "c.yaml:4:62: profiles[0].plugins.podGroupPostFilter.disabled[0].name: unknown plugin \"NodePort\"; did you mean \"NodePorts\"?",
+            "profiles: [{plugins: {placementScore: {disabled: [{name: NodePort}]}}}]\n",
+            "c.yaml:4:58: profiles[0].plugins.placementScore.disabled[0].name: unknown plugin \"NodePort\"; did you mean \"NodePorts\"?",
         ),
         (
             "configured",

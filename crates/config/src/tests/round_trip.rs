@@ -210,7 +210,7 @@ fn written_configurations_have_every_default() {
         profile["plugins"]["multiPoint"]["enabled"][4],
         json!({"name": "TaintToleration", "weight": 3})
     );
-    for point in ["filter", "podGroupPostFilter"] {
+    for point in ["filter", "placementScore", "podGroupPostFilter"] {
         assert_eq!(profile["plugins"][point], json!({}), "{point}");
     }
     let fit = profile["pluginConfig"]

@@ -81,7 +81,7 @@ impl Observer for Notes {
             Observation::QueueIncoming { queue, event, .. } => format!("{queue:?} by {event}"),
             Observation::Anomaly(text) => format!("anomaly: {text}"),
             Observation::PermitWaited { result, waited } => format!("permit {result} after {waited:?}"),
-            Observation::Preempting { victims } => format!("preempts {victims}"),
+            Observation::Preempting { victims, .. } => format!("preempts {victims}"),
             Observation::GroupAttempt { result, .. } => format!("group attempt {result:?}"),
             Observation::ClaimCreation { is_created } => format!("claim created: {is_created}"),
             Observation::DevicesAwaited { profile, wait, .. } => {

@@ -12,13 +12,12 @@ use crate::{Input, Notification, Options, Place, ProfileSpec};
 use supercargo_queue::QueueOptions;
 
 fn bed() -> Bed {
-    Bed::of(group_options())
+    Bed::of(group_options(|name| name != "DefaultPreemption"))
 }
 
-fn group_options() -> Options {
+pub(super) fn group_options(enabled: fn(&str) -> bool) -> Options {
     let features = Features::default().with(Feature::GenericWorkload, true);
-    let plugins =
-        in_tree(&features, |name| name != "DefaultPreemption", |_| serde_json::Value::Null, Vec::new());
+    let plugins = in_tree(&features, enabled, |_| serde_json::Value::Null, Vec::new());
     let queue = QueueOptions { groups: true, ..QueueOptions::default() };
     let served = |name: &str| ProfileSpec {
         scheduler_name: name.to_owned(),
@@ -30,32 +29,36 @@ fn group_options() -> Options {
 }
 
 impl Bed {
-    fn group(&mut self, group: PodGroup) {
-        let group = object(&resources::POD_GROUP, "default/g", Body::PodGroup(group));
+    pub(super) fn group(&mut self, group: PodGroup) {
+        self.group_named("g", group);
+    }
+
+    pub(super) fn group_named(&mut self, name: &str, group: PodGroup) {
+        let group = object(&resources::POD_GROUP, &format!("default/{name}"), Body::PodGroup(group));
         self.handle(Input::Object(Notification::Added(Arc::new(group))));
     }
 
-    fn places(&self, pods: &[&str]) -> Vec<Option<Place>> {
+    pub(super) fn places(&self, pods: &[&str]) -> Vec<Option<Place>> {
         pods.iter().map(|pod| self.place(pod)).collect()
     }
 }
 
-fn gang(min_count: i32) -> PodGroup {
+pub(super) fn gang(min_count: i32) -> PodGroup {
     PodGroup { policy: GroupPolicy::Gang(min_count), ..PodGroup::default() }
 }
 
 /// A node with this many CPUs.
-fn with_cpus(name: &str, cpus: &str) -> NodeBuilder {
+pub(super) fn with_cpus(name: &str, cpus: &str) -> NodeBuilder {
     node(name).allocatable("cpu", cpus)
 }
 
 /// A member that requests this many CPUs.
-fn member(name: &str, cpus: &str) -> PodBuilder {
+pub(super) fn member(name: &str, cpus: &str) -> PodBuilder {
     pod(name).group("g").request("cpu", cpus)
 }
 
 /// The attempts of groups that metrics count.
-fn attempts(bed: &mut Bed) -> Vec<String> {
+pub(super) fn attempts(bed: &mut Bed) -> Vec<String> {
     bed.observed().into_iter().filter(|line| line.starts_with("group attempt")).collect()
 }
 
@@ -213,7 +216,7 @@ fn groups_survive_a_change_of_the_configuration() {
     }
     assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Active); 3]);
     let with_names = |names: &[&str]| {
-        let mut options = group_options();
+        let mut options = group_options(|name| name != "DefaultPreemption");
         let profile = options.profiles.remove(0);
         let renamed = |name: &&str| ProfileSpec { scheduler_name: (*name).to_owned(), ..profile.clone() };
         Options { profiles: names.iter().map(renamed).collect(), ..options }
@@ -225,7 +228,7 @@ fn groups_survive_a_change_of_the_configuration() {
 }
 
 /// What a trial may not change: the pods on each node, and the sums of their requests.
-fn room(bed: &Bed, nodes: usize) -> Vec<(Vec<String>, i64)> {
+pub(super) fn room(bed: &Bed, nodes: usize) -> Vec<(Vec<String>, i64)> {
     let room = |i: usize| {
         let node = bed.scheduler.cache().nodes().get(&format!("n{i}")).unwrap();
         let mut pods: Vec<_> = node.pods().iter().map(|pod| pod.uid.to_string()).collect();

@@ -64,8 +64,8 @@ impl<V: Value, const N: usize> Places<V, N> {
 /// The series of one profile.
 struct OfProfile {
     name: Arc<str>,
-    attempts: Places<Counter, 3>,
-    attempt_duration: Places<Histogram, 3>,
+    attempts: Places<Counter, { AttemptResult::COUNT }>,
+    attempt_duration: Places<Histogram, { AttemptResult::COUNT }>,
     points: Vec<Places<Histogram, CODES>>,
     evaluations: [Vec<Arc<Counter>>; 4],
 }
@@ -178,9 +178,11 @@ impl MetricsObserver {
 
     fn plugin(&self, plugin: &str, point: Point, status: Code, took: Timespan) {
         // This observation is sent for each run, for this metric.
-        if point == Point::PostFilter {
-            if plugin == PREEMPTION {
-                only(&self.series.preemption_attempts).increment();
+        if matches!(point, Point::PostFilter | Point::PodGroupPostFilter) {
+            match point {
+                _ if plugin != PREEMPTION => {}
+                Point::PostFilter => only(&self.series.preemption_attempts).increment(),
+                _ => self.series.group_preemption_attempts.with(&[status.as_str()]).increment(),
             }
             if !self.watches_plugins() {
                 return;
@@ -311,7 +313,10 @@ impl Observer for MetricsObserver {
             Observation::PermitWaited { result, waited } => {
                 self.series.permit_wait.with(&[result]).took(*waited);
             }
-            Observation::Preempting { victims } => only(&self.series.victims).observe(*victims as f64),
+            Observation::Preempting { victims, for_group } => {
+                let series = if *for_group { &self.series.group_victims } else { &self.series.victims };
+                only(series).observe(*victims as f64);
+            }
             Observation::Preempted { failed } => self.preempted(*failed),
             Observation::ClaimCreation { is_created } => self.claim_creation(*is_created),
             Observation::DevicesAwaited { profile, wait, took } => {

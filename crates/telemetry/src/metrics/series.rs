@@ -34,6 +34,8 @@ series! {
     group_attempts: Counter = GROUP_ATTEMPTS,
     group_attempt_duration: Histogram = GROUP_ATTEMPT_DURATION,
     group_algorithm: Histogram = GROUP_ALGORITHM_DURATION,
+    group_preemption_attempts: Counter = GROUP_PREEMPTION_ATTEMPTS,
+    group_victims: Histogram = GROUP_PREEMPTION_VICTIMS,
     algorithm: Histogram = ALGORITHM_DURATION,
     event_handling: Histogram = EVENT_HANDLING_DURATION,
     victims: Histogram = PREEMPTION_VICTIMS,

@@ -119,7 +119,7 @@ macro_rules! families {
 
 families! {
     SCHEDULE_ATTEMPTS = counter("scheduler_schedule_attempts_total", &["result", "profile"],
-        "[STABLE] Attempts to schedule pods, by result: scheduled, unschedulable, or error.");
+        "[STABLE] Attempts to schedule pods, by result: scheduled, unschedulable, waiting_on_preemption, or error.");
     ATTEMPT_DURATION = histogram("scheduler_scheduling_attempt_duration_seconds", &["result", "profile"], ATTEMPTS,
         "[STABLE] Duration of an attempt from taking the pod from the queue to its end, including binding.");
     ALGORITHM_DURATION = histogram("scheduler_scheduling_algorithm_duration_seconds", &[], ATTEMPTS,
@@ -130,6 +130,10 @@ families! {
         "[ALPHA] Duration of an attempt of a pod group, without bindings.");
     GROUP_ALGORITHM_DURATION = histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds", &[], ATTEMPTS,
         "[ALPHA] Duration of finding nodes for the pods of a group.");
+    GROUP_PREEMPTION_ATTEMPTS = counter("scheduler_workload_preemption_attempts_total", &["result"],
+        "[ALPHA] Preemption attempts for pod groups, by status of DefaultPreemption.");
+    GROUP_PREEMPTION_VICTIMS = histogram("scheduler_workload_preemption_victims", &[], Buckets::Exponential(1.0, 2.0, 11),
+        "[ALPHA] Number of victims per preemption for a pod group, including those that already terminate.");
     EVENT_HANDLING_DURATION = histogram("scheduler_event_handling_duration_seconds", &["event"], POINTS,
         "[ALPHA] Duration of handling a cluster event, including moving the pods that it may make schedulable.");
     PREEMPTION_VICTIMS = histogram("scheduler_preemption_victims", &[], Buckets::Exponential(1.0, 2.0, 7),

@@ -1,0 +1,300 @@
+//! PodGroupPostFilter: plugins try to make a group schedulable on a cluster that they may change.
+//!
+//! They change the live cache, because tables follow it. Each node is kept as it was and restored when the
+//! plugin returns.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use supercargo_framework::context::Command;
+use supercargo_framework::plugin::{GroupCycle, Nominations, Placements, RunFilters as _};
+use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status};
+
+use crate::dry_run::DryRun;
+use crate::extender::Calls;
+use crate::group_cycle::{Placed, Refusal};
+use crate::scheduler::Scheduler;
+use supercargo_queue::QueuedPod;
+use supercargo_runtime::observer::{Observation, Point, Timespan};
+use supercargo_runtime::panic_guard::panic_report;
+
+/// A group that cannot be scheduled.
+pub(crate) struct FailedGroup<'a> {
+    pub(crate) key: &'a Arc<str>,
+    pub(crate) min_count: i32,
+    pub(crate) members: &'a mut [QueuedPod],
+}
+
+/// A member in a trial, on the node that it would get.
+struct Trial {
+    /// Its position among the members.
+    member: usize,
+    node: NodeIndex,
+    placed: Placed,
+    /// Whether its state follows the pods that are added and removed.
+    follows_pods: bool,
+}
+
+struct PostFilterCycle<'a, 'b> {
+    scheduler: &'a mut Scheduler,
+    now: Now,
+    group: &'a mut FailedGroup<'b>,
+    calls: &'a mut dyn Calls,
+    trials: Vec<Trial>,
+    /// How many of the trials are on their nodes.
+    standing: usize,
+    /// The changed nodes, as they were.
+    earlier: BTreeMap<NodeIndex, NodeInfo>,
+    commands: Vec<Command>,
+}
+
+impl Scheduler {
+    /// Runs PodGroupPostFilter until a plugin makes the group schedulable or rules that out.
+    pub(crate) fn post_filter_group(
+        &mut self,
+        now: Now,
+        mut group: FailedGroup<'_>,
+        calls: &mut dyn Calls,
+    ) -> (Nominations, Status) {
+        let from = self.observer.time_point();
+        let profile = group.members[0].profile;
+        let (nominations, status) = self.run_group_post_filters(now, &mut group, calls);
+        let took = Timespan { from, to: self.observer.time_point() };
+        let (pod, status_code) = (&group.members[0].pod, status.code());
+        self.observer.observe(Observation::ExtensionPoint {
+            profile: profile.0,
+            pod,
+            point: Point::PodGroupPostFilter,
+            status: status_code,
+            took,
+        });
+        (nominations, status)
+    }
+
+    fn run_group_post_filters(
+        &mut self,
+        now: Now,
+        group: &mut FailedGroup<'_>,
+        calls: &mut dyn Calls,
+    ) -> (Nominations, Status) {
+        let plugins = &self.profiles.get(group.members[0].profile).pod_group_post_filter;
+        let plugins: Vec<_> = plugins.iter().map(|it| (it.name, Arc::clone(&it.plugin))).collect();
+        let mut reasons = Vec::new();
+        for (name, plugin) in plugins {
+            let from = self.observer.time_point();
+            self.current_plugin.take();
+            let mut cycle = PostFilterCycle {
+                scheduler: self,
+                now,
+                group,
+                calls,
+                trials: Vec::new(),
+                standing: 0,
+                earlier: BTreeMap::new(),
+                commands: Vec::new(),
+            };
+            let answer = catch_unwind(AssertUnwindSafe(|| plugin.pod_group_post_filter(&mut cycle)));
+            let commands = cycle.end();
+            let (nominations, status) = answer.unwrap_or_else(|panic| self.panicked(name, &*panic));
+            let took = Timespan { from, to: self.observer.time_point() };
+            self.observer.observe(Observation::Plugin {
+                pod: &group.members[0].pod,
+                plugin: name,
+                point: Point::PodGroupPostFilter,
+                status: status.code(),
+                took,
+            });
+            match status.code() {
+                Code::Success => {
+                    self.execute(now, commands);
+                    return (nominations, status);
+                }
+                // This status is final: reasons of earlier plugins are dropped.
+                Code::UnschedulableAndUnresolvable => return (nominations, status),
+                Code::Unschedulable => reasons.push(status.message()),
+                _ => {
+                    let message = status.message();
+                    let text = format!("error in {name:?} PodGroupPostFilter plugins: {message}");
+                    return (Nominations::new(), Status::error(text));
+                }
+            }
+        }
+        (Nominations::new(), Status::unschedulable(reasons.join(", ")))
+    }
+
+    fn panicked(&mut self, plugin: &'static str, panic: &(dyn Any + Send)) -> (Nominations, Status) {
+        let (phase, plugin) = self.current_plugin.take().unwrap_or(("PodGroupPostFilter", plugin));
+        let text = panic_report(phase, plugin, panic);
+        self.anomaly(&text);
+        (Nominations::new(), Status::error(text))
+    }
+}
+
+impl PostFilterCycle<'_, '_> {
+    /// Keeps a node as it is before its first change.
+    fn keep(&mut self, index: NodeIndex) {
+        let cache = &self.scheduler.cache;
+        self.earlier.entry(index).or_insert_with(|| cache.node_at(index).clone());
+    }
+
+    /// The node of a pod; `None` if it is not in the cache.
+    fn node_of(&self, pod: &PodInfo) -> Option<NodeIndex> {
+        let cache = &self.scheduler.cache;
+        cache.nodes().index_of(cache.node_of(&pod.uid)?)
+    }
+
+    /// Prepares a member for the node that it would get, beside those before it.
+    fn prepare(&mut self, member: usize, node: &Arc<str>) -> Result<(), Status> {
+        let Some(index) = self.scheduler.cache.nodes().index_of(node) else {
+            return Err(Status::error(format!("node {node:?} is gone")));
+        };
+        let queued = &self.group.members[member];
+        let mut state = CycleState::new();
+        let prepared = self.scheduler.with_cycle(self.now, &queued.pod, queued.profile, |cycle| {
+            cycle.prepare(&mut state, index).map(|()| DryRun::new(cycle, &state).follow_pods())
+        });
+        let follows_pods = prepared.map_err(|kind| Status::error(kind.to_string()))?;
+        self.trials.push(Trial {
+            member,
+            node: index,
+            placed: Placed { node: Arc::clone(node), state },
+            follows_pods,
+        });
+        self.stand();
+        Ok(())
+    }
+
+    /// Puts the next member on its node. As upstream, what Reserve says does not matter.
+    fn stand(&mut self) {
+        let index = self.trials[self.standing].node;
+        self.keep(index);
+        let trial = &mut self.trials[self.standing];
+        self.standing += 1;
+        let queued = &self.group.members[trial.member];
+        self.scheduler.cache.try_on(index, |info| info.add_pod(Arc::clone(&queued.pod)));
+        let Placed { node, state } = &mut trial.placed;
+        let (_, commands) = self.scheduler.reserve_only(self.now, queued, node, state);
+        self.scheduler.execute(self.now, commands);
+    }
+
+    /// Takes all members off their nodes, the last one first.
+    fn lie_down(&mut self) {
+        while self.standing > 0 {
+            self.standing -= 1;
+            let trial = &mut self.trials[self.standing];
+            let queued = &self.group.members[trial.member];
+            let Placed { node, state } = &mut trial.placed;
+            self.scheduler.unreserve(self.now, queued, node, state);
+            self.scheduler.cache.try_on(trial.node, |info| drop(info.remove_pod(queued.uid())));
+        }
+    }
+
+    /// Passes a change of a node's pods to the states that follow it.
+    fn follow(
+        &mut self,
+        pod: &PodInfo,
+        index: NodeIndex,
+        change: fn(&DryRun<'_, '_>, &mut CycleState, &PodInfo, &PodInfo, &NodeInfo) -> Status,
+    ) -> Result<(), Status> {
+        let (scheduler, now) = (&*self.scheduler, self.now);
+        for trial in self.trials.iter_mut().filter(|trial| trial.follows_pods) {
+            let queued = &self.group.members[trial.member];
+            let state = &mut trial.placed.state;
+            let status = scheduler.with_cycle(now, &queued.pod, queued.profile, |cycle| {
+                let dry_run = DryRun::new(cycle, state);
+                change(&dry_run, state, &queued.pod, pod, scheduler.cache.node_at(index))
+            });
+            if !status.is_success() {
+                return Err(Status::error(status.message()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes all changes. Returns the commands.
+    fn end(mut self) -> Vec<Command> {
+        self.lie_down();
+        for (index, earlier) in self.earlier {
+            self.scheduler.cache.restore(index, earlier);
+        }
+        self.commands
+    }
+}
+
+impl GroupCycle for PostFilterCycle<'_, '_> {
+    fn context(&self) -> Context<'_> {
+        self.scheduler.context(self.now)
+    }
+
+    fn group(&self) -> &Arc<str> {
+        self.group.key
+    }
+
+    fn pods(&self) -> Vec<Arc<PodInfo>> {
+        self.group.members.iter().map(|member| Arc::clone(&member.pod)).collect()
+    }
+
+    fn remove_pod(&mut self, pod: &Arc<PodInfo>) -> Result<(), Status> {
+        let Some(index) = self.node_of(pod) else { return Ok(()) };
+        self.keep(index);
+        if !self.scheduler.cache.set_aside(&pod.uid) {
+            return Ok(());
+        }
+        self.follow(pod, index, |run, state, of, pod, node| run.remove_pod(state, of, pod, node))
+    }
+
+    fn add_pod(&mut self, pod: &Arc<PodInfo>) -> Result<(), Status> {
+        let Some(index) = self.node_of(pod) else { return Ok(()) };
+        self.scheduler.cache.put_back(&pod.uid);
+        self.follow(pod, index, |run, state, of, pod, node| run.add_pod(state, of, pod, node))
+    }
+
+    fn schedule(&mut self) -> Result<Placements, Status> {
+        self.trials.clear();
+        let Self { scheduler, now, group: FailedGroup { key, min_count, members }, calls, .. } = self;
+        let began: Vec<_> = members.iter().map(|member| member.began).collect();
+        let (mut results, refusal) = scheduler.try_members(*now, key, *min_count, members, &mut **calls);
+        scheduler.take_all_back(*now, members, &mut results);
+        for (member, began) in members.iter_mut().zip(began) {
+            member.began = began;
+        }
+        match refusal {
+            None => {}
+            Some(Refusal::Unschedulable(message)) => return Err(Status::unschedulable(message)),
+            Some(Refusal::Error(message)) => return Err(Status::error(message)),
+        }
+        let placed: Vec<_> = results.into_iter().map(|result| result.ok().map(|it| it.node)).collect();
+        let prepared = placed
+            .iter()
+            .enumerate()
+            .try_for_each(|(member, node)| node.as_ref().map_or(Ok(()), |node| self.prepare(member, node)));
+        self.lie_down();
+        prepared?;
+        let pod = |trial: &Trial| {
+            (Arc::clone(&self.group.members[trial.member].pod), Arc::clone(&trial.placed.node))
+        };
+        Ok(self.trials.iter().map(pod).collect())
+    }
+
+    fn still_fits(&mut self) -> bool {
+        let all_fit = (0..self.trials.len()).all(|at| {
+            let Trial { member, node, placed, .. } = &self.trials[at];
+            let (queued, node) = (&self.group.members[*member], *node);
+            let fits = self.scheduler.with_cycle(self.now, &queued.pod, queued.profile, |cycle| {
+                cycle.verdict(&placed.state, node).is_success()
+            });
+            if fits {
+                self.stand();
+            }
+            fits
+        });
+        self.lie_down();
+        all_fit
+    }
+
+    fn command(&mut self, command: Command) {
+        self.commands.push(command);
+    }
+}

@@ -1,0 +1,380 @@
+//! Groups that preempt, and groups that are preempted by them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use supercargo_framework::Uid;
+use supercargo_framework::objects::{Body, PodDisruptionBudget, PodGroup, resources};
+use supercargo_framework::selector::LabelSelector;
+use supercargo_framework::testing::{NodeBuilder, PodBuilder, object, pod};
+
+use super::bed::{Bed, patched};
+use super::groups::{attempts, gang, group_options, member, room, with_cpus};
+use crate::{Effect, Eviction, Input, Notification, Place};
+
+fn bed(nodes: impl IntoIterator<Item = NodeBuilder>) -> Bed {
+    let mut bed = Bed::of(group_options(|_| true));
+    for node in nodes {
+        bed.node(node);
+    }
+    bed
+}
+
+fn important(min_count: i32) -> PodGroup {
+    PodGroup { priority: 10, ..gang(min_count) }
+}
+
+fn worker(name: &str, cpus: &str) -> PodBuilder {
+    member(name, cpus).priority(10)
+}
+
+fn low(name: &str, cpus: &str, node: &str) -> PodBuilder {
+    pod(name).request("cpu", cpus).node(node)
+}
+
+/// The UIDs of the victims that these effects delete.
+fn victims(effects: &[Effect]) -> Vec<String> {
+    let of = |effect: &Effect| match effect {
+        Effect::Evict { victims, .. } => victims.iter().map(|victim| victim.uid.to_string()).collect(),
+        _ => Vec::new(),
+    };
+    effects.iter().flat_map(of).collect()
+}
+
+impl Bed {
+    /// Answers the deletions of all victims, and lets them go.
+    fn evict(&mut self, pods: &[PodBuilder]) {
+        let mut effects = self.effects();
+        while let Some(at) = effects.iter().position(|effect| matches!(effect, Effect::Evict { .. })) {
+            let Effect::Evict { preemption, victims } = effects.remove(at) else { unreachable!() };
+            for victim in &victims {
+                let pod = pods.iter().find(|pod| (*pod).clone().build().uid == victim.uid).unwrap();
+                self.delete_assigned(pod.clone());
+            }
+            let outcomes = vec![Eviction::Deleted; victims.len()];
+            self.handle(Input::Evicted { preemption, outcomes });
+            effects.extend(self.effects());
+        }
+    }
+}
+
+#[test]
+fn a_gang_preempts_single_pods_and_takes_their_place() {
+    let mut bed = bed([with_cpus("n1", "2"), with_cpus("n2", "2")]);
+    let lows = [low("x", "2", "n1"), low("y", "1", "n2"), low("z", "1", "n2")];
+    for pod in &lows {
+        bed.assigned(pod.clone());
+    }
+    bed.group(important(2));
+    let pods = [worker("a", "2"), worker("b", "1")];
+    for pod in &pods {
+        bed.pod(pod.clone());
+    }
+    assert!(bed.cycle());
+    let effects = bed.effects();
+    let lines: Vec<_> = effects.iter().map(super::bed::line).collect();
+    assert_eq!(victims(&effects), ["x"], "and another one after it: {lines:?}");
+    let reason = "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining, \
+                  pod group preemption: found a placement for podgroup, preempting 2 victims";
+    assert!(lines.contains(&format!("default/g patch False Unschedulable: {reason}")), "{lines:?}");
+    let nominated =
+        |name: &str| lines.iter().find(|line| line.starts_with(&format!("{name} patch"))).unwrap();
+    assert!(nominated("a").ends_with("2 Insufficient cpu. nominated \"n1\""), "{lines:?}");
+    let untried = "b patch False Unschedulable: minCount (2) cannot be satisfied: 0 scheduled, 1 remaining \
+                   nominated \"n2\"";
+    assert_eq!(nominated("b"), untried);
+    assert_eq!(attempts(&mut bed), ["group attempt WaitingOnPreemption"]);
+}
+
+#[test]
+fn a_gang_waits_for_its_last_victim_and_starts_then() {
+    let mut bed = bed([with_cpus("n", "2")]);
+    let lows = [low("x", "1", "n"), low("y", "1", "n")];
+    for pod in &lows {
+        bed.assigned(pod.clone());
+    }
+    bed.group(important(2));
+    let pods = [worker("a", "1"), worker("b", "1")];
+    for pod in &pods {
+        bed.pod(pod.clone());
+    }
+    bed.cycle();
+    bed.pass_seconds(60);
+    assert!(!bed.cycle(), "deletions are in flight");
+    assert_eq!(bed.places(&["a", "b"]), [Some(Place::Gated); 2]);
+    bed.evict(&lows);
+    bed.pass_seconds(60);
+    assert!(bed.cycle());
+    assert_eq!(["a", "b"].map(|name| bed.node_of(name)), [Some("n"); 2]);
+}
+
+#[test]
+fn victims_hear_of_the_group() {
+    let mut bed = bed([with_cpus("n", "1")]);
+    bed.assigned(low("x", "1", "n"));
+    bed.group(important(1));
+    bed.pod(worker("a", "1"));
+    bed.cycle();
+    let effects = bed.effects();
+    let Some(Effect::Evict { preemption, victims }) =
+        effects.iter().find(|effect| matches!(effect, Effect::Evict { .. }))
+    else {
+        panic!("{effects:?}")
+    };
+    let message = &victims[0].condition.as_ref().unwrap().message;
+    assert_eq!(&**message, "supercargo: preempting to accommodate a higher priority podgroup");
+    bed.handle(Input::Evicted { preemption: *preemption, outcomes: vec![Eviction::Deleted] });
+    let uid = &bed.scheduler.objects().get(&resources::POD_GROUP, "default/g").unwrap().uid;
+    let expected = format!("x Normal Preempted Preempting: Preempted by podgroup {uid} on node cluster");
+    assert!(bed.effect_lines().contains(&expected));
+}
+
+#[test]
+fn no_pod_goes_for_a_group_that_may_not_preempt() {
+    let unhelped = "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, pod group preemption: ";
+    let cases = [
+        ("its policy", 0, true, "not eligible due to preemptionPolicy=Never."),
+        ("equal priority", 10, false, "No preemption victims found for incoming preemptor"),
+        ("too little room", 0, false, "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining"),
+    ];
+    for (name, priority, never, reason) in cases {
+        let mut bed = bed([with_cpus("n", "1")]);
+        bed.assigned(low("x", "1", "n").priority(priority));
+        bed.group(important(1));
+        let cpus = if name == "too little room" { "2" } else { "1" };
+        bed.pod(worker("a", cpus).with_spec(|spec| spec.never_preempts = never));
+        let before = room_of(&bed, "n");
+        bed.cycle();
+        let effects = bed.effects();
+        assert!(victims(&effects).is_empty(), "{name}");
+        let expected = format!("default/g patch False Unschedulable: {unhelped}{reason}");
+        let lines: Vec<_> = effects.iter().map(super::bed::line).collect();
+        assert!(lines.contains(&expected), "{name}: {lines:?}");
+        assert_eq!(room_of(&bed, "n"), before, "{name}");
+    }
+}
+
+/// The pods of a node in order, and their requests.
+fn room_of(bed: &Bed, node: &str) -> (Vec<Uid>, i64) {
+    let node = bed.scheduler.cache().nodes().get(node).unwrap();
+    (node.pods().iter().map(|pod| pod.uid.clone()).collect(), node.requested().milli_cpu)
+}
+
+#[test]
+fn a_group_that_is_disrupted_whole_goes_whole_or_stays() {
+    let mut bed = bed([with_cpus("n1", "2"), with_cpus("n2", "0.5")]);
+    let whole = PodGroup { is_disrupted_whole: true, ..gang(1) };
+    bed.group_named("old", whole);
+    bed.assigned(pod("x").group("old").request("cpu", "1").node("n1"));
+    bed.assigned(pod("y").group("old").request("cpu", "0.5").node("n2"));
+    bed.assigned(low("single", "1", "n1"));
+    bed.group(important(1));
+    bed.pod(worker("a", "1"));
+    bed.cycle();
+    assert_eq!(victims(&bed.effects()), ["single"], "one pod is less than two");
+
+    let mut bed = self::bed([with_cpus("n1", "1"), with_cpus("n2", "1")]);
+    bed.group_named("old", PodGroup { is_disrupted_whole: true, ..gang(1) });
+    for (name, node) in [("x", "n1"), ("y", "n2")] {
+        bed.assigned(pod(name).group("old").request("cpu", "1").node(node));
+    }
+    bed.group(important(1));
+    bed.pod(worker("a", "1"));
+    bed.cycle();
+    let first = bed.effects();
+    let Some(Effect::Evict { preemption, victims }) =
+        first.iter().find(|it| matches!(it, Effect::Evict { .. }))
+    else {
+        panic!("{first:?}")
+    };
+    assert_eq!(victims.len(), 1, "the last one goes after it");
+    bed.handle(Input::Evicted { preemption: *preemption, outcomes: vec![Eviction::Deleted] });
+    assert_eq!(self::victims(&bed.effects()).len(), 1);
+}
+
+#[test]
+fn the_priority_of_a_victim_is_that_of_its_group() {
+    let mut bed = bed([with_cpus("n", "1")]);
+    bed.group_named("old", PodGroup { priority: 10, ..gang(1) });
+    bed.assigned(pod("x").group("old").request("cpu", "1").node("n"));
+    bed.group(important(1));
+    bed.pod(worker("a", "1"));
+    bed.cycle();
+    assert!(victims(&bed.effects()).is_empty());
+}
+
+#[test]
+fn a_budget_spares_a_pod_if_another_one_helps() {
+    let mut bed = bed([with_cpus("n", "2")]);
+    let labels = pod("db").label("app", "db").build().labels;
+    let selector = Some(LabelSelector::parse(&labels, []).unwrap());
+    let budget = PodDisruptionBudget { selector, ..PodDisruptionBudget::default() };
+    let budget = object(&resources::POD_DISRUPTION_BUDGET, "default/b", Body::PodDisruptionBudget(budget));
+    bed.handle(Input::Object(Notification::Added(Arc::new(budget))));
+    bed.assigned(low("protected", "1", "n").label("app", "db"));
+    bed.assigned(low("important", "1", "n").priority(5));
+    bed.group(important(1));
+    bed.pod(worker("a", "1"));
+    bed.cycle();
+    assert_eq!(victims(&bed.effects()), ["important"]);
+}
+
+#[test]
+fn a_single_pod_preempts_a_group_whole_on_all_its_nodes() {
+    let mut bed = bed([with_cpus("n1", "1"), with_cpus("n2", "1")]);
+    bed.group_named("old", PodGroup { is_disrupted_whole: true, ..gang(1) });
+    for (name, node) in [("x", "n1"), ("y", "n2")] {
+        bed.assigned(pod(name).group("old").request("cpu", "1").node(node));
+    }
+    bed.pod(pod("a").request("cpu", "1").priority(10));
+    bed.cycle();
+    let first = bed.effects();
+    let Some(Effect::Evict { preemption, victims }) =
+        first.iter().find(|it| matches!(it, Effect::Evict { .. }))
+    else {
+        panic!("{first:?}")
+    };
+    let mut gone = self::victims(&first);
+    bed.handle(Input::Evicted { preemption: *preemption, outcomes: vec![Eviction::Deleted; victims.len()] });
+    gone.extend(self::victims(&bed.effects()));
+    gone.sort();
+    assert_eq!(gone, ["x", "y"]);
+}
+
+#[test]
+fn a_single_pod_preempts_by_the_priority_of_the_group() {
+    for (of_group, of_pod, goes) in [(0, 10, true), (10, 0, false)] {
+        let mut bed = bed([with_cpus("n", "1")]);
+        bed.group_named("old", PodGroup { priority: of_group, ..gang(1) });
+        bed.assigned(pod("x").group("old").request("cpu", "1").node("n").priority(of_pod));
+        bed.pod(pod("a").request("cpu", "1").priority(5));
+        bed.cycle();
+        assert_eq!(!victims(&bed.effects()).is_empty(), goes, "group {of_group}, pod {of_pod}");
+    }
+}
+
+#[test]
+fn a_pod_of_a_group_is_spared_before_a_single_pod() {
+    let mut bed = bed([with_cpus("n", "2")]);
+    bed.group_named("old", gang(1));
+    bed.assigned(low("single", "1", "n"));
+    bed.assigned(pod("member").group("old").request("cpu", "1").node("n"));
+    bed.pod(pod("a").request("cpu", "1").priority(5));
+    bed.cycle();
+    assert_eq!(victims(&bed.effects()), ["single"]);
+}
+
+#[test]
+fn a_group_waits_while_a_pod_leaves_its_nominated_node() {
+    let mut bed = bed([with_cpus("n1", "1"), with_cpus("n2", "1"), with_cpus("small", "0.5")]);
+    let lows = [low("x", "1", "n1"), low("y", "1", "n2")];
+    let elsewhere = low("z", "0.1", "small");
+    for pod in lows.iter().chain([&elsewhere]) {
+        bed.assigned(pod.clone());
+    }
+    bed.group(important(1));
+    let a = worker("a", "1");
+    bed.pod(a.clone());
+    bed.cycle();
+    let effects = bed.effects();
+    let victim =
+        lows.iter().find(|pod| victims(&effects) == [(*pod).clone().build().uid.to_string()]).unwrap();
+    bed.update(a.clone(), patched(a, &effects));
+    let Some(Effect::Evict { preemption, victims: evicted }) =
+        effects.iter().find(|effect| matches!(effect, Effect::Evict { .. }))
+    else {
+        panic!("{effects:?}")
+    };
+    let condition = evicted[0].condition.clone();
+    let leaving = victim.clone().resource_version("2").terminating();
+    let leaving = leaving.with(|pod| pod.status.disruption_target = condition.map(Box::new)).build();
+    let old = Arc::new(victim.clone().build());
+    bed.handle(Input::AssignedPod(Notification::Updated { old, new: Arc::new(leaving) }));
+    bed.handle(Input::Evicted { preemption: *preemption, outcomes: vec![Eviction::Deleted] });
+    bed.effects();
+    bed.delete_assigned(elsewhere);
+    bed.pass_seconds(60);
+    assert!(bed.cycle());
+    let lines = bed.effect_lines();
+    assert!(lines.iter().any(|line| line.ends_with("ongoing preemption on nominated nodes")), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.starts_with("evict")), "{lines:?}");
+}
+
+/// Pods on a node: CPUs, priority, whether they have a host port, and their group, which is disrupted whole.
+type Lows = Vec<(usize, u32, i32, bool, Option<u8>)>;
+
+fn with_lows(cpus: &[u32], lows: &Lows, without: &[String]) -> (Bed, BTreeMap<String, PodBuilder>) {
+    let mut bed =
+        bed(cpus.iter().enumerate().map(|(i, cpus)| with_cpus(&format!("n{i}"), &cpus.to_string())));
+    let mut pods = BTreeMap::new();
+    for group in 0..2_u8 {
+        bed.group_named(
+            &format!("old{group}"),
+            PodGroup { is_disrupted_whole: true, priority: 1, ..gang(1) },
+        );
+    }
+    for (i, (node, cpu, priority, has_port, group)) in lows.iter().enumerate() {
+        let name = format!("low{i}");
+        let pod = low(&name, &cpu.to_string(), &format!("n{}", node % cpus.len())).priority(*priority);
+        let pod = if *has_port { pod.host_port(80) } else { pod };
+        let pod = group.map_or(pod.clone(), |group| pod.group(&format!("old{group}")));
+        if !without.contains(&name) {
+            bed.assigned(pod.clone());
+        }
+        pods.insert(name, pod);
+    }
+    (bed, pods)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever a group preempts: nothing is left of the search, the victims are less important and of whole
+    /// groups, the group fits without them, and would not fit if it had to spare any pod or group of them.
+    #[test]
+    fn victims_are_enough_and_none_too_many(
+        cpus in proptest::collection::vec(1..6_u32, 1..4),
+        lows in proptest::collection::vec(
+            (0..4_usize, 1..3_u32, 0..12_i32, any::<bool>(), proptest::option::of(0..2_u8)), 0..8,
+        ),
+        requests in proptest::collection::vec((1..4_u32, any::<bool>()), 1..5),
+        min_count in 1..5_i32,
+    ) {
+        let start = |without: &[String]| {
+            let (mut bed, pods) = with_lows(&cpus, &lows, without);
+            bed.group(important(min_count));
+            for (i, (cpu, has_port)) in requests.iter().enumerate() {
+                let worker = worker(&format!("p{i}"), &cpu.to_string());
+                bed.pod(if *has_port { worker.host_port(80) } else { worker });
+            }
+            (bed, pods)
+        };
+        let (mut bed, pods) = start(&[]);
+        let before = room(&bed, cpus.len());
+        bed.cycle();
+        let mut effects = bed.effects();
+        let mut gone = Vec::new();
+        while let Some(at) = effects.iter().position(|effect| matches!(effect, Effect::Evict { .. })) {
+            prop_assert_eq!(room(&bed, cpus.len()), before.clone());
+            let Effect::Evict { preemption, victims } = effects.remove(at) else { unreachable!() };
+            gone.extend(victims.iter().map(|victim| victim.uid.to_string()));
+            bed.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted; victims.len()] });
+            effects.extend(bed.effects());
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let group_of = |name: &String| pods[name].clone().build().group_key();
+        let priority = |name: &String| group_of(name).map_or(pods[name].clone().build().priority, |_| 1);
+        prop_assert!(gone.iter().all(|name| priority(name) < 10), "{:?}", gone);
+        for name in pods.keys().filter(|name| !gone.contains(name)) {
+            let shares = |other: &String| group_of(name).is_some() && group_of(other) == group_of(name);
+            prop_assert!(!gone.iter().any(shares), "{} stays, {:?} go", name, gone);
+        }
+        let (mut bed, _) = start(&gone);
+        bed.cycle();
+        let placed = (0..requests.len()).filter(|i| bed.node_of(&format!("p{i}")).is_some()).count();
+        prop_assert!(placed >= usize::try_from(min_count).unwrap(), "{} placed without {:?}", placed, gone);
+    }
+}

@@ -1,0 +1,98 @@
+//! Preempts for a group, anywhere in the cluster.
+//!
+//! All pods of lower priority are removed, and the group is scheduled once. Then they come back, the most
+//! important first, unless the group would no longer fit. A group whose `disruptionMode` is `all` comes
+//! back whole or not at all.
+
+use std::sync::Arc;
+
+use supercargo_framework::context::{Command, Preemptor, PreemptorGroup};
+use supercargo_framework::objects::PodGroup;
+use supercargo_framework::objects::resources::{POD_DISRUPTION_BUDGET, POD_GROUP};
+use supercargo_framework::plugin::{GroupCycle, Nomination, Nominations, PodGroupPostFilterPlugin};
+use supercargo_framework::{Code, Context, NodeInfo, PodInfo, Status, Text};
+
+use super::budgets::{Budgets, Split};
+use super::victim::{Groups, PodOnNode, Victim, pods_of, sort_by_importance};
+use super::{DefaultPreemption, NAME, is_preempted};
+
+/// As upstream, a preemption for a group concerns no single node.
+const CLUSTER: &str = "cluster";
+
+impl PodGroupPostFilterPlugin for DefaultPreemption {
+    fn pod_group_post_filter(&self, cycle: &mut dyn GroupCycle) -> (Nominations, Status) {
+        let (nominations, status) = match preempt(cycle) {
+            Ok((nominations, text)) => (nominations, Status::new(Code::Success, text)),
+            Err(status) => (Nominations::new(), status),
+        };
+        let text = format!("pod group preemption: {}", status.message());
+        (nominations, Status::new(status.code(), text))
+    }
+}
+
+fn preempt(cycle: &mut dyn GroupCycle) -> Result<(Nominations, String), Status> {
+    let (cx, pods) = (cycle.context(), cycle.pods());
+    if pods.iter().any(|pod| pod.spec.never_preempts) {
+        return Err(Status::unschedulable("not eligible due to preemptionPolicy=Never."));
+    }
+    let group = cx
+        .get::<PodGroup>(&POD_GROUP, cycle.group())
+        .ok_or_else(|| Status::error(format!("failed to get podGroup {}", cycle.group())))?;
+    let (object, priority) = (group.object, group.priority);
+    let groups = Groups::new(&cx, true);
+    if is_waiting(&cx, &groups, &pods, priority) {
+        let current = |pod: &Arc<PodInfo>| {
+            (pod.uid.clone(), Nomination::Override(pod.status.nominated_node_name.clone()))
+        };
+        return Ok((pods.iter().map(current).collect(), "ongoing preemption on nominated nodes".to_owned()));
+    }
+    let mut potential = groups.victims_below(priority, cx.nodes().iter());
+    if potential.is_empty() {
+        return Err(Status::unresolvable("No preemption victims found for incoming preemptor"));
+    }
+    let mut pods = pods.into_iter();
+    let pod = pods.next().ok_or_else(|| Status::error("the group has no pods"))?;
+    let group = PreemptorGroup {
+        key: Arc::clone(&object.key),
+        uid: (&*object.uid).into(),
+        resource_version: Arc::clone(&object.resource_version),
+        others: pods.collect(),
+    };
+    drop(groups);
+    drop(cx);
+
+    for PodOnNode { pod, .. } in potential.iter().flat_map(Victim::pods) {
+        cycle.remove_pod(pod)?;
+    }
+    let placed = cycle.schedule()?;
+    sort_by_importance(&mut potential);
+    let Split { violating, others } =
+        Budgets::new(cycle.context().list(&POD_DISRUPTION_BUDGET)).split(potential);
+    let mut victims = Vec::new();
+    for victim in violating.into_iter().map(|(victim, _)| victim).chain(others) {
+        victim.pods().try_for_each(|it| cycle.add_pod(&it.pod))?;
+        if !cycle.still_fits() {
+            victim.pods().try_for_each(|it| cycle.remove_pod(&it.pod))?;
+            victims.push(victim);
+        }
+    }
+    sort_by_importance(&mut victims);
+    let victims = pods_of(&victims);
+    let text = format!("found a placement for podgroup, preempting {} victims", victims.len());
+    cycle.command(Command::Preempt {
+        preemptor: Preemptor { pod, group: Some(group) },
+        node: CLUSTER.into(),
+        victims,
+        plugin: Text::Static(NAME),
+        asynchronous: true,
+    });
+    let nominated = |(pod, node): (Arc<PodInfo>, _)| (pod.uid.clone(), Nomination::Override(Some(node)));
+    Ok((placed.into_iter().map(nominated).collect(), text))
+}
+
+/// Whether a pod of lower priority leaves a node that a pod of the group is nominated for.
+fn is_waiting(cx: &Context<'_>, groups: &Groups<'_>, pods: &[Arc<PodInfo>], priority: i32) -> bool {
+    let nominated = pods.iter().filter_map(|pod| pod.status.nominated_node_name.as_deref());
+    let mut on_nodes = nominated.filter_map(|node| cx.nodes().get(node)).flat_map(NodeInfo::pods);
+    on_nodes.any(|pod| is_preempted(pod) && groups.priority_of(pod) < priority)
+}
