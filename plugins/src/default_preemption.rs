@@ -72,7 +72,11 @@ impl Plugin for DefaultPreemption {
     }
 
     fn reads(&self) -> Vec<Text> {
-        vec![POD_DISRUPTION_BUDGET]
+        let mut kinds = vec![POD_DISRUPTION_BUDGET];
+        if self.has_groups {
+            kinds.push(POD_GROUP);
+        }
+        kinds
     }
 }
 
@@ -81,7 +85,7 @@ impl PreEnqueuePlugin for DefaultPreemption {
         if cx.preempting.is_empty() {
             return Status::success();
         }
-        if let Some(key) = pod.group_key() {
+        if let Some(key) = pod.group_key().filter(|_| self.has_groups) {
             let group = cx.objects.get(&POD_GROUP, &key);
             return match group.filter(|group| cx.preempting.contains(&(*group.uid).into())) {
                 Some(_) => {

@@ -103,7 +103,8 @@ pub enum Command {
         /// The plugin that makes the request.
         plugin: Text,
         /// Whether the attempt ends before the victims are deleted. If not, no other pod is scheduled
-        /// meanwhile, as upstream without `SchedulerAsyncPreemption`. That of a group always does.
+        /// meanwhile, as upstream without `SchedulerAsyncPreemption`. The attempt of a group always
+        /// ends before.
         asynchronous: bool,
     },
     /// Reject a pod that waits on Permit.

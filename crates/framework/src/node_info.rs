@@ -224,11 +224,10 @@ impl NodeInfo {
         self.generation += 1;
     }
 
-    /// Goes back to an earlier state, as a new generation.
+    /// Goes back to an earlier state, and to its generation: nobody may have noted a later one.
     pub fn restore(&mut self, earlier: Self) {
-        let (generation, arrivals) = (self.generation + 1, self.affinity_arrivals);
-        let affinity_arrivals = arrivals + earlier.pods_with_affinity.len();
-        *self = Self { generation, affinity_arrivals, ..earlier };
+        let affinity_arrivals = self.affinity_arrivals + earlier.pods_with_affinity.len();
+        *self = Self { affinity_arrivals, ..earlier };
     }
 
     /// Adds a pod.

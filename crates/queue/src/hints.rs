@@ -12,7 +12,7 @@ use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Tex
 use super::context::QueueCx;
 use super::entry::QueuedPod;
 use super::queueing_strategy::QueueingStrategy;
-use super::size::Size;
+use super::size::Amounts;
 use crate::EXTENDER;
 use supercargo_runtime::observer::{Observation, Timespan};
 use supercargo_runtime::panic_guard::guard;
@@ -164,12 +164,12 @@ impl Concerned<'_> {
         union(self.hints.iter().map(|(registration, _)| *registration))
     }
 
-    /// The sizes of pods that a hint may queue; `None` for all.
-    pub(crate) fn offers(&self, objects: &Objects) -> Option<Vec<Size>> {
+    /// What pods that a hint may queue request at most; `None` for all pods.
+    pub(crate) fn offers(&self, objects: &Objects) -> Option<Vec<Amounts>> {
         let has_classes = objects.list(&resources::DEVICE_CLASS).next().is_some();
         let offer = |registration: &Registration| {
-            let size = Size::of((registration.offer?)(self.change)?);
-            Some(if has_classes { size.with_any_others() } else { size })
+            let amounts = Amounts::of((registration.offer?)(self.change)?);
+            Some(if has_classes { amounts.with_any_others() } else { amounts })
         };
         self.hints.iter().map(|(registration, _)| offer(registration)).collect()
     }

@@ -321,7 +321,8 @@ fn movable_of_group(
     }
     let is_one_answer = hints.scope().is_empty();
     let mut answer = None;
-    let classes = group.classes_within(hints.offers(cx.objects));
+    let offers = hints.offers(cx.objects);
+    let classes = group.classes_within(offers.as_deref());
     for class in classes.filter(|class| pre_check.admits(class.priority)) {
         let mut pods = class.pods().filter(|(sequence, _)| own != Some(*sequence)).peekable();
         let Some((_, first)) = pods.peek() else { continue };

@@ -1,24 +1,40 @@
-//! Sizes of pods: their requests, rounded.
+//! Sizes of pods: their requests, exact and rounded.
 
 use supercargo_framework::Resource;
 
 /// How much CPU, memory, ephemeral storage and of any one other resource a pod requests, or a change
-/// offers, in steps of about a fifth. What fits into an offer has at most its steps.
+/// offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amounts([i64; 4]);
+
+/// Amounts in steps of about a fifth. What fits into an offer has at most its steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Size([u16; 4]);
 
-impl Size {
+impl Amounts {
     pub(crate) fn of(amounts: &Resource) -> Self {
         let most_of_others = amounts.scalars().iter().map(|(_, amount)| *amount).max().unwrap_or(0);
-        Self([amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage, most_of_others].map(step))
+        let all = [amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage, most_of_others];
+        Self(all.map(|amount| amount.max(0)))
     }
 
     /// The same with any amount of other resources: devices may provide what a node does not offer.
     pub(crate) fn with_any_others(self) -> Self {
         let Self([cpu, memory, storage, _]) = self;
-        Self([cpu, memory, storage, u16::MAX])
+        Self([cpu, memory, storage, i64::MAX])
     }
 
+    pub(crate) fn size(self) -> Size {
+        Size(self.0.map(step))
+    }
+
+    /// Whether pods that request this may fit into an offer.
+    pub(crate) fn may_fit(self, offer: Self) -> bool {
+        self.0.iter().zip(offer.0).all(|(requested, offered)| *requested <= offered)
+    }
+}
+
+impl Size {
     /// Whether pods of this size may fit into an offer.
     pub(crate) fn may_fit(self, offer: Self) -> bool {
         self.0.iter().zip(offer.0).all(|(requested, offered)| *requested <= offered)
@@ -52,18 +68,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_fits_has_a_size_that_may_fit(
+        fn what_fits_has_amounts_and_a_size_that_may_fit(
             requested in prop::array::uniform5(amount()), offered in prop::array::uniform5(amount()),
         ) {
             let fits = requested.iter().zip(offered).all(|(requested, offered)| *requested <= offered);
-            let size = |[cpu, memory, storage, gpu, fpga]: [i64; 5]| {
+            let amounts = |[cpu, memory, storage, gpu, fpga]: [i64; 5]| {
                 let mut amounts = Resource::new(cpu, memory);
                 amounts.ephemeral_storage = storage;
                 amounts.set(&"example.com/gpu".into(), gpu);
                 amounts.set(&"example.com/fpga".into(), fpga);
-                Size::of(&amounts)
+                Amounts::of(&amounts)
             };
-            prop_assert!(!fits || size(requested).may_fit(size(offered)));
+            let (requested, offered) = (amounts(requested), amounts(offered));
+            prop_assert!(!fits || requested.may_fit(offered));
+            prop_assert!(!requested.may_fit(offered) || requested.size().may_fit(offered.size()));
         }
     }
 

@@ -158,7 +158,8 @@ impl Bed {
     }
 
     fn node_event(&mut self, action: ActionType) {
-        let node = Some(Arc::new(node("n").allocatable("cpu", "64").build()));
+        let node = node("n").allocatable("cpu", "64").allocatable("example.com/fpga", "64");
+        let node = Some(Arc::new(node.build()));
         let change = Change::Node { old: None, new: node };
         let event = ClusterEvent::new(EventResource::Node, action);
         self.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
@@ -455,11 +456,15 @@ fn ten_thousand_pods_come_and_go_quickly() {
     assert_eq!(bed.queue.lengths(), [0, 10_000, 0, 0, 0]);
 }
 
+fn template(name: &str, milli_cpu: u64) -> PodBuilder {
+    pod(name).request("cpu", &format!("{milli_cpu}m")).request("example.com/gpu", "1")
+}
+
 /// A bed with `pods` pods of each template, in turn, that NodeResourcesFit rejected. Templates
-/// differ in the CPU that they request: a little more than 64 cores.
+/// differ in the CPU that they request. All request a GPU, too.
 fn rejected(templates: u64, pods: u64) -> Bed {
     let mut bed = Bed::new(QueueOptions::default());
-    let template = |i: u64| pod("t").request("cpu", &format!("{}m", 64_001 + i)).build().spec;
+    let template = |i: u64| template("t", 1 + i).build().spec;
     let specs: Vec<_> = (0..templates).map(template).collect();
     for i in 0..pods {
         for (template, spec) in specs.iter().enumerate() {
@@ -478,23 +483,27 @@ fn rejected(templates: u64, pods: u64) -> Bed {
 fn an_event_asks_hints_once_per_template() {
     let mut bed = rejected(3, 20);
     bed.node_event(ActionType::ADD);
-    assert_eq!((bed.counted.hints.get(), bed.queue.lengths()), (3, [0, 0, 60, 0, 0]), "64 CPUs help none");
+    assert_eq!(
+        (bed.counted.hints.get(), bed.queue.lengths()),
+        (3, [0, 0, 60, 0, 0]),
+        "a node without GPUs helps none"
+    );
     bed.node_event(ActionType::DELETE);
     assert_eq!(bed.counted.hints.get(), 3, "the plugin does not register for deleted nodes");
 }
 
 #[test]
-fn hints_are_not_asked_about_pods_that_are_much_too_large() {
-    // The node has 64 CPUs and no GPU.
-    for (resource, asked) in [("cpu", 1), ("example.com/gpu", 0)] {
+fn hints_are_not_asked_about_pods_that_request_more_than_a_node_offers() {
+    // The node has 64 CPUs, and 64 of another resource.
+    for resource in ["cpu", "example.com/gpu"] {
         let mut bed = Bed::new(QueueOptions::default());
-        for amount in 65..1065 {
-            bed.add(pod(&format!("p{amount}")).request(resource, &amount.to_string()));
+        for amount in 0..1000 {
+            bed.add(pod(&format!("p{amount}")).request(resource, &format!("{}", 65 + amount / 100)));
             let entry = bed.pop();
             bed.fail(entry, FIT);
         }
         bed.node_event(ActionType::ADD);
-        assert_eq!((bed.counted.hints.get(), bed.queue.lengths()[2]), (asked, 1000), "{resource}");
+        assert_eq!((bed.counted.hints.get(), bed.queue.lengths()[2]), (0, 1000), "{resource}");
     }
 }
 
@@ -535,8 +544,8 @@ proptest! {
 #[test]
 fn pods_of_all_templates_move_in_order_of_arrival() {
     let mut bed = rejected(3, 4);
-    let change =
-        Change::Node { old: None, new: Some(Arc::new(node("n").allocatable("cpu", "64002m").build())) };
+    let node = node("n").allocatable("cpu", "2m").allocatable("example.com/gpu", "1");
+    let change = Change::Node { old: None, new: Some(Arc::new(node.build())) };
     let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
     bed.now.wall = bed.now.wall.plus(Duration::from_mins(1));
     bed.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
@@ -548,8 +557,8 @@ fn pods_of_all_templates_move_in_order_of_arrival() {
 #[test]
 fn an_updated_pod_changes_its_class() {
     let mut bed = rejected(1, 3);
-    let asks = |cpu: &str| pod("0001-0").request("cpu", cpu).label("index", "0001-0");
-    bed.update(asks("64001m"), asks("64002m").resource_version("2"));
+    let asks = |cpu: u64| template("0001-0", cpu).label("index", "0001-0");
+    bed.update(asks(1), asks(2).resource_version("2"));
     bed.counted.hints.set(0);
     bed.node_event(ActionType::ADD);
     assert_eq!(bed.counted.hints.get(), 2);

@@ -11,7 +11,7 @@ use supercargo_framework::event::HintScope;
 use supercargo_framework::{PodInfo, Text, Uid};
 
 use super::entry::QueuedPod;
-use super::size::Size;
+use super::size::{Amounts, Size};
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_runtime::profile::ProfileIndex;
 
@@ -57,6 +57,8 @@ struct Classes {
 /// Pods of a group that its hints cannot tell apart.
 pub(crate) struct Class {
     pub(crate) priority: i32,
+    /// What each pod requests; nothing if no hint reads requests.
+    amounts: Amounts,
     /// By sequence number.
     pods: BTreeMap<u64, Arc<PodInfo>>,
 }
@@ -204,7 +206,7 @@ impl Group {
             self.by_claim.entry(claim).or_default().insert(entry.sequence, Arc::clone(&entry.pod));
         }
         let seen = self.seen(&entry.pod);
-        let classes = self.by_size.entry(seen.size());
+        let classes = self.by_size.entry(seen.amounts().size());
         classes.or_insert_with(|| Classes { places: seed.map(), classes: Vec::new() }).insert(entry, seen);
     }
 
@@ -218,7 +220,7 @@ impl Group {
             }
         }
         let seen = self.seen(&entry.pod);
-        let size = seen.size();
+        let size = seen.amounts().size();
         let Some(classes) = self.by_size.get_mut(&size) else { return };
         classes.remove(entry, &seen);
         if classes.classes.is_empty() {
@@ -235,11 +237,15 @@ impl Group {
     }
 
     /// The classes without those that fit into none of these offers.
-    pub(crate) fn classes_within(&self, offers: Option<Vec<Size>>) -> impl Iterator<Item = &Class> {
-        let may_fit = move |size: Size| {
-            offers.as_ref().is_none_or(|offers| offers.iter().any(|offer| size.may_fit(*offer)))
+    pub(crate) fn classes_within(&self, offers: Option<&[Amounts]>) -> impl Iterator<Item = &Class> {
+        let is_within = move |may_fit: &dyn Fn(Amounts) -> bool| {
+            offers.is_none_or(|offers| offers.iter().any(|offer| may_fit(*offer)))
         };
-        self.by_size.iter().filter(move |(size, _)| may_fit(**size)).flat_map(|(_, classes)| &classes.classes)
+        self.by_size
+            .iter()
+            .filter(move |(size, _)| is_within(&|offer| size.may_fit(offer.size())))
+            .flat_map(|(_, classes)| &classes.classes)
+            .filter(move |class| is_within(&|offer| class.amounts.may_fit(offer)))
     }
 
     /// The pods that name a claim, by its key, with their sequence numbers, ascending.
@@ -260,9 +266,11 @@ fn claims(pod: &PodInfo) -> impl Iterator<Item = Box<str>> {
 
 impl Classes {
     fn insert(&mut self, entry: &QueuedPod, seen: Seen) {
+        let amounts = seen.amounts();
         let place = *self.places.entry(seen).or_insert(self.classes.len());
         if place == self.classes.len() {
-            self.classes.push(Class { priority: entry.pod.priority, pods: BTreeMap::new() });
+            let (priority, pods) = (entry.pod.priority, BTreeMap::new());
+            self.classes.push(Class { priority, amounts, pods });
         }
         self.classes[place].pods.insert(entry.sequence, Arc::clone(&entry.pod));
     }
@@ -288,10 +296,10 @@ impl Class {
 }
 
 impl Seen {
-    /// The size of the pod, if a hint may read its requests.
-    fn size(&self) -> Size {
+    /// What the pod requests, if a hint may read it.
+    fn amounts(&self) -> Amounts {
         let reads_requests = self.scope.intersects(HintScope::REQUESTS | HintScope::POD);
-        if reads_requests { Size::of(&self.pod.spec.requests.resource) } else { Size::default() }
+        if reads_requests { Amounts::of(&self.pod.spec.requests.resource) } else { Amounts::default() }
     }
 
     fn parts(&self) -> impl Hash + Eq {

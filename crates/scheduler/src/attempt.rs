@@ -180,6 +180,8 @@ impl Scheduler {
                 let nomination = post_filter(&cycle, state, &mut error);
                 Err(Failure { kind: FailureKind::Fit(error), nomination })
             }
+            // PodGroupPostFilter decides about the nomination of a member.
+            Err(kind @ FailureKind::Fit(_)) => Err(Failure { kind, nomination: Nomination::Keep }),
             Err(kind) => Err(kind.into()),
         };
         let evaluated = cycle.evaluated.get();
@@ -303,6 +305,18 @@ impl Scheduler {
         node: &Arc<str>,
         state: &mut CycleState,
     ) {
+        let commands = self.unreserve_only(now, queued, node, state);
+        self.execute(now, commands);
+    }
+
+    /// Runs Unreserve and returns its commands.
+    pub(crate) fn unreserve_only(
+        &mut self,
+        now: Now,
+        queued: &QueuedPod,
+        node: &Arc<str>,
+        state: &mut CycleState,
+    ) -> Vec<Command> {
         self.cache.refreshed();
         let cx = self.context(now);
         let plugins = self.plugin_calls(queued);
@@ -311,8 +325,7 @@ impl Scheduler {
             plugins.call_guarded(Point::Unreserve, name, call);
         }
         plugins.timer.point(Point::Unreserve, Code::Success);
-        let commands = cx.take_commands();
-        self.execute(now, commands);
+        cx.take_commands()
     }
 
     pub(crate) fn record_event(

@@ -4,12 +4,13 @@
 //! A trial assumes and reserves on the live cache, so that each pod sees those before it. Then it is undone,
 //! the last pod first. Only a trial that succeeds is done again, pod by pod, with Permit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use supercargo_framework::objects::{Members, PodGroup, Typed, resources};
 use supercargo_framework::plugin::{Nomination, Nominations};
 use supercargo_framework::pod::PodCondition;
-use supercargo_framework::{CycleState, NodeInfo, Now, Status};
+use supercargo_framework::{CycleState, NodeInfo, Now, Status, Uid};
 
 use crate::bindings::Binding;
 use crate::effect::{Effect, GroupPatch};
@@ -283,7 +284,8 @@ impl Scheduler {
         refusal: Refusal,
         post_filter: (Nominations, Status),
     ) -> AttemptResult {
-        let (mut nominations, status) = post_filter;
+        let (nominations, status) = post_filter;
+        let mut nominations: BTreeMap<Uid, Nomination> = nominations.into_iter().collect();
         let waits = status.is_success();
         // The group's reason before and after PodGroupPostFilter, or an error.
         let verdict = match refusal {
@@ -295,20 +297,24 @@ impl Scheduler {
             Refusal::Error(error) => Err(error),
         };
         let mut results = results.into_iter();
+        let rejected = |reason: &str| FailureKind::Rejected(reason.to_owned());
         for member in members {
-            let kind = match (results.next(), &verdict) {
-                (Some(Err(failure)), Err(_)) if !failure.kind.is_rejection() => failure.kind,
-                (_, Err(error)) => FailureKind::Internal(error.clone()),
-                (Some(Err(failure)), Ok(_)) => failure.kind,
-                (Some(Ok(_)), Ok((_, after))) if waits => FailureKind::Rejected(after.clone()),
-                (Some(Ok(_)), Ok((_, after))) => {
-                    FailureKind::Rejected(format!("pod group is unschedulable, {after}"))
+            let mut failure = match (results.next(), &verdict) {
+                (Some(Err(failure)), Err(_)) if !failure.kind.is_rejection() => failure.kind.into(),
+                (_, Err(error)) => FailureKind::Internal(error.clone()).into(),
+                (Some(Err(failure)), Ok(_)) => failure,
+                (Some(Ok(_)), Ok((_, after))) if waits => {
+                    Failure { kind: rejected(after), nomination: Nomination::Keep }
                 }
-                (None, Ok((before, _))) => FailureKind::Rejected(before.clone()),
+                (Some(Ok(_)), Ok((_, after))) => {
+                    rejected(&format!("pod group is unschedulable, {after}")).into()
+                }
+                (None, Ok((before, _))) => Failure { kind: rejected(before), nomination: Nomination::Keep },
             };
-            let nominated = nominations.iter().position(|(uid, _)| uid == member.uid());
-            let nomination = nominated.map_or(Nomination::Override(None), |at| nominations.swap_remove(at).1);
-            self.fail(now, member, Failure { kind, nomination });
+            if let Some(nomination) = nominations.remove(member.uid()) {
+                failure.nomination = nomination;
+            }
+            self.fail(now, member, failure);
         }
         let (reason, message, result) = match verdict {
             Ok((_, after)) if waits => ("Unschedulable", after, AttemptResult::WaitingOnPreemption),

@@ -4,13 +4,13 @@
 //! plugin returns.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{GroupCycle, Nominations, Placements, RunFilters as _};
-use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status};
+use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};
 
 use crate::dry_run::DryRun;
 use crate::extender::Calls;
@@ -45,6 +45,8 @@ struct PostFilterCycle<'a, 'b> {
     trials: Vec<Trial>,
     /// How many of the trials are on their nodes.
     standing: usize,
+    /// The pods that are off their nodes.
+    removed: BTreeSet<Uid>,
     /// The changed nodes, as they were.
     earlier: BTreeMap<NodeIndex, NodeInfo>,
     commands: Vec<Command>,
@@ -92,6 +94,7 @@ impl Scheduler {
                 calls,
                 trials: Vec::new(),
                 standing: 0,
+                removed: BTreeSet::new(),
                 earlier: BTreeMap::new(),
                 commands: Vec::new(),
             };
@@ -112,7 +115,7 @@ impl Scheduler {
                     return (nominations, status);
                 }
                 // This status is final: reasons of earlier plugins are dropped.
-                Code::UnschedulableAndUnresolvable => return (nominations, status),
+                Code::UnschedulableAndUnresolvable => return (Nominations::new(), status),
                 Code::Unschedulable => reasons.push(status.message()),
                 _ => {
                     let message = status.message();
@@ -176,7 +179,7 @@ impl PostFilterCycle<'_, '_> {
         self.scheduler.cache.try_on(index, |info| info.add_pod(Arc::clone(&queued.pod)));
         let Placed { node, state } = &mut trial.placed;
         let (_, commands) = self.scheduler.reserve_only(self.now, queued, node, state);
-        self.scheduler.execute(self.now, commands);
+        self.scheduler.execute(self.now, local(commands));
     }
 
     /// Takes all members off their nodes, the last one first.
@@ -186,7 +189,8 @@ impl PostFilterCycle<'_, '_> {
             let trial = &mut self.trials[self.standing];
             let queued = &self.group.members[trial.member];
             let Placed { node, state } = &mut trial.placed;
-            self.scheduler.unreserve(self.now, queued, node, state);
+            let commands = self.scheduler.unreserve_only(self.now, queued, node, state);
+            self.scheduler.execute(self.now, local(commands));
             self.scheduler.cache.try_on(trial.node, |info| drop(info.remove_pod(queued.uid())));
         }
     }
@@ -223,6 +227,15 @@ impl PostFilterCycle<'_, '_> {
     }
 }
 
+/// The commands that a trial may execute: those that the opposite command undoes.
+fn local(commands: Vec<Command>) -> Vec<Command> {
+    let is_local = |command: &Command| {
+        use Command::{AddPending, Assume, RemovePending, Restore};
+        matches!(command, Assume(_) | Restore(_) | AddPending(_) | RemovePending(_))
+    };
+    commands.into_iter().filter(is_local).collect()
+}
+
 impl GroupCycle for PostFilterCycle<'_, '_> {
     fn context(&self) -> Context<'_> {
         self.scheduler.context(self.now)
@@ -242,11 +255,12 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
         if !self.scheduler.cache.set_aside(&pod.uid) {
             return Ok(());
         }
+        self.removed.insert(pod.uid.clone());
         self.follow(pod, index, |run, state, of, pod, node| run.remove_pod(state, of, pod, node))
     }
 
     fn add_pod(&mut self, pod: &Arc<PodInfo>) -> Result<(), Status> {
-        let Some(index) = self.node_of(pod) else { return Ok(()) };
+        let Some(index) = self.node_of(pod).filter(|_| self.removed.remove(&pod.uid)) else { return Ok(()) };
         self.scheduler.cache.put_back(&pod.uid);
         self.follow(pod, index, |run, state, of, pod, node| run.add_pod(state, of, pod, node))
     }

@@ -24,6 +24,7 @@ impl Scheduler {
     /// Starts a preemption.
     pub(crate) fn preempt(&mut self, now: Now, mut order: Order) {
         let for_group = order.preemptor.group.is_some();
+        order.asynchronous |= for_group;
         self.observer.observe(Observation::Preempting { victims: order.victims.len(), for_group });
         // A terminating pod needs no request.
         order.victims.retain(|victim| !victim.terminating);

@@ -4,12 +4,11 @@ use std::cmp::Reverse;
 use std::iter;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use supercargo_framework::plugin::{Candidate, NodeStatuses, RunFilters};
-use supercargo_framework::{Code, Context, CycleState, NodeIndex, Nodes, PodInfo, Status, Timestamp, Uid};
+use supercargo_framework::{Code, Context, CycleState, NodeIndex, Nodes, PodInfo, Status, Timestamp};
 
 use super::budgets::Budgets;
-use super::victim::{Groups, Victim};
+use super::victim::Groups;
 use super::victims::{NodeDryRun, Victims};
 
 /// The inputs of dry runs.
@@ -83,33 +82,23 @@ impl DryRun<'_> {
     fn victims_on(&self, index: NodeIndex) -> Result<Victims, Status> {
         let Self { cx, pod, state, filters, groups, .. } = self;
         let node = cx.node(index);
-        let has_groups = groups.are_on(node);
-        if !has_groups && node.pods_below(pod.priority) == 0 {
-            return Err(none_found());
-        }
+        let goes = |other: &PodInfo| groups.priority_of(other) < pod.priority;
         // The sums of a node know the priorities of pods only.
-        let by_totals = if has_groups {
-            None
+        let mut by_totals = None;
+        if groups.are_on(node) {
+            if !node.pods().iter().any(|other| goes(other)) {
+                return Err(none_found());
+            }
+        } else if node.pods_below(pod.priority) == 0 {
+            return Err(none_found());
         } else {
-            filters.filter_totals(state, pod, node, &node.totals_from(pod.priority))
-        };
+            by_totals = filters.filter_totals(state, pod, node, &node.totals_from(pod.priority));
+        }
         if let Some(status) = by_totals.as_ref().filter(|status| !status.is_success()) {
             return Err(status.clone());
         }
-        let potential = groups.victims_below(pod.priority, iter::once((index, node)));
-        if potential.is_empty() {
-            return Err(none_found());
-        }
-        let members: FxHashSet<&Uid> = if has_groups {
-            potential.iter().flat_map(Victim::pods).map(|it| &it.pod.uid).collect()
-        } else {
-            FxHashSet::default()
-        };
-        let goes = |other: &PodInfo| {
-            if has_groups { members.contains(&other.uid) } else { other.priority < pod.priority }
-        };
+        let potential = || groups.victims_below(pod.priority, iter::once((index, node)));
         let dry_run = NodeDryRun::begin(cx, *filters, pod, state, index, &potential, goes)?;
-        drop(members);
         let victims = dry_run.select(by_totals.is_some(), potential, self.budgets)?;
         if victims.pods.is_empty() {
             let text = format!("expected at least one victim pod on node {:?}", &**node.name());

@@ -330,7 +330,8 @@ fn several_errors_are_listed_once_each() {
 
 #[test]
 fn pods_with_a_preemption_in_flight_are_gated() {
-    let (objects, high) = (Objects::default(), pod("high").build());
+    // Without the gate of groups, that of the pod does not matter.
+    let (objects, high) = (Objects::default(), pod("high").group("g").build());
     let held = |points: &ExtensionPoints, uids: &[&str]| {
         let preempting: FxHashSet<_> = uids.iter().map(|uid| (*uid).into()).collect();
         let cx = QueueContext { objects: &objects, preempting: &preempting };

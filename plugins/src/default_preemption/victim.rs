@@ -1,5 +1,6 @@
 //! What is preempted as one: a pod, or all pods of a group whose `disruptionMode` is `all`.
 
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -63,24 +64,31 @@ pub(super) fn pods_of(victims: &[Victim]) -> Vec<Arc<PodInfo>> {
 pub(super) struct Groups<'a> {
     /// `None` if the scheduler knows no groups.
     cx: Option<&'a Context<'a>>,
-    /// The pods on nodes of groups that are disrupted whole, by group.
-    whole: BTreeMap<Arc<str>, Vec<PodOnNode>>,
+    /// The pods on nodes of groups that are disrupted whole, by group. Filled when such a pod is a victim.
+    whole: OnceCell<BTreeMap<Arc<str>, Vec<PodOnNode>>>,
 }
 
 impl<'a> Groups<'a> {
     pub(super) fn new(cx: &'a Context<'a>, are_known: bool) -> Self {
-        let mut groups = Self { cx: are_known.then_some(cx), whole: BTreeMap::new() };
-        if are_known && cx.list::<PodGroup>(&POD_GROUP).any(|group| group.is_disrupted_whole) {
-            for (node, info) in cx.nodes().iter() {
+        Self { cx: are_known.then_some(cx), whole: OnceCell::new() }
+    }
+
+    /// The pods of a group that is disrupted whole.
+    fn pods_of(&self, key: &str) -> &[PodOnNode] {
+        let whole = self.whole.get_or_init(|| {
+            let mut whole: BTreeMap<Arc<str>, Vec<PodOnNode>> = BTreeMap::new();
+            for (node, info) in self.cx.into_iter().flat_map(|cx| cx.nodes().iter()) {
                 for pod in info.pods() {
-                    let Some((key, group)) = groups.of(pod) else { continue };
-                    if group.is_some_and(|group| group.is_disrupted_whole) {
-                        groups.whole.entry(key).or_default().push(PodOnNode { pod: Arc::clone(pod), node });
+                    if let Some((key, Some(group))) = self.of(pod)
+                        && group.is_disrupted_whole
+                    {
+                        whole.entry(key).or_default().push(PodOnNode { pod: Arc::clone(pod), node });
                     }
                 }
             }
-        }
-        groups
+            whole
+        });
+        whole.get(key).map_or(&[], Vec::as_slice)
     }
 
     /// The group of a pod, by its key, and itself if it exists.
@@ -119,17 +127,22 @@ impl<'a> Groups<'a> {
             if of_pod >= priority {
                 continue;
             }
-            let pods = group.as_ref().and_then(|(key, _)| self.whole.get_key_value(key));
-            if pods.is_some_and(|(key, _)| !seen.insert(Arc::clone(key))) {
-                continue;
+            let is_of_group = group.is_some();
+            let mut others = Vec::new();
+            if let Some((key, Some(group))) = group
+                && group.is_disrupted_whole
+            {
+                if seen.contains(&key) {
+                    continue;
+                }
+                others.extend(self.pods_of(&key).iter().filter(|other| other.pod.uid != pod.uid).cloned());
+                seen.insert(key);
             }
-            let others = pods.into_iter().flat_map(|(_, pods)| pods);
-            let others: Vec<_> = others.filter(|other| other.pod.uid != pod.uid).cloned().collect();
             let started = iter::once(pod).chain(others.iter().map(|other| &other.pod));
             let started = started.filter_map(|pod| pod.status.start_time).min();
             let start = started.map_or(Start::NotYet(place), Start::At);
             let first = PodOnNode { pod: Arc::clone(pod), node };
-            victims.push(Victim { first, others, priority: of_pod, is_of_group: group.is_some(), start });
+            victims.push(Victim { first, others, priority: of_pod, is_of_group, start });
         }
         victims
     }

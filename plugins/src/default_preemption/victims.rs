@@ -31,14 +31,14 @@ pub(super) struct Victims {
 }
 
 impl<'a> NodeDryRun<'a> {
-    /// The node without any of the potential victims, those of its pods that go.
+    /// The node without its pods that may go, and a state that knows no potential victim.
     pub(super) fn begin(
         cx: &'a Context<'a>,
         filters: &'a dyn RunFilters,
         pod: &'a PodInfo,
         state: &'a CycleState,
         index: NodeIndex,
-        potential: &[Victim],
+        potential: impl Fn() -> Vec<Victim>,
         goes: impl Fn(&PodInfo) -> bool,
     ) -> Result<Self, Status> {
         let (state, node) = (Cow::Borrowed(state), cx.node(index));
@@ -47,7 +47,7 @@ impl<'a> NodeDryRun<'a> {
             return Ok(Self { cx, filters, pod, state, index, node });
         }
         let mut dry_run = Self { cx, filters, pod, state, index, node: node.clone() };
-        potential.iter().try_for_each(|victim| dry_run.remove(victim))?;
+        potential().iter().try_for_each(|victim| dry_run.remove(victim))?;
         Ok(dry_run)
     }
 
@@ -56,12 +56,13 @@ impl<'a> NodeDryRun<'a> {
     pub(super) fn select(
         mut self,
         is_known_to_fit: bool,
-        mut potential: Vec<Victim>,
+        potential: impl Fn() -> Vec<Victim>,
         budgets: &Budgets<'_>,
     ) -> Result<Victims, Status> {
         if !is_known_to_fit {
             as_is(self.filters.run_filters(&self.state, self.pod, &self.node))?;
         }
+        let mut potential = potential();
         sort_by_importance(&mut potential);
         let Split { violating, others } = budgets.split(potential);
         let (mut victims, mut pdb_violations) = (Vec::new(), 0);

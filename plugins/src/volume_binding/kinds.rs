@@ -158,3 +158,96 @@ fn modes(all: &[Arc<str>]) -> SmallVec<[&str; 4]> {
     modes.dedup();
     modes
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use supercargo_framework::Labels;
+    use supercargo_framework::objects::{Body, VolumeMode, resources};
+    use supercargo_framework::testing::object;
+
+    use super::*;
+
+    /// Access modes, whether it is a block device, the attributes class, and labels: selected ones of a claim,
+    /// or those of a volume.
+    type Parts = (Vec<u8>, bool, Option<u8>, BTreeMap<u8, u8>);
+
+    /// Enough values for more than 64 sorts.
+    fn parts() -> impl Strategy<Value = Parts> {
+        let labels = prop::collection::btree_map(0..2_u8, 0..3_u8, 0..3);
+        (prop::collection::vec(0..3_u8, 1..3), any::<bool>(), prop::option::of(0..2_u8), labels)
+    }
+
+    fn texts<T: FromIterator<Arc<str>>>(numbers: &[u8]) -> T {
+        numbers.iter().map(|number| number.to_string().into()).collect()
+    }
+
+    fn labels(labels: &BTreeMap<u8, u8>) -> Labels {
+        labels.iter().map(|(key, value)| (format!("k{key}"), format!("v{value}"))).collect()
+    }
+
+    fn mode(is_block: bool) -> VolumeMode {
+        if is_block { VolumeMode::Block } else { VolumeMode::Filesystem }
+    }
+
+    fn claim((modes, is_block, class, selected): &Parts) -> Arc<Object> {
+        let claim = PersistentVolumeClaim {
+            access_modes: texts(modes),
+            volume_mode: mode(*is_block),
+            attributes_class: class.map(|class| class.to_string().into()),
+            selector: (!selected.is_empty()).then(|| LabelSelector::parse(&labels(selected), []).unwrap()),
+            ..PersistentVolumeClaim::default()
+        };
+        Arc::new(object(&resources::PERSISTENT_VOLUME_CLAIM, "ns/c", Body::PersistentVolumeClaim(claim)))
+    }
+
+    fn volume((modes, is_block, class, with): &Parts) -> Arc<Object> {
+        let volume = PersistentVolume {
+            access_modes: texts(modes),
+            volume_mode: mode(*is_block),
+            attributes_class: class.map(|class| class.to_string().into()),
+            ..PersistentVolume::default()
+        };
+        let volume = object(&resources::PERSISTENT_VOLUME, "v", Body::PersistentVolume(volume));
+        Arc::new(Object { labels: labels(with), ..volume })
+    }
+
+    fn typed<T: ObjectBody>(objects: &[Arc<Object>]) -> Vec<Typed<'_, T>> {
+        objects.iter().map(|object| Typed { object, body: T::of(&object.body).unwrap() }).collect()
+    }
+
+    proptest! {
+        /// Kinds and sorts only save comparisons: each answer is that of the claim and the volume themselves.
+        #[test]
+        fn a_kind_and_a_sort_answer_as_claim_and_volume(
+            claims in prop::collection::vec(parts(), 1..12),
+            volumes in prop::collection::vec(parts(), 0..150),
+            with_classes in any::<bool>(),
+        ) {
+            let claim_objects: Vec<_> = claims.iter().map(claim).collect();
+            // One kind of claims is compared with no volume: all that are available suit it.
+            let suits = |claim: &Parts, volume: &Parts| {
+                let class = claim.2.filter(|_| with_classes);
+                claim.0.iter().all(|mode| volume.0.contains(mode))
+                    && (claim.1, class) == (volume.1, volume.2)
+                    && claim.3.iter().all(|(key, value)| volume.3.get(key) == Some(value))
+            };
+            let volumes: Vec<_> =
+                volumes.into_iter().filter(|volume| claims.iter().any(|claim| suits(claim, volume))).collect();
+            let volume_objects: Vec<_> = volumes.iter().map(volume).collect();
+            let (mut kinds, seed) = (Kinds::new(with_classes), HashSeed::new(7));
+            let kind_of = kinds.add_claims(&typed(&claim_objects), &seed);
+            let sort_of = kinds.add_volumes(&typed(&volume_objects), &seed);
+            // Twice: the second answers may be kept ones.
+            for _ in 0..2 {
+                for (claim, kind) in claims.iter().zip(&kind_of) {
+                    for (volume, sort) in volumes.iter().zip(&sort_of) {
+                        prop_assert_eq!(kinds.suits(*kind, *sort), suits(claim, volume));
+                    }
+                }
+            }
+        }
+    }
+}

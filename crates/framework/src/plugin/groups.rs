@@ -8,7 +8,7 @@ use crate::pod::PodInfo;
 use crate::status::Status;
 use crate::uid::Uid;
 
-/// The nominations of pods of a group. The pods that are not listed lose theirs.
+/// The nominations of pods of a group, with a status of success. Pods that are not listed keep theirs.
 pub type Nominations = Vec<(Uid, Nomination)>;
 
 /// Pods of a group and the nodes that they would get.

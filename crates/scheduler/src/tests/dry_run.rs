@@ -84,7 +84,7 @@ fn selecting(app: &str) -> LabelSelector {
     LabelSelector::parse(&[("app", app)].into_iter().collect::<Labels>(), []).expect("a plain label")
 }
 
-fn repelling(pod: PodBuilder, app: &str, key: &str) -> PodBuilder {
+pub(super) fn repelling(pod: PodBuilder, app: &str, key: &str) -> PodBuilder {
     let term = PodAffinityTerm {
         selector: Some(selecting(app)),
         topology_key: key.into(),

@@ -10,6 +10,7 @@ use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, object, pod};
 
 use super::bed::{Bed, patched};
+use super::dry_run::repelling;
 use super::groups::{attempts, gang, group_options, member, room, with_cpus};
 use crate::{Effect, Eviction, Input, Notification, Place};
 
@@ -60,7 +61,7 @@ impl Bed {
 }
 
 #[test]
-fn a_gang_preempts_single_pods_and_takes_their_place() {
+fn a_gang_preempts_single_pods_and_is_nominated_for_their_nodes() {
     let mut bed = bed([with_cpus("n1", "2"), with_cpus("n2", "2")]);
     let lows = [low("x", "2", "n1"), low("y", "1", "n2"), low("z", "1", "n2")];
     for pod in &lows {
@@ -221,6 +222,33 @@ fn a_budget_spares_a_pod_if_another_one_helps() {
 }
 
 #[test]
+fn a_victim_whose_affinity_is_in_the_way_goes() {
+    let mut bed = bed([with_cpus("n", "4").label("kubernetes.io/hostname", "n")]);
+    bed.assigned(low("x", "1", "n").label("app", "a"));
+    bed.assigned(low("y", "1", "n"));
+    bed.group(important(2));
+    for name in ["a", "b"] {
+        bed.pod(repelling(worker(name, "1"), "a", "kubernetes.io/hostname"));
+    }
+    bed.cycle();
+    assert_eq!(victims(&bed.effects()), ["x"]);
+}
+
+#[test]
+fn only_members_that_found_a_node_lose_their_nominations() {
+    let mut bed = bed([with_cpus("n", "1")]);
+    bed.assigned(low("equal", "0.5", "n").priority(10));
+    bed.group(important(3));
+    for (name, cpus) in [("a", "0.5"), ("b", "1"), ("c", "0.5")] {
+        bed.pod(worker(name, cpus).nominated("n"));
+    }
+    bed.cycle();
+    let lines = bed.effect_lines();
+    let cleared: Vec<_> = lines.iter().filter(|line| line.ends_with("nominated \"\"")).collect();
+    assert!(cleared.len() == 1 && cleared[0].starts_with("a "), "{lines:?}");
+}
+
+#[test]
 fn a_single_pod_preempts_a_group_whole_on_all_its_nodes() {
     let mut bed = bed([with_cpus("n1", "1"), with_cpus("n2", "1")]);
     bed.group_named("old", PodGroup { is_disrupted_whole: true, ..gang(1) });
@@ -327,13 +355,23 @@ fn with_lows(cpus: &[u32], lows: &Lows, without: &[String]) -> (Bed, BTreeMap<St
     (bed, pods)
 }
 
+/// The nodes that pods are nominated for, by the pods' names.
+fn nominated_nodes(effects: &[Effect]) -> BTreeMap<String, String> {
+    let of = |effect: &Effect| {
+        let line = super::bed::line(effect);
+        let node = line.split("nominated \"").nth(1)?.strip_suffix('"')?.to_owned();
+        Some((line.split(' ').next()?.to_owned(), node))
+    };
+    effects.iter().filter_map(of).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Whatever a group preempts: nothing is left of the search, the victims are less important and of whole
-    /// groups, the group fits without them, and would not fit if it had to spare any pod or group of them.
+    /// groups, and the group fits without them. It would not fit on its nodes beside any one of them.
     #[test]
-    fn victims_are_enough_and_none_too_many(
+    fn victims_are_enough_and_none_could_be_spared(
         cpus in proptest::collection::vec(1..6_u32, 1..4),
         lows in proptest::collection::vec(
             (0..4_usize, 1..3_u32, 0..12_i32, any::<bool>(), proptest::option::of(0..2_u8)), 0..8,
@@ -353,10 +391,14 @@ proptest! {
         let (mut bed, pods) = start(&[]);
         let before = room(&bed, cpus.len());
         bed.cycle();
+        if (0..requests.len()).any(|i| bed.node_of(&format!("p{i}")).is_some()) {
+            return Ok(());
+        }
+        prop_assert_eq!(room(&bed, cpus.len()), before);
         let mut effects = bed.effects();
+        let nominated = nominated_nodes(&effects);
         let mut gone = Vec::new();
         while let Some(at) = effects.iter().position(|effect| matches!(effect, Effect::Evict { .. })) {
-            prop_assert_eq!(room(&bed, cpus.len()), before.clone());
             let Effect::Evict { preemption, victims } = effects.remove(at) else { unreachable!() };
             gone.extend(victims.iter().map(|victim| victim.uid.to_string()));
             bed.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted; victims.len()] });
@@ -371,6 +413,23 @@ proptest! {
         for name in pods.keys().filter(|name| !gone.contains(name)) {
             let shares = |other: &String| group_of(name).is_some() && group_of(other) == group_of(name);
             prop_assert!(!gone.iter().any(shares), "{} stays, {:?} go", name, gone);
+        }
+        // What is on a node, or would be: its CPUs, and whether pods have a host port.
+        let on = |node: usize, spared: &[&String]| {
+            let stay = pods.keys().filter(|name| !gone.contains(name) || spared.contains(name));
+            let stay = stay.map(|name| &lows[name["low".len()..].parse::<usize>().unwrap()]);
+            let stay = stay.filter(|(of, ..)| of % cpus.len() == node).map(|low| (low.1, low.3));
+            let come = nominated.iter().filter(|(_, of)| **of == format!("n{node}"));
+            let come = come.map(|(name, _)| requests[name["p".len()..].parse::<usize>().unwrap()]);
+            stay.chain(come).collect::<Vec<_>>()
+        };
+        let fits = |spared: &[&String]| (0..cpus.len()).all(|node| {
+            let on = on(node, spared);
+            on.iter().map(|(cpu, _)| cpu).sum::<u32>() <= cpus[node] && on.iter().filter(|it| it.1).count() <= 1
+        });
+        for name in &gone {
+            let unit = gone.iter().filter(|other| *other == name || group_of(name).is_some() && group_of(other) == group_of(name));
+            prop_assert!(!fits(&unit.collect::<Vec<_>>()), "{} could stay of {:?}, with {:?}", name, gone, nominated);
         }
         let (mut bed, _) = start(&gone);
         bed.cycle();

@@ -119,13 +119,13 @@ macro_rules! families {
 
 families! {
     SCHEDULE_ATTEMPTS = counter("scheduler_schedule_attempts_total", &["result", "profile"],
-        "[STABLE] Attempts to schedule pods, by result: scheduled, unschedulable, waiting_on_preemption, or error.");
+        "[STABLE] Attempts to schedule pods, by result: scheduled, unschedulable, or error.");
     ATTEMPT_DURATION = histogram("scheduler_scheduling_attempt_duration_seconds", &["result", "profile"], ATTEMPTS,
         "[STABLE] Duration of an attempt from taking the pod from the queue to its end, including binding.");
     ALGORITHM_DURATION = histogram("scheduler_scheduling_algorithm_duration_seconds", &[], ATTEMPTS,
         "[BETA] Duration of the scheduling algorithm: finding a node, or diagnosing why none fits, including PostFilter.");
     GROUP_ATTEMPTS = counter("scheduler_podgroup_schedule_attempts_total", &["result", "profile"],
-        "[ALPHA] Attempts to schedule pod groups, by result: scheduled, unschedulable, or error.");
+        "[ALPHA] Attempts to schedule pod groups, by result: scheduled, unschedulable, waiting_on_preemption, or error.");
     GROUP_ATTEMPT_DURATION = histogram("scheduler_podgroup_scheduling_attempt_duration_seconds", &["result", "profile"], ATTEMPTS,
         "[ALPHA] Duration of an attempt of a pod group, without bindings.");
     GROUP_ALGORITHM_DURATION = histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds", &[], ATTEMPTS,
