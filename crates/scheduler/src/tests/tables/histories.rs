@@ -177,17 +177,19 @@ fn scale() -> u32 {
 
 #[test]
 fn tables_decide_as_the_plain_path_does() {
-    let all = RefCell::new(Coverage::default());
-    for setting in SETTINGS {
+    let run = |setting: Setting| {
         let coverage = RefCell::new(Coverage::default());
         let histories = if setting.nodes > 64 { 2 } else { 12 };
-        if let Err(error) = go_through(setting, histories * scale(), 2000, &coverage) {
-            panic!("{error}");
+        go_through(setting, histories * scale(), 2000, &coverage).map(|()| coverage.into_inner())
+    };
+    let mut all = Coverage::default();
+    std::thread::scope(|scope| {
+        for (setting, run) in SETTINGS.map(|setting| (setting, scope.spawn(move || run(setting)))) {
+            let coverage = run.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
+            println!("{setting:?}: {}", coverage.line());
+            all.add(&coverage);
         }
-        println!("{setting:?}: {}", coverage.borrow().line());
-        all.borrow_mut().add(&coverage.borrow());
-    }
-    let all = all.into_inner();
+    });
     println!("{all:#?}");
     all.check(u64::from(scale()));
 }
