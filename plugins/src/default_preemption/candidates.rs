@@ -98,7 +98,7 @@ impl DryRun<'_> {
             return Err(status.clone());
         }
         let potential = || groups.victims_below(pod.priority, iter::once((index, node)));
-        let dry_run = NodeDryRun::begin(cx, *filters, pod, state, index, &potential, goes)?;
+        let dry_run = NodeDryRun::begin(cx, *filters, pod, state, index, potential, goes)?;
         let victims = dry_run.select(by_totals.is_some(), potential, self.budgets)?;
         if victims.pods.is_empty() {
             let text = format!("expected at least one victim pod on node {:?}", &**node.name());
