@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -82,10 +82,7 @@ impl Scheduler {
 /// Builds supercargo in the profile of this program.
 pub(crate) fn build_supercargo() -> Result<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    // A build script that reads it would run again, and its crate be built again.
-    command.env_remove("CARGO_MANIFEST_DIR");
+    let mut command = xtask::workspace::cargo();
     command.args(["build", "--locked", "--package", "supercargo", "--bin", "supercargo"]);
     command.args(["--message-format", "json-render-diagnostics", "--quiet", "--manifest-path"]).arg(manifest);
     if !cfg!(debug_assertions) {

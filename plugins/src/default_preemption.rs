@@ -34,8 +34,9 @@ use supercargo_framework::{
 
 use self::args::Args;
 use self::budgets::Budgets;
-use self::candidates::{DryRun, Found};
+use self::candidates::Found;
 use self::victim::Groups;
+use self::victims::DryRun;
 
 /// The plugin's name.
 pub const NAME: &str = "DefaultPreemption";

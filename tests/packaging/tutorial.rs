@@ -1,9 +1,9 @@
 //! The tutorial in docs/plugins.md builds outside the tree, from its text alone.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::{env, fs};
 
 /// How the demo of the tutorial ends for its two pods.
 const TUTORIAL_OUTCOMES: [&str; 2] =
@@ -24,19 +24,9 @@ fn files(text: &str) -> BTreeMap<&str, String> {
     files
 }
 
-/// Runs cargo in the project. Most of its dependencies were compiled for the program under test. What
-/// cargo tells this test about its own package is removed: it would have build scripts run again.
+/// Runs cargo in the project. Most of its dependencies were compiled for the program under test.
 fn cargo(project: &Path, arguments: &[&str]) {
-    let mut command = Command::new(option_env!("CARGO").unwrap_or("cargo"));
-    for (name, _) in env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"]
-            .iter()
-            .any(|own| name.to_string_lossy().starts_with(own))
-        {
-            command.env_remove(name);
-        }
-    }
-    let status = command
+    let status = xtask::workspace::cargo()
         .args(arguments)
         .args(["--offline", "--quiet"])
         .current_dir(project)

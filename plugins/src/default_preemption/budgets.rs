@@ -8,15 +8,6 @@ use super::victim::{PodOnNode, Victim};
 /// The budgets that protect pods.
 pub(super) struct Budgets<'a>(Vec<Typed<'a, PodDisruptionBudget>>);
 
-/// Victims in two lists in the given order.
-#[derive(Debug)]
-pub(super) struct Split {
-    /// Those whose eviction violates budgets, with the number of their pods for which it does.
-    pub(super) violating: Vec<(Victim, usize)>,
-    /// All others.
-    pub(super) others: Vec<Victim>,
-}
-
 impl<'a> Budgets<'a> {
     /// Collects the budgets. A budget with an absent or empty selector protects nothing.
     pub(super) fn new(all: impl Iterator<Item = Typed<'a, PodDisruptionBudget>>) -> Self {
@@ -26,26 +17,25 @@ impl<'a> Budgets<'a> {
         Self(all.filter(protects).collect())
     }
 
-    /// Splits victims, evicted in this order: each pod consumes what its budgets still allow, up to
-    /// the first that allows no more. As upstream, the budgets after it stay as they are.
-    pub(super) fn split(&self, potential: Vec<Victim>) -> Split {
+    /// Puts victims whose eviction violates budgets before all others, each with the number of its pods for
+    /// which it does. They are evicted in the given order: each pod consumes what its budgets still allow, up
+    /// to the first that allows no more. As upstream, the budgets after it stay as they are.
+    pub(super) fn violated_first(&self, potential: Vec<Victim>) -> Vec<(Victim, usize)> {
         let mut allowed: Vec<_> = self.0.iter().map(|budget| budget.disruptions_allowed).collect();
-        let mut split = Split { violating: Vec::new(), others: Vec::new() };
-        for victim in potential {
-            let mut violates = |PodOnNode { pod, .. }: &&PodOnNode| {
-                let mut matching =
-                    self.0.iter().zip(&mut allowed).filter(|(budget, _)| protects(budget, pod));
-                matching.any(|(_, allowed)| {
-                    *allowed = allowed.saturating_sub(1);
-                    *allowed < 0
-                })
-            };
-            match victim.pods().filter(&mut violates).count() {
-                0 => split.others.push(victim),
-                violating => split.violating.push((victim, violating)),
-            }
-        }
-        split
+        let mut violates = |PodOnNode { pod, .. }: &&PodOnNode| {
+            let mut matching = self.0.iter().zip(&mut allowed).filter(|(budget, _)| protects(budget, pod));
+            matching.any(|(_, allowed)| {
+                *allowed = allowed.saturating_sub(1);
+                *allowed < 0
+            })
+        };
+        let counted = potential.into_iter().map(|victim| {
+            let violations = victim.pods().filter(&mut violates).count();
+            (victim, violations)
+        });
+        let (mut all, mut others): (Vec<_>, Vec<_>) = counted.partition(|(_, violations)| *violations > 0);
+        all.append(&mut others);
+        all
     }
 }
 

@@ -1,25 +1,12 @@
 //! Candidates for preemption, and the best of them.
 
 use std::cmp::Reverse;
-use std::iter;
 use std::sync::Arc;
 
-use supercargo_framework::plugin::{Candidate, NodeStatuses, RunFilters};
-use supercargo_framework::{Code, Context, CycleState, NodeIndex, Nodes, PodInfo, Status, Timestamp};
+use supercargo_framework::plugin::{Candidate, NodeStatuses};
+use supercargo_framework::{Code, NodeIndex, Nodes, PodInfo, Status, Timestamp};
 
-use super::budgets::Budgets;
-use super::victim::Groups;
-use super::victims::{NodeDryRun, Victims};
-
-/// The inputs of dry runs.
-pub(super) struct DryRun<'a> {
-    pub(super) cx: &'a Context<'a>,
-    pub(super) state: &'a CycleState,
-    pub(super) pod: &'a PodInfo,
-    pub(super) filters: &'a dyn RunFilters,
-    pub(super) budgets: &'a Budgets<'a>,
-    pub(super) groups: &'a Groups<'a>,
-}
+use super::victims::{DryRun, Victims};
 
 /// The results of dry runs.
 #[derive(Default)]
@@ -78,38 +65,6 @@ impl DryRun<'_> {
         found.candidates = clean;
         found
     }
-
-    fn victims_on(&self, index: NodeIndex) -> Result<Victims, Status> {
-        let Self { cx, pod, state, filters, groups, .. } = self;
-        let node = cx.node(index);
-        let goes = |other: &PodInfo| groups.priority_of(other) < pod.priority;
-        // The sums of a node know the priorities of pods only.
-        let mut by_totals = None;
-        if groups.are_on(node) {
-            if !node.pods().iter().any(|other| goes(other)) {
-                return Err(none_found());
-            }
-        } else if node.pods_below(pod.priority) == 0 {
-            return Err(none_found());
-        } else {
-            by_totals = filters.filter_totals(state, pod, node, &node.totals_from(pod.priority));
-        }
-        if let Some(status) = by_totals.as_ref().filter(|status| !status.is_success()) {
-            return Err(status.clone());
-        }
-        let potential = || groups.victims_below(pod.priority, iter::once((index, node)));
-        let dry_run = NodeDryRun::begin(cx, *filters, pod, state, index, potential, goes)?;
-        let victims = dry_run.select(by_totals.is_some(), potential, self.budgets)?;
-        if victims.pods.is_empty() {
-            let text = format!("expected at least one victim pod on node {:?}", &**node.name());
-            return Err(Status::error(text));
-        }
-        Ok(victims)
-    }
-}
-
-fn none_found() -> Status {
-    Status::unresolvable("No preemption victims found for incoming pod")
 }
 
 /// The candidate with the least harm. Of equal ones the first; upstream's choice is arbitrary.

@@ -12,7 +12,7 @@ use supercargo_framework::objects::resources::{POD_DISRUPTION_BUDGET, POD_GROUP}
 use supercargo_framework::plugin::{GroupCycle, Nomination, Nominations, PodGroupPostFilterPlugin};
 use supercargo_framework::{Code, Context, NodeInfo, PodInfo, Status, Text};
 
-use super::budgets::{Budgets, Split};
+use super::budgets::Budgets;
 use super::victim::{Groups, PodOnNode, Victim, pods_of, sort_by_importance};
 use super::{DefaultPreemption, NAME, is_preempted};
 
@@ -66,10 +66,9 @@ fn preempt(cycle: &mut dyn GroupCycle) -> Result<(Nominations, String), Status> 
     }
     let placed = cycle.schedule()?;
     sort_by_importance(&mut potential);
-    let Split { violating, others } =
-        Budgets::new(cycle.context().list(&POD_DISRUPTION_BUDGET)).split(potential);
+    let potential = Budgets::new(cycle.context().list(&POD_DISRUPTION_BUDGET)).violated_first(potential);
     let mut victims = Vec::new();
-    for victim in violating.into_iter().map(|(victim, _)| victim).chain(others) {
+    for (victim, _) in potential {
         victim.pods().try_for_each(|it| cycle.add_pod(&it.pod))?;
         if !cycle.still_fits() {
             victim.pods().try_for_each(|it| cycle.remove_pod(&it.pod))?;

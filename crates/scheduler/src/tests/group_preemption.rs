@@ -12,7 +12,7 @@ use supercargo_framework::testing::{NodeBuilder, PodBuilder, object, pod};
 use super::bed::{Bed, patched};
 use super::dry_run::repelling;
 use super::groups::{attempts, gang, group_options, member, room, with_cpus};
-use crate::{Effect, Eviction, Input, Notification, Place};
+use crate::{Effect, Eviction, Input, Notification, Place, VictimEviction};
 
 fn bed(nodes: impl IntoIterator<Item = NodeBuilder>) -> Bed {
     let mut bed = Bed::of(group_options(|_| true));
@@ -34,6 +34,15 @@ fn low(name: &str, cpus: &str, node: &str) -> PodBuilder {
     pod(name).request("cpu", cpus).node(node)
 }
 
+/// The first deletion of victims among these effects.
+fn first_eviction(effects: &[Effect]) -> (u64, &[VictimEviction]) {
+    let of = |effect: &Effect| matches!(effect, Effect::Evict { .. });
+    match effects.iter().find(|effect| of(effect)) {
+        Some(Effect::Evict { preemption, victims }) => (*preemption, victims),
+        _ => panic!("{effects:?}"),
+    }
+}
+
 /// The UIDs of the victims that these effects delete.
 fn victims(effects: &[Effect]) -> Vec<String> {
     let of = |effect: &Effect| match effect {
@@ -44,6 +53,18 @@ fn victims(effects: &[Effect]) -> Vec<String> {
 }
 
 impl Bed {
+    fn all_assigned(&mut self, pods: &[PodBuilder]) {
+        for pod in pods {
+            self.assigned(pod.clone());
+        }
+    }
+
+    fn pods(&mut self, pods: &[PodBuilder]) {
+        for pod in pods {
+            self.pod(pod.clone());
+        }
+    }
+
     /// Answers the deletions of all victims, and lets them go.
     fn evict(&mut self, pods: &[PodBuilder]) {
         let mut effects = self.effects();
@@ -64,14 +85,9 @@ impl Bed {
 fn a_gang_preempts_single_pods_and_is_nominated_for_their_nodes() {
     let mut bed = bed([with_cpus("n1", "2"), with_cpus("n2", "2")]);
     let lows = [low("x", "2", "n1"), low("y", "1", "n2"), low("z", "1", "n2")];
-    for pod in &lows {
-        bed.assigned(pod.clone());
-    }
+    bed.all_assigned(&lows);
     bed.group(important(2));
-    let pods = [worker("a", "2"), worker("b", "1")];
-    for pod in &pods {
-        bed.pod(pod.clone());
-    }
+    bed.pods(&[worker("a", "2"), worker("b", "1")]);
     assert!(bed.cycle());
     let effects = bed.effects();
     let lines: Vec<_> = effects.iter().map(super::bed::line).collect();
@@ -92,14 +108,9 @@ fn a_gang_preempts_single_pods_and_is_nominated_for_their_nodes() {
 fn a_gang_waits_for_its_last_victim_and_starts_then() {
     let mut bed = bed([with_cpus("n", "2")]);
     let lows = [low("x", "1", "n"), low("y", "1", "n")];
-    for pod in &lows {
-        bed.assigned(pod.clone());
-    }
+    bed.all_assigned(&lows);
     bed.group(important(2));
-    let pods = [worker("a", "1"), worker("b", "1")];
-    for pod in &pods {
-        bed.pod(pod.clone());
-    }
+    bed.pods(&[worker("a", "1"), worker("b", "1")]);
     bed.cycle();
     bed.pass_seconds(60);
     assert!(!bed.cycle(), "deletions are in flight");
@@ -118,14 +129,10 @@ fn victims_hear_of_the_group() {
     bed.pod(worker("a", "1"));
     bed.cycle();
     let effects = bed.effects();
-    let Some(Effect::Evict { preemption, victims }) =
-        effects.iter().find(|effect| matches!(effect, Effect::Evict { .. }))
-    else {
-        panic!("{effects:?}")
-    };
+    let (preemption, victims) = first_eviction(&effects);
     let message = &victims[0].condition.as_ref().unwrap().message;
     assert_eq!(&**message, "supercargo: preempting to accommodate a higher priority podgroup");
-    bed.handle(Input::Evicted { preemption: *preemption, outcomes: vec![Eviction::Deleted] });
+    bed.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted] });
     let uid = &bed.scheduler.objects().get(&resources::POD_GROUP, "default/g").unwrap().uid;
     let expected = format!("x Normal Preempted Preempting: Preempted by podgroup {uid} on node cluster");
     assert!(bed.effect_lines().contains(&expected));
@@ -184,13 +191,9 @@ fn a_group_that_is_disrupted_whole_goes_whole_or_stays() {
     bed.pod(worker("a", "1"));
     bed.cycle();
     let first = bed.effects();
-    let Some(Effect::Evict { preemption, victims }) =
-        first.iter().find(|it| matches!(it, Effect::Evict { .. }))
-    else {
-        panic!("{first:?}")
-    };
+    let (preemption, victims) = first_eviction(&first);
     assert_eq!(victims.len(), 1, "the last one goes after it");
-    bed.handle(Input::Evicted { preemption: *preemption, outcomes: vec![Eviction::Deleted] });
+    bed.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted] });
     assert_eq!(self::victims(&bed.effects()).len(), 1);
 }
 
@@ -258,13 +261,9 @@ fn a_single_pod_preempts_a_group_whole_on_all_its_nodes() {
     bed.pod(pod("a").request("cpu", "1").priority(10));
     bed.cycle();
     let first = bed.effects();
-    let Some(Effect::Evict { preemption, victims }) =
-        first.iter().find(|it| matches!(it, Effect::Evict { .. }))
-    else {
-        panic!("{first:?}")
-    };
+    let (preemption, victims) = first_eviction(&first);
     let mut gone = self::victims(&first);
-    bed.handle(Input::Evicted { preemption: *preemption, outcomes: vec![Eviction::Deleted; victims.len()] });
+    bed.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted; victims.len()] });
     gone.extend(self::victims(&bed.effects()));
     gone.sort();
     assert_eq!(gone, ["x", "y"]);
@@ -298,9 +297,8 @@ fn a_group_waits_while_a_pod_leaves_its_nominated_node() {
     let mut bed = bed([with_cpus("n1", "1"), with_cpus("n2", "1"), with_cpus("small", "0.5")]);
     let lows = [low("x", "1", "n1"), low("y", "1", "n2")];
     let elsewhere = low("z", "0.1", "small");
-    for pod in lows.iter().chain([&elsewhere]) {
-        bed.assigned(pod.clone());
-    }
+    bed.all_assigned(&lows);
+    bed.assigned(elsewhere.clone());
     bed.group(important(1));
     let a = worker("a", "1");
     bed.pod(a.clone());
@@ -309,17 +307,13 @@ fn a_group_waits_while_a_pod_leaves_its_nominated_node() {
     let victim =
         lows.iter().find(|pod| victims(&effects) == [(*pod).clone().build().uid.to_string()]).unwrap();
     bed.update(a.clone(), patched(a, &effects));
-    let Some(Effect::Evict { preemption, victims: evicted }) =
-        effects.iter().find(|effect| matches!(effect, Effect::Evict { .. }))
-    else {
-        panic!("{effects:?}")
-    };
+    let (preemption, evicted) = first_eviction(&effects);
     let condition = evicted[0].condition.clone();
     let leaving = victim.clone().resource_version("2").terminating();
     let leaving = leaving.with(|pod| pod.status.disruption_target = condition.map(Box::new)).build();
     let old = Arc::new(victim.clone().build());
     bed.handle(Input::AssignedPod(Notification::Updated { old, new: Arc::new(leaving) }));
-    bed.handle(Input::Evicted { preemption: *preemption, outcomes: vec![Eviction::Deleted] });
+    bed.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted] });
     bed.effects();
     bed.delete_assigned(elsewhere);
     bed.pass_seconds(60);

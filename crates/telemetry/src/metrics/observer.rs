@@ -178,15 +178,17 @@ impl MetricsObserver {
 
     fn plugin(&self, plugin: &str, point: Point, status: Code, took: Timespan) {
         // This observation is sent for each run, for this metric.
-        if matches!(point, Point::PostFilter | Point::PodGroupPostFilter) {
-            match point {
-                _ if plugin != PREEMPTION => {}
-                Point::PostFilter => only(&self.series.preemption_attempts).increment(),
-                _ => self.series.group_preemption_attempts.with(&[status.as_str()]).increment(),
+        match point {
+            Point::PostFilter if plugin == PREEMPTION => {
+                only(&self.series.preemption_attempts).increment();
             }
-            if !self.watches_plugins() {
-                return;
+            Point::PodGroupPostFilter if plugin == PREEMPTION => {
+                self.series.group_preemption_attempts.with(&[status.as_str()]).increment();
             }
+            _ => {}
+        }
+        if matches!(point, Point::PostFilter | Point::PodGroupPostFilter) && !self.watches_plugins() {
+            return;
         }
         let look_up = || {
             let histogram = self.series.plugin.with(&[plugin, point.as_str(), status.as_str()]);
