@@ -72,9 +72,9 @@ fn queue(c: &mut Criterion) {
     });
     for kinds in [1, 100, MANY] {
         let mut bench = unschedulable(MANY, kinds);
+        let mut count = 0;
         // No plugin that rejected the pods registers for it.
         group.bench_function(BenchmarkId::new("unregistered_event_100000", kinds), |b| {
-            let mut count = 0;
             b.iter(|| {
                 count += 1;
                 let bound = pod(&format!("bound-{count}")).node("node-0").build();

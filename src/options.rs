@@ -55,6 +55,9 @@ fn extender_specs(extenders: &[ExtenderConfig]) -> Vec<ExtenderSpec> {
 fn profile_spec(profile: &ProfileConfig) -> ProfileSpec {
     let set = &profile.plugins;
     let point = |names: &[String]| names.iter().filter_map(|name| instance(set, name)).collect();
+    let weighted = |plugins: &[(String, i32)]| {
+        plugins.iter().filter_map(|(name, weight)| Some((instance(set, name)?, *weight))).collect()
+    };
     ProfileSpec {
         scheduler_name: profile.scheduler_name.to_string(),
         percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
@@ -64,13 +67,11 @@ fn profile_spec(profile: &ProfileConfig) -> ProfileSpec {
             pre_filter: point(&set.pre_filter),
             filter: point(&set.filter),
             post_filter: point(&set.post_filter),
+            placement_generate: point(&set.placement_generate),
+            placement_score: weighted(&set.placement_score),
             pod_group_post_filter: point(&set.pod_group_post_filter),
             pre_score: point(&set.pre_score),
-            score: set
-                .score
-                .iter()
-                .filter_map(|(name, weight)| Some((instance(set, name)?, *weight)))
-                .collect(),
+            score: weighted(&set.score),
             reserve: point(&set.reserve),
             permit: point(&set.permit),
             pre_bind: point(&set.pre_bind),

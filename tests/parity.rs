@@ -20,6 +20,7 @@ mod skipping;
 mod versions;
 mod workers;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -74,22 +75,29 @@ fn parity() -> Result<()> {
     let _turn = turn();
     let scenarios = requested()?;
     let version = scheduler::upstream_version()?;
-    let outcomes =
-        workers::on_threads(PLANES, &scenarios, Pair::start, |pair, scenario| pair.run(scenario, &version))?;
+    let mut by_gates: BTreeMap<_, Vec<&Scenario>> = BTreeMap::new();
+    for scenario in scenarios {
+        by_gates.entry(&scenario.feature_gates).or_default().push(scenario);
+    }
     let mut results = Results::new(Meant::read()?);
-    for (scenario, (found, complaint)) in scenarios.iter().zip(outcomes) {
-        results.add(&scenario.name, found);
-        if let Some(complaint) = complaint {
-            results.complain(complaint);
+    for (gates, scenarios) in by_gates {
+        let start = || Pair::start(gates);
+        let outcomes =
+            workers::on_threads(PLANES, &scenarios, start, |pair, scenario| pair.run(scenario, &version))?;
+        for (scenario, (found, complaint)) in scenarios.iter().zip(outcomes) {
+            results.add(&scenario.name, found);
+            if let Some(complaint) = complaint {
+                results.complain(complaint);
+            }
         }
     }
     results.verdict()
 }
 
-/// A control plane with groups of pods, which are off by default.
-fn with_groups() -> Options {
+/// A control plane with groups of pods, which are off by default, and more.
+fn with_gates(gates: &BTreeSet<String>) -> Options {
     Options {
-        feature_gates: vec!["GenericWorkload=true".to_owned()],
+        feature_gates: side::gates(gates),
         apiserver_args: vec!["--runtime-config=scheduling.k8s.io/v1beta1=true".to_owned()],
         ..Options::default()
     }
@@ -104,10 +112,10 @@ struct Pair {
 }
 
 impl Pair {
-    fn start() -> Result<Self> {
-        let cluster = Real::new(ControlPlane::start(with_groups())?);
+    fn start(gates: &BTreeSet<String>) -> Result<Self> {
+        let cluster = Real::new(ControlPlane::start(with_gates(gates))?);
         run::prepare(&cluster)?;
-        let start = |side| Scheduler::start(&cluster.plane, side);
+        let start = |side| Scheduler::start(&cluster.plane, side, gates);
         let ours = (!is_recording()).then(|| start(Side::Supercargo)).transpose()?;
         Ok(Self { upstream: start(Side::Upstream)?, ours, cluster })
     }

@@ -127,20 +127,27 @@ impl Script {
     }
 
     /// The same writes for the pods of another run, which may have fewer, and for its claims. Each
-    /// sequence is the writes about a pod that follow one another.
+    /// sequence is all writes about a pod: a nomination after the binding would be rejected.
     pub(crate) fn calls(
         &self,
         names: &Names,
         claims: &HashMap<usize, Value>,
         encoding: Encoding,
     ) -> Result<Vec<Vec<Call>>> {
-        let exist = |write: &&[Write]| match write[0].pod() {
+        let exists = |write: &&Write| match write.pod() {
             Pod::Measured(index) => index < names.count,
             Pod::Other(_) => true,
         };
-        let about_a_pod = self.writes.chunk_by(|a, b| a.pod() == b.pod()).filter(exist);
-        let calls = about_a_pod.map(|writes| {
-            let calls = writes.iter().map(|write| match write {
+        let (mut places, mut sequences) = (HashMap::new(), Vec::<Vec<&Write>>::new());
+        for write in self.writes.iter().filter(exists) {
+            let place = *places.entry(write.pod()).or_insert(sequences.len());
+            if place == sequences.len() {
+                sequences.push(Vec::new());
+            }
+            sequences[place].push(write);
+        }
+        let calls = sequences.into_iter().map(|writes| {
+            let calls = writes.into_iter().map(|write| match write {
                 Write::Allocate { pod, allocation } => {
                     let claim = claims.get(pod).with_context(|| format!("pod {pod} has no claim"))?;
                     Ok(allocate(claim, allocation, &names.claim_path(*pod)))

@@ -32,6 +32,7 @@ pub mod node_resources_balanced_allocation;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
 pub mod node_volume_limits;
+pub mod pod_group_pods_count;
 pub mod pod_topology_spread;
 mod pod_volumes;
 pub mod priority_sort;
@@ -43,6 +44,7 @@ pub mod taint_toleration;
 mod testing;
 #[cfg(test)]
 mod tests;
+pub mod topology_placement_generator;
 pub mod unsupported_constraints;
 pub mod volume_binding;
 pub mod volume_restrictions;
@@ -75,6 +77,11 @@ const PLUGINS: &[(&str, Factory)] = &[
     (default_binder::NAME, args::without_args::<default_binder::DefaultBinder>),
     (node_declared_features::NAME, node_declared_features::from_args),
     (gang_scheduling::NAME, args::without_args::<gang_scheduling::GangScheduling>),
+    (
+        topology_placement_generator::NAME,
+        args::without_args::<topology_placement_generator::TopologyPlacementGenerator>,
+    ),
+    (pod_group_pods_count::NAME, args::without_args::<pod_group_pods_count::PodGroupPodsCount>),
 ];
 
 /// The factories of all plugins in this crate.
@@ -111,6 +118,8 @@ pub const DEFAULT_PLUGINS: &[DefaultPlugin] = &[
     plugin(default_binder::NAME, 0),
     plugin(node_declared_features::NAME, 0).with(Feature::NodeDeclaredFeatures),
     plugin(gang_scheduling::NAME, 0).with(Feature::GenericWorkload),
+    plugin(topology_placement_generator::NAME, 0).with(Feature::TopologyAwareWorkloadScheduling),
+    plugin(pod_group_pods_count::NAME, 1).with(Feature::TopologyAwareWorkloadScheduling),
 ];
 
 const fn plugin(name: &'static str, weight: i32) -> DefaultPlugin {

@@ -13,8 +13,8 @@ use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::{EventRegistration, HintScope};
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, PreScorePlugin,
-    ScorePlugin, SignPlugin,
+    Assignments, EnqueueExtensions, ExtensionPoints, FilterPlugin, GroupInfo, Placement,
+    PlacementScorePlugin, PreFilter, PreFilterPlugin, PreScorePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::resource::names;
@@ -35,6 +35,8 @@ pub const NAME: &str = "NodeResourcesFit";
 struct NodeResourcesFit {
     ignored: IgnoredResources,
     strategy: Strategy,
+    /// Scores placements of groups (`TopologyAwareWorkloadScheduling`).
+    of_placements: Option<Strategy>,
     /// Scores devices that provide extended resources (`DRAExtendedResource`).
     with_devices: Option<ScoredDevices>,
     /// Whether running pods can be scaled down (`InPlacePodVerticalScaling`).
@@ -45,8 +47,10 @@ struct NodeResourcesFit {
 pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
     let (ignored, strategy) = args::parse(args)?;
     let pods_shrink = features.enabled(Feature::InPlacePodVerticalScaling);
+    let has_placements = features.enabled(Feature::TopologyAwareWorkloadScheduling);
     Ok(Arc::new(NodeResourcesFit {
         ignored,
+        of_placements: has_placements.then(|| strategy.most_allocated()),
         strategy,
         with_devices: ScoredDevices::if_enabled(features),
         pods_shrink,
@@ -76,6 +80,14 @@ const MAX_SCALAR_REASONS: usize = 64;
 /// that rejecting a node does not allocate.
 #[derive(Clone)]
 struct Scalars(Arc<[Scalar]>);
+
+impl Scalars {
+    /// The approximate size, in bytes.
+    fn bytes(&self) -> usize {
+        let texts = self.0.iter().filter_map(|scalar| scalar.reason.as_ref()).map(|reason| reason.len());
+        size_of_val(&*self.0) + texts.sum::<usize>()
+    }
+}
 
 /// A scalar resource that the pod requests.
 struct Scalar {
@@ -220,7 +232,7 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new()
+        let points = ExtensionPoints::new()
             .pre_filter(&self)
             .filter(&self)
             .pre_score(&self)
@@ -228,7 +240,8 @@ impl Plugin for NodeResourcesFit {
             .enqueue_extensions(&self)
             .sign(&self)
             .caching(&self)
-            .incremental(&Arc::new(Stateless))
+            .incremental(&Arc::new(Stateless));
+        if self.of_placements.is_some() { points.placement_score(&self) } else { points }
     }
 }
 
@@ -267,6 +280,21 @@ impl ScorePlugin for NodeResourcesFit {
     ) -> Result<i64, Status> {
         let of_devices = |name: &str| self.with_devices.as_ref()?.usage(state, name, node.node());
         Ok(self.strategy.score(pod, node, &of_devices))
+    }
+}
+
+impl PlacementScorePlugin for NodeResourcesFit {
+    /// As upstream, the fuller the placement the better, whatever the strategy for nodes.
+    fn score_placement(
+        &self,
+        cx: &Context<'_>,
+        _: GroupInfo<'_>,
+        placement: &Placement,
+        proposed: &Assignments,
+    ) -> Result<i64, Status> {
+        let pods = proposed.iter().map(|(pod, _)| &**pod);
+        let nodes = placement.nodes.iter().map(|index| cx.node(*index));
+        Ok(self.of_placements.as_ref().map_or(0, |strategy| strategy.score_nodes(pods, nodes)))
     }
 }
 
@@ -371,6 +399,11 @@ impl Caching for NodeResourcesFit {
 
     fn pre_score_depends_on_nodes(&self) -> bool {
         false
+    }
+
+    /// A pod can request tens of thousands of extended resources.
+    fn state_bytes(&self, state: &CycleState) -> usize {
+        state.read::<Scalars>().map_or(0, Scalars::bytes)
     }
 
     fn score_columns(

@@ -70,9 +70,41 @@ impl ScoredResource {
         of_devices: &DeviceUsage<'_>,
     ) -> Option<Usage> {
         match self {
-            Self::Cpu => self.scored(node, node.non_zero_milli_cpu(), requests.non_zero_milli_cpu),
-            Self::Memory => self.scored(node, node.non_zero_memory(), requests.non_zero_memory),
+            Self::Cpu | Self::Memory => {
+                self.scored(node, self.taken_with_defaults(node), self.requested_with_defaults(requests))
+            }
             Self::EphemeralStorage | Self::Scalar(_) => self.usage(&requests.resource, node, of_devices),
+        }
+    }
+
+    /// The same for several pods, as if these nodes were one. Devices do not count.
+    pub(crate) fn usage_of_nodes<'a>(
+        &self,
+        requests: impl Iterator<Item = &'a PodRequests>,
+        nodes: impl Iterator<Item = &'a NodeInfo>,
+    ) -> Option<Usage> {
+        let added = requests.map(|requests| self.requested_with_defaults(requests));
+        let added = added.fold(0_i64, i64::wrapping_add);
+        let usages = nodes.filter_map(|node| self.scored(node, self.taken_with_defaults(node), added));
+        let (before, capacity) = usages.fold((0_i64, 0_i64), |(before, capacity), usage| {
+            (before.wrapping_add(usage.before), capacity.wrapping_add(usage.capacity))
+        });
+        (capacity != 0).then(|| Usage { before, after: before.wrapping_add(added), capacity })
+    }
+
+    fn requested_with_defaults(&self, requests: &PodRequests) -> i64 {
+        match self {
+            Self::Cpu => requests.non_zero_milli_cpu,
+            Self::Memory => requests.non_zero_memory,
+            Self::EphemeralStorage | Self::Scalar(_) => self.amount(&requests.resource),
+        }
+    }
+
+    fn taken_with_defaults(&self, node: &NodeInfo) -> i64 {
+        match self {
+            Self::Cpu => node.non_zero_milli_cpu(),
+            Self::Memory => node.non_zero_memory(),
+            Self::EphemeralStorage | Self::Scalar(_) => self.amount(node.requested()),
         }
     }
 

@@ -58,8 +58,9 @@ fn default_plugins_have_a_weight_iff_they_score() {
     for plugin in DEFAULT_PLUGINS {
         // VolumeBinding scores only with its feature gate, and then has weight 1 in upstream's
         // list.
-        let scores = build(plugin.name).extension_points().score.is_some()
-            && plugin.name != crate::volume_binding::NAME;
+        let points = build(plugin.name).extension_points();
+        let scores = points.placement_score.is_some()
+            || points.score.is_some() && plugin.name != crate::volume_binding::NAME;
         assert_eq!(plugin.weight > 0, scores, "{}", plugin.name);
     }
 }

@@ -1,5 +1,7 @@
 //! Runs the scenarios on the API server in memory, with supercargo in this process.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,8 +41,14 @@ fn scenarios_match_their_recorded_expectations() {
 /// scheduler at a time.
 fn all() -> Result<()> {
     let (scenarios, began) = (requested()?, Instant::now());
-    let reports =
-        workers::on_threads(SERVERS, &scenarios, memory::config, |config, scenario| one(scenario, config))?;
+    let configs = || Ok(BTreeMap::<_, Arc<Config>>::new());
+    let reports = workers::on_threads(SERVERS, &scenarios, configs, |configs, scenario| {
+        let config = match configs.entry(&scenario.feature_gates) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(memory::config_with(&scenario.feature_gates)?),
+        };
+        one(scenario, config)
+    })?;
     let total = began.elapsed();
     print(&reports, total);
     ensure!(total < LONGEST, "{} scenarios took {total:?}", reports.len());

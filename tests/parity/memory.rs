@@ -1,6 +1,7 @@
 //! The API server in memory with supercargo in this process. Nothing waits for time to pass: once
 //! everything is idle, the scheduler's clock advances to its next deadline.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -12,15 +13,16 @@ use serde_json::Value;
 use supercargo::run::{Clients, Instance};
 use supercargo_apiserver::{ApiServer, Settings};
 use supercargo_client::host::Host;
+use supercargo_config::feature_gates::FeatureGates;
 use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{Method, Response};
-use supercargo_framework::{Feature, Features};
+use supercargo_framework::features::Version;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::cluster::Cluster;
-use super::side::Side;
+use super::side::{self, Side};
 use super::skipping::SkippingClock;
 
 /// The time limit to become idle on a busy machine.
@@ -183,10 +185,14 @@ impl Drop for Embedded {
     }
 }
 
-/// The configuration of the parity profiles. Plugins keep no state, so that any number of
-/// schedulers can share it.
+/// The configuration of the parity profiles.
 pub(super) fn config() -> Result<Arc<Config>> {
-    let features = Features::default().with(Feature::GenericWorkload, true);
+    config_with(&BTreeSet::new())
+}
+
+/// The same with these feature gates beside those of all scenarios.
+pub(super) fn config_with(gates: &BTreeSet<String>) -> Result<Arc<Config>> {
+    let features = side::gates(gates).join(",").parse::<FeatureGates>()?.apply(Version::CURRENT)?;
     let catalog = Catalog::in_tree().with_features(features);
     let config = Config::parse("config.yaml", &Side::Supercargo.config(), &catalog)?;
     Ok(Arc::new(config))

@@ -24,6 +24,9 @@ pub(super) struct Scenario {
     pub(super) about: String,
     #[serde(default = "default_profile")]
     pub(super) profile: String,
+    /// The feature gates that it needs beside those of all scenarios.
+    #[serde(default)]
+    pub(super) feature_gates: BTreeSet<String>,
     #[serde(default)]
     pub(super) nodes: Vec<Node>,
     #[serde(default)]

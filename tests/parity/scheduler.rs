@@ -1,6 +1,6 @@
 //! Running schedulers: how each is started and read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -12,14 +12,11 @@ use supercargo_controlplane::{Assets, ControlPlane, Handle, Leashed, Program, Sc
 
 use super::memory::Embedded;
 use super::namespace::NAMESPACE;
-use super::side::Side;
+use super::side::{self, Side};
 use crate::support;
 
 /// The user of both.
 const USER: &str = "system:kube-scheduler";
-
-/// The feature gates of both.
-const FEATURE_GATES: &str = "--feature-gates=GenericWorkload=true";
 
 /// A running scheduler. Dropping it ends it.
 #[derive(Debug)]
@@ -30,7 +27,9 @@ pub(super) enum Scheduler {
 }
 
 impl Scheduler {
-    pub(super) fn start(plane: &ControlPlane, side: Side) -> Result<Self> {
+    /// Starts it with these feature gates beside those of all scenarios.
+    pub(super) fn start(plane: &ControlPlane, side: Side, gates: &BTreeSet<String>) -> Result<Self> {
+        let gates = format!("--feature-gates={}", side::gates(gates).join(","));
         match side {
             Side::Upstream => {
                 let options = SchedulerOptions {
@@ -39,12 +38,12 @@ impl Scheduler {
                     // kube-scheduler logs final scores from 10 on.
                     verbosity: 10,
                     json_log: true,
-                    extra_args: vec![FEATURE_GATES.to_owned()],
+                    extra_args: vec![gates],
                     ..Default::default()
                 };
                 Ok(Self::Upstream(plane.start_kube_scheduler(&options)?))
             }
-            Side::Supercargo => Ok(Self::Supercargo(Supercargo::start(plane, &side.config())?)),
+            Side::Supercargo => Ok(Self::Supercargo(Supercargo::start(plane, &side.config(), &gates)?)),
         }
     }
 
@@ -128,13 +127,13 @@ pub(super) struct Supercargo {
 }
 
 impl Supercargo {
-    fn start(plane: &ControlPlane, config: &str) -> Result<Self> {
+    fn start(plane: &ControlPlane, config: &str, gates: &str) -> Result<Self> {
         let kubeconfig = plane.kubeconfig(USER)?;
         let (file, log) = (plane.dir().join("supercargo.yaml"), plane.dir().join("supercargo.log"));
         fs::write(&file, config.replace("{kubeconfig}", &kubeconfig.display().to_string()))
             .with_context(|| format!("write {}", file.display()))?;
         let output = File::create(&log).with_context(|| format!("create {}", log.display()))?;
-        let mut command = support::command(["run", "--leader-elect=false", FEATURE_GATES, "--kubeconfig"]);
+        let mut command = support::command(["run", "--leader-elect=false", gates, "--kubeconfig"]);
         command.arg(&kubeconfig).arg("--config").arg(&file);
         command.stdout(output.try_clone()?).stderr(output);
         Ok(Self { process: Leashed::spawn(&mut command, None)?, log })

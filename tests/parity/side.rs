@@ -1,10 +1,20 @@
 //! The two sides: their configuration and names.
 
+use std::collections::BTreeSet;
+
 /// Both schedulers' configuration.
 const CONFIG: &str = include_str!("config.yaml");
 
 /// The prefix of supercargo's profile names.
 const PREFIX: &str = "supercargo-";
+
+/// The feature gates of both schedulers and the API server: those of all scenarios, and these.
+pub(super) fn gates(more: &BTreeSet<String>) -> Vec<String> {
+    std::iter::once("GenericWorkload")
+        .chain(more.iter().map(String::as_str))
+        .map(|gate| format!("{gate}=true"))
+        .collect()
+}
 
 /// One of the two schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

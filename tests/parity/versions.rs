@@ -153,7 +153,7 @@ fn on(release: Release, scenarios: &[&Scenario]) -> Result<()> {
     let cluster = Real::new(ControlPlane::start(Options { release, ..Options::default() })?);
     check_version(&cluster, release)?;
     run::prepare(&cluster)?;
-    let mut ours = Scheduler::start(&cluster.plane, Side::Supercargo)?;
+    let mut ours = Scheduler::start(&cluster.plane, Side::Supercargo, &BTreeSet::new())?;
     let started = began.elapsed();
 
     let mut results = Results::new(Meant::read()?.and(exceptions.meant()));

@@ -214,6 +214,10 @@ pub struct PluginSet {
     pub filter: Vec<String>,
     /// PostFilter.
     pub post_filter: Vec<String>,
+    /// PlacementGenerate; at most one.
+    pub placement_generate: Vec<String>,
+    /// PlacementScore, with nonzero weights.
+    pub placement_score: Vec<(String, i32)>,
     /// PodGroupPostFilter.
     pub pod_group_post_filter: Vec<String>,
     /// PreScore.
@@ -243,6 +247,8 @@ impl fmt::Debug for PluginSet {
             .field("pre_filter", &self.pre_filter)
             .field("filter", &self.filter)
             .field("post_filter", &self.post_filter)
+            .field("placement_generate", &self.placement_generate)
+            .field("placement_score", &self.placement_score)
             .field("pod_group_post_filter", &self.pod_group_post_filter)
             .field("pre_score", &self.pre_score)
             .field("score", &self.score)

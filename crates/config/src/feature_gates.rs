@@ -14,6 +14,9 @@ const COMPONENT: &str = "kube";
 /// Gates that set every gate of a stage.
 const OF_A_STAGE: &[(&str, Stage)] = &[("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 
+/// Gates that need another one that can be off.
+const NEEDS: &[(Feature, Feature)] = &[(Feature::TopologyAwareWorkloadScheduling, Feature::GenericWorkload)];
+
 /// Gates of kube-scheduler that have no effect here: the feature does not exist, cannot be turned
 /// off, or changes no decision. They are accepted so that kube-scheduler's command lines keep
 /// working.
@@ -82,7 +85,6 @@ const UNSUPPORTED: &[Unsupported] = &[
     Unsupported::beta("DRAWorkloadResourceClaims", CLAIMS),
     Unsupported::alpha("InPlacePodVerticalScalingSchedulerPreemption", RESIZES),
     Unsupported::alpha("PodGroupPreemptionPolicy", GROUPS),
-    Unsupported::alpha("TopologyAwareWorkloadScheduling", GROUPS),
 ];
 
 /// Gates that Kubernetes removed. kube-scheduler rejects them since.
@@ -216,6 +218,14 @@ pub enum GateError {
         /// The rejected value.
         value: bool,
     },
+    /// A gate that is set needs another one.
+    #[error("{gate} is enabled, but depends on features that are disabled: [{needs}]")]
+    Depends {
+        /// The gate.
+        gate: &'static str,
+        /// The gate that it needs.
+        needs: &'static str,
+    },
     /// Not a version that can be emulated.
     #[error("{0:?}: the versions that can be emulated are 1.34, 1.35, 1.36 and 1.37")]
     Version(String),
@@ -279,6 +289,17 @@ impl FeatureGates {
                 Some(feature) => features = set(features, *feature, *value)?,
                 None => set_without_effect(name, *value)?,
             }
+        }
+        for (feature, needs) in NEEDS {
+            if !features.enabled(*feature) || features.enabled(*needs) {
+                continue;
+            }
+            let (gate, needs) = (feature.name(), needs.name());
+            if self.0.contains_key(gate) {
+                return Err(GateError::Depends { gate, needs });
+            }
+            // A gate that is on with all of its stage.
+            features = features.with(*feature, false);
         }
         Ok(features)
     }
@@ -387,6 +408,20 @@ mod tests {
         assert!(!on("kube:StorageCapacityScoring=false", "1.37", Feature::StorageCapacityScoring));
         let twice = "StorageCapacityScoring=true,StorageCapacityScoring=false";
         assert!(!on(twice, "1.37", Feature::StorageCapacityScoring), "the last value applies");
+    }
+
+    #[test]
+    fn gates_need_others() {
+        let topology = Feature::TopologyAwareWorkloadScheduling;
+        let error = features("TopologyAwareWorkloadScheduling=true", "1.37").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "TopologyAwareWorkloadScheduling is enabled, but depends on features that are disabled: [GenericWorkload]"
+        );
+        let both = "TopologyAwareWorkloadScheduling=true,GenericWorkload=true";
+        assert!(features(both, "1.37").unwrap().enabled(topology));
+        assert!(!features("AllAlpha=true", "1.37").unwrap().enabled(topology));
+        assert!(features("AllAlpha=true,GenericWorkload=true", "1.37").unwrap().enabled(topology));
     }
 
     #[test]

@@ -43,6 +43,8 @@ points! {
     PreFilter "preFilter" pre_filter,
     Filter "filter" filter,
     PostFilter "postFilter" post_filter,
+    PlacementGenerate "placementGenerate" placement_generate,
+    PlacementScore "placementScore" placement_score,
     PodGroupPostFilter "podGroupPostFilter" pod_group_post_filter,
     PreScore "preScore" pre_score,
     Score "score" score,

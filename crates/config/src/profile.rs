@@ -127,18 +127,19 @@ fn expand(sets: &Sets, built: &BTreeMap<String, Built>) -> PluginSet {
     let names = |point| expanded(point).into_iter().map(|plugin| plugin.name.clone()).collect();
     // An unset weight is 1. To score with no weight, disable the plugin.
     let weight = |plugin: &Enabled| if plugin.weight == 0 { 1 } else { plugin.weight };
+    let weighted =
+        |point| expanded(point).into_iter().map(|plugin| (plugin.name.clone(), weight(plugin))).collect();
     PluginSet {
         pre_enqueue: names(Point::PreEnqueue),
         queue_sort: names(Point::QueueSort),
         pre_filter: names(Point::PreFilter),
         filter: names(Point::Filter),
         post_filter: names(Point::PostFilter),
+        placement_generate: names(Point::PlacementGenerate),
+        placement_score: weighted(Point::PlacementScore),
         pod_group_post_filter: names(Point::PodGroupPostFilter),
         pre_score: names(Point::PreScore),
-        score: expanded(Point::Score)
-            .into_iter()
-            .map(|plugin| (plugin.name.clone(), weight(plugin)))
-            .collect(),
+        score: weighted(Point::Score),
         reserve: names(Point::Reserve),
         permit: names(Point::Permit),
         pre_bind: names(Point::PreBind),
@@ -160,11 +161,20 @@ fn check(plugins: &PluginSet, profile: &FileProfile<'_>, report: &mut Report<'_>
             report.invalid(&place_of(profile, Point::QueueSort), message);
         }
     }
+    if let several @ [_, _, ..] = plugins.placement_generate.as_slice() {
+        let message =
+            format!("only one placement generate plugin can be enabled, these are: {}", several.join(", "));
+        report.invalid(&place_of(profile, Point::PlacementGenerate), message);
+    }
     if plugins.bind.is_empty() {
         report.invalid(&place_of(profile, Point::Bind), "no bind plugin is enabled; enable one");
     }
-    if !total_fits(plugins.score.iter().map(|(_, weight)| *weight)) {
-        report.invalid(&place_of(profile, Point::Score), "the sum of the weights is too large");
+    for (point, plugins) in
+        [(Point::Score, &plugins.score), (Point::PlacementScore, &plugins.placement_score)]
+    {
+        if !total_fits(plugins.iter().map(|(_, weight)| *weight)) {
+            report.invalid(&place_of(profile, point), "the sum of the weights is too large");
+        }
     }
 }
 

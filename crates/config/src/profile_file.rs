@@ -15,9 +15,6 @@ const SET_FIELDS: &[&str] = &["enabled", "disabled"];
 const PLUGIN_FIELDS: &[&str] = &["name", "weight"];
 const PLUGIN_CONFIG_FIELDS: &[&str] = &["name", "args"];
 
-/// Extension points that only kube-scheduler's plugins implement, all of them for groups of pods.
-pub(super) const GATED_POINTS: &[&str] = &["placementGenerate", "placementScore"];
-
 /// A profile as written in the file.
 #[derive(Debug, Default)]
 pub(super) struct FileProfile<'a> {
@@ -133,8 +130,7 @@ pub(super) fn read_percentage(object: &Object<'_>, report: &mut Report<'_>) -> O
 }
 
 fn read_plugins(profile: &Object<'_>, registry: &Registry, report: &mut Report<'_>) -> FilePlugins {
-    let known: Vec<&str> =
-        Point::ALL.iter().map(|point| point.name()).chain(GATED_POINTS.iter().copied()).collect();
+    let known: Vec<&str> = Point::ALL.iter().map(|point| point.name()).collect();
     let mut plugins = FilePlugins::default();
     let cursor = profile.get("plugins");
     let Some(object) = cursor.and_then(|cursor| cursor.object(&known, report)) else {
@@ -144,21 +140,7 @@ fn read_plugins(profile: &Object<'_>, registry: &Registry, report: &mut Report<'
         let set = object.get(point.name()).and_then(|set| read_set(&set, registry, report));
         plugins.sets.extend(set.map(|set| (*point, set)));
     }
-    for point in GATED_POINTS {
-        if let Some(set) = object.get(point) {
-            read_gated(point, &set, registry, report);
-        }
-    }
     plugins
-}
-
-/// Reads an unsupported point as any other. It may be present but must be empty:
-/// `--write-config-to` of kube-scheduler writes it.
-fn read_gated(point: &str, cursor: &Cursor<'_>, registry: &Registry, report: &mut Report<'_>) {
-    let set = read_set(cursor, registry, report);
-    if set.is_some_and(|set| !set.enabled.is_empty()) {
-        report.add(&cursor.place, Problem::Unsupported(format!("the extension point {point}")));
-    }
 }
 
 fn read_set(cursor: &Cursor<'_>, registry: &Registry, report: &mut Report<'_>) -> Option<FileSet> {

@@ -12,7 +12,7 @@ use super::duration;
 use super::file::{API_VERSION, KIND};
 use super::leader_election::LOCK;
 use super::points::Point;
-use super::profile_file::{FileSet, GATED_POINTS};
+use super::profile_file::FileSet;
 use super::yaml;
 use crate::config::{ClientConnection, Config, ExtenderConfig, ExtenderTls, MediaType, ProfileConfig};
 
@@ -91,7 +91,6 @@ fn profile(profile: &ProfileConfig, features: &Features) -> Value {
         Some(json!({ "name": plugin, "args": args }))
     });
     let points = Point::ALL.iter().map(|point| (point.name(), set(profile.sets.at(*point))));
-    let points = points.chain(GATED_POINTS.iter().map(|point| (*point, json!({}))));
     let mut all = json!({
         "schedulerName": &*profile.scheduler_name,
         "plugins": points.map(|(name, set)| (name.to_owned(), set)).collect::<Map<_, _>>(),

@@ -63,6 +63,8 @@ features! {
     NominatedNodeNameForExpectation: alpha beta beta beta,
     /// Pods of a group are queued and tried together.
     GenericWorkload: absent absent absent beta_off,
+    /// Groups can be limited to one domain of a topology.
+    TopologyAwareWorkloadScheduling: absent absent absent alpha,
     /// Nodes without a feature that the pod requires are rejected.
     NodeDeclaredFeatures: absent alpha beta ga,
     /// Tolerations support `Gt` and `Lt`.

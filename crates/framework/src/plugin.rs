@@ -29,7 +29,10 @@ pub use filtering::{
     Candidate, FilterPlugin, NodeNames, Nomination, NotPreFiltered, PostFilterPlugin, PreFilter,
     PreFilterExtensions, PreFilterPlugin, RunFilters,
 };
-pub use groups::{GroupCycle, Nominations, Placements, PodGroupPostFilterPlugin};
+pub use groups::{
+    Assignments, GroupCycle, GroupInfo, Nominations, Placement, PlacementGeneratePlugin,
+    PlacementScorePlugin, PodGroupPostFilterPlugin,
+};
 pub use queueing::{EnqueueExtensions, PreEnqueuePlugin, QueueSortPlugin, Queued};
 pub use scoring::{MAX_NODE_SCORE, NOT_SCORED, Normalize, PreScorePlugin, ScorePlugin};
 
@@ -110,6 +113,10 @@ extension_points! {
     filter: FilterPlugin,
     /// Runs when no node is feasible.
     post_filter: PostFilterPlugin,
+    /// Lists the sets of nodes that a group may use.
+    placement_generate: PlacementGeneratePlugin,
+    /// Scores one of these sets.
+    placement_score: PlacementScorePlugin,
     /// Runs when a group cannot be scheduled.
     pod_group_post_filter: PodGroupPostFilterPlugin,
     /// Runs once per pod with the feasible nodes, before Score.

@@ -39,6 +39,12 @@ pub enum Point {
     Filter,
     /// PostFilter.
     PostFilter,
+    /// PlacementGenerate.
+    PlacementGenerate,
+    /// PlacementScore.
+    PlacementScore,
+    /// Normalizing scores of placements.
+    PlacementScoreExtensionNormalize,
     /// PodGroupPostFilter.
     PodGroupPostFilter,
     /// PreScore.
@@ -86,6 +92,9 @@ impl Point {
             Self::PreFilterExtensionRemovePod => "PreFilterExtensionRemovePod",
             Self::Filter => "Filter",
             Self::PostFilter => "PostFilter",
+            Self::PlacementGenerate => "PlacementGenerate",
+            Self::PlacementScore => "PlacementScore",
+            Self::PlacementScoreExtensionNormalize => "PlacementScoreExtensionNormalize",
             Self::PodGroupPostFilter => "PodGroupPostFilter",
             Self::PreScore => "PreScore",
             Self::Score => "Score",
@@ -249,6 +258,22 @@ pub enum Observation<'a> {
     },
     /// The pods of a group were tried, and it is known which of them get a node.
     GroupAlgorithm(Timespan),
+    /// The placements of a group were listed.
+    Placements {
+        /// The position of the profile.
+        profile: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// A group was tried on a placement.
+    PlacementTried {
+        /// The position of the profile.
+        profile: usize,
+        /// Whether it fits there.
+        is_feasible: bool,
+        /// The time it took.
+        took: Timespan,
+    },
     /// The attempt of a group ended. Groups whose pods disagree are not tried.
     GroupAttempt {
         /// The position of the profile.

@@ -7,9 +7,9 @@ use supercargo_framework::caching::{Caching, IncrementalPlugin, Uncached};
 use supercargo_framework::event::{EventRegistration, EventResource};
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{
-    BindPlugin, EnqueueExtensions, FilterPlugin, PermitPlugin, PodGroupPostFilterPlugin, PostBindPlugin,
-    PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin,
-    ReservePlugin, ScorePlugin, SignPlugin,
+    BindPlugin, EnqueueExtensions, FilterPlugin, PermitPlugin, PlacementGeneratePlugin, PlacementScorePlugin,
+    PodGroupPostFilterPlugin, PostBindPlugin, PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin,
+    PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signature, Signer};
 use supercargo_framework::{ActionType, Context, Plugin, PodInfo, Text};
@@ -39,6 +39,10 @@ pub struct PluginLists {
     pub filter: Vec<Arc<dyn Plugin>>,
     /// PostFilter.
     pub post_filter: Vec<Arc<dyn Plugin>>,
+    /// PlacementGenerate: at most one.
+    pub placement_generate: Vec<Arc<dyn Plugin>>,
+    /// PlacementScore, with weights.
+    pub placement_score: Vec<(Arc<dyn Plugin>, i32)>,
     /// PodGroupPostFilter.
     pub pod_group_post_filter: Vec<Arc<dyn Plugin>>,
     /// PreScore.
@@ -109,11 +113,11 @@ pub struct Named<P: ?Sized> {
 }
 
 /// A score plugin with its weight.
-pub struct Scorer {
+pub struct Scorer<P: ?Sized = dyn ScorePlugin> {
     /// The plugin's name.
     pub name: &'static str,
     /// The plugin.
-    pub plugin: Arc<dyn ScorePlugin>,
+    pub plugin: Arc<P>,
     /// The factor of its normalized scores.
     pub weight: i64,
 }
@@ -168,6 +172,10 @@ pub struct Profile {
     filter_caching: Vec<Named<dyn Caching>>,
     /// Make room when no node fits.
     pub post_filter: Vec<Named<dyn PostFilterPlugin>>,
+    /// Lists the placements of groups; without it, they have one: all nodes.
+    pub placement_generate: Option<Named<dyn PlacementGeneratePlugin>>,
+    /// Rank the placements on which a group fits.
+    pub placement_score: Vec<Scorer<dyn PlacementScorePlugin>>,
     /// Make room when a group cannot be scheduled.
     pub pod_group_post_filter: Vec<Named<dyn PodGroupPostFilterPlugin>>,
     /// Prepare scores.
@@ -208,6 +216,21 @@ macro_rules! at_point {
     };
 }
 
+/// The same for plugins with weights.
+macro_rules! scorers {
+    ($profile:expr, $plugins:expr, $point:ident, $label:literal) => {
+        $plugins
+            .iter()
+            .map(|(plugin, weight)| match Arc::clone(plugin).extension_points().$point {
+                Some(at_point) => {
+                    Ok(Scorer { name: plugin.name(), plugin: at_point, weight: i64::from(*weight) })
+                }
+                None => Err(not_at_point($profile, &**plugin, $label)),
+            })
+            .collect::<Result<Vec<_>, _>>()
+    };
+}
+
 fn not_at_point(profile: &str, plugin: &dyn Plugin, point: &'static str) -> ProfileError {
     ProfileError::NotAtPoint { profile: profile.to_owned(), plugin: plugin.name(), point }
 }
@@ -236,6 +259,15 @@ impl Profile {
             filter: at_point!(name, lists.filter, filter, "filter")?,
             filter_caching: lists.filter.iter().filter_map(caching_of).collect(),
             post_filter: at_point!(name, lists.post_filter, post_filter, "postFilter")?,
+            placement_generate: at_point!(
+                name,
+                lists.placement_generate,
+                placement_generate,
+                "placementGenerate"
+            )?
+            .into_iter()
+            .next(),
+            placement_score: scorers!(name, lists.placement_score, placement_score, "placementScore")?,
             pod_group_post_filter: at_point!(
                 name,
                 lists.pod_group_post_filter,
@@ -243,7 +275,7 @@ impl Profile {
                 "podGroupPostFilter"
             )?,
             pre_score: at_point!(name, lists.pre_score, pre_score, "preScore")?,
-            score: lists.scorers(name)?,
+            score: scorers!(name, lists.score, score, "score")?,
             reserve: at_point!(name, lists.reserve, reserve, "reserve")?,
             permit: at_point!(name, lists.permit, permit, "permit")?,
             pre_bind: at_point!(name, lists.pre_bind, pre_bind, "preBind")?,
@@ -341,7 +373,7 @@ fn kinds_of(events: &[EventRegistration]) -> Vec<Text> {
 impl PluginLists {
     /// Every plugin once, in the order of the extension points.
     fn every_plugin(&self) -> Vec<Arc<dyn Plugin>> {
-        let scored = self.score.iter().map(|(plugin, _)| plugin);
+        let scored = self.score.iter().chain(&self.placement_score).map(|(plugin, _)| plugin);
         let mut every: Vec<Arc<dyn Plugin>> = Vec::new();
         for plugin in [
             &self.pre_enqueue,
@@ -349,6 +381,7 @@ impl PluginLists {
             &self.pre_filter,
             &self.filter,
             &self.post_filter,
+            &self.placement_generate,
             &self.pod_group_post_filter,
             &self.pre_score,
             &self.reserve,
@@ -366,15 +399,6 @@ impl PluginLists {
             }
         }
         every
-    }
-
-    fn scorers(&self, profile: &str) -> Result<Vec<Scorer>, ProfileError> {
-        let scorer = |(plugin, weight): &(Arc<dyn Plugin>, i32)| {
-            let score = Arc::clone(plugin).extension_points().score;
-            let score = score.ok_or_else(|| not_at_point(profile, &**plugin, "score"))?;
-            Ok(Scorer { name: plugin.name(), plugin: score, weight: i64::from(*weight) })
-        };
-        self.score.iter().map(scorer).collect()
     }
 
     fn table_plugins(&self) -> Option<Vec<TablePlugin>> {
@@ -527,6 +551,7 @@ impl PluginLists {
             join(points.pre_filter.is_some(), &mut lists.pre_filter);
             join(points.filter.is_some(), &mut lists.filter);
             join(points.post_filter.is_some(), &mut lists.post_filter);
+            join(points.placement_generate.is_some(), &mut lists.placement_generate);
             join(points.pod_group_post_filter.is_some(), &mut lists.pod_group_post_filter);
             join(points.pre_score.is_some(), &mut lists.pre_score);
             join(points.reserve.is_some(), &mut lists.reserve);
@@ -536,6 +561,9 @@ impl PluginLists {
             join(points.post_bind.is_some(), &mut lists.post_bind);
             if points.score.is_some() {
                 lists.score.push((Arc::clone(&plugin), weight.max(1)));
+            }
+            if points.placement_score.is_some() {
+                lists.placement_score.push((Arc::clone(&plugin), weight.max(1)));
             }
         }
         lists

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{Nomination, Permit};
-use supercargo_framework::{Code, Context, CycleState, NodeInfo, Now, PodInfo, Status, Text, panic_text};
+use supercargo_framework::{
+    Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Text, panic_text,
+};
 
 use crate::bindings::{Binding, MAX_PERMIT_WAIT, Waits};
 use crate::cycle::Cycle;
@@ -26,6 +28,15 @@ use supercargo_runtime::panic_guard::panic_report;
 use supercargo_runtime::phase_timer::PhaseTimer;
 use supercargo_runtime::plugin_calls::PluginCalls;
 use supercargo_runtime::profile::{Named, Profile};
+
+/// What an attempt is part of.
+#[derive(Clone, Copy)]
+pub(crate) enum Scope<'a> {
+    /// A pod alone: PostFilter runs if no node fits.
+    Pod,
+    /// A member of a group, on these nodes, or all.
+    Member(Option<&'a [NodeIndex]>),
+}
 
 impl Scheduler {
     /// Takes the next pod from the queue and tries to find a node for it. `false` if the queue has
@@ -122,21 +133,21 @@ impl Scheduler {
         state: &mut CycleState,
         calls: &mut dyn Calls,
     ) -> Result<(Arc<str>, Waits), Failure> {
-        let node = self.choose_node(now, queued, state, calls, true)?;
+        let node = self.choose_node(now, queued, state, calls, Scope::Pod)?;
         self.assume(queued, &node)?;
         let (permitted, commands) = self.reserve_and_permit(now, queued, &node, state);
         self.execute(now, commands);
         permitted.map(|waits| (node, waits))
     }
 
-    /// Finds the best node. If no node fits, runs PostFilter if asked to.
+    /// Finds the best node.
     pub(crate) fn choose_node(
         &mut self,
         now: Now,
         queued: &QueuedPod,
         state: &mut CycleState,
         calls: &mut dyn Calls,
-        post_filters: bool,
+        scope: Scope<'_>,
     ) -> Result<Arc<str>, Failure> {
         self.cache.refreshed();
         let cx = context(&self.cache, &self.objects, &self.bindings, now);
@@ -152,6 +163,7 @@ impl Scheduler {
             queue: &self.queue,
             extenders: Extenders::of_pod(&self.extenders, &cx, &queued.pod, &plugins, calls),
             sampling,
+            candidates: if let Scope::Member(nodes) = scope { nodes } else { None },
             plugins: &plugins,
             evaluated: Cell::default(),
         };
@@ -176,7 +188,7 @@ impl Scheduler {
         };
         let result = match found {
             Ok(node) => Ok(Arc::clone(self.cache.node_at(node).name())),
-            Err(FailureKind::Fit(mut error)) if post_filters => {
+            Err(FailureKind::Fit(mut error)) if matches!(scope, Scope::Pod) => {
                 let nomination = post_filter(&cycle, state, &mut error);
                 Err(Failure { kind: FailureKind::Fit(error), nomination })
             }

@@ -26,6 +26,8 @@ pub(crate) struct Cycle<'a> {
     pub(crate) extenders: Extenders<'a>,
     /// `None` if all nodes are filtered, in visiting order.
     pub(crate) sampling: Option<Sampling>,
+    /// The nodes that may be chosen, in visiting order; `None` for all. Plugins count all nodes.
+    pub(crate) candidates: Option<&'a [NodeIndex]>,
     pub(crate) plugins: &'a PluginCalls<'a>,
     /// The plugins that have been evaluated.
     pub(crate) evaluated: Cell<Evaluated>,
@@ -51,11 +53,17 @@ impl Cycle<'_> {
         (result, passed)
     }
 
+    /// The nodes that may be chosen, in visiting order.
+    fn candidates(&self) -> &[NodeIndex] {
+        self.candidates.unwrap_or_else(|| self.cx.nodes().order())
+    }
+
     /// Whether tables may answer: all nodes are filtered, no extender is called, and the pod has no
     /// nominated node to try first. A pod with thousands of claims that fits nowhere is not prepared
     /// twice, for tables and for the diagnosis.
     pub(crate) fn can_use_tables(&self) -> bool {
         self.sampling.is_none()
+            && self.candidates.is_none()
             && self.pod.spec.volumes.len() <= MOST_VOLUMES
             && !self.extenders.are_configured
             && !self.cx.nodes().is_empty()
@@ -106,7 +114,7 @@ impl Cycle<'_> {
         state: &mut CycleState,
         passed: &mut usize,
     ) -> Result<Vec<NodeIndex>, FailureKind> {
-        let all_nodes = self.cx.nodes().len();
+        let all_nodes = self.candidates().len();
         if all_nodes == 0 {
             return Err(FailureKind::no_nodes());
         }
@@ -206,7 +214,7 @@ impl Cycle<'_> {
         if listed.is_some() {
             diagnosis.statuses.absent = Some(not_named(diagnosis));
         }
-        let nodes = listed.as_deref().unwrap_or_else(|| self.cx.nodes().order());
+        let nodes = listed.as_deref().unwrap_or_else(|| self.candidates());
         let (wanted, start) = match self.sampling {
             None => (nodes.len(), 0),
             Some(sampling) => (sampling.nodes_to_find(nodes.len()), sampling.start),
@@ -228,21 +236,27 @@ impl Cycle<'_> {
     /// Tries the pod's nominated node first. If it does not fit, its status stays in the diagnosis.
     fn try_nominated_node(&self, state: &CycleState, diagnosis: &mut Diagnosis) -> Option<Vec<NodeIndex>> {
         let name = self.pod.status.nominated_node_name.as_deref()?;
-        let node = self.cx.nodes().index_of(name)?;
+        let node = self.candidate(name)?;
         let (feasible, _) = self.filter_nodes(state, diagnosis, &[node], 1, 0);
         // An error here does not fail the attempt: the full search follows.
         let feasible = self.extenders.filter(diagnosis, feasible).ok()?;
         (!feasible.is_empty()).then_some(feasible)
     }
 
-    /// The named nodes that exist, in visiting order.
+    /// The named nodes that may be chosen, in visiting order.
     fn resolve(&self, names: &NodeNames) -> Vec<NodeIndex> {
-        let nodes = self.cx.nodes();
         // A single name is the usual case: pods of a DaemonSet have one.
         if names.len() == 1 {
-            return names.iter().filter_map(|name| nodes.index_of(name)).collect();
+            return names.iter().filter_map(|name| self.candidate(name)).collect();
         }
-        nodes.iter().filter(|(_, node)| names.contains(node.name())).map(|(index, _)| index).collect()
+        let is_named = |index: &&NodeIndex| names.contains(self.cx.node(**index).name());
+        self.candidates().iter().filter(is_named).copied().collect()
+    }
+
+    /// The node of this name, if it may be chosen.
+    fn candidate(&self, name: &str) -> Option<NodeIndex> {
+        let index = self.cx.nodes().index_of(name)?;
+        self.candidates.is_none_or(|nodes| nodes.contains(&index)).then_some(index)
     }
 }
 

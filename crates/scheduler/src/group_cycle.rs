@@ -10,12 +10,12 @@ use std::sync::Arc;
 use supercargo_framework::objects::{Members, PodGroup, Typed, resources};
 use supercargo_framework::plugin::{Nomination, Nominations};
 use supercargo_framework::pod::PodCondition;
-use supercargo_framework::{CycleState, NodeInfo, Now, Status, Uid};
+use supercargo_framework::{CycleState, NodeIndex, NodeInfo, Now, Status, Uid};
 
+use crate::attempt::Scope;
 use crate::bindings::Binding;
 use crate::effect::{Effect, GroupPatch};
 use crate::extender::Calls;
-use crate::group_post_filter::FailedGroup;
 use crate::scheduler::Scheduler;
 use supercargo_queue::{GroupOutcome, QueuedGroup, QueuedPod};
 use supercargo_runtime::failure::{Failure, FailureKind};
@@ -33,6 +33,13 @@ pub(crate) struct Placed {
 
 /// The results of a trial, a member each; members after the last one were not tried.
 pub(crate) type Results = Vec<Result<Placed, Failure>>;
+
+/// A group in its cycle.
+pub(crate) struct TriedGroup<'a> {
+    pub(crate) key: &'a Arc<str>,
+    pub(crate) min_count: i32,
+    pub(crate) members: &'a mut [QueuedPod],
+}
 
 /// Why a group is not scheduled.
 pub(crate) enum Refusal {
@@ -97,7 +104,7 @@ impl Scheduler {
         self.with_queue(now, |queue, cx| queue.end_group(cx, entry, outcome));
     }
 
-    fn group(&self, key: &str) -> Option<Typed<'_, PodGroup>> {
+    pub(crate) fn group(&self, key: &str) -> Option<Typed<'_, PodGroup>> {
         Typed::of(self.objects.get(&resources::POD_GROUP, key)?)
     }
 
@@ -118,9 +125,9 @@ impl Scheduler {
                 return GroupOutcome::Failed;
             }
         };
-        let (mut results, refusal) = self.try_members(now, key, min_count, &mut members, calls);
+        let mut group = TriedGroup { key, min_count, members: &mut members };
+        let (results, refusal) = self.try_group(now, &mut group, calls);
         self.observer.observe(Observation::GroupAlgorithm(Timespan { from, to: self.observer.time_point() }));
-        self.take_all_back(now, &members, &mut results);
         let (outcome, result) = match refusal {
             None => {
                 self.report_group(now, key, "True", "Scheduled", "");
@@ -133,7 +140,6 @@ impl Scheduler {
                 (GroupOutcome::Scheduled, AttemptResult::Scheduled)
             }
             Some(refusal @ Refusal::Unschedulable(_)) => {
-                let group = FailedGroup { key, min_count, members: &mut members };
                 let post_filter = self.post_filter_group(now, group, calls);
                 let result = self.refuse(now, key, members, results, refusal, post_filter);
                 (GroupOutcome::Rejected, result)
@@ -183,16 +189,17 @@ impl Scheduler {
         Ok(if is_gang { group.min_count() } else { 0 })
     }
 
-    /// Tries the members in order, each beside those that found a node. Ends early once there cannot be
-    /// enough of them, or something fails.
+    /// Tries the members in order on these nodes, or all, each beside those that found a node. Ends early
+    /// once there cannot be enough of them, or something fails.
     pub(crate) fn try_members(
         &mut self,
         now: Now,
-        key: &str,
-        min_count: i32,
-        members: &mut [QueuedPod],
+        group: &mut TriedGroup<'_>,
+        nodes: Option<&[NodeIndex]>,
         calls: &mut dyn Calls,
     ) -> (Results, Option<Refusal>) {
+        let TriedGroup { key, min_count, members } = group;
+        let min_count = *min_count;
         let scheduled = self.objects.members.get(key).map_or(0, Members::scheduled);
         let mut quorum = Quorum { min_count, scheduled, remaining: members.len() };
         let mut results = Results::with_capacity(members.len());
@@ -200,9 +207,9 @@ impl Scheduler {
             let message = format!("pod group is unschedulable, {}", quorum.out_of_reach());
             return (results, Some(Refusal::Unschedulable(message)));
         }
-        for member in members {
+        for member in members.iter_mut() {
             member.began = self.observer.time_point();
-            let result = self.try_member(now, member, calls);
+            let result = self.try_member(now, member, nodes, calls);
             quorum.remaining -= 1;
             quorum.scheduled += usize::from(result.is_ok());
             let error = result.as_ref().err().filter(|failure| !failure.kind.is_rejection());
@@ -217,17 +224,20 @@ impl Scheduler {
                 return (results, Some(Refusal::Unschedulable(quorum.out_of_reach())));
             }
         }
-        if results.iter().all(Result::is_err) {
-            return (results, Some(Refusal::Unschedulable("pod group is unschedulable".to_owned())));
-        }
         (results, None)
     }
 
     /// Finds a node for a member, and assumes and reserves it there.
-    fn try_member(&mut self, now: Now, member: &QueuedPod, calls: &mut dyn Calls) -> Result<Placed, Failure> {
+    fn try_member(
+        &mut self,
+        now: Now,
+        member: &QueuedPod,
+        nodes: Option<&[NodeIndex]>,
+        calls: &mut dyn Calls,
+    ) -> Result<Placed, Failure> {
         let mut state = CycleState::new();
         let placed = self.catch_panic(|this| {
-            let node = this.choose_node(now, member, &mut state, calls, false)?;
+            let node = this.choose_node(now, member, &mut state, calls, Scope::Member(nodes))?;
             this.assume(member, &node)?;
             let (reserved, commands) = this.reserve_only(now, member, &node, &mut state);
             this.execute(now, commands);

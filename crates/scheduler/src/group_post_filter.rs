@@ -9,23 +9,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use supercargo_framework::context::Command;
-use supercargo_framework::plugin::{GroupCycle, Nominations, Placements, RunFilters as _};
+use supercargo_framework::plugin::{Assignments, GroupCycle, Nominations, RunFilters as _};
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};
 
 use crate::dry_run::DryRun;
 use crate::extender::Calls;
-use crate::group_cycle::{Placed, Refusal};
+use crate::group_cycle::{Placed, Refusal, TriedGroup};
 use crate::scheduler::Scheduler;
-use supercargo_queue::QueuedPod;
 use supercargo_runtime::observer::{Observation, Point, Timespan};
 use supercargo_runtime::panic_guard::panic_report;
-
-/// A group that cannot be scheduled.
-pub(crate) struct FailedGroup<'a> {
-    pub(crate) key: &'a Arc<str>,
-    pub(crate) min_count: i32,
-    pub(crate) members: &'a mut [QueuedPod],
-}
 
 /// A member in a trial, on the node that it would get.
 struct Trial {
@@ -40,7 +32,7 @@ struct Trial {
 struct PostFilterCycle<'a, 'b> {
     scheduler: &'a mut Scheduler,
     now: Now,
-    group: &'a mut FailedGroup<'b>,
+    group: &'a mut TriedGroup<'b>,
     calls: &'a mut dyn Calls,
     trials: Vec<Trial>,
     /// How many of the trials are on their nodes.
@@ -57,7 +49,7 @@ impl Scheduler {
     pub(crate) fn post_filter_group(
         &mut self,
         now: Now,
-        mut group: FailedGroup<'_>,
+        mut group: TriedGroup<'_>,
         calls: &mut dyn Calls,
     ) -> (Nominations, Status) {
         let from = self.observer.time_point();
@@ -78,7 +70,7 @@ impl Scheduler {
     fn run_group_post_filters(
         &mut self,
         now: Now,
-        group: &mut FailedGroup<'_>,
+        group: &mut TriedGroup<'_>,
         calls: &mut dyn Calls,
     ) -> (Nominations, Status) {
         let plugins = &self.profiles.get(group.members[0].profile).pod_group_post_filter;
@@ -265,13 +257,12 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
         self.follow(pod, index, |run, state, of, pod, node| run.add_pod(state, of, pod, node))
     }
 
-    fn schedule(&mut self) -> Result<Placements, Status> {
+    fn schedule(&mut self) -> Result<Assignments, Status> {
         self.trials.clear();
-        let Self { scheduler, now, group: FailedGroup { key, min_count, members }, calls, .. } = self;
-        let began: Vec<_> = members.iter().map(|member| member.began).collect();
-        let (mut results, refusal) = scheduler.try_members(*now, key, *min_count, members, &mut **calls);
-        scheduler.take_all_back(*now, members, &mut results);
-        for (member, began) in members.iter_mut().zip(began) {
+        let Self { scheduler, now, group, calls, .. } = self;
+        let began: Vec<_> = group.members.iter().map(|member| member.began).collect();
+        let (results, refusal) = scheduler.try_group(*now, group, &mut **calls);
+        for (member, began) in group.members.iter_mut().zip(began) {
             member.began = began;
         }
         match refusal {

@@ -67,6 +67,7 @@ mod input;
 mod invariants;
 mod node_recheck;
 mod node_tree;
+mod placements;
 mod preemption;
 mod preemptions;
 mod reconfigure;

@@ -75,6 +75,7 @@ impl Scheduler {
             queue: &self.queue,
             extenders: Extenders::of_pod(&[], &cx, pod, &plugins, &mut calls),
             sampling: None,
+            candidates: None,
             plugins: &plugins,
             evaluated: Cell::default(),
         })

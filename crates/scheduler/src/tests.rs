@@ -15,6 +15,7 @@ mod features;
 mod group_preemption;
 mod groups;
 mod panics;
+mod placements;
 mod preemption;
 mod profiles;
 mod queueing;

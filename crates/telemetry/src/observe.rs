@@ -31,6 +31,8 @@ impl Observer for LogObserver {
             | Observation::Handled { .. }
             | Observation::GroupAlgorithm(_)
             | Observation::GroupAttempt { .. }
+            | Observation::Placements { .. }
+            | Observation::PlacementTried { .. }
             | Observation::ClaimCreation { .. }
             | Observation::DevicesAwaited { .. }
             | Observation::Preempted { .. } => {}

@@ -37,6 +37,24 @@ impl Strategy {
         Self { method, resources: resources.iter().filter_map(scored).collect() }
     }
 
+    /// The same resources, the fuller the better.
+    pub(super) fn most_allocated(&self) -> Self {
+        Self { method: Method::MostAllocated, resources: self.resources.clone() }
+    }
+
+    /// The weighted mean over the resources of these nodes, as if they were one with these pods.
+    pub(super) fn score_nodes<'a>(
+        &self,
+        pods: impl Iterator<Item = &'a PodInfo> + Clone,
+        nodes: impl Iterator<Item = &'a NodeInfo> + Clone,
+    ) -> i64 {
+        let usage = |resource: &ScoredResource| {
+            let requests = pods.clone().map(|pod| pod.spec.container_requests());
+            resource.usage_of_nodes(requests, nodes.clone())
+        };
+        self.mean(self.resources.iter().map(|(resource, weight)| (usage(resource), *weight)))
+    }
+
     /// The weighted mean over the resources. As in upstream's score (but not its filter), the pod
     /// counts without pod-level resources.
     pub(super) fn score(&self, pod: &PodInfo, node: &NodeInfo, of_devices: &DeviceUsage<'_>) -> i64 {

@@ -361,3 +361,19 @@ fn at_most_64_scalar_resources_are_named() {
         assert_eq!((status.code(), status.reasons().len()), (code, MAX_SCALAR_REASONS), "{wanted}");
     }
 }
+
+#[test]
+fn the_state_counts_with_its_texts() {
+    let points = from_args(&json!({}), &Features::default()).unwrap().extension_points();
+    let (pre_filter, caching) = (points.pre_filter.unwrap(), points.caching.unwrap());
+    let bytes = |resources: usize| {
+        let pod = (0..resources).fold(pod("p"), |pod, i| pod.request(&format!("example.com/r{i:04}"), "1"));
+        let (objects, nodes) = (crate::testing::objects([]), crate::testing::nodes([]));
+        let mut state = CycleState::new();
+        pre_filter.pre_filter(&Context::new(&nodes, &objects, &[], Now::default()), &mut state, &pod.build());
+        caching.state_bytes(&state)
+    };
+    let each = "Insufficient example.com/r0000".len();
+    assert_eq!(bytes(0), 0);
+    assert!(bytes(1000) >= 1000 * each, "{}", bytes(1000));
+}

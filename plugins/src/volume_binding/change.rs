@@ -49,7 +49,7 @@ impl Changes {
         let provisions = found.provisions.iter().map(|(delayed, _)| {
             let number = known.number(Arc::as_ptr(&delayed.claim));
             if number == selected.len() {
-                selected.push(Arc::new(selection.select(&delayed.claim)));
+                selected.push(selection.select(&delayed.claim));
             }
             Arc::clone(&selected[number])
         });
@@ -102,16 +102,19 @@ impl<'a> Selection<'a> {
         Self { node, last: None }
     }
 
-    /// The claim with the selected node.
-    fn select(&mut self, claim: &Object) -> Object {
+    /// The claim with the selected node: itself if it has it.
+    fn select(&mut self, claim: &Arc<Object>) -> Arc<Object> {
+        if claim.annotations.get(annotations::SELECTED_NODE) == Some(self.node) {
+            return Arc::clone(claim);
+        }
         let known = self.last.take().filter(|(before, _)| *before == claim.annotations);
         let (before, after) = known.unwrap_or_else(|| {
             let after = annotated(&claim.annotations, annotations::SELECTED_NODE, self.node);
             (claim.annotations.clone(), after)
         });
-        let selected = Object { annotations: after.clone(), ..claim.clone() };
+        let selected = Object { annotations: after.clone(), ..(**claim).clone() };
         self.last = Some((before, after));
-        selected
+        Arc::new(selected)
     }
 }
 

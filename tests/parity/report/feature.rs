@@ -227,9 +227,3 @@ pub(super) const UPSTREAM_DEFAULTS: &[(&str, i32)] = &[
     ("TopologyPlacementGenerator", 0),
     ("PodGroupPodsCount", 1),
 ];
-
-/// The plugins that are missing, and the effect on pods that need them.
-pub(super) const MISSING: [(&str, &str); 2] = [
-    ("TopologyPlacementGenerator", "off by default upstream; part of pod groups"),
-    ("PodGroupPodsCount", "off by default upstream; part of pod groups"),
-];

@@ -28,11 +28,6 @@ fn unsupported_settings_are_rejected_by_name() {
             "6:42: profiles[0].plugins.placementGenerate.enabled[0].name",
             "TopologyPlacementGenerator",
         ),
-        (
-            "profiles:\n- plugins:\n    placementScore: {enabled: [{name: NodeName}]}\n",
-            "6:21: profiles[0].plugins.placementScore",
-            "the extension point placementScore",
-        ),
     ];
     for (text, place, what) in cases {
         assert_eq!(errors(text), format!("c.yaml:{place}: {}", not_here(what)));
@@ -91,12 +86,12 @@ fn unknown_plugins_are_rejected_with_suggestions() {
             "c.yaml:4:50: profiles[0].plugins.filter.disabled[0].name: unknown plugin \"nodeports\"; did you mean \"NodePorts\"?",
         ),
         (
-            "enabled at a point that is not here",
+            "enabled at a point of groups",
             "profiles: [{plugins: {placementScore: {enabled: [{name: NodePort}]}}}]\n",
             "c.yaml:4:57: profiles[0].plugins.placementScore.enabled[0].name: unknown plugin \"NodePort\"; did you mean \"NodePorts\"?",
         ),
         (
-            "disabled at a point that is not here",
+            "disabled at a point of groups",
             "profiles: [{plugins: {placementScore: {disabled: [{name: NodePort}]}}}]\n",
             "c.yaml:4:58: profiles[0].plugins.placementScore.disabled[0].name: unknown plugin \"NodePort\"; did you mean \"NodePorts\"?",
         ),

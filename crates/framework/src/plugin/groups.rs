@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::context::{Command, Context};
+use crate::node_index::NodeIndex;
+use crate::objects::PodGroup;
 use crate::plugin::Nomination;
 use crate::pod::PodInfo;
 use crate::status::Status;
@@ -11,8 +13,57 @@ use crate::uid::Uid;
 /// The nominations of pods of a group, with a status of success. Pods that are not listed keep theirs.
 pub type Nominations = Vec<(Uid, Nomination)>;
 
-/// Pods of a group and the nodes that they would get.
-pub type Placements = Vec<(Arc<PodInfo>, Arc<str>)>;
+/// Pods of a group, with their nodes.
+pub type Assignments = Vec<(Arc<PodInfo>, Arc<str>)>;
+
+/// Nodes that a group may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// What distinguishes it from the group's other placements; empty for all nodes.
+    pub name: Arc<str>,
+    /// The nodes, in visiting order.
+    pub nodes: Arc<[NodeIndex]>,
+}
+
+/// A group in its cycle.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupInfo<'a> {
+    /// The key.
+    pub key: &'a Arc<str>,
+    /// The group.
+    pub group: &'a PodGroup,
+    /// Its pods that are on nodes.
+    pub scheduled: &'a Assignments,
+}
+
+/// Lists the placements of a group (upstream's PlacementGenerate). A profile has at most one such plugin.
+pub trait PlacementGeneratePlugin: Send + Sync + 'static {
+    /// The placements within another one, in the order in which they are tried. The group is tried on each
+    /// alone; without any, it is unschedulable.
+    fn generate_placements(
+        &self,
+        cx: &Context<'_>,
+        group: GroupInfo<'_>,
+        parent: &Placement,
+    ) -> Result<Vec<Placement>, Status>;
+}
+
+/// Scores the placements on which a group fits, if there are several (upstream's PlacementScore).
+pub trait PlacementScorePlugin: Send + Sync + 'static {
+    /// The score of a placement on which these pods of the group would get nodes.
+    fn score_placement(
+        &self,
+        cx: &Context<'_>,
+        group: GroupInfo<'_>,
+        placement: &Placement,
+        proposed: &Assignments,
+    ) -> Result<i64, Status>;
+
+    /// Brings the scores of all placements between 0 and [`MAX_NODE_SCORE`](super::MAX_NODE_SCORE).
+    fn normalize_placement_scores(&self, _scores: &mut [i64]) -> Result<(), Status> {
+        Ok(())
+    }
+}
 
 /// Runs when a group cannot be scheduled (upstream's PodGroupPostFilter).
 pub trait PodGroupPostFilterPlugin: Send + Sync + 'static {
@@ -39,7 +90,7 @@ pub trait GroupCycle {
     fn add_pod(&mut self, pod: &Arc<PodInfo>) -> Result<(), Status>;
 
     /// Runs the scheduling algorithm for the group. Returns its pods with their nodes, or why it fails.
-    fn schedule(&mut self) -> Result<Placements, Status>;
+    fn schedule(&mut self) -> Result<Assignments, Status>;
 
     /// Whether all pods that the last [`schedule`](Self::schedule) has placed still fit on their nodes.
     fn still_fits(&mut self) -> bool;

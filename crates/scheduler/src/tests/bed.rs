@@ -6,7 +6,7 @@ use std::time::Duration;
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
-use supercargo_framework::{Feature, Features, Now, Plugin, PodInfo, Status, Timestamp};
+use supercargo_framework::{Features, Now, Plugin, PodInfo, Status, Timestamp};
 use supercargo_plugins::{default_preemption, dynamic_resources};
 
 use crate::{
@@ -53,9 +53,7 @@ pub(super) fn in_tree(
     let registry = supercargo_plugins::registry();
     let build = |name| registry.get(name).unwrap()(&args(name), features).unwrap();
     let defaults = supercargo_plugins::DEFAULT_PLUGINS.iter();
-    let defaults = defaults.filter(|p| {
-        wanted(p.name) && (p.is_enabled(features) || p.feature != Some(Feature::GenericWorkload))
-    });
+    let defaults = defaults.filter(|p| wanted(p.name) && p.is_enabled(features));
     let defaults = defaults.map(|p| (build(p.name), p.weight));
     PluginLists::multi_point(defaults.chain(more.into_iter().map(|plugin| (plugin, 1))))
 }
@@ -82,6 +80,8 @@ impl Observer for Notes {
             Observation::Anomaly(text) => format!("anomaly: {text}"),
             Observation::PermitWaited { result, waited } => format!("permit {result} after {waited:?}"),
             Observation::Preempting { victims, .. } => format!("preempts {victims}"),
+            Observation::Placements { count, .. } => format!("{count} placements"),
+            Observation::PlacementTried { is_feasible, .. } => format!("placement fits: {is_feasible}"),
             Observation::GroupAttempt { result, .. } => format!("group attempt {result:?}"),
             Observation::ClaimCreation { is_created } => format!("claim created: {is_created}"),
             Observation::DevicesAwaited { profile, wait, .. } => {

@@ -16,7 +16,11 @@ fn bed() -> Bed {
 }
 
 pub(super) fn group_options(enabled: fn(&str) -> bool) -> Options {
-    let features = Features::default().with(Feature::GenericWorkload, true);
+    group_options_with(Features::default(), enabled)
+}
+
+pub(super) fn group_options_with(features: Features, enabled: fn(&str) -> bool) -> Options {
+    let features = features.with(Feature::GenericWorkload, true);
     let plugins = in_tree(&features, enabled, |_| serde_json::Value::Null, Vec::new());
     let queue = QueueOptions { groups: true, ..QueueOptions::default() };
     let served = |name: &str| ProfileSpec {
@@ -36,6 +40,11 @@ impl Bed {
     pub(super) fn group_named(&mut self, name: &str, group: PodGroup) {
         let group = object(&resources::POD_GROUP, &format!("default/{name}"), Body::PodGroup(group));
         self.handle(Input::Object(Notification::Added(Arc::new(group))));
+    }
+
+    /// The nodes of these pods, `-` for those without one.
+    pub(super) fn nodes_of(&self, pods: &[&str]) -> String {
+        pods.iter().map(|pod| self.node_of(pod).unwrap_or("-")).collect::<Vec<_>>().join(" ")
     }
 
     pub(super) fn places(&self, pods: &[&str]) -> Vec<Option<Place>> {

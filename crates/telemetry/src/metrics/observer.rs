@@ -157,6 +157,18 @@ impl MetricsObserver {
         self.series.group_attempt_duration.with(&labels).observe(seconds(took));
     }
 
+    fn placements(&self, profile: usize, count: usize) {
+        let Some(profile) = self.profiles.get(profile) else { return };
+        self.series.placements.with(&[&*profile.name]).add(count);
+    }
+
+    fn placement_tried(&self, profile: usize, is_feasible: bool, took: Timespan) {
+        let Some(profile) = self.profiles.get(profile) else { return };
+        let labels = [if is_feasible { "feasible" } else { "infeasible" }, &*profile.name];
+        self.series.placements_tried.with(&labels).increment();
+        self.series.placement_duration.with(&labels).observe(seconds(took));
+    }
+
     fn scheduled(&self, attempts: u32, since_first_attempt: Option<Duration>, after_flush: bool) {
         self.pod_attempts.observe(f64::from(attempts));
         let place = usize::try_from(attempts).unwrap_or(MANY_ATTEMPTS).min(MANY_ATTEMPTS);
@@ -280,6 +292,10 @@ impl Observer for MetricsObserver {
                 self.queue_incoming(*queue, event, *entity, *is_entity);
             }
             Observation::GroupAlgorithm(took) => only(&self.series.group_algorithm).observe(seconds(*took)),
+            Observation::Placements { profile, count } => self.placements(*profile, *count),
+            Observation::PlacementTried { profile, is_feasible, took } => {
+                self.placement_tried(*profile, *is_feasible, *took);
+            }
             Observation::GroupAttempt { profile, result, took } => {
                 self.group_attempt(*profile, *result, *took);
             }

@@ -130,6 +130,12 @@ families! {
         "[ALPHA] Duration of an attempt of a pod group, without bindings.");
     GROUP_ALGORITHM_DURATION = histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds", &[], ATTEMPTS,
         "[ALPHA] Duration of finding nodes for the pods of a group.");
+    PLACEMENTS = counter("scheduler_generated_placements_total", &["profile"],
+        "[ALPHA] Placements of pod groups that were listed.");
+    PLACEMENTS_TRIED = counter("scheduler_placement_evaluations_total", &["result", "profile"],
+        "[ALPHA] Trials of a pod group on a placement, by result: feasible or infeasible.");
+    PLACEMENT_DURATION = histogram("scheduler_placement_evaluation_duration_seconds", &["result", "profile"], ATTEMPTS,
+        "[ALPHA] Duration of a trial of a pod group on a placement.");
     GROUP_PREEMPTION_ATTEMPTS = counter("scheduler_workload_preemption_attempts_total", &["result"],
         "[ALPHA] Preemption attempts for pod groups, by status of DefaultPreemption.");
     GROUP_PREEMPTION_VICTIMS = histogram("scheduler_workload_preemption_victims", &[], Buckets::Exponential(1.0, 2.0, 11),
