@@ -155,16 +155,11 @@ fn check(plugins: &PluginSet, profile: &FileProfile<'_>, report: &mut Report<'_>
         [_] => {}
         [] => report
             .invalid(&place_of(profile, Point::QueueSort), "no queue sort plugin is enabled; enable one"),
-        several => {
-            let message =
-                format!("only one queue sort plugin can be enabled, these are: {}", several.join(", "));
-            report.invalid(&place_of(profile, Point::QueueSort), message);
-        }
+        several => report.invalid(&place_of(profile, Point::QueueSort), more_than_one("queue sort", several)),
     }
     if let several @ [_, _, ..] = plugins.placement_generate.as_slice() {
-        let message =
-            format!("only one placement generate plugin can be enabled, these are: {}", several.join(", "));
-        report.invalid(&place_of(profile, Point::PlacementGenerate), message);
+        let place = place_of(profile, Point::PlacementGenerate);
+        report.invalid(&place, more_than_one("placement generate", several));
     }
     if plugins.bind.is_empty() {
         report.invalid(&place_of(profile, Point::Bind), "no bind plugin is enabled; enable one");
@@ -176,6 +171,10 @@ fn check(plugins: &PluginSet, profile: &FileProfile<'_>, report: &mut Report<'_>
             report.invalid(&place_of(profile, point), "the sum of the weights is too large");
         }
     }
+}
+
+fn more_than_one(point: &str, enabled: &[String]) -> String {
+    format!("only one {point} plugin can be enabled, these are: {}", enabled.join(", "))
 }
 
 /// The place for problems of a point as a whole.

@@ -7,9 +7,10 @@ use supercargo_framework::caching::{Caching, IncrementalPlugin, Uncached};
 use supercargo_framework::event::{EventRegistration, EventResource};
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{
-    BindPlugin, EnqueueExtensions, FilterPlugin, PermitPlugin, PlacementGeneratePlugin, PlacementScorePlugin,
-    PodGroupPostFilterPlugin, PostBindPlugin, PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin,
-    PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin, SignPlugin,
+    BindPlugin, EnqueueExtensions, ExtensionPoints, FilterPlugin, PermitPlugin, PlacementGeneratePlugin,
+    PlacementScorePlugin, PodGroupPostFilterPlugin, PostBindPlugin, PostFilterPlugin, PreBindPlugin,
+    PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
+    SignPlugin,
 };
 use supercargo_framework::signature::{Signature, Signer};
 use supercargo_framework::{ActionType, Context, Plugin, PodInfo, Text};
@@ -217,18 +218,18 @@ macro_rules! at_point {
 }
 
 /// The same for plugins with weights.
-macro_rules! scorers {
-    ($profile:expr, $plugins:expr, $point:ident, $label:literal) => {
-        $plugins
-            .iter()
-            .map(|(plugin, weight)| match Arc::clone(plugin).extension_points().$point {
-                Some(at_point) => {
-                    Ok(Scorer { name: plugin.name(), plugin: at_point, weight: i64::from(*weight) })
-                }
-                None => Err(not_at_point($profile, &**plugin, $label)),
-            })
-            .collect::<Result<Vec<_>, _>>()
+fn scorers<P: ?Sized>(
+    profile: &str,
+    plugins: &[(Arc<dyn Plugin>, i32)],
+    label: &'static str,
+    point: impl Fn(ExtensionPoints) -> Option<Arc<P>>,
+) -> Result<Vec<Scorer<P>>, ProfileError> {
+    let scorer = |(plugin, weight): &(Arc<dyn Plugin>, i32)| {
+        let at_point = point(Arc::clone(plugin).extension_points());
+        let at_point = at_point.ok_or_else(|| not_at_point(profile, &**plugin, label))?;
+        Ok(Scorer { name: plugin.name(), plugin: at_point, weight: i64::from(*weight) })
     };
+    plugins.iter().map(scorer).collect()
 }
 
 fn not_at_point(profile: &str, plugin: &dyn Plugin, point: &'static str) -> ProfileError {
@@ -267,7 +268,9 @@ impl Profile {
             )?
             .into_iter()
             .next(),
-            placement_score: scorers!(name, lists.placement_score, placement_score, "placementScore")?,
+            placement_score: scorers(name, &lists.placement_score, "placementScore", |points| {
+                points.placement_score
+            })?,
             pod_group_post_filter: at_point!(
                 name,
                 lists.pod_group_post_filter,
@@ -275,7 +278,7 @@ impl Profile {
                 "podGroupPostFilter"
             )?,
             pre_score: at_point!(name, lists.pre_score, pre_score, "preScore")?,
-            score: scorers!(name, lists.score, score, "score")?,
+            score: scorers(name, &lists.score, "score", |points| points.score)?,
             reserve: at_point!(name, lists.reserve, reserve, "reserve")?,
             permit: at_point!(name, lists.permit, permit, "permit")?,
             pre_bind: at_point!(name, lists.pre_bind, pre_bind, "preBind")?,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use supercargo_framework::objects::{Members, PodGroup, Typed, resources};
 use supercargo_framework::plugin::{Nomination, Nominations};
 use supercargo_framework::pod::PodCondition;
-use supercargo_framework::{CycleState, NodeIndex, NodeInfo, Now, Status, Uid};
+use supercargo_framework::{CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};
 
 use crate::attempt::Scope;
 use crate::bindings::Binding;
@@ -108,6 +108,12 @@ impl Scheduler {
         Typed::of(self.objects.get(&resources::POD_GROUP, key)?)
     }
 
+    /// The pods of a group that are on nodes, in no order.
+    pub(crate) fn scheduled_pods(&self, key: &str) -> impl Iterator<Item = &Arc<PodInfo>> {
+        let pods = self.objects.members.get(key).into_iter().flat_map(Members::scheduled_pods);
+        pods.filter_map(|uid| self.cache.pod(uid))
+    }
+
     fn attempt_group(
         &mut self,
         now: Now,
@@ -159,11 +165,8 @@ impl Scheduler {
         let Some(group) = self.group(key) else {
             return Err(format!("failed to get podGroup {key}"));
         };
-        let scheduled = self.objects.members.get(key).into_iter().flat_map(Members::scheduled_pods);
-        let scheduled = scheduled.filter_map(|uid| self.cache.pod(uid));
-        let pods = || members.iter().map(|member| &member.pod).chain(scheduled.clone());
         let first = &members[0].pod.spec;
-        for pod in pods() {
+        for pod in members.iter().map(|member| &member.pod).chain(self.scheduled_pods(key)) {
             if pod.spec.scheduler_name != first.scheduler_name {
                 let (one, other) = (&pod.spec.scheduler_name, &first.scheduler_name);
                 return Err(format!(

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::objects::Members;
-use supercargo_framework::plugin::{Assignments, GroupInfo, MAX_NODE_SCORE, Placement, PlacementScorePlugin};
-use supercargo_framework::{Code, Context, Feature, Now, Status};
+use supercargo_framework::plugin::{Assignments, GroupInfo, Placement, PlacementScorePlugin};
+use supercargo_framework::{Code, Context, Feature, Now, PodInfo, Status};
 
 use crate::extender::Calls;
 use crate::group_cycle::{Refusal, Results, TriedGroup};
 use crate::scheduler::Scheduler;
+use crate::scoring::check_range;
 use supercargo_queue::QueuedPod;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::observer::{Observation, Point, Timespan};
@@ -22,7 +22,6 @@ const UNSCHEDULABLE: &str = "pod group is unschedulable";
 /// A placement on which the group fits.
 struct Feasible {
     placement: Placement,
-    proposed: Assignments,
     results: Results,
 }
 
@@ -64,21 +63,22 @@ impl Scheduler {
         for placement in placements {
             let from = self.observer.time_point();
             let (results, refusal) = self.try_placement(now, group, Some(&placement), calls);
-            if let Some(Refusal::Error(_)) = refusal {
-                return (results, refusal);
-            }
-            let (is_feasible, to) = (refusal.is_none(), self.observer.time_point());
+            let reason = match refusal {
+                None => None,
+                Some(Refusal::Unschedulable(reason)) => Some(reason),
+                error => return (results, error),
+            };
+            let (is_feasible, to) = (reason.is_none(), self.observer.time_point());
             let took = Timespan { from, to };
             self.observer.observe(Observation::PlacementTried { profile, is_feasible, took });
-            if let Some(refusal) = refusal {
-                first.get_or_insert((results, refusal));
+            if let Some(reason) = reason {
+                first.get_or_insert((results, reason));
             } else {
-                let proposed = assignments(group.members, &results);
-                feasible.push(Feasible { placement, proposed, results });
+                feasible.push(Feasible { placement, results });
             }
         }
-        if let (true, Some((results, refusal))) = (feasible.is_empty(), first) {
-            let refusal = none_available(count, &results, refusal);
+        if let (true, Some((results, reason))) = (feasible.is_empty(), first) {
+            let refusal = none_available(count, &results, &reason);
             return (results, Some(refusal));
         }
         match self.best_placement(now, group, &scheduled, &feasible) {
@@ -104,9 +104,9 @@ impl Scheduler {
 
     /// The pods of a group that are on nodes, ordered by name.
     fn scheduled_members(&self, key: &str) -> Assignments {
-        let pods = self.objects.members.get(key).into_iter().flat_map(Members::scheduled_pods);
-        let assignment = |uid| Some((Arc::clone(self.cache.pod(uid)?), Arc::clone(self.cache.node_of(uid)?)));
-        let mut scheduled: Assignments = pods.filter_map(assignment).collect();
+        let assignment =
+            |pod: &Arc<PodInfo>| Some((Arc::clone(pod), Arc::clone(self.cache.node_of(&pod.uid)?)));
+        let mut scheduled: Assignments = self.scheduled_pods(key).filter_map(assignment).collect();
         scheduled.sort_unstable_by(|(one, _), (other, _)| one.name.cmp(&other.name));
         scheduled
     }
@@ -141,11 +141,15 @@ impl Scheduler {
         if feasible.len() == 1 {
             return Ok(0);
         }
+        let proposed: Vec<(&Placement, Assignments)> = feasible
+            .iter()
+            .map(|Feasible { placement, results }| (placement, assignments(group.members, results)))
+            .collect();
         let totals =
             self.call_plugins(now, group, scheduled, Point::PlacementScore, |profile, cx, info, calls| {
-                let mut totals = vec![0_i64; feasible.len()];
+                let mut totals = vec![0_i64; proposed.len()];
                 for scorer in &profile.placement_score {
-                    let scores = scores_by(scorer, cx, info, feasible, calls)?;
+                    let scores = scores_by(scorer, cx, info, &proposed, calls)?;
                     for (total, score) in totals.iter_mut().zip(scores) {
                         *total = total.wrapping_add(score.wrapping_mul(scorer.weight));
                     }
@@ -190,11 +194,11 @@ fn scores_by(
     scorer: &Scorer<dyn PlacementScorePlugin>,
     cx: &Context<'_>,
     group: GroupInfo<'_>,
-    feasible: &[Feasible],
+    proposed: &[(&Placement, Assignments)],
     calls: &PluginCalls<'_>,
 ) -> Result<Vec<i64>, Status> {
     let Scorer { name, plugin, .. } = scorer;
-    let score = |Feasible { placement, proposed, .. }: &Feasible| {
+    let score = |(placement, proposed): &(&Placement, Assignments)| {
         let call = || plugin.score_placement(cx, group, placement, proposed);
         calls.call(Point::PlacementScore, name, call, code)
     };
@@ -204,18 +208,14 @@ fn scores_by(
             Status::error(format!("running {verb} plugins: plugin {name:?} failed with: {message}"))
         }
     };
-    let scores: Result<Vec<i64>, Status> = feasible.iter().map(score).collect();
+    let scores: Result<Vec<i64>, Status> = proposed.iter().map(score).collect();
     let mut scores = scores.map_err(failed("PlacementScore"))?;
     let normalize = || plugin.normalize_placement_scores(&mut scores);
     calls
         .call(Point::PlacementScoreExtensionNormalize, name, normalize, code)
         .map_err(failed("NormalizePlacementScore on PlacementScore"))?;
-    match scores.iter().find(|score| !(0..=MAX_NODE_SCORE).contains(*score)) {
-        None => Ok(scores),
-        Some(score) => Err(Status::error(format!(
-            "applying score defaultWeights on PlacementScore plugins: plugin {name:?} returns an invalid score {score}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
-        ))),
-    }
+    check_range(Point::PlacementScore, name, &scores).map_err(Status::error)?;
+    Ok(scores)
 }
 
 /// The members that found a node.
@@ -227,16 +227,11 @@ fn assignments(members: &[QueuedPod], results: &Results) -> Assignments {
 
 /// The refusal of a group that fits on none of its placements. As upstream, it does not say why if no member
 /// was tried.
-fn none_available(placements: usize, first: &Results, refusal: Refusal) -> Refusal {
-    match refusal {
-        Refusal::Unschedulable(reason) => {
-            let reason = if first.is_empty() { UNSCHEDULABLE } else { &reason };
-            Refusal::Unschedulable(format!(
-                "{UNSCHEDULABLE}, 0/{placements} placements are available, first placement status: {reason}"
-            ))
-        }
-        error @ Refusal::Error(_) => error,
-    }
+fn none_available(placements: usize, first: &Results, reason: &str) -> Refusal {
+    let reason = if first.is_empty() { UNSCHEDULABLE } else { reason };
+    Refusal::Unschedulable(format!(
+        "{UNSCHEDULABLE}, 0/{placements} placements are available, first placement status: {reason}"
+    ))
 }
 
 fn code<T>(result: &Result<T, Status>) -> Code {

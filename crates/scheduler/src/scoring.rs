@@ -138,12 +138,17 @@ fn normalize(scorer: &Scorer, state: &CycleState, pod: &PodInfo, scores: &mut [i
             }
         }
     }
+    check_range(Point::Score, scorer.name, scores)
+}
+
+/// Checks that all scores of a plugin are in range.
+pub(crate) fn check_range(point: Point, plugin: &str, scores: &[i64]) -> Result<(), String> {
     match scores.iter().find(|score| !(0..=MAX_NODE_SCORE).contains(*score)) {
         None => Ok(()),
         Some(score) => Err(format!(
-            "applying score defaultWeights on Score plugins: plugin {:?} returns an invalid score {score}, it should \
+            "applying score defaultWeights on {} plugins: plugin {plugin:?} returns an invalid score {score}, it should \
              in the range of [0, {MAX_NODE_SCORE}] after normalizing",
-            scorer.name
+            point.as_str()
         )),
     }
 }

@@ -7,15 +7,15 @@ use supercargo_framework::{Feature, Features};
 
 use super::bed::Bed;
 use super::groups::{gang, group_options, group_options_with, member, with_cpus};
-use crate::Place;
+use crate::{Options, Place};
 
-fn bed_with(enabled: fn(&str) -> bool) -> Bed {
+fn options(enabled: fn(&str) -> bool) -> Options {
     let features = Features::default().with(Feature::TopologyAwareWorkloadScheduling, true);
-    Bed::of(group_options_with(features, enabled))
+    group_options_with(features, enabled)
 }
 
 fn bed() -> Bed {
-    bed_with(|name| name != "DefaultPreemption")
+    Bed::of(options(|name| name != "DefaultPreemption"))
 }
 
 /// A node with four CPUs in a rack.
@@ -185,8 +185,7 @@ fn of_equal_numbers_the_fullest_domain_wins() {
 #[test]
 fn weights_of_placement_scores_count() {
     let in_b = |weight_of_fullness: i32| {
-        let features = Features::default().with(Feature::TopologyAwareWorkloadScheduling, true);
-        let mut options = group_options_with(features, |name| name != "DefaultPreemption");
+        let mut options = options(|name| name != "DefaultPreemption");
         for profile in &mut options.profiles {
             let scorers = profile.plugins.placement_score.iter_mut();
             for (_, weight) in scorers.filter(|(plugin, _)| plugin.name() == "NodeResourcesFit") {
@@ -208,7 +207,7 @@ fn weights_of_placement_scores_count() {
 
 #[test]
 fn a_group_preempts_within_one_domain() {
-    let mut bed = bed_with(|_| true);
+    let mut bed = Bed::of(options(|_| true));
     racks(&mut bed, &["a1", "b1", "b2"]);
     for node in ["a1", "b1", "b2"] {
         bed.assigned(pod(&format!("on-{node}")).request("cpu", "3").node(node));
