@@ -110,9 +110,14 @@ pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<Strin
     for feature in Feature::ALL {
         let gate = feature.gate(Version::CURRENT);
         // Without it, upstream checks once a second for completed backoffs, which is one of the
-        // differences on purpose. Histories have no groups.
-        let is_meant = [Feature::SchedulerPopFromBackoffQ, Feature::GenericWorkload].contains(feature);
-        if gate.stage != Stage::Absent && !gate.locked && !is_meant && random.chance(percent / 3) {
+        // differences on purpose. Histories have no groups, and the last two gates are about groups.
+        let keeps_default = matches!(
+            feature,
+            Feature::SchedulerPopFromBackoffQ
+                | Feature::GenericWorkload
+                | Feature::TopologyAwareWorkloadScheduling
+        );
+        if gate.stage != Stage::Absent && !gate.locked && !keeps_default && random.chance(percent / 3) {
             gates.insert(feature.name().to_owned(), !gate.default);
         }
     }
