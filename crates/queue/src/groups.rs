@@ -10,14 +10,16 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::{ObjectBody as _, PodGroup, resources};
-use supercargo_framework::{ClusterEvent, PodInfo, Timestamp, Uid};
+use supercargo_framework::pod::PodStatus;
+use supercargo_framework::{ClusterEvent, PodInfo, Text, Timestamp, Uid};
 
 use crate::cause::Cause;
 use crate::context::QueueCx;
 use crate::entry::QueuedPod;
 use crate::queueing_strategy::QueueingStrategy;
 use crate::requeue::PreCheck;
-use crate::{Place, SCHEDULE_ATTEMPT_FAILURE, SchedulingQueue, UNSCHEDULED_POD_ADD};
+use crate::stall::is_stalled;
+use crate::{Place, SCHEDULE_ATTEMPT_FAILURE, SchedulingQueue, TARGET_POD_UPDATE, UNSCHEDULED_POD_ADD};
 
 /// A group that was popped.
 #[derive(Debug)]
@@ -203,6 +205,7 @@ fn stand_in(key: &str, group: &PodGroup, member: &PodInfo) -> Arc<PodInfo> {
         uid: entry_uid(key),
         priority: group.priority,
         spec: Arc::clone(&member.spec),
+        status: PodStatus::default(),
         ..member.clone()
     })
 }
@@ -256,10 +259,30 @@ impl SchedulingQueue {
         }
     }
 
+    /// Adds a member that is new. Its group is delayed if a scheduler has stalled with it.
+    pub(crate) fn add_new_member(&mut self, cx: &mut QueueCx<'_>, key: Arc<str>, member: QueuedPod) {
+        let pod = Arc::clone(&member.pod);
+        self.add_member(cx, key, member);
+        if is_stalled(&pod) {
+            self.set_back_group(cx, &pod, &UNSCHEDULED_POD_ADD);
+        }
+    }
+
+    /// Delays the group of a pod with which a scheduler has stalled. The group's entry takes over the
+    /// mark until its next attempt ends.
+    fn set_back_group(&mut self, cx: &mut QueueCx<'_>, member: &PodInfo, event: &Text) {
+        let entry = self.groups.entry_of(&member.uid).cloned();
+        if let Some(mut queued) = entry.and_then(|entry| self.take(&entry)) {
+            let (status, generation) = (member.status.clone(), member.generation);
+            queued.pod = Arc::new(PodInfo { status, generation, ..PodInfo::clone(&queued.pod) });
+            self.set_back(cx, queued, event);
+        }
+    }
+
     /// A PodGroup is new: its members can be queued.
     pub fn add_group(&mut self, cx: &mut QueueCx<'_>, key: &Arc<str>) {
         for member in self.groups.incomplete.remove(key).unwrap_or_default() {
-            self.add_member(cx, Arc::clone(key), member);
+            self.add_new_member(cx, Arc::clone(key), member);
         }
     }
 
@@ -272,7 +295,7 @@ impl SchedulingQueue {
         if let Some(group) = group.filter(|group| known.is_some_and(|known| known != group.priority))
             && let Some((mut queued, strategy)) = self.take_group(&entry)
         {
-            queued.pod = stand_in(key, group, &queued.pod);
+            queued.pod = Arc::new(PodInfo { priority: group.priority, ..PodInfo::clone(&queued.pod) });
             self.put_back(cx, (queued, strategy));
         }
     }
@@ -332,6 +355,11 @@ impl SchedulingQueue {
             member.pod = Arc::clone(new);
         }
         self.nominator.update(old, new);
+        if is_stalled(new) && !is_stalled(old) {
+            // The leader has stalled with this pod. This process may be the next one.
+            self.set_back_group(cx, new, &TARGET_POD_UPDATE);
+            return true;
+        }
         for event in events {
             let Some(queued) = self.entries.get(&entry).filter(|queued| self.unschedulable.contains(queued))
             else {
@@ -429,6 +457,9 @@ impl SchedulingQueue {
         let is_scheduled = outcome == GroupOutcome::Scheduled;
         if !(is_scheduled && comes_back) {
             entry.timestamp = cx.now.wall;
+        }
+        if is_stalled(&entry.pod) {
+            entry.pod = Arc::new(PodInfo { status: PodStatus::default(), ..PodInfo::clone(&entry.pod) });
         }
         entry.flushed = false;
         entry.flushed_at = None;

@@ -335,7 +335,7 @@ impl SchedulingQueue {
         self.nominator.add(pod, &Nomination::Keep);
         let entry = QueuedPod::new(Arc::clone(pod), profile, cx.now.wall);
         if let Some(group) = self.group_of(pod) {
-            self.add_member(cx, group, entry);
+            self.add_new_member(cx, group, entry);
         } else if is_stalled(pod) {
             self.set_back(cx, entry, &UNSCHEDULED_POD_ADD);
         } else {
@@ -345,7 +345,7 @@ impl SchedulingQueue {
 
     /// Delays a pod with which a scheduler has stalled. It counts as a pod whose attempt failed with
     /// an error, so it is not popped early.
-    fn set_back(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, event: &Text) {
+    pub(crate) fn set_back(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, event: &Text) {
         entry.unschedulable_plugins.clear();
         entry.pending_plugins.clear();
         entry.backoff_until = Some(cx.now.wall.plus(stall::delay(&entry.pod, cx.now.wall)));
@@ -502,11 +502,12 @@ impl SchedulingQueue {
         }
     }
 
-    /// The pod that [`pop`](Self::pop) returns next.
+    /// The pod that [`pop`](Self::pop) returns next; of a group, the member that is tried first.
     pub fn peek(&self) -> Option<&Arc<PodInfo>> {
         let active = self.active.peek().map(|(uid, _)| uid);
         let backoff = || self.backoff.peek().map(|(uid, _)| uid).filter(|_| self.options.pop_from_backoff);
-        self.entries.get(active.or_else(backoff)?).map(|entry| &entry.pod)
+        let entry = self.entries.get(active.or_else(backoff)?)?;
+        Some(&self.groups.members(entry.uid()).first().unwrap_or(entry).pod)
     }
 
     /// Whether [`pop`](Self::pop) has a pod to return.

@@ -158,7 +158,7 @@ fn the_priority_of_the_group_orders_it_among_pods() {
     bed.add_member(member("a").priority(100));
     assert_eq!(bed.queue.peek().map(|pod| &*pod.name), Some("single"));
     bed.set_group(PodGroup { priority: 6, ..PodGroup::default() });
-    assert_eq!(bed.queue.peek().map(|pod| &*pod.name), Some("g"));
+    assert_eq!(bed.queue.peek().map(|pod| &*pod.name), Some("a"));
 }
 
 #[test]
@@ -363,4 +363,45 @@ fn a_new_pod_asks_hints_about_its_own_gang_only() {
     assert!(announce(&mut bed, third()) <= 3);
     assert_eq!(bed.places(&["g7-0", "g7-1", "third"]), [Some(Place::Active); 3]);
     assert_eq!(bed.places(&["g8-0"]), [Some(Place::Gated)]);
+}
+
+#[test]
+fn a_group_with_a_pod_of_a_stall_is_delayed_and_then_last() {
+    for pod_comes_first in [true, false] {
+        let mut bed = Bed::with_groups();
+        let stalled = || marked("a").group("g").priority(9);
+        if pod_comes_first {
+            bed.add_member(stalled());
+            bed.set_group(gang(2));
+        } else {
+            bed.set_group(gang(2));
+            bed.add_member(stalled());
+        }
+        bed.add_member(member("b"));
+        assert_eq!(bed.places(&["a", "b"]), [Some(Place::Backoff); 2]);
+        assert!(!bed.queue.has_poppable(), "not popped early");
+        bed.wait(5 * 60 + 2);
+        bed.add(pod("single"));
+        assert_eq!(bed.places(&["a", "b"]), [Some(Place::Active); 2]);
+        assert_eq!(&*bed.pop().pod.name, "single");
+        assert_eq!(bed.queue.peek().map(|pod| &*pod.name), Some("a"), "the member that is tried first");
+        let group = bed.pop_group();
+        assert_eq!(names(&group), ["a", "b"]);
+        bed.end(group, &["a", "b"], GroupOutcome::Rejected);
+        bed.wait(30);
+        bed.add(pod("next"));
+        assert_eq!(bed.pop_group().members.len(), 2, "an attempt that ends clears the mark");
+    }
+}
+
+#[test]
+fn a_waiting_group_is_delayed_when_the_leader_marks_a_member() {
+    let mut bed = Bed::with_groups();
+    bed.set_group(gang(2));
+    bed.add_member(member("a"));
+    bed.add_member(member("b"));
+    bed.update(member("b"), marked("b").group("g").resource_version("2"));
+    assert_eq!(bed.places(&["a", "b"]), [Some(Place::Backoff); 2]);
+    bed.wait(60);
+    assert!(!bed.queue.has_poppable());
 }
