@@ -24,6 +24,7 @@ use crate::check::check;
 use crate::demo::{DemoOptions, demo};
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
+use crate::why::{HELP as WHY_HELP, WhyOptions, why};
 use config::ConfigCommand;
 use output::{tolerate_closed_pipe, write_text};
 use supercargo_config::feature_gates;
@@ -63,6 +64,9 @@ enum Command {
     /// Check what `run` with the same flags needs: the API server, permissions, the lease
     #[command(after_help = feature_gates::help(), args_override_self = true)]
     Check(Box<Flags>),
+    /// Explain why a pod is pending: what refuses which nodes, and what would help
+    #[command(after_help = WHY_HELP)]
+    Why(WhyOptions),
     /// Print or validate a configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -133,7 +137,7 @@ fn level_source(level: &str) -> &'static str {
 /// Runs the command with these plugins.
 pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> {
     let usual_level = match cli.command {
-        Command::Demo { .. } => "warn",
+        Command::Demo { .. } | Command::Why(_) => "warn",
         // Everything else is in its report.
         Command::Check(_) => "error",
         _ => "info",
@@ -151,6 +155,7 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
         Command::Check(flags) => {
             return on_runtime(check(&flags, &flags.features.applied_to(catalog)?));
         }
+        Command::Why(options) => return on_runtime(why(options, catalog)),
         Command::Config(command) => return config::execute(&command, catalog),
         #[cfg(feature = "demo")]
         Command::Demo(options) => on_runtime(demo(options, catalog, sink))?,
@@ -190,7 +195,7 @@ fn print(text: &[u8]) -> Result<()> {
 }
 
 /// Writes a line to standard error. Its reader may be gone.
-fn print_error(line: &str) {
+pub(crate) fn print_error(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 

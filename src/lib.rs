@@ -31,8 +31,10 @@ mod reload;
 mod resource_stats;
 pub mod run;
 mod status_writer;
+mod text;
 mod trace_collector;
 mod watchdog;
+mod why;
 
 pub use command::SchedulerCommand;
 

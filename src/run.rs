@@ -243,6 +243,12 @@ fn watching_client(connection: &Connection, requests: &Arc<Requests>) -> Result<
     Ok(client.with_layer(&Counting(Arc::clone(requests))).build())
 }
 
+/// The server's address for logs, and a client for informers of a process that only reads.
+pub(crate) fn reading_client(connection: &Connection) -> Result<(String, Client), ConnectError> {
+    let url = connection.server();
+    Ok((without_credentials(&url), watching_client(connection, &Requests::to(host(&url)))?))
+}
+
 /// The server's address for logs. The URL may contain a password, which must not be logged.
 pub(crate) fn without_credentials(url: &http::Uri) -> String {
     format!("{}://{}", url.scheme_str().unwrap_or("https"), host(url))

@@ -25,4 +25,5 @@ mod scheduling;
 mod shutdown;
 mod soak;
 mod suite;
+mod why;
 mod wire;

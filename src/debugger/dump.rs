@@ -1,10 +1,12 @@
 //! Dumps as text, in the format of kube-scheduler.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
+use supercargo_framework::resource::names;
 use supercargo_framework::{PodInfo, Resource};
 use supercargo_scheduler::{NodeView, Place, QueueView};
+
+use crate::text::quantity;
 
 /// All nodes.
 pub(super) fn nodes(views: &[NodeView]) -> String {
@@ -37,42 +39,16 @@ fn node(text: &mut String, view: &NodeView) -> std::fmt::Result {
 /// Amounts as quantities, as `kubectl describe node` shows them; those that are zero are left out.
 fn resource(amounts: &Resource) -> String {
     let Resource { milli_cpu, memory, ephemeral_storage, allowed_pod_number, .. } = *amounts;
-    let cpu = if milli_cpu % 1000 == 0 { decimal(milli_cpu / 1000) } else { format!("{milli_cpu}m") };
-    let scalar = |(name, amount): &(Arc<str>, i64)| {
-        let is_in_bytes = name.starts_with("hugepages-");
-        (name.to_string(), *amount, if is_in_bytes { binary(*amount) } else { decimal(*amount) })
-    };
     let basic = [
-        ("cpu", milli_cpu, cpu),
-        ("memory", memory, binary(memory)),
-        ("ephemeral-storage", ephemeral_storage, binary(ephemeral_storage)),
-        ("pods", allowed_pod_number, decimal(allowed_pod_number)),
+        (names::CPU, milli_cpu),
+        (names::MEMORY, memory),
+        (names::EPHEMERAL_STORAGE, ephemeral_storage),
+        (names::PODS, allowed_pod_number),
     ];
-    let basic = basic.map(|(name, amount, text)| (name.to_owned(), amount, text));
-    let all = basic.into_iter().chain(amounts.scalars().iter().map(scalar));
-    let texts: Vec<String> =
-        all.filter(|(_, amount, _)| *amount != 0).map(|(name, _, text)| format!("{name}={text}")).collect();
+    let scalars = amounts.scalars().iter().map(|(name, amount)| (&**name, *amount));
+    let all = basic.into_iter().chain(scalars).filter(|(_, amount)| *amount != 0);
+    let texts: Vec<String> = all.map(|(name, amount)| format!("{name}={}", quantity(name, amount))).collect();
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
-}
-
-/// The canonical text of a quantity in bytes.
-fn binary(amount: i64) -> String {
-    scaled(amount, 1024, ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])
-}
-
-/// The canonical text of a count.
-fn decimal(amount: i64) -> String {
-    scaled(amount, 1000, ["", "k", "M", "G", "T", "P", "E"])
-}
-
-/// The amount with the largest suffix that leaves an integer.
-fn scaled(mut amount: i64, base: i64, suffixes: [&str; 7]) -> String {
-    let mut scale = 0;
-    while amount != 0 && amount % base == 0 && scale + 1 < suffixes.len() {
-        amount /= base;
-        scale += 1;
-    }
-    format!("{amount}{}", suffixes[scale])
 }
 
 /// The number of pods in each queue, in upstream's format.

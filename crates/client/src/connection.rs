@@ -92,6 +92,11 @@ impl Connection {
         self.access().config.cluster_url.clone()
     }
 
+    /// The namespace of the kubeconfig's context, or of the service account.
+    pub fn namespace(&self) -> String {
+        self.access().config.default_namespace.clone()
+    }
+
     /// A connection with credentials that have expired.
     #[cfg(test)]
     pub(crate) fn expired(config: Config) -> Self {

@@ -33,6 +33,16 @@ impl TaintEffect {
         }
     }
 
+    /// The name in the API; an unknown effect has none.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoSchedule => "NoSchedule",
+            Self::PreferNoSchedule => "PreferNoSchedule",
+            Self::NoExecute => "NoExecute",
+            Self::Unknown => "",
+        }
+    }
+
     /// Whether pods that do not tolerate the taint are rejected.
     pub fn forbids(self) -> bool {
         matches!(self, Self::NoSchedule | Self::NoExecute)

@@ -354,7 +354,7 @@ impl Scheduler {
 
 /// Runs PostFilter until a plugin makes the pod schedulable or rules that out. The outcome goes
 /// into the error.
-fn post_filter(cycle: &Cycle<'_>, state: &CycleState, error: &mut FitError) -> Nomination {
+pub(crate) fn post_filter(cycle: &Cycle<'_>, state: &CycleState, error: &mut FitError) -> Nomination {
     if cycle.profile.post_filter.is_empty() {
         return Nomination::Override(None);
     }

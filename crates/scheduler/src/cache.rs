@@ -133,7 +133,12 @@ impl Cache {
 
     /// The pods that have a node, assumed ones included.
     pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
-        self.pods.iter().map(|cached| &cached.pod.uid)
+        self.pods().map(|pod| &pod.uid)
+    }
+
+    /// The pods that have a node, assumed ones included.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+        self.pods.iter().map(|cached| &cached.pod)
     }
 
     /// A pod with a node, in the version that was assumed or that the informer last reported.

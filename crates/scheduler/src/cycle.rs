@@ -37,7 +37,7 @@ pub(crate) struct Cycle<'a> {
 const MOST_VOLUMES: usize = 1024;
 
 /// PreFilter's result.
-enum Prepared {
+pub(crate) enum Prepared {
     /// These nodes, or all.
     Nodes(Option<NodeNames>),
     /// No nodes; the reason is in the diagnosis.
@@ -137,7 +137,11 @@ impl Cycle<'_> {
     }
 
     /// Runs PreFilter.
-    fn pre_filter(&self, state: &mut CycleState, diagnosis: &mut Diagnosis) -> Result<Prepared, FailureKind> {
+    pub(crate) fn pre_filter(
+        &self,
+        state: &mut CycleState,
+        diagnosis: &mut Diagnosis,
+    ) -> Result<Prepared, FailureKind> {
         let mut skipped = SkippedFilters::default();
         let mut nodes: Option<NodeNames> = None;
         let mut rejection: Option<Status> = None;
@@ -282,7 +286,7 @@ fn no_node_satisfies(diagnosis: &Diagnosis) -> Status {
 }
 
 /// The status of the nodes that PreFilter plugins did not name.
-fn not_named(diagnosis: &Diagnosis) -> Status {
+pub(crate) fn not_named(diagnosis: &Diagnosis) -> Status {
     let plugins = plugin_names(diagnosis).join(" ");
     Status::unresolvable(format!("node(s) didn't satisfy plugin(s) [{plugins}]"))
 }

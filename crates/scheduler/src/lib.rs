@@ -85,6 +85,7 @@ mod tie_breakers;
 mod uncertain_binding;
 mod unconfirmed_patches;
 mod views;
+mod why;
 
 pub use cache::{Cache, CacheError};
 pub use effect::{
@@ -103,3 +104,4 @@ pub use supercargo_runtime::observer::{
 pub use supercargo_runtime::profile::{NamedBinder, PluginLists, ProfileError, ProfileSpec};
 pub use tables::{DEFAULT_TABLE_MEMORY, Rule, TableStats};
 pub use views::{BindingView, Known, NodeView, PodOnNode, QueueView};
+pub use why::{Change as PodChange, Detail, Fix, Refusal, Shortage, Why, WhyError};

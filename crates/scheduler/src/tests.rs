@@ -25,4 +25,5 @@ mod status_patches;
 mod tables;
 mod uncertain;
 mod volumes;
+mod why;
 mod world;

@@ -15,6 +15,7 @@ use super::tally::{How, Tally};
 use super::templates::{HOST, Shape, ZONE};
 use crate::tables::witness::Witness;
 use crate::tests::bed::{WALL, all_plugins, in_tree, options};
+use crate::tests::why::Explained;
 use crate::{Effect, Input, NoCalls, Notification, Options, ProfileSpec, Rule, Scheduler, VictimEviction};
 
 /// The text of a difference between the two.
@@ -98,6 +99,9 @@ fn tallies() -> Vec<Arc<dyn Plugin>> {
     ]
 }
 
+/// How often a pod is explained before it is tried.
+const EXPLAINED_ONCE_IN: u64 = 8;
+
 /// The name of the second profile.
 pub(super) const SECOND: &str = "second";
 
@@ -179,6 +183,8 @@ impl Twins {
 
     /// Runs a cycle of both; `false` if no pod was popped.
     pub(super) fn cycle(&mut self) -> Result<bool, Difference> {
+        let explained =
+            self.cycles.is_multiple_of(EXPLAINED_ONCE_IN).then(|| Explained::of(&mut self.plain, self.now));
         let tried = self.with_tables.schedule_one(self.now, &mut NoCalls);
         let plain_tried = self.plain.schedule_one(self.now, &mut NoCalls);
         self.cycles += u64::from(tried);
@@ -188,6 +194,9 @@ impl Twins {
         }
         if tried != plain_tried {
             return Err(format!("tried a pod: {tried} with tables, {plain_tried} without"));
+        }
+        if let Some(explained) = explained.flatten() {
+            explained.compare(&self.plain)?;
         }
         self.compare()?;
         Ok(tried)

@@ -1,0 +1,53 @@
+//! `supercargo why` on a real control plane, with no scheduler running.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use crate::support::{Cluster, node, output, own_plane, pod};
+
+/// The page shows the answer of this test.
+const GUIDE: &str = include_str!("../../docs/why.md");
+
+#[test]
+fn why_explains_a_pending_pod_and_its_advice_helps() {
+    let Some(plane) = own_plane() else { return };
+    let cluster = Cluster::of(&plane);
+    let taint = [json!({ "key": "gpu", "value": "yes", "effect": "NoSchedule" })];
+    cluster.create(&node("small", &[], &[("cpu", "2"), ("memory", "8Gi"), ("pods", "10")]));
+    let mut tainted = node("tainted", &[], &[("cpu", "8"), ("memory", "8Gi"), ("pods", "10")]);
+    tainted["spec"]["taints"] = json!(taint);
+    cluster.create(&tainted);
+    cluster.create(&pod("wide").by("supercargo").asking("cpu", "4").build());
+
+    let kubeconfig = plane.kubeconfig("admin").unwrap().display().to_string();
+    let why = |arguments: &[&str]| {
+        let arguments = [&["why", "--kubeconfig", &kubeconfig], arguments].concat();
+        let Output { status, stdout, stderr } = output(&arguments);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (status.code(), text(&stdout), text(&stderr))
+    };
+    let (code, printed, error) = why(&["wide"]);
+    assert_eq!((code, &*error), (Some(1), ""), "{printed}");
+    assert!(GUIDE.contains(printed.trim_end()), "docs/why.md does not have\n{printed}");
+    assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+
+    let (code, printed, _) = why(&["pod/wide", "--output=json"]);
+    let answer: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &answer["nodes"]), (Some(1), &json!(2)));
+    let codes: Vec<&str> =
+        answer["refusals"].as_array().unwrap().iter().map(|it| it["code"].as_str().unwrap()).collect();
+    assert_eq!(codes, ["TaintNotTolerated", "ResourceShort"]);
+
+    let (code, printed, _) = why(&["default/nobody"]);
+    assert_eq!((code, &*printed), (Some(3), ""));
+
+    // What it advises: a toleration.
+    let tolerations = json!([{ "key": "gpu", "value": "yes", "effect": "NoSchedule" }]);
+    cluster.create(
+        &pod("tolerant").by("supercargo").asking("cpu", "4").spec("tolerations", tolerations).build(),
+    );
+    let (code, printed, _) = why(&["tolerant"]);
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.starts_with("default/tolerant fits on 1 of 2 nodes; the best is tainted\n"), "{printed}");
+}
