@@ -22,9 +22,9 @@ use supercargo_scheduler::record::{Replayed, replay};
 use crate::check::check;
 #[cfg(feature = "demo")]
 use crate::demo::{DemoOptions, demo};
+use crate::insight::{FitsOptions, WhyOptions, fits, why};
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
-use crate::why::{HELP as WHY_HELP, WhyOptions, why};
 use config::ConfigCommand;
 use output::{tolerate_closed_pipe, write_text};
 use supercargo_config::feature_gates;
@@ -64,9 +64,10 @@ enum Command {
     /// Check what `run` with the same flags needs: the API server, permissions, the lease
     #[command(after_help = feature_gates::help(), args_override_self = true)]
     Check(Box<Flags>),
-    /// Explain why a pod is pending: what refuses which nodes, and what would help
-    #[command(after_help = WHY_HELP)]
+    /// Explain why a pod is pending, or why it is on its node
     Why(WhyOptions),
+    /// Count how many more pods like one fit
+    Fits(FitsOptions),
     /// Print or validate a configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -137,7 +138,7 @@ fn level_source(level: &str) -> &'static str {
 /// Runs the command with these plugins.
 pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> {
     let usual_level = match cli.command {
-        Command::Demo { .. } | Command::Why(_) => "warn",
+        Command::Demo { .. } | Command::Fits(_) | Command::Why(_) => "warn",
         // Everything else is in its report.
         Command::Check(_) => "error",
         _ => "info",
@@ -156,6 +157,7 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
             return on_runtime(check(&flags, &flags.features.applied_to(catalog)?));
         }
         Command::Why(options) => return on_runtime(why(options, catalog)),
+        Command::Fits(options) => return on_runtime(fits(options, catalog)),
         Command::Config(command) => return config::execute(&command, catalog),
         #[cfg(feature = "demo")]
         Command::Demo(options) => on_runtime(demo(options, catalog, sink))?,

@@ -22,6 +22,7 @@ mod events;
 mod extender;
 mod gauge;
 mod informers;
+mod insight;
 mod memory_limit;
 pub mod options;
 pub mod owner;
@@ -34,7 +35,6 @@ mod status_writer;
 mod text;
 mod trace_collector;
 mod watchdog;
-mod why;
 
 pub use command::SchedulerCommand;
 

@@ -21,12 +21,13 @@ fn why_explains_a_pending_pod_and_its_advice_helps() {
     cluster.create(&pod("wide").by("supercargo").asking("cpu", "4").build());
 
     let kubeconfig = plane.kubeconfig("admin").unwrap().display().to_string();
-    let why = |arguments: &[&str]| {
-        let arguments = [&["why", "--kubeconfig", &kubeconfig], arguments].concat();
+    let answer = |command: &str, arguments: &[&str]| {
+        let arguments = [&[command, "--kubeconfig", &kubeconfig], arguments].concat();
         let Output { status, stdout, stderr } = output(&arguments);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (status.code(), text(&stdout), text(&stderr))
     };
+    let why = |arguments: &[&str]| answer("why", arguments);
     let (code, printed, error) = why(&["wide"]);
     assert_eq!((code, &*error), (Some(1), ""), "{printed}");
     assert!(GUIDE.contains(printed.trim_end()), "docs/why.md does not have\n{printed}");
@@ -39,6 +40,9 @@ fn why_explains_a_pending_pod_and_its_advice_helps() {
         answer["refusals"].as_array().unwrap().iter().map(|it| it["code"].as_str().unwrap()).collect();
     assert_eq!(codes, ["TaintNotTolerated", "ResourceShort"]);
 
+    let (code, printed, _) = answer("fits", &["wide"]);
+    assert_eq!((code, printed.lines().next()), (Some(1), Some("0 more pods like default/wide fit")));
+
     let (code, printed, _) = why(&["default/nobody"]);
     assert_eq!((code, &*printed), (Some(3), ""));
 
@@ -50,4 +54,13 @@ fn why_explains_a_pending_pod_and_its_advice_helps() {
     let (code, printed, _) = why(&["tolerant"]);
     assert_eq!(code, Some(0), "{printed}");
     assert!(printed.starts_with("default/tolerant fits on 1 of 2 nodes; the best is tainted\n"), "{printed}");
+
+    let (code, printed, _) = answer("fits", &["tolerant", "--count=2"]);
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(GUIDE.contains(printed.trim_end()), "docs/why.md does not have\n{printed}");
+
+    cluster.create(&pod("placed").asking("cpu", "1").spec("nodeName", json!("small")).build());
+    let (code, printed, _) = why(&["placed"]);
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(GUIDE.contains(printed.trim_end()), "docs/why.md does not have\n{printed}");
 }

@@ -155,9 +155,17 @@ pub fn tolerated(tolerations: &Indexed<Toleration>, taint: &Taint) -> bool {
     })
 }
 
-/// The first untolerated taint with effect NoSchedule or NoExecute.
+/// The untolerated taints with effect NoSchedule or NoExecute.
+pub fn untolerated<'a>(
+    taints: &'a [Taint],
+    tolerations: &Indexed<Toleration>,
+) -> impl Iterator<Item = &'a Taint> {
+    taints.iter().filter(|taint| taint.effect.forbids() && !tolerated(tolerations, taint))
+}
+
+/// The first of them.
 pub fn first_untolerated<'a>(taints: &'a [Taint], tolerations: &Indexed<Toleration>) -> Option<&'a Taint> {
-    taints.iter().find(|taint| taint.effect.forbids() && !tolerated(tolerations, taint))
+    untolerated(taints, tolerations).next()
 }
 
 #[cfg(test)]

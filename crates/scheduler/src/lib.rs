@@ -59,6 +59,7 @@ mod extender;
 mod extender_calls;
 mod failure_handler;
 mod filtering;
+mod fits;
 mod go_duration;
 mod group_cycle;
 mod group_post_filter;
@@ -92,8 +93,10 @@ pub use effect::{
     Effect, EventType, GroupPatch, GroupReference, PodEvent, PreBindWork, StatusPatch, VictimEviction,
 };
 pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
+pub use fits::Fits;
 pub use input::{Eviction, Input, Notification, PodRead};
 pub use scheduler::{BuildError, Options, Scheduler};
+pub use scoring::PluginScores;
 pub use stall::stalled;
 pub use stats::{Rejected, Stats};
 pub use supercargo_queue::{Backoff, GroupLengths, Place, QueueOptions, QueuedPod};

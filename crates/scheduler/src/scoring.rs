@@ -2,12 +2,23 @@
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize};
-use supercargo_framework::{Code, CycleState, NodeIndex, PodInfo, Status};
+use supercargo_framework::{Code, CycleState, NodeIndex, PodInfo, Status, Text};
 
 use crate::cycle::Cycle;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::observer::{Evaluated, PluginSet, Point};
 use supercargo_runtime::profile::{Named, Scorer};
+
+/// A plugin's scores of the nodes that fit.
+#[derive(Clone, Debug)]
+pub struct PluginScores {
+    /// The plugin.
+    pub plugin: Text,
+    /// Its weight.
+    pub weight: i64,
+    /// The raw score of each node, and the normalised one: 0 to 100. Times the weight, it counts.
+    pub scores: Vec<(i64, i64)>,
+}
 
 impl Cycle<'_> {
     /// The feasible node with the highest total score. Ties go to the first in visiting order,
@@ -51,27 +62,61 @@ impl Cycle<'_> {
         skipped: &[&'static str],
     ) -> Result<Vec<i64>, FailureKind> {
         let mut totals = vec![0; feasible.len()];
-        let mut raw = Vec::with_capacity(feasible.len());
+        let mut scores = Vec::with_capacity(feasible.len());
         let mut evaluated = PluginSet::default();
         for (place, scorer) in self.profile.score.iter().enumerate() {
             if skipped.contains(&scorer.name) {
                 continue;
             }
             evaluated = evaluated.and(PluginSet::one(place));
-            raw.clear();
-            for (nth, index) in feasible.iter().enumerate() {
-                raw.push(self.raw_score(nth, scorer, state, *index)?);
-            }
-            let call = || normalize(scorer, state, self.pod, &mut raw);
-            self.plugins
-                .call(Point::ScoreExtensionNormalize, scorer.name, call, code)
-                .map_err(FailureKind::Internal)?;
-            for (total, score) in totals.iter_mut().zip(&raw) {
+            self.raw_scores(scorer, state, feasible, &mut scores)?;
+            self.normalize(scorer, state, &mut scores)?;
+            for (total, score) in totals.iter_mut().zip(&scores) {
                 *total += score * scorer.weight;
             }
         }
         self.note_evaluated(Evaluated { score: evaluated, ..Evaluated::default() });
         Ok(totals)
+    }
+
+    /// Each plugin's scores of the feasible nodes, as raw and normalised ones.
+    pub(crate) fn score_table(
+        &self,
+        state: &mut CycleState,
+        feasible: &[NodeIndex],
+    ) -> Result<Vec<PluginScores>, FailureKind> {
+        let skipped = self.pre_score(state, feasible)?;
+        let scorers = self.profile.score.iter().filter(|scorer| !skipped.contains(&scorer.name));
+        let table = scorers.map(|scorer| {
+            let mut normalized = Vec::with_capacity(feasible.len());
+            self.raw_scores(scorer, state, feasible, &mut normalized)?;
+            let raw = normalized.clone();
+            self.normalize(scorer, state, &mut normalized)?;
+            let scores = raw.into_iter().zip(normalized).collect();
+            Ok(PluginScores { plugin: scorer.name.into(), weight: scorer.weight, scores })
+        });
+        table.collect()
+    }
+
+    /// Replaces `scores` by the plugin's raw ones.
+    fn raw_scores(
+        &self,
+        scorer: &Scorer,
+        state: &CycleState,
+        feasible: &[NodeIndex],
+        scores: &mut Vec<i64>,
+    ) -> Result<(), FailureKind> {
+        scores.clear();
+        for (nth, index) in feasible.iter().enumerate() {
+            scores.push(self.raw_score(nth, scorer, state, *index)?);
+        }
+        Ok(())
+    }
+
+    fn normalize(&self, scorer: &Scorer, state: &CycleState, scores: &mut [i64]) -> Result<(), FailureKind> {
+        let call = || normalize(scorer, state, self.pod, scores);
+        let normalized = self.plugins.call(Point::ScoreExtensionNormalize, scorer.name, call, code);
+        normalized.map_err(FailureKind::Internal)
     }
 
     fn raw_score(

@@ -12,6 +12,7 @@ mod events;
 mod extenders;
 mod fake;
 mod features;
+mod fits;
 mod group_preemption;
 mod groups;
 mod panics;

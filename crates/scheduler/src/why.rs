@@ -1,19 +1,21 @@
 //! Why a pod has no node: what every filter says about every node, and not only the first that
 //! refuses it; and which changes of the pod would help.
 //!
-//! Nothing here changes the scheduler: plugins run on the plain path, and what they want to do is dropped.
+//! Nothing here changes the scheduler: plugins run on the plain path, and what they want to do is
+//! dropped.
 
 mod fixes;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::resource::names;
-use supercargo_framework::taint::{Taint, first_untolerated};
+use supercargo_framework::taint::{Taint, untolerated};
 use supercargo_framework::{ClusterEvent, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Text};
 use supercargo_runtime::diagnosis::Diagnosis;
 use supercargo_runtime::failure::FailureKind;
@@ -21,12 +23,15 @@ use supercargo_runtime::profile::ProfileIndex;
 
 pub use self::fixes::{Change, Fix};
 use crate::attempt::post_filter;
-use crate::cycle::{Cycle, Prepared};
+use crate::cycle::{Cycle, Prepared, not_named};
 use crate::scheduler::Scheduler;
+use crate::scoring::PluginScores;
 
-/// The most refusals that are told apart. Further reasons of a plugin count as one: a plugin may
-/// name each node in its reason.
-const MOST_REFUSALS: usize = 200;
+/// The most reasons of a plugin that are told apart; further ones count as one. A plugin may name each
+/// node in its reason.
+const MOST_REASONS: usize = 50;
+/// The reason that stands for further ones.
+const OTHER_REASONS: &str = "other reasons";
 /// Bytes.
 const MIB: i64 = 1 << 20;
 
@@ -41,11 +46,11 @@ pub struct Why {
     pub message: String,
     /// What refuses nodes, in the order in which the profile runs its filters.
     pub refusals: Vec<Refusal>,
-    /// How many nodes the first filter that refuses them refuses for each reason: the counts of the
-    /// message, if PreFilter lets the pod pass and no room is promised to others.
-    pub first: BTreeMap<Text, usize>,
-    /// The nodes that fit, with their scores; the best first.
+    /// The nodes that fit, with their total scores; the best first. Of a nominated pod, only its node if
+    /// that fits.
     pub feasible: Vec<(Arc<str>, i64)>,
+    /// What the plugins score these nodes, in the same order.
+    pub scores: Vec<PluginScores>,
     /// The node on which preemption would make room.
     pub preemption: Option<Arc<str>>,
     /// The changes of the pod that help. Each was tried.
@@ -57,14 +62,14 @@ pub struct Why {
 /// A reason for which nodes are refused.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// The plugin; empty for room that is promised to nominated pods.
+    /// The plugin, or several that together name no node. Empty for promised room.
     pub plugin: Text,
     /// Its reason (upstream's text).
     pub reason: Text,
     /// What the reason does not say.
     pub detail: Detail,
-    /// The number of nodes that it refuses, whatever else refuses them.
-    pub nodes: usize,
+    /// The nodes that it refuses, whatever else refuses them, in visiting order.
+    pub nodes: Vec<Arc<str>>,
     /// The number of nodes that nothing else refuses.
     pub only: usize,
     /// The number of nodes that neither this nor an earlier refusal leaves out.
@@ -80,6 +85,8 @@ pub enum Detail {
     Taint(Taint),
     /// The resource that is short.
     Short(Shortage),
+    /// The node has room, which is promised to nominated pods.
+    Promised,
 }
 
 /// A resource of which nodes have too little left.
@@ -89,7 +96,8 @@ pub struct Shortage {
     pub resource: Arc<str>,
     /// What the pod requests; CPU in milli-cores.
     pub requested: i64,
-    /// The most that is free: on the nodes that nothing else refuses, if there are any.
+    /// The most that is free: on the nodes that nothing else refuses, if there are any. Bytes are rounded
+    /// down to Mi, so that people can read and write them.
     pub free: i64,
     /// The node with that much.
     pub node: Arc<str>,
@@ -101,108 +109,106 @@ pub enum WhyError {
     /// A plugin failed.
     #[error("{0}")]
     Failed(String),
+    /// A trial does not reserve what the pod has.
+    #[error("the pod has volumes or resource claims, which a trial does not reserve")]
+    Claims,
+}
+
+impl From<FailureKind> for WhyError {
+    fn from(kind: FailureKind) -> Self {
+        Self::Failed(kind.to_string())
+    }
 }
 
 /// What tells two refusals apart.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     /// The position of the filter; PreFilter comes before, nominated pods come after all of them.
     place: usize,
     plugin: Text,
     reason: Text,
-    taint: Option<(Arc<str>, Arc<str>, &'static str)>,
-}
-
-/// A refusal while nodes are visited.
-struct Row {
-    key: Key,
     taint: Option<Taint>,
-    nodes: Vec<NodeIndex>,
 }
 
 /// All refusals, and which of them each node has.
 #[derive(Default)]
 struct Table {
-    rows: Vec<Row>,
-    row_of: BTreeMap<Key, usize>,
+    rows: Vec<(Key, Vec<NodeIndex>)>,
+    row_of: FxHashMap<Key, usize>,
+    /// The number of rows of each filter.
+    reasons: FxHashMap<usize, usize>,
     of_node: FxHashMap<NodeIndex, SmallVec<[usize; 4]>>,
 }
 
 impl Table {
-    fn refuse(
-        &mut self,
-        node: &NodeInfo,
-        index: NodeIndex,
-        place: usize,
-        plugin: &Text,
-        status: &Status,
-        pod: &PodInfo,
-    ) {
-        let taint = (**plugin == *"TaintToleration")
-            .then(|| first_untolerated(&node.node().taints, &pod.spec.tolerations))
-            .flatten();
+    /// Notes that a filter, or what stands at `place` instead, refuses a node.
+    fn refuse(&mut self, index: NodeIndex, node: &NodeInfo, place: usize, status: &Status, pod: &PodInfo) {
+        let plugin = status.plugin();
+        let key = |reason: &Text, taint| Key { place, plugin: plugin.clone(), reason: reason.clone(), taint };
         for reason in status.reasons() {
-            let mut key = Key {
-                place,
-                plugin: plugin.clone(),
-                reason: reason.clone(),
-                taint: taint.map(|it| (Arc::clone(&it.key), Arc::clone(&it.value), it.effect.as_str())),
-            };
-            if self.rows.len() >= MOST_REFUSALS && !self.row_of.contains_key(&key) {
-                (key.reason, key.taint) = ("other reasons".into(), None);
-            }
-            let Self { rows, row_of, of_node } = self;
-            let row = *row_of.entry(key).or_insert_with_key(|key| {
-                rows.push(Row { key: key.clone(), taint: taint.cloned(), nodes: Vec::new() });
-                rows.len() - 1
-            });
-            let of_node = of_node.entry(index).or_default();
-            // Other reasons may stand for several of one node.
-            if !of_node.contains(&row) {
-                of_node.push(row);
-                rows[row].nodes.push(index);
+            if **plugin == *"TaintToleration" {
+                // The filter names the first taint only, in a text without it.
+                for taint in untolerated(&node.node().taints, &pod.spec.tolerations) {
+                    self.note(index, key(reason, Some(taint.clone())));
+                }
+            } else {
+                self.note(index, key(reason, None));
             }
         }
     }
 
-    /// The reasons of the first filter that refuses a node, and on how many nodes.
-    fn first(&self) -> BTreeMap<Text, usize> {
-        let mut counts = BTreeMap::new();
-        for rows in self.of_node.values() {
-            let keys = || rows.iter().map(|row| &self.rows[*row].key);
-            let first = keys().map(|key| key.place).min();
-            for key in keys().filter(|key| Some(key.place) == first) {
-                *counts.entry(key.reason.clone()).or_default() += 1;
-            }
+    fn note(&mut self, index: NodeIndex, mut key: Key) {
+        let reasons = self.reasons.entry(key.place).or_default();
+        if *reasons >= MOST_REASONS && !self.row_of.contains_key(&key) {
+            (key.reason, key.taint) = (OTHER_REASONS.into(), None);
         }
-        counts
+        let rows = &mut self.rows;
+        let row = *self.row_of.entry(key.clone()).or_insert_with(|| {
+            *reasons += 1;
+            rows.push((key, Vec::new()));
+            rows.len() - 1
+        });
+        let of_node = self.of_node.entry(index).or_default();
+        // One row may stand for several reasons of a node.
+        if !of_node.contains(&row) {
+            of_node.push(row);
+            rows[row].1.push(index);
+        }
+    }
+
+    fn is_refused(&self, index: NodeIndex) -> bool {
+        self.of_node.contains_key(&index)
     }
 
     /// The refusals in the order of the filters; of one filter, those of most nodes first.
-    fn refusals(mut self, cycle: &Cycle<'_>, nodes: usize) -> Vec<Refusal> {
-        self.rows.sort_by(|a, b| {
-            (a.key.place, b.nodes.len()).cmp(&(b.key.place, a.nodes.len())).then_with(|| a.key.cmp(&b.key))
+    fn refusals(mut self, cycle: &Cycle<'_>) -> Vec<Refusal> {
+        let nodes = cycle.cx.nodes();
+        self.rows.sort_by(|(a, of_a), (b, of_b)| {
+            let rank = (a.place, of_b.len()).cmp(&(b.place, of_a.len()));
+            rank.then_with(|| a.reason.cmp(&b.reason))
         });
-        let mut gone = vec![false; self.of_node.keys().map(|index| index.0 as usize + 1).max().unwrap_or(0)];
-        let mut left = nodes;
+        let (mut left, mut gone) = (nodes.order().len(), FxHashSet::default());
         let mut refusals = Vec::with_capacity(self.rows.len());
-        for Row { key, taint, nodes } in self.rows {
-            for index in &nodes {
-                let gone = &mut gone[index.0 as usize];
-                left -= usize::from(!std::mem::replace(gone, true));
+        for (key, refused) in self.rows {
+            for index in &refused {
+                left -= usize::from(gone.insert(*index));
             }
-            let only: Vec<NodeIndex> =
-                nodes.iter().copied().filter(|index| self.of_node[index].len() == 1).collect();
-            let detail = match taint {
+            let is_only = |index: &NodeIndex| self.of_node[index].len() == 1;
+            let only: Vec<NodeIndex> = refused.iter().copied().filter(is_only).collect();
+            let nearest = if only.is_empty() { &refused } else { &only };
+            let detail = match key.taint {
                 Some(taint) => Detail::Taint(taint),
-                None => shortage(cycle, &key, if only.is_empty() { &nodes } else { &only })
-                    .map_or(Detail::None, Detail::Short),
+                None if key.place == PROMISED => Detail::Promised,
+                None if *key.plugin == *"NodeResourcesFit" => {
+                    shortage(cycle, &key.reason, nearest).map_or(Detail::None, Detail::Short)
+                }
+                None => Detail::None,
             };
             refusals.push(Refusal {
                 plugin: key.plugin,
                 reason: key.reason,
                 detail,
-                nodes: nodes.len(),
+                nodes: refused.iter().map(|index| Arc::clone(cycle.cx.node(*index).name())).collect(),
                 only: only.len(),
                 left,
             });
@@ -211,21 +217,25 @@ impl Table {
     }
 }
 
-/// How much of a resource is missing, if that is the reason. Free bytes are rounded down to Mi, so
-/// that people can read and write them.
-fn shortage(cycle: &Cycle<'_>, key: &Key, nodes: &[NodeIndex]) -> Option<Shortage> {
-    let resource: Arc<str> = key.reason.strip_prefix("Insufficient ")?.into();
-    let requested = cycle.pod.spec.requests.resource.get(&resource);
+/// The place of PreFilter.
+const PRE_FILTER: usize = 0;
+/// The place of nominated pods.
+const PROMISED: usize = usize::MAX;
+
+/// How much of a resource is missing, if that is the reason.
+fn shortage(cycle: &Cycle<'_>, reason: &str, nodes: &[NodeIndex]) -> Option<Shortage> {
+    let resource: Arc<str> = reason.strip_prefix("Insufficient ")?.into();
     let is_in_bytes = [names::MEMORY, names::EPHEMERAL_STORAGE].contains(&&*resource);
     let free = |index: &NodeIndex| {
         let node = cycle.cx.node(*index);
-        let free = node.allocatable().get(&resource) - node.requested().get(&resource);
+        let free = node.allocatable().get(&resource).saturating_sub(node.requested().get(&resource));
         (if is_in_bytes && free > MIB { free - free % MIB } else { free }, Arc::clone(node.name()))
     };
     // Of equal nodes the first in visiting order.
     let (free, node) =
         nodes.iter().map(free).reduce(|best, next| if next.0 > best.0 { next } else { best })?;
-    (requested > 0).then_some(Shortage { resource, requested, free, node })
+    let requested = cycle.pod.spec.requests.resource.get(&resource);
+    Some(Shortage { resource, requested, free, node })
 }
 
 impl Scheduler {
@@ -235,115 +245,164 @@ impl Scheduler {
         waiting.or_else(|| self.cache.pods().find(|pod| pod.key() == *key))
     }
 
-    /// Why the pod has no node. The pod need not be known. Extenders are not asked.
+    /// Why the pod has no node. The pod need not be known. Neither extenders nor PreEnqueue plugins are
+    /// asked.
     pub fn why(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
         self.cache.refreshed();
         let profile = self.profile_of(pod).unwrap_or(ProfileIndex(0));
-        let mut why = self.with_cycle(now, pod, profile, explain)?;
-        why.profile = Arc::clone(&self.profiles.get(profile).scheduler_name);
+        let (mut why, blamed) = self.with_cycle(now, pod, profile, explain)?;
         if why.feasible.is_empty() {
             why.fixes = self.fixes(now, profile, pod, &why);
-            why.wakes_on = self.wakes_on(profile, &why);
+            let events = self.profiles.get(profile).events.iter();
+            let events = events.filter(|(plugin, _)| blamed.contains(plugin));
+            let event = |(plugin, events): &(Text, Vec<_>)| (plugin.clone(), registered(events));
+            why.wakes_on = events.map(event).collect();
         }
         Ok(why)
     }
 
-    /// The events after which the queue tries the pod again: those of the plugins that refuse nodes.
-    fn wakes_on(&self, profile: ProfileIndex, why: &Why) -> Vec<(Text, Vec<ClusterEvent>)> {
-        let refuses = |plugin: &Text| why.refusals.iter().any(|refusal| refusal.plugin == *plugin);
-        let events = self.profiles.get(profile).events.iter().filter(|(plugin, _)| refuses(plugin));
-        events
-            .map(|(plugin, events)| (plugin.clone(), events.iter().map(|it| it.event.clone()).collect()))
-            .collect()
+    /// Where the pod would go now if it had no node. On its own node it does not count.
+    pub fn why_there(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
+        let is_aside = self.cache.set_aside(&pod.uid);
+        let why = self.why(now, pod);
+        if is_aside {
+            self.cache.put_back(&pod.uid);
+        }
+        why
     }
 }
 
-/// Asks every filter about every node.
-fn explain(cycle: &Cycle<'_>) -> Result<Why, WhyError> {
-    let failed = |kind: FailureKind| WhyError::Failed(kind.to_string());
+fn registered(events: &[supercargo_framework::event::EventRegistration]) -> Vec<ClusterEvent> {
+    events.iter().map(|registration| registration.event.clone()).collect()
+}
+
+/// Asks every filter about every node. Also returns the plugins that the cycle blames.
+fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
     let (mut state, mut diagnosis) = (CycleState::default(), Diagnosis::default());
-    let nodes = cycle.cx.nodes().order();
-    let mut table = Table::default();
-    match cycle.pre_filter(&mut state, &mut diagnosis).map_err(failed)? {
+    let (nodes, mut table) = (cycle.cx.nodes().order(), Table::default());
+    match cycle.pre_filter(&mut state, &mut diagnosis)? {
         Prepared::Nodes(named) => {
-            let not_named = named.is_some().then(|| crate::cycle::not_named(&diagnosis));
-            let is_named = |node: &NodeInfo| named.as_ref().is_none_or(|names| names.contains(node.name()));
+            let plugins: Vec<&Text> = diagnosis.unschedulable_plugins.iter().collect();
+            let by = Text::from(plugins.iter().map(|it| &***it).collect::<Vec<_>>().join(", "));
+            let not_named = not_named(&diagnosis).by(by);
             for index in nodes {
                 let node = cycle.cx.node(*index);
-                if let Some(status) = not_named.as_ref().filter(|_| !is_named(node)) {
-                    let plugins = diagnosis.unschedulable_plugins.iter();
-                    let plugin = Text::from(plugins.map(|it| &**it).collect::<Vec<_>>().join(" "));
-                    table.refuse(node, *index, 0, &plugin, status, cycle.pod);
+                let is_named = named.as_ref().is_none_or(|names| names.contains(node.name()));
+                if !is_named {
+                    table.refuse(*index, node, PRE_FILTER, &not_named, cycle.pod);
                 }
-                ask_filters(cycle, &state, *index, &mut table)?;
+                // The filters of plugins that have named other nodes would say the same again.
+                let asks = |plugin: &str| is_named || !plugins.iter().any(|it| ***it == *plugin);
+                ask_filters(cycle, &state, *index, asks, &mut table);
             }
         }
         Prepared::Rejected => {
-            let status = diagnosis.statuses.absent.clone().unwrap_or_default();
+            let mut status = diagnosis.statuses.absent.clone().unwrap_or_default();
+            if status.plugin().is_empty() {
+                status = status.by("PreFilter");
+            }
             for index in nodes {
-                table.refuse(cycle.cx.node(*index), *index, 0, &status.plugin().clone(), &status, cycle.pod);
+                table.refuse(*index, cycle.cx.node(*index), PRE_FILTER, &status, cycle.pod);
             }
         }
     }
     let mut why = Why {
-        profile: Arc::default(),
+        profile: Arc::clone(&cycle.profile.scheduler_name),
         nodes: nodes.len(),
         message: String::new(),
-        first: table.first(),
-        refusals: table.refusals(cycle, nodes.len()),
+        refusals: table.refusals(cycle),
         feasible: Vec::new(),
+        scores: Vec::new(),
         preemption: None,
         fixes: Vec::new(),
         wakes_on: Vec::new(),
     };
-    decide(cycle, &mut why).map_err(failed)?;
-    Ok(why)
+    let blamed = decide(cycle, &mut why)?;
+    Ok((why, blamed))
 }
 
-/// Asks every filter about a node, as it is; then all of them, with its nominated pods.
+/// Asks filters about a node, as it is; then all of them, with its nominated pods.
 fn ask_filters(
     cycle: &Cycle<'_>,
     state: &CycleState,
     index: NodeIndex,
+    asks: impl Fn(&str) -> bool,
     table: &mut Table,
-) -> Result<(), WhyError> {
-    let (node, filters) = (cycle.cx.node(index), cycle.filters(state));
-    let mut fits = true;
-    for (place, filter) in filters.iter().enumerate() {
+) {
+    let node = cycle.cx.node(index);
+    let filters = cycle.filters(state);
+    for (place, filter) in filters.iter().enumerate().filter(|(_, filter)| asks(filter.name)) {
         let status = cycle.filter_node(usize::MAX, &[*filter], state, node);
-        if status.is_rejected() {
-            table.refuse(node, index, 1 + place, status.plugin(), &status, cycle.pod);
-        } else if !status.is_success() {
-            return Err(WhyError::Failed(status.message()));
+        if !status.is_success() {
+            // An error refuses, too: the cycle asks no further filter about a node that is refused.
+            table.refuse(index, node, PRE_FILTER + 1 + place, &status, cycle.pod);
         }
-        fits &= status.is_success();
     }
-    if fits && cycle.has_nominated(node) && cycle.verdict(state, index).is_rejected() {
-        let promised = Status::unschedulable("room on the node is promised to nominated pods");
-        table.refuse(node, index, usize::MAX, &Text::default(), &promised, cycle.pod);
+    if !table.is_refused(index) && cycle.has_nominated(node) && cycle.verdict(state, index).is_rejected() {
+        let promised = Status::unschedulable("the room is promised to nominated pods");
+        table.refuse(index, node, PROMISED, &promised, cycle.pod);
     }
-    Ok(())
 }
 
-/// Runs the cycle itself: its message, or the nodes that fit.
-fn decide(cycle: &Cycle<'_>, why: &mut Why) -> Result<(), FailureKind> {
+/// Runs the cycle itself: its message, or the nodes that fit. Returns the plugins that it blames.
+fn decide(cycle: &Cycle<'_>, why: &mut Why) -> Result<Vec<Text>, FailureKind> {
     let mut state = CycleState::default();
     match cycle.feasible(&mut state, &mut 0) {
-        Ok(feasible) => {
-            let scores = cycle.scores(&mut state, &feasible)?;
-            let names = feasible.iter().map(|index| Arc::clone(cycle.cx.node(*index).name()));
-            why.feasible = names.zip(scores).collect();
-            // Stable: of equal nodes, the first in visiting order is chosen.
-            why.feasible.sort_by_key(|(_, score)| std::cmp::Reverse(*score));
-        }
+        Ok(feasible) => rank(cycle, &mut state, &feasible, why)?,
         Err(FailureKind::Fit(mut error)) => {
             if let Nomination::Override(Some(node)) = post_filter(cycle, &state, &mut error) {
                 why.preemption = Some(node);
             }
             why.message = error.to_string();
+            return Ok(error.diagnosis.unschedulable_plugins.into_iter().collect());
         }
         Err(FailureKind::Rejected(message)) => why.message = message,
         Err(kind) => return Err(kind),
     }
+    Ok(Vec::new())
+}
+
+/// Ranks the nodes that fit.
+fn rank(
+    cycle: &Cycle<'_>,
+    state: &mut CycleState,
+    feasible: &[NodeIndex],
+    why: &mut Why,
+) -> Result<(), FailureKind> {
+    let scores = cycle.score_table(state, feasible)?;
+    let total = |node: usize| scores.iter().map(|it| it.scores[node].1 * it.weight).sum::<i64>();
+    let totals: Vec<i64> = (0..feasible.len()).map(total).collect();
+    let mut order: Vec<usize> = (0..feasible.len()).collect();
+    // Stable: of equal nodes, the first in visiting order is chosen.
+    order.sort_by_key(|node| Reverse(totals[*node]));
+    let name = |node: usize| Arc::clone(cycle.cx.node(feasible[node]).name());
+    why.feasible = order.iter().map(|node| (name(*node), totals[*node])).collect();
+    let in_order = |it: PluginScores| {
+        let scores = order.iter().map(|node| it.scores[*node]).collect();
+        PluginScores { scores, ..it }
+    };
+    why.scores = scores.into_iter().map(in_order).collect();
     Ok(())
+}
+
+#[cfg(test)]
+impl Why {
+    /// How many nodes the first filter that refuses them refuses for each reason: the counts of the
+    /// message, unless PreFilter rejects the pod or room is promised to others.
+    pub(crate) fn first_reasons(&self) -> BTreeMap<Text, usize> {
+        let mut of_node: BTreeMap<&str, (&str, Vec<&Text>)> = BTreeMap::new();
+        for refusal in &self.refusals {
+            for node in &refusal.nodes {
+                let (plugin, reasons) = of_node.entry(node).or_insert((&refusal.plugin, Vec::new()));
+                if **plugin == *refusal.plugin && !reasons.contains(&&refusal.reason) {
+                    reasons.push(&refusal.reason);
+                }
+            }
+        }
+        let mut counts = BTreeMap::new();
+        for reason in of_node.values().flat_map(|(_, reasons)| reasons) {
+            *counts.entry((*reason).clone()).or_default() += 1;
+        }
+        counts
+    }
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
-use supercargo_framework::{Now, PodInfo, TaintEffect};
+use supercargo_framework::{Context, CycleState, NodeInfo, Now, Plugin, PodInfo, Status, TaintEffect};
 
 use super::bed::{Bed, all_plugins, options};
 use crate::{Detail, Effect, PodChange, Scheduler, Shortage, Why};
@@ -29,7 +30,7 @@ fn why(bed: &mut Bed, pod: PodBuilder) -> Why {
 fn lines(why: &Why) -> Vec<String> {
     let line = |refusal: &crate::Refusal| {
         let detail = match &refusal.detail {
-            Detail::None => String::new(),
+            Detail::None | Detail::Promised => String::new(),
             Detail::Taint(taint) => format!(" {}={}:{}", taint.key, taint.value, taint.effect.as_str()),
             Detail::Short(Shortage { requested, free, node, .. }) => {
                 format!(" {free} of {requested} on {node}")
@@ -37,7 +38,11 @@ fn lines(why: &Why) -> Vec<String> {
         };
         format!(
             "{}: {}{detail}: {} {} {}",
-            refusal.plugin, refusal.reason, refusal.nodes, refusal.only, refusal.left
+            refusal.plugin,
+            refusal.reason,
+            refusal.nodes.len(),
+            refusal.only,
+            refusal.left
         )
     };
     why.refusals.iter().map(line).collect()
@@ -77,23 +82,65 @@ fn every_filter_of_every_node_is_told() {
     assert_eq!(plugins, ["NodeUnschedulable", "TaintToleration", "NodeResourcesFit"]);
 }
 
+/// The fixes for a pod on these nodes. Each changed pod of `changed` is then created, and gets the node
+/// that its fix names.
+fn check_fixes(
+    nodes: &[NodeBuilder],
+    pods: &[PodBuilder],
+    asked: PodBuilder,
+    changed: &[PodBuilder],
+) -> Vec<String> {
+    let cluster = || {
+        let mut bed = bed();
+        nodes.iter().for_each(|node| bed.node(node.clone()));
+        pods.iter().for_each(|pod| bed.assigned(pod.clone()));
+        bed
+    };
+    let why = why(&mut cluster(), asked);
+    assert_eq!(why.fixes.len(), changed.len(), "{:?}", fixes(&why));
+    for (fix, changed) in why.fixes.iter().zip(changed) {
+        let mut bed = cluster();
+        bed.pod(changed.clone());
+        bed.cycle();
+        assert_eq!(bed.nodes_of(&["p"]), *fix.node, "{fix:?}");
+    }
+    fixes(&why)
+}
+
 #[test]
 fn changes_that_help_are_found_and_do_help() {
+    let nodes = [with_cpus("a", "8").taint("gpu", "yes", TaintEffect::NoSchedule), with_cpus("b", "3")];
+    let tolerant = asks("p", "4").tolerates("gpu", "yes", TaintEffect::NoSchedule);
+    check_fixes(&nodes, &[], asks("p", "4"), &[tolerant, asks("p", "3")]);
+}
+
+#[test]
+fn constraints_that_can_be_dropped_are_found() {
+    let nodes = [with_cpus("a", "8")];
+    let picky = asks("p", "4").node_selector("disk", "ssd");
+    check_fixes(&nodes, &[], picky, &[asks("p", "4")]);
+    let with_port = |name: &str| asks(name, "1").host_port(80);
+    check_fixes(&nodes, &[with_port("other").node("a")], with_port("p"), &[asks("p", "1")]);
+}
+
+#[test]
+fn a_node_with_two_taints_needs_two_tolerations() {
+    let taint = |node: NodeBuilder, key: &str| node.taint(key, "", TaintEffect::NoSchedule);
+    let nodes = [taint(taint(with_cpus("a", "8"), "gpu"), "old")];
+    let tolerates = |pod: PodBuilder, key: &str| pod.tolerates(key, "", TaintEffect::NoSchedule);
+    let both = tolerates(tolerates(asks("p", "4"), "gpu"), "old");
+    check_fixes(&nodes, &[], asks("p", "4"), &[both]);
     let mut bed = bed();
-    bed.node(with_cpus("a", "8").taint("gpu", "yes", TaintEffect::NoSchedule));
-    bed.node(with_cpus("b", "3"));
+    bed.node(nodes[0].clone());
     let why = why(&mut bed, asks("p", "4"));
-    assert_eq!(why.fixes.len(), 2, "{:?}", fixes(&why));
-    for fix in &why.fixes {
-        let [change] = &fix.changes[..] else { panic!("{fix:?}") };
-        let mut bed = self::bed();
-        bed.node(with_cpus("a", "8").taint("gpu", "yes", TaintEffect::NoSchedule));
-        bed.node(with_cpus("b", "3"));
-        let changed = change.apply(&asks("p", "4").build()).unwrap();
-        bed.handle(crate::Input::QueuedPod(crate::Notification::Added(Arc::new(changed))));
-        bed.cycle();
-        assert_eq!(bed.nodes_of(&["p"]), *fix.node);
-    }
+    assert_eq!(why.refusals.iter().map(|it| it.only).collect::<Vec<_>>(), [0, 0]);
+    assert_eq!(counted(&why), "1 node(s) had untolerated taint(s)");
+}
+
+#[test]
+fn taints_of_broken_nodes_are_not_to_be_tolerated() {
+    let broken = with_cpus("a", "8").taint("node.kubernetes.io/not-ready", "", TaintEffect::NoSchedule);
+    assert_eq!(check_fixes(&[broken], &[], asks("p", "4"), &[]), [""; 0]);
 }
 
 #[test]
@@ -112,18 +159,22 @@ fn a_change_that_does_not_help_is_not_offered() {
     assert_eq!(fixes(&why(&mut bed, asks("p", "4"))), [""; 0]);
 }
 
+fn priority_of(why: &Why) -> Option<(Vec<PodChange>, bool)> {
+    let fix = why.fixes.iter().find(|fix| matches!(fix.changes[..], [PodChange::Priority(_)]))?;
+    Some((fix.changes.clone(), fix.preempts))
+}
+
 #[test]
 fn preemption_needs_a_priority_above_the_victim() {
     let mut bed = bed();
     bed.node(with_cpus("a", "4"));
     bed.assigned(asks("bound", "3").priority(7).node("a"));
-    let why_low = why(&mut bed, asks("p", "4"));
-    assert_eq!(why_low.preemption, None);
-    let priority = why_low.fixes.iter().find(|fix| matches!(fix.changes[..], [PodChange::Priority(_)]));
-    assert_eq!(priority.map(|fix| fix.changes.clone()), Some(vec![PodChange::Priority(8)]));
-    let why_high = why(&mut bed, asks("p", "4").priority(8));
-    assert_eq!(why_high.preemption.as_deref(), Some("a"));
-    assert!(bed.effect_lines().iter().all(|line| !line.contains("evict")), "nothing is evicted");
+    let low = why(&mut bed, asks("p", "4").priority(i32::MIN));
+    assert_eq!(low.preemption, None);
+    assert_eq!(priority_of(&low), Some((vec![PodChange::Priority(8)], true)));
+    let high = why(&mut bed, asks("p", "4").priority(8));
+    assert_eq!(high.preemption.as_deref(), Some("a"));
+    assert!(bed.scheduler.take_effects().is_empty(), "nothing is evicted");
 }
 
 #[test]
@@ -137,12 +188,41 @@ fn nodes_that_fit_are_listed_with_the_best_first() {
 }
 
 #[test]
+fn scores_add_up_to_the_totals_and_explain_the_choice() {
+    let mut bed = bed();
+    bed.node(with_cpus("a", "2"));
+    bed.node(with_cpus("b", "8"));
+    let why = why(&mut bed, asks("p", "1"));
+    for (node, (name, total)) in why.feasible.iter().enumerate() {
+        let points: i64 = why.scores.iter().map(|it| it.scores[node].1 * it.weight).sum();
+        assert_eq!(points, *total, "{name}");
+    }
+    let fit = why.scores.iter().find(|it| *it.plugin == *"NodeResourcesFit").unwrap();
+    assert!(fit.scores[0].1 > fit.scores[1].1, "b has more room: {fit:?}");
+}
+
+#[test]
+fn a_pod_on_a_node_is_judged_as_if_it_had_none() {
+    let mut bed = bed();
+    bed.node(with_cpus("a", "4"));
+    bed.node(with_cpus("b", "2"));
+    let on_a = asks("p", "4").node("a");
+    bed.assigned(on_a.clone());
+    let before = bed.scheduler.node_views()[0].requested.clone();
+    let why = bed.scheduler.why_there(bed.now, &Arc::new(on_a.build())).unwrap();
+    assert_eq!(why.feasible.iter().map(|(node, _)| &**node).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(bed.scheduler.node_views()[0].requested, before);
+    assert_eq!(bed.scheduler.inconsistencies(), [""; 0]);
+}
+
+#[test]
 fn promised_room_is_told() {
     let mut bed = bed();
     bed.node(with_cpus("a", "4"));
     bed.pod(asks("first", "3").priority(5).nominated("a"));
     let why = why(&mut bed, asks("p", "2"));
-    assert_eq!(lines(&why), [": room on the node is promised to nominated pods: 1 1 0"]);
+    assert_eq!(lines(&why), [": the room is promised to nominated pods: 1 1 0"]);
+    assert_eq!(priority_of(&why), Some((vec![PodChange::Priority(6)], false)));
     assert!(why.message.starts_with("0/1 nodes are available: 1 Insufficient cpu."), "{}", why.message);
 }
 
@@ -154,13 +234,78 @@ fn asking_changes_nothing() {
     let before = bed.scheduler.queue_lengths();
     why(&mut bed, asks("q", "9"));
     assert_eq!(bed.scheduler.queue_lengths(), before);
-    assert_eq!(bed.effect_lines(), [""; 0]);
+    assert!(bed.scheduler.take_effects().is_empty());
     bed.cycle();
     assert_eq!(bed.nodes_of(&["p"]), "a");
 }
 
+#[test]
+fn nodes_that_pre_filter_does_not_name_are_refused_once() {
+    let mut bed = bed();
+    bed.node(with_cpus("a", "1"));
+    bed.node(with_cpus("b", "8"));
+    let why = why(&mut bed, asks("p", "4").required_field("metadata.name", "In", &["a"]));
+    assert_eq!(
+        lines(&why),
+        [
+            "NodeAffinity: node(s) didn't satisfy plugin(s) [NodeAffinity]: 1 1 1",
+            "NodeResourcesFit: Insufficient cpu 1000 of 4000 on a: 1 1 0",
+        ]
+    );
+}
+
+/// Names each node in its reason, or fails there.
+struct Chatty {
+    fails: bool,
+}
+
+impl Plugin for Chatty {
+    fn name(&self) -> &'static str {
+        "Chatty"
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new().filter(&self)
+    }
+}
+
+impl FilterPlugin for Chatty {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
+        let text = format!("not on {}", node.name());
+        if self.fails { Status::error(text) } else { Status::unschedulable(text) }
+    }
+}
+
+fn chatty(fails: bool) -> Bed {
+    Bed::of(options(all_plugins(vec![Arc::new(Chatty { fails })])))
+}
+
+#[test]
+fn reasons_that_name_nodes_are_counted_together() {
+    let mut bed = chatty(false);
+    for i in 0..80 {
+        bed.node(with_cpus(&format!("n{i}"), "4"));
+    }
+    let why = why(&mut bed, asks("p", "9"));
+    let of_plugin = |name: &str| why.refusals.iter().filter(|it| *it.plugin == *name).count();
+    assert_eq!((of_plugin("Chatty"), of_plugin("NodeResourcesFit")), (51, 1));
+    let others = why.refusals.iter().find(|it| *it.reason == *"other reasons").unwrap();
+    assert_eq!((others.nodes.len(), &others.detail), (30, &Detail::None));
+}
+
+#[test]
+fn a_filter_that_fails_on_a_refused_node_refuses_it() {
+    let mut bed = chatty(true);
+    bed.node(with_cpus("a", "4"));
+    let why = why(&mut bed, asks("p", "9"));
+    let plugins: Vec<_> = why.refusals.iter().map(|it| (&*it.plugin, it.only)).collect();
+    assert_eq!(plugins, [("NodeResourcesFit", 0), ("Chatty", 0)]);
+    let error = bed.scheduler.why(bed.now, &Arc::new(asks("p", "1").build())).unwrap_err();
+    assert_eq!(error.to_string(), "running \"Chatty\" filter plugin: not on a");
+}
+
 proptest! {
-    /// Many distinct reasons of one plugin do not grow without bound.
+    /// What no refusal leaves out fits.
     #[test]
     fn counts_add_up(cpus in prop::collection::vec((1_u32..9, any::<bool>()), 1..12), asked in 1_u32..9) {
         let mut bed = bed();
@@ -172,15 +317,15 @@ proptest! {
         let left = why.refusals.last().map_or(why.nodes, |last| last.left);
         prop_assert_eq!(left, why.feasible.len());
         for refusal in &why.refusals {
-            prop_assert!(refusal.only <= refusal.nodes && refusal.nodes <= why.nodes);
+            prop_assert!(refusal.only <= refusal.nodes.len() && refusal.nodes.len() <= why.nodes);
         }
     }
 }
 
 /// The counts as upstream's message has them.
 fn counted(why: &Why) -> String {
-    let mut parts: Vec<String> =
-        why.first.iter().map(|(reason, nodes)| format!("{nodes} {reason}")).collect();
+    let counts = why.first_reasons();
+    let mut parts: Vec<String> = counts.iter().map(|(reason, nodes)| format!("{nodes} {reason}")).collect();
     parts.sort();
     parts.join(", ")
 }

@@ -1,31 +1,36 @@
 //! Changes of a pod that let it be scheduled. Only those that were tried and help are listed.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use supercargo_framework::affinity::NodeAffinity;
 use supercargo_framework::plugin::Nomination;
+use supercargo_framework::resource::names;
 use supercargo_framework::taint::{Taint, Toleration, TolerationOperator};
 use supercargo_framework::{CycleState, Labels, Now, PodInfo, PodSpec};
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::profile::ProfileIndex;
 
-use super::{Detail, Shortage, Why};
+use super::{Detail, Refusal, Shortage, Why};
 use crate::attempt::post_filter;
 use crate::cycle::Cycle;
 use crate::scheduler::Scheduler;
 
-/// The most changes that are tried.
+/// The most changes that are tried, and the most priorities.
 const MOST_TRIALS: usize = 32;
-/// The greatest priority that a user's PriorityClass may have.
-const HIGHEST_PRIORITY: i32 = 1_000_000_000;
+/// Taints with this prefix tell that a node cannot run pods now. To tolerate them is no advice.
+const NODE_CONDITIONS: &str = "node.kubernetes.io/";
 
 /// A change that lets the pod be scheduled.
 #[derive(Clone, Debug)]
 pub struct Fix {
     /// What changes; several changes only if no single one helps.
     pub changes: Vec<Change>,
-    /// The node that the pod then gets.
+    /// The node that the pod then gets, maybe only after preemption.
     pub node: Arc<str>,
+    /// Whether other pods are preempted for it.
+    pub preempts: bool,
 }
 
 /// A change of a pod.
@@ -44,13 +49,13 @@ pub enum Change {
     Tolerate(Taint),
     /// The pod has neither a node selector nor required node affinity.
     NoNodeAffinity,
-    /// The pod has no topology spread constraint that nodes must meet.
-    NoHardSpread,
+    /// The pod's topology spread constraints are `ScheduleAnyway`.
+    SoftSpread,
     /// The pod has no required affinity or anti-affinity to pods.
     NoPodAffinity,
     /// The pod has no host port.
     NoHostPorts,
-    /// The pod has this priority, and preempts others.
+    /// The pod has this priority.
     Priority(i32),
 }
 
@@ -58,15 +63,17 @@ impl Change {
     /// Applies the change to a pod; `None` if that is without effect.
     pub fn apply(&self, pod: &PodInfo) -> Option<PodInfo> {
         let mut changed = pod.clone();
-        if let Self::Priority(priority) = self {
-            changed.priority = *priority;
-            return Some(changed);
-        }
         let mut spec = PodSpec::clone(&pod.spec);
         match self {
-            Self::Request { resource, to, .. } => {
+            Self::Priority(priority) => changed.priority = *priority,
+            Self::Request { resource, from, to } => {
+                let less = from - to;
                 spec.requests.resource.set(resource, *to);
-                spec.container_requests = None;
+                match &**resource {
+                    names::CPU => spec.requests.non_zero_milli_cpu -= less,
+                    names::MEMORY => spec.requests.non_zero_memory -= less,
+                    _ => {}
+                }
                 changed.status_requests = None;
             }
             Self::Tolerate(taint) => {
@@ -84,105 +91,119 @@ impl Change {
                 spec.node_affinity =
                     spec.node_affinity.map(|affinity| NodeAffinity { required: None, ..affinity });
             }
-            Self::NoHardSpread => {
-                let soft = spec.topology_spread.into_iter().filter(|constraint| !constraint.hard);
-                spec.topology_spread = soft.collect();
+            Self::SoftSpread => {
+                for constraint in &mut spec.topology_spread {
+                    (constraint.hard, constraint.min_domains) = (false, None);
+                }
             }
-            Self::NoPodAffinity => spec.pod_affinity = None,
+            Self::NoPodAffinity => {
+                if let Some(affinity) = &mut spec.pod_affinity {
+                    (affinity.required_affinity, affinity.required_anti_affinity) = Default::default();
+                }
+            }
             Self::NoHostPorts => spec.host_ports = Vec::new().into(),
-            Self::Priority(_) => {}
         }
         changed.spec = Arc::new(spec);
-        (changed.spec != pod.spec).then_some(changed)
+        (changed != *pod).then_some(changed)
     }
 }
 
+/// What a trial shows.
+struct Placed {
+    node: Arc<str>,
+    preempts: bool,
+}
+
 impl Scheduler {
-    /// The changes that help, of those that the refusals suggest; single ones first.
+    /// The changes that help, of those that the refusals suggest: single ones, or else pairs. Then a higher
+    /// priority.
     pub(super) fn fixes(&self, now: Now, profile: ProfileIndex, pod: &Arc<PodInfo>, why: &Why) -> Vec<Fix> {
-        let mut left = MOST_TRIALS;
-        let mut try_all = |changes: &[&Change]| -> Option<Fix> {
-            left = left.checked_sub(1)?;
+        let try_all = |changes: &[&Change]| {
             let mut changed = PodInfo::clone(pod);
             for change in changes {
                 changed = change.apply(&changed)?;
             }
-            let node = self.with_cycle(now, &Arc::new(changed), profile, placed)?;
-            Some(Fix { changes: changes.iter().map(|change| (*change).clone()).collect(), node })
+            let placed = self.with_cycle(now, &Arc::new(changed), profile, without_preemption)?;
+            Some(Fix { changes: changes.iter().copied().cloned().collect(), node: placed, preempts: false })
         };
         let changes = suggested(why);
-        let mut fixes: Vec<Fix> = changes.iter().filter_map(|change| try_all(&[change])).collect();
+        let mut fixes: Vec<Fix> =
+            changes.iter().take(MOST_TRIALS).filter_map(|change| try_all(&[change])).collect();
         if fixes.is_empty() {
-            let pairs = changes
-                .iter()
-                .enumerate()
-                .flat_map(|(i, one)| changes[i + 1..].iter().map(move |other| [one, other]));
-            fixes = pairs.filter_map(|pair| try_all(&pair)).collect();
+            let others = |i: usize| changes[i + 1..].iter();
+            let pairs =
+                changes.iter().enumerate().flat_map(|(i, one)| others(i).map(move |other| [one, other]));
+            fixes = pairs.take(MOST_TRIALS).filter_map(|pair| try_all(&pair)).collect();
         }
-        if why.preemption.is_none() && !pod.spec.never_preempts {
+        if why.preemption.is_none() {
             fixes.extend(self.higher_priority(now, profile, pod));
         }
         fixes
     }
 
-    /// The least priority with which the pod preempts others.
+    /// The least priority with which the pod fits, or preempts others. It is one above that of a pod.
     fn higher_priority(&self, now: Now, profile: ProfileIndex, pod: &Arc<PodInfo>) -> Option<Fix> {
-        let preempts = |priority| {
-            let changed = Arc::new(Change::Priority(priority).apply(pod)?);
-            self.with_cycle(now, &changed, profile, preempted)
-        };
-        let (mut too_low, mut node) = (pod.priority, preempts(HIGHEST_PRIORITY)?);
-        // Pods with that priority or more are not preempted, so the answer is one above a pod's.
-        let mut high_enough = HIGHEST_PRIORITY;
-        while high_enough - too_low > 1 {
-            let middle = too_low + (high_enough - too_low) / 2;
-            match preempts(middle) {
-                Some(found) => (high_enough, node) = (middle, found),
-                None => too_low = middle,
-            }
-        }
-        Some(Fix { changes: vec![Change::Priority(high_enough)], node })
+        let nominator = &self.queue.nominator;
+        let nominated = nominator.nodes().flat_map(|node| self.queue.nominated_on(node));
+        let others = self.cache.pods().map(|pod| pod.priority).chain(nominated.map(|pod| pod.priority));
+        let above: BTreeSet<i32> = others.filter(|priority| *priority >= pod.priority).collect();
+        above.into_iter().filter_map(|priority| priority.checked_add(1)).take(MOST_TRIALS).find_map(
+            |priority| {
+                let change = Change::Priority(priority);
+                let changed = Arc::new(change.apply(pod)?);
+                let Placed { node, preempts } = self.with_cycle(now, &changed, profile, with_preemption)?;
+                Some(Fix { changes: vec![change], node, preempts })
+            },
+        )
     }
 }
 
 /// The node that the cycle chooses.
-fn placed(cycle: &Cycle<'_>) -> Option<Arc<str>> {
+fn without_preemption(cycle: &Cycle<'_>) -> Option<Arc<str>> {
     let index = cycle.run(&mut CycleState::default()).0.ok()?;
     Some(Arc::clone(cycle.cx.node(index).name()))
 }
 
-/// The node on which the pod makes room.
-fn preempted(cycle: &Cycle<'_>) -> Option<Arc<str>> {
+/// The node that the cycle chooses, or on which the pod preempts others.
+fn with_preemption(cycle: &Cycle<'_>) -> Option<Placed> {
     let mut state = CycleState::default();
     match cycle.run(&mut state).0 {
+        Ok(index) => Some(Placed { node: Arc::clone(cycle.cx.node(index).name()), preempts: false }),
         Err(FailureKind::Fit(mut error)) => match post_filter(cycle, &state, &mut error) {
-            Nomination::Override(node) => node,
+            Nomination::Override(node) => Some(Placed { node: node?, preempts: true }),
             Nomination::Keep => None,
         },
-        _ => None,
+        Err(_) => None,
     }
 }
 
-/// The changes that refusals suggest, those that help most nodes first.
+/// The changes that refusals suggest: of each kind the one that helps most nodes, then the others.
 fn suggested(why: &Why) -> Vec<Change> {
     let mut refusals: Vec<_> = why.refusals.iter().collect();
-    refusals.sort_by_key(|refusal| std::cmp::Reverse((refusal.only, refusal.nodes)));
-    let mut changes = Vec::new();
-    for refusal in refusals {
-        let change = match (&refusal.detail, &*refusal.plugin) {
-            (Detail::Taint(taint), _) => Change::Tolerate(taint.clone()),
-            (Detail::Short(Shortage { resource, requested, free, .. }), _) if *free > 0 => {
-                Change::Request { resource: Arc::clone(resource), from: *requested, to: *free }
-            }
-            (_, "NodeAffinity") => Change::NoNodeAffinity,
-            (_, "PodTopologySpread") => Change::NoHardSpread,
-            (_, "InterPodAffinity") => Change::NoPodAffinity,
-            (_, "NodePorts") => Change::NoHostPorts,
-            _ => continue,
-        };
-        if !changes.contains(&change) {
-            changes.push(change);
-        }
+    refusals.sort_by_key(|refusal| Reverse((refusal.only, refusal.nodes.len())));
+    let mut changes: Vec<Change> = Vec::new();
+    let mut others = Vec::new();
+    for change in refusals.into_iter().filter_map(suggestion) {
+        let is_of_kind = |it: &Change| std::mem::discriminant(it) == std::mem::discriminant(&change);
+        if changes.iter().any(is_of_kind) { others.push(change) } else { changes.push(change) }
     }
+    others.retain(|change| !changes.contains(change));
+    others.dedup();
+    changes.extend(others);
     changes
+}
+
+fn suggestion(refusal: &Refusal) -> Option<Change> {
+    Some(match (&refusal.detail, &*refusal.plugin) {
+        (Detail::Taint(taint), _) if taint.key.starts_with(NODE_CONDITIONS) => return None,
+        (Detail::Taint(taint), _) => Change::Tolerate(taint.clone()),
+        (Detail::Short(Shortage { resource, requested, free, .. }), _) if *free > 0 => {
+            Change::Request { resource: Arc::clone(resource), from: *requested, to: *free }
+        }
+        (_, "NodeAffinity") => Change::NoNodeAffinity,
+        (_, "PodTopologySpread") => Change::SoftSpread,
+        (_, "InterPodAffinity") => Change::NoPodAffinity,
+        (_, "NodePorts") => Change::NoHostPorts,
+        _ => return None,
+    })
 }

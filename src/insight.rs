@@ -1,23 +1,26 @@
-//! `supercargo why`: why a pod is pending, from the scheduler's own filters.
+//! Answers about a cluster, from the scheduler's own plugins: `supercargo why` and `supercargo fits`.
 //!
-//! It reads the cluster once and decides in this process, so it works beside any scheduler.
+//! They read the cluster once and decide in this process, so they work beside any scheduler.
 
+mod fits;
 mod report;
+mod why;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use supercargo_client::connection::Connection;
 use supercargo_client::host::Host;
 use supercargo_codec::{NodeKind, PodKind};
 use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config};
-use supercargo_framework::Text;
 use supercargo_framework::pod::PodKey;
+use supercargo_framework::{Now, PodInfo, Text};
 use supercargo_scheduler::Scheduler;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -28,16 +31,15 @@ use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
 use crate::run::reading_client;
 
-/// The exit codes, for the end of the help.
-pub(crate) const HELP: &str = "\
-Exit codes: 0 if the pod has a node or fits, 1 if it is pending, 2 for wrong usage, 3 if no answer is possible.
-Only the cluster's present state counts. Extenders are not asked, and a pod of a group is judged alone.";
+pub(crate) use self::fits::{FitsOptions, fits};
+pub(crate) use self::why::{WhyOptions, why};
 
 /// The exit code if no answer is possible.
 const NO_ANSWER: u8 = 3;
 
+/// A pod, and how to reach its cluster.
 #[derive(Debug, Args)]
-pub(crate) struct WhyOptions {
+struct Question {
     /// Pod: NAME, pod/NAME or NAMESPACE/NAME
     #[arg(value_name = "POD")]
     pod: String,
@@ -47,13 +49,14 @@ pub(crate) struct WhyOptions {
     /// Configuration of the scheduler, as for `run`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Kubeconfig; by default $KUBECONFIG, then ~/.kube/config, then the pod's service account
+    /// Kubeconfig; by default that of the configuration, the first of $KUBECONFIG, ~/.kube/config, or the
+    /// service account
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Output format
     #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
-    /// How long reading the cluster may take
+    /// How long the answer may take
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = supercargo_config::flags::length)]
     timeout: Duration,
     #[command(flatten)]
@@ -66,55 +69,58 @@ enum Format {
     Json,
 }
 
-/// Prints why the pod is pending.
-pub(crate) async fn why(options: WhyOptions, catalog: &Catalog) -> Result<ExitCode> {
-    match answer(&options, catalog).await {
-        Ok((text, is_pending)) => {
+/// A scheduler with the cluster's state, and the pod that the question is about.
+struct Asked {
+    scheduler: Scheduler,
+    pod: Arc<PodInfo>,
+    now: Now,
+}
+
+impl Question {
+    /// Reads the cluster.
+    async fn ask(&self, catalog: &Catalog) -> Result<Asked> {
+        let catalog = self.features.applied_to(catalog)?;
+        let config = Config::load_or_default(self.config.as_deref(), &catalog)?;
+        let configured = &config.client_connection.kubeconfig;
+        let kubeconfig = self.kubeconfig.clone().or_else(|| configured.clone()).or_else(usual_kubeconfig);
+        let connection = Connection::open(None, kubeconfig.as_deref()).await?;
+        let key = key(&self.pod, self.namespace.as_deref(), &connection.namespace())?;
+        let now = Host::local().clock.now();
+        let mut scheduler = Scheduler::new(scheduler_options(&config))?;
+        let resources = scheduler.resources();
+        let (pods, nodes) = kinds(config.client_connection.reads_protobuf());
+        let kinds = (pods.features(config.features.clone()), nodes);
+        let inputs = read(&connection, kinds, &resources).await?;
+        for message in inputs.try_iter() {
+            if let Message::Input(input) = message {
+                scheduler.handle(now, *input);
+                scheduler.take_effects();
+            }
+        }
+        let pod =
+            scheduler.pod(&key).cloned().with_context(|| format!("there is no unfinished pod {key}"))?;
+        Ok(Asked { scheduler, pod, now })
+    }
+}
+
+/// Prints an answer. The exit code is 1 if it is a bad one, and 3 if there is none in time.
+async fn print(
+    limit: Duration,
+    answer: impl Future<Output = Result<(String, bool)>> + Send + 'static,
+) -> Result<ExitCode> {
+    // A task of its own: plugins may compute for long.
+    let answer = timeout(limit, tokio::spawn(answer)).await;
+    let late = || format!("no answer within {} s; `supercargo check` may say why", limit.as_secs());
+    match answer.with_context(late).and_then(|answer| answer.context("a plugin panicked")).flatten() {
+        Ok((text, is_good)) => {
             tolerate_closed_pipe(write_text(&mut std::io::stdout(), text.as_bytes()))?;
-            Ok(ExitCode::from(u8::from(is_pending)))
+            Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Err(error) => {
             crate::cli::print_error(&format!("error: {error:#}"));
             Ok(ExitCode::from(NO_ANSWER))
         }
     }
-}
-
-/// The answer, and whether the pod is pending.
-async fn answer(options: &WhyOptions, catalog: &Catalog) -> Result<(String, bool)> {
-    let catalog = options.features.applied_to(catalog)?;
-    let config = Config::load_or_default(options.config.as_deref(), &catalog)?;
-    let kubeconfig =
-        options.kubeconfig.clone().or(config.client_connection.kubeconfig.clone()).or_else(usual_kubeconfig);
-    let connection = Connection::open(None, kubeconfig.as_deref()).await?;
-    let key = key(&options.pod, options.namespace.as_deref(), &connection.namespace());
-    let now = Host::local().clock.now();
-    let mut scheduler = Scheduler::new(scheduler_options(&config))?;
-    let resources = scheduler.resources();
-    let (pods, nodes) = kinds(config.client_connection.reads_protobuf());
-    let kinds = (pods.features(config.features.clone()), nodes);
-    let read = timeout(options.timeout, read(&connection, kinds, &resources)).await;
-    let inputs = read.with_context(|| {
-        format!(
-            "cannot read the cluster within {} s; `supercargo check` may say why",
-            options.timeout.as_secs()
-        )
-    })??;
-    for message in inputs.try_iter() {
-        if let Message::Input(input) = message {
-            scheduler.handle(now, *input);
-            scheduler.take_effects();
-        }
-    }
-    let pod = scheduler.pod(&key).cloned().with_context(|| format!("there is no unfinished pod {key}"))?;
-    let why = if pod.is_assigned() { None } else { Some(scheduler.why(now, &pod)?) };
-    let is_pending =
-        why.as_ref().is_some_and(|why| why.feasible.is_empty() || !pod.scheduling_gates.is_empty());
-    let text = match options.output {
-        Format::Table => report::table(&pod, why.as_ref()),
-        Format::Json => report::json(&pod, why.as_ref()),
-    };
-    Ok((text, is_pending))
 }
 
 /// The inputs that bring a scheduler to the cluster's state.
@@ -131,7 +137,7 @@ async fn read(
     informers.watch_objects(&mailbox, resources, &never).await;
     tokio::select! {
         _ = informers.synced(&never) => {}
-        failure = informers.failed() => anyhow::bail!("{failure}"),
+        failure = informers.failed() => bail!("{failure}"),
     }
     informers.shut_down().await;
     Ok(messages)
@@ -148,11 +154,17 @@ fn usual_kubeconfig() -> Option<PathBuf> {
 }
 
 /// The key of the pod that someone names.
-fn key(pod: &str, namespace: Option<&str>, usual: &str) -> PodKey {
+fn key(pod: &str, namespace: Option<&str>, usual: &str) -> Result<PodKey> {
     let (before, name) = pod.split_once('/').unwrap_or(("pod", pod));
     let is_kind = ["pod", "pods", "po"].contains(&before);
-    let namespace = if is_kind { namespace.unwrap_or(usual) } else { before };
-    PodKey { namespace: namespace.into(), name: name.into() }
+    let namespace = match namespace {
+        Some(other) if !is_kind && other != before => {
+            bail!("{pod} names the namespace {before}, and --namespace names {other}")
+        }
+        _ if !is_kind => before,
+        namespace => namespace.unwrap_or(usual),
+    };
+    Ok(PodKey { namespace: namespace.into(), name: name.into() })
 }
 
 #[cfg(test)]
@@ -169,7 +181,8 @@ mod tests {
             ("n/p", None, "n/p"),
         ];
         for (pod, namespace, expected) in cases {
-            assert_eq!(key(pod, namespace, "usual").to_string(), expected);
+            assert_eq!(key(pod, namespace, "usual").unwrap().to_string(), expected);
         }
+        assert!(key("n/p", Some("other"), "usual").is_err());
     }
 }

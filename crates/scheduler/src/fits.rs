@@ -1,0 +1,75 @@
+//! How many more pods like a given one fit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use supercargo_framework::pod::PodStatus;
+use supercargo_framework::{CycleState, Now, PodInfo, Uid};
+use supercargo_queue::QueuedPod;
+use supercargo_runtime::profile::ProfileIndex;
+
+use crate::attempt::Scope;
+use crate::extender::NoCalls;
+use crate::scheduler::Scheduler;
+use crate::why::{Why, WhyError};
+
+/// How many pods fit.
+#[derive(Clone, Debug)]
+pub struct Fits {
+    /// The number of pods that each node gets.
+    pub by_node: BTreeMap<Arc<str>, usize>,
+    /// Why the next pod does not fit; `None` if the limit was reached.
+    pub then: Option<Why>,
+}
+
+impl Fits {
+    /// The number of pods.
+    pub fn count(&self) -> usize {
+        self.by_node.values().sum()
+    }
+}
+
+impl Scheduler {
+    /// Places copies of the pod one after the other, at most so many, as the scheduler would, but without
+    /// preemption. It ends the scheduler, whose state then has pods that do not exist.
+    ///
+    /// Claims and volumes are not reserved, so a pod with either is refused.
+    pub fn fits(mut self, now: Now, pod: &PodInfo, most: usize) -> Result<Fits, WhyError> {
+        if !pod.spec.resource_claims().is_empty() || pod.spec.volumes.len() > 0 {
+            return Err(WhyError::Claims);
+        }
+        let profile = self.profile_of(pod).unwrap_or(ProfileIndex(0));
+        let mut by_node = BTreeMap::new();
+        for number in 0..most {
+            let copy = Arc::new(copy_of(pod, number));
+            let queued = QueuedPod::new(Arc::clone(&copy), profile, now.wall);
+            let mut state = CycleState::default();
+            // As a member of a group with every node: without PostFilter.
+            match self.choose_node(now, &queued, &mut state, &mut NoCalls, Scope::Member(None)) {
+                Ok(node) => {
+                    self.assume(&queued, &node).map_err(|kind| WhyError::Failed(kind.to_string()))?;
+                    *by_node.entry(node).or_default() += 1;
+                }
+                Err(failure) if failure.kind.is_rejection() => {
+                    let then = Some(self.why(now, &copy)?);
+                    return Ok(Fits { by_node, then });
+                }
+                Err(failure) => return Err(WhyError::Failed(failure.kind.to_string())),
+            }
+        }
+        Ok(Fits { by_node, then: None })
+    }
+}
+
+/// A pod like this one, and new.
+fn copy_of(pod: &PodInfo, number: usize) -> PodInfo {
+    let name = format!("{}-copy-{number}", pod.name);
+    PodInfo {
+        uid: Uid::from(format!("copy-{number}-of-{}", pod.uid.text()).as_str()),
+        name: name.into(),
+        node_name: None,
+        status: PodStatus::default(),
+        status_requests: None,
+        ..pod.clone()
+    }
+}

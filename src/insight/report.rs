@@ -1,0 +1,543 @@
+//! The answer as text for people, and as JSON for programs.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use supercargo_framework::taint::Taint;
+use supercargo_framework::{ClusterEvent, EventResource, PodInfo};
+use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodChange, Refusal, Shortage, Why};
+
+use crate::text::{count, quantity, wrap};
+
+/// The width of a line.
+const COLUMNS: usize = 80;
+/// The width of the numbers behind a reason.
+const NUMBERS: usize = 24;
+/// The most nodes that fit and are named.
+const MOST_NAMES: usize = 5;
+/// The most nodes that are listed with their pods.
+const MOST_NODES: usize = 20;
+
+/// For people. It explains `node`, too, if one is given.
+pub(super) fn table(pod: &PodInfo, why: &Why, node: Option<&str>) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_table(&mut text, pod, why, node);
+    printable(&text)
+}
+
+/// How many more pods fit, for people.
+pub(super) fn fits(pod: &PodInfo, fits: &Fits) -> String {
+    let mut text = String::new();
+    let _ = write_fits(&mut text, pod, fits);
+    printable(&text)
+}
+
+fn write_fits(text: &mut String, pod: &PodInfo, fits: &Fits) -> std::fmt::Result {
+    let (fit, more) = (fits.count(), if fits.then.is_none() { "at least " } else { "" });
+    write_wrapped(text, "", &format!("{more}{} like {} fit", count(fit, "more pod"), pod.key()))?;
+    if let Some(key_reason) = fits.then.as_ref().and_then(|why| key_reason(&why.refusals)) {
+        write_wrapped(text, "Then  ", &key_reason)?;
+    }
+    let mut nodes: Vec<_> = fits.by_node.iter().collect();
+    nodes.sort_by_key(|(name, pods)| (Reverse(**pods), Arc::clone(name)));
+    if !nodes.is_empty() {
+        writeln!(text, "\n{:<72}{:>8}", "NODE", "PODS")?;
+        for (name, pods) in nodes.iter().take(MOST_NODES) {
+            writeln!(text, "{:<72}{pods:>8}", clip(name, 71))?;
+        }
+    }
+    if nodes.len() > MOST_NODES {
+        let rest: usize = nodes[MOST_NODES..].iter().map(|(_, pods)| **pods).sum();
+        writeln!(text, "{:<72}{rest:>8}", format!("and {}", count(nodes.len() - MOST_NODES, "more node")))?;
+    }
+    if let Some(why) = &fits.then {
+        write_refusals(text, &why.refusals)?;
+    }
+    Ok(())
+}
+
+/// Replaces what moves a terminal's cursor. Messages may come from strangers.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if is_printable(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
+/// Whether a terminal shows the character as itself: no control character, and no change of the
+/// writing direction.
+fn is_printable(c: char) -> bool {
+    c == '\n'
+        || !(c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+}
+
+fn write_table(text: &mut String, pod: &PodInfo, why: &Why, node: Option<&str>) -> std::fmt::Result {
+    let key = pod.key();
+    let nodes = count(why.nodes, "node");
+    if let Some(own) = &pod.node_name {
+        let placed_now = match why.feasible.first() {
+            None => format!("placed now, it would fit on none of {nodes}"),
+            Some((best, _)) if best == own => "placed now, it would go there again".to_owned(),
+            Some((best, _)) => format!("placed now, it would go to {best}"),
+        };
+        write_wrapped(text, "", &format!("{key} is on node {own}; {placed_now}"))?;
+        return write_node(text, why, node.unwrap_or(own));
+    }
+    let fits = !why.feasible.is_empty();
+    for hindrance in hindrances(pod) {
+        write_wrapped(text, "", &format!("{key} is pending: {hindrance}"))?;
+    }
+    if let Some((best, _)) = why.feasible.first() {
+        write_wrapped(
+            text,
+            "",
+            &format!("{key} fits on {} of {nodes}; the best is {best}", why.feasible.len()),
+        )?;
+        let others: Vec<&str> =
+            why.feasible.iter().skip(1).take(MOST_NAMES).map(|(node, _)| &**node).collect();
+        if !others.is_empty() {
+            write_wrapped(text, "then ", &others.join(", "))?;
+        }
+    } else if let Some(node) = &why.preemption {
+        write_wrapped(
+            text,
+            "",
+            &format!("{key} fits on none of {nodes}, but preemption makes room on {node}"),
+        )?;
+    } else {
+        write_wrapped(text, "", &format!("{key} is pending: it fits on none of {nodes}"))?;
+    }
+    if *pod.spec.scheduler_name != *why.profile {
+        let (asked, profile) = (&pod.spec.scheduler_name, &why.profile);
+        let note = format!(
+            "The configuration has no profile {asked}, as the pod's schedulerName; {profile} answers."
+        );
+        write_wrapped(text, "", &note)?;
+    }
+    if let Some(group) = pod.spec.group() {
+        write_wrapped(
+            text,
+            "",
+            &format!("It belongs to PodGroup {group}; this answer is about the pod alone."),
+        )?;
+    }
+    if let Some(key_reason) = key_reason(&why.refusals).filter(|_| !fits) {
+        write_wrapped(text, "Key reason  ", &key_reason)?;
+    }
+    if let Some(node) = node {
+        write_node(text, why, node)?;
+    }
+    if !fits {
+        write_fixes(text, why)?;
+    }
+    write_refusals(text, &why.refusals)?;
+    let events: BTreeSet<String> =
+        why.wakes_on.iter().flat_map(|(_, events)| events).map(event_text).collect();
+    if !events.is_empty() && pod.scheduling_gates.is_empty() {
+        let events: Vec<&str> = events.iter().map(String::as_str).collect();
+        writeln!(text)?;
+        write_wrapped(text, "Tried again if  ", &events.join(", or "))?;
+    }
+    if !why.message.is_empty() {
+        writeln!(text, "\nMESSAGE")?;
+        write_wrapped(text, "  ", &why.message)?;
+    }
+    Ok(())
+}
+
+/// What keeps the scheduler from trying the pod, whatever the nodes say.
+fn hindrances(pod: &PodInfo) -> impl Iterator<Item = String> {
+    let gates = &pod.scheduling_gates;
+    let gated = (!gates.is_empty()).then(|| format!("it waits for scheduling gates: {}", gates.join(", ")));
+    let deleted = pod.terminating.then(|| "it is being deleted, so no scheduler tries it".to_owned());
+    let nominated = pod.status.nominated_node_name.as_ref();
+    let nominated =
+        nominated.map(|node| format!("it is nominated for node {node}, and waits for its victims to go"));
+    [gated, deleted, nominated].into_iter().flatten()
+}
+
+/// The refusal that keeps the most nodes out alone; if there is none, the one of the most nodes.
+fn key_reason(refusals: &[Refusal]) -> Option<String> {
+    let refusal = refusals.iter().rev().max_by_key(|refusal| (refusal.only, refusal.nodes.len()))?;
+    let text = describe(refusal);
+    Some(match (refusal.only, &refusal.detail) {
+        (0, _) => format!("{text}; every node is refused for several reasons"),
+        (only, Detail::Short(Shortage { resource, requested, free, node })) => format!(
+            "{text}: nothing else refuses {}; {node} has the most, and is short by {}",
+            count(only, "node"),
+            quantity(resource, requested.saturating_sub(*free))
+        ),
+        (only, _) => format!("{text}: nothing else refuses {}", count(only, "node")),
+    })
+}
+
+/// An event of the cluster, in words.
+fn event_text(event: &ClusterEvent) -> String {
+    match &event.resource {
+        EventResource::AssignedPod | EventResource::Pod => {
+            "a pod on a node comes, goes or changes".to_owned()
+        }
+        EventResource::TargetPod => "this pod changes".to_owned(),
+        EventResource::UnscheduledPod => "a pod without a node comes".to_owned(),
+        EventResource::Node => "a node comes or changes".to_owned(),
+        EventResource::Any => "anything changes".to_owned(),
+        EventResource::Other(kind) => {
+            format!("an object of kind {} comes or changes", kind.rsplit('/').next().unwrap_or(kind))
+        }
+    }
+}
+
+fn taint_text(Taint { key, value, effect }: &Taint) -> String {
+    let equals = if value.is_empty() { "" } else { "=" };
+    format!("{key}{equals}{value}:{}", effect.as_str())
+}
+
+/// A reason with its numbers.
+fn describe(Refusal { reason, detail, .. }: &Refusal) -> String {
+    match detail {
+        Detail::None | Detail::Promised => reason.to_string(),
+        Detail::Taint(taint) => format!("untolerated taint {}", taint_text(taint)),
+        Detail::Short(Shortage { resource, requested, free, .. }) => format!(
+            "{resource}: requests {}, at most {} free",
+            quantity(resource, *requested),
+            quantity(resource, (*free).max(0))
+        ),
+    }
+}
+
+fn write_refusals(text: &mut String, refusals: &[Refusal]) -> std::fmt::Result {
+    if refusals.is_empty() {
+        return Ok(());
+    }
+    let reasons = COLUMNS - NUMBERS;
+    writeln!(text, "\n{:<reasons$}{:>8}{:>8}{:>8}", "REFUSED FOR", "NODES", "ALONE", "LEFT")?;
+    let mut last = "";
+    for refusal in refusals {
+        let plugin = if refusal.detail == Detail::Promised { "Nominated pods" } else { &*refusal.plugin };
+        if plugin != last {
+            writeln!(text, "{plugin}")?;
+            last = plugin;
+        }
+        let lines = wrap(&describe(refusal), reasons - 3);
+        for (i, line) in lines.iter().enumerate() {
+            if i + 1 < lines.len() {
+                writeln!(text, "  {line}")?;
+            } else {
+                let Refusal { only, left, .. } = refusal;
+                let nodes = refusal.nodes.len();
+                writeln!(text, "  {line:<width$}{nodes:>8}{only:>8}{left:>8}", width = reasons - 2)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What refuses the pod on a node; or the node's scores beside those of the best one, or of the second
+/// best if it is the best itself.
+fn write_node(text: &mut String, why: &Why, name: &str) -> std::fmt::Result {
+    let place = |name: &str| why.feasible.iter().position(|(node, _)| **node == *name);
+    let Some(one) = place(name) else {
+        writeln!(text, "\n{name} refuses the pod")?;
+        for refusal in why.refusals.iter().filter(|refusal| refusal.nodes.iter().any(|node| **node == *name))
+        {
+            write_wrapped(text, &format!("  {:<26}", &*refusal.plugin), &describe_on_node(refusal, name))?;
+        }
+        return Ok(());
+    };
+    let other = if one == 0 { 1 } else { 0 };
+    if other >= why.feasible.len() {
+        return writeln!(text, "\nNo other node fits, so scores do not matter.");
+    }
+    let (a, b) = (&why.feasible[one], &why.feasible[other]);
+    writeln!(
+        text,
+        "\n{:<33}{:>6}  {:>14}{:>16}{:>9}",
+        "SCORES",
+        "WEIGHT",
+        clip(&a.0, 14),
+        clip(&b.0, 15),
+        "DIFF"
+    )?;
+    for PluginScores { plugin, weight, scores } in &why.scores {
+        let cell = |(raw, normalized): (i64, i64)| format!("{raw} → {}", normalized * weight);
+        let difference = (scores[one].1 - scores[other].1) * weight;
+        let (one, other) = (cell(scores[one]), cell(scores[other]));
+        writeln!(text, "{:<33}{weight:>6}  {one:>14}{other:>16}{difference:>+9}", &**plugin)?;
+    }
+    writeln!(text, "{:<41}{:>14}{:>16}{:>+9}", "TOTAL", a.1, b.1, a.1 - b.1)?;
+    let nodes = count(why.feasible.len(), "node");
+    let place = format!("{name} is number {} of {nodes}; of equal nodes, the first one is chosen", one + 1);
+    write_wrapped(text, "", &place)
+}
+
+/// The end of a long name, where numbers are.
+fn clip(name: &str, columns: usize) -> String {
+    let length = name.chars().count();
+    if length <= columns {
+        return name.to_owned();
+    }
+    std::iter::once('…').chain(name.chars().skip(length + 1 - columns)).collect()
+}
+
+/// A reason as it is on a node: the numbers of other nodes do not matter.
+fn describe_on_node(refusal: &Refusal, name: &str) -> String {
+    match &refusal.detail {
+        Detail::Short(shortage) if *shortage.node != *name => refusal.reason.to_string(),
+        _ => describe(refusal),
+    }
+}
+
+fn write_fixes(text: &mut String, why: &Why) -> std::fmt::Result {
+    if why.fixes.is_empty() {
+        return if why.preemption.is_some() {
+            Ok(())
+        } else {
+            writeln!(text, "\nNone of the changes of the pod that were tried helps.")
+        };
+    }
+    writeln!(text, "\nEACH OF THESE HELPS (tried)")?;
+    for (i, fix) in why.fixes.iter().enumerate() {
+        let changes: Vec<String> = fix.changes.iter().map(change_text).collect();
+        let then = if fix.preempts { "the pod then preempts others on" } else { "the pod then goes to" };
+        let line = format!("{}; {then} {}", changes.join(", and "), fix.node);
+        write_wrapped(text, &format!("  {}  ", i + 1), &line)?;
+    }
+    Ok(())
+}
+
+fn change_text(change: &PodChange) -> String {
+    match change {
+        PodChange::Request { resource, from, to } => {
+            format!("request {resource} {} instead of {}", quantity(resource, *to), quantity(resource, *from))
+        }
+        PodChange::Tolerate(taint) => format!("tolerate {}", taint_text(taint)),
+        PodChange::NoNodeAffinity => "drop the node selector and the required node affinity".to_owned(),
+        PodChange::SoftSpread => "let topology spread constraints be ScheduleAnyway".to_owned(),
+        PodChange::NoPodAffinity => "drop required affinity and anti-affinity to pods".to_owned(),
+        PodChange::NoHostPorts => "use no host port".to_owned(),
+        PodChange::Priority(priority) => format!("have priority {priority}"),
+    }
+}
+
+/// Writes a text behind a prefix, wrapped and indented below its start.
+fn write_wrapped(text: &mut String, prefix: &str, content: &str) -> std::fmt::Result {
+    let indent = prefix.chars().count();
+    for (i, line) in wrap(content, COLUMNS.saturating_sub(indent)).iter().enumerate() {
+        if i == 0 {
+            writeln!(text, "{prefix}{line}")?;
+        } else {
+            writeln!(text, "{:indent$}{line}", "")?;
+        }
+    }
+    Ok(())
+}
+
+/// For programs.
+pub(super) fn json(pod: &PodInfo, why: &Why) -> String {
+    let key = pod.key();
+    let events = why.wakes_on.iter().map(|(plugin, events)| {
+        (plugin.to_string(), events.iter().map(ToString::to_string).collect::<Vec<_>>())
+    });
+    let node = |(place, (name, total)): (usize, &(Arc<str>, i64))| {
+        let score = |it: &PluginScores| {
+            let (raw, normalized) = it.scores[place];
+            (it.plugin.to_string(), json!({ "raw": raw, "normalized": normalized, "weight": it.weight }))
+        };
+        let plugins: BTreeMap<_, _> = why.scores.iter().map(score).collect();
+        json!({ "node": name, "score": total, "plugins": plugins })
+    };
+    let object = json!({
+        "apiVersion": "insight.supercargo.dev/v1alpha1",
+        "kind": "Why",
+        "pod": { "namespace": key.namespace, "name": key.name, "node": pod.node_name },
+        "schedulingGates": pod.scheduling_gates,
+        "profile": why.profile,
+        "nodes": why.nodes,
+        "message": why.message,
+        "feasible": why.feasible.iter().enumerate().map(node).collect::<Vec<_>>(),
+        "preemption": why.preemption,
+        "refusals": why.refusals.iter().map(refusal_json).collect::<Vec<_>>(),
+        "fixes": why.fixes.iter().map(fix_json).collect::<Vec<_>>(),
+        "wakesOn": events.collect::<BTreeMap<_, _>>(),
+    });
+    format!("{object:#}\n")
+}
+
+fn taint_json(Taint { key, value, effect }: &Taint) -> Value {
+    json!({ "key": key, "value": value, "effect": effect.as_str() })
+}
+
+pub(super) fn refusal_json(refusal: &Refusal) -> Value {
+    let Refusal { plugin, reason, detail, nodes, only, left } = refusal;
+    let mut object = json!({
+        "plugin": &**plugin, "reason": &**reason, "nodes": nodes.len(), "nodeNames": nodes, "alone": only, "left": left, "code": code(refusal),
+    });
+    match detail {
+        Detail::None | Detail::Promised => {}
+        Detail::Taint(taint) => object["taint"] = taint_json(taint),
+        Detail::Short(Shortage { resource, requested, free, node }) => {
+            object["shortage"] = json!({
+                "resource": resource, "node": node,
+                "requested": quantity(resource, *requested), "free": quantity(resource, *free),
+            });
+        }
+    }
+    object
+}
+
+/// The closed list of codes, by which programs tell reasons apart.
+fn code(Refusal { plugin, reason, detail, .. }: &Refusal) -> &'static str {
+    match (detail, &**plugin) {
+        (Detail::Taint(_), _) => "TaintNotTolerated",
+        (Detail::Short(_), _) => "ResourceShort",
+        (Detail::Promised, _) => "PromisedTo",
+        (_, "NodeResourcesFit") if **reason == *"Too many pods" => "TooManyPods",
+        (_, "NodeResourcesFit") => "ResourceShort",
+        (_, "NodeUnschedulable") => "NodeCordoned",
+        (_, "NodeName") => "OtherNodeNamed",
+        (_, "NodeAffinity") => "LabelMismatch",
+        (_, "PodTopologySpread") => "SpreadSkew",
+        (_, "InterPodAffinity") if reason.contains("anti-affinity") => "AntiAffinityWith",
+        (_, "InterPodAffinity") => "AffinityUnmet",
+        (_, "NodePorts") => "PortTaken",
+        (_, "VolumeZone") => "VolumeZone",
+        (_, "NodeVolumeLimits") => "VolumeLimit",
+        (_, "VolumeBinding" | "VolumeRestrictions") => "VolumeUnavailable",
+        (_, "DynamicResources") => "ClaimUnavailable",
+        _ => "Other",
+    }
+}
+
+fn fix_json(Fix { changes, node, preempts }: &Fix) -> Value {
+    let change = |change: &PodChange| match change {
+        PodChange::Request { resource, from, to } => json!({
+            "change": "Request", "resource": resource,
+            "from": quantity(resource, *from), "to": quantity(resource, *to),
+        }),
+        PodChange::Tolerate(taint) => json!({ "change": "Tolerate", "taint": taint_json(taint) }),
+        PodChange::NoNodeAffinity => json!({ "change": "NoNodeAffinity" }),
+        PodChange::SoftSpread => json!({ "change": "SoftSpread" }),
+        PodChange::NoPodAffinity => json!({ "change": "NoPodAffinity" }),
+        PodChange::NoHostPorts => json!({ "change": "NoHostPorts" }),
+        PodChange::Priority(priority) => json!({ "change": "Priority", "to": priority }),
+    };
+    json!({ "changes": changes.iter().map(change).collect::<Vec<_>>(), "node": node, "preempts": preempts })
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::testing::pod;
+
+    use super::*;
+
+    fn refusal(plugin: &'static str, reason: &str, detail: Detail, (nodes, only): (usize, usize)) -> Refusal {
+        let reason = reason.to_owned().into();
+        let nodes = (0..nodes).map(|i| format!("node-{i}").into()).collect();
+        Refusal { plugin: plugin.into(), reason, detail, nodes, only, left: 0 }
+    }
+
+    fn short(requested: i64, free: i64) -> Detail {
+        let (resource, node) = ("memory".into(), "node-112".into());
+        Detail::Short(Shortage { resource, requested, free, node })
+    }
+
+    fn why(refusals: Vec<Refusal>) -> Why {
+        Why {
+            profile: "supercargo".into(),
+            nodes: 5000,
+            message: "0/5000 nodes are available".to_owned(),
+            refusals,
+            feasible: Vec::new(),
+            scores: Vec::new(),
+            preemption: None,
+            fixes: Vec::new(),
+            wakes_on: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn key_reason_is_what_keeps_most_nodes_out_alone() {
+        let taint = || refusal("TaintToleration", "tainted", Detail::None, (4000, 2));
+        let memory =
+            |only| refusal("NodeResourcesFit", "Insufficient memory", short(4 << 30, 3 << 30), (900, only));
+        assert_eq!(
+            key_reason(&[taint(), memory(38)]).unwrap(),
+            "memory: requests 4Gi, at most 3Gi free: nothing else refuses 38 nodes; node-112 has the most, and is \
+             short by 1Gi"
+        );
+        assert_eq!(key_reason(&[taint(), memory(1)]).unwrap(), "tainted: nothing else refuses 2 nodes");
+        let both = refusal("NodeAffinity", "elsewhere", Detail::None, (5000, 0));
+        assert_eq!(key_reason(&[both]).unwrap(), "elsewhere; every node is refused for several reasons");
+        assert_eq!(key_reason(&[]), None);
+    }
+
+    #[test]
+    fn lines_fit_a_terminal_and_move_no_cursor() {
+        let hostile = format!("red \u{1b}[31m, left \u{202e}, {}", "long ".repeat(60));
+        let text =
+            table(&pod("p").build(), &why(vec![refusal("Custom", &hostile, Detail::None, (3, 3))]), None);
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text}");
+    }
+
+    #[test]
+    fn gates_other_schedulers_and_bound_pods_are_told() {
+        let gated = pod("p").gate("quota").build();
+        let text = table(&gated, &why(Vec::new()), None);
+        assert!(text.starts_with("default/p is pending: it waits for scheduling gates: quota\n"), "{text}");
+        let foreign = pod("p").scheduler("default-scheduler").build();
+        let text = table(&foreign, &why(Vec::new()), None);
+        assert!(text.contains("no profile default-scheduler, as"), "{text}");
+    }
+
+    #[test]
+    fn a_pod_on_a_node_is_compared_with_the_best_node() {
+        let mut why = why(Vec::new());
+        let name = |name: &str| Arc::<str>::from(name);
+        why.feasible = vec![(name("node-17"), 631), (name("a-node-with-quite-a-long-name"), 608)];
+        let spread =
+            PluginScores { plugin: "PodTopologySpread".into(), weight: 2, scores: vec![(4, 100), (6, 50)] };
+        why.scores = vec![spread];
+        let on = |node: &str| pod("p").node(node).build();
+        let text = table(&on("a-node-with-quite-a-long-name"), &why, None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "default/p is on node a-node-with-quite-a-long-name; placed now, it would go to",
+                "node-17",
+                "",
+                "SCORES                           WEIGHT  …ite-a-long-name         node-17     DIFF",
+                "PodTopologySpread                     2         6 → 100         4 → 200     -100",
+                "TOTAL                                               608             631      -23",
+                "a-node-with-quite-a-long-name is number 2 of 2 nodes; of equal nodes, the first",
+                "one is chosen",
+            ]
+        );
+        assert!(table(&on("node-17"), &why, None).contains("it would go there again"));
+        let answer: Value = serde_json::from_str(&json(&on("node-17"), &why)).unwrap();
+        assert_eq!(answer["pod"]["node"], "node-17");
+        let plugin = &answer["feasible"][0]["plugins"]["PodTopologySpread"];
+        assert_eq!(*plugin, json!({ "raw": 4, "normalized": 100, "weight": 2 }));
+    }
+
+    #[test]
+    fn codes_tell_reasons_apart() {
+        let code_of =
+            |plugin: &'static str, reason: &str| code(&refusal(plugin, reason, Detail::None, (1, 1)));
+        assert_eq!(code_of("NodeResourcesFit", "Too many pods"), "TooManyPods");
+        assert_eq!(
+            code_of("InterPodAffinity", "node(s) didn't match pod anti-affinity rules"),
+            "AntiAffinityWith"
+        );
+        assert_eq!(code_of("InterPodAffinity", "node(s) didn't match pod affinity rules"), "AffinityUnmet");
+        assert_eq!(code(&refusal("", "promised", Detail::Promised, (1, 1))), "PromisedTo");
+        assert_eq!(code_of("Custom", "x"), "Other");
+        assert_eq!(
+            code(&refusal("NodeResourcesFit", "Insufficient memory", short(2, 1), (1, 1))),
+            "ResourceShort"
+        );
+    }
+}
