@@ -55,7 +55,8 @@ pub struct QueuedPod {
 }
 
 impl QueuedPod {
-    pub(crate) fn new(pod: Arc<PodInfo>, profile: ProfileIndex, now: Timestamp) -> Self {
+    /// A pod that was not tried yet.
+    pub fn new(pod: Arc<PodInfo>, profile: ProfileIndex, now: Timestamp) -> Self {
         Self {
             pod,
             profile,

@@ -65,7 +65,7 @@ impl Scheduler {
 fn copy_of(pod: &PodInfo, number: usize) -> PodInfo {
     let name = format!("{}-copy-{number}", pod.name);
     PodInfo {
-        uid: Uid::from(format!("copy-{number}-of-{}", pod.uid.text()).as_str()),
+        uid: Uid::from(format!("copy-{number}-of-{}", pod.uid).as_str()),
         name: name.into(),
         node_name: None,
         status: PodStatus::default(),

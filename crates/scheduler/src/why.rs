@@ -7,6 +7,7 @@
 mod fixes;
 
 use std::cmp::Reverse;
+#[cfg(test)]
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crate::cycle::{Cycle, Prepared, not_named};
 use crate::scheduler::Scheduler;
 use crate::scoring::PluginScores;
 
-/// The most reasons of a plugin that are told apart; further ones count as one. A plugin may name each
+/// The most reasons of a plugin that stay apart; further ones count as one. A plugin may name each
 /// node in its reason.
 const MOST_REASONS: usize = 50;
 /// The reason that stands for further ones.

@@ -119,7 +119,7 @@ fn constraints_that_can_be_dropped_are_found() {
     let nodes = [with_cpus("a", "8")];
     let picky = asks("p", "4").node_selector("disk", "ssd");
     check_fixes(&nodes, &[], picky, &[asks("p", "4")]);
-    let with_port = |name: &str| asks(name, "1").host_port(80);
+    let with_port = |name: &str| asks(name, "1").host_port(80).with_spec(|spec| spec.never_preempts = true);
     check_fixes(&nodes, &[with_port("other").node("a")], with_port("p"), &[asks("p", "1")]);
 }
 
