@@ -246,7 +246,7 @@ fn write_node(text: &mut String, why: &Why, name: &str) -> std::fmt::Result {
         }
         return Ok(());
     };
-    let other = if one == 0 { 1 } else { 0 };
+    let other = usize::from(one == 0);
     if other >= why.feasible.len() {
         return writeln!(text, "\nNo other node fits, so scores do not matter.");
     }

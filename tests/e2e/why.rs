@@ -55,7 +55,7 @@ fn why_explains_a_pending_pod_and_its_advice_helps() {
     // What it advises: a toleration.
     let tolerations = json!([{ "key": "gpu", "value": "yes", "effect": "NoSchedule" }]);
     cluster.create(
-        &pod("tolerant").by("supercargo").asking("cpu", "4").spec("tolerations", tolerations).build(),
+        &pod("tolerant").by("supercargo").asking("cpu", "4").spec("tolerations", tolerations.clone()).build(),
     );
     let (code, printed, _) = why(&["tolerant"]);
     assert_eq!(code, Some(0), "{printed}");
@@ -65,7 +65,8 @@ fn why_explains_a_pending_pod_and_its_advice_helps() {
     assert_eq!(code, Some(0), "{printed}");
     show(&printed);
 
-    cluster.create(&pod("placed").asking("cpu", "1").spec("nodeName", json!("small")).build());
+    let placed = pod("placed").asking("cpu", "1").spec("tolerations", tolerations);
+    cluster.create(&placed.spec("nodeName", json!("small")).build());
     let (code, printed, _) = why(&["placed"]);
     assert_eq!(code, Some(0), "{printed}");
     show(&printed);

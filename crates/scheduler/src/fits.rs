@@ -35,7 +35,7 @@ impl Scheduler {
     ///
     /// Claims and volumes are not reserved, so a pod with either is refused.
     pub fn fits(mut self, now: Now, pod: &PodInfo, most: usize) -> Result<Fits, WhyError> {
-        if !pod.spec.resource_claims().is_empty() || pod.spec.volumes.len() > 0 {
+        if !pod.spec.resource_claims().is_empty() || !pod.spec.volumes.is_empty() {
             return Err(WhyError::Claims);
         }
         let profile = self.profile_of(pod).unwrap_or(ProfileIndex(0));

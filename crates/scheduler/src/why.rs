@@ -265,7 +265,8 @@ impl Scheduler {
     /// Where the pod would go now if it had no node. On its own node it does not count.
     pub fn why_there(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
         let is_aside = self.cache.set_aside(&pod.uid);
-        let why = self.why(now, pod);
+        let without_node = Arc::new(PodInfo { node_name: None, ..PodInfo::clone(pod) });
+        let why = self.why(now, &without_node);
         if is_aside {
             self.cache.put_back(&pod.uid);
         }

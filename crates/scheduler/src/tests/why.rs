@@ -205,12 +205,13 @@ fn scores_add_up_to_the_totals_and_explain_the_choice() {
 fn a_pod_on_a_node_is_judged_as_if_it_had_none() {
     let mut bed = bed();
     bed.node(with_cpus("a", "4"));
-    bed.node(with_cpus("b", "2"));
+    bed.node(with_cpus("b", "8"));
+    bed.node(with_cpus("c", "2"));
     let on_a = asks("p", "4").node("a");
     bed.assigned(on_a.clone());
     let before = bed.scheduler.node_views()[0].requested.clone();
     let why = bed.scheduler.why_there(bed.now, &Arc::new(on_a.build())).unwrap();
-    assert_eq!(why.feasible.iter().map(|(node, _)| &**node).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(why.feasible.iter().map(|(node, _)| &**node).collect::<Vec<_>>(), ["b", "a"]);
     assert_eq!(bed.scheduler.node_views()[0].requested, before);
     assert_eq!(bed.scheduler.inconsistencies(), [""; 0]);
 }
