@@ -14,7 +14,9 @@ use crate::{Fits, WhyError};
 
 fn bed(nodes: &[(&str, u32)]) -> Bed {
     let mut bed = Bed::of(options(all_plugins(Vec::new())));
-    nodes.iter().for_each(|(name, cpus)| bed.node(with_cpus(name, *cpus)));
+    for (name, cpus) in nodes {
+        bed.node(with_cpus(name, *cpus));
+    }
     bed
 }
 

@@ -92,8 +92,12 @@ fn check_fixes(
 ) -> Vec<String> {
     let cluster = || {
         let mut bed = bed();
-        nodes.iter().for_each(|node| bed.node(node.clone()));
-        pods.iter().for_each(|pod| bed.assigned(pod.clone()));
+        for node in nodes {
+            bed.node(node.clone());
+        }
+        for pod in pods {
+            bed.assigned(pod.clone());
+        }
         bed
     };
     let why = why(&mut cluster(), asked);
