@@ -509,7 +509,7 @@ mod tests {
                 "default/p is on node a-node-with-quite-a-long-name; placed now, it would go to",
                 "node-17",
                 "",
-                "SCORES                           WEIGHT  …ite-a-long-name         node-17     DIFF",
+                "SCORES                           WEIGHT  …e-a-long-name         node-17     DIFF",
                 "PodTopologySpread                     2         6 → 100         4 → 200     -100",
                 "TOTAL                                               608             631      -23",
                 "a-node-with-quite-a-long-name is number 2 of 2 nodes; of equal nodes, the first",

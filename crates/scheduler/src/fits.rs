@@ -30,7 +30,7 @@ impl Fits {
 }
 
 impl Scheduler {
-    /// Places copies of the pod one after the other, at most so many, as the scheduler would, but without
+    /// Places copies of the pod one after the other, at most `most`, as the scheduler would, but without
     /// preemption. It ends the scheduler, whose state then has pods that do not exist.
     ///
     /// Claims and volumes are not reserved, so a pod with either is refused.

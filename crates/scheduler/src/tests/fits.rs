@@ -88,7 +88,7 @@ fn pods_with_claims_are_refused() {
 }
 
 proptest! {
-    /// So many fit when they are really created, and no more.
+    /// As many fit when they are really created, and no more.
     #[test]
     fn as_many_pods_fit_as_are_said_to(cpus in prop::collection::vec(1_u32..9, 1..6), asked in 1_u32..5) {
         let names: Vec<String> = (0..cpus.len()).map(|i| format!("{i}")).collect();
