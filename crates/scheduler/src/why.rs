@@ -25,6 +25,7 @@ use supercargo_runtime::profile::ProfileIndex;
 pub use self::fixes::{Change, Fix};
 use crate::attempt::post_filter;
 use crate::cycle::{Cycle, Prepared, not_named};
+use crate::filtering::Filters;
 use crate::scheduler::Scheduler;
 use crate::scoring::PluginScores;
 
@@ -287,6 +288,7 @@ fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
             let plugins: Vec<&Text> = diagnosis.unschedulable_plugins.iter().collect();
             let by = Text::from(plugins.iter().map(|it| &***it).collect::<Vec<_>>().join(", "));
             let not_named = not_named(&diagnosis).by(by);
+            let filters = cycle.filters(&state);
             for index in nodes {
                 let node = cycle.cx.node(*index);
                 let is_named = named.as_ref().is_none_or(|names| names.contains(node.name()));
@@ -295,7 +297,7 @@ fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
                 }
                 // The filters of plugins that have named other nodes would say the same again.
                 let asks = |plugin: &str| is_named || !plugins.iter().any(|it| ***it == *plugin);
-                ask_filters(cycle, &state, *index, asks, &mut table);
+                ask_filters(cycle, &filters, &state, *index, asks, &mut table);
             }
         }
         Prepared::Rejected => {
@@ -326,13 +328,13 @@ fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
 /// Asks filters about a node, as it is; then all of them, with its nominated pods.
 fn ask_filters(
     cycle: &Cycle<'_>,
+    filters: &Filters<'_>,
     state: &CycleState,
     index: NodeIndex,
     asks: impl Fn(&str) -> bool,
     table: &mut Table,
 ) {
     let node = cycle.cx.node(index);
-    let filters = cycle.filters(state);
     for (place, filter) in filters.iter().enumerate().filter(|(_, filter)| asks(filter.name)) {
         let status = cycle.filter_node(usize::MAX, &[*filter], state, node);
         if !status.is_success() {

@@ -108,12 +108,6 @@ impl Change {
     }
 }
 
-/// What a trial shows.
-struct Placed {
-    node: Arc<str>,
-    preempts: bool,
-}
-
 impl Scheduler {
     /// The changes that help, of those that the refusals suggest: single ones, or else pairs. Then a higher
     /// priority.
@@ -123,8 +117,9 @@ impl Scheduler {
             for change in changes {
                 changed = change.apply(&changed)?;
             }
-            let placed = self.with_cycle(now, &Arc::new(changed), profile, without_preemption)?;
-            Some(Fix { changes: changes.iter().copied().cloned().collect(), node: placed, preempts: false })
+            let trial = |cycle: &Cycle<'_>| placed(cycle, false);
+            let (node, preempts) = self.with_cycle(now, &Arc::new(changed), profile, trial)?;
+            Some(Fix { changes: changes.iter().copied().cloned().collect(), node, preempts })
         };
         let changes = suggested(why);
         let mut fixes: Vec<Fix> =
@@ -151,26 +146,22 @@ impl Scheduler {
             |priority| {
                 let change = Change::Priority(priority);
                 let changed = Arc::new(change.apply(pod)?);
-                let Placed { node, preempts } = self.with_cycle(now, &changed, profile, with_preemption)?;
+                let trial = |cycle: &Cycle<'_>| placed(cycle, true);
+                let (node, preempts) = self.with_cycle(now, &changed, profile, trial)?;
                 Some(Fix { changes: vec![change], node, preempts })
             },
         )
     }
 }
 
-/// The node that the cycle chooses.
-fn without_preemption(cycle: &Cycle<'_>) -> Option<Arc<str>> {
-    let index = cycle.run(&mut CycleState::default()).0.ok()?;
-    Some(Arc::clone(cycle.cx.node(index).name()))
-}
-
-/// The node that the cycle chooses, or on which the pod preempts others.
-fn with_preemption(cycle: &Cycle<'_>) -> Option<Placed> {
+/// The node that the cycle chooses; or one on which the pod preempts others, if it may. Also whether it
+/// preempts.
+fn placed(cycle: &Cycle<'_>, may_preempt: bool) -> Option<(Arc<str>, bool)> {
     let mut state = CycleState::default();
     match cycle.run(&mut state).0 {
-        Ok(index) => Some(Placed { node: Arc::clone(cycle.cx.node(index).name()), preempts: false }),
-        Err(FailureKind::Fit(mut error)) => match post_filter(cycle, &state, &mut error) {
-            Nomination::Override(node) => Some(Placed { node: node?, preempts: true }),
+        Ok(index) => Some((Arc::clone(cycle.cx.node(index).name()), false)),
+        Err(FailureKind::Fit(mut error)) if may_preempt => match post_filter(cycle, &state, &mut error) {
+            Nomination::Override(node) => Some((node?, true)),
             Nomination::Keep => None,
         },
         Err(_) => None,
