@@ -191,13 +191,14 @@ fn suspended_leader_binds_nothing_after_its_lease_and_exits() {
     let Some(mut scene) = Scene::set("asleep", LEASE_DURATION, PODS) else { return };
     scene.first.signal("STOP");
     let stopped_with = scene.sightings.bound();
+    // The old leader does not see who binds them meanwhile: it would try them all when it wakes.
+    assert!(PODS - stopped_with > PODS / 4, "it was not in the middle of the work");
     scene.second.wait_until_scheduling();
     scene.second.eventually("the new leader is at work", WITHIN, || {
         (scene.sightings.bound() >= stopped_with + PODS / 10).then_some(())
     });
     let left = scene.left();
     scene.say(&format!("the old leader wakes, with {left} of {PODS} pods left"));
-    assert!(left > PODS / 20, "there was nothing left for it to bind");
     let woken = Timestamp::now();
     scene.first.signal("CONT");
     let status = scene.first.wait(Duration::from_secs(30));

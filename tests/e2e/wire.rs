@@ -40,10 +40,12 @@ async fn bind(server: &ApiServer, prefix: &str) -> Duration {
     bind_while(server, prefix, || {}).await
 }
 
-/// The same, and calls `disturb` again and again meanwhile.
+/// The same, and calls `disturb` again and again meanwhile, less and less often: a slow machine, too, gets
+/// a request through in between.
 async fn bind_while(server: &ApiServer, prefix: &str, disturb: impl Fn()) -> Duration {
     let pod = pods(prefix, 1).remove(0);
     let began = Instant::now();
+    let mut pause = Duration::from_millis(20);
     ask(server, Method::POST, PODS, &pod).await;
     let path = format!("{PODS}/{}", pod["metadata"]["name"].as_str().unwrap());
     loop {
@@ -52,7 +54,8 @@ async fn bind_while(server: &ApiServer, prefix: &str, disturb: impl Fn()) -> Dur
         }
         assert!(began.elapsed() < WITHIN * 2, "{path} is not bound");
         disturb();
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(2));
     }
 }
 

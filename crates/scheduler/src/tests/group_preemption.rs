@@ -373,16 +373,21 @@ proptest! {
         requests in proptest::collection::vec((1..4_u32, any::<bool>()), 1..5),
         min_count in 1..5_i32,
     ) {
-        let start = |without: &[String]| {
+        let start = |without: &[String], nominated: &BTreeMap<String, String>| {
             let (mut bed, pods) = with_lows(&cpus, &lows, without);
             bed.group(important(min_count));
             for (i, (cpu, has_port)) in requests.iter().enumerate() {
-                let worker = worker(&format!("p{i}"), &cpu.to_string());
-                bed.pod(if *has_port { worker.host_port(80) } else { worker });
+                let name = format!("p{i}");
+                let worker = worker(&name, &cpu.to_string());
+                let worker = if *has_port { worker.host_port(80) } else { worker };
+                bed.pod(match nominated.get(&name) {
+                    Some(node) => worker.nominated(node),
+                    None => worker,
+                });
             }
             (bed, pods)
         };
-        let (mut bed, pods) = start(&[]);
+        let (mut bed, pods) = start(&[], &BTreeMap::new());
         let before = room(&bed, cpus.len());
         bed.cycle();
         if (0..requests.len()).any(|i| bed.node_of(&format!("p{i}")).is_some()) {
@@ -425,7 +430,8 @@ proptest! {
             let unit = gone.iter().filter(|other| *other == name || group_of(name).is_some() && group_of(other) == group_of(name));
             prop_assert!(!fits(&unit.collect::<Vec<_>>()), "{} could stay of {:?}, with {:?}", name, gone, nominated);
         }
-        let (mut bed, _) = start(&gone);
+        // Without its nominations, the group might choose nodes that do not fit all of it.
+        let (mut bed, _) = start(&gone, &nominated);
         bed.cycle();
         let placed = (0..requests.len()).filter(|i| bed.node_of(&format!("p{i}")).is_some()).count();
         prop_assert!(placed >= usize::try_from(min_count).unwrap(), "{} placed without {:?}", placed, gone);
