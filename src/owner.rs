@@ -15,7 +15,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::recorder::Recorder;
-use crate::watchdog::Watchdog;
+use crate::watchdog::{Subject, Watchdog};
 
 /// How long messages are taken before the next cycle, so that many events do not starve scheduling.
 /// One message may take longer.
@@ -272,8 +272,8 @@ impl Owner {
 
     /// Takes messages, and then schedules at most one pod.
     pub fn turn(&mut self) -> Turn {
-        self.watchdog.tick();
         self.take_messages();
+        self.watchdog.begin(None);
         let now = self.clock.now();
         self.fail_late_waits(now);
         let deadlines = self.waits.iter().map(|wait| wait.deadline.saturating_sub(now.monotonic));
@@ -299,9 +299,8 @@ impl Owner {
 
     fn schedule_one(&mut self) {
         let now = self.clock.now();
-        self.watchdog.begin_cycle(self.scheduler.get().next_pod().cloned());
+        self.watchdog.begin(self.scheduler.get().next_pod().cloned().map(Subject::Cycle));
         let effects = self.scheduler.schedule_one(now, &mut *self.calls);
-        self.watchdog.end_cycle();
         self.carry_out(effects);
     }
 
@@ -312,9 +311,6 @@ impl Owner {
         while !self.stopped
             && let Ok(message) = self.messages.try_recv()
         {
-            // Each message is a step: changes that each affect all pending pods may take long
-            // without a hang.
-            self.watchdog.tick();
             self.take(message);
             let now = self.clock.now().monotonic;
             if now >= *until.get_or_insert(now + LONGEST_INTAKE) {
@@ -326,13 +322,17 @@ impl Owner {
     /// Waits for a message or for time to pass.
     fn wait(&mut self, idle: Duration) {
         let message = self.messages.recv_timeout(self.clock.wait(idle).min(LONGEST_SLEEP));
-        self.watchdog.tick();
         if let Ok(message) = message {
             self.take(message);
         }
     }
 
+    /// Each message is a step: changes that each affect all pending pods may take long without a hang.
     fn take(&mut self, message: Message) {
+        self.watchdog.begin(match &message {
+            Message::Input(input) => Subject::of(input),
+            _ => None,
+        });
         match message {
             Message::Input(input) => {
                 let checks_waits = affects_waits(&input);

@@ -1,6 +1,6 @@
 //! Detects a hung scheduler thread.
 //!
-//! The owner's thread reports each step, the pod that it tries, and when it is idle. A plugin that
+//! The owner's thread reports each step, what the step is about, and when it is idle. A plugin that
 //! never returns is not visible otherwise: nothing fails, and nothing is scheduled.
 
 use std::fmt;
@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use supercargo_framework::PodInfo;
+use supercargo_framework::objects::Object;
+use supercargo_framework::{NodeRecord, PodInfo};
+use supercargo_scheduler::{Input, Notification};
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 
@@ -30,24 +32,75 @@ pub(crate) struct Watchdog {
     zero: Instant,
     /// When the current step began, in milliseconds since `zero`, or [`IDLE`].
     step: Arc<AtomicU64>,
-    /// The pod of the current cycle.
-    pod: Arc<Mutex<Option<Arc<PodInfo>>>>,
+    subject: Arc<Mutex<Option<Subject>>>,
     longest_step: Duration,
+}
+
+/// What a step is about.
+#[derive(Clone, Debug)]
+pub(crate) enum Subject {
+    /// A cycle of this pod, or of its group.
+    Cycle(Arc<PodInfo>),
+    /// A change of a pod.
+    Pod(Arc<PodInfo>),
+    /// A change of a node.
+    Node(Arc<NodeRecord>),
+    /// A change of another object.
+    Object(Arc<Object>),
+}
+
+impl Subject {
+    /// The object that an informer reports. Other inputs are short.
+    pub(crate) fn of(input: &Input) -> Option<Self> {
+        match input {
+            Input::AssignedPod(change) | Input::QueuedPod(change) => Some(Self::Pod(latest(change))),
+            Input::Node(change) => Some(Self::Node(latest(change))),
+            Input::Object(change) => Some(Self::Object(latest(change))),
+            _ => None,
+        }
+    }
+}
+
+fn latest<T>(change: &Notification<T>) -> Arc<T> {
+    let (Notification::Added(object)
+    | Notification::Updated { new: object, .. }
+    | Notification::Deleted(object)) = change;
+    Arc::clone(object)
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cycle(pod) => write!(f, "it tries pod {}", pod.key()),
+            Self::Pod(pod) => write!(f, "it handles a change of pod {}", pod.key()),
+            Self::Node(node) => write!(f, "it handles a change of node {}", node.name),
+            Self::Object(object) => write!(f, "it handles a change of {} {}", object.resource, object.key),
+        }
+    }
 }
 
 /// The owner's thread hangs.
 #[derive(Debug, Error)]
 pub(crate) struct Stalled {
     pub(crate) stalled_for: Duration,
+    subject: Option<Subject>,
+}
+
+impl Stalled {
     /// The pod that it tries.
-    pub(crate) pod: Option<Arc<PodInfo>>,
+    pub(crate) fn pod(&self) -> Option<&PodInfo> {
+        match &self.subject {
+            Some(Subject::Cycle(pod)) => Some(pod),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Stalled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the scheduler has not advanced for {} s", self.stalled_for.as_secs())?;
-        match &self.pod {
-            Some(pod) => write!(f, "; it tries pod {}", pod.key()),
+        match &self.subject {
+            Some(subject) => write!(f, "; {subject}"),
             None => Ok(()),
         }
     }
@@ -58,24 +111,20 @@ impl Watchdog {
     /// `longest_call` at most.
     pub(crate) fn new(longest_call: Duration) -> Self {
         let longest_step = LONGEST_STEP.saturating_add(longest_call);
-        Self { zero: Instant::now(), step: Arc::new(AtomicU64::new(IDLE)), pod: Arc::default(), longest_step }
+        let step = Arc::new(AtomicU64::new(IDLE));
+        Self { zero: Instant::now(), step, subject: Arc::default(), longest_step }
     }
 
-    /// Marks the beginning of a step.
-    pub(crate) fn tick(&self) {
-        let millis = self.zero.elapsed().as_millis();
-        self.step.store(u64::try_from(millis).unwrap_or(IDLE), Ordering::Relaxed);
-    }
-
-    /// Marks the beginning of a pod's cycle.
-    pub(crate) fn begin_cycle(&self, pod: Option<Arc<PodInfo>>) {
-        *self.pod.lock() = pod;
+    /// Marks the beginning of a step about `subject`.
+    pub(crate) fn begin(&self, subject: Option<Subject>) {
+        *self.subject.lock() = subject;
         self.tick();
     }
 
-    /// Marks the end of a cycle.
-    pub(crate) fn end_cycle(&self) {
-        *self.pod.lock() = None;
+    /// Marks the beginning of a step about the same subject.
+    pub(crate) fn tick(&self) {
+        let millis = self.zero.elapsed().as_millis();
+        self.step.store(u64::try_from(millis).unwrap_or(IDLE), Ordering::Relaxed);
     }
 
     /// Marks the thread as waiting for messages.
@@ -102,7 +151,7 @@ impl Watchdog {
     }
 
     fn stalled(&self, stalled_for: Duration) -> Stalled {
-        Stalled { stalled_for, pod: self.pod.lock().clone() }
+        Stalled { stalled_for, subject: self.subject.lock().clone() }
     }
 
     /// When the current step began.
@@ -122,7 +171,7 @@ impl Watchdog {
 
 #[cfg(test)]
 mod tests {
-    use supercargo_framework::testing::pod;
+    use supercargo_framework::testing::{node, pod};
 
     use super::*;
 
@@ -143,14 +192,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_pod_of_a_hung_cycle_is_named() {
+    async fn the_subject_of_a_hung_step_is_named() {
         let watchdog = Watchdog::new(Duration::ZERO);
-        watchdog.begin_cycle(Some(Arc::new(pod("p").build())));
+        let pod = Arc::new(pod("p").build());
+        watchdog.begin(Some(Subject::Cycle(Arc::clone(&pod))));
+        watchdog.tick();
         let stalled = watchdog.expired().await;
         assert_eq!(stalled.to_string(), "the scheduler has not advanced for 60 s; it tries pod default/p");
-        watchdog.end_cycle();
-        watchdog.tick();
-        assert!(watchdog.expired().await.pod.is_none(), "the next step is about no pod");
+        assert_eq!(stalled.pod().map(PodInfo::key), Some(pod.key()));
+
+        let node = Arc::new(node("n").build());
+        let change = Notification::Updated { old: Arc::clone(&node), new: node };
+        watchdog.begin(Subject::of(&Input::Node(change)));
+        let stalled = watchdog.expired().await;
+        assert!(stalled.to_string().ends_with(" 60 s; it handles a change of node n"), "{stalled}");
+        assert!(stalled.pod().is_none(), "no pod is to blame");
+
+        watchdog.begin(None);
+        assert!(watchdog.expired().await.to_string().ends_with(" 60 s"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -384,7 +384,7 @@ async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
 
 /// Marks the pod with which the scheduler stalled, so that the next process tries it last.
 async fn set_back(api: &Api, host: &Host, stalled: Stalled) -> Stalled {
-    if let Some(pod) = &stalled.pod {
+    if let Some(pod) = stalled.pod() {
         let patch = supercargo_scheduler::stalled(pod, stalled.stalled_for, host.clock.now().wall);
         if timeout(MARK_TIMEOUT, write_now(api, &patch)).await.is_err() {
             tracing::warn!(pod = %patch.pod, "pod not marked within {} s", MARK_TIMEOUT.as_secs());

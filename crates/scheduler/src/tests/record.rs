@@ -8,7 +8,7 @@ use supercargo_framework::objects::{Body, Object, PodDisruptionBudget, resources
 use supercargo_framework::testing::{PodBuilder, node, object, pod};
 use supercargo_framework::{LabelSelector, Now, PodInfo, Status, Timestamp};
 
-use super::bed::{WALL, all_plugins, options, plugins};
+use super::bed::{Bed, WALL, all_plugins, options, plugins};
 use super::volumes::{claim, class, volume, with_claim};
 use crate::record::{self, Recorded, ReplayError, Replayed, Step, StepLog};
 use crate::{
@@ -244,6 +244,24 @@ fn a_replay_agrees_under_another_hash_seed() {
     let options = Options { hash_seed: 7, ..options(all_plugins(Vec::new())) };
     let mut scheduler = Scheduler::new(options).unwrap();
     assert_eq!(replay(&mut scheduler, &record).unwrap(), record.lines().count());
+}
+
+#[test]
+fn maps_of_pods_hash_with_the_seed() {
+    let orders = |hash_seed| {
+        let mut bed = Bed::of(Options { hash_seed, ..options(all_plugins(Vec::new())) });
+        for i in 0..32 {
+            bed.pod(pod(&format!("p{i}")));
+            bed.pod(pod(&format!("other{i}")).scheduler("another"));
+        }
+        let Scheduler { pending, unclaimed_pods, .. } = &bed.scheduler;
+        [pending, unclaimed_pods].map(|map| map.keys().cloned().collect::<Vec<_>>())
+    };
+    let [one, another] = [orders(1), orders(2)];
+    for (one, another) in one.iter().zip(&another) {
+        assert_eq!(one.len(), 32);
+        assert_ne!(one, another, "strangers choose the names");
+    }
 }
 
 #[test]
