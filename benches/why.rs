@@ -1,16 +1,28 @@
-//! What an answer to "why is my pod pending?" costs: `cargo bench -p supercargo-benches --bench why`.
+//! What answers to questions cost: `cargo bench -p supercargo-benches --bench why`.
 
 use std::sync::Arc;
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use supercargo_benches::Bench;
+use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
+use supercargo_benches::{Bench, default_options};
 use supercargo_framework::TaintEffect;
+use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::testing::{node, pod};
-use supercargo_scheduler::{Input, Notification};
+use supercargo_scheduler::{Input, Notification, Verb};
 
-/// A cluster of full nodes, a third of them tainted.
+/// The number of nodes that are drained.
+const DRAINED: usize = 20;
+
+/// A cluster of full nodes, a third of them tainted. Their pods are of ReplicaSets.
 fn full(nodes: usize) -> Bench {
     let mut bench = Bench::with_nodes(0);
+    let text = |text: &str| text.into();
+    let owner = OwnerRef {
+        api_version: text("apps/v1"),
+        kind: text("ReplicaSet"),
+        name: text("web"),
+        uid: text("web"),
+    };
+    let owner = Arc::new(owner);
     for i in 0..nodes {
         let name = format!("node-{i}");
         let node =
@@ -18,8 +30,8 @@ fn full(nodes: usize) -> Bench {
         let node = if i % 3 == 0 { node.taint("gpu", "", TaintEffect::NoSchedule) } else { node };
         bench.handle(Input::Node(Notification::Added(Arc::new(node.build()))));
         for j in 0..30 {
-            let on_it =
-                pod(&format!("{name}-{j}")).request("cpu", "250m").request("memory", "1Gi").node(&name);
+            let on_it = pod(&format!("{name}-{j}")).request("cpu", "250m").request("memory", "1Gi");
+            let on_it = on_it.node(&name).with(|pod| pod.controller = Some(Arc::clone(&owner)));
             bench.handle(Input::AssignedPod(Notification::Added(Arc::new(on_it.build()))));
         }
     }
@@ -30,10 +42,22 @@ fn why(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("why");
     group.sample_size(10);
     for nodes in [500, 5000] {
-        let mut bench = full(nodes);
+        let bench = full(nodes);
         let pending = Arc::new(pod("pending").request("cpu", "4").request("memory", "4Gi").build());
+        let fork = || bench.scheduler.fork(default_options()).unwrap();
+        group.bench_function(BenchmarkId::new("fork", nodes), |b| b.iter(fork));
+        let mut fork = fork();
         group.bench_function(BenchmarkId::new("pending", nodes), |b| {
-            b.iter(|| bench.scheduler.why(bench.now, &pending));
+            b.iter(|| fork.why(bench.now, &pending));
+        });
+        let drained = (0..DRAINED).map(|i| format!("node-{i}").into()).collect();
+        let drain = [Verb::Drain(drained)];
+        group.bench_function(BenchmarkId::new("what-if-drain", nodes), |b| {
+            b.iter_batched(
+                || bench.scheduler.fork(default_options()).unwrap(),
+                |fork| fork.what_if(bench.now, &drain).unwrap(),
+                BatchSize::PerIteration,
+            );
         });
     }
     group.finish();

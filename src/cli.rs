@@ -8,7 +8,7 @@ mod tests;
 use std::ffi::OsString;
 use std::fs::File;
 use std::future::Future;
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,11 +22,11 @@ use supercargo_scheduler::record::{Replayed, replay};
 use crate::check::check;
 #[cfg(feature = "demo")]
 use crate::demo::{DemoOptions, demo};
-use crate::insight::{FitsOptions, WhyOptions, fits, why};
+use crate::insight::{FitsOptions, WhatIfOptions, WhyOptions, fits, what_if, why};
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
 use config::ConfigCommand;
-use output::{tolerate_closed_pipe, write_text};
+use output::{print, print_error, tolerate_closed_pipe, write_text};
 use supercargo_config::feature_gates;
 use supercargo_config::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
 use supercargo_config::{Catalog, Config};
@@ -68,6 +68,8 @@ enum Command {
     Why(WhyOptions),
     /// Count how many more pods like one fit
     Fits(FitsOptions),
+    /// Tell where pods go if nodes are drained or fail, or come, or pods come or go
+    WhatIf(WhatIfOptions),
     /// Print or validate a configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -138,7 +140,7 @@ fn level_source(level: &str) -> &'static str {
 /// Runs the command with these plugins.
 pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> {
     let usual_level = match cli.command {
-        Command::Demo { .. } | Command::Fits(_) | Command::Why(_) => "warn",
+        Command::Demo { .. } | Command::Fits(_) | Command::WhatIf(_) | Command::Why(_) => "warn",
         // Everything else is in its report.
         Command::Check(_) => "error",
         _ => "info",
@@ -158,6 +160,7 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
         }
         Command::Why(options) => return on_runtime(why(options, catalog)),
         Command::Fits(options) => return on_runtime(fits(options, catalog)),
+        Command::WhatIf(options) => return on_runtime(what_if(options, catalog)),
         Command::Config(command) => return config::execute(&command, catalog),
         #[cfg(feature = "demo")]
         Command::Demo(options) => on_runtime(demo(options, catalog, sink))?,
@@ -189,16 +192,6 @@ fn manual(words: &[String]) -> Result<Vec<u8>> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page)?;
     Ok(page)
-}
-
-/// Writes to standard output.
-fn print(text: &[u8]) -> Result<()> {
-    tolerate_closed_pipe(write_text(&mut io::stdout(), text))
-}
-
-/// Writes a line to standard error. Its reader may be gone.
-pub(crate) fn print_error(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn on_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {

@@ -1,9 +1,10 @@
-//! Answers about a cluster, from the scheduler's own plugins: `supercargo why` and `supercargo fits`.
+//! Answers about a cluster, from the scheduler's own plugins: `supercargo why`, `fits` and `what-if`.
 //!
 //! They read the cluster once and decide in this process, so they work beside any scheduler.
 
 mod fits;
 mod report;
+mod what_if;
 mod why;
 
 use std::path::PathBuf;
@@ -21,17 +22,18 @@ use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{Now, PodInfo, Text};
-use supercargo_scheduler::Scheduler;
+use supercargo_scheduler::{Fork, Scheduler};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::output::{tolerate_closed_pipe, write_text};
+use crate::cli::output;
 use crate::informers::{Informers, kinds};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
 use crate::run::reading_client;
 
 pub(crate) use self::fits::{FitsOptions, fits};
+pub(crate) use self::what_if::{WhatIfOptions, what_if};
 pub(crate) use self::why::{WhyOptions, why};
 
 /// The exit code if no answer is possible.
@@ -43,7 +45,14 @@ struct Question {
     /// Pod: NAME, pod/NAME or NAMESPACE/NAME
     #[arg(value_name = "POD")]
     pod: String,
-    /// Namespace of the pod; by default that of the kubeconfig's context
+    #[command(flatten)]
+    source: Source,
+}
+
+/// How to reach a cluster, and how to answer.
+#[derive(Debug, Args)]
+struct Source {
+    /// Namespace of pods; by default that of the kubeconfig's context
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
     /// Configuration of the scheduler, as for `run`
@@ -69,9 +78,9 @@ enum Format {
     Json,
 }
 
-/// A scheduler with the cluster's state, and the pod that the question is about.
+/// The cluster's state, and the pod that the question is about.
 struct Asked {
-    scheduler: Scheduler,
+    fork: Fork,
     pod: Arc<PodInfo>,
     now: Now,
 }
@@ -79,12 +88,29 @@ struct Asked {
 impl Question {
     /// Reads the cluster.
     async fn ask(&self, catalog: &Catalog) -> Result<Asked> {
+        let Question { pod, source } = self;
+        let Snapshot { fork, namespace, now } = source.read(catalog).await?;
+        let key = key(pod, source.namespace.as_deref(), &namespace)?;
+        let pod = fork.pod(&key).cloned().with_context(|| format!("there is no unfinished pod {key}"))?;
+        Ok(Asked { fork, pod, now })
+    }
+}
+
+/// The cluster's state, and the namespace of pods that are named without one.
+struct Snapshot {
+    fork: Fork,
+    namespace: String,
+    now: Now,
+}
+
+impl Source {
+    /// Reads the cluster.
+    async fn read(&self, catalog: &Catalog) -> Result<Snapshot> {
         let catalog = self.features.applied_to(catalog)?;
         let config = Config::load_or_default(self.config.as_deref(), &catalog)?;
         let configured = &config.client_connection.kubeconfig;
         let kubeconfig = self.kubeconfig.clone().or_else(|| configured.clone()).or_else(usual_kubeconfig);
         let connection = Connection::open(None, kubeconfig.as_deref()).await?;
-        let key = key(&self.pod, self.namespace.as_deref(), &connection.namespace())?;
         let now = Host::local().clock.now();
         let mut scheduler = Scheduler::new(scheduler_options(&config))?;
         let resources = scheduler.resources();
@@ -97,9 +123,8 @@ impl Question {
                 scheduler.take_effects();
             }
         }
-        let pod =
-            scheduler.pod(&key).cloned().with_context(|| format!("there is no unfinished pod {key}"))?;
-        Ok(Asked { scheduler, pod, now })
+        let namespace = self.namespace.clone().unwrap_or_else(|| connection.namespace());
+        Ok(Snapshot { fork: scheduler.into(), namespace, now })
     }
 }
 
@@ -113,11 +138,11 @@ async fn print(
     let late = || format!("no answer within {} s; `supercargo check` may say why", limit.as_secs());
     match answer.with_context(late).and_then(|answer| answer.context("a plugin panicked")).flatten() {
         Ok((text, is_good)) => {
-            tolerate_closed_pipe(write_text(&mut std::io::stdout(), text.as_bytes()))?;
+            output::print(text.as_bytes())?;
             Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Err(error) => {
-            crate::cli::print_error(&format!("error: {error:#}"));
+            output::print_error(&format!("error: {error:#}"));
             Ok(ExitCode::from(NO_ANSWER))
         }
     }

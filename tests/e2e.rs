@@ -25,5 +25,6 @@ mod scheduling;
 mod shutdown;
 mod soak;
 mod suite;
+mod what_if;
 mod why;
 mod wire;

@@ -40,6 +40,7 @@ use supercargo_framework::{
 };
 
 use self::args::Args;
+use self::claims::body;
 pub(crate) use self::devices::Devices;
 use self::devices::Position;
 use self::extended::{Created, ExtendedResources, Variant};
@@ -121,10 +122,6 @@ struct Reserved {
 
 fn claims(state: &CycleState) -> Option<&Arc<Claims>> {
     state.read::<Found>().map(|found| &found.claims)
-}
-
-fn body(claim: &Object) -> &ResourceClaim {
-    ResourceClaim::of(&claim.body).expect("only claims are found")
 }
 
 impl Claims {

@@ -50,9 +50,6 @@ pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_zone;
 
-/// The hostname label, which usually has a distinct value on every node.
-const HOSTNAME: &str = "kubernetes.io/hostname";
-
 /// Every plugin of this crate.
 const PLUGINS: &[(&str, Factory)] = &[
     (scheduling_gates::NAME, args::without_args::<scheduling_gates::SchedulingGates>),

@@ -27,7 +27,7 @@ use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{ActionType, Context, EventResource, Feature, Features, Plugin, PodInfo, Text};
 
-use crate::HOSTNAME;
+use supercargo_framework::node::HOSTNAME;
 
 /// The plugin's name.
 pub const NAME: &str = "PodTopologySpread";

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{print, print_error};
+use super::output::{print, print_error};
 use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config, ConfigErrors, feature_gates};
 

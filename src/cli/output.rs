@@ -4,6 +4,16 @@ use std::io::{self, ErrorKind, Write};
 
 use anyhow::{Context as _, Result};
 
+/// Writes to standard output.
+pub(crate) fn print(text: &[u8]) -> Result<()> {
+    tolerate_closed_pipe(write_text(&mut io::stdout(), text))
+}
+
+/// Writes a line to standard error. Its reader may be gone.
+pub(crate) fn print_error(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 pub(crate) const NO_OUTPUT: &str = "cannot write to standard output";
 
 /// Writes a text. A closed pipe is an error, to end work of which nobody sees more.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use supercargo_apiserver::sim::{DEVICE_DRIVER, SIMULATE_DEVICES};
 
+use supercargo_framework::node::HOSTNAME;
+
 use super::plan::{Action, Manifest, Plan, Step};
 use super::random::Random;
 use super::text::count;
@@ -12,7 +14,6 @@ use super::text::count;
 /// Zones of the nodes.
 pub(crate) const ZONES: [&str; 3] = ["a", "b", "c"];
 const ZONE: &str = "topology.kubernetes.io/zone";
-const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Label and taint key of node pools.
 const POOL: &str = "example.com/pool";
 /// Taint key of nodes with GPUs.

@@ -29,14 +29,14 @@ pub(crate) struct FitsOptions {
 /// Prints how many more pods fit.
 pub(crate) async fn fits(options: FitsOptions, catalog: &Catalog) -> Result<ExitCode> {
     let catalog = catalog.clone();
-    print(options.question.timeout, async move { answer(&options, &catalog).await }).await
+    print(options.question.source.timeout, async move { answer(&options, &catalog).await }).await
 }
 
 /// The answer, and whether enough pods fit.
 async fn answer(options: &FitsOptions, catalog: &Catalog) -> Result<(String, bool)> {
-    let Asked { scheduler, pod, now } = options.question.ask(catalog).await?;
-    let fits = scheduler.fits(now, &pod, options.limit.max(options.count))?;
-    let text = match options.question.output {
+    let Asked { fork, pod, now } = options.question.ask(catalog).await?;
+    let fits = fork.fits(now, &pod, options.limit.max(options.count))?;
+    let text = match options.question.source.output {
         Format::Table => report::fits(&pod, &fits),
         Format::Json => json(&pod, &fits),
     };
@@ -46,7 +46,7 @@ async fn answer(options: &FitsOptions, catalog: &Catalog) -> Result<(String, boo
 fn json(pod: &PodInfo, fits: &Fits) -> String {
     let key = pod.key();
     let object = json!({
-        "apiVersion": "insight.supercargo.dev/v1alpha1",
+        "apiVersion": report::API_VERSION,
         "kind": "Fits",
         "like": { "namespace": key.namespace, "name": key.name },
         "fit": fits.count(),

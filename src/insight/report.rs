@@ -1,5 +1,7 @@
 //! The answer as text for people, and as JSON for programs.
 
+mod what_if;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,16 +12,19 @@ use supercargo_framework::taint::Taint;
 use supercargo_framework::{ClusterEvent, EventResource, PodInfo};
 use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodChange, Refusal, Shortage, Why};
 
+pub(super) use self::what_if::{what_if, what_if_json};
 use crate::text::{count, quantity, wrap};
 
+/// The version of the answers for programs.
+pub(super) const API_VERSION: &str = "insight.supercargo.dev/v1alpha1";
 /// The width of a line.
 const COLUMNS: usize = 80;
 /// The width of the numbers behind a reason.
 const NUMBERS: usize = 24;
 /// The most nodes that fit and are named.
 const MOST_NAMES: usize = 5;
-/// The most nodes that are listed with their pods.
-const MOST_NODES: usize = 20;
+/// The most nodes, or pods of a kind, that have a line.
+const MOST_LINES: usize = 20;
 
 /// For people. It explains `node`, too, if one is given.
 pub(super) fn table(pod: &PodInfo, why: &Why, node: Option<&str>) -> String {
@@ -46,13 +51,13 @@ fn write_fits(text: &mut String, pod: &PodInfo, fits: &Fits) -> std::fmt::Result
     nodes.sort_by_key(|(name, pods)| (Reverse(**pods), Arc::clone(name)));
     if !nodes.is_empty() {
         writeln!(text, "\n{:<72}{:>8}", "NODE", "PODS")?;
-        for (name, pods) in nodes.iter().take(MOST_NODES) {
+        for (name, pods) in nodes.iter().take(MOST_LINES) {
             writeln!(text, "{:<72}{pods:>8}", clip(name, 71))?;
         }
     }
-    if nodes.len() > MOST_NODES {
-        let rest: usize = nodes[MOST_NODES..].iter().map(|(_, pods)| **pods).sum();
-        writeln!(text, "{:<72}{rest:>8}", format!("and {}", count(nodes.len() - MOST_NODES, "more node")))?;
+    if nodes.len() > MOST_LINES {
+        let rest: usize = nodes[MOST_LINES..].iter().map(|(_, pods)| **pods).sum();
+        writeln!(text, "{:<72}{rest:>8}", format!("and {}", count(nodes.len() - MOST_LINES, "more node")))?;
     }
     if let Some(why) = &fits.then {
         write_refusals(text, &why.refusals)?;
@@ -349,7 +354,7 @@ pub(super) fn json(pod: &PodInfo, why: &Why) -> String {
         json!({ "node": name, "score": total, "plugins": plugins })
     };
     let object = json!({
-        "apiVersion": "insight.supercargo.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "Why",
         "pod": { "namespace": key.namespace, "name": key.name, "node": pod.node_name },
         "schedulingGates": pod.scheduling_gates,

@@ -23,18 +23,18 @@ pub(crate) struct WhyOptions {
 /// Prints why the pod is pending.
 pub(crate) async fn why(options: WhyOptions, catalog: &Catalog) -> Result<ExitCode> {
     let catalog = catalog.clone();
-    print(options.question.timeout, async move { answer(&options, &catalog).await }).await
+    print(options.question.source.timeout, async move { answer(&options, &catalog).await }).await
 }
 
 /// The answer, and whether the pod has a node or fits.
 async fn answer(WhyOptions { question, node }: &WhyOptions, catalog: &Catalog) -> Result<(String, bool)> {
-    let Asked { mut scheduler, pod, now } = question.ask(catalog).await?;
+    let Asked { mut fork, pod, now } = question.ask(catalog).await?;
     if let Some(node) = node {
-        scheduler.cache().nodes().get(node).with_context(|| format!("there is no node {node}"))?;
+        fork.cache().nodes().get(node).with_context(|| format!("there is no node {node}"))?;
     }
-    let why = scheduler.why_there(now, &pod)?;
+    let why = fork.why_there(now, &pod)?;
     let is_placed = pod.is_assigned() || (!why.feasible.is_empty() && pod.scheduling_gates.is_empty());
-    let text = match question.output {
+    let text = match question.source.output {
         Format::Table => report::table(&pod, &why, node.as_deref()),
         Format::Json => report::json(&pod, &why),
     };

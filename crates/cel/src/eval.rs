@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::ast::{Id, Name};
 use crate::cost::{self, Costs, Seen};
-use crate::fault::{Fault, Outcome, Steps};
+use crate::fault::{Fault, Steps};
 use crate::map::Map;
 use crate::plan::{Attribute, CallNode, FoldNode, Key, Node, Qualifier, Root, is_key};
-use crate::value::{List, MAX_NESTING, Value};
+use crate::value::{List, MAX_NESTING, Outcome, Value};
 
 /// Evaluates; also the cost so far, however it ends.
 pub(crate) fn evaluate(node: &Node, last: Id, device: &Value, limit: u64) -> (Outcome, u64) {

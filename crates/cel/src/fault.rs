@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::value::Value;
-
 /// The work of one evaluation beside its cost: comparisons and copies. Upstream has no such limit; it is reached only
 /// by values that contain themselves many times over, which upstream would compare for hours.
 const MAX_STEPS: u64 = 20_000_000;
@@ -16,9 +14,6 @@ pub(crate) enum Fault {
     /// The evaluation ends.
     Halt(Arc<str>),
 }
-
-/// A value or why there is none.
-pub(crate) type Outcome = Result<Value, Fault>;
 
 impl Fault {
     pub(crate) fn error(message: impl Into<Arc<str>>) -> Self {
@@ -36,6 +31,14 @@ impl Fault {
 
     pub(crate) fn no_such_overload() -> Self {
         Self::error("no such overload")
+    }
+
+    pub(crate) fn int_overflow() -> Self {
+        Self::error("integer overflow")
+    }
+
+    pub(crate) fn uint_overflow() -> Self {
+        Self::error("unsigned integer overflow")
     }
 
     /// The message.

@@ -1,5 +1,6 @@
 //! The functions of the environment: which code runs for which overload.
 
+mod code;
 mod convert;
 mod list;
 mod operators;
@@ -11,16 +12,14 @@ mod units;
 use std::sync::Arc;
 
 use crate::declarations::{Overload, function};
-use crate::fault::{Fault, Outcome, Steps};
+use crate::fault::{Fault, Steps};
 use crate::types::Type;
-use crate::value::Value;
+use crate::value::{Outcome, Value};
 
+use self::code::Code;
 pub(crate) use self::convert::{to_duration, to_timestamp};
 pub(crate) use self::optional::some;
 pub(crate) use self::regex::{Pattern, optimized};
-
-/// The code of an overload.
-pub(crate) type Code = fn(&[Value], &mut Steps) -> Outcome;
 
 /// What a call runs.
 #[derive(Clone)]

@@ -70,12 +70,11 @@ pub use quantity::{Format, Quantity, QuantityError};
 
 use crate::ast::Id;
 use crate::checker::{Checked, check};
-use crate::fault::Outcome;
 use crate::parser::parse;
 use crate::plan::Node;
 use crate::source::{Errors, Source};
 use crate::types::Type;
-use crate::value::Value;
+use crate::value::{Outcome, Value};
 
 /// The most that one evaluation may cost. Same as upstream's `CELSelectorExpressionMaxCost`.
 pub const COST_LIMIT: u64 = 1_000_000;

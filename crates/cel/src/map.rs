@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::fault::{Fault, Outcome, Steps};
+use crate::fault::{Fault, Steps};
 use crate::numbers;
-use crate::value::Value;
+use crate::value::{Outcome, Value};
 
 /// A map. One that a fold adds up in grows in place, as upstream's does.
 #[derive(Clone, Debug)]

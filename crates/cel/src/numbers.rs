@@ -57,25 +57,17 @@ fn double_uint(a: f64, b: u64) -> Ordering {
     }
 }
 
-pub(crate) fn int_overflow() -> Fault {
-    Fault::error("integer overflow")
-}
-
-pub(crate) fn uint_overflow() -> Fault {
-    Fault::error("unsigned integer overflow")
-}
-
 /// A double without its fraction, if that is an integer.
 pub(crate) fn double_to_int(value: f64) -> Result<i64, Fault> {
     if value.is_nan() || value <= -TWO_TO_63 || value >= TWO_TO_63 {
-        return Err(int_overflow());
+        return Err(Fault::int_overflow());
     }
     Ok(value as i64)
 }
 
 pub(crate) fn double_to_uint(value: f64) -> Result<u64, Fault> {
     if !(0.0..TWO_TO_64).contains(&value) {
-        return Err(uint_overflow());
+        return Err(Fault::uint_overflow());
     }
     Ok(value as u64)
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::ast::{Call, Expr, Fold, Id, Kind, Name};
 use crate::checker::{Checked, DEVICE, global_type};
-use crate::fault::{Fault, Outcome, Steps};
+use crate::fault::{Fault, Steps};
 use crate::functions::{Binding, bind, optimized};
 use crate::map::Map;
 use crate::types::Type;
-use crate::value::Value;
+use crate::value::{Outcome, Value};
 
 /// A step with a value.
 pub(crate) enum Node {

@@ -1,7 +1,6 @@
 //! Timestamps and durations as Go's `time` reads and prints them. There is no clock here.
 
 use crate::fault::Fault;
-use crate::numbers::int_overflow;
 
 const MIN_SECONDS: i64 = -62_135_596_800;
 const MAX_SECONDS: i64 = 253_402_300_799;
@@ -53,15 +52,15 @@ impl Timestamp {
     pub(crate) fn plus(&self, duration: i64) -> Result<Self, Fault> {
         let total =
             i128::from(self.seconds) * i128::from(NANOS) + i128::from(self.nanos) + i128::from(duration);
-        let seconds = i64::try_from(total.div_euclid(i128::from(NANOS))).map_err(|_| int_overflow())?;
+        let seconds = i64::try_from(total.div_euclid(i128::from(NANOS))).map_err(|_| Fault::int_overflow())?;
         let nanos = total.rem_euclid(i128::from(NANOS)) as u32;
         Self { seconds, nanos, offset: self.offset }.checked()
     }
 
     /// The duration since another time, in nanoseconds.
     pub(crate) fn minus(&self, other: &Self) -> Result<i64, Fault> {
-        let seconds = (self.seconds - other.seconds).checked_mul(NANOS).ok_or_else(int_overflow)?;
-        seconds.checked_add(i64::from(self.nanos) - i64::from(other.nanos)).ok_or_else(int_overflow)
+        let seconds = (self.seconds - other.seconds).checked_mul(NANOS).ok_or_else(Fault::int_overflow)?;
+        seconds.checked_add(i64::from(self.nanos) - i64::from(other.nanos)).ok_or_else(Fault::int_overflow)
     }
 
     /// The date at an offset from UTC, in seconds.

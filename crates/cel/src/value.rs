@@ -2,13 +2,16 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::fault::{Fault, Outcome, Steps};
+use crate::fault::{Fault, Steps};
 use crate::gofmt;
 use crate::map::Map;
 use crate::net::{Cidr, Ip};
 use crate::quantity::Quantity;
 use crate::semver::Version;
 use crate::time::Timestamp;
+
+/// A value or why there is none.
+pub(crate) type Outcome = Result<Value, Fault>;
 
 /// Values may not nest deeper, so that no walk over one overflows the stack.
 pub(crate) const MAX_NESTING: u16 = 250;

@@ -5,6 +5,7 @@
 
 mod csi;
 mod devices;
+mod document;
 mod in_tree;
 mod pod_groups;
 mod resource_claims;
@@ -21,17 +22,14 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::Text;
-use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{Body, Object};
 
+use self::document::Document;
 use super::error::{FieldError, WireError, parse};
 use super::interners::Interners;
 use super::json::Obj;
 use super::metadata::{Metadata, required};
 use super::raw::whole;
-
-/// Written by `kubectl apply`: long, and no plugin needs it.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Decodes objects of one kind and shares equal parts of them.
 pub struct ObjectKind {
@@ -160,34 +158,6 @@ impl Kind for ObjectKind {
             other => Err(DecodeError::UnsupportedContentType(other)),
         }
     }
-}
-
-/// The slim type of an object of one kind.
-trait Document<'a>: Deserialize<'a> + Default {
-    /// Whether to keep the whole object, too.
-    const KEEPS_RAW: bool = false;
-    /// `apiVersion` and `kind` of the kept object.
-    const TYPE: Option<(&'static str, &'static str)> = None;
-
-    fn metadata(&self) -> &Metadata<'a>;
-
-    /// The annotations to keep. Defaults to none.
-    fn annotations(&self, _: &mut Interners) -> Labels {
-        Labels::default()
-    }
-
-    /// The node that the object belongs to.
-    fn node_name(&self) -> Option<&str> {
-        None
-    }
-
-    /// The body of the record. `raw` is set if the whole object is kept.
-    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, FieldError>;
-}
-
-/// The annotations of kinds with annotations that plugins read.
-fn annotations(metadata: &Metadata<'_>, shared: &mut Interners) -> Labels {
-    shared.labels(metadata.annotations.iter().filter(|(key, _)| *key != LAST_APPLIED))
 }
 
 /// An object of an unknown kind: only its metadata is known.

@@ -7,7 +7,7 @@ use supercargo_framework::labels::is_label_key;
 use supercargo_framework::resource::names;
 
 use super::cursor::{Cursor, Object};
-use super::duration;
+use supercargo_framework::go_duration;
 use super::error::Position;
 use super::report::Report;
 use crate::config::{ExtenderConfig, ExtenderTls, ManagedResource};
@@ -130,7 +130,7 @@ fn read_weight(object: &Object<'_>, prioritizes: bool, report: &mut Report<'_>) 
 fn read_timeout(object: &Object<'_>, report: &mut Report<'_>) -> Duration {
     let Some(cursor) = object.get("httpTimeout") else { return DEFAULT_TIMEOUT };
     let Some(text) = cursor.string(report) else { return DEFAULT_TIMEOUT };
-    match duration::parse(text) {
+    match go_duration::parse(text) {
         Some(Duration::ZERO) => DEFAULT_TIMEOUT,
         Some(timeout) => timeout,
         None => {

@@ -166,8 +166,8 @@ fn read_parallelism(object: &Object<'_>, report: &mut Report<'_>) -> Option<i32>
 fn read_backoff(object: &Object<'_>, report: &mut Report<'_>) -> (Option<u64>, Option<u64>) {
     let initial = read_seconds(object, "podInitialBackoffSeconds", report);
     let max = read_seconds(object, "podMaxBackoffSeconds", report);
-    let initial_or_default = initial.unwrap_or(super::DEFAULT_INITIAL_BACKOFF.as_secs());
-    let max_or_default = max.unwrap_or(super::DEFAULT_MAX_BACKOFF.as_secs());
+    let initial_or_default = initial.unwrap_or(crate::config::DEFAULT_INITIAL_BACKOFF.as_secs());
+    let max_or_default = max.unwrap_or(crate::config::DEFAULT_MAX_BACKOFF.as_secs());
     if max_or_default < initial_or_default {
         // At least one of the two is in the file: the defaults are consistent.
         let blamed = ["podMaxBackoffSeconds", "podInitialBackoffSeconds"];

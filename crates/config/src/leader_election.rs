@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cursor::Object;
-use super::duration;
+use supercargo_framework::go_duration;
 use super::report::Report;
 use crate::config::DEFAULT_SCHEDULER_NAME;
 
@@ -78,7 +78,7 @@ impl LeaderElectionConfig {
             return None;
         }
         let [lease, renewal, retry] =
-            [self.lease_duration, self.renew_deadline, self.retry_period].map(duration::format);
+            [self.lease_duration, self.renew_deadline, self.retry_period].map(go_duration::format);
         if self.lease_duration <= self.renew_deadline {
             let message = format!("({lease}) must be longer than {} ({renewal})", names.renew_deadline);
             return Some((names.lease_duration, message));
@@ -132,7 +132,7 @@ pub(super) fn read(top: &Object<'_>, report: &mut Report<'_>) -> LeaderElectionC
 
 fn read_length(object: &Object<'_>, field: &str, report: &mut Report<'_>) -> Option<Duration> {
     let cursor = object.get(field)?;
-    let length = duration::parse(cursor.string(report)?);
+    let length = go_duration::parse(cursor.string(report)?);
     if length.is_none() {
         report.invalid(&cursor.place, "must be a duration such as 15s or 1m30s");
     }

@@ -68,8 +68,6 @@ pub use config::{
 pub use error::{ConfigError, ConfigErrors, Position, Problem};
 pub use leader_election::LeaderElectionConfig;
 
-use supercargo_framework::go_duration as duration;
-
 use complete::complete;
 use cursor::Cursor;
 use file::File;

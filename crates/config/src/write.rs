@@ -8,7 +8,7 @@ use supercargo_framework::Features;
 
 use super::LeaderElectionConfig;
 use super::default_args;
-use super::duration;
+use supercargo_framework::go_duration;
 use super::file::{API_VERSION, KIND};
 use super::leader_election::LOCK;
 use super::points::Point;
@@ -62,9 +62,9 @@ impl Config {
 fn leader_election(election: &LeaderElectionConfig) -> Value {
     json!({
         "leaderElect": election.leader_elect,
-        "leaseDuration": duration::format(election.lease_duration),
-        "renewDeadline": duration::format(election.renew_deadline),
-        "retryPeriod": duration::format(election.retry_period),
+        "leaseDuration": go_duration::format(election.lease_duration),
+        "renewDeadline": go_duration::format(election.renew_deadline),
+        "retryPeriod": go_duration::format(election.retry_period),
         "resourceLock": LOCK,
         "resourceName": election.resource_name,
         "resourceNamespace": election.resource_namespace,
@@ -134,7 +134,7 @@ fn extender(extender: &ExtenderConfig) -> Value {
 }
 
 fn timeout(length: Duration) -> Value {
-    duration::format(length).into()
+    go_duration::format(length).into()
 }
 
 fn tls(tls: &ExtenderTls) -> Value {

@@ -9,6 +9,9 @@ use crate::labels::Labels;
 use crate::resource::Resource;
 use crate::taint::Taint;
 
+/// The label that usually has a distinct value on every node.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
 /// An image on a node, by one of its names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeImage {

@@ -26,7 +26,7 @@ pub use self::members::*;
 use self::pending::PendingAllocations;
 use crate::hash_seed::{HashSeed, SeededMap};
 use crate::labels::Labels;
-use crate::pod::OwnerRef;
+use crate::pod::{OwnerRef, PodInfo};
 use crate::resource::names::DEVICE_CLASS_PREFIX;
 use crate::text::Text;
 
@@ -105,6 +105,16 @@ impl<'a, T: ObjectBody> Typed<'a, T> {
     }
 }
 
+impl Typed<'_, PodDisruptionBudget> {
+    /// Whether the budget protects the pod. As upstream, pods without labels match no budget, not even one
+    /// whose selector matches absent labels.
+    pub fn selects(&self, pod: &PodInfo) -> bool {
+        pod.labels.iter().next().is_some()
+            && self.object.namespace() == &*pod.namespace
+            && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+    }
+}
+
 /// An object: the API's state and the assumed state.
 #[derive(Clone, Debug)]
 struct Entry {
@@ -150,6 +160,7 @@ impl Kind {
 /// Same as upstream's assume caches: an assumed change is valid until the informer shows a newer
 /// version.
 #[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Objects {
     seed: HashSeed,
     kinds: FxHashMap<Text, Kind>,

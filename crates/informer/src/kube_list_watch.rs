@@ -19,6 +19,7 @@ use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchE
 use crate::protobuf::MEDIA_TYPE;
 use crate::reflector::Transform;
 
+mod chunk;
 mod event;
 mod frames;
 mod meta;
@@ -26,15 +27,12 @@ mod page;
 mod request;
 mod status;
 
+use chunk::{SILENCE, next_chunk};
 use event::decode_event;
 use frames::{FrameError, Frames};
 use meta::identify;
 use page::{SplitError, Splitter};
 use status::{refusal, unreadable_event};
-
-/// The maximum time until a response starts, or a list continues: longer than the API server's
-/// request timeout of one minute. The reflector times open watches.
-const SILENCE: Duration = Duration::from_secs(70);
 
 /// The default maximum size of an object. etcd rejects objects of more than a few megabytes, and
 /// their encoding on the wire is not much larger.
@@ -285,17 +283,6 @@ fn content_type(headers: &HeaderMap) -> Result<ContentType, ListWatchError> {
         Some("application/json") => Ok(ContentType::Json),
         Some(MEDIA_TYPE) => Ok(ContentType::Protobuf),
         _ => Err(ListWatchError::ContentType(value.into_owned())),
-    }
-}
-
-async fn next_chunk(body: &mut Body) -> Result<Option<impl AsRef<[u8]> + use<>>, ListWatchError> {
-    loop {
-        let frame = timeout(SILENCE, body.frame()).await.map_err(|_| ListWatchError::Silent(SILENCE))?;
-        let Some(frame) = frame else { return Ok(None) };
-        let frame = frame.map_err(|error| ListWatchError::Body(Box::new(error)))?;
-        if let Ok(data) = frame.into_data() {
-            return Ok(Some(data));
-        }
     }
 }
 

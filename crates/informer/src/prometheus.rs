@@ -33,7 +33,7 @@ pub enum MetricType {
 /// Writes families and samples to `W`, one line each.
 ///
 /// Labels are pairs of name and value. The writer escapes values; names must be valid already.
-/// Numbers are written as Go writes them, so bucket bounds are the same label values as upstream's.
+/// Bucket bounds are written as Go writes them, so they are the same label values as upstream's.
 #[derive(Debug, Default)]
 pub struct TextWriter<W>(W);
 
@@ -105,7 +105,7 @@ impl<W: Write> TextWriter<W> {
             separator = ',';
         }
         if let Some(bound) = bound {
-            write!(self.0, "{separator}le=\"{}\"", Number(bound))?;
+            write!(self.0, "{separator}le=\"{}\"", Bound(bound))?;
             separator = ',';
         }
         if separator == ',' {
@@ -132,8 +132,17 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Writes a number as Go does. Bucket bounds are label values, which are equal only if their texts
-/// are.
+/// Writes a bucket's bound as Prometheus' client for Go does: bounds are label values, which are equal
+/// only if their texts are.
+struct Bound(f64);
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_finite() && self.0.abs() >= 1e6 { scientific(f, self.0) } else { Number(self.0).fmt(f) }
+    }
+}
+
+/// Writes a number so that it stays readable: with an exponent only if it is very small or large.
 struct Number(f64);
 
 impl fmt::Display for Number {
@@ -145,11 +154,15 @@ impl fmt::Display for Number {
         if number == 0.0 || number.is_nan() || (1e-4..1e21).contains(&number.abs()) {
             return write!(f, "{number}");
         }
-        let scientific = format!("{number:e}");
-        let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-        let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
-        write!(f, "{digits}e{sign}{exponent:0>2}")
+        scientific(f, number)
     }
+}
+
+fn scientific(f: &mut fmt::Formatter<'_>, number: f64) -> fmt::Result {
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
+    write!(f, "{digits}e{sign}{exponent:0>2}")
 }
 
 #[cfg(test)]
@@ -157,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_go_writes_them() {
+    fn numbers_are_readable_and_bounds_as_in_go() {
         for (number, expected) in [
             (0.0, "0"),
             (1.0, "1"),
@@ -175,6 +188,15 @@ mod tests {
             (f64::NAN, "NaN"),
         ] {
             assert_eq!(Number(number).to_string(), expected);
+        }
+        for (bound, expected) in [
+            (0.000_015, "1.5e-05"),
+            (262_144.0, "262144"),
+            (1_048_576.0, "1.048576e+06"),
+            (16_777_216.0, "1.6777216e+07"),
+            (f64::INFINITY, "+Inf"),
+        ] {
+            assert_eq!(Bound(bound).to_string(), expected);
         }
     }
 

@@ -57,7 +57,7 @@ pub struct GroupLengths {
 }
 
 /// The members of groups.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Groups {
     /// The members of each queued group in the order of trial, by the UID of its entry.
     queued: FxHashMap<Uid, Vec<QueuedPod>>,
@@ -70,6 +70,7 @@ pub(crate) struct Groups {
 }
 
 /// The group that is being tried.
+#[derive(Clone)]
 struct Popped {
     entry: Uid,
     /// The members of the attempt.

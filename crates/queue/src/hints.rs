@@ -13,10 +13,12 @@ use super::context::QueueCx;
 use super::entry::QueuedPod;
 use super::queueing_strategy::QueueingStrategy;
 use super::size::Amounts;
-use crate::EXTENDER;
 use supercargo_runtime::observer::{Observation, Timespan};
 use supercargo_runtime::panic_guard::guard;
 use supercargo_runtime::profile::{Profile, ProfileIndex, Profiles, all_events};
+
+/// The name that stands for all extenders in a diagnosis.
+pub const EXTENDER: &str = "Extender";
 
 /// A plugin's registration for an event.
 struct Registration {

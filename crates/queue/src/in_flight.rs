@@ -7,6 +7,7 @@ use supercargo_framework::event::Change;
 use supercargo_framework::{ClusterEvent, Uid};
 
 /// An entry of the log.
+#[derive(Clone)]
 enum Line {
     /// A pod was popped.
     Popped,
@@ -20,7 +21,7 @@ enum Line {
 ///
 /// Events after a pod's own mark decide where the pod goes if it turns out unschedulable. So no
 /// event that arrives during an attempt is lost.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct InFlight {
     lines: VecDeque<Line>,
     /// The number of entries dropped from the front.

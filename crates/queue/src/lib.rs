@@ -50,6 +50,7 @@ pub use self::entry::{Backoff, QueuedPod};
 use self::groups::Groups;
 pub use self::groups::{GroupLengths, GroupOutcome, QueuedGroup};
 use self::guarded_sort::GuardedSort;
+pub use self::hints::EXTENDER;
 use self::hints::QueueingHints;
 use self::in_flight::InFlight;
 use self::nominator::Nominated;
@@ -65,9 +66,6 @@ const SCHEDULE_ATTEMPT_FAILURE: Text = Text::Static("ScheduleAttemptFailure");
 const POP_FROM_BACKOFF_Q: Text = Text::Static("PopFromBackoffQ");
 const UNSCHEDULED_POD_ADD: Text = Text::Static("UnscheduledPodAdd");
 const TARGET_POD_UPDATE: Text = Text::Static("TargetPodUpdate");
-
-/// The name that stands for all extenders in a diagnosis.
-pub const EXTENDER: &str = "Extender";
 
 type Heap<P> = PriorityQueue<Uid, P, BuildHasherDefault<FxHasher>>;
 
@@ -170,6 +168,28 @@ impl SchedulingQueue {
             next_sequence: 0,
             next_flush: None,
             clock: SteadyClock::default(),
+        }
+    }
+
+    /// A copy for a scheduler with these profiles, which are equal to its own.
+    #[must_use]
+    pub fn fork(&self, profiles: &Profiles, extended: bool) -> Self {
+        Self {
+            options: self.options,
+            sort: Arc::clone(&self.sort),
+            hints: QueueingHints::new(profiles, extended),
+            entries: self.entries.clone(),
+            rejected: self.rejected.clone(),
+            active: self.active.clone(),
+            backoff: self.backoff.clone(),
+            error_backoff: self.error_backoff.clone(),
+            unschedulable: self.unschedulable.clone(),
+            groups: self.groups.clone(),
+            in_flight: self.in_flight.clone(),
+            nominator: self.nominator.clone(),
+            next_sequence: self.next_sequence,
+            next_flush: self.next_flush,
+            clock: self.clock.clone(),
         }
     }
 

@@ -43,7 +43,7 @@ impl Nominated {
 }
 
 /// Nominated pods by node. Only pods without a node are here.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Nominator {
     by_node: BTreeMap<Arc<str>, Vec<Nominated>>,
     nodes: FxHashMap<Uid, Arc<str>>,

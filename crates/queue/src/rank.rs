@@ -12,6 +12,7 @@ use crate::stall::is_stalled;
 
 /// The order of the active queue: by the queue-sort plugin, then first come, first served. Pods with
 /// which a scheduler has stalled come last.
+#[derive(Clone)]
 pub(crate) struct ActiveRank {
     pod: Arc<PodInfo>,
     timestamp: Timestamp,
@@ -66,7 +67,7 @@ impl PartialEq for ActiveRank {
 impl Eq for ActiveRank {}
 
 /// The order of a backoff queue: by the end of the backoff, then as in the active queue.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BackoffRank {
     until: std::cmp::Reverse<Timestamp>,
     then: ActiveRank,

@@ -7,7 +7,7 @@ use supercargo_framework::Now;
 /// The wall clock without its steps back. When it is set back, the same number of whole seconds is
 /// added from then on. Otherwise pods in backoff would wait until the wall clock catches up.
 /// Seconds still begin with those of the wall clock.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct SteadyClock {
     last: Option<Now>,
     added: Duration,

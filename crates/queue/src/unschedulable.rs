@@ -16,6 +16,7 @@ use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_runtime::profile::ProfileIndex;
 
 /// Pods that wait for an event, by sequence number, so that moves keep the order of arrival.
+#[derive(Clone)]
 pub(crate) struct Unschedulable {
     pods: BTreeMap<u64, Uid>,
     groups: BTreeMap<Rejection, Group>,
@@ -38,6 +39,7 @@ struct Rejection {
 }
 
 /// Pods that the same plugins rejected.
+#[derive(Clone)]
 pub(crate) struct Group {
     /// What the hints of these plugins read of a pod.
     scope: HintScope,
@@ -48,6 +50,7 @@ pub(crate) struct Group {
 }
 
 /// The pods of a group and a size.
+#[derive(Clone)]
 struct Classes {
     places: SeededMap<Seen, usize>,
     /// Their order depends on insertions and removals only, not on the hash seed.
@@ -55,6 +58,7 @@ struct Classes {
 }
 
 /// Pods of a group that its hints cannot tell apart.
+#[derive(Clone)]
 pub(crate) struct Class {
     pub(crate) priority: i32,
     /// What each pod requests; nothing if no hint reads requests.
@@ -64,6 +68,7 @@ pub(crate) struct Class {
 }
 
 /// A pod as hints of a scope see it. Two are equal if their priorities and the parts in the scope are.
+#[derive(Clone)]
 struct Seen {
     pod: Arc<PodInfo>,
     scope: HintScope,

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{Nomination, PreFlight};
-use supercargo_framework::{Code, Feature, Now, PodInfo, Status, Text, Uid};
+use supercargo_framework::{Code, Feature, Now, PodInfo, Status, Text, Uid, go_duration};
 
 use crate::bindings::{Binding, Stage};
 use crate::cache::on_node;
 use crate::drain::DRAINED;
 use crate::effect::{Effect, EventType, PreBindWork};
 use crate::extender::ExtenderSpec;
-use crate::go_duration::go_duration;
 use crate::scheduler::Scheduler;
 use supercargo_queue::PreCheck;
 use supercargo_runtime::failure::{Failure, FailureKind};
@@ -308,7 +307,7 @@ impl Scheduler {
         }
         for (uid, plugin, timeout) in self.bindings.timed_out(now.monotonic) {
             let reason =
-                format!("rejected due to timeout after waiting {} at plugin {plugin}", go_duration(timeout));
+                format!("rejected due to timeout after waiting {} at plugin {plugin}", go_duration::format(timeout));
             self.permit_rejected(now, &uid, Status::unschedulable(reason).by(plugin));
         }
         for uid in self.bindings.to_ask(now.monotonic) {

@@ -30,12 +30,9 @@ impl Fits {
 }
 
 impl Scheduler {
-    /// Places copies of the pod one after the other, at most `most`, as the scheduler would, but without
-    /// preemption. It ends the scheduler, whose state then has pods that do not exist.
-    ///
-    /// Claims and volumes are not reserved, so a pod with either is refused.
-    pub fn fits(mut self, now: Now, pod: &PodInfo, most: usize) -> Result<Fits, WhyError> {
-        if !pod.spec.resource_claims().is_empty() || !pod.spec.volumes.is_empty() {
+    /// See [`Fork::fits`](crate::Fork::fits). Afterwards, the state has pods that do not exist.
+    pub(crate) fn fits(mut self, now: Now, pod: &PodInfo, most: usize) -> Result<Fits, WhyError> {
+        if !can_be_copied(pod) {
             return Err(WhyError::Claims);
         }
         let profile = self.profile_of(pod).unwrap_or(ProfileIndex(0));
@@ -61,8 +58,13 @@ impl Scheduler {
     }
 }
 
+/// Whether copies of the pod need nothing that it has alone.
+pub(crate) fn can_be_copied(pod: &PodInfo) -> bool {
+    pod.spec.resource_claims().is_empty() && pod.spec.volumes.is_empty()
+}
+
 /// A pod like this one, and new.
-fn copy_of(pod: &PodInfo, number: usize) -> PodInfo {
+pub(crate) fn copy_of(pod: &PodInfo, number: usize) -> PodInfo {
     let name = format!("{}-copy-{number}", pod.name);
     PodInfo {
         uid: Uid::from(format!("copy-{number}-of-{}", pod.uid).as_str()),

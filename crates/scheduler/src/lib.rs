@@ -60,7 +60,7 @@ mod extender_calls;
 mod failure_handler;
 mod filtering;
 mod fits;
-mod go_duration;
+mod fork;
 mod group_cycle;
 mod group_post_filter;
 mod handle;
@@ -86,6 +86,7 @@ mod tie_breakers;
 mod uncertain_binding;
 mod unconfirmed_patches;
 mod views;
+mod what_if;
 mod why;
 
 pub use cache::{Cache, CacheError};
@@ -94,6 +95,7 @@ pub use effect::{
 };
 pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
 pub use fits::Fits;
+pub use fork::Fork;
 pub use input::{Eviction, Input, Notification, PodRead};
 pub use scheduler::{BuildError, Options, Scheduler};
 pub use scoring::PluginScores;
@@ -107,4 +109,5 @@ pub use supercargo_runtime::observer::{
 pub use supercargo_runtime::profile::{NamedBinder, PluginLists, ProfileError, ProfileSpec};
 pub use tables::{DEFAULT_TABLE_MEMORY, Rule, TableStats};
 pub use views::{BindingView, Known, NodeView, PodOnNode, QueueView};
+pub use what_if::{End, PodOutcome, Verb, WhatIf, WhatIfError};
 pub use why::{Change as PodChange, Detail, Fix, Refusal, Shortage, Why, WhyError};

@@ -26,5 +26,6 @@ mod status_patches;
 mod tables;
 mod uncertain;
 mod volumes;
+mod what_if;
 mod why;
 mod world;

@@ -13,14 +13,14 @@ use crate::effect::{Effect, StatusPatch};
 use crate::scheduler::Scheduler;
 
 /// The fields of a pod's status as last asked for.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Asked {
     condition: Option<PodCondition>,
     nomination: Nomination,
 }
 
 /// The unconfirmed patches of pending pods.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct UnconfirmedPatches(FxHashMap<Uid, Asked>);
 
 impl UnconfirmedPatches {

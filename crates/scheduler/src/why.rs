@@ -241,15 +241,14 @@ fn shortage(cycle: &Cycle<'_>, reason: &str, nodes: &[NodeIndex]) -> Option<Shor
 }
 
 impl Scheduler {
-    /// The pod of this key, with or without a node.
-    pub fn pod(&self, key: &PodKey) -> Option<&Arc<PodInfo>> {
+    /// See [`Fork::pod`](crate::Fork::pod).
+    pub(crate) fn pod(&self, key: &PodKey) -> Option<&Arc<PodInfo>> {
         let waiting = self.pending.get(key).or_else(|| self.unclaimed_pods.get(key));
         waiting.or_else(|| self.cache.pods().find(|pod| pod.key() == *key))
     }
 
-    /// Why the pod has no node. The pod need not be known. Neither extenders nor PreEnqueue plugins are
-    /// asked.
-    pub fn why(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
+    /// See [`Fork::why`](crate::Fork::why).
+    pub(crate) fn why(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
         self.cache.refreshed();
         let profile = self.profile_of(pod).unwrap_or(ProfileIndex(0));
         let (mut why, blamed) = self.with_cycle(now, pod, profile, explain)?;
@@ -263,8 +262,8 @@ impl Scheduler {
         Ok(why)
     }
 
-    /// Where the pod would go now if it had no node. On its own node it does not count.
-    pub fn why_there(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
+    /// See [`Fork::why_there`](crate::Fork::why_there).
+    pub(crate) fn why_there(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
         let is_aside = self.cache.set_aside(&pod.uid);
         let without_node = Arc::new(PodInfo { node_name: None, ..PodInfo::clone(pod) });
         let why = self.why(now, &without_node);

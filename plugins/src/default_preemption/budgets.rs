@@ -39,12 +39,7 @@ impl<'a> Budgets<'a> {
     }
 }
 
-/// Whether the budget counts the pod. Pods that the API server is already disrupting are not
-/// counted again. As upstream, pods without labels match no budget, not even one whose selector
-/// matches absent labels.
+/// Whether the budget counts the pod. Pods that the API server is already disrupting are not counted again.
 fn protects(budget: &Typed<'_, PodDisruptionBudget>, pod: &PodInfo) -> bool {
-    pod.labels.iter().next().is_some()
-        && budget.object.namespace() == &*pod.namespace
-        && budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
-        && !budget.disrupted_pods.contains(&pod.name)
+    budget.selects(pod) && !budget.disrupted_pods.contains(&pod.name)
 }

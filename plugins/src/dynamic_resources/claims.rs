@@ -2,9 +2,16 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::objects::{Object, Objects, ResourceClaim, Typed, resources};
+use supercargo_framework::objects::{
+    Object, ObjectBody as _, Objects, ResourceClaim, Typed, resources,
+};
 use supercargo_framework::pod_claims::PodClaimName;
 use supercargo_framework::{PodInfo, Uid};
+
+/// The body of a claim.
+pub(super) fn body(claim: &Object) -> &ResourceClaim {
+    ResourceClaim::of(&claim.body).expect("only claims are found")
+}
 
 /// The claims that the pod's spec names, in its order. A claim under two names is there twice. The
 /// error is upstream's, about the first claim that is not ready.

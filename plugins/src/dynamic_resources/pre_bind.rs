@@ -18,7 +18,7 @@ use supercargo_framework::pod_claims::ExtendedRequest;
 use super::extended::Created;
 use super::readiness::{self, Readiness};
 use super::write::{Consumer, Written, claims_path, path_of};
-use super::{body, claims};
+use super::claims::{self, body};
 
 /// How often a write is tried that meets a conflict, and how long it waits between.
 const TRIES: usize = 5;

@@ -8,7 +8,7 @@ use supercargo_framework::objects::{Body, CLAIM_FINALIZER, ClaimAllocation, Obje
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{PodInfo, Timestamp, Uid};
 
-use super::body;
+use super::claims::body;
 
 /// The pod that uses a claim.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use supercargo_framework::{LabelSelector, Labels, NodeInfo, NodeRecord, Status};
 
 use super::tests::{namespace, objects, selector};
 use super::*;
-use crate::HOSTNAME;
+use supercargo_framework::node::HOSTNAME;
 use crate::dry_run;
 use crate::testing::{Driver, node_info, nodes};
 

@@ -11,7 +11,7 @@ use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, Pod
 
 use super::InterPodAffinity;
 use super::terms::{List, OwnTerms, Tally, affinity_of, namespace_of};
-use crate::HOSTNAME;
+use supercargo_framework::node::HOSTNAME;
 use crate::applied::Domains;
 use crate::domain_counts::{self, ByDomain};
 

@@ -8,7 +8,7 @@ use supercargo_framework::labels::{MAX_LABEL_VALUE, is_label_key};
 use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 
-use super::HOSTNAME;
+use supercargo_framework::node::HOSTNAME;
 
 /// The default constraints, for pods without constraints.
 pub(super) struct Defaults {

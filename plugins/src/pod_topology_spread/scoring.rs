@@ -11,7 +11,9 @@ use supercargo_framework::{
 };
 
 use super::constraint::{Constraint, Inclusion, has_every_key, keys};
-use super::{HOSTNAME, PodTopologySpread};
+use supercargo_framework::node::HOSTNAME;
+
+use super::PodTopologySpread;
 use crate::applied::{in_domain, widen};
 use crate::domain_counts::{self, ByDomain};
 

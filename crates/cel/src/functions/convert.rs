@@ -1,11 +1,11 @@
 //! Conversions between types, and the parts of times.
 
-use super::Code;
-use crate::fault::{Fault, Outcome, Steps};
+use super::code::Code;
+use crate::fault::{Fault, Steps};
 use crate::gofmt;
-use crate::numbers::{double_to_int, double_to_uint, int_overflow, uint_overflow};
+use crate::numbers::{double_to_int, double_to_uint};
 use crate::time::{Civil, Timestamp, parse_duration};
-use crate::value::Value;
+use crate::value::{Outcome, Value};
 
 pub(super) fn code(overload: &str) -> Option<Code> {
     Some(match overload {
@@ -158,7 +158,7 @@ fn to_int(args: &[Value], _: &mut Steps) -> Outcome {
         Value::Double(value) => double_to_int(*value)?,
         Value::Duration(nanos) => *nanos,
         Value::Timestamp(at) => at.seconds,
-        Value::Uint(value) => i64::try_from(*value).map_err(|_| int_overflow())?,
+        Value::Uint(value) => i64::try_from(*value).map_err(|_| Fault::int_overflow())?,
         _ => return Err(Fault::no_such_overload()),
     }))
 }
@@ -166,7 +166,7 @@ fn to_int(args: &[Value], _: &mut Steps) -> Outcome {
 fn to_uint(args: &[Value], _: &mut Steps) -> Outcome {
     Ok(Value::Uint(match args[0] {
         Value::Double(value) => double_to_uint(value)?,
-        Value::Int(value) => u64::try_from(value).map_err(|_| uint_overflow())?,
+        Value::Int(value) => u64::try_from(value).map_err(|_| Fault::uint_overflow())?,
         _ => return Err(Fault::no_such_overload()),
     }))
 }

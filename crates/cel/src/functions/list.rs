@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::Code;
+use super::code::Code;
 use super::operators::{add, is_ordered, order};
-use crate::fault::{Fault, Outcome, Steps};
-use crate::value::{List, Value};
+use crate::fault::{Fault, Steps};
+use crate::value::{List, Outcome, Value};
 
 /// The greatest number of elements that upstream sorts in a stable way. More, with equal keys, are not handled.
 const STABLE: usize = 12;

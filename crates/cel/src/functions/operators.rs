@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::Code;
-use crate::fault::{Fault, Outcome, Steps};
-use crate::numbers::{compare as compare_numbers, int_overflow, uint_overflow};
-use crate::value::Value;
+use super::code::Code;
+use crate::fault::{Fault, Steps};
+use crate::numbers::compare as compare_numbers;
+use crate::value::{Outcome, Value};
 
 type Accepts = fn(&Value) -> bool;
 
@@ -87,8 +87,8 @@ fn not(args: &[Value], _: &mut Steps) -> Outcome {
 
 fn negate(args: &[Value], _: &mut Steps) -> Outcome {
     Ok(match args[0] {
-        Value::Int(value) => Value::Int(value.checked_neg().ok_or_else(int_overflow)?),
-        Value::Duration(value) => Value::Duration(value.checked_neg().ok_or_else(int_overflow)?),
+        Value::Int(value) => Value::Int(value.checked_neg().ok_or_else(Fault::int_overflow)?),
+        Value::Duration(value) => Value::Duration(value.checked_neg().ok_or_else(Fault::int_overflow)?),
         Value::Double(value) => Value::Double(-value),
         _ => return Err(Fault::no_such_overload()),
     })
@@ -96,8 +96,8 @@ fn negate(args: &[Value], _: &mut Steps) -> Outcome {
 
 pub(super) fn add(args: &[Value], steps: &mut Steps) -> Outcome {
     Ok(match (&args[0], &args[1]) {
-        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_add(*b).ok_or_else(int_overflow)?),
-        (Value::Uint(a), Value::Uint(b)) => Value::Uint(a.checked_add(*b).ok_or_else(uint_overflow)?),
+        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_add(*b).ok_or_else(Fault::int_overflow)?),
+        (Value::Uint(a), Value::Uint(b)) => Value::Uint(a.checked_add(*b).ok_or_else(Fault::uint_overflow)?),
         (Value::Double(a), Value::Double(b)) => Value::Double(a + b),
         (Value::String(a), Value::String(b)) => {
             steps.take((a.len() + b.len()) as u64 / 8)?;
@@ -109,7 +109,7 @@ pub(super) fn add(args: &[Value], steps: &mut Steps) -> Outcome {
         }
         (Value::List(a), Value::List(b)) => return a.concat(b, steps),
         (Value::Duration(a), Value::Duration(b)) => {
-            Value::Duration(a.checked_add(*b).ok_or_else(int_overflow)?)
+            Value::Duration(a.checked_add(*b).ok_or_else(Fault::int_overflow)?)
         }
         (Value::Duration(a), Value::Timestamp(b)) => Value::Timestamp(b.plus(*a)?),
         (Value::Timestamp(a), Value::Duration(b)) => Value::Timestamp(a.plus(*b)?),
@@ -119,14 +119,14 @@ pub(super) fn add(args: &[Value], steps: &mut Steps) -> Outcome {
 
 fn subtract(args: &[Value], _: &mut Steps) -> Outcome {
     Ok(match (&args[0], &args[1]) {
-        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_sub(*b).ok_or_else(int_overflow)?),
-        (Value::Uint(a), Value::Uint(b)) => Value::Uint(a.checked_sub(*b).ok_or_else(uint_overflow)?),
+        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_sub(*b).ok_or_else(Fault::int_overflow)?),
+        (Value::Uint(a), Value::Uint(b)) => Value::Uint(a.checked_sub(*b).ok_or_else(Fault::uint_overflow)?),
         (Value::Double(a), Value::Double(b)) => Value::Double(a - b),
         (Value::Duration(a), Value::Duration(b)) => {
-            Value::Duration(a.checked_sub(*b).ok_or_else(int_overflow)?)
+            Value::Duration(a.checked_sub(*b).ok_or_else(Fault::int_overflow)?)
         }
         (Value::Timestamp(a), Value::Duration(b)) => {
-            Value::Timestamp(a.plus(b.checked_neg().ok_or_else(int_overflow)?)?)
+            Value::Timestamp(a.plus(b.checked_neg().ok_or_else(Fault::int_overflow)?)?)
         }
         (Value::Timestamp(a), Value::Timestamp(b)) => Value::Duration(a.minus(b)?),
         _ => return Err(Fault::no_such_overload()),
@@ -135,8 +135,8 @@ fn subtract(args: &[Value], _: &mut Steps) -> Outcome {
 
 fn multiply(args: &[Value], _: &mut Steps) -> Outcome {
     Ok(match (&args[0], &args[1]) {
-        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_mul(*b).ok_or_else(int_overflow)?),
-        (Value::Uint(a), Value::Uint(b)) => Value::Uint(a.checked_mul(*b).ok_or_else(uint_overflow)?),
+        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_mul(*b).ok_or_else(Fault::int_overflow)?),
+        (Value::Uint(a), Value::Uint(b)) => Value::Uint(a.checked_mul(*b).ok_or_else(Fault::uint_overflow)?),
         (Value::Double(a), Value::Double(b)) => Value::Double(a * b),
         _ => return Err(Fault::no_such_overload()),
     })
@@ -146,7 +146,7 @@ fn divide(args: &[Value], _: &mut Steps) -> Outcome {
     let by_zero = || Fault::error("division by zero");
     Ok(match (&args[0], &args[1]) {
         (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => return Err(by_zero()),
-        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_div(*b).ok_or_else(int_overflow)?),
+        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_div(*b).ok_or_else(Fault::int_overflow)?),
         (Value::Uint(a), Value::Uint(b)) => Value::Uint(a / b),
         (Value::Double(a), Value::Double(b)) => Value::Double(a / b),
         _ => return Err(Fault::no_such_overload()),
@@ -157,7 +157,7 @@ fn modulo(args: &[Value], _: &mut Steps) -> Outcome {
     let by_zero = || Fault::error("modulus by zero");
     Ok(match (&args[0], &args[1]) {
         (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => return Err(by_zero()),
-        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_rem(*b).ok_or_else(int_overflow)?),
+        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_rem(*b).ok_or_else(Fault::int_overflow)?),
         (Value::Uint(a), Value::Uint(b)) => Value::Uint(a % b),
         _ => return Err(Fault::no_such_overload()),
     })

@@ -1,8 +1,8 @@
 //! Optional values, and maps that folds make.
 
-use super::Code;
-use crate::fault::{Fault, Outcome, Steps};
-use crate::value::{MAX_NESTING, Value};
+use super::code::Code;
+use crate::fault::{Fault, Steps};
+use crate::value::{MAX_NESTING, Outcome, Value};
 
 pub(super) fn code(overload: &str) -> Option<Code> {
     Some(match overload {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use regex::Regex;
 
 use super::text::text;
-use super::{Binding, Code};
-use crate::fault::{Fault, Outcome};
+use super::code::Code;
+use super::Binding;
+use crate::fault::Fault;
 use crate::go_regex;
-use crate::value::Value;
+use crate::value::{Outcome, Value};
 
 /// A function whose regular expression is known when the program is planned.
 pub(crate) struct Pattern(Regex);

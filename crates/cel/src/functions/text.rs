@@ -1,8 +1,8 @@
 //! Functions of strings.
 
-use super::Code;
-use crate::fault::{Fault, Outcome, Steps};
-use crate::value::{List, Value};
+use super::code::Code;
+use crate::fault::{Fault, Steps};
+use crate::value::{List, Outcome, Value};
 
 /// A text may not grow longer, in bytes. The cost limit ends most uses of such a text.
 const MAX_TEXT: usize = 64 << 20;

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::Code;
-use crate::fault::{Fault, Outcome};
+use super::code::Code;
+use crate::fault::Fault;
 use crate::net::{Cidr, Ip};
 use crate::quantity::{Quantity, QuantityError};
 use crate::semver::Version;
-use crate::value::Value;
+use crate::value::{Outcome, Value};
 
 pub(super) fn code(overload: &str) -> Option<Code> {
     quantity_code(overload).or_else(|| semver_code(overload)).or_else(|| network_code(overload))

@@ -10,7 +10,7 @@ use supercargo_framework::objects::{
 };
 
 use super::storage::{VolumeSpec, whole_bytes};
-use super::{Document, annotations};
+use super::document::{Document, annotations};
 use crate::error::FieldError;
 use crate::interners::Interners;
 use crate::json::{List, Obj, Pairs, Str};

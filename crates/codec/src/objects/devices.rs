@@ -12,7 +12,7 @@ use supercargo_framework::objects::{
 use supercargo_framework::quantity;
 use supercargo_framework::taint::TaintEffect;
 
-use super::Document;
+use super::document::Document;
 use crate::error::{Fault, FieldError};
 use crate::interners::Interners;
 use crate::json::{List, Obj, Pairs, Str};

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use supercargo_framework::objects::{Body, GroupPolicy, PodGroup};
 
-use super::Document;
+use super::document::Document;
 use crate::error::FieldError;
 use crate::interners::Interners;
 use crate::json::{List, Obj, Str};

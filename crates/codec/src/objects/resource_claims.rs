@@ -13,7 +13,7 @@ use supercargo_framework::objects::{
 };
 
 use super::devices::{Configuration, Selector, WireDeviceToleration, items};
-use super::{Document, annotations};
+use super::document::{Document, annotations};
 use crate::error::FieldError;
 use crate::interners::Interners;
 use crate::json::{List, Obj, Pairs, Str};

@@ -10,7 +10,7 @@ use supercargo_framework::objects::{
     DeviceCapacity, DevicePlace, Quantities, ResourceSlice,
 };
 
-use super::Document;
+use super::document::Document;
 use super::devices::{WireDeviceTaint, by_name, items};
 use crate::error::FieldError;
 use crate::interners::Interners;

@@ -14,7 +14,7 @@ use supercargo_framework::objects::{
 use supercargo_framework::quantity;
 use supercargo_framework::selector::LabelSelector;
 
-use super::{Document, annotations};
+use super::document::{Document, annotations};
 use crate::error::{Fault, FieldError};
 use crate::interners::Interners;
 use crate::json::{List, Obj, Pairs, Str};

@@ -7,7 +7,7 @@ use serde_json::Value;
 use supercargo_framework::objects::{self, Body, Namespace, PodDisruptionBudget, Workload};
 use supercargo_framework::selector::LabelSelector;
 
-use super::Document;
+use super::document::Document;
 use crate::error::FieldError;
 use crate::interners::Interners;
 use crate::json::{Keys, Obj, Pairs};

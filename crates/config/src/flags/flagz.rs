@@ -6,7 +6,7 @@ use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 use super::{Flags, LogOptions, WithoutEffect};
 use crate::config::Config;
-use crate::duration;
+use supercargo_framework::go_duration;
 
 /// The text of every flag, by its clap id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,9 +68,9 @@ fn effective(config: &Config) -> BTreeMap<&'static str, String> {
         ("profiling", config.enable_profiling.to_string()),
         ("contention-profiling", config.enable_contention_profiling.to_string()),
         ("leader-elect", election.leader_elect.to_string()),
-        ("leader-elect-lease-duration", duration::format(election.lease_duration)),
-        ("leader-elect-renew-deadline", duration::format(election.renew_deadline)),
-        ("leader-elect-retry-period", duration::format(election.retry_period)),
+        ("leader-elect-lease-duration", go_duration::format(election.lease_duration)),
+        ("leader-elect-renew-deadline", go_duration::format(election.renew_deadline)),
+        ("leader-elect-retry-period", go_duration::format(election.retry_period)),
         ("leader-elect-resource-lock", "leases".to_owned()),
         ("leader-elect-resource-name", election.resource_name.clone()),
         ("leader-elect-resource-namespace", election.resource_namespace.clone()),

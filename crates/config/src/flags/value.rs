@@ -5,7 +5,7 @@ use std::time::Duration;
 use supercargo_framework::quantity;
 use thiserror::Error;
 
-use crate::duration;
+use supercargo_framework::go_duration;
 use crate::feature_gates::GateError;
 
 /// Why a flag value is rejected.
@@ -56,7 +56,7 @@ pub(super) fn boolean(text: &str) -> Result<bool, FlagError> {
 
 /// A duration as Go reads it.
 pub fn length(text: &str) -> Result<Duration, FlagError> {
-    duration::parse(text).ok_or(FlagError::Duration)
+    go_duration::parse(text).ok_or(FlagError::Duration)
 }
 
 /// An amount of memory in bytes, as a Kubernetes quantity.

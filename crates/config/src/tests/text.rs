@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::super::yaml::{Content, parse as parse_yaml};
-use super::super::{Config, duration};
+use supercargo_framework::go_duration;
+
+use super::super::Config;
 use super::{HEADER, catalog, errors, errors_of, parse, valid};
 
 #[test]
@@ -234,7 +236,7 @@ fn durations_are_parsed_as_in_go() {
         ("99999999999999999999s", None),
     ];
     for (text, expected) in cases {
-        assert_eq!(duration::parse(text), expected, "{text}");
+        assert_eq!(go_duration::parse(text), expected, "{text}");
     }
 }
 
@@ -252,8 +254,8 @@ fn durations_are_formatted_as_in_go() {
         (Duration::from_secs(90_061), "25h1m1s"),
     ];
     for (length, expected) in cases {
-        assert_eq!(duration::format(length), expected);
-        assert_eq!(duration::parse(expected), Some(length));
+        assert_eq!(go_duration::format(length), expected);
+        assert_eq!(go_duration::parse(expected), Some(length));
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::{Content, scalar};
-use crate::duration;
+use supercargo_framework::go_duration;
 
 /// The text of a tree, with a final line break. Fields keep the order of the tree.
 pub(crate) fn write(value: &Value) -> String {
@@ -69,7 +69,7 @@ fn text(text: &str) -> String {
     let is_harmless = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
     let begins_well = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/');
     let is_plain = text.chars().all(is_harmless)
-        && (begins_well || duration::parse(text).is_some())
+        && (begins_well || go_duration::parse(text).is_some())
         && matches!(scalar::resolve(text), Ok(Content::String(_)));
     if is_plain { text.to_owned() } else { quoted(text) }
 }

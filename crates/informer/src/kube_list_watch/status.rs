@@ -6,7 +6,7 @@ use kube::client::Body;
 use kube::core::Status;
 use kube::core::response::{StatusCause, StatusDetails};
 
-use super::next_chunk;
+use super::chunk::next_chunk;
 use crate::kind::{ContentType, DecodeError};
 use crate::protobuf;
 

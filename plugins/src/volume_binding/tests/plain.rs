@@ -13,7 +13,7 @@ use supercargo_framework::testing::node;
 use supercargo_framework::{Labels, NodeSelectorTerm};
 
 use super::world::*;
-use crate::HOSTNAME;
+use supercargo_framework::node::HOSTNAME;
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const HOSTS: [&str; 4] = ["a1", "a2", "b1", "c1"];

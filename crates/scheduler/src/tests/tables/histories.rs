@@ -30,6 +30,7 @@ struct Coverage {
     allocations: u64,
     deallocations: u64,
     creations: u64,
+    forks: u64,
     applied: BTreeMap<Rule, u64>,
 }
 
@@ -42,6 +43,7 @@ impl Coverage {
         assert!(self.without_node * 10 >= self.compared, "many answers have no node: {self:#?}");
         let claims = [self.allocations, self.deallocations, self.creations];
         assert!(claims.into_iter().all(|count| count >= LEAST), "claims get devices: {self:#?}");
+        assert!(self.forks >= LEAST, "forks take part: {self:#?}");
         for rule in Rule::ALL {
             let least = (LEAST * scale).min(1000);
             assert!(self.applied[&rule] >= least, "{rule:?} applies at least {least} times: {self:#?}");
@@ -67,6 +69,7 @@ impl Coverage {
         self.allocations += other.allocations;
         self.deallocations += other.deallocations;
         self.creations += other.creations;
+        self.forks += other.forks;
         for (rule, count) in &other.applied {
             *self.applied.entry(*rule).or_default() += count;
         }
@@ -78,6 +81,7 @@ impl Coverage {
         self.allocations += twins.allocations;
         self.deallocations += twins.deallocations;
         self.creations += twins.creations;
+        self.forks += twins.forks;
         self.hits += stats.hits;
         self.replayed += scheduler.tables.as_ref().map_or(0, |tables| tables.replayed);
         self.builds += stats.builds;

@@ -55,6 +55,9 @@ pub(super) struct Twins {
     versions: usize,
     /// The number of cycles.
     pub(super) cycles: u64,
+    /// The number of forks, and the cycle of the next one at the earliest.
+    pub(super) forks: u64,
+    fork_at: u64,
     /// How often a claim got devices, and how often they were taken away from it.
     pub(super) allocations: u64,
     pub(super) deallocations: u64,
@@ -102,6 +105,9 @@ fn tallies() -> Vec<Arc<dyn Plugin>> {
 /// How often a pod is explained before it is tried.
 const EXPLAINED_ONCE_IN: u64 = 8;
 
+/// After how many cycles a fork takes the place of the scheduler without tables.
+const FORKED_ONCE_IN: u64 = 32;
+
 /// The name of the second profile.
 pub(super) const SECOND: &str = "second";
 
@@ -122,14 +128,18 @@ fn second_profile() -> ProfileSpec {
     }
 }
 
-fn scheduler(setting: &Setting, plain: bool) -> Scheduler {
+fn options_of(setting: &Setting, plain: bool) -> Options {
     let mut more = if setting.with_tallies { tallies() } else { Vec::new() };
     more.push(uncached_tally());
     let mut options = Options { plain, hash_seed: u64::from(plain), ..options(all_plugins(more)) };
     if setting.is_mixed {
         options.profiles.push(second_profile());
     }
-    let mut scheduler = Scheduler::new(options).unwrap();
+    options
+}
+
+fn scheduler(setting: &Setting, plain: bool) -> Scheduler {
+    let mut scheduler = Scheduler::new(options_of(setting, plain)).unwrap();
     scheduler.cache.changes.kept = setting.kept;
     if let Some(tables) = &mut scheduler.tables {
         tables.set_coarse(setting.coarse);
@@ -157,6 +167,8 @@ impl Twins {
             evictions: Vec::new(),
             versions: 0,
             cycles: 0,
+            forks: 0,
+            fork_at: FORKED_ONCE_IN,
             allocations: 0,
             deallocations: 0,
             creations: 0,
@@ -183,6 +195,7 @@ impl Twins {
 
     /// Runs a cycle of both; `false` if no pod was popped.
     pub(super) fn cycle(&mut self) -> Result<bool, Difference> {
+        self.fork();
         let explained =
             self.cycles.is_multiple_of(EXPLAINED_ONCE_IN).then(|| Explained::of(&mut self.plain, self.now));
         let tried = self.with_tables.schedule_one(self.now, &mut NoCalls);
@@ -200,6 +213,17 @@ impl Twins {
         }
         self.compare()?;
         Ok(tried)
+    }
+
+    /// Replaces the scheduler without tables by a fork of the one with tables, which must answer the same.
+    fn fork(&mut self) {
+        let Scheduler { bindings, preemptions, .. } = &self.with_tables;
+        let is_at_rest = bindings.len() + preemptions.len() + preemptions.left_behind.len() == 0;
+        if is_at_rest && self.cycles >= self.fork_at {
+            let options = options_of(&self.setting, true);
+            self.plain = self.with_tables.fork(options).unwrap().0;
+            (self.fork_at, self.forks) = (self.cycles + FORKED_ONCE_IN, self.forks + 1);
+        }
     }
 
     /// Checks that both have the same effects, and carries out those without an answer.

@@ -1,0 +1,184 @@
+//! What a change of the cluster leads to: the scheduler goes on in imagined time, on a modelled cluster.
+
+mod cluster;
+mod drain;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use supercargo_framework::pod::PodKey;
+use supercargo_framework::{NodeRecord, Now, PodInfo, Uid};
+
+use self::cluster::Cluster;
+use crate::fits::can_be_copied;
+use crate::scheduler::Scheduler;
+use crate::why::Why;
+
+/// The most pending pods whose reasons are looked for.
+const MOST_REASONS: usize = 20;
+
+/// A change of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Nodes like this one come, without its pods.
+    AddNodes {
+        /// The node.
+        like: Arc<str>,
+        /// How many come.
+        count: usize,
+    },
+    /// Pods like this one are created.
+    AddPods {
+        /// The pod.
+        like: PodKey,
+        /// How many are created.
+        count: usize,
+    },
+    /// A pod is deleted, and nothing replaces it.
+    Delete(PodKey),
+    /// A node takes no new pods.
+    Cordon(Arc<str>),
+    /// A cordoned node takes pods again.
+    Uncordon(Arc<str>),
+    /// Nodes are cordoned, and their pods are evicted as by `kubectl drain`: pods of DaemonSets stay, and
+    /// PodDisruptionBudgets are respected.
+    Drain(Vec<Arc<str>>),
+    /// Nodes are lost at once, with all their pods.
+    Fail(Vec<Arc<str>>),
+}
+
+/// Why a change cannot be imagined.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WhatIfError {
+    /// The change names a node that does not exist.
+    #[error("there is no node {0}")]
+    NoNode(Arc<str>),
+    /// The change names a pod that does not exist.
+    #[error("there is no unfinished pod {0}")]
+    NoPod(PodKey),
+    /// Copies of the pod would need claims of their own.
+    #[error("pod {0} has volumes or resource claims, so copies of it cannot be imagined")]
+    Claims(PodKey),
+}
+
+/// What a change leads to.
+#[derive(Clone, Debug)]
+pub struct WhatIf {
+    /// The pods whose place differs from what it would be without the change, and those that stay although
+    /// they should leave. Ordered by name.
+    pub pods: Vec<PodOutcome>,
+    /// The number of pods of DaemonSets and static pods on these nodes: a drain leaves them, and they fail with
+    /// their node. They are not among the others.
+    pub of_nodes: usize,
+    /// Whether all came to rest. Otherwise, pods were still waiting for something when the imagined time
+    /// was over.
+    pub is_still: bool,
+}
+
+/// What becomes of a pod. Its replacement counts as the pod itself.
+#[derive(Clone, Debug)]
+pub struct PodOutcome {
+    /// The pod.
+    pub pod: PodKey,
+    /// Its UID, which replacements keep.
+    pub uid: Uid,
+    /// Its node without the change.
+    pub from: Option<Arc<str>>,
+    /// Whether another pod preempts it.
+    pub is_preempted: bool,
+    /// Where it ends.
+    pub end: End,
+}
+
+/// Where a pod ends.
+#[derive(Clone, Debug)]
+pub enum End {
+    /// On this node.
+    On(Arc<str>),
+    /// It is pending. The reasons of further pods than the first few are not looked for.
+    Pending(Option<Box<Why>>),
+    /// It is gone: no controller replaces it.
+    Gone,
+    /// It stays on a node that is drained: the PodDisruptionBudgets of these names allow no eviction.
+    HeldUp(Vec<Arc<str>>),
+    /// Its replacement would have claims of its own, which are not imagined.
+    Unknown,
+}
+
+impl End {
+    /// Whether the pod has no node, or one that it should leave.
+    pub fn is_bad(&self) -> bool {
+        !matches!(self, Self::On(_))
+    }
+}
+
+impl Scheduler {
+    /// See [`Fork::what_if`](crate::Fork::what_if). Afterwards, the state is an imagined one.
+    pub(crate) fn what_if(self, now: Now, verbs: &[Verb]) -> Result<WhatIf, WhatIfError> {
+        let mut cluster = Cluster::new(self, now);
+        cluster.settle();
+        let before = cluster.pods();
+        for verb in verbs {
+            cluster.apply(verb)?;
+            cluster.settle();
+        }
+        Ok(cluster.outcome(&before))
+    }
+}
+
+/// The pods of a moment.
+type Pods = FxHashMap<Uid, Arc<PodInfo>>;
+
+impl Cluster {
+    fn apply(&mut self, verb: &Verb) -> Result<(), WhatIfError> {
+        match verb {
+            Verb::AddNodes { like, count } => self.add_nodes(&self.node(like)?, *count),
+            Verb::AddPods { like, count } => {
+                let pod = self.pod(like)?;
+                if !can_be_copied(&pod) {
+                    return Err(WhatIfError::Claims(like.clone()));
+                }
+                self.add_pods(&pod, *count);
+            }
+            Verb::Delete(key) => self.delete(&self.pod(key)?),
+            Verb::Cordon(name) => self.cordon(&self.node(name)?, true),
+            Verb::Uncordon(name) => self.cordon(&self.node(name)?, false),
+            Verb::Drain(names) => self.drain(&self.nodes(names)?),
+            Verb::Fail(names) => self.fail(&self.nodes(names)?),
+        }
+        Ok(())
+    }
+
+    fn nodes(&self, names: &[Arc<str>]) -> Result<Vec<Arc<NodeRecord>>, WhatIfError> {
+        names.iter().map(|name| self.node(name)).collect()
+    }
+
+    fn outcome(mut self, before: &Pods) -> WhatIf {
+        let after = self.pods();
+        let new = after.iter().filter(|(uid, _)| !before.contains_key(*uid));
+        let mut pods: Vec<PodOutcome> = before
+            .iter()
+            .chain(new)
+            .filter(|(uid, _)| !self.expected.contains(*uid))
+            .filter_map(|(uid, pod)| {
+                let from = before.get(uid).and_then(|pod| pod.node_name.clone());
+                let to = after.get(uid).map(|pod| pod.node_name.clone());
+                let end = match (self.fates.get(uid).cloned(), to) {
+                    (Some(end), _) => end,
+                    (None, None) => End::Gone,
+                    (None, Some(to)) if before.contains_key(uid) && from == to => return None,
+                    (None, Some(Some(to))) => End::On(to),
+                    (None, Some(None)) => End::Pending(None),
+                };
+                let is_preempted = self.preempted.contains(uid);
+                Some(PodOutcome { pod: pod.key(), uid: uid.clone(), from, is_preempted, end })
+            })
+            .collect();
+        pods.sort_by(|a, b| a.pod.cmp(&b.pod));
+        let pending = pods.iter_mut().filter(|outcome| matches!(outcome.end, End::Pending(_)));
+        for outcome in pending.take(MOST_REASONS) {
+            outcome.end = End::Pending(self.why(&after[&outcome.uid]).map(Box::new));
+        }
+        WhatIf { pods, of_nodes: self.of_nodes, is_still: self.is_still }
+    }
+}

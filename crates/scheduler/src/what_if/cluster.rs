@@ -1,0 +1,290 @@
+//! The modelled cluster: an API server that does at once what the scheduler requests, and controllers that
+//! replace pods at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use supercargo_framework::binding::BindOutcome;
+use supercargo_framework::node::HOSTNAME;
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::pod::{PodKey, PodStatus};
+use supercargo_framework::taint::Taint;
+use supercargo_framework::volume::VolumeSource;
+use supercargo_framework::{Labels, NodeRecord, Now, PodInfo, PodSpec, Status, Uid};
+use supercargo_runtime::profile::ProfileIndex;
+
+use super::{End, Pods, WhatIfError};
+use crate::cache::on_node;
+use crate::effect::{Effect, StatusPatch};
+use crate::extender::NoCalls;
+use crate::fits::copy_of;
+use crate::input::{Eviction, Input, Notification};
+use crate::scheduler::Scheduler;
+use crate::why::Why;
+
+/// How long pods may take to come to rest, in imagined time. After five minutes, the queue tries every
+/// unschedulable pod again.
+const HORIZON: Duration = Duration::from_mins(10);
+/// Taints with this prefix tell how a node is, and a new node is well.
+const NODE_CONDITIONS: &str = "node.kubernetes.io/";
+
+/// A scheduler and the cluster around it.
+pub(super) struct Cluster {
+    scheduler: Scheduler,
+    now: Now,
+    versions: u64,
+    /// Pods that do not end on a node or pending.
+    pub(super) fates: FxHashMap<Uid, End>,
+    pub(super) preempted: FxHashSet<Uid>,
+    /// Pods that are gone as the change says.
+    pub(super) expected: FxHashSet<Uid>,
+    /// The number of pods that a drain leaves and a failure takes.
+    pub(super) of_nodes: usize,
+    pub(super) is_still: bool,
+}
+
+impl Cluster {
+    /// The first profile schedules the pods that no profile is responsible for.
+    pub(super) fn new(scheduler: Scheduler, now: Now) -> Self {
+        let mut cluster = Self {
+            scheduler,
+            now,
+            versions: 0,
+            fates: FxHashMap::default(),
+            preempted: FxHashSet::default(),
+            expected: FxHashSet::default(),
+            of_nodes: 0,
+            is_still: true,
+        };
+        let mut unclaimed: Vec<_> = cluster.scheduler.unclaimed_pods.values().cloned().collect();
+        unclaimed.sort_by(|a, b| a.key().cmp(&b.key()));
+        for pod in unclaimed {
+            cluster.handle(Input::QueuedPod(Notification::Deleted(Arc::clone(&pod))));
+            cluster.create(PodInfo::clone(&pod));
+        }
+        cluster
+    }
+
+    /// All unfinished pods.
+    pub(super) fn pods(&self) -> Pods {
+        let Scheduler { cache, pending, .. } = &self.scheduler;
+        // An assumed pod is in both.
+        pending.values().chain(cache.pods()).map(|pod| (pod.uid.clone(), Arc::clone(pod))).collect()
+    }
+
+    pub(super) fn pod(&self, key: &PodKey) -> Result<Arc<PodInfo>, WhatIfError> {
+        self.scheduler.pod(key).cloned().ok_or_else(|| WhatIfError::NoPod(key.clone()))
+    }
+
+    pub(super) fn node(&self, name: &Arc<str>) -> Result<Arc<NodeRecord>, WhatIfError> {
+        let node = self.scheduler.cache.nodes().get(name);
+        node.map(|info| Arc::clone(info.node())).ok_or_else(|| WhatIfError::NoNode(Arc::clone(name)))
+    }
+
+    pub(super) fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    pub(super) fn why(&mut self, pod: &Arc<PodInfo>) -> Option<Why> {
+        self.scheduler.why(self.now, pod).ok()
+    }
+
+    /// Lets the scheduler go on until nothing happens any more.
+    pub(super) fn settle(&mut self) {
+        let until = self.now.monotonic + HORIZON;
+        loop {
+            self.carry_out();
+            if self.scheduler.has_work() {
+                self.scheduler.schedule_one(self.now, &mut NoCalls);
+                continue;
+            }
+            let [_, backing_off, ..] = self.scheduler.queue_lengths();
+            self.is_still = backing_off == 0 && self.scheduler.bindings_in_flight() == 0;
+            let wait = self.scheduler.next_deadline(self.now).max(Duration::from_millis(1));
+            if self.is_still || self.now.monotonic + wait > until {
+                return;
+            }
+            let Now { wall, monotonic } = self.now;
+            self.now = Now { wall: wall.plus(wait), monotonic: monotonic + wait };
+            self.handle(Input::Tick);
+        }
+    }
+
+    /// The effects are carried out once the caller lets the cluster settle.
+    fn handle(&mut self, input: Input) {
+        self.scheduler.handle(self.now, input);
+    }
+
+    fn carry_out(&mut self) {
+        loop {
+            let effects = self.scheduler.take_effects();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                self.carry_out_one(effect);
+            }
+        }
+    }
+
+    fn carry_out_one(&mut self, effect: Effect) {
+        match effect {
+            Effect::StartPreBind { pod, .. } => {
+                self.handle(Input::PreBound { pod: pod.uid.clone(), status: Status::success() });
+            }
+            Effect::Bind { pod, node, .. } => self.bind(&pod, &node),
+            Effect::PatchPodStatus(patch) => self.patch(&patch),
+            Effect::Evict { preemption, victims } => {
+                let pods: Vec<_> =
+                    victims.iter().filter_map(|it| self.scheduler.cache.pod(&it.uid).cloned()).collect();
+                self.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted; victims.len()] });
+                for pod in pods {
+                    self.preempted.insert(pod.uid.clone());
+                    self.evict(&pod);
+                }
+            }
+            // Nobody reads these, and nothing waits for them.
+            Effect::CancelPreBind(_)
+            | Effect::ReadPod { .. }
+            | Effect::Write { .. }
+            | Effect::PatchGroupStatus(_)
+            | Effect::RecordEvent(_) => {}
+        }
+    }
+
+    fn bind(&mut self, pod: &Arc<PodInfo>, node: &Arc<str>) {
+        self.handle(Input::Bound { pod: pod.uid.clone(), by: "".into(), outcome: BindOutcome::Bound });
+        let Some(pending) = self.scheduler.pending.get(&pod.key()).cloned() else { return };
+        let mut bound = PodInfo::clone(&on_node(&pending, node));
+        bound.status.nominated_node_name = None;
+        self.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
+        self.handle(Input::QueuedPod(Notification::Deleted(pending)));
+    }
+
+    fn patch(&mut self, patch: &StatusPatch) {
+        let Some(old) = self.scheduler.pending.get(&patch.pod).cloned() else { return };
+        let mut new = PodInfo::clone(&old);
+        if let Some(condition) = &patch.condition {
+            new.status.pod_scheduled = Some(condition.clone());
+        }
+        if let Nomination::Override(node) = &patch.nomination {
+            new.status.nominated_node_name.clone_from(node);
+        }
+        new.resource_version = self.version().as_str().into();
+        self.handle(Input::QueuedPod(Notification::Updated { old, new: Arc::new(new) }));
+    }
+
+    fn version(&mut self) -> String {
+        self.versions += 1;
+        format!("imagined-{}", self.versions)
+    }
+
+    /// A pod without a node comes.
+    fn create(&mut self, mut pod: PodInfo) {
+        if self.scheduler.profile_of(&pod).is_none() {
+            let scheduler_name = Arc::clone(&self.scheduler.profiles.get(ProfileIndex(0)).scheduler_name);
+            pod.spec = Arc::new(PodSpec { scheduler_name, ..PodSpec::clone(&pod.spec) });
+        }
+        pod.resource_version = self.version().as_str().into();
+        self.handle(Input::QueuedPod(Notification::Added(Arc::new(pod))));
+    }
+
+    /// A pod goes, and nothing replaces it.
+    pub(super) fn delete(&mut self, pod: &Arc<PodInfo>) {
+        self.expected.insert(pod.uid.clone());
+        let gone = Notification::Deleted(Arc::clone(pod));
+        self.handle(if pod.is_assigned() { Input::AssignedPod(gone) } else { Input::QueuedPod(gone) });
+    }
+
+    /// A pod leaves its node, and its controller replaces it.
+    pub(super) fn evict(&mut self, pod: &Arc<PodInfo>) {
+        self.handle(Input::AssignedPod(Notification::Deleted(Arc::clone(pod))));
+        self.replace(pod);
+    }
+
+    fn replace(&mut self, pod: &PodInfo) {
+        // The kubelet replaces its static pods itself.
+        if pod.controller.as_ref().is_none_or(|owner| *owner.kind == *"Node") {
+            return;
+        }
+        let has_own_claims = !pod.spec.resource_claims().is_empty()
+            || pod.spec.volumes.iter().any(|volume| volume.source == VolumeSource::Ephemeral);
+        if has_own_claims {
+            self.fates.insert(pod.uid.clone(), End::Unknown);
+            return;
+        }
+        self.fates.remove(&pod.uid);
+        self.create(PodInfo {
+            node_name: None,
+            terminating: false,
+            status: PodStatus::default(),
+            status_requests: None,
+            ..pod.clone()
+        });
+    }
+
+    pub(super) fn add_pods(&mut self, like: &PodInfo, count: usize) {
+        for number in 1..=count {
+            self.create(copy_of(like, number));
+        }
+    }
+
+    pub(super) fn add_nodes(&mut self, like: &NodeRecord, count: usize) {
+        for number in 1..=count {
+            let name: Arc<str> = format!("{}-new-{number}", like.name).into();
+            let labels = like.labels.iter().map(|(key, value)| {
+                let value = if **key == *HOSTNAME { &name } else { value };
+                (Arc::clone(key), Arc::clone(value))
+            });
+            let is_wanted = |taint: &&Taint| !taint.key.starts_with(NODE_CONDITIONS);
+            let node = NodeRecord {
+                uid: Arc::clone(&name),
+                labels: labels.collect::<Labels>(),
+                taints: like.taints.iter().filter(is_wanted).cloned().collect(),
+                unschedulable: false,
+                name,
+                ..like.clone()
+            };
+            self.handle(Input::Node(Notification::Added(Arc::new(node))));
+        }
+    }
+
+    pub(super) fn cordon(&mut self, node: &Arc<NodeRecord>, unschedulable: bool) {
+        let resource_version = self.version().into();
+        let mut new = NodeRecord { unschedulable, resource_version, ..NodeRecord::clone(node) };
+        let is_cordon = |taint: &Taint| *taint.key == *"node.kubernetes.io/unschedulable";
+        if !unschedulable {
+            new.taints = new.taints.iter().filter(|taint| !is_cordon(taint)).cloned().collect();
+        }
+        self.handle(Input::Node(Notification::Updated { old: Arc::clone(node), new: Arc::new(new) }));
+    }
+
+    /// The nodes go with their pods, before anything is replaced.
+    pub(super) fn fail(&mut self, nodes: &[Arc<NodeRecord>]) {
+        let mut lost = Vec::new();
+        for node in nodes {
+            let info = self.scheduler.cache.nodes().get(&node.name);
+            lost.extend(info.map(|info| info.pods().to_vec()).unwrap_or_default());
+        }
+        for pod in &lost {
+            self.handle(Input::AssignedPod(Notification::Deleted(Arc::clone(pod))));
+        }
+        for node in nodes {
+            self.handle(Input::Node(Notification::Deleted(Arc::clone(node))));
+        }
+        for pod in &lost {
+            if is_of_node(pod) {
+                self.of_nodes += 1;
+                self.expected.insert(pod.uid.clone());
+            } else {
+                self.replace(pod);
+            }
+        }
+    }
+}
+
+/// Whether the pod is there for its node, so that it goes nowhere else.
+pub(super) fn is_of_node(pod: &PodInfo) -> bool {
+    pod.controller.as_ref().is_some_and(|owner| ["DaemonSet", "Node"].contains(&&*owner.kind))
+}

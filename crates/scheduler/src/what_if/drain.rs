@@ -1,0 +1,85 @@
+//! `kubectl drain`, imagined.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use supercargo_framework::objects::{PodDisruptionBudget, Typed, resources};
+use supercargo_framework::{NodeRecord, PodInfo};
+
+use super::End;
+use super::cluster::{Cluster, is_of_node};
+
+/// How many more evictions budgets allow, by key.
+type Allowed = FxHashMap<Arc<str>, i32>;
+
+impl Cluster {
+    /// Evicts pods as budgets allow. A budget allows another eviction once the replacement has a node.
+    pub(super) fn drain(&mut self, nodes: &[Arc<NodeRecord>]) {
+        for node in nodes {
+            self.cordon(node, true);
+        }
+        let mut left = Vec::new();
+        for node in nodes {
+            let info = self.scheduler().cache().nodes().get(&node.name);
+            let pods = info.map(|info| info.pods().to_vec()).unwrap_or_default();
+            let (stay, leave): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| is_of_node(pod));
+            self.of_nodes += stay.len();
+            left.extend(leave);
+        }
+        let mut allowed: Allowed = self.budgets().map(|it| (key(&it), it.disruptions_allowed)).collect();
+        loop {
+            let (gone, held_up): (Vec<_>, Vec<_>) =
+                left.into_iter().partition(|pod| self.take(&mut allowed, pod));
+            left = held_up;
+            if gone.is_empty() {
+                break;
+            }
+            for pod in &gone {
+                self.evict(pod);
+            }
+            self.settle();
+            for pod in gone.iter().filter(|pod| self.scheduler().cache().node_of(&pod.uid).is_some()) {
+                for budget in self.protecting(pod) {
+                    *allowed.entry(budget).or_default() += 1;
+                }
+            }
+        }
+        for pod in left {
+            let budgets = self.protecting(&pod).map(|key| name(&key)).collect();
+            self.fates.insert(pod.uid.clone(), End::HeldUp(budgets));
+        }
+    }
+
+    /// Whether the pod may be evicted now. As upstream, a pod that several budgets protect may not.
+    fn take(&self, allowed: &mut Allowed, pod: &PodInfo) -> bool {
+        let mut budgets = self.protecting(pod);
+        let (first, second) = (budgets.next(), budgets.next());
+        match (first, second) {
+            (None, _) => true,
+            (Some(_), Some(_)) => false,
+            (Some(budget), None) => {
+                let allowed = allowed.entry(budget).or_default();
+                let may_go = *allowed > 0;
+                *allowed -= i32::from(may_go);
+                may_go
+            }
+        }
+    }
+
+    fn budgets(&self) -> impl Iterator<Item = Typed<'_, PodDisruptionBudget>> {
+        self.scheduler().objects().list(&resources::POD_DISRUPTION_BUDGET).filter_map(Typed::of)
+    }
+
+    /// The keys of the budgets that protect the pod.
+    fn protecting(&self, pod: &PodInfo) -> impl Iterator<Item = Arc<str>> {
+        self.budgets().filter(|budget| budget.selects(pod)).map(|budget| key(&budget))
+    }
+}
+
+fn key(budget: &Typed<'_, PodDisruptionBudget>) -> Arc<str> {
+    Arc::clone(&budget.object.key)
+}
+
+fn name(key: &str) -> Arc<str> {
+    key.rsplit('/').next().unwrap_or(key).into()
+}

@@ -1,0 +1,203 @@
+//! What changes of the cluster lead to.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use supercargo_scheduler::{End, PodOutcome, WhatIf};
+
+use super::{API_VERSION, MOST_LINES, clip, key_reason, printable, refusal_json, write_wrapped};
+use crate::text::count;
+
+/// For people.
+pub(in crate::insight) fn what_if(what_if: &WhatIf) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut text, what_if);
+    printable(&text)
+}
+
+fn write(text: &mut String, WhatIf { pods, of_nodes, is_still }: &WhatIf) -> std::fmt::Result {
+    write_wrapped(text, "", &headline(pods))?;
+    if !pods.is_empty() {
+        writeln!(text, "\n{:<38}{:<21}TO", "POD", "FROM")?;
+    }
+    let (bad, good): (Vec<_>, Vec<_>) = pods.iter().partition(|outcome| outcome.end.is_bad());
+    for outcomes in [bad, good] {
+        for outcome in outcomes.iter().take(MOST_LINES) {
+            write_outcome(text, outcome)?;
+        }
+        if outcomes.len() > MOST_LINES {
+            let how = if outcomes[0].end.is_bad() { "worse" } else { "well" };
+            writeln!(text, "and {} {how} off", count(outcomes.len() - MOST_LINES, "more pod"))?;
+        }
+    }
+    if *of_nodes > 0 {
+        let pods = count(*of_nodes, "pod");
+        let note = format!("{pods} of DaemonSets or of the kubelet stay on drained nodes, or fail with their node.");
+        writeln!(text)?;
+        write_wrapped(text, "", &note)?;
+    }
+    if !is_still {
+        writeln!(text)?;
+        write_wrapped(text, "", "Pods were still waiting after ten minutes of imagined time.")?;
+    }
+    Ok(())
+}
+
+/// Whether a pod is worse off, and what happens to how many.
+fn headline(pods: &[PodOutcome]) -> String {
+    let bad = match pods.iter().filter(|outcome| outcome.end.is_bad()).count() {
+        0 => "No pod is worse off".to_owned(),
+        1 => "1 pod is worse off".to_owned(),
+        bad => format!("{bad} pods are worse off"),
+    };
+    let number = |is: fn(&PodOutcome) -> bool| pods.iter().filter(|outcome| is(outcome)).count();
+    let parts = [
+        (number(|it| matches!(it.end, End::Pending(_))), "stays pending", "stay pending"),
+        (number(|it| matches!(it.end, End::HeldUp(_))), "cannot be evicted", "cannot be evicted"),
+        (number(|it| matches!(it.end, End::Gone)), "is not replaced", "are not replaced"),
+        (number(|it| matches!(it.end, End::Unknown)), "needs a new claim", "need new claims"),
+        (number(|it| !it.end.is_bad() && it.from.is_some()), "goes to another node", "go to other nodes"),
+        (number(|it| !it.end.is_bad() && it.from.is_none()), "gets a node", "get a node"),
+        (number(|it| it.is_preempted), "is preempted", "are preempted"),
+    ];
+    let parts: Vec<String> = parts
+        .into_iter()
+        .filter(|(number, ..)| *number > 0)
+        .map(|(number, one, several)| format!("{number} {}", if number == 1 { one } else { several }))
+        .collect();
+    if parts.is_empty() { "Every pod stays where it is".to_owned() } else { format!("{bad}: {}", parts.join(", ")) }
+}
+
+fn write_outcome(text: &mut String, PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome) -> std::fmt::Result {
+    let to = match end {
+        End::On(node) => node.to_string(),
+        End::Pending(_) => "pending".to_owned(),
+        End::Gone => "not replaced".to_owned(),
+        End::HeldUp(_) => "stays".to_owned(),
+        End::Unknown => "unknown".to_owned(),
+    };
+    let from = from.as_deref().unwrap_or("-");
+    writeln!(text, "{:<38}{:<21}{}", clip(&pod.to_string(), 37), clip(from, 20), clip(&to, 21))?;
+    if *is_preempted {
+        writeln!(text, "  another pod preempts it")?;
+    }
+    match end {
+        End::Pending(Some(why)) => match key_reason(&why.refusals) {
+            Some(reason) => write_wrapped(text, "  ", &reason),
+            None => write_wrapped(text, "  ", &why.message),
+        },
+        End::HeldUp(budgets) if budgets.len() > 1 => {
+            write_wrapped(text, "  ", &format!("has several PodDisruptionBudgets: {}", budgets.join(", ")))
+        }
+        End::HeldUp(budgets) => {
+            write_wrapped(text, "  ", &format!("PodDisruptionBudget {} allows no eviction", budgets.join(", ")))
+        }
+        End::Unknown => writeln!(text, "  its replacement needs claims of its own, which are not imagined"),
+        _ => Ok(()),
+    }
+}
+
+/// For programs.
+pub(in crate::insight) fn what_if_json(WhatIf { pods, of_nodes, is_still }: &WhatIf) -> String {
+    let object = json!({
+        "apiVersion": API_VERSION,
+        "kind": "WhatIf",
+        "worseOff": pods.iter().filter(|outcome| outcome.end.is_bad()).count(),
+        "pods": pods.iter().map(outcome_json).collect::<Vec<_>>(),
+        "podsOfNodes": of_nodes,
+        "atRest": is_still,
+    });
+    format!("{object:#}\n")
+}
+
+fn outcome_json(PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome) -> Value {
+    let mut object = json!({
+        "namespace": pod.namespace, "name": pod.name, "from": from, "preempted": is_preempted,
+        "end": match end {
+            End::On(_) => "Node",
+            End::Pending(_) => "Pending",
+            End::Gone => "Gone",
+            End::HeldUp(_) => "HeldUp",
+            End::Unknown => "Unknown",
+        },
+    });
+    match end {
+        End::On(node) => object["to"] = json!(node),
+        End::Pending(Some(why)) => {
+            object["message"] = json!(why.message);
+            object["refusals"] = why.refusals.iter().map(refusal_json).collect();
+        }
+        End::HeldUp(budgets) => object["podDisruptionBudgets"] = json!(budgets),
+        _ => {}
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::testing::pod;
+
+    use super::*;
+
+    fn outcome(name: &str, from: Option<&str>, end: End) -> PodOutcome {
+        let pod = pod(name).build();
+        PodOutcome { pod: pod.key(), uid: pod.uid, from: from.map(Into::into), is_preempted: false, end }
+    }
+
+    fn answer(pods: Vec<PodOutcome>) -> WhatIf {
+        WhatIf { pods, of_nodes: 0, is_still: true }
+    }
+
+    #[test]
+    fn the_first_line_answers() {
+        let first_line =
+            |pods: Vec<PodOutcome>| what_if(&answer(pods)).lines().next().unwrap().to_owned();
+        assert_eq!(first_line(Vec::new()), "Every pod stays where it is");
+        let moved = || outcome("m", Some("a"), End::On("b".into()));
+        assert_eq!(first_line(vec![moved()]), "No pod is worse off: 1 goes to another node");
+        let pending = |name| outcome(name, Some("a"), End::Pending(None));
+        assert_eq!(
+            first_line(vec![pending("p"), pending("q"), moved()]),
+            "2 pods are worse off: 2 stay pending, 1 goes to another node"
+        );
+    }
+
+    #[test]
+    fn rows_fit_a_terminal_and_the_worst_come_first() {
+        let long = "x".repeat(80);
+        let text = what_if(&WhatIf {
+            pods: vec![
+                outcome("a-moved", Some(&long), End::On(long.as_str().into())),
+                outcome(&long, Some("n1"), End::HeldUp(vec!["one".into(), "two".into()])),
+            ],
+            of_nodes: 3,
+            is_still: false,
+        });
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let place = |part: &str| text.find(part).unwrap();
+        assert!(place("stays\n  has several PodDisruptionBudgets: one, two\n") < place("a-moved"), "{text}");
+        assert!(text.contains("3 pods of DaemonSets") && text.contains("still waiting"), "{text}");
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let pods = (0..25).map(|i| outcome(&format!("p{i}"), Some("a"), End::On("b".into()))).collect();
+        let text = what_if(&answer(pods));
+        assert!(text.ends_with("\nand 5 more pods well off\n"), "{text}");
+        assert_eq!(text.lines().count(), 3 + MOST_LINES + 1);
+    }
+
+    #[test]
+    fn programs_read_every_end() {
+        let pods = vec![
+            outcome("on", Some("a"), End::On("b".into())),
+            outcome("held", Some("a"), End::HeldUp(vec!["web".into()])),
+            outcome("gone", Some("a"), End::Gone),
+        ];
+        let object: Value = serde_json::from_str(&what_if_json(&answer(pods))).unwrap();
+        assert_eq!((&object["worseOff"], &object["atRest"]), (&json!(2), &json!(true)));
+        assert_eq!((&object["pods"][0]["to"], &object["pods"][1]["end"]), (&json!("b"), &json!("HeldUp")));
+        assert_eq!(object["pods"][1]["podDisruptionBudgets"], json!(["web"]));
+    }
+}

@@ -1,0 +1,124 @@
+//! `supercargo what-if`: where pods go if nodes are drained or fail, or come, or pods come or go.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use supercargo_config::Catalog;
+use supercargo_framework::pod::PodKey;
+use supercargo_scheduler::{Fork, Verb};
+
+use super::{Format, Snapshot, Source, key, print, report};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Changes apply in the order of this list: --add, --uncordon, --cordon, --delete, --copy, --fail, --drain.
+Controllers replace pods at once, a pod on a node is ready, and volumes are bound at once. A drain leaves pods of \
+DaemonSets and respects PodDisruptionBudgets. Nothing is changed in the cluster.
+
+Exit codes: 0 if nobody is worse off, 1 if a pod is, 2 for wrong usage, 3 if no answer is possible.")]
+pub(crate) struct WhatIfOptions {
+    #[command(flatten)]
+    verbs: VerbOptions,
+    #[command(flatten)]
+    source: Source,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+struct VerbOptions {
+    /// Nodes like this one come, 1 by default
+    #[arg(long, value_name = "NODE[=COUNT]")]
+    add: Vec<String>,
+    /// The node takes pods again
+    #[arg(long, value_name = "NODES")]
+    uncordon: Vec<Nodes>,
+    /// The node takes no new pods. NODES is a name, or KEY=VALUE for all nodes with this label
+    #[arg(long, value_name = "NODES")]
+    cordon: Vec<Nodes>,
+    /// The pod is deleted, and nothing replaces it
+    #[arg(long, value_name = "POD")]
+    delete: Vec<String>,
+    /// Pods like this one are created, 1 by default
+    #[arg(long, value_name = "POD[=COUNT]")]
+    copy: Vec<String>,
+    /// The nodes fail with all their pods
+    #[arg(long, value_name = "NODES")]
+    fail: Vec<Nodes>,
+    /// The nodes are drained
+    #[arg(long, value_name = "NODES")]
+    drain: Vec<Nodes>,
+}
+
+/// A node's name, or a label.
+type Nodes = String;
+
+/// Prints what the changes lead to.
+pub(crate) async fn what_if(options: WhatIfOptions, catalog: &Catalog) -> Result<ExitCode> {
+    let catalog = catalog.clone();
+    print(options.source.timeout, async move { answer(&options, &catalog).await }).await
+}
+
+/// The answer, and whether nobody is worse off.
+async fn answer(WhatIfOptions { verbs, source }: &WhatIfOptions, catalog: &Catalog) -> Result<(String, bool)> {
+    let Snapshot { fork, namespace, now } = source.read(catalog).await?;
+    let pod = |text: &str| key(text, source.namespace.as_deref(), &namespace);
+    let verbs = verbs.parse(&fork, pod)?;
+    let what_if = fork.what_if(now, &verbs)?;
+    let text = match source.output {
+        Format::Table => report::what_if(&what_if),
+        Format::Json => report::what_if_json(&what_if),
+    };
+    Ok((text, !what_if.pods.iter().any(|outcome| outcome.end.is_bad())))
+}
+
+impl VerbOptions {
+    fn parse(&self, fork: &Fork, pod: impl Fn(&str) -> Result<PodKey>) -> Result<Vec<Verb>> {
+        let mut verbs = Vec::new();
+        for text in &self.add {
+            let (name, count) = counted(text)?;
+            verbs.push(Verb::AddNodes { like: name.into(), count });
+        }
+        verbs.extend(named(fork, &self.uncordon)?.into_iter().map(Verb::Uncordon));
+        verbs.extend(named(fork, &self.cordon)?.into_iter().map(Verb::Cordon));
+        for text in &self.delete {
+            verbs.push(Verb::Delete(pod(text)?));
+        }
+        for text in &self.copy {
+            let (name, count) = counted(text)?;
+            verbs.push(Verb::AddPods { like: pod(name)?, count });
+        }
+        for (all, verb) in [(&self.fail, Verb::Fail as fn(_) -> _), (&self.drain, Verb::Drain)] {
+            let nodes = named(fork, all)?;
+            verbs.extend((!nodes.is_empty()).then(|| verb(nodes)));
+        }
+        Ok(verbs)
+    }
+}
+
+/// A name, and a count after `=`.
+fn counted(text: &str) -> Result<(&str, usize)> {
+    let Some((name, count)) = text.split_once('=') else { return Ok((text, 1)) };
+    Ok((name, count.parse().with_context(|| format!("{text}: {count} is no count"))?))
+}
+
+/// The nodes of these names or labels, each once.
+fn named(fork: &Fork, all: &[Nodes]) -> Result<Vec<Arc<str>>> {
+    let mut names = BTreeSet::new();
+    for text in all {
+        let Some((label, value)) = text.split_once('=') else {
+            names.insert(text.as_str().into());
+            continue;
+        };
+        let nodes = fork.cache().nodes().iter().map(|(_, info)| info.node());
+        let mut nodes = nodes
+            .filter(|node| node.labels.get(label).is_some_and(|it| **it == *value))
+            .map(|node| Arc::clone(&node.name))
+            .peekable();
+        ensure!(nodes.peek().is_some(), "no node has the label {text}");
+        names.extend(nodes);
+    }
+    Ok(names.into_iter().collect())
+}

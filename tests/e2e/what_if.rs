@@ -1,0 +1,91 @@
+//! `supercargo what-if` on an API server in memory, with no scheduler running.
+
+use std::process::Output;
+
+use http::Method;
+use serde_json::{Value, json};
+use supercargo_apiserver::{ApiServer, Listen};
+
+use super::wire::ask;
+use crate::support::{node, output, pod};
+
+/// The page shows the answers of this test.
+const GUIDE: &str = include_str!("../../docs/what-if.md");
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// A pod of a ReplicaSet on a node.
+fn replica(name: &str, memory: &str, on: &str) -> Value {
+    let mut pod = pod(name).by("supercargo").asking("memory", memory).spec("nodeName", json!(on)).build();
+    pod["metadata"]["labels"] = json!({ "app": name.split('-').next() });
+    let owner = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": true });
+    pod["metadata"]["ownerReferences"] = json!([owner]);
+    pod
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_if_tells_who_is_worse_off() {
+    let server = ApiServer::default();
+    let endpoint = server.listen(Listen::default()).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    endpoint.write_kubeconfig(&kubeconfig).unwrap();
+    let create = async |path: &str, object: &Value| ask(&server, Method::POST, path, object).await;
+    for (name, memory) in [("node-a", "16Gi"), ("node-b", "8Gi"), ("node-c", "4Gi")] {
+        let zone = if name == "node-a" { "one" } else { "two" };
+        let labels = [("topology.kubernetes.io/zone", zone)];
+        create("/api/v1/nodes", &node(name, &labels, &[("memory", memory), ("pods", "10")])).await;
+    }
+    for replica in [
+        replica("web-1", "2Gi", "node-a"),
+        replica("web-2", "2Gi", "node-a"),
+        replica("db-1", "6Gi", "node-a"),
+        replica("cache-1", "3Gi", "node-b"),
+    ] {
+        create(PODS, &replica).await;
+    }
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "web" },
+        "spec": { "minAvailable": 2, "selector": { "matchLabels": { "app": "web" } } },
+    });
+    create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", &budget).await;
+
+    let kubeconfig = kubeconfig.display().to_string();
+    let what_if = |arguments: &[&str]| {
+        let arguments = [&["what-if", "--kubeconfig", &kubeconfig], arguments].concat();
+        let Output { status, stdout, stderr } = output(&arguments);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (status.code(), text(&stdout), text(&stderr))
+    };
+    let mut missing = String::new();
+    let mut show = |printed: &str| {
+        assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+        if !GUIDE.contains(printed) {
+            missing += printed;
+        }
+    };
+    let (code, printed, error) = what_if(&["--drain", "node-a"]);
+    assert_eq!((code, &*error), (Some(1), ""), "{printed}");
+    show(&printed);
+
+    let (code, printed, _) = what_if(&["--fail", "topology.kubernetes.io/zone=one", "--add", "node-b"]);
+    assert_eq!(code, Some(0), "{printed}");
+    show(&printed);
+
+    let (code, printed, _) = what_if(&["--copy=db-1=2", "--output=json"]);
+    let parsed: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &parsed["worseOff"]), (Some(1), &json!(1)), "{printed}");
+
+    for (arguments, problem) in [
+        (["--drain", "node-x"], "there is no node node-x"),
+        (["--drain", "zone=x"], "no node has the label zone=x"),
+        (["--add", "node-a=many"], "node-a=many: many is no count"),
+        (["--delete", "nobody"], "there is no unfinished pod default/nobody"),
+    ] {
+        let (code, printed, error) = what_if(&arguments);
+        assert_eq!((code, &*printed), (Some(3), ""));
+        assert!(error.contains(problem), "{error}");
+    }
+    let (code, ..) = what_if(&[]);
+    assert_eq!(code, Some(2), "without a change");
+    assert!(missing.is_empty(), "docs/what-if.md does not have\n{missing}");
+}

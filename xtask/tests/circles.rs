@@ -1,0 +1,203 @@
+//! Files of a crate import each other in small circles at most: a file can be read without most others.
+#![allow(clippy::unwrap_used)] // all of it is for tests
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use xtask::source::{code, is_test, read, sources};
+
+/// The most files of a circle, such as a module with two of its own files.
+const MOST_FILES: usize = 3;
+
+const CRATES: &[&str] = &[
+    "crates/cel/src",
+    "crates/client/src",
+    "crates/codec/src",
+    "crates/config/src",
+    "crates/devices/src",
+    "crates/framework/src",
+    "crates/informer/src",
+    "crates/queue/src",
+    "crates/runtime/src",
+    "crates/scheduler/src",
+    "crates/serving/src",
+    "crates/telemetry/src",
+    "plugins/src",
+    "src",
+    "testing/apiserver/src",
+    "testing/controlplane/src",
+    "testing/simulation/src",
+    "xtask/src",
+];
+
+/// A path within a crate, without `crate`.
+type Path = Vec<String>;
+
+/// What a file has, with one file per module.
+#[derive(Default)]
+struct File {
+    /// The names that it defines.
+    defines: BTreeSet<String>,
+    /// The paths that it imports, by the name that they have here.
+    imports: BTreeMap<String, Path>,
+    /// Those that it uses itself.
+    uses: Vec<Path>,
+}
+
+/// The paths of a tree such as `a::{b, c::d as e}`, with the name of each.
+fn expand(tree: &str) -> Vec<(String, String)> {
+    let tree = tree.trim();
+    let Some((prefix, rest)) = tree.split_once('{') else {
+        let (path, name) = tree.split_once(" as ").unwrap_or((tree, tree.rsplit("::").next().unwrap()));
+        let path = path.strip_suffix("::self").unwrap_or(path);
+        let name = if name == "self" { path.rsplit("::").next().unwrap() } else { name };
+        return vec![(path.to_owned(), name.trim().to_owned())];
+    };
+    let (mut depth, mut parts) = (0_usize, vec![String::new()]);
+    for letter in rest.chars() {
+        match letter {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        parts.last_mut().unwrap().push(letter);
+    }
+    let parts = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty());
+    parts.flat_map(|part| expand(&format!("{prefix}{part}"))).collect()
+}
+
+/// The path within the crate; `None` if it leads out of it.
+fn within(module: &[String], path: &str, modules: &BTreeSet<Path>) -> Option<Path> {
+    let mut names: Vec<String> = path.split("::").map(str::to_owned).collect();
+    let mut base = match names[0].as_str() {
+        "crate" => Vec::new(),
+        "self" | "super" => module.to_vec(),
+        child => {
+            let child = [module, &[child.to_owned()]].concat();
+            return modules.contains(&child).then(|| [module, &names].concat());
+        }
+    };
+    while names.first().is_some_and(|name| name == "super") {
+        base.pop();
+        names.remove(0);
+    }
+    if names.first().is_some_and(|name| name == "crate" || name == "self") {
+        names.remove(0);
+    }
+    base.extend(names);
+    Some(base)
+}
+
+fn files(folder: &str) -> BTreeMap<Path, File> {
+    let module_of = |path: &std::path::Path| -> Path {
+        let path = path.strip_prefix(folder).unwrap().with_extension("");
+        let names = path.iter().map(|name| name.to_str().unwrap().to_owned());
+        names.filter(|name| name != "lib").collect()
+    };
+    let paths: Vec<_> = sources(folder)
+        .into_iter()
+        .filter(|path| !is_test(path.strip_prefix(folder).unwrap()) && !path.ends_with("src/main.rs"))
+        .collect();
+    let modules: BTreeSet<Path> = paths.iter().map(|path| module_of(path)).collect();
+    let file = |path: &std::path::PathBuf| {
+        let (module, source) = (module_of(path), read(path));
+        let (mut file, mut tree) = (File::default(), None::<String>);
+        for (_, line) in code(&source) {
+            if line.starts_with(char::is_whitespace) && tree.is_none() {
+                continue;
+            }
+            let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+            let kinds = ["struct", "enum", "fn", "const", "static", "trait", "type", "union"];
+            if let Some(at) = words.iter().position(|word| kinds.contains(word)) {
+                file.defines.extend(words.get(at + 1).map(|name| (*name).to_owned()));
+            }
+            let is_use = line.starts_with("use ") || line.starts_with("pub") && line.contains(" use ");
+            if tree.is_some() || is_use {
+                tree.get_or_insert_default().push_str(line);
+            }
+            if let Some(whole) = tree.take_if(|tree| tree.trim_end().ends_with(';')) {
+                let (visibility, tree) = whole.split_once("use ").unwrap();
+                for (path, name) in expand(tree.trim_end().trim_end_matches(';')) {
+                    let Some(path) = within(&module, &path, &modules) else { continue };
+                    if visibility.is_empty() {
+                        file.uses.push(path.clone());
+                    }
+                    file.imports.insert(name, path);
+                }
+            }
+        }
+        (module, file)
+    };
+    paths.iter().map(file).collect()
+}
+
+/// The file that defines what the path names.
+fn definer<'a>(files: &'a BTreeMap<Path, File>, path: &[String], depth: usize) -> Option<&'a Path> {
+    let length = (0..=path.len()).rev().find(|length| files.contains_key(&path[..*length]))?;
+    let (module, file) = files.get_key_value(&path[..length])?;
+    match path.get(length) {
+        Some(name) if !file.defines.contains(name) && depth > 0 => match file.imports.get(name) {
+            Some(import) if import != path => definer(files, import, depth - 1),
+            _ => Some(module),
+        },
+        _ => Some(module),
+    }
+}
+
+/// The circles of more files than allowed.
+fn circles(files: &BTreeMap<Path, File>) -> Vec<Vec<&Path>> {
+    let next = |module: &Path| -> BTreeSet<&Path> {
+        let uses = files[module].uses.iter().filter_map(|path| definer(files, path, 8));
+        uses.filter(|other| *other != module).collect()
+    };
+    let edges: BTreeMap<&Path, BTreeSet<&Path>> = files.keys().map(|module| (module, next(module))).collect();
+    let reached = |from: &Path| {
+        let (mut reached, mut left) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = left.pop() {
+            left.extend(edges[module].iter().filter(|other| reached.insert(**other)));
+        }
+        reached
+    };
+    let reached: BTreeMap<&Path, BTreeSet<&Path>> =
+        files.keys().map(|module| (module, reached(module))).collect();
+    let circle = |module: &&Path| -> Vec<&Path> {
+        reached[module].iter().filter(|other| reached[*other].contains(module)).copied().collect()
+    };
+    let all: BTreeSet<Vec<&Path>> = reached.keys().map(circle).collect();
+    all.into_iter().filter(|circle| circle.len() > MOST_FILES).collect()
+}
+
+#[test]
+fn no_circle_of_imports_has_many_files() {
+    for folder in CRATES {
+        let files = files(folder);
+        let circles = circles(&files);
+        assert!(circles.is_empty(), "{folder}: these files import each other: {circles:#?}");
+    }
+}
+
+#[test]
+fn circles_are_found_through_reexports() {
+    let path = |text: &str| -> Path { text.split("::").map(str::to_owned).collect() };
+    let file = |defines: &str, uses: &[&str], imports: &[(&str, &str)]| File {
+        defines: [defines.to_owned()].into(),
+        uses: uses.iter().map(|it| path(it)).collect(),
+        imports: imports.iter().map(|(name, it)| ((*name).to_owned(), path(it))).collect(),
+    };
+    let mut files = BTreeMap::from([
+        (Vec::new(), file("Lib", &[], &[("A", "a::A")])),
+        (path("a"), file("A", &["b::B"], &[])),
+        (path("b"), file("B", &["c::C"], &[])),
+        (path("c"), file("C", &["d::D"], &[])),
+        (path("d"), file("D", &["A"], &[])),
+    ]);
+    assert_eq!(circles(&files).len(), 1);
+    files.get_mut(&path("d")).unwrap().uses.clear();
+    assert!(circles(&files).is_empty());
+    let paths: Vec<String> = expand("a::{self, b::{C, D as E}}").into_iter().map(|(path, _)| path).collect();
+    assert_eq!(paths, ["a", "a::b::C", "a::b::D"]);
+}
