@@ -8,7 +8,7 @@ mod tests;
 use std::ffi::OsString;
 use std::fs::File;
 use std::future::Future;
-use std::io::{self, BufReader};
+use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ use crate::insight::{FitsOptions, WhatIfOptions, WhyOptions, fits, what_if, why}
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
 use config::ConfigCommand;
-use output::{print, print_error, tolerate_closed_pipe, write_text};
+use output::{print, print_error};
 use supercargo_config::feature_gates;
 use supercargo_config::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
 use supercargo_config::{Catalog, Config};

@@ -27,8 +27,6 @@ use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{ActionType, Context, EventResource, Feature, Features, Plugin, PodInfo, Text};
 
-use supercargo_framework::node::HOSTNAME;
-
 /// The plugin's name.
 pub const NAME: &str = "PodTopologySpread";
 

@@ -62,7 +62,10 @@ pub(crate) async fn what_if(options: WhatIfOptions, catalog: &Catalog) -> Result
 }
 
 /// The answer, and whether nobody is worse off.
-async fn answer(WhatIfOptions { verbs, source }: &WhatIfOptions, catalog: &Catalog) -> Result<(String, bool)> {
+async fn answer(
+    WhatIfOptions { verbs, source }: &WhatIfOptions,
+    catalog: &Catalog,
+) -> Result<(String, bool)> {
     let Snapshot { fork, namespace, now } = source.read(catalog).await?;
     let pod = |text: &str| key(text, source.namespace.as_deref(), &namespace);
     let verbs = verbs.parse(&fork, pod)?;

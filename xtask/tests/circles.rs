@@ -155,15 +155,13 @@ fn circles(files: &BTreeMap<Path, File>) -> Vec<Vec<&Path>> {
         uses.filter(|other| *other != module).collect()
     };
     let edges: BTreeMap<&Path, BTreeSet<&Path>> = files.keys().map(|module| (module, next(module))).collect();
-    let reached = |from: &Path| {
-        let (mut reached, mut left) = (BTreeSet::new(), vec![from]);
+    let mut reached: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
+    for from in files.keys() {
+        let (of_file, mut left) = (reached.entry(from).or_default(), vec![from]);
         while let Some(module) = left.pop() {
-            left.extend(edges[module].iter().filter(|other| reached.insert(**other)));
+            left.extend(edges[module].iter().filter(|other| of_file.insert(**other)));
         }
-        reached
-    };
-    let reached: BTreeMap<&Path, BTreeSet<&Path>> =
-        files.keys().map(|module| (module, reached(module))).collect();
+    }
     let circle = |module: &&Path| -> Vec<&Path> {
         reached[module].iter().filter(|other| reached[*other].contains(module)).copied().collect()
     };

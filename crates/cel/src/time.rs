@@ -52,7 +52,8 @@ impl Timestamp {
     pub(crate) fn plus(&self, duration: i64) -> Result<Self, Fault> {
         let total =
             i128::from(self.seconds) * i128::from(NANOS) + i128::from(self.nanos) + i128::from(duration);
-        let seconds = i64::try_from(total.div_euclid(i128::from(NANOS))).map_err(|_| Fault::int_overflow())?;
+        let seconds =
+            i64::try_from(total.div_euclid(i128::from(NANOS))).map_err(|_| Fault::int_overflow())?;
         let nanos = total.rem_euclid(i128::from(NANOS)) as u32;
         Self { seconds, nanos, offset: self.offset }.checked()
     }

@@ -7,10 +7,10 @@ use supercargo_framework::labels::is_label_key;
 use supercargo_framework::resource::names;
 
 use super::cursor::{Cursor, Object};
-use supercargo_framework::go_duration;
 use super::error::Position;
 use super::report::Report;
 use crate::config::{ExtenderConfig, ExtenderTls, ManagedResource};
+use supercargo_framework::go_duration;
 
 /// Default timeout of a call to an extender.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::cursor::Object;
-use supercargo_framework::go_duration;
 use super::report::Report;
 use crate::config::DEFAULT_SCHEDULER_NAME;
+use supercargo_framework::go_duration;
 
 const FIELDS: &[&str] = &[
     "leaderElect",

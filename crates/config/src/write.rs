@@ -8,13 +8,13 @@ use supercargo_framework::Features;
 
 use super::LeaderElectionConfig;
 use super::default_args;
-use supercargo_framework::go_duration;
 use super::file::{API_VERSION, KIND};
 use super::leader_election::LOCK;
 use super::points::Point;
 use super::profile_file::FileSet;
 use super::yaml;
 use crate::config::{ClientConnection, Config, ExtenderConfig, ExtenderTls, MediaType, ProfileConfig};
+use supercargo_framework::go_duration;
 
 impl Config {
     /// The configuration with all defaults as a KubeSchedulerConfiguration. It contains the TLS

@@ -160,7 +160,6 @@ impl Kind {
 /// Same as upstream's assume caches: an assumed change is valid until the informer shows a newer
 /// version.
 #[derive(Clone, Debug)]
-#[derive(Clone)]
 pub struct Objects {
     seed: HashSeed,
     kinds: FxHashMap<Text, Kind>,

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Request, Response, StatusCode};
-use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use tokio::task::coop;

@@ -306,8 +306,10 @@ impl Scheduler {
             return;
         }
         for (uid, plugin, timeout) in self.bindings.timed_out(now.monotonic) {
-            let reason =
-                format!("rejected due to timeout after waiting {} at plugin {plugin}", go_duration::format(timeout));
+            let reason = format!(
+                "rejected due to timeout after waiting {} at plugin {plugin}",
+                go_duration::format(timeout)
+            );
             self.permit_rejected(now, &uid, Status::unschedulable(reason).by(plugin));
         }
         for uid in self.bindings.to_ask(now.monotonic) {

@@ -132,7 +132,10 @@ type Pods = FxHashMap<Uid, Arc<PodInfo>>;
 impl Cluster {
     fn apply(&mut self, verb: &Verb) -> Result<(), WhatIfError> {
         match verb {
-            Verb::AddNodes { like, count } => self.add_nodes(&self.node(like)?, *count),
+            Verb::AddNodes { like, count } => {
+                let node = self.node(like)?;
+                self.add_nodes(&node, *count);
+            }
             Verb::AddPods { like, count } => {
                 let pod = self.pod(like)?;
                 if !can_be_copied(&pod) {
@@ -140,11 +143,22 @@ impl Cluster {
                 }
                 self.add_pods(&pod, *count);
             }
-            Verb::Delete(key) => self.delete(&self.pod(key)?),
-            Verb::Cordon(name) => self.cordon(&self.node(name)?, true),
-            Verb::Uncordon(name) => self.cordon(&self.node(name)?, false),
-            Verb::Drain(names) => self.drain(&self.nodes(names)?),
-            Verb::Fail(names) => self.fail(&self.nodes(names)?),
+            Verb::Delete(key) => {
+                let pod = self.pod(key)?;
+                self.delete(&pod);
+            }
+            Verb::Cordon(name) | Verb::Uncordon(name) => {
+                let node = self.node(name)?;
+                self.cordon(&node, matches!(verb, Verb::Cordon(_)));
+            }
+            Verb::Drain(names) => {
+                let nodes = self.nodes(names)?;
+                self.drain(&nodes);
+            }
+            Verb::Fail(names) => {
+                let nodes = self.nodes(names)?;
+                self.fail(&nodes);
+            }
         }
         Ok(())
     }

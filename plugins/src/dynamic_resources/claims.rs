@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::objects::{
-    Object, ObjectBody as _, Objects, ResourceClaim, Typed, resources,
-};
+use supercargo_framework::objects::{Object, ObjectBody as _, Objects, ResourceClaim, Typed, resources};
 use supercargo_framework::pod_claims::PodClaimName;
 use supercargo_framework::{PodInfo, Uid};
 

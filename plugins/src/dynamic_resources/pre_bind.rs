@@ -15,10 +15,10 @@ use supercargo_framework::objects::{
 };
 use supercargo_framework::pod_claims::ExtendedRequest;
 
+use super::claims::{self, body};
 use super::extended::Created;
 use super::readiness::{self, Readiness};
 use super::write::{Consumer, Written, claims_path, path_of};
-use super::claims::{self, body};
 
 /// How often a write is tried that meets a conflict, and how long it waits between.
 const TRIES: usize = 5;

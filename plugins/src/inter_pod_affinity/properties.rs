@@ -12,9 +12,9 @@ use supercargo_framework::{LabelSelector, Labels, NodeInfo, NodeRecord, Status};
 
 use super::tests::{namespace, objects, selector};
 use super::*;
-use supercargo_framework::node::HOSTNAME;
 use crate::dry_run;
 use crate::testing::{Driver, node_info, nodes};
+use supercargo_framework::node::HOSTNAME;
 
 fn any_term() -> impl Strategy<Value = PodAffinityTerm> {
     let selectors = vec![

@@ -11,9 +11,9 @@ use supercargo_framework::{Context, CycleState, Labels, NodeIndex, NodeInfo, Pod
 
 use super::InterPodAffinity;
 use super::terms::{List, OwnTerms, Tally, affinity_of, namespace_of};
-use supercargo_framework::node::HOSTNAME;
 use crate::applied::Domains;
 use crate::domain_counts::{self, ByDomain};
+use supercargo_framework::node::HOSTNAME;
 
 /// The pod's preferences and properties, prepared for matching.
 struct Preferences {

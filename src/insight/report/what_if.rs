@@ -33,7 +33,8 @@ fn write(text: &mut String, WhatIf { pods, of_nodes, is_still }: &WhatIf) -> std
     }
     if *of_nodes > 0 {
         let pods = count(*of_nodes, "pod");
-        let note = format!("{pods} of DaemonSets or of the kubelet stay on drained nodes, or fail with their node.");
+        let note =
+            format!("{pods} of DaemonSets or of the kubelet stay on drained nodes, or fail with their node.");
         writeln!(text)?;
         write_wrapped(text, "", &note)?;
     }
@@ -66,10 +67,17 @@ fn headline(pods: &[PodOutcome]) -> String {
         .filter(|(number, ..)| *number > 0)
         .map(|(number, one, several)| format!("{number} {}", if number == 1 { one } else { several }))
         .collect();
-    if parts.is_empty() { "Every pod stays where it is".to_owned() } else { format!("{bad}: {}", parts.join(", ")) }
+    if parts.is_empty() {
+        "Every pod stays where it is".to_owned()
+    } else {
+        format!("{bad}: {}", parts.join(", "))
+    }
 }
 
-fn write_outcome(text: &mut String, PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome) -> std::fmt::Result {
+fn write_outcome(
+    text: &mut String,
+    PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome,
+) -> std::fmt::Result {
     let to = match end {
         End::On(node) => node.to_string(),
         End::Pending(_) => "pending".to_owned(),
@@ -90,9 +98,11 @@ fn write_outcome(text: &mut String, PodOutcome { pod, from, is_preempted, end, .
         End::HeldUp(budgets) if budgets.len() > 1 => {
             write_wrapped(text, "  ", &format!("has several PodDisruptionBudgets: {}", budgets.join(", ")))
         }
-        End::HeldUp(budgets) => {
-            write_wrapped(text, "  ", &format!("PodDisruptionBudget {} allows no eviction", budgets.join(", ")))
-        }
+        End::HeldUp(budgets) => write_wrapped(
+            text,
+            "  ",
+            &format!("PodDisruptionBudget {} allows no eviction", budgets.join(", ")),
+        ),
         End::Unknown => writeln!(text, "  its replacement needs claims of its own, which are not imagined"),
         _ => Ok(()),
     }
@@ -151,8 +161,7 @@ mod tests {
 
     #[test]
     fn the_first_line_answers() {
-        let first_line =
-            |pods: Vec<PodOutcome>| what_if(&answer(pods)).lines().next().unwrap().to_owned();
+        let first_line = |pods: Vec<PodOutcome>| what_if(&answer(pods)).lines().next().unwrap().to_owned();
         assert_eq!(first_line(Vec::new()), "Every pod stays where it is");
         let moved = || outcome("m", Some("a"), End::On("b".into()));
         assert_eq!(first_line(vec![moved()]), "No pod is worse off: 1 goes to another node");

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use super::text::text;
-use super::code::Code;
 use super::Binding;
+use super::code::Code;
+use super::text::text;
 use crate::fault::Fault;
 use crate::go_regex;
 use crate::value::{Outcome, Value};

@@ -9,8 +9,8 @@ use supercargo_framework::objects::{
     Body, CsiDriver, CsiNode, CsiNodeDriver, CsiStorageCapacity, VolumeAttachment,
 };
 
-use super::storage::{VolumeSpec, whole_bytes};
 use super::document::{Document, annotations};
+use super::storage::{VolumeSpec, whole_bytes};
 use crate::error::FieldError;
 use crate::interners::Interners;
 use crate::json::{List, Obj, Pairs, Str};

@@ -10,8 +10,8 @@ use supercargo_framework::objects::{
     DeviceCapacity, DevicePlace, Quantities, ResourceSlice,
 };
 
-use super::document::Document;
 use super::devices::{WireDeviceTaint, by_name, items};
+use super::document::Document;
 use crate::error::FieldError;
 use crate::interners::Interners;
 use crate::json::{Entries, List, Obj, Str};

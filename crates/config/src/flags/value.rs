@@ -5,8 +5,8 @@ use std::time::Duration;
 use supercargo_framework::quantity;
 use thiserror::Error;
 
-use supercargo_framework::go_duration;
 use crate::feature_gates::GateError;
+use supercargo_framework::go_duration;
 
 /// Why a flag value is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

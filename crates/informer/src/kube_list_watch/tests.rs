@@ -2,9 +2,10 @@
 //! server.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use http::StatusCode;
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt as _, StreamBody};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use serde_json::json;
