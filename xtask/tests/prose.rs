@@ -1,5 +1,5 @@
-//! Texts are plain English. A word list guards against relapses; ARCHITECTURE.md and
-//! CONTRIBUTING.md say how to write instead.
+//! Texts are plain English. A word list guards against relapses; CONTRIBUTING.md says how to write
+//! instead.
 #![allow(clippy::unwrap_used)] // all of it is for tests
 
 use std::path::Path;

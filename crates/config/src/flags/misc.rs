@@ -29,8 +29,9 @@ pub struct MiscOptions {
     /// Write the configuration with all defaults to a file and exit.
     #[arg(long, value_name = "FILE")]
     pub write_config_to: Option<PathBuf>,
-    /// Record every input of the scheduler, for `replay`, in files named FILE.TIME.NUMBER of up to
-    /// 256 MiB each. They contain the pods, and their number is not bounded.
+    /// Record every input of the scheduler, for `replay`, in at most 16 files of 256 MiB, named
+    /// FILE.TIME.NUMBER. They contain the pods. When they are full, recording ends with an error in
+    /// the log.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Memory limit of evaluation tables. Default: a quarter of the container's memory limit, at most
