@@ -38,6 +38,7 @@ impl Scheduler {
             unconfirmed_patches: self.unconfirmed_patches.clone(),
             hash_seed: self.hash_seed.clone(),
             next_start_node: self.next_start_node,
+            preemptions: self.preemptions.fork(),
             ..new
         }))
     }

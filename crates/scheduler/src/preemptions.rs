@@ -67,6 +67,11 @@ pub(crate) struct Preemptions {
 }
 
 impl Preemptions {
+    /// None, and the same number for the next one.
+    pub(crate) fn fork(&self) -> Self {
+        Self { next_number: self.next_number, ..Self::default() }
+    }
+
     /// The preemptors that PreEnqueue holds.
     pub(crate) fn preempting(&self) -> &FxHashSet<Uid> {
         &self.preempting
