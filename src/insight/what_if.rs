@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use supercargo_config::Catalog;
+use supercargo_framework::NodeInfo;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::{Fork, Verb};
 
@@ -115,11 +116,12 @@ fn named(fork: &Fork, all: &[Nodes]) -> Result<Vec<Arc<str>>> {
             names.insert(text.as_str().into());
             continue;
         };
-        let nodes = fork.cache().nodes().iter().map(|(_, info)| info.node());
-        let mut nodes = nodes
-            .filter(|node| node.labels.get(label).is_some_and(|it| **it == *value))
-            .map(|node| Arc::clone(&node.name))
-            .peekable();
+        let nodes = fork.cache().nodes();
+        let has_label = |name: &&Arc<str>| {
+            let node = nodes.get(name).map(NodeInfo::node);
+            node.is_some_and(|node| node.labels.get(label).is_some_and(|it| **it == *value))
+        };
+        let mut nodes = nodes.names().filter(has_label).cloned().peekable();
         ensure!(nodes.peek().is_some(), "no node has the label {text}");
         names.extend(nodes);
     }
