@@ -1,4 +1,5 @@
-//! Devices of nodes, and ResourceClaims of pods as kube-controller-manager makes them of a template.
+//! Devices of nodes, and ResourceClaims of pods as kube-controller-manager makes them of a
+//! template.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! The queue: push and pop, failed attempts, events that help all of 10,000 waiting pods, and events
-//! that help none of 100,000. An event that helps none must cost at most a millisecond.
+//! The queue: push and pop, failed attempts, events that help all of 10,000 waiting pods, and
+//! events that help none of 100,000. An event that helps none must cost at most a millisecond.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -87,8 +87,8 @@ pub enum Op {
         persistent_volume_template: Option<String>,
         /// The claim's template.
         persistent_volume_claim_template: Option<String>,
-        /// A ResourceClaim for each pod, as if the pod named a ResourceClaimTemplate. Those of existing
-        /// pods have one device each.
+        /// A ResourceClaim for each pod, as if the pod named a ResourceClaimTemplate. Those of
+        /// existing pods have one device each.
         resource_claim_template: Option<String>,
         /// Whether they are measured.
         #[serde(default)]

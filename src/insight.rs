@@ -1,4 +1,5 @@
-//! Answers about a cluster, from the scheduler's own plugins: `supercargo why`, `fits` and `what-if`.
+//! Answers about a cluster, from the scheduler's own plugins: `supercargo why`, `fits` and
+//! `what-if`.
 //!
 //! They read the cluster once and decide in this process, so they work beside any scheduler.
 
@@ -58,8 +59,8 @@ struct Source {
     /// Configuration of the scheduler, as for `run`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Kubeconfig; by default that of the configuration, the first of $KUBECONFIG, ~/.kube/config, or the
-    /// service account
+    /// Kubeconfig; by default that of the configuration, the first of $KUBECONFIG, ~/.kube/config,
+    /// or the service account
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Output format

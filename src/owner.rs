@@ -117,7 +117,8 @@ pub trait CarryOut: Send {
     /// Starts to carry out an effect.
     fn carry_out(&mut self, effect: Effect);
 
-    /// Whether more bindings may start. A message to the owner follows when this becomes true again.
+    /// Whether more bindings may start. A message to the owner follows when this becomes true
+    /// again.
     fn has_room(&self) -> bool;
 
     /// Whether this process may write now: it leads, or needs no lease.
@@ -327,7 +328,8 @@ impl Owner {
         }
     }
 
-    /// Each message is a step: changes that each affect all pending pods may take long without a hang.
+    /// Each message is a step: changes that each affect all pending pods may take long without a
+    /// hang.
     fn take(&mut self, message: Message) {
         self.watchdog.begin(match &message {
             Message::Input(input) => Subject::of(input),

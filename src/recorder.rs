@@ -1,7 +1,7 @@
 //! Writes the record of a run (`--record`) from a thread of its own.
 //!
-//! A record must not stop the scheduler. If it cannot be written, or not fast enough, or is as large
-//! as it may be, an error is logged and recording ends: a record with gaps does not replay.
+//! A record must not stop the scheduler. If it cannot be written, or not fast enough, or is as
+//! large as it may be, an error is logged and recording ends: a record with gaps does not replay.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write as _};

@@ -1,5 +1,5 @@
-//! Patches the statuses of pods and of their groups: one patch per object at a time, in order. A new
-//! patch replaces one that has not been sent.
+//! Patches the statuses of pods and of their groups: one patch per object at a time, in order. A
+//! new patch replaces one that has not been sent.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -250,8 +250,8 @@ impl StatusWriter {
     }
 }
 
-/// Writes a patch and returns the UID of its object, even after a panic: the object's next patch waits
-/// for it.
+/// Writes a patch and returns the UID of its object, even after a panic: the object's next patch
+/// waits for it.
 async fn write_or_log_panic(api: Api, patch: Patch, last_try: CancellationToken) -> Uid {
     if AssertUnwindSafe(write(&api, &patch, &last_try)).catch_unwind().await.is_err() {
         tracing::error!(object = %patch, "status patch panicked");

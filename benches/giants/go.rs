@@ -61,8 +61,8 @@ impl Upstream {
         Ok(Self { program: Assets::locate()?.path(Program::SchedBench)?, patience })
     }
 
-    /// The longest cycle with the giant: its own, that of a plain pod beside it, and that of another
-    /// giant. `None` for a gated pod, which never has a cycle.
+    /// The longest cycle with the giant: its own, that of a plain pod beside it, and that of
+    /// another giant. `None` for a gated pod, which never has a cycle.
     pub(crate) fn with_pod(
         &self,
         list: PodList,

@@ -136,9 +136,9 @@ impl Server {
         connection.read(path).await
     }
 
-    /// Sends sequences of calls as fast as possible with a limit of concurrent requests. The calls of
-    /// a sequence are sent one after another. All must succeed. `done` gets the number of started
-    /// sequences.
+    /// Sends sequences of calls as fast as possible with a limit of concurrent requests. The calls
+    /// of a sequence are sent one after another. All must succeed. `done` gets the number of
+    /// started sequences.
     pub(crate) async fn send_all(
         &self,
         wire: Wire,

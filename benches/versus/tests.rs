@@ -1,5 +1,5 @@
-//! The parts of `versus` that need no control plane. A benchmark without a harness runs no tests, so
-//! this is a target of its own.
+//! The parts of `versus` that need no control plane. A benchmark without a harness runs no tests,
+//! so this is a target of its own.
 
 #![allow(dead_code, reason = "only some parts are tested")]
 #![allow(clippy::unwrap_used, reason = "these are tests")]

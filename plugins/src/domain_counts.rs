@@ -9,8 +9,8 @@ use supercargo_framework::{Labels, SmallMap};
 /// Counts by value of one topology label: one entry per domain.
 pub(crate) type ByDomain = FxHashMap<Arc<str>, i64>;
 
-/// The approximate size in bytes. A hash table has at least four slots, leaves an eighth of more empty, and
-/// has a byte beside each.
+/// The approximate size in bytes. A hash table has at least four slots, leaves an eighth of more
+/// empty, and has a byte beside each.
 pub(crate) fn bytes<V>(domains: &FxHashMap<Arc<str>, V>) -> usize {
     let slots = match domains.capacity() {
         0 => return 0,
@@ -132,8 +132,8 @@ impl DomainCounts {
         self.note_change(before, delta);
     }
 
-    /// Adds to a domain's count permanently. Returns the previous count; `None`, without a change, if
-    /// the key is not counted.
+    /// Adds to a domain's count permanently. Returns the previous count; `None`, without a change,
+    /// if the key is not counted.
     pub(crate) fn follow(&mut self, key: &str, domain: &Arc<str>, delta: i64) -> Option<i64> {
         if !self.has_key(key) {
             return None;

@@ -1,8 +1,8 @@
-//! Allocates devices for the claims of pods (dynamic resource allocation), filters nodes that cannot
-//! provide them, and writes the allocation once a node is chosen.
+//! Allocates devices for the claims of pods (dynamic resource allocation), filters nodes that
+//! cannot provide them, and writes the allocation once a node is chosen.
 //!
-//! Reserve notes the allocation as pending, so that the next cycle does not use the devices. PreBind
-//! writes it to the claims.
+//! Reserve notes the allocation as pending, so that the next cycle does not use the devices.
+//! PreBind writes it to the claims.
 
 pub mod args;
 mod caching;
@@ -267,8 +267,8 @@ impl DynamicResources {
         }
     }
 
-    /// The devices for the claims without an allocation. A search beyond `filterTimeout` ends the pod's
-    /// attempt, as upstream.
+    /// The devices for the claims without an allocation. A search beyond `filterTimeout` ends the
+    /// pod's attempt, as upstream.
     fn allocate(&self, demand: &Demand, node: &NodeRecord) -> Result<Allocation, Status> {
         let mut left = Some(self.args.max_steps());
         let mut interrupt = || {
@@ -354,7 +354,8 @@ impl PostFilterPlugin for DynamicResources {
             claims.all.iter().find(|claim| {
                 is_free_but_for(body(claim), pod)
                     && statuses.iter().any(|(node, status)| {
-                        // As upstream, claims do not count on a node where others cannot be allocated.
+                        // As upstream, claims do not count on a node where others cannot be
+                        // allocated.
                         let is_rejected_by_claims =
                             status.reasons().iter().any(|reason| *reason == UNAVAILABLE);
                         status.plugin() == NAME
@@ -495,8 +496,8 @@ impl ReservePlugin for DynamicResources {
         Status::success()
     }
 
-    /// Gives the reservation of the pod back. As upstream, an allocation that was written stays: the
-    /// next attempt, or another pod, can use it.
+    /// Gives the reservation of the pod back. As upstream, an allocation that was written stays:
+    /// the next attempt, or another pod, can use it.
     fn unreserve(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, _: &Arc<str>) {
         let Some(claims) = claims(state) else { return };
         if let Some(Reserved { claims, created }) = state.read() {

@@ -59,7 +59,8 @@ impl ScoredDevices {
         })
     }
 
-    /// Prepares the scores of these resources for a pod. Does nothing if it requests none of devices.
+    /// Prepares the scores of these resources for a pod. Does nothing if it requests none of
+    /// devices.
     pub(crate) fn prepare<'a>(
         &self,
         cx: &Context<'_>,
@@ -82,8 +83,9 @@ impl ScoredDevices {
         }
     }
 
-    /// How many devices of the resource's class the node has in use, and in all; `None` if there are
-    /// none. Same as upstream's `calculateDRAResourceTotals`: slices of old generations count, too.
+    /// How many devices of the resource's class the node has in use, and in all; `None` if there
+    /// are none. Same as upstream's `calculateDRAResourceTotals`: slices of old generations count,
+    /// too.
     pub(crate) fn usage(&self, state: &CycleState, name: &str, node: &NodeRecord) -> Option<(i64, i64)> {
         let Classes(classes) = state.read()?;
         let (_, class) = classes.iter().find(|(of, _)| **of == *name)?;

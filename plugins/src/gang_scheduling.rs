@@ -1,7 +1,7 @@
 //! Schedules at least `minCount` pods of a gang, or none.
 //!
-//! PreEnqueue holds a gang until it has enough pods. The scheduler tries its pods in one cycle. Permit
-//! then holds those that are assumed first until there are enough of them.
+//! PreEnqueue holds a gang until it has enough pods. The scheduler tries its pods in one cycle.
+//! Permit then holds those that are assumed first until there are enough of them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -72,8 +72,8 @@ impl IgnoredResources {
     }
 }
 
-/// The maximum number of insufficient scalar resources that are named for a node. Upstream names all
-/// of a pod's, which can be tens of thousands.
+/// The maximum number of insufficient scalar resources that are named for a node. Upstream names
+/// all of a pod's, which can be tens of thousands.
 const MAX_SCALAR_REASONS: usize = 64;
 
 /// The scalar resources that the pod requests, in the order of its request. Built once per pod, so

@@ -37,7 +37,8 @@ pub(crate) fn claim_names(pod: &PodInfo) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The pod's volumes that have a claim, with [their claims](supercargo_framework::Context::claims_of).
+/// The pod's volumes that have a claim, with [their
+/// claims](supercargo_framework::Context::claims_of).
 pub(crate) fn with_claims<'a>(
     pod: &'a PodInfo,
     claims: &'a [NamedClaim],

@@ -141,7 +141,8 @@ impl ScoredResource {
     }
 }
 
-/// How many devices that provide an extended resource a node has in use, and in all; `None` without any.
+/// How many devices that provide an extended resource a node has in use, and in all; `None` without
+/// any.
 pub(crate) type DeviceUsage<'a> = dyn Fn(&str) -> Option<(i64, i64)> + 'a;
 
 /// The usage of one resource on a node. The capacity is never 0.

@@ -25,8 +25,8 @@ impl Plugin for TopologyPlacementGenerator {
 }
 
 impl PlacementGeneratePlugin for TopologyPlacementGenerator {
-    /// Ordered by domain; upstream's order is random. Nodes without the label are in none. Pods that are on
-    /// nodes pin their domain.
+    /// Ordered by domain; upstream's order is random. Nodes without the label are in none. Pods
+    /// that are on nodes pin their domain.
     fn generate_placements(
         &self,
         cx: &Context<'_>,

@@ -131,7 +131,8 @@ impl EventHandler<Object> for Objects {
     }
 }
 
-/// Watches pods, nodes, and what the devices are. Returns once the model contains all existing ones.
+/// Watches pods, nodes, and what the devices are. Returns once the model contains all existing
+/// ones.
 pub(crate) async fn watch(
     connection: kube::Config,
     shared: &Shared,

@@ -104,8 +104,8 @@ impl Informers {
         not_served
     }
 
-    /// The kind of each resource, if the server serves it. Retries errors; resources whose discovery
-    /// has not succeeded when `give_up` is cancelled have none.
+    /// The kind of each resource, if the server serves it. Retries errors; resources whose
+    /// discovery has not succeeded when `give_up` is cancelled have none.
     async fn discover_patiently(
         &self,
         mut pending: Vec<WantedResource>,

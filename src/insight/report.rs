@@ -239,8 +239,8 @@ fn write_refusals(text: &mut String, refusals: &[Refusal]) -> std::fmt::Result {
     Ok(())
 }
 
-/// What refuses the pod on a node; or the node's scores beside those of the best one, or of the second
-/// best if it is the best itself.
+/// What refuses the pod on a node; or the node's scores beside those of the best one, or of the
+/// second best if it is the best itself.
 fn write_node(text: &mut String, why: &Why, name: &str) -> std::fmt::Result {
     let place = |name: &str| why.feasible.iter().position(|(node, _)| **node == *name);
     let Some(one) = place(name) else {

@@ -106,7 +106,8 @@ fn options(pod_groups: bool) -> Options {
 }
 
 /// The real control plane and the server in memory, with or without the kinds of gang scheduling.
-/// Only these tests use them, because some change cluster-wide state. `None` if there is no real one.
+/// Only these tests use them, because some change cluster-wide state. `None` if there is no real
+/// one.
 pub(super) fn pair(pod_groups: bool) -> Option<&'static Pair> {
     static PAIRS: [OnceLock<Pair>; 2] = [OnceLock::new(), OnceLock::new()];
     assets_or_skip()?;

@@ -11,7 +11,8 @@ use crate::support::{
 };
 
 const PODS: usize = 2_000;
-/// Few enough for a leader that gets SIGTERM to bind the rest within its 15 seconds on a slow machine, too.
+/// Few enough for a leader that gets SIGTERM to bind the rest within its 15 seconds on a slow
+/// machine, too.
 const FEW: usize = 200;
 /// Pods that come after SIGTERM, for the next leader.
 const LATE: usize = 100;
@@ -20,8 +21,8 @@ const NODES: usize = 52;
 const ON_A_NODE: usize = 40;
 /// The maximum of bindings in flight when a scheduler is killed.
 const IN_FLIGHT: usize = 128;
-/// Requests that had passed the fence when a scheduler was suspended, and that reach the server when it
-/// wakes. Without a fence it sends a hundred a second.
+/// Requests that had passed the fence when a scheduler was suspended, and that reach the server
+/// when it wakes. Without a fence it sends a hundred a second.
 const PAST_THE_FENCE: usize = 10;
 
 /// The default values.

@@ -7,7 +7,8 @@ use supercargo_controlplane::ControlPlane;
 use crate::support::{Bindings, Cluster, Supercargo, name_of, node, node_of, own_plane, pods, say};
 
 const TEST: &str = "restart";
-/// Few enough for a scheduler that was signalled to bind the rest within its 15 seconds, at 50 a second.
+/// Few enough for a scheduler that was signalled to bind the rest within its 15 seconds, at 50 a
+/// second.
 const EARLY: usize = 520;
 const LATE: usize = 80;
 const NODES: usize = 15;

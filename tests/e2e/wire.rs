@@ -40,8 +40,8 @@ async fn bind(server: &ApiServer, prefix: &str) -> Duration {
     bind_while(server, prefix, || {}).await
 }
 
-/// The same, and calls `disturb` again and again meanwhile, less and less often: a slow machine, too, gets
-/// a request through in between.
+/// The same, and calls `disturb` again and again meanwhile, less and less often: a slow machine,
+/// too, gets a request through in between.
 async fn bind_while(server: &ApiServer, prefix: &str, disturb: impl Fn()) -> Duration {
     let pod = pods(prefix, 1).remove(0);
     let began = Instant::now();

@@ -224,8 +224,8 @@ fn align_rules(theirs: &mut Answer, ours: &mut Answer) {
 
 const SLICE_UPDATE: &str = "resource.k8s.io/ResourceSliceUpdate";
 
-/// Shares of devices have random identities upstream. The time of an allocation is that of the cycle
-/// here, and that of the request upstream, where a pod that waited on Permit has a later one.
+/// Shares of devices have random identities upstream. The time of an allocation is that of the
+/// cycle here, and that of the request upstream, where a pod that waited on Permit has a later one.
 fn hide_identities(value: &mut Value) {
     match value {
         Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| match name.as_str() {

@@ -39,8 +39,8 @@ fn fails(verb: &str, pod: &str, of: u64) -> bool {
 }
 
 fn verdict(verb: &str, pod: &str, node: &str) -> Verdict {
-    // Preemption is tried on nodes that failed. If it cannot help there, that is an error, and upstream
-    // lists several in random order. So only one node fails for a pod.
+    // Preemption is tried on nodes that failed. If it cannot help there, that is an error, and
+    // upstream lists several in random order. So only one node fails for a pod.
     let may_fail = node == format!("n{}", 1 + mixed(&[pod]) % 6);
     match mixed(&[verb, pod, node]) % 8 {
         0..=5 if may_fail => Verdict::Failed,

@@ -37,8 +37,8 @@ fn scenarios_match_their_recorded_expectations() {
     print_failure(all());
 }
 
-/// Runs each scenario on its own server. Each worker has plugins of its own: they follow the objects of one
-/// scheduler at a time.
+/// Runs each scenario on its own server. Each worker has plugins of its own: they follow the
+/// objects of one scheduler at a time.
 fn all() -> Result<()> {
     let (scenarios, began) = (requested()?, Instant::now());
     let configs = || Ok(BTreeMap::<_, Arc<Config>>::new());

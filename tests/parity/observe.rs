@@ -58,8 +58,8 @@ pub(super) struct Event {
     pub(super) kind: String,
     pub(super) reason: String,
     pub(super) action: String,
-    /// `{node}` stands for the pod's node in the note of its binding, and `{uid of p}` for UIDs of pods and
-    /// related objects.
+    /// `{node}` stands for the pod's node in the note of its binding, and `{uid of p}` for UIDs of
+    /// pods and related objects.
     pub(super) note: String,
     /// The name of the related pod or group.
     #[serde(default, skip_serializing_if = "Option::is_none")]

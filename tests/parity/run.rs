@@ -14,8 +14,8 @@ use super::scenario::{Expect, Object, Scenario, Step, Target};
 use super::scheduler::Scheduler;
 use super::side::Side;
 
-/// The time limit for a condition, by the scheduler's clock. kube-scheduler's event recorder waits up
-/// to 12.5 s before it writes an event again, so on a busy machine two such waits must fit.
+/// The time limit for a condition, by the scheduler's clock. kube-scheduler's event recorder waits
+/// up to 12.5 s before it writes an event again, so on a busy machine two such waits must fit.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Creates the namespaces of the scenarios' pods and other objects. They stay: without a

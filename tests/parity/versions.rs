@@ -1,5 +1,5 @@
-//! Runs the scenarios through supercargo on API servers of other Kubernetes releases, each on one of
-//! them unless more are requested. It must reach the recorded results of the baseline.
+//! Runs the scenarios through supercargo on API servers of other Kubernetes releases, each on one
+//! of them unless more are requested. It must reach the recorded results of the baseline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;

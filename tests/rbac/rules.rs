@@ -50,7 +50,8 @@ pub(super) fn allowed_for_scheduling(role: &Value) -> Vec<Access> {
 }
 
 /// Whether every run shows the permission as a request: the server checks `resourceclaims/binding`
-/// beside a write of the status, a claim is read only after a conflict, and deleted only after a failure.
+/// beside a write of the status, a claim is read only after a conflict, and deleted only after a
+/// failure.
 pub(super) fn is_seen((_, resource, verb): &Access) -> bool {
     let is_rare = matches!((&**resource, &**verb), ("resourceclaims", "get" | "delete"));
     resource != "resourceclaims/binding" && !is_rare

@@ -109,8 +109,8 @@ pub(super) fn complete_claim(
     send(plane, Method::Patch, &format!("{path}/status"), Some(&json!({"status": {"phase": "Bound"}})));
 }
 
-/// Creates two devices of all nodes, a claim for one, and a pod of the same name that uses the claim and
-/// requests the other one as an extended resource. `class` is the name of their class.
+/// Creates two devices of all nodes, a claim for one, and a pod of the same name that uses the
+/// claim and requests the other one as an extended resource. `class` is the name of their class.
 pub(super) fn device_with(plane: &ControlPlane, namespace: &str, class: &str, mut pod: Value) {
     let name = pod["metadata"]["name"].clone();
     let metadata = json!({ "name": class });

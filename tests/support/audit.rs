@@ -71,8 +71,8 @@ impl Bindings {
         all.filter(|request| request.status == 201 && request.by == user).count()
     }
 
-    /// The number of a user's binding requests, successful or not, that the server received after this
-    /// time.
+    /// The number of a user's binding requests, successful or not, that the server received after
+    /// this time.
     pub(crate) fn received_from(&self, user: &str, after: Timestamp) -> usize {
         let all = self.0.values().flatten();
         all.filter(|request| request.by == user && request.received > after).count()

@@ -95,8 +95,9 @@ fn output(arguments: &[String]) -> String {
     String::from_utf8(output.stdout).expect("cargo prints text")
 }
 
-/// The cargo that runs this, or the one on the path, without what cargo tells this program about its own
-/// package: build scripts that read such a variable would run again, and their crates be built again.
+/// The cargo that runs this, or the one on the path, without what cargo tells this program about
+/// its own package: build scripts that read such a variable would run again, and their crates be
+/// built again.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {

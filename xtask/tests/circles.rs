@@ -1,4 +1,5 @@
-//! Files of a crate import each other in small circles at most: a file can be read without most others.
+//! Files of a crate import each other in small circles at most: a file can be read without most
+//! others.
 #![allow(clippy::unwrap_used)] // all of it is for tests
 
 use std::collections::{BTreeMap, BTreeSet};

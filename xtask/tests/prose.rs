@@ -32,6 +32,9 @@ const PHRASES: &[&str] = &[
 /// Names of tests are the first thing that a person reads of a failure.
 const MAX_TEST_NAME: usize = 70;
 
+/// The width of comments, but for code, tables and drawings in them.
+const MAX_COMMENT: usize = 100;
+
 /// Files of ours with text for people.
 fn files() -> Vec<String> {
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().unwrap();
@@ -98,4 +101,28 @@ fn has_phrase(line: &str, phrase: &str) -> bool {
 fn phrases_are_found_as_words() {
     assert!(has_phrase("whoever asks", "whoever") && has_phrase("(so many)", "so many"));
     assert!(!has_phrase("also manyfold", "so many") && !has_phrase("this tolding", "is told"));
+}
+
+/// Whether the line has words after a mark of comments, and none of what cannot be wrapped.
+fn is_prose(line: &str) -> bool {
+    let comment = ["//!", "///", "//", "# "].iter().find_map(|mark| line.trim_start().strip_prefix(mark));
+    comment.is_some_and(|text| {
+        let is_code = text.starts_with('\t') || text.starts_with("go:") || text.trim().starts_with('|');
+        !is_code && text.trim().contains(' ') && !text.contains(['│', '─', '└'])
+    })
+}
+
+#[test]
+fn comments_fit_100_columns() {
+    let mut found = Vec::new();
+    for path in files().iter().filter(|path| !path.ends_with(".md")) {
+        let mut is_code = false;
+        for (number, line) in read(path.as_ref()).lines().enumerate() {
+            is_code ^= line.trim_start_matches(['/', '!', ' ']).starts_with("```");
+            if !is_code && is_prose(line) && line.chars().count() > MAX_COMMENT {
+                found.push(format!("{path}:{}", number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{} comments are wider:\n{}", found.len(), found.join("\n"));
 }

@@ -1,5 +1,5 @@
-//! Rules of this workspace that no compiler checks: which crates may depend on which, and who changes
-//! the cluster. What the pure crates must not call is in their `clippy.toml`.
+//! Rules of this workspace that no compiler checks: which crates may depend on which, and who
+//! changes the cluster. What the pure crates must not call is in their `clippy.toml`.
 #![allow(clippy::unwrap_used)] // all of it is for tests
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,9 @@
 //! Upstream's measure of an evaluation, unit by unit.
 //!
-//! Upstream adds up costs while it evaluates: an observer sees each step with its value, and keeps values on a stack,
-//! where calls find their arguments by the identities of nodes. Whatever it does not find there costs nothing. This
-//! follows it to the point, because the unit at which the limit is exceeded is visible.
+//! Upstream adds up costs while it evaluates: an observer sees each step with its value, and keeps
+//! values on a stack, where calls find their arguments by the identities of nodes. Whatever it does
+//! not find there costs nothing. This follows it to the point, because the unit at which the limit
+//! is exceeded is visible.
 
 use crate::ast::Id;
 use crate::fault::Fault;

@@ -37,11 +37,11 @@ pub enum Attribute {
 pub struct Device(pub(crate) Value);
 
 impl Device {
-    /// Makes a device of its fields. A name without a domain has the driver's; of two names that are the same
-    /// so, the later one counts.
+    /// Makes a device of its fields. A name without a domain has the driver's; of two names that
+    /// are the same so, the later one counts.
     ///
-    /// The error is the one that upstream has for every selector on this device: `attribute N: ...` for an attribute
-    /// without a value, or with a version that is none.
+    /// The error is the one that upstream has for every selector on this device: `attribute N: ...`
+    /// for an attribute without a value, or with a version that is none.
     pub fn new<'a>(
         driver: &str,
         allow_multiple_allocations: bool,

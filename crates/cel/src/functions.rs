@@ -108,7 +108,8 @@ fn no_overload(name: &str, args: &[Value]) -> Fault {
     Fault::error(format!("no such overload: {name}({})", types.join(", ")))
 }
 
-/// Whether a value may be an argument of a type. Of lists and maps only the first element counts, as upstream has it.
+/// Whether a value may be an argument of a type. Of lists and maps only the first element counts,
+/// as upstream has it.
 fn accepts(t: &Type, value: &Value) -> bool {
     match (t, value) {
         (Type::Dyn | Type::Param(_) | Type::Var(_), _) => true,

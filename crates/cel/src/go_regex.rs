@@ -1,7 +1,8 @@
 //! Regular expressions in Go's syntax (RE2), for a machine with another one.
 //!
-//! The text is read as Go reads it, so that what is wrong in it is reported in Go's words, and written again in the
-//! other syntax. Not handled, and reported as such: classes of Unicode (`\p`), `\B`, and expressions that grow too large.
+//! The text is read as Go reads it, so that what is wrong in it is reported in Go's words, and
+//! written again in the other syntax. Not handled, and reported as such: classes of Unicode (`\p`),
+//! `\B`, and expressions that grow too large.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,8 @@
 //! Device selectors: the CEL (Common Expression Language) of DeviceClasses and ResourceClaims.
 //!
-//! Same as upstream's `k8s.io/dynamic-resource-allocation/cel` 0.37.2 in the environment of stored expressions, which
-//! is the scheduler's: the same types, results, errors and costs. The environment does not depend on feature gates.
+//! Same as upstream's `k8s.io/dynamic-resource-allocation/cel` 0.37.2 in the environment of stored
+//! expressions, which is the scheduler's: the same types, results, errors and costs. The
+//! environment does not depend on feature gates.
 //!
 //! ```
 //! use supercargo_cel::{Attribute, Device, Program};
@@ -14,26 +15,28 @@
 //!
 //! # Differences
 //!
-//! Upstream accepts these, and a program with them does not compile here, with an error that names the reason:
+//! Upstream accepts these, and a program with them does not compile here, with an error that names
+//! the reason:
 //!
 //! * an expression longer than 10,240 bytes, which no API object holds
 //! * the functions `url`, `isURL`, `format` and `format.NAME`
 //! * messages of protobuf, such as `google.protobuf.Duration{}`
 //! * macros that expand to more than 100,000 nodes, and types with more than 2,000 parts
 //! * constant regular expressions with `\p`, `\B`, or of more than a megabyte when compiled
-//! * an optional element without a known type, and keys of type `bytes` in a constant map: upstream panics
+//! * an optional element without a known type, and keys of type `bytes` in a constant map: upstream
+//!   panics
 //!
 //! These fail when they are evaluated:
 //!
 //! * the names of time zones other than `UTC`, and offsets of more than a century
 //! * regular expressions as above that are not constant
-//! * lists of more than 2^20 elements, texts of more than 64 MiB, values that nest deeper than 250, and evaluations
-//!   with more than 20 million comparisons and copies that cost nothing upstream
+//! * lists of more than 2^20 elements, texts of more than 64 MiB, values that nest deeper than 250,
+//!   and evaluations with more than 20 million comparisons and copies that cost nothing upstream
 //! * quantities beyond 128 bits, and texts of hexadecimal numbers in `double('0x1p4')`
 //! * `sortBy` with equal keys of different elements in a list of more than 12, and sorting of NaN
 //!
-//! Of an expression that does not parse, only the first error is reported, and its text may be another one. Where
-//! upstream walks over a map in random order, this walks in the order of keys.
+//! Of an expression that does not parse, only the first error is reported, and its text may be
+//! another one. Where upstream walks over a map in random order, this walks in the order of keys.
 
 mod ast;
 mod checker;

@@ -7,7 +7,8 @@ use crate::value::Value;
 
 /// The variable that a fold adds up in.
 pub(crate) const ACCU: &str = "@result";
-/// Copies of copies grow without bound upstream; this is the greatest number of nodes of a tree here.
+/// Copies of copies grow without bound upstream; this is the greatest number of nodes of a tree
+/// here.
 const MAX_NODES: usize = 100_000;
 const OVERWRITES: &str = "iteration variable overwrites accumulator variable";
 

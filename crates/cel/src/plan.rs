@@ -1,7 +1,7 @@
 //! From a checked tree to the steps of an evaluation, as upstream plans them.
 //!
-//! Upstream folds constants, looks up members of constant lists in a set, and compiles constant regular expressions.
-//! All three change costs, so they are done here in the same places.
+//! Upstream folds constants, looks up members of constant lists in a set, and compiles constant
+//! regular expressions. All three change costs, so they are done here in the same places.
 
 use std::sync::Arc;
 

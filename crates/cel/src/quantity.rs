@@ -1,4 +1,5 @@
-//! Quantities as upstream's `resource.Quantity` holds them: an integer with a power of ten, or a decimal number.
+//! Quantities as upstream's `resource.Quantity` holds them: an integer with a power of ten, or a
+//! decimal number.
 
 mod canonical;
 
@@ -15,7 +16,8 @@ const NANO: i64 = -9;
 /// An exponent beyond this is not handled: no real quantity has one.
 const MAX_EXPONENT: i64 = 60;
 
-/// A quantity as upstream's `resource.Quantity`, with what its comparisons and conversions depend on.
+/// A quantity as upstream's `resource.Quantity`, with what its comparisons and conversions depend
+/// on.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     /// The quantity is `value` times ten to the power of `scale`.
@@ -213,7 +215,8 @@ impl Parts<'_> {
         if digits.is_empty() {
             return Err(QuantityError::Invalid(WRONG_NUMBER));
         }
-        // Digits beyond this crate's range that cannot count are cut off: what is smaller than a nano rounds up.
+        // Digits beyond this crate's range that cannot count are cut off: what is smaller than a
+        // nano rounds up.
         let mut value: i128 = 0;
         let mut scale = -fraction + if base == Base::Ten { exponent } else { 0 };
         let mut rest = digits.as_str();

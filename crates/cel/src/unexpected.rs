@@ -1,7 +1,8 @@
 //! The error of an expression that does not parse, in ANTLR's words.
 //!
-//! Upstream's parser goes on after an error and often finds more; here the first one is the only one. The API server
-//! parses an expression before it stores it, so these errors are for tests and tools.
+//! Upstream's parser goes on after an error and often finds more; here the first one is the only
+//! one. The API server parses an expression before it stores it, so these errors are for tests and
+//! tools.
 
 use crate::lexer::{Lexeme, Token, escape_whitespace};
 use crate::source::{Errors, Source};

@@ -9,7 +9,8 @@ use crate::source::{Errors, Source};
 use crate::types::Type;
 use crate::value::Value;
 
-/// Functions of upstream's environment that this crate does not have. Programs that call them do not compile.
+/// Functions of upstream's environment that this crate does not have. Programs that call them do
+/// not compile.
 const UNSUPPORTED: &[&str] = &["format", "isURL", "url"];
 
 /// Reports literals that break a rule, and calls of functions that are not there.

@@ -1,12 +1,14 @@
-//! Programs of this crate beside upstream's: generated expressions on generated devices, and those of upstream's own
-//! tests (`upstream/expressions.txt`). Results, errors with their texts, and costs must be the same.
+//! Programs of this crate beside upstream's: generated expressions on generated devices, and those
+//! of upstream's own tests (`upstream/expressions.txt`). Results, errors with their texts, and
+//! costs must be the same.
 //!
-//! `SUPERCARGO_CEL_EXPRESSIONS` and `SUPERCARGO_CEL_SEED` set the number of generated expressions and the first seed.
-//! Not compared are, each for its reason:
+//! `SUPERCARGO_CEL_EXPRESSIONS` and `SUPERCARGO_CEL_SEED` set the number of generated expressions
+//! and the first seed. Not compared are, each for its reason:
 //!
 //! * what the crate refuses, as listed in its documentation
 //! * the text of a syntax error: upstream's parser goes on after the first one
-//! * the numbers of type variables in messages: upstream counts them in the random order of a Go map
+//! * the numbers of type variables in messages: upstream counts them in the random order of a Go
+//!   map
 //! * an answer that upstream does not always give: it walks over maps in random order
 #![allow(
     unreachable_pub,
@@ -49,7 +51,8 @@ fn ask(oracle: &mut Oracle, question: &Question) -> Result<Answer> {
     serde_json::from_str(&answer).with_context(|| format!("read {answer}"))
 }
 
-/// The difference, if there is one however often upstream is asked: it walks over maps in random order.
+/// The difference, if there is one however often upstream is asked: it walks over maps in random
+/// order.
 fn difference(oracle: &mut Oracle, question: &Question) -> Result<Option<Difference>> {
     let mut found = None;
     for _ in 0..ATTEMPTS {

@@ -273,8 +273,8 @@ fn checks_certificate(config: &Config) -> bool {
     config.cluster_url.scheme() == Some(&Scheme::HTTPS) && !config.accept_invalid_certs
 }
 
-/// A client certificate in the kubeconfig itself has no file to name, but a field. rustls prints its
-/// errors as Rust does.
+/// A client certificate in the kubeconfig itself has no file to name, but a field. rustls prints
+/// its errors as Rust does.
 fn client_problem(error: &kube::Error) -> String {
     use kube::client::RustlsTlsError;
     use kube::config::{KubeconfigError, LoadDataError};

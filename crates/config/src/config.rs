@@ -53,8 +53,8 @@ pub struct Config {
     /// Maximum time that a pod stays in the unschedulable pods without a cluster event. Set by a
     /// flag only.
     pub pod_max_in_unschedulable_pods_duration: Duration,
-    /// Memory limit of evaluation tables, in bytes; `None` derives it from the container's. Set by a
-    /// flag only.
+    /// Memory limit of evaluation tables, in bytes; `None` derives it from the container's. Set by
+    /// a flag only.
     pub table_memory: Option<usize>,
 }
 

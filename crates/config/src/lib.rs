@@ -98,7 +98,8 @@ impl Config {
     }
 
     /// Reads the text of a file. Errors name it `file_name`. The file may be a ConfigMap with the
-    /// configuration in its data; then errors also name the key, and positions are those in its text.
+    /// configuration in its data; then errors also name the key, and positions are those in its
+    /// text.
     pub fn parse(file_name: &str, text: &str, catalog: &Catalog) -> Result<Self, ConfigErrors> {
         let root = parse_yaml(file_name, text)?;
         match config_map::data(&root) {

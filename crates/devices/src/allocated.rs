@@ -43,8 +43,8 @@ impl AllocatedState {
         Self { pools: seed.map(), seed }
     }
 
-    /// Adds the devices of an allocation. `is_sharing` is whether DRAConsumableCapacity is enabled: without it, no device
-    /// is shared.
+    /// Adds the devices of an allocation. `is_sharing` is whether DRAConsumableCapacity is enabled:
+    /// without it, no device is shared.
     pub fn add(&mut self, results: &[AllocationResult], is_sharing: bool) {
         for result in results.iter().filter(|result| !result.admin_access) {
             let pool = self.pools.entry(PoolId::of(&result.device)).or_insert_with(|| self.seed.map());

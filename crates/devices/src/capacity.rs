@@ -1,7 +1,7 @@
 //! What a request takes of the capacities of a device.
 //!
-//! Same as upstream's arithmetic: whole numbers of 64 bits, or thousandths, where a range has steps; exact comparisons
-//! elsewhere. Where upstream would divide by zero, a request is refused.
+//! Same as upstream's arithmetic: whole numbers of 64 bits, or thousandths, where a range has
+//! steps; exact comparisons elsewhere. Where upstream would divide by zero, a request is refused.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ pub(crate) fn requested(quantities: &Quantities) -> Requested {
     requested
 }
 
-/// What a request takes of these capacities; nothing if a capacity is missing, its policy forbids it, or not enough is
-/// left. `used` is what others take of each, in billionths.
+/// What a request takes of these capacities; nothing if a capacity is missing, its policy forbids
+/// it, or not enough is left. `used` is what others take of each, in billionths.
 ///
 /// An error concerns the whole attempt: it does not depend on what is left.
 pub(crate) fn take(
@@ -199,7 +199,8 @@ impl Range {
     }
 }
 
-/// The least `min` + n × `step` from `value` on; nothing if 64 bits do not hold it and `is_guarded`.
+/// The least `min` + n × `step` from `value` on; nothing if 64 bits do not hold it and
+/// `is_guarded`.
 fn next_step(value: i64, min: i64, step: i64, is_guarded: bool) -> Option<i64> {
     let above = value.wrapping_sub(min);
     if step == 0 {

@@ -16,15 +16,16 @@ use crate::selectors::{Matches, Selectors};
 pub struct ClassCounter(Arc<Selectors>);
 
 impl ClassCounter {
-    /// Compiles the selectors of a class. Kinds of selectors that this version does not know select all.
+    /// Compiles the selectors of a class. Kinds of selectors that this version does not know select
+    /// all.
     pub fn new(class: &DeviceClass, matches: &mut Matches) -> Self {
         let expressions = class.selectors.iter().flatten().cloned().collect();
         // As upstream, selectors do not see here whether a device can be shared.
         Self(matches.compile(expressions, Box::default(), true))
     }
 
-    /// How many devices of the class a node has in use, and in all. Slices of every generation count. `None` if there
-    /// is no device, or a selector fails.
+    /// How many devices of the class a node has in use, and in all. Slices of every generation
+    /// count. `None` if there is no device, or a selector fails.
     pub fn count(
         &self,
         cluster: Cluster<'_>,

@@ -15,8 +15,8 @@ use crate::selectors::{Matches, Selectors};
 
 /// The claims of a pod that have no devices yet.
 ///
-/// It holds what does not depend on a node. Errors in the claims come out per node, as upstream's do: the first one in
-/// the order of claims and requests.
+/// It holds what does not depend on a node. Errors in the claims come out per node, as upstream's
+/// do: the first one in the order of claims and requests.
 #[derive(Debug)]
 pub struct Demand {
     pub(crate) features: Features,
@@ -64,7 +64,8 @@ pub(crate) struct Alternative {
 }
 
 impl Demand {
-    /// Prepares claims. `class` looks a DeviceClass up by its name; objects that are no claims are ignored.
+    /// Prepares claims. `class` looks a DeviceClass up by its name; objects that are no claims are
+    /// ignored.
     pub fn new(
         features: Features,
         claims: &[Arc<Object>],

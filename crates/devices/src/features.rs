@@ -6,7 +6,8 @@
 pub struct Features {
     /// DRAAdminAccess: requests for devices in use.
     pub admin_access: bool,
-    /// DRADeviceBindingConditions and DRAResourceClaimDeviceStatus: devices that are ready after their allocation.
+    /// DRADeviceBindingConditions and DRAResourceClaimDeviceStatus: devices that are ready after
+    /// their allocation.
     pub binding_conditions: bool,
     /// DRAConsumableCapacity: devices that claims share.
     pub consumable_capacity: bool,
@@ -32,7 +33,8 @@ impl Features {
         prioritized_list: true,
     };
 
-    /// Whether upstream uses its allocator `stable`, which knows fewer features, and not `incubating`.
+    /// Whether upstream uses its allocator `stable`, which knows fewer features, and not
+    /// `incubating`.
     pub const fn is_stable(self) -> bool {
         !self.binding_conditions && !self.consumable_capacity && !self.fractional_capacity_range
     }

@@ -15,7 +15,8 @@ pub(crate) use slice::{Consumption, Slice, have_unique_names};
 
 /// All ResourceSlices, by node and by pool, with the taints of all DeviceTaintRules laid over them.
 ///
-/// A question about a node reads the slices that name this node, and those that name none. Cloning copies pointers.
+/// A question about a node reads the slices that name this node, and those that name none. Cloning
+/// copies pointers.
 #[derive(Clone, Debug)]
 pub struct Inventory {
     seed: HashSeed,

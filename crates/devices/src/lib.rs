@@ -1,8 +1,8 @@
 //! The allocator of dynamic resource allocation: which devices a pod's claims get on a node.
 //!
-//! Same as upstream's `k8s.io/dynamic-resource-allocation/structured` 0.37.2: the same devices in the same order, the
-//! same errors, and the same number of steps. [`Features`] chooses between upstream's allocators `incubating` and
-//! `stable` as upstream does.
+//! Same as upstream's `k8s.io/dynamic-resource-allocation/structured` 0.37.2: the same devices in
+//! the same order, the same errors, and the same number of steps. [`Features`] chooses between
+//! upstream's allocators `incubating` and `stable` as upstream does.
 //!
 //! # Example
 //!
@@ -55,17 +55,19 @@
 //!
 //! # Cost
 //!
-//! A question about a node reads the slices that name the node and those that name none. Selectors are compiled once,
-//! and asked once about each version of a slice ([`Matches`]). The search itself is exponential, as upstream's is: a
-//! caller ends it by `interrupt`, which is asked before each step.
+//! A question about a node reads the slices that name the node and those that name none. Selectors
+//! are compiled once, and asked once about each version of a slice ([`Matches`]). The search itself
+//! is exponential, as upstream's is: a caller ends it by `interrupt`, which is asked before each
+//! step.
 //!
 //! # Differences
 //!
-//! * Where upstream's order is random, this one's is that of names: slices of one pool, pools of the allocator `stable`,
-//!   capacities with several errors.
-//! * Slices of a pool that disagree about their number: the first one by name counts, one of the node first.
-//! * Upstream panics where a request has no known form, and divides by zero where a range of capacity has a step of
-//!   zero: here both are refused.
+//! * Where upstream's order is random, this one's is that of names: slices of one pool, pools of
+//!   the allocator `stable`, capacities with several errors.
+//! * Slices of a pool that disagree about their number: the first one by name counts, one of the
+//!   node first.
+//! * Upstream panics where a request has no known form, and divides by zero where a range of
+//!   capacity has a step of zero: here both are refused.
 //! * Quantities beyond 128 bits of billionths count as the largest.
 //! * A selector that runs is not interrupted: its cost is limited.
 
@@ -114,8 +116,8 @@ pub struct Cluster<'a> {
 impl Demand {
     /// Allocates all claims on a node; nothing if they do not fit. Same as upstream's `Allocate`.
     ///
-    /// `interrupt` is asked before each step, where upstream looks at its context: a reason ends the search with
-    /// [`AllocateError::Aborted`]. `matches` belongs to the inventory.
+    /// `interrupt` is asked before each step, where upstream looks at its context: a reason ends
+    /// the search with [`AllocateError::Aborted`]. `matches` belongs to the inventory.
     pub fn allocate(
         &self,
         cluster: Cluster<'_>,

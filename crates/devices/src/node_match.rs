@@ -6,8 +6,8 @@ use serde_json::Value;
 use supercargo_framework::NodeRecord;
 use supercargo_framework::objects::{DeviceNodeSelector, DevicePlace};
 
-/// Whether the place of devices includes a node. The error is upstream's about a selector that the API server does not
-/// admit.
+/// Whether the place of devices includes a node. The error is upstream's about a selector that the
+/// API server does not admit.
 pub(crate) fn includes(place: &DevicePlace, node: &NodeRecord) -> Result<bool, String> {
     match place {
         DevicePlace::Node(name) => Ok(!name.is_empty() && *name == node.name),

@@ -16,7 +16,8 @@ use crate::search::{Chosen, Solution};
 pub struct Allocation(pub(crate) Solution);
 
 impl Allocation {
-    /// The alternative that a request got: its place in `firstAvailable`. 0 for a request without alternatives.
+    /// The alternative that a request got: its place in `firstAvailable`. 0 for a request without
+    /// alternatives.
     pub fn selected(&self, demand: &Demand, claim: usize, request: usize) -> Option<usize> {
         let selected = *self.0.selected.get(claim)?.get(request)?;
         Some(selected - demand.claims.get(claim)?.requests.get(request)?.alternatives.start)
@@ -27,8 +28,8 @@ impl Allocation {
         self.0.results.get(claim).into_iter().flatten().map(device_id)
     }
 
-    /// The allocations to write, one per claim, without a time. `share_id` makes the identity of a share of a device, a
-    /// UUID.
+    /// The allocations to write, one per claim, without a time. `share_id` makes the identity of a
+    /// share of a device, a UUID.
     pub fn into_claims(
         &self,
         demand: &Demand,
@@ -229,7 +230,8 @@ fn node_selector(chosen: &[Chosen], node: &str, is_stable: bool) -> Option<Devic
     Some(DeviceNodeSelector { terms: Box::new([term]), raw })
 }
 
-/// Adds the requirements that are not there yet. The order of values, and how often one is there, do not matter.
+/// Adds the requirements that are not there yet. The order of values, and how often one is there,
+/// do not matter.
 fn merge(from: &Value, to: &mut Vec<Value>) {
     for requirement in from.as_array().into_iter().flatten() {
         let values = |requirement: &Value| {

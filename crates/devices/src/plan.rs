@@ -108,7 +108,8 @@ pub(crate) struct Judge<'a, 'm> {
 }
 
 impl<'a> Judge<'a, '_> {
-    /// Checks the claims, and finds out how many devices each request needs. Same as upstream's checks before its search.
+    /// Checks the claims, and finds out how many devices each request needs. Same as upstream's
+    /// checks before its search.
     pub(crate) fn plan(&mut self, pools: &[Pool<'a>], devices: &Devices<'a>) -> Result<Plans, AllocateError> {
         let demand = self.demand;
         let mut plans = Plans::new();

@@ -1,7 +1,7 @@
 //! The search for devices: exhaustive, depth first, and the first solution wins.
 //!
-//! Same as upstream's `allocateOne`, step by step. Frames are kept here and not on the stack, because a pod decides how
-//! deep the search goes.
+//! Same as upstream's `allocateOne`, step by step. Frames are kept here and not on the stack,
+//! because a pod decides how deep the search goes.
 
 use std::sync::Arc;
 
@@ -222,7 +222,8 @@ impl<'a, 's> Search<'a, 's> {
 
     fn resume(&mut self, frame: Frame, end: End) -> Result<Step, AllocateError> {
         match frame {
-            // Fewer devices of another claim do not help this one, but another alternative of an earlier request may.
+            // Fewer devices of another claim do not help this one, but another alternative of an
+            // earlier request may.
             Frame::Claim => Ok(Step::End(End::Failed)),
             Frame::Alternatives { call, sub, all_exceeded } => {
                 let all_exceeded = all_exceeded && end == End::Exceeded;
@@ -255,7 +256,8 @@ impl<'a, 's> Search<'a, 's> {
             let Some(taken) = self.could_choose(call.claim, place, candidate)? else { continue };
             if let Some(undo) = self.choose(call.claim, place, candidate, Some(taken))? {
                 self.frames.push(Frame::Some { call, at, undo });
-                // The order of a request's devices does not matter, which the allocator `stable` does not use.
+                // The order of a request's devices does not matter, which the allocator `stable`
+                // does not use.
                 let from = if self.judge.demand.features.is_stable() { 0 } else { at + 1 };
                 return Ok(Step::Call(Call { has: call.has + 1, from, ..call }));
             }
@@ -310,7 +312,8 @@ impl<'a, 's> Search<'a, 's> {
         })
     }
 
-    /// Chooses a device if counters, taints and constraints allow. `taken` is known unless the device is one of all.
+    /// Chooses a device if counters, taints and constraints allow. `taken` is known unless the
+    /// device is one of all.
     fn choose(
         &mut self,
         claim: usize,

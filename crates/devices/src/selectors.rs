@@ -15,8 +15,9 @@ const MAX_ANSWERS: usize = 1 << 23;
 
 /// Compiled selectors, and what they said about devices.
 ///
-/// An answer is kept as long as its ResourceSlice does not change, so that the same request asks about new devices only.
-/// The answers belong to one [`Inventory`](crate::Inventory): a clone of it needs a new object of this type, or a clone.
+/// An answer is kept as long as its ResourceSlice does not change, so that the same request asks
+/// about new devices only. The answers belong to one [`Inventory`](crate::Inventory): a clone of it
+/// needs a new object of this type, or a clone.
 #[derive(Clone, Debug)]
 pub struct Matches {
     programs: SeededMap<Arc<str>, Arc<Compiled>>,
@@ -29,7 +30,8 @@ pub struct Matches {
     evaluations: u64,
 }
 
-/// The selectors of a class and of a request, in order, and whether devices show that they can be shared.
+/// The selectors of a class and of a request, in order, and whether devices show that they can be
+/// shared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Expressions {
     class: Box<[Arc<str>]>,

@@ -1,4 +1,5 @@
-//! Objects that the API server would not admit, and long searches: no panic, and bounded time and stack.
+//! Objects that the API server would not admit, and long searches: no panic, and bounded time and
+//! stack.
 #![allow(
     dead_code,
     unreachable_pub,

@@ -1,7 +1,8 @@
-//! The allocator beside upstream's, on generated clusters: same devices, same errors, same number of steps.
+//! The allocator beside upstream's, on generated clusters: same devices, same errors, same number
+//! of steps.
 //!
-//! `SUPERCARGO_DEVICES_CASES` and `SUPERCARGO_DEVICES_SEED` set the number of cases and the first seed. Not compared
-//! are, each for its reason:
+//! `SUPERCARGO_DEVICES_CASES` and `SUPERCARGO_DEVICES_SEED` set the number of cases and the first
+//! seed. Not compared are, each for its reason:
 //!
 //! * identities of shares, which are random
 //! * cases in which upstream panics: this crate refuses them, as its documentation says
@@ -42,7 +43,8 @@ use generate::Generator;
 const CASES: u64 = 3_000;
 /// How often upstream is asked before a difference counts: it walks over maps in random order.
 const ATTEMPTS: usize = 10;
-/// The same for its allocator `stable`, which tries the second one of two pools first in one of eight attempts.
+/// The same for its allocator `stable`, which tries the second one of two pools first in one of
+/// eight attempts.
 const STABLE_ATTEMPTS: usize = 200;
 /// The questions that shrinking one difference may take.
 const MAX_SHRINKING: usize = 300;

@@ -277,7 +277,8 @@ impl NodeTerm for PreferredTerm {
     }
 }
 
-/// Terms in their API order. If they have more than [`MANY`] requirements, they are matched together.
+/// Terms in their API order. If they have more than [`MANY`] requirements, they are matched
+/// together.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Vec<T>", bound(deserialize = "T: NodeTerm + Deserialize<'de>"))]
 pub struct NodeTerms<T> {

@@ -61,8 +61,8 @@ pub enum Certainty {
     Refused,
     /// The object does not exist.
     NotFound,
-    /// The server reports a conflict, 409: the object has changed since the request was made. Another
-    /// attempt of the same request may be what changed it.
+    /// The server reports a conflict, 409: the object has changed since the request was made.
+    /// Another attempt of the same request may be what changed it.
     Conflict,
     /// The server may have executed it: a timeout, a broken connection or 5xx.
     Unknown,

@@ -23,8 +23,8 @@
 //!
 //! Some cycles bypass tables: those of pods with a nominated node, with extenders or node sampling,
 //! with a PreFilter that returns node names or rejects, and with a plugin that has PreFilter state
-//! for a later point such as Reserve, unless the pod [stands alone](Caching::stands_alone) for it or
-//! [has a state of its own](Caching::prepares_each). So do errors and panics of a plugin.
+//! for a later point such as Reserve, unless the pod [stands alone](Caching::stands_alone) for it
+//! or [has a state of its own](Caching::prepares_each). So do errors and panics of a plugin.
 //!
 //! # Requirements on signatures
 //!
@@ -195,7 +195,8 @@ pub trait Caching: Send + Sync + 'static {
 
     /// Whether the pod has a state of its own for Reserve and later points, while pods with equal
     /// signatures get equal answers from Filter and Score. PreFilter then runs in every cycle, too,
-    /// for the pod itself; its reads are not tracked then. The kept answers are those of another pod.
+    /// for the pod itself; its reads are not tracked then. The kept answers are those of another
+    /// pod.
     fn prepares_each(&self, _pod: &PodInfo) -> bool {
         false
     }

@@ -90,9 +90,9 @@ pub enum Command {
         /// The pod to try again after its backoff if a request fails.
         retry: Option<Uid>,
     },
-    /// Make room for a pod or a group. Bindings of victims that are not bound yet are rejected; other
-    /// victims are deleted, the last one after all others. The preemptor is not retried until all
-    /// deletions are in flight.
+    /// Make room for a pod or a group. Bindings of victims that are not bound yet are rejected;
+    /// other victims are deleted, the last one after all others. The preemptor is not retried until
+    /// all deletions are in flight.
     Preempt {
         /// Who needs room.
         preemptor: Preemptor,
@@ -102,9 +102,9 @@ pub enum Command {
         victims: Vec<Arc<PodInfo>>,
         /// The plugin that makes the request.
         plugin: Text,
-        /// Whether the attempt ends before the victims are deleted. If not, no other pod is scheduled
-        /// meanwhile, as upstream without `SchedulerAsyncPreemption`. The attempt of a group always
-        /// ends before.
+        /// Whether the attempt ends before the victims are deleted. If not, no other pod is
+        /// scheduled meanwhile, as upstream without `SchedulerAsyncPreemption`. The attempt of a
+        /// group always ends before.
         asynchronous: bool,
     },
     /// Reject a pod that waits on Permit.
@@ -274,8 +274,8 @@ impl<'a> Context<'a> {
         NamedClaim { claim: claim.cloned(), volume: volume.cloned() }
     }
 
-    /// The claims of the pod's volumes, in order, ephemeral ones included. Several plugins read them,
-    /// and a pod may have tens of thousands, so they are looked up once.
+    /// The claims of the pod's volumes, in order, ephemeral ones included. Several plugins read
+    /// them, and a pod may have tens of thousands, so they are looked up once.
     pub fn claims_of(&self, pod: &PodInfo) -> Arc<[NamedClaim]> {
         if !pod.spec.volumes.iter().any(|volume| volume.source.is_claim()) {
             return Arc::default();
@@ -369,7 +369,8 @@ impl<'a> Context<'a> {
         self.now
     }
 
-    /// The pods of a group, by its key. Not a read that is recorded: nothing that is kept depends on it.
+    /// The pods of a group, by its key. Not a read that is recorded: nothing that is kept depends
+    /// on it.
     pub fn members_of(&self, group: &str) -> Option<&'a Members> {
         self.objects.members.get(group)
     }

@@ -106,7 +106,8 @@ pub enum EventResource {
     /// if a plugin registers them by this name; upstream matches them with GenericWorkload only.
     UnscheduledPod,
     /// The waiting pod itself, updated. A hint need not compare UIDs. As upstream, an update of a
-    /// pod in flight is also matched against the other pods in flight, so a hint may queue too many.
+    /// pod in flight is also matched against the other pods in flight, so a hint may queue too
+    /// many.
     TargetPod,
     /// A node.
     Node,
@@ -272,11 +273,11 @@ pub type HintFn =
     Arc<dyn Fn(&QueueContext<'_>, &PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync>;
 
 bitflags! {
-    /// The parts of a pending pod that a hint reads; none if the event alone decides. The queue asks
-    /// a hint once for all pods that are equal in these parts.
+    /// The parts of a pending pod that a hint reads; none if the event alone decides. The queue
+    /// asks a hint once for all pods that are equal in these parts.
     ///
-    /// In every scope, a hint may compare the pod's UID with that of the event's pod: an event about
-    /// a pending pod is evaluated for that pod by itself.
+    /// In every scope, a hint may compare the pod's UID with that of the event's pod: an event
+    /// about a pending pod is evaluated for that pod by itself.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HintScope: u16 {
         /// The namespace.
@@ -308,8 +309,8 @@ bitflags! {
 /// provide it. `None` if the hint may queue any pod.
 pub type OfferFn = fn(&Change) -> Option<&Resource>;
 
-/// The ResourceClaim that a change is about, by its key: a hint queues no pod that does not name it.
-/// `None` if the hint may queue any pod.
+/// The ResourceClaim that a change is about, by its key: a hint queues no pod that does not name
+/// it. `None` if the hint may queue any pod.
 pub type ClaimFn = fn(&Change) -> Option<&Arc<str>>;
 
 /// The PodGroup that a change is about, by its key: a hint queues only its pods. `None` if the hint
@@ -394,8 +395,8 @@ impl EventRegistration {
         Self { claim: Some(claim), ..self }
     }
 
-    /// Declares that the hint queues only pods of the PodGroup that the change is about, so that the
-    /// queue need not call it for others.
+    /// Declares that the hint queues only pods of the PodGroup that the change is about, so that
+    /// the queue need not call it for others.
     #[must_use]
     pub fn of_group(self, group: GroupFn) -> Self {
         Self { group: Some(group), ..self }

@@ -1,9 +1,9 @@
 //! The seed of maps whose keys strangers choose.
 //!
-//! The author of a pod chooses its name. With a hash function that is known, names can be chosen that
-//! all fall into one bucket, and each lookup then compares all of them. So these maps hash with
-//! SipHash and a seed that only this process knows. Elsewhere such keys are ordered; maps that are
-//! keyed by UIDs, nodes, labels of nodes or plugins hash without a seed: the API server or an
+//! The author of a pod chooses its name. With a hash function that is known, names can be chosen
+//! that all fall into one bucket, and each lookup then compares all of them. So these maps hash
+//! with SipHash and a seed that only this process knows. Elsewhere such keys are ordered; maps that
+//! are keyed by UIDs, nodes, labels of nodes or plugins hash without a seed: the API server or an
 //! administrator chooses these.
 //!
 //! No decision depends on the order of such a map, and so none depends on the seed.

@@ -11,8 +11,8 @@ use crate::steps;
 
 /// Distinct keys, numbered from 0 in the order in which they appear.
 ///
-/// Like a [`SmallMap`](crate::SmallMap), it compares up to [`FEW`] keys. It hashes more with a seed:
-/// a pod can bring tens of thousands, and to sort long ones takes several times as long.
+/// Like a [`SmallMap`](crate::SmallMap), it compares up to [`FEW`] keys. It hashes more with a
+/// seed: a pod can bring tens of thousands, and to sort long ones takes several times as long.
 #[derive(Debug)]
 pub struct Numbering<'s, K> {
     seed: &'s HashSeed,

@@ -106,8 +106,8 @@ impl<'a, T: ObjectBody> Typed<'a, T> {
 }
 
 impl Typed<'_, PodDisruptionBudget> {
-    /// Whether the budget protects the pod. As upstream, pods without labels match no budget, not even one
-    /// whose selector matches absent labels.
+    /// Whether the budget protects the pod. As upstream, pods without labels match no budget, not
+    /// even one whose selector matches absent labels.
     pub fn selects(&self, pod: &PodInfo) -> bool {
         pod.labels.iter().next().is_some()
             && self.object.namespace() == &*pod.namespace
@@ -119,8 +119,8 @@ impl Typed<'_, PodDisruptionBudget> {
 #[derive(Clone, Debug)]
 struct Entry {
     from_api: Arc<Object>,
-    /// A change by a binding in flight that the informer does not show yet: one that is not written,
-    /// based on the version in `from_api`, or the answer to a write, with a newer version.
+    /// A change by a binding in flight that the informer does not show yet: one that is not
+    /// written, based on the version in `from_api`, or the answer to a write, with a newer version.
     assumed: Option<Arc<Object>>,
 }
 
@@ -305,9 +305,9 @@ impl Objects {
         Some(self.kinds.get(resource)?.changes.revision())
     }
 
-    /// The keys of the objects of a kind that were added, changed, assumed, restored or removed since a
-    /// revision, the latest last, some several times. Without a revision, those of all objects. `None`
-    /// if too much has changed since, or the revision is of other `Objects`.
+    /// The keys of the objects of a kind that were added, changed, assumed, restored or removed
+    /// since a revision, the latest last, some several times. Without a revision, those of all
+    /// objects. `None` if too much has changed since, or the revision is of other `Objects`.
     pub fn changes_since(&self, resource: &str, revision: Option<&Revision>) -> Option<Vec<&Arc<str>>> {
         match (self.kinds.get(resource), revision) {
             (None, None) => Some(Vec::new()),
@@ -333,8 +333,8 @@ impl Objects {
         self.claims.of(uid).filter_map(|key| self.get(&resources::RESOURCE_CLAIM, key))
     }
 
-    /// The DeviceClass whose devices provide an extended resource. Of several that name it, the newest
-    /// counts, then the first by name.
+    /// The DeviceClass whose devices provide an extended resource. Of several that name it, the
+    /// newest counts, then the first by name.
     pub fn class_of_resource(&self, name: &str) -> Option<Typed<'_, DeviceClass>> {
         let class = |key: &str| self.get(&resources::DEVICE_CLASS, key).and_then(Typed::<DeviceClass>::of);
         if let Some(class_name) = name.strip_prefix(DEVICE_CLASS_PREFIX) {

@@ -21,7 +21,8 @@ pub struct PodClaim {
 pub enum PodClaimSource {
     /// `resourceClaimName`: a claim in the pod's namespace.
     Claim(Arc<str>),
-    /// `resourceClaimTemplateName`: a controller creates the claim and writes its name to the status.
+    /// `resourceClaimTemplateName`: a controller creates the claim and writes its name to the
+    /// status.
     Template(Arc<str>),
     /// A source that this version does not know.
     Unknown,

@@ -38,8 +38,8 @@ pub struct ContainerRequests {
     pub status: StatusRequests,
 }
 
-/// The resources that the kubelet reports for a container or for the pod. As upstream reads them from
-/// the API server, an empty list is one that is not reported.
+/// The resources that the kubelet reports for a container or for the pod. As upstream reads them
+/// from the API server, an empty list is one that is not reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusRequests {
     /// `resources.requests` of the status: what is in force.
@@ -83,8 +83,8 @@ enum Amounts {
 }
 
 impl ContainerRequests {
-    /// The container's amounts. Without a report, the spec's are in force too, unless the kubelet has
-    /// rejected them.
+    /// The container's amounts. Without a report, the spec's are in force too, unless the kubelet
+    /// has rejected them.
     fn amounts(&self, which: Amounts, resize_infeasible: bool) -> &[(Arc<str>, i64)] {
         let StatusRequests { actuated, allocated } = &self.status;
         let reports: &[&ResourceList] = match which {
@@ -106,8 +106,8 @@ impl ContainerRequests {
 }
 
 impl RequestInputs {
-    /// The effective request, as upstream's `PodRequests`: the maximum of the containers' sum and of
-    /// each init container with the sidecars started before it. Pod-level amounts replace it;
+    /// The effective request, as upstream's `PodRequests`: the maximum of the containers' sum and
+    /// of each init container with the sidecars started before it. Pod-level amounts replace it;
     /// overhead is added.
     ///
     /// With the status, there are three such sums: of desired, allocated and actuated amounts. The

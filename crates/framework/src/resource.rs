@@ -37,7 +37,8 @@ pub mod names {
             && crate::labels::is_label_key(&["requests.", name].concat())
     }
 
-    /// Prefix of the extended resource that each DeviceClass has without naming it: its name follows.
+    /// Prefix of the extended resource that each DeviceClass has without naming it: its name
+    /// follows.
     pub const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
     /// Whether devices can provide this resource, if a DeviceClass names it.

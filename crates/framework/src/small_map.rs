@@ -13,9 +13,9 @@ pub const FEW: usize = 8;
 
 /// A map that scans up to [`FEW`] entries, and sorts more.
 ///
-/// The author of a pod decides how many keys a map has, and which. Sorted keys bound the cost of
-/// a lookup whatever they are; hashed keys do so only with a secret seed. Few entries are in the order
-/// of insertion, more in the order of their keys.
+/// The author of a pod decides how many keys a map has, and which. Sorted keys bound the cost of a
+/// lookup whatever they are; hashed keys do so only with a secret seed. Few entries are in the
+/// order of insertion, more in the order of their keys.
 #[derive(Clone, Debug)]
 pub struct SmallMap<K, V>(Entries<K, V>);
 
@@ -50,8 +50,8 @@ impl<K, V> SmallMap<K, V> {
         self.len() == 0
     }
 
-    /// The approximate size in bytes, without what keys and values point at. Nodes of a tree are two
-    /// thirds full.
+    /// The approximate size in bytes, without what keys and values point at. Nodes of a tree are
+    /// two thirds full.
     pub fn bytes(&self) -> usize {
         let entries = match &self.0 {
             Entries::Few(entries) if !entries.spilled() => 0,

@@ -170,8 +170,8 @@ impl Keyed for Volume {
 #[serde(from = "Vec<Volume>")]
 pub struct Volumes {
     list: Indexed<Volume>,
-    /// The monitors of RBD images in the order of [`Volumes::monitor`]: the places of the volume in the
-    /// list and of the monitor in the volume. Empty for few monitors.
+    /// The monitors of RBD images in the order of [`Volumes::monitor`]: the places of the volume in
+    /// the list and of the monitor in the volume. Empty for few monitors.
     monitors: Box<[(u32, u32)]>,
 }
 
@@ -218,8 +218,8 @@ impl Volumes {
         self.list.find_by(|(known, _)| known.cmp(&identity)).next().is_some()
     }
 
-    /// The [exclusive disks](VolumeSource::is_exclusive_disk), of many equal ones only one. RBD images
-    /// with one identity may differ in their monitors.
+    /// The [exclusive disks](VolumeSource::is_exclusive_disk), of many equal ones only one. RBD
+    /// images with one identity may differ in their monitors.
     fn exclusive_disks(&self) -> impl Iterator<Item = &VolumeSource> {
         let mut last = None;
         let disks = self.list.grouped().filter(|volume| volume.source.is_exclusive_disk());
@@ -231,7 +231,8 @@ impl Volumes {
         distinct.map(|disk| &disk.source)
     }
 
-    /// Whether any disk of one pod is also a disk of the other, and one of the two uses is not shared.
+    /// Whether any disk of one pod is also a disk of the other, and one of the two uses is not
+    /// shared.
     pub fn conflict(&self, other: &Self) -> bool {
         let (few, many) = if self.lookups() <= other.lookups() { (self, other) } else { (other, self) };
         few.exclusive_disks().any(|disk| many.have_disk(disk))

@@ -5,7 +5,8 @@
 //! $ cargo run --features testing --example controller -- --embedded --for 5s
 //! ```
 //!
-//! `--embedded` needs no cluster: a fake one has some pods that change. Without it, it reads the cluster of your kubeconfig, and changes nothing.
+//! `--embedded` needs no cluster: a fake one has some pods that change. Without it, it reads the
+//! cluster of your kubeconfig, and changes nothing.
 
 pub(crate) mod common;
 

@@ -13,10 +13,10 @@ use crate::notification::Notification;
 /// [`SharedInformer::add_event_stream`](crate::SharedInformer::add_event_stream).
 ///
 /// A stream receives the same changes as a handler, in the same order. Unread changes wait without
-/// a limit unless [`HandlerOptions::max_pending`](field@crate::HandlerOptions::max_pending) sets one;
-/// [`Registration::pending`] counts them. The registration becomes synced when the reader polls
-/// again after the last initial object. The stream ends immediately when it is removed. When the
-/// informer stops, it ends after what the informer has read. Dropping the stream removes it.
+/// a limit unless [`HandlerOptions::max_pending`](field@crate::HandlerOptions::max_pending) sets
+/// one; [`Registration::pending`] counts them. The registration becomes synced when the reader
+/// polls again after the last initial object. The stream ends immediately when it is removed. When
+/// the informer stops, it ends after what the informer has read. Dropping the stream removes it.
 pub struct EventStream<T> {
     inbox: UnboundedReceiver<Message<T>>,
     /// The rest of the previous message.

@@ -23,7 +23,8 @@ pub enum InformerFailure {
         /// The panic's message.
         message: String,
     },
-    /// A handler exceeded [`HandlerOptions::max_pending`](field@crate::HandlerOptions::max_pending).
+    /// A handler exceeded
+    /// [`HandlerOptions::max_pending`](field@crate::HandlerOptions::max_pending).
     #[error("event handler {handler:?} exceeds its limit of {limit} pending changes")]
     HandlerBehind {
         /// The handler's name.

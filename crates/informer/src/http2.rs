@@ -80,8 +80,8 @@ pub(crate) fn connect(config: Config, patience: Patience) -> Result<Client, kube
     Ok(Client::new(service, config.default_namespace))
 }
 
-/// Opens connections to the server of this configuration: HTTP/2 if the server supports it, and else
-/// HTTP/1.1, which has no pings. There, the kernel ends connections whose peer is gone.
+/// Opens connections to the server of this configuration: HTTP/2 if the server supports it, and
+/// else HTTP/1.1, which has no pings. There, the kernel ends connections whose peer is gone.
 ///
 /// Connecting takes 10 s at most, or the configuration's `connect_timeout` if that is shorter;
 /// without one, there is no limit. Proxies of the configuration are ignored.

@@ -112,8 +112,8 @@ impl<K: Kind> KubeListWatch<K> {
         self
     }
 
-    /// The maximum size of an encoded object in bytes, by default 64 MiB. A larger one fails the list
-    /// with [`ListWatchError::TooLarge`], or ends the watch.
+    /// The maximum size of an encoded object in bytes, by default 64 MiB. A larger one fails the
+    /// list with [`ListWatchError::TooLarge`], or ends the watch.
     pub fn max_object_size(mut self, bytes: usize) -> Self {
         self.max_object_size = bytes;
         self

@@ -12,8 +12,8 @@
 //!   objects decoded from protobuf, or your own descriptor for objects of any other form.
 //! * [`SharedInformerFactory`] creates one [`SharedInformer`] per resource, starts them and waits
 //!   for them.
-//! * [`EventHandler`]s can be added to an informer at any time; [`Filtering`] and [`FanOut`] combine
-//!   them.
+//! * [`EventHandler`]s can be added to an informer at any time; [`Filtering`] and [`FanOut`]
+//!   combine them.
 //! * [`Store`] and [`Lister`] read objects from memory.
 //! * [`QueueKind`] selects the queue between reflector and store, and so the order of changes
 //!   after a list.
@@ -24,10 +24,10 @@
 //!
 //! Optional features: `events` adds a recorder of Kubernetes events. `http2` makes
 //! [`informer_client`] notice dead connections by pings, and offers such connections to clients of
-//! your own. `runtime` adds bridges to `kube_runtime`.
-//! `testing` adds fake API servers and recording handlers for tests under a paused clock. `workqueue`,
-//! the only default, adds the work queues. Programs select the Kubernetes version of `k8s-openapi` and
-//! the TLS of `kube` by features of these crates.
+//! your own. `runtime` adds bridges to `kube_runtime`. `testing` adds fake API servers and
+//! recording handlers for tests under a paused clock. `workqueue`, the only default, adds the work
+//! queues. Programs select the Kubernetes version of `k8s-openapi` and the TLS of `kube` by
+//! features of these crates.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;

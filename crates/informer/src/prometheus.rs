@@ -132,8 +132,8 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Writes a bucket's bound as Prometheus' client for Go does: bounds are label values, which are equal
-/// only if their texts are.
+/// Writes a bucket's bound as Prometheus' client for Go does: bounds are label values, which are
+/// equal only if their texts are.
 struct Bound(f64);
 
 impl fmt::Display for Bound {

@@ -12,8 +12,8 @@ use crate::store::Store;
 /// not to hold it for long.
 const MAX_BATCH: usize = 1000;
 
-/// Changes in order, the default. Lists and resyncs are one change each. With a store to compare them
-/// with, they are split into one change per object. The queue's consumer writes to this store.
+/// Changes in order, the default. Lists and resyncs are one change each. With a store to compare
+/// them with, they are split into one change per object. The queue's consumer writes to this store.
 pub(crate) struct InOrder<T> {
     deltas: VecDeque<Delta<T>>,
     population: Population,

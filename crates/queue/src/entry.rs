@@ -44,11 +44,11 @@ pub struct QueuedPod {
     pub began: TimePoint,
     /// Whether it stands for a group, with its priority. Its members are beside.
     pub(crate) is_group: bool,
-    /// Whether it stands for a group whose members were all rejected by the plugin that holds them, and
-    /// by no other.
+    /// Whether it stands for a group whose members were all rejected by the plugin that holds them,
+    /// and by no other.
     pub(crate) is_held_alike: bool,
-    /// Whether it was just taken out of unschedulableEntities for its own sake. If PreEnqueue holds it
-    /// then, it has not moved.
+    /// Whether it was just taken out of unschedulableEntities for its own sake. If PreEnqueue holds
+    /// it then, it has not moved.
     pub(crate) stays: bool,
     /// The order among equals; a later entry has a larger number.
     pub sequence: u64,

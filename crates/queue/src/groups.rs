@@ -1,7 +1,7 @@
 //! Groups in the queue: the pods of a group wait, and are tried, as one entity.
 //!
-//! An entry of its own stands for the group in activeQ, backoffQ and unschedulableEntities. It has the
-//! group's priority. The members are here, with their own histories.
+//! An entry of its own stands for the group in activeQ, backoffQ and unschedulableEntities. It has
+//! the group's priority. The members are here, with their own histories.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -179,8 +179,8 @@ impl Groups {
     }
 }
 
-/// The order in which members are tried: by priority, then those tried more often, then the oldest, then
-/// by name.
+/// The order in which members are tried: by priority, then those tried more often, then the oldest,
+/// then by name.
 fn order(member: &QueuedPod) -> impl Ord + use<> {
     let pod = &member.pod;
     (
@@ -217,8 +217,8 @@ impl SchedulingQueue {
         if self.options.groups { pod.group_key() } else { None }
     }
 
-    /// Adds a member that is new, or came back: to its group if that is queued, beside it if the group is
-    /// being tried, or to those whose PodGroup is unknown.
+    /// Adds a member that is new, or came back: to its group if that is queued, beside it if the
+    /// group is being tried, or to those whose PodGroup is unknown.
     pub(crate) fn add_member(&mut self, cx: &mut QueueCx<'_>, key: Arc<str>, member: QueuedPod) {
         let object = cx.objects.get(&resources::POD_GROUP, &key);
         let Some(group) = object.and_then(|object| PodGroup::of(&object.body)) else {
@@ -253,7 +253,8 @@ impl SchedulingQueue {
         Some((queued, strategy))
     }
 
-    /// Queues a group again whose members changed. PreEnqueue runs unless the group waits for an event.
+    /// Queues a group again whose members changed. PreEnqueue runs unless the group waits for an
+    /// event.
     fn put_back(&mut self, cx: &mut QueueCx<'_>, (queued, strategy): (QueuedPod, QueueingStrategy)) {
         if self.groups.queued.contains_key(queued.uid()) {
             self.requeue(cx, queued, strategy, &UNSCHEDULED_POD_ADD);
@@ -269,8 +270,8 @@ impl SchedulingQueue {
         }
     }
 
-    /// Delays the group of a pod with which a scheduler has stalled. The group's entry takes over the
-    /// mark until its next attempt ends.
+    /// Delays the group of a pod with which a scheduler has stalled. The group's entry takes over
+    /// the mark until its next attempt ends.
     fn set_back_group(&mut self, cx: &mut QueueCx<'_>, member: &PodInfo, event: &Text) {
         let entry = self.groups.entry_of(&member.uid).cloned();
         if let Some(mut queued) = entry.and_then(|entry| self.take(&entry)) {
@@ -436,9 +437,9 @@ impl SchedulingQueue {
         QueuedGroup { entry, key, members }
     }
 
-    /// Ends the attempt of a group: those of its members that came back, or came anew, are queued again.
-    /// A group that failed waits for its backoff; no event ends it early. The rest of a group that was
-    /// scheduled in part keeps its turn.
+    /// Ends the attempt of a group: those of its members that came back, or came anew, are queued
+    /// again. A group that failed waits for its backoff; no event ends it early. The rest of a
+    /// group that was scheduled in part keeps its turn.
     pub fn end_group(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, outcome: GroupOutcome) {
         let Some(popped) = self.groups.popped.take_if(|popped| popped.entry == *entry.uid()) else { return };
         if popped.pending.is_empty() {

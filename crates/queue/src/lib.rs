@@ -1,5 +1,5 @@
-//! The scheduling queue: activeQ, backoffQ, unschedulableEntities, and the pods in flight (upstream's
-//! `backend/queue`).
+//! The scheduling queue: activeQ, backoffQ, unschedulableEntities, and the pods in flight
+//! (upstream's `backend/queue`).
 //!
 //! Every pod in the queue is in exactly one of these places until it is deleted, bound or dropped.
 //! The scheduler's state machine adds, pops and moves pods; the hints of the profiles' plugins say
@@ -250,8 +250,8 @@ impl SchedulingQueue {
         if entry.is_group { Entity::Group(self.groups.members(entry.uid()).len()) } else { Entity::Pod }
     }
 
-    /// Entities in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and pods in
-    /// flight. A group is one entity.
+    /// Entities in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and pods
+    /// in flight. A group is one entity.
     pub fn lengths(&self) -> [usize; 5] {
         [
             self.active.len(),
@@ -363,8 +363,8 @@ impl SchedulingQueue {
         }
     }
 
-    /// Delays a pod with which a scheduler has stalled. It counts as a pod whose attempt failed with
-    /// an error, so it is not popped early.
+    /// Delays a pod with which a scheduler has stalled. It counts as a pod whose attempt failed
+    /// with an error, so it is not popped early.
     pub(crate) fn set_back(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, event: &Text) {
         entry.unschedulable_plugins.clear();
         entry.pending_plugins.clear();

@@ -10,8 +10,8 @@ use super::entry::QueuedPod;
 use super::guarded_sort::GuardedSort;
 use crate::stall::is_stalled;
 
-/// The order of the active queue: by the queue-sort plugin, then first come, first served. Pods with
-/// which a scheduler has stalled come last.
+/// The order of the active queue: by the queue-sort plugin, then first come, first served. Pods
+/// with which a scheduler has stalled come last.
 #[derive(Clone)]
 pub(crate) struct ActiveRank {
     pod: Arc<PodInfo>,

@@ -74,8 +74,8 @@ impl SchedulingQueue {
         }
     }
 
-    /// The pods in unschedulableEntities that the event may help, in their order of arrival. Hints are
-    /// asked about one pod of each class, and about the pod that the event is about.
+    /// The pods in unschedulableEntities that the event may help, in their order of arrival. Hints
+    /// are asked about one pod of each class, and about the pod that the event is about.
     fn movable(
         &self,
         cx: &mut QueueCx<'_>,

@@ -2,8 +2,8 @@
 
 use supercargo_framework::Resource;
 
-/// How much CPU, memory, ephemeral storage and of any one other resource a pod requests, or a change
-/// offers.
+/// How much CPU, memory, ephemeral storage and of any one other resource a pod requests, or a
+/// change offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amounts([i64; 4]);
 

@@ -55,7 +55,8 @@ impl SchedulingQueue {
     }
 }
 
-/// Counts calls of hints, and pods that enter unschedulableEntities; lists the queues that pods enter.
+/// Counts calls of hints, and pods that enter unschedulableEntities; lists the queues that pods
+/// enter.
 #[derive(Default)]
 struct Counted {
     /// With the cause; a star marks those that count as entities.

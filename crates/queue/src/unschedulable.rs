@@ -1,4 +1,5 @@
-//! unschedulableEntities: the pods that wait for an event, indexed by what decides whether it helps.
+//! unschedulableEntities: the pods that wait for an event, indexed by what decides whether it
+//! helps.
 //!
 //! An event looks at a group of pods only if a plugin that rejected them registers for it, and asks
 //! the hints once for all pods of a class.
@@ -22,7 +23,8 @@ pub(crate) struct Unschedulable {
     groups: BTreeMap<Rejection, Group>,
     /// The entries of groups of pods. They are in no class: hints are asked about each member.
     entities: BTreeMap<u64, Uid>,
-    /// Those whose members are all held by one plugin, which alone has rejected them, by that plugin.
+    /// Those whose members are all held by one plugin, which alone has rejected them, by that
+    /// plugin.
     held: BTreeMap<(ProfileIndex, Text), BTreeMap<u64, Uid>>,
     /// The number of pods that a PreEnqueue plugin holds.
     gated: usize,
@@ -67,7 +69,8 @@ pub(crate) struct Class {
     pods: BTreeMap<u64, Arc<PodInfo>>,
 }
 
-/// A pod as hints of a scope see it. Two are equal if their priorities and the parts in the scope are.
+/// A pod as hints of a scope see it. Two are equal if their priorities and the parts in the scope
+/// are.
 #[derive(Clone)]
 struct Seen {
     pod: Arc<PodInfo>,

@@ -455,8 +455,8 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// Builds profiles. Fails without a profile, with two of one name, and where a profile's plugins
-    /// do not fit together.
+    /// Builds profiles. Fails without a profile, with two of one name, and where a profile's
+    /// plugins do not fit together.
     pub fn new(specs: &[ProfileSpec]) -> Result<Self, ProfileError> {
         let profiles = specs.iter().map(Profile::new).collect::<Result<Vec<_>, _>>()?;
         let name = |i: usize| profiles[i].scheduler_name.to_string();

@@ -205,7 +205,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes a pod off its node for a trial; the cache still knows it. `false` if it is on no known node.
+    /// Takes a pod off its node for a trial; the cache still knows it. `false` if it is on no known
+    /// node.
     pub(crate) fn set_aside(&mut self, uid: &Uid) -> bool {
         let Some(index) = self.node_of(uid).and_then(|node| self.nodes.index_of(node)) else { return false };
         let Some(pod) = self.nodes.update(index, |info| info.remove_pod(uid)).flatten() else { return false };

@@ -59,8 +59,8 @@ impl Cycle<'_> {
     }
 
     /// Whether tables may answer: all nodes are filtered, no extender is called, and the pod has no
-    /// nominated node to try first. A pod with thousands of claims that fits nowhere is not prepared
-    /// twice, for tables and for the diagnosis.
+    /// nominated node to try first. A pod with thousands of claims that fits nowhere is not
+    /// prepared twice, for tables and for the diagnosis.
     pub(crate) fn can_use_tables(&self) -> bool {
         self.sampling.is_none()
             && self.candidates.is_none()

@@ -160,8 +160,8 @@ pub enum Effect {
         /// Its UID; another pod of this name counts as gone.
         uid: Uid,
     },
-    /// Write an object of this kind. Ends in `Input::Written`; if it fails, in `Input::WriteFailed` for
-    /// the pod.
+    /// Write an object of this kind. Ends in `Input::Written`; if it fails, in `Input::WriteFailed`
+    /// for the pod.
     Write {
         /// The object's kind.
         resource: Text,

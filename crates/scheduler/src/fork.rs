@@ -11,7 +11,8 @@ use crate::scheduler::{BuildError, Options, Scheduler};
 use crate::what_if::{Verb, WhatIf, WhatIfError};
 use crate::why::{Why, WhyError};
 
-/// A copy of a scheduler that answers questions. Nobody takes its effects, so it changes nothing outside.
+/// A copy of a scheduler that answers questions. Nobody takes its effects, so it changes nothing
+/// outside.
 pub struct Fork(pub(crate) Scheduler);
 
 impl From<Scheduler> for Fork {
@@ -22,11 +23,11 @@ impl From<Scheduler> for Fork {
 }
 
 impl Scheduler {
-    /// Copies the state; nodes, pods and objects are shared. `options` must be those of this scheduler, with new
-    /// plugins, as plugins keep state.
+    /// Copies the state; nodes, pods and objects are shared. `options` must be those of this
+    /// scheduler, with new plugins, as plugins keep state.
     ///
-    /// Bindings and preemptions in progress stay behind: in the copy, their pods are assumed, and the victims
-    /// are still there.
+    /// Bindings and preemptions in progress stay behind: in the copy, their pods are assumed, and
+    /// the victims are still there.
     pub fn fork(&self, options: Options) -> Result<Fork, BuildError> {
         let new = Self::new(options)?;
         Ok(Fork(Self {
@@ -60,8 +61,8 @@ impl Fork {
         self.0.pod(key)
     }
 
-    /// Why the pod has no node. The pod need not be known. Neither extenders nor PreEnqueue plugins are
-    /// asked.
+    /// Why the pod has no node. The pod need not be known. Neither extenders nor PreEnqueue plugins
+    /// are asked.
     pub fn why(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
         self.0.why(now, pod)
     }
@@ -71,19 +72,19 @@ impl Fork {
         self.0.why_there(now, pod)
     }
 
-    /// Places copies of the pod one after the other, at most `most`, as the scheduler would, but without
-    /// preemption.
+    /// Places copies of the pod one after the other, at most `most`, as the scheduler would, but
+    /// without preemption.
     ///
     /// Claims and volumes are not reserved, so a pod with either is refused.
     pub fn fits(self, now: Now, pod: &PodInfo, most: usize) -> Result<Fits, WhyError> {
         self.0.fits(now, pod, most)
     }
 
-    /// Applies changes one after the other and lets the scheduler go on until nothing happens any more, for at
-    /// most ten minutes of imagined time each.
+    /// Applies changes one after the other and lets the scheduler go on until nothing happens any
+    /// more, for at most ten minutes of imagined time each.
     ///
-    /// Controllers replace pods at once; a pod on a node is ready. PreBind succeeds, and extenders are not
-    /// asked. The first profile schedules the pods that no profile is responsible for.
+    /// Controllers replace pods at once; a pod on a node is ready. PreBind succeeds, and extenders
+    /// are not asked. The first profile schedules the pods that no profile is responsible for.
     pub fn what_if(self, now: Now, verbs: &[Verb]) -> Result<WhatIf, WhatIfError> {
         self.0.what_if(now, verbs)
     }

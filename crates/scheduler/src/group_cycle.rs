@@ -1,8 +1,9 @@
-//! The scheduling cycle of a group: its pods are tried one after the other, and bound if enough of them
-//! fit (upstream's `schedule_one_podgroup.go`).
+//! The scheduling cycle of a group: its pods are tried one after the other, and bound if enough of
+//! them fit (upstream's `schedule_one_podgroup.go`).
 //!
-//! A trial assumes and reserves on the live cache, so that each pod sees those before it. Then it is undone,
-//! the last pod first. Only a trial that succeeds is done again, pod by pod, with Permit.
+//! A trial assumes and reserves on the live cache, so that each pod sees those before it. Then it
+//! is undone, the last pod first. Only a trial that succeeds is done again, pod by pod, with
+//! Permit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -159,8 +160,8 @@ impl Scheduler {
         outcome
     }
 
-    /// Checks that the pods of a group agree, those on nodes included. Returns the group's minimum, 0 if the
-    /// profile has no GangScheduling.
+    /// Checks that the pods of a group agree, those on nodes included. Returns the group's minimum,
+    /// 0 if the profile has no GangScheduling.
     fn valid_group(&self, key: &str, members: &[QueuedPod]) -> Result<i32, String> {
         let Some(group) = self.group(key) else {
             return Err(format!("failed to get podGroup {key}"));
@@ -192,8 +193,8 @@ impl Scheduler {
         Ok(if is_gang { group.min_count() } else { 0 })
     }
 
-    /// Tries the members in order on these nodes, or all, each beside those that found a node. Ends early
-    /// once there cannot be enough of them, or something fails.
+    /// Tries the members in order on these nodes, or all, each beside those that found a node. Ends
+    /// early once there cannot be enough of them, or something fails.
     pub(crate) fn try_members(
         &mut self,
         now: Now,
@@ -286,8 +287,8 @@ impl Scheduler {
         }
     }
 
-    /// Fails all members of a group that is not scheduled. A member that was rejected itself says why; the
-    /// others name the group's reason.
+    /// Fails all members of a group that is not scheduled. A member that was rejected itself says
+    /// why; the others name the group's reason.
     fn refuse(
         &mut self,
         now: Now,
@@ -350,7 +351,8 @@ impl Scheduler {
         self.refuse(now, key, members, results, Refusal::Error(error), post_filter)
     }
 
-    /// Patches the condition `PodGroupInitiallyScheduled`, unless it is up to date. Once true, it stays so.
+    /// Patches the condition `PodGroupInitiallyScheduled`, unless it is up to date. Once true, it
+    /// stays so.
     fn report_group(&mut self, now: Now, key: &Arc<str>, status: &str, reason: &str, message: &str) {
         let Some(group) = self.group(key) else { return };
         let known = group.initially_scheduled.as_ref();

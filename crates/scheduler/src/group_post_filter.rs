@@ -1,7 +1,7 @@
 //! PodGroupPostFilter: plugins try to make a group schedulable on a cluster that they may change.
 //!
-//! They change the live cache, because tables follow it. Each node is kept as it was and restored when the
-//! plugin returns.
+//! They change the live cache, because tables follow it. Each node is kept as it was and restored
+//! when the plugin returns.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};

@@ -229,7 +229,8 @@ impl Scheduler {
         }
     }
 
-    /// Notes how far a pod of a group is. An assumed pod that is being deleted leaves its group at once.
+    /// Notes how far a pod of a group is. An assumed pod that is being deleted leaves its group at
+    /// once.
     pub(crate) fn settle_member(&mut self, pod: &PodInfo) {
         if pod.spec.group().is_none() {
             return;
@@ -308,8 +309,9 @@ impl Scheduler {
         }
     }
 
-    /// Assumes what a binding has written. As in upstream's assume cache, this is an event like that of an
-    /// informer. An answer that comes after a newer version, or after the object is gone, changes nothing.
+    /// Assumes what a binding has written. As in upstream's assume cache, this is an event like
+    /// that of an informer. An answer that comes after a newer version, or after the object is
+    /// gone, changes nothing.
     fn written(&mut self, now: Now, object: Arc<Object>) {
         let from = self.observer.time_point();
         let old = self.objects.get(&object.resource, &object.key).cloned();

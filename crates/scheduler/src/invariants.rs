@@ -44,7 +44,8 @@ impl Scheduler {
         })
     }
 
-    /// Whether a pod with this claim is being bound. The claim may not exist yet, and have an owner only.
+    /// Whether a pod with this claim is being bound. The claim may not exist yet, and have an owner
+    /// only.
     fn is_being_bound(&self, claim: &Object) -> bool {
         self.bindings.iter().map(Binding::pod).any(|pod| {
             let is_owner = claim.controller.as_ref().is_some_and(|owner| *owner.uid == *pod.uid.text());

@@ -1,5 +1,5 @@
-//! The placements of a group: sets of nodes on each of which its pods are tried together (upstream's
-//! PlacementGenerate and PlacementScore).
+//! The placements of a group: sets of nodes on each of which its pods are tried together
+//! (upstream's PlacementGenerate and PlacementScore).
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ struct Feasible {
 }
 
 impl Scheduler {
-    /// Tries a group on all nodes or, if it has placements, on each of them. Returns the results of the best
-    /// one; those of the first one if the group fits on none. Leaves no trace.
+    /// Tries a group on all nodes or, if it has placements, on each of them. Returns the results of
+    /// the best one; those of the first one if the group fits on none. Leaves no trace.
     pub(crate) fn try_group(
         &mut self,
         now: Now,
@@ -129,8 +129,8 @@ impl Scheduler {
         })
     }
 
-    /// The position of the placement with the highest score, the first of equal ones. Upstream takes any of
-    /// them.
+    /// The position of the placement with the highest score, the first of equal ones. Upstream
+    /// takes any of them.
     fn best_placement(
         &mut self,
         now: Now,
@@ -225,8 +225,8 @@ fn assignments(members: &[QueuedPod], results: &Results) -> Assignments {
     placed.map(|(member, placed)| (Arc::clone(&member.pod), Arc::clone(&placed.node))).collect()
 }
 
-/// The refusal of a group that fits on none of its placements. As upstream, it does not say why if no member
-/// was tried.
+/// The refusal of a group that fits on none of its placements. As upstream, it does not say why if
+/// no member was tried.
 fn none_available(placements: usize, first: &Results, reason: &str) -> Refusal {
     let reason = if first.is_empty() { UNSCHEDULABLE } else { reason };
     Refusal::Unschedulable(format!(

@@ -41,8 +41,9 @@ impl Scheduler {
         self.evict(now, number, victims);
     }
 
-    /// Clears nominations of lower-priority pods for the node: they may no longer fit there. As upstream,
-    /// a pod that is in no queue keeps its nomination: one that is being bound, or that terminates.
+    /// Clears nominations of lower-priority pods for the node: they may no longer fit there. As
+    /// upstream, a pod that is in no queue keeps its nomination: one that is being bound, or that
+    /// terminates.
     fn clear_nominations(&mut self, number: u64) {
         let Some(Preemption { order, .. }) = self.preemptions.get(number) else {
             return;
@@ -198,8 +199,8 @@ impl Scheduler {
     }
 
     /// Requeues preemptors that were still held when their last victim left, and those whose last
-    /// victim's binding was cancelled. If the plugins that rejected them ignore such events, nothing
-    /// else would wake them.
+    /// victim's binding was cancelled. If the plugins that rejected them ignore such events,
+    /// nothing else would wake them.
     pub(crate) fn requeue_left_behind(&mut self, now: Now) {
         if self.preemptions.left_behind.is_empty() {
             return;
@@ -225,8 +226,8 @@ impl Scheduler {
         let (kind, uid) = (preemptor.kind(), preemptor.uid());
         let note = format!("Preempted by {kind} {uid} on node {node}{suffix}");
         let reporter = Arc::clone(&preemptor.pod.spec.scheduler_name);
-        // Upstream sets a pod that preempts as the related object, too, but its reference is no API object
-        // and is dropped.
+        // Upstream sets a pod that preempts as the related object, too, but its reference is no API
+        // object and is dropped.
         let related = preemptor.group.as_ref().and_then(|group| {
             let (namespace, name) = group.key.split_once('/')?;
             Some(GroupReference {

@@ -27,8 +27,8 @@ pub(crate) struct Preemption {
     pub(crate) asked: Vec<Arc<PodInfo>>,
     /// The victim to delete after all others, until its turn.
     pub(crate) last: Option<Arc<PodInfo>>,
-    /// Whether the last victim's binding was cancelled: no pod is deleted whose event would wake the
-    /// preemptor.
+    /// Whether the last victim's binding was cancelled: no pod is deleted whose event would wake
+    /// the preemptor.
     pub(crate) cancels_last: bool,
     /// Whether PreEnqueue holds the preemptor.
     holds: bool,

@@ -165,8 +165,8 @@ impl Scheduler {
         !self.draining && self.preemptions.held.is_none() && self.queue.has_poppable()
     }
 
-    /// The pod that [`schedule_one`](Self::schedule_one) tries next, if it has work; of a group, the first
-    /// member.
+    /// The pod that [`schedule_one`](Self::schedule_one) tries next, if it has work; of a group,
+    /// the first member.
     pub fn next_pod(&self) -> Option<&Arc<PodInfo>> {
         self.queue.peek()
     }

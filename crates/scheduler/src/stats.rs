@@ -22,8 +22,8 @@ pub struct Rejected {
 /// Sizes and counts of the scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// Entities in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and pods in
-    /// flight. A group is one entity.
+    /// Entities in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and pods
+    /// in flight. A group is one entity.
     pub queue: [usize; 5],
     /// Groups and their pods; `None` without the feature gate GenericWorkload.
     pub groups: Option<GroupLengths>,

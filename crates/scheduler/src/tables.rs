@@ -84,7 +84,8 @@ pub(crate) struct Tables {
     topology: Topology,
     rules: Rules,
     limit: usize,
-    /// The last count plus the size of what was built or grew since. What replaced something counts, too.
+    /// The last count plus the size of what was built or grew since. What replaced something
+    /// counts, too.
     bytes_at_most: usize,
     /// The cycle of the next count.
     count_at: u64,
@@ -293,8 +294,8 @@ impl Tables {
         cx.take_reads();
     }
 
-    /// Drops what nothing uses. If the memory limit is still exceeded, evicts the least recently used
-    /// tables, a quarter at a time.
+    /// Drops what nothing uses. If the memory limit is still exceeded, evicts the least recently
+    /// used tables, a quarter at a time.
     fn evict(&mut self) {
         // Counting takes longer with more tables, and is done less often.
         if self.bytes_at_most <= self.limit && self.clock < self.count_at {

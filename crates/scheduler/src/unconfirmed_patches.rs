@@ -1,8 +1,8 @@
 //! Status patches that the informer has not confirmed.
 //!
-//! A pod may be tried again before the patch of its last attempt is sent or reported. The new attempt
-//! is then also compared with the last patch: even if it wants the reported status, it must replace
-//! a nomination or condition that is on its way.
+//! A pod may be tried again before the patch of its last attempt is sent or reported. The new
+//! attempt is then also compared with the last patch: even if it wants the reported status, it must
+//! replace a nomination or condition that is on its way.
 
 use rustc_hash::FxHashMap;
 use supercargo_framework::plugin::Nomination;

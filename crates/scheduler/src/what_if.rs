@@ -1,4 +1,5 @@
-//! What a change of the cluster leads to: the scheduler goes on in imagined time, on a modelled cluster.
+//! What a change of the cluster leads to: the scheduler goes on in imagined time, on a modelled
+//! cluster.
 
 mod cluster;
 mod drain;
@@ -40,8 +41,8 @@ pub enum Verb {
     Cordon(Arc<str>),
     /// A cordoned node takes pods again.
     Uncordon(Arc<str>),
-    /// Nodes are cordoned, and their pods are evicted as by `kubectl drain`: pods of DaemonSets stay, and
-    /// PodDisruptionBudgets are respected.
+    /// Nodes are cordoned, and their pods are evicted as by `kubectl drain`: pods of DaemonSets
+    /// stay, and PodDisruptionBudgets are respected.
     Drain(Vec<Arc<str>>),
     /// Nodes are lost at once, with all their pods.
     Fail(Vec<Arc<str>>),
@@ -64,14 +65,14 @@ pub enum WhatIfError {
 /// What a change leads to.
 #[derive(Clone, Debug)]
 pub struct WhatIf {
-    /// The pods whose place differs from what it would be without the change, and those that stay although
-    /// they should leave. Ordered by name.
+    /// The pods whose place differs from what it would be without the change, and those that stay
+    /// although they should leave. Ordered by name.
     pub pods: Vec<PodOutcome>,
-    /// The number of pods of DaemonSets and static pods on these nodes: a drain leaves them, and they fail with
-    /// their node. They are not among the others.
+    /// The number of pods of DaemonSets and static pods on these nodes: a drain leaves them, and
+    /// they fail with their node. They are not among the others.
     pub of_nodes: usize,
-    /// Whether all came to rest. Otherwise, pods were still waiting for something when the imagined time
-    /// was over.
+    /// Whether all came to rest. Otherwise, pods were still waiting for something when the imagined
+    /// time was over.
     pub is_still: bool,
 }
 
@@ -99,7 +100,8 @@ pub enum End {
     Pending(Option<Box<Why>>),
     /// It is gone: no controller replaces it.
     Gone,
-    /// It stays on a node that is drained: the PodDisruptionBudgets of these names allow no eviction.
+    /// It stays on a node that is drained: the PodDisruptionBudgets of these names allow no
+    /// eviction.
     HeldUp(Vec<Arc<str>>),
     /// Its replacement would have claims of its own, which are not imagined.
     Unknown,

@@ -48,8 +48,8 @@ pub struct Why {
     pub message: String,
     /// What refuses nodes, in the order in which the profile runs its filters.
     pub refusals: Vec<Refusal>,
-    /// The nodes that fit, with their total scores; the best first. Of a nominated pod, only its node if
-    /// that fits.
+    /// The nodes that fit, with their total scores; the best first. Of a nominated pod, only its
+    /// node if that fits.
     pub feasible: Vec<(Arc<str>, i64)>,
     /// What the plugins score these nodes, in the same order.
     pub scores: Vec<PluginScores>,
@@ -98,8 +98,8 @@ pub struct Shortage {
     pub resource: Arc<str>,
     /// What the pod requests; CPU in milli-cores.
     pub requested: i64,
-    /// The most that is free: on the nodes that nothing else refuses, if there are any. Bytes are rounded
-    /// down to Mi, so that people can read and write them.
+    /// The most that is free: on the nodes that nothing else refuses, if there are any. Bytes are
+    /// rounded down to Mi, so that people can read and write them.
     pub free: i64,
     /// The node with that much.
     pub node: Arc<str>,

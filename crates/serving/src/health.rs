@@ -20,7 +20,8 @@ pub struct Checks {
     pub healthz: Probe,
     /// For `/livez`.
     pub livez: Probe,
-    /// For `/readyz`: kube-scheduler checks `leaderElection`, `shutdown` and `sched-handler-sync` here.
+    /// For `/readyz`: kube-scheduler checks `leaderElection`, `shutdown` and `sched-handler-sync`
+    /// here.
     pub readyz: Probe,
 }
 

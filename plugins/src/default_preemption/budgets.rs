@@ -17,9 +17,10 @@ impl<'a> Budgets<'a> {
         Self(all.filter(protects).collect())
     }
 
-    /// Puts victims whose eviction violates budgets before all others, each with the number of its pods for
-    /// which it does. They are evicted in the given order: each pod consumes what its budgets still allow, up
-    /// to the first that allows no more. As upstream, the budgets after it stay as they are.
+    /// Puts victims whose eviction violates budgets before all others, each with the number of its
+    /// pods for which it does. They are evicted in the given order: each pod consumes what its
+    /// budgets still allow, up to the first that allows no more. As upstream, the budgets after it
+    /// stay as they are.
     pub(super) fn violated_first(&self, potential: Vec<Victim>) -> Vec<(Victim, usize)> {
         let mut allowed: Vec<_> = self.0.iter().map(|budget| budget.disruptions_allowed).collect();
         let mut violates = |PodOnNode { pod, .. }: &&PodOnNode| {
@@ -39,7 +40,8 @@ impl<'a> Budgets<'a> {
     }
 }
 
-/// Whether the budget counts the pod. Pods that the API server is already disrupting are not counted again.
+/// Whether the budget counts the pod. Pods that the API server is already disrupting are not
+/// counted again.
 fn protects(budget: &Typed<'_, PodDisruptionBudget>, pod: &PodInfo) -> bool {
     budget.selects(pod) && !budget.disrupted_pods.contains(&pod.name)
 }

@@ -1,8 +1,8 @@
 //! Preempts for a group, anywhere in the cluster.
 //!
-//! All pods of lower priority are removed, and the group is scheduled once. Then they come back, the most
-//! important first, unless the group would no longer fit. A group whose `disruptionMode` is `all` comes
-//! back whole or not at all.
+//! All pods of lower priority are removed, and the group is scheduled once. Then they come back,
+//! the most important first, unless the group would no longer fit. A group whose `disruptionMode`
+//! is `all` comes back whole or not at all.
 
 use std::sync::Arc;
 

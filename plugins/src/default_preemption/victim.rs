@@ -25,7 +25,8 @@ pub(super) struct Victim {
     others: Vec<PodOnNode>,
     /// That of the group if the pods have one.
     priority: i32,
-    /// As upstream, pods of a group are more important than others even if they are preempted one by one.
+    /// As upstream, pods of a group are more important than others even if they are preempted one
+    /// by one.
     is_of_group: bool,
     start: Start,
 }
@@ -64,7 +65,8 @@ pub(super) fn pods_of(victims: &[Victim]) -> Vec<Arc<PodInfo>> {
 pub(super) struct Groups<'a> {
     /// `None` if the scheduler knows no groups.
     cx: Option<&'a Context<'a>>,
-    /// The pods on nodes of groups that are disrupted whole, by group. Filled when such a pod is a victim.
+    /// The pods on nodes of groups that are disrupted whole, by group. Filled when such a pod is a
+    /// victim.
     whole: OnceCell<BTreeMap<Arc<str>, Vec<PodOnNode>>>,
 }
 

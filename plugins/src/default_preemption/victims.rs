@@ -21,8 +21,8 @@ pub(super) struct DryRun<'a> {
 }
 
 /// A node in a dry run: a copy on which pods are added and removed. The state is cloned only if it
-/// depends on pods. As upstream, it follows the pods of a group on other nodes, too, but these nodes stay
-/// as they are.
+/// depends on pods. As upstream, it follows the pods of a group on other nodes, too, but these
+/// nodes stay as they are.
 struct NodeDryRun<'a> {
     run: &'a DryRun<'a>,
     state: Cow<'a, CycleState>,
@@ -66,8 +66,9 @@ impl DryRun<'_> {
         Ok(victims)
     }
 
-    /// Takes all potential victims off the node, and reprieves those that can stay: protected and important
-    /// pods first. An error unless the pod fits without all of them, which may be known already.
+    /// Takes all potential victims off the node, and reprieves those that can stay: protected and
+    /// important pods first. An error unless the pod fits without all of them, which may be known
+    /// already.
     fn select(&self, index: NodeIndex, is_known_to_fit: bool) -> Result<Victims, Status> {
         let Self { cx, pod, state, filters, groups, budgets } = self;
         let node = cx.node(index);

@@ -18,17 +18,17 @@ const LEAST_BINDING_TIMEOUT: Duration = Duration::from_secs(1);
 /// upstream's `DynamicResourcesArgs`, with defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Args {
-    /// `filterTimeout`: how long the search for devices on a node may take, see `max_steps`. Zero is unlimited; `None`
-    /// if the gate DRASchedulerFilterTimeout is off, which is unlimited, too.
+    /// `filterTimeout`: how long the search for devices on a node may take, see `max_steps`. Zero
+    /// is unlimited; `None` if the gate DRASchedulerFilterTimeout is off, which is unlimited, too.
     pub filter_timeout: Option<Duration>,
-    /// `bindingTimeout`: how long PreBind waits for the conditions of devices. `None` if a gate that it
-    /// needs is off: nothing is waited for.
+    /// `bindingTimeout`: how long PreBind waits for the conditions of devices. `None` if a gate
+    /// that it needs is off: nothing is waited for.
     pub binding_timeout: Option<Duration>,
 }
 
 impl Args {
-    /// The maximum of steps of a search on a node: one in a microsecond of `filterTimeout`. Unlike time,
-    /// steps are the same on every machine and in a replay.
+    /// The maximum of steps of a search on a node: one in a microsecond of `filterTimeout`. Unlike
+    /// time, steps are the same on every machine and in a replay.
     pub(super) fn max_steps(&self) -> u64 {
         let limit = self.filter_timeout.filter(|timeout| !timeout.is_zero());
         limit.map_or(u64::MAX, |timeout| u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX))
@@ -42,7 +42,8 @@ struct Written {
     binding_timeout: Option<String>,
 }
 
-/// Decodes and validates the arguments, in upstream's words. An argument whose gate is off is an error.
+/// Decodes and validates the arguments, in upstream's words. An argument whose gate is off is an
+/// error.
 pub fn parse(args: &Value, features: &Features) -> Result<Args, ArgsError> {
     let written: Written = decode_args(args)?;
     let filter = Argument {

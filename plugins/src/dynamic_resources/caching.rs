@@ -1,7 +1,7 @@
 //! Filter's answers are kept for pods whose claims have one shape.
 //!
-//! The claims of a pod are its own, and Reserve allocates for them. But nodes that have the devices for
-//! one pod have them for every pod whose claims request the same, as those of one template do.
+//! The claims of a pod are its own, and Reserve allocates for them. But nodes that have the devices
+//! for one pod have them for every pod whose claims request the same, as those of one template do.
 
 use supercargo_devices::Reach;
 use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin, Scope};
@@ -17,8 +17,8 @@ use crate::extended_resources;
 const WITH_CLAIMS: u8 = 2;
 
 impl SignPlugin for DynamicResources {
-    /// Writes what the pod's claims request. A pod with a claim that is allocated, is about to be, or
-    /// cannot be used is answered on its own, and so is one with extended resources of devices.
+    /// Writes what the pod's claims request. A pod with a claim that is allocated, is about to be,
+    /// or cannot be used is answered on its own, and so is one with extended resources of devices.
     fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
         if self.with_extended && extended_resources::requests_devices(cx, pod) {
             return Err(Unsignable);
@@ -42,8 +42,8 @@ impl SignPlugin for DynamicResources {
     }
 }
 
-/// Writes what the allocation of a claim depends on. Names of requests are a part of it: constraints
-/// and alternatives go by them.
+/// Writes what the allocation of a claim depends on. Names of requests are a part of it:
+/// constraints and alternatives go by them.
 fn write_shape(signer: &mut Signer, claim: Typed<'_, ResourceClaim>) {
     signer.write(&claim.constraints);
     signer.write(&claim.requests.len());

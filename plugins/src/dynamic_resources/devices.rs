@@ -42,8 +42,8 @@ pub(crate) struct Followed {
     inventory: Inventory,
     matches: Matches,
     allocated: AllocatedState,
-    /// What `allocated` has of claims, by key, and of pending allocations by the UID of their claim. Not
-    /// the claims: it may be long until it catches up, and then they are gone.
+    /// What `allocated` has of claims, by key, and of pending allocations by the UID of their
+    /// claim. Not the claims: it may be long until it catches up, and then they are gone.
     claims: BTreeMap<Arc<str>, Results>,
     pending: BTreeMap<Arc<str>, Results>,
     until: Until,

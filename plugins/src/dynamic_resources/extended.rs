@@ -22,7 +22,8 @@ const NAME: &str = "<extended-resources>";
 
 /// The extended resources of a pod, at least one of them of devices.
 pub(super) enum ExtendedResources {
-    /// A claim of an earlier attempt. It may have devices that are no longer right, so it has to go.
+    /// A claim of an earlier attempt. It may have devices that are no longer right, so it has to
+    /// go.
     Stale(Arc<Object>),
     /// The claim to create.
     New(Box<NewClaim>),
@@ -72,7 +73,8 @@ pub(super) fn of_pod(cx: &Context<'_>, pod: &PodInfo) -> Option<ExtendedResource
     })
 }
 
-/// The claims for extended resources that exist for the pod: at most one, unless something went wrong.
+/// The claims for extended resources that exist for the pod: at most one, unless something went
+/// wrong.
 pub(super) fn claims_of<'a>(cx: &Context<'a>, pod: &PodInfo) -> Vec<&'a Arc<Object>> {
     let uid = pod.uid.text();
     let claims = cx.claims_of_owner(&uid).map(|claim| claim.object);
@@ -139,8 +141,9 @@ impl NewClaim {
         })
     }
 
-    /// What has to be allocated on a node; nothing if the node itself offers all, and `has_claims`, which
-    /// is whether the pod names claims, is false. `demand` prepares the allocation with this claim.
+    /// What has to be allocated on a node; nothing if the node itself offers all, and `has_claims`,
+    /// which is whether the pod names claims, is false. `demand` prepares the allocation with this
+    /// claim.
     pub(super) fn on_node(
         &self,
         node: &NodeRecord,
@@ -206,8 +209,8 @@ fn claim_request((name, class, count): Request) -> ClaimRequest {
 
 /// Adds the requests of one resource, and which containers they serve.
 ///
-/// Same as upstream: an init container that ends before others start uses the devices of containers that
-/// come later. What these lack for the init container that needs most is one more request.
+/// Same as upstream: an init container that ends before others start uses the devices of containers
+/// that come later. What these lack for the init container that needs most is one more request.
 fn add_requests(
     resource: &[&ExtendedResource],
     class: &Arc<str>,

@@ -1,5 +1,5 @@
-//! PreBind: writes allocations and reservations to the pod's claims, and waits until the devices are
-//! ready.
+//! PreBind: writes allocations and reservations to the pod's claims, and waits until the devices
+//! are ready.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -84,8 +84,8 @@ pub(super) async fn run(cx: BindingContext, work: Work) -> Result<(), String> {
 
 /// Creates the claim for extended resources, and writes its allocation. Returns its key.
 ///
-/// As upstream, it waits until the informer shows the claim, also if a later write fails: Unreserve has
-/// to find it.
+/// As upstream, it waits until the informer shows the claim, also if a later write fails: Unreserve
+/// has to find it.
 async fn create(cx: &BindingContext, work: &Work, created: &Created) -> Result<Arc<str>, String> {
     let namespace = &work.pod.pod.namespace;
     let claim = Written::of(&created.claim).into_value();

@@ -7,7 +7,8 @@ use supercargo_framework::{Command, PodInfo};
 
 use super::write::{Written, path};
 
-/// Takes the allocation of a claim away, and every reservation. If it fails, the pod is tried again.
+/// Takes the allocation of a claim away, and every reservation. If it fails, the pod is tried
+/// again.
 pub(super) fn deallocate(claim: &Object, pod: &PodInfo) -> Command {
     let mut written = Written::of(claim);
     written.deallocate();
@@ -15,7 +16,8 @@ pub(super) fn deallocate(claim: &Object, pod: &PodInfo) -> Command {
     Command::Write { resource: claim.resource.clone(), call, then: None, retry: Some(pod.uid.clone()) }
 }
 
-/// Deletes a claim that the scheduler has created, its finalizer first. If it fails, `pod` is tried again.
+/// Deletes a claim that the scheduler has created, its finalizer first. If it fails, `pod` is tried
+/// again.
 pub(super) fn delete(claim: &Object, pod: Option<&PodInfo>) -> Command {
     let mut written = Written::of(claim);
     written.remove_finalizer();
@@ -27,8 +29,8 @@ pub(super) fn delete(claim: &Object, pod: Option<&PodInfo>) -> Command {
     }
 }
 
-/// Removes the pod's reservation. The patch names the entry alone, so that it does not depend on the
-/// version of the claim.
+/// Removes the pod's reservation. The patch names the entry alone, so that it does not depend on
+/// the version of the claim.
 pub(super) fn unreserve(claim: &Object, pod: &PodInfo) -> Command {
     let patch = json!({
         "metadata": { "uid": claim.uid },

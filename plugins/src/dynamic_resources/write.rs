@@ -33,8 +33,8 @@ pub(super) fn allocated(claim: &Object, allocation: ClaimAllocation) -> Object {
 
 /// Identities of the shares of a pod's devices. Each is a UUID.
 ///
-/// They follow from the claims' UIDs and versions, so that a recorded run can be replayed, and no two
-/// allocations share one.
+/// They follow from the claims' UIDs and versions, so that a recorded run can be replayed, and no
+/// two allocations share one.
 pub(super) struct ShareIds {
     hasher: DefaultHasher,
     given: u64,

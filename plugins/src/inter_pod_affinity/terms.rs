@@ -87,8 +87,8 @@ struct Cover {
 /// Terms of the incoming pod.
 ///
 /// A pod can have a hundred thousand. So terms that match the same pods are matched once, topology
-/// keys that no node has are not counted, and many terms are matched with all pods in advance, those
-/// that the terms cannot tell apart together.
+/// keys that no node has are not counted, and many terms are matched with all pods in advance,
+/// those that the terms cannot tell apart together.
 #[derive(Debug)]
 pub(super) struct OwnTerms {
     spec: Arc<PodSpec>,

@@ -34,7 +34,8 @@ impl PodTopologySpread {
         }
     }
 
-    /// The pending pod changed its labels or tolerations. More tolerations can make more nodes count.
+    /// The pending pod changed its labels or tolerations. More tolerations can make more nodes
+    /// count.
     pub(super) fn after_own_update(&self, cx: &QueueContext<'_>, pod: &PodInfo, change: &Change) -> Hint {
         let (old, new) = (hint::old_pod(change)?, hint::new_pod(change)?);
         let constraints = self.constraints(cx, pod, true);

@@ -40,8 +40,8 @@ struct Place {
 pub(super) type Reached = SmallVec<[usize; 4]>;
 
 impl Available {
-    /// Volumes with their sorts, the smallest first. Also returns the place of each of the `others`,
-    /// which are not available.
+    /// Volumes with their sorts, the smallest first. Also returns the place of each of the
+    /// `others`, which are not available.
     pub(super) fn new<'a>(
         volumes: impl IntoIterator<Item = (&'a Arc<Object>, usize)>,
         others: impl IntoIterator<Item = &'a Arc<Object>>,
@@ -115,9 +115,9 @@ impl Available {
         Candidates { volumes: &self.volumes, rests: rests.map(|(sort, rest)| (*sort, &**rest)).collect() }
     }
 
-    /// For each place, the first place that offers claims the same on a node that can access no other
-    /// local volumes. `met` is the number of requests that a capacity meets; `occupied` places, in
-    /// ascending order, have volumes besides the available ones.
+    /// For each place, the first place that offers claims the same on a node that can access no
+    /// other local volumes. `met` is the number of requests that a capacity meets; `occupied`
+    /// places, in ascending order, have volumes besides the available ones.
     pub(super) fn alike(&self, met: impl Fn(i64) -> usize, occupied: &[usize]) -> Box<[usize]> {
         steps::add(self.volumes.len());
         let before = self.elsewhere_before();

@@ -170,8 +170,8 @@ mod tests {
 
     use super::*;
 
-    /// Access modes, whether it is a block device, the attributes class, and labels: selected ones of a claim,
-    /// or those of a volume.
+    /// Access modes, whether it is a block device, the attributes class, and labels: selected ones
+    /// of a claim, or those of a volume.
     type Parts = (Vec<u8>, bool, Option<u8>, BTreeMap<u8, u8>);
 
     /// Enough values for more than 64 sorts.
@@ -219,7 +219,8 @@ mod tests {
     }
 
     proptest! {
-        /// Kinds and sorts only save comparisons: each answer is that of the claim and the volume themselves.
+        /// Kinds and sorts only save comparisons: each answer is that of the claim and the volume
+        /// themselves.
         #[test]
         fn a_kind_and_a_sort_answer_as_claim_and_volume(
             claims in prop::collection::vec(parts(), 1..12),

@@ -12,8 +12,8 @@
 //! | `/healthz`, `/livez`, `/readyz` | `text/plain` in any case | [`health`] |
 //!
 //! client-go accepts v2, v2beta1 and plain JSON in one request and takes the first that the server
-//! offers. The real server does not serve v2beta1: a request for v2beta1 alone gets 406, here too. The
-//! response's content type must be [`AGGREGATED`], or client-go reads it as the plain form.
+//! offers. The real server does not serve v2beta1: a request for v2beta1 alone gets 406, here too.
+//! The response's content type must be [`AGGREGATED`], or client-go reads it as the plain form.
 
 use std::cmp::Ordering;
 

@@ -31,8 +31,8 @@ pub struct Settings {
     /// first apply.
     pub managed_fields: bool,
     /// Whether deleting an owner deletes its dependents, deleting a namespace its content, and a
-    /// deleted pod group goes with its last active pod. In a real cluster the controller manager does
-    /// this.
+    /// deleted pod group goes with its last active pod. In a real cluster the controller manager
+    /// does this.
     pub collects_garbage: bool,
     /// Whether the kinds of gang scheduling are served, and pods keep `spec.schedulingGroup`. As in
     /// kube-apiserver they are off by default. Its flags that turn them on are

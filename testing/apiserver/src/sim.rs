@@ -4,10 +4,10 @@
 //! Kubelets ([`Options::kubelets`]) act on pods and nodes like kubelets, the node lifecycle
 //! controller and the pod garbage collector:
 //! * A pod bound to an existing node runs after [`Options::start_delay`]. If it does not fit
-//!   (resources, ports, node affinity, taints), it fails with upstream's reason and message. It does
-//!   not run before its resource claims have an allocation and are reserved for it. Not simulated:
-//!   image pulls, volumes, probes (containers are ready at once), hooks, events, eviction under
-//!   pressure, and slow init containers.
+//!   (resources, ports, node affinity, taints), it fails with upstream's reason and message. It
+//!   does not run before its resource claims have an allocation and are reserved for it. Not
+//!   simulated: image pulls, volumes, probes (containers are ready at once), hooks, events,
+//!   eviction under pressure, and slow init containers.
 //! * Annotations control how a pod behaves ([`SIMULATE`]: `run`, `complete`, `fail`, `crash-loop`;
 //!   [`SIMULATE_AFTER`]; [`SIMULATE_EXIT_CODE`]). By default the pods of jobs complete after
 //!   [`Options::run_time`].
@@ -41,9 +41,9 @@
 //!
 //! A driver of devices ([`Options::devices`]) publishes a pool for each node with the annotation
 //! [`SIMULATE_DEVICES`], in slices of eight devices, and a DeviceClass with its name,
-//! [`DEVICE_DRIVER`]. It withdraws the devices that [`SIMULATE_LOST_DEVICES`] lists, and all of them
-//! without the first annotation. Not simulated: preparing devices on a node; the status of allocated
-//! devices; eviction by taints of devices.
+//! [`DEVICE_DRIVER`]. It withdraws the devices that [`SIMULATE_LOST_DEVICES`] lists, and all of
+//! them without the first annotation. Not simulated: preparing devices on a node; the status of
+//! allocated devices; eviction by taints of devices.
 
 mod affinity;
 mod claims;

@@ -118,9 +118,9 @@ impl Printer {
         Self::assemble(self.column_definitions(), rows, list_meta)
     }
 
-    /// The table of one object, alone or of a watch event. Only the first event of a watch has headers. The
-    /// bookmark that ends the initial events always keeps its metadata, because clients wait for
-    /// its annotation.
+    /// The table of one object, alone or of a watch event. Only the first event of a watch has
+    /// headers. The bookmark that ends the initial events always keeps its metadata, because
+    /// clients wait for its annotation.
     pub(crate) fn row_table(
         &self,
         object: &Value,

@@ -20,7 +20,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 )
 
-// allocation asks whether claims can be allocated, for each of some nodes. The objects are the API's.
+// allocation asks whether claims can be allocated, for each of some nodes. The objects are the
+// API's.
 type allocation struct {
 	Features structured.Features `json:"features"`
 	// Variant names the allocator; empty is upstream's choice by features.
@@ -40,7 +41,8 @@ type allocations struct {
 	Nodes []outcome `json:"nodes,omitempty"`
 }
 
-// outcome is what the allocator says about one node. No results and no error mean that the claims do not fit.
+// outcome is what the allocator says about one node. No results and no error mean that the claims
+// do not fit.
 type outcome struct {
 	Results []resourceapi.AllocationResult `json:"results,omitempty"`
 	Error   string                         `json:"error,omitempty"`

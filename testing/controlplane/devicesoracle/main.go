@@ -1,7 +1,8 @@
 // Command devicesoracle answers questions about devices with upstream's packages.
 //
-// Each line on stdin is a JSON question, and each answer is one line of JSON on stdout. A question with "allocate" is
-// about the allocator (allocate.go), any other one about a device selector (selectors.go). It ends with its stdin.
+// Each line on stdin is a JSON question, and each answer is one line of JSON on stdout. A question
+// with "allocate" is about the allocator (allocate.go), any other one about a device selector
+// (selectors.go). It ends with its stdin.
 package main
 
 import (

@@ -19,8 +19,9 @@ const turnstileName = "Turnstile"
 const longestHold = 20 * time.Second
 
 // turnstile is a Permit plugin that obeys a label: "reject" and "fail" end the attempt, and "wait"
-// holds the pod, unless another one waits: the order in which two waits end would be random. "open" and "shut" let a pod pass; "open" also allows the first of the waiting pods
-// by name, and "shut" rejects it.
+// holds the pod, unless another one waits: the order in which two waits end would be random. "open"
+// and "shut" let a pod pass; "open" also allows the first of the waiting pods by name, and "shut"
+// rejects it.
 type turnstile struct{ handle fwk.Handle }
 
 var registry = runtime.Registry{

@@ -40,8 +40,8 @@ pub enum Program {
 }
 
 impl Program {
-    /// The programs that `.ci/run` needs: all except [`Program::SchedBench`], for one benchmark, and the
-    /// API servers between the oldest release and the baseline.
+    /// The programs that `.ci/run` needs: all except [`Program::SchedBench`], for one benchmark,
+    /// and the API servers between the oldest release and the baseline.
     pub const ALL: [Self; 12] = [
         Self::Etcd,
         Self::KubeApiserver(Release::Baseline),

@@ -34,8 +34,9 @@ pub struct Options {
     pub apiserver_args: Vec<String>,
     /// Further flags of etcd. They override ours.
     pub etcd_args: Vec<String>,
-    /// Go's `GOGC` of both: the growth of the heap in percent until the next garbage collection. `None`
-    /// leaves it to the environment. The default costs memory and saves a fifth of the CPU time.
+    /// Go's `GOGC` of both: the growth of the heap in percent until the next garbage collection.
+    /// `None` leaves it to the environment. The default costs memory and saves a fifth of the CPU
+    /// time.
     pub gogc: Option<u32>,
 }
 

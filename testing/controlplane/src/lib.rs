@@ -6,11 +6,11 @@
 //! The Prometheus operator's module has the definitions of its kinds (`prometheus/`).
 //!
 //! The programs are built once from the Go modules in this crate (`go.mod`, `kwok/go.mod`,
-//! `helm/go.mod`, and for the API servers of other releases `apiserver-*/go.mod`) into a cache outside
-//! the source tree, or taken from `KUBEBUILDER_ASSETS`. All modules require the same version of what
-//! they share, so that Go compiles it once: after a change of `go.mod`, align the others. Builds
-//! report their progress on stderr. Everything listens on free ports on loopback and ends with the
-//! process that started it, however that process ends.
+//! `helm/go.mod`, and for the API servers of other releases `apiserver-*/go.mod`) into a cache
+//! outside the source tree, or taken from `KUBEBUILDER_ASSETS`. All modules require the same
+//! version of what they share, so that Go compiles it once: after a change of `go.mod`, align the
+//! others. Builds report their progress on stderr. Everything listens on free ports on loopback and
+//! ends with the process that started it, however that process ends.
 //!
 //! ```no_run
 //! use supercargo_controlplane::{ControlPlane, Method, Options};

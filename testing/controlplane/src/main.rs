@@ -1,4 +1,5 @@
-//! `controlplane build` builds every program into the cache; `controlplane up` runs a control plane.
+//! `controlplane build` builds every program into the cache; `controlplane up` runs a control
+//! plane.
 
 use std::io::{self, Read as _};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Programs of upstream's packages that answer questions line by line: the scheduler's, which plays histories
-//! (`oracle/`), and those of devices (`devicesoracle/`).
+//! Programs of upstream's packages that answer questions line by line: the scheduler's, which plays
+//! histories (`oracle/`), and those of devices (`devicesoracle/`).
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

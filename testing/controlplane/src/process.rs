@@ -56,8 +56,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program` with its output appended to `log`. `workspace` stays until it ends. `gogc` is
-    /// in `Options`.
+    /// Starts `program` with its output appended to `log`. `workspace` stays until it ends. `gogc`
+    /// is in `Options`.
     pub(crate) fn start<A: AsRef<OsStr>>(
         program: &Path,
         args: impl IntoIterator<Item = A>,

@@ -21,7 +21,8 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// Disks with the first configuration: with an extender or not, and with leader election or not.
+    /// Disks with the first configuration: with an extender or not, and with leader election or
+    /// not.
     pub fn new(has_extender: bool, elects: bool) -> Result<Self> {
         let (folder, torn) = (tempfile::tempdir()?, [false; MACHINES]);
         let mut disks = Self { folder, generation: 0, torn, has_extender, elects };

@@ -7,9 +7,9 @@
 //!            └── faults                                    invariants: witness   workload
 //! ```
 //!
-//! A seed decides everything, and two runs of it have the same trace. What is not simulated: TLS and
-//! HTTP/2 (requests go to the server as calls), the scheduler's own thread (its owner takes turns
-//! between slices of time), extenders over HTTP, and files other than the configuration.
+//! A seed decides everything, and two runs of it have the same trace. What is not simulated: TLS
+//! and HTTP/2 (requests go to the server as calls), the scheduler's own thread (its owner takes
+//! turns between slices of time), extenders over HTTP, and files other than the configuration.
 
 pub mod api;
 pub mod disk;

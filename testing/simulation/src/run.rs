@@ -34,9 +34,9 @@ const FLUSHING: Duration = Duration::from_mins(7);
 const FORGETTING: Duration = Duration::from_mins(8);
 /// How long until a new process has everything that the server has, and one of them leads.
 const SYNCING: Duration = Duration::from_mins(1);
-/// The bytes that a process may have once its pods are gone, beside twice those of a new process and its
-/// tables: lists and maps keep the room of their busiest time, and buffers that of the largest object.
-/// Up to 3.8 MB were measured, beside a new process of 1.3 MB.
+/// The bytes that a process may have once its pods are gone, beside twice those of a new process
+/// and its tables: lists and maps keep the room of their busiest time, and buffers that of the
+/// largest object. Up to 3.8 MB were measured, beside a new process of 1.3 MB.
 const MOST_GROWTH: usize = 4 << 20;
 /// Pods of each kind that are created at the end.
 const PROBES: usize = 5;
@@ -202,8 +202,8 @@ async fn check_conditions(server: &ApiServer, witness: &Mutex<Witness>, waiting:
 }
 
 /// Pods that were created at the end have a node. Those of the time after the last fault have an
-/// event, too: writing one is given up if requests are lost, or if its process loses the lease, which
-/// may be due to the last fault.
+/// event, too: writing one is given up if requests are lost, or if its process loses the lease,
+/// which may be due to the last fault.
 async fn check_probes(server: &ApiServer, witness: &Mutex<Witness>, probes: &[String], late: &[String]) {
     let events = list(server, EVENTS).await;
     let is_scheduled = |event: &&Value| event["reason"] == "Scheduled";

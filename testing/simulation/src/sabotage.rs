@@ -54,7 +54,8 @@ pub enum Sabotage {
     KeptPods,
     /// A plugin keeps nodes that it has filtered.
     KeptNodes,
-    /// An allocation that a binding is about to write is lost, so that other pods get the devices, too.
+    /// An allocation that a binding is about to write is lost, so that other pods get the devices,
+    /// too.
     LostAllocation,
     /// An allocation stays pending when its binding has failed.
     KeptAllocation,
@@ -88,8 +89,8 @@ struct Saboteur {
 }
 
 impl Saboteur {
-    /// Whether this one of the sabotaged kind is affected: every fifth of frequent kinds, and all of
-    /// rare ones.
+    /// Whether this one of the sabotaged kind is affected: every fifth of frequent kinds, and all
+    /// of rare ones.
     fn hits(&mut self, is_kind: bool) -> bool {
         let is_rare = matches!(self.how, Sabotage::LostRead | Sabotage::LostEviction | Sabotage::LostPreBind);
         self.seen += u64::from(is_kind);

@@ -41,7 +41,8 @@ const VOLUME_PERIOD: Duration = Duration::from_secs(2);
 const KINDS: u64 = 15;
 /// The kind that waits for a gate to open.
 const GATED: u64 = 2;
-/// The first of the kinds that want the same small node: by priority, each preempts those before it.
+/// The first of the kinds that want the same small node: by priority, each preempts those before
+/// it.
 const CONTENDER: u64 = 12;
 /// The number of items in the list of a giant object.
 const GIANT: usize = 1_000;

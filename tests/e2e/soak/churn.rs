@@ -265,8 +265,8 @@ impl Churn {
         }
     }
 
-    /// Has a pod find its claim allocated, as one does whose binding was refused. The scheduler keeps the
-    /// answers for such a pod apart from those for pods that still need devices.
+    /// Has a pod find its claim allocated, as one does whose binding was refused. The scheduler
+    /// keeps the answers for such a pod apart from those for pods that still need devices.
     pub(super) async fn share_a_claim(&mut self, within: Duration) {
         let claim = json!({
             "apiVersion": "resource.k8s.io/v1",

@@ -110,7 +110,8 @@ pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<Strin
     for feature in Feature::ALL {
         let gate = feature.gate(Version::CURRENT);
         // Without it, upstream checks once a second for completed backoffs, which is one of the
-        // differences on purpose. Histories have no groups, and the last two gates are about groups.
+        // differences on purpose. Histories have no groups, and the last two gates are about
+        // groups.
         let keeps_default = matches!(
             feature,
             Feature::SchedulerPopFromBackoffQ
@@ -192,8 +193,8 @@ fn spread(random: &mut Random) -> Value {
     })
 }
 
-/// Not a multiple of five seconds: at such a time, upstream looks at the conditions of devices or gives
-/// up.
+/// Not a multiple of five seconds: at such a time, upstream looks at the conditions of devices or
+/// gives up.
 fn dynamic_resources(random: &mut Random) -> Value {
     json!({ "bindingTimeout": format!("{}s", random.pick(&[7, 12, 33])) })
 }

@@ -23,8 +23,8 @@ const DEVICE_TAINTS: [(&str, &str, &str); 4] = [
 ];
 /// The counters of a node's partitionable devices.
 const COUNTERS: &str = "parts";
-/// The extended resources of the first two classes, which the classes name, and of the third, which is
-/// named after it. Nodes offer the first one, too.
+/// The extended resources of the first two classes, which the classes name, and of the third, which
+/// is named after it. Nodes offer the first one, too.
 const EXTENDED_RESOURCES: [&str; 3] =
     ["example.com/gpu", "example.com/nic", "deviceclass.resource.kubernetes.io/any"];
 
@@ -212,8 +212,8 @@ impl Generator<'_> {
         tolerated.into_iter().map(toleration).collect()
     }
 
-    /// Publishes the devices of a node as a new generation, in one slice or two. Sometimes the driver
-    /// stops halfway.
+    /// Publishes the devices of a node as a new generation, in one slice or two. Sometimes the
+    /// driver stops halfway.
     pub(super) fn publish_devices(&mut self, node: &str) -> Result<()> {
         let generation = self.made + 1;
         let with_counters = self.has(Kind::DeviceCounters);

@@ -29,7 +29,8 @@ impl Generator<'_> {
             labels.insert("track".to_owned(), json!(self.random.pick(&TRACKS)));
         }
         if self.mix.of(Kind::Permit) > 0 && self.has(Kind::Permit) {
-            // Not "shut": upstream's failed binding and the cycle that shuts go on at the same time.
+            // Not "shut": upstream's failed binding and the cycle that shuts go on at the same
+            // time.
             let wish = self.random.pick(&["wait", "wait", "wait", "open", "open", "reject", "fail"]);
             labels.insert(TURNSTILE.to_owned(), json!(wish));
         }
@@ -122,7 +123,8 @@ impl Generator<'_> {
         }
         let waits = template["labels"][TURNSTILE] == "wait";
         if waits && spec["priority"].is_number() {
-            // No pod preempts one that waits: whether the preemptor is queued by then is a race upstream.
+            // No pod preempts one that waits: whether the preemptor is queued by then is a race
+            // upstream.
             spec["priority"] = json!(1000);
         }
         // Two pods would write at one time, or one would promise a volume that upstream's other

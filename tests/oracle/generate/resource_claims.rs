@@ -39,7 +39,8 @@ impl Generator<'_> {
         claims[self.random.below(claims.len())]["metadata"]["name"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Creates a claim of one of the known names, sometimes with an allocation by another scheduler.
+    /// Creates a claim of one of the known names, sometimes with an allocation by another
+    /// scheduler.
     pub(super) fn add_resource_claim(&mut self) -> Result<()> {
         let namespace =
             *self.random.weighted(&[(5, &NAMESPACES[0]), (1, &NAMESPACES[1])]).unwrap_or(&NAMESPACES[0]);
@@ -263,7 +264,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Acts as the controller: pods that are gone give claims back, and claims without pods devices.
+    /// Acts as the controller: pods that are gone give claims back, and claims without pods
+    /// devices.
     fn give_back(&mut self) -> Result<()> {
         let pods = self.subject.objects("Pod");
         let lives = |uid: &Value| {

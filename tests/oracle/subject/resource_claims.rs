@@ -29,8 +29,8 @@ fn target(path: &str) -> Option<(Reference, bool)> {
 }
 
 impl World {
-    /// A request for a claim: creates, reads or deletes it, replaces it or its status, or patches its
-    /// status. `None` if the path is of something else.
+    /// A request for a claim: creates, reads or deletes it, replaces it or its status, or patches
+    /// its status. `None` if the path is of something else.
     pub(super) fn resource_claim_request(
         &mut self,
         method: &str,

@@ -7,7 +7,8 @@ use super::operators::{add, is_ordered, order};
 use crate::fault::{Fault, Steps};
 use crate::value::{List, Outcome, Value};
 
-/// The greatest number of elements that upstream sorts in a stable way. More, with equal keys, are not handled.
+/// The greatest number of elements that upstream sorts in a stable way. More, with equal keys, are
+/// not handled.
 const STABLE: usize = 12;
 
 #[allow(clippy::type_complexity)]

@@ -8,8 +8,8 @@ use super::{Base, Format, NANO, Quantity, QuantityError, suffixes};
 const MILLI: i64 = -3;
 
 impl Quantity {
-    /// Reads a quantity of an API object, whose text the API server has checked. One that cannot be computed with counts
-    /// as the largest of its sign, and text that is no quantity as zero.
+    /// Reads a quantity of an API object, whose text the API server has checked. One that cannot be
+    /// computed with counts as the largest of its sign, and text that is no quantity as zero.
     pub fn lenient(text: &str) -> Self {
         match Self::parse(text) {
             Ok(quantity) => quantity,
@@ -84,8 +84,8 @@ impl Quantity {
         }
     }
 
-    /// Upstream compares some quantities by `==`: those with the same value in another form differ, and so do decimal
-    /// numbers, which are pointers.
+    /// Upstream compares some quantities by `==`: those with the same value in another form differ,
+    /// and so do decimal numbers, which are pointers.
     pub fn is_identical(&self, other: &Self) -> bool {
         let kept = |quantity: &Self| quantity.keeps_text.then(|| quantity.text.clone());
         !self.is_decimal

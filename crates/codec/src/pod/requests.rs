@@ -51,8 +51,8 @@ struct Report<'p> {
     status: &'p ContainerStatus<'p>,
 }
 
-/// Statuses by container name. As upstream, the first of a name counts, and those of init containers
-/// come last.
+/// Statuses by container name. As upstream, the first of a name counts, and those of init
+/// containers come last.
 fn reports<'p>(status: &'p Status<'_>) -> HashMap<&'p str, Report<'p>> {
     let lists = [
         ("containerStatuses", &status.container_statuses),

@@ -34,8 +34,8 @@ pub struct MiscOptions {
     /// the log.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Memory limit of evaluation tables. Default: a quarter of the container's memory limit, at most
-    /// 256Mi.
+    /// Memory limit of evaluation tables. Default: a quarter of the container's memory limit, at
+    /// most 256Mi.
     #[arg(long, value_name = "QUANTITY", value_parser = memory)]
     pub table_memory: Option<usize>,
 }

@@ -22,22 +22,23 @@ pub enum Reach {
 }
 
 impl Inventory {
-    /// The nodes that see the pool of a device. A claim that gets a device of the pool, or gives it back, concerns no
-    /// other nodes.
+    /// The nodes that see the pool of a device. A claim that gets a device of the pool, or gives it
+    /// back, concerns no other nodes.
     pub fn reach_of_device(&self, device: &DeviceId, features: Features) -> Reach {
         self.reach(&PoolId::of(device), features)
     }
 
-    /// The nodes that see the pool of a ResourceSlice, by the name of the slice. A change of the slice concerns those
-    /// that see its pool before the change, and those that see its pool after it.
+    /// The nodes that see the pool of a ResourceSlice, by the name of the slice. A change of the
+    /// slice concerns those that see its pool before the change, and those that see its pool after
+    /// it.
     pub fn reach_of_slice(&self, name: &str, features: Features) -> Reach {
         self.slices
             .get(name)
             .map_or(Reach::Nodes(SmallVec::new()), |slice| self.reach(slice.pool(), features))
     }
 
-    /// Devices of a pool are visible on the nodes that its slices name. What is valid, complete and available there
-    /// depends on the whole pool.
+    /// Devices of a pool are visible on the nodes that its slices name. What is valid, complete and
+    /// available there depends on the whole pool.
     fn reach(&self, pool: &PoolId, features: Features) -> Reach {
         let has_all_counters = features.is_stable() && features.partitionable_devices;
         let mut nodes = SmallVec::new();

@@ -71,8 +71,8 @@ impl Generator {
             .iter()
             .map(|(name, zone)| ((*name).into(), [("zone".into(), (*zone).into())].into()))
             .collect();
-        // Names of slices do not follow pools.
-        // The allocator `stable` tries pools in random order: with few of them, upstream soon takes the one of names.
+        // Names of slices do not follow pools. The allocator `stable` tries pools in random order:
+        // with few of them, upstream soon takes the one of names.
         let pools = if features.is_stable() { 1..3 } else { 1..6 };
         for pool in 0..self.0.usize(pools) {
             for slice in self.pool(pool) {

@@ -19,7 +19,8 @@ pub enum MemberStage {
     Assigned,
 }
 
-/// The pods of a group (upstream's podGroupState). Pods of other schedulers count once they have a node.
+/// The pods of a group (upstream's podGroupState). Pods of other schedulers count once they have a
+/// node.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
     pods: FxHashMap<Uid, (Arc<str>, MemberStage)>,
@@ -67,8 +68,8 @@ impl Members {
     }
 }
 
-/// The pods of all groups, by the key of the group (`namespace/name`). A group is here as soon as a pod
-/// names it, with or without its object.
+/// The pods of all groups, by the key of the group (`namespace/name`). A group is here as soon as a
+/// pod names it, with or without its object.
 #[derive(Clone, Debug, Default)]
 pub struct MembersByGroup(BTreeMap<Arc<str>, Members>);
 

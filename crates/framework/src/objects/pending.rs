@@ -41,9 +41,9 @@ fn is_allocated(object: &Object) -> bool {
 }
 
 impl Objects {
-    /// Notes that a binding is about to write the allocation in this copy of a claim. The claim does
-    /// not have to exist: it may be one that the binding creates. Returns `false` if an allocation of
-    /// it is pending or known.
+    /// Notes that a binding is about to write the allocation in this copy of a claim. The claim
+    /// does not have to exist: it may be one that the binding creates. Returns `false` if an
+    /// allocation of it is pending or known.
     ///
     /// The allocation is pending until it is [removed](Self::remove_pending), or until the claim is
     /// known as allocated.

@@ -10,7 +10,8 @@ use crate::pod::PodInfo;
 use crate::status::Status;
 use crate::uid::Uid;
 
-/// The nominations of pods of a group, with a status of success. Pods that are not listed keep theirs.
+/// The nominations of pods of a group, with a status of success. Pods that are not listed keep
+/// theirs.
 pub type Nominations = Vec<(Uid, Nomination)>;
 
 /// Pods of a group, with their nodes.
@@ -36,10 +37,11 @@ pub struct GroupInfo<'a> {
     pub scheduled: &'a Assignments,
 }
 
-/// Lists the placements of a group (upstream's PlacementGenerate). A profile has at most one such plugin.
+/// Lists the placements of a group (upstream's PlacementGenerate). A profile has at most one such
+/// plugin.
 pub trait PlacementGeneratePlugin: Send + Sync + 'static {
-    /// The placements within another one, in the order in which they are tried. The group is tried on each
-    /// alone; without any, it is unschedulable.
+    /// The placements within another one, in the order in which they are tried. The group is tried
+    /// on each alone; without any, it is unschedulable.
     fn generate_placements(
         &self,
         cx: &Context<'_>,
@@ -67,12 +69,13 @@ pub trait PlacementScorePlugin: Send + Sync + 'static {
 
 /// Runs when a group cannot be scheduled (upstream's PodGroupPostFilter).
 pub trait PodGroupPostFilterPlugin: Send + Sync + 'static {
-    /// Tries to make the group schedulable. Success means that it will be, and comes with nominations.
+    /// Tries to make the group schedulable. Success means that it will be, and comes with
+    /// nominations.
     fn pod_group_post_filter(&self, cycle: &mut dyn GroupCycle) -> (Nominations, Status);
 }
 
-/// The cycle of a group, and a cluster that the plugin may change. All changes are undone when the plugin
-/// returns (upstream's mutable snapshot).
+/// The cycle of a group, and a cluster that the plugin may change. All changes are undone when the
+/// plugin returns (upstream's mutable snapshot).
 pub trait GroupCycle {
     /// What the plugin may read. Its commands go through [`command`](Self::command).
     fn context(&self) -> Context<'_>;
@@ -89,10 +92,12 @@ pub trait GroupCycle {
     /// Puts a removed pod back on its node.
     fn add_pod(&mut self, pod: &Arc<PodInfo>) -> Result<(), Status>;
 
-    /// Runs the scheduling algorithm for the group. Returns its pods with their nodes, or why it fails.
+    /// Runs the scheduling algorithm for the group. Returns its pods with their nodes, or why it
+    /// fails.
     fn schedule(&mut self) -> Result<Assignments, Status>;
 
-    /// Whether all pods that the last [`schedule`](Self::schedule) has placed still fit on their nodes.
+    /// Whether all pods that the last [`schedule`](Self::schedule) has placed still fit on their
+    /// nodes.
     fn still_fits(&mut self) -> bool;
 
     /// Requests something from the scheduler, once the plugin has returned.

@@ -37,7 +37,8 @@ impl<T> Answers<T> {
         }
     }
 
-    /// Whether answers of this scope would now be cached otherwise, because nodes have other labels.
+    /// Whether answers of this scope would now be cached otherwise, because nodes have other
+    /// labels.
     pub(super) fn are_outdated(&self, view: &mut View<'_>, scope: &Scope) -> bool {
         let keys = if self.are_by_node() { None } else { Some(self.keys()) };
         coarse_keys(view, scope).as_deref() != keys

@@ -3,7 +3,8 @@
 use super::table::Table;
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 
-/// Tables by signature. A cycle takes its table out and puts it back, and hashes the signature once.
+/// Tables by signature. A cycle takes its table out and puts it back, and hashes the signature
+/// once.
 pub(super) struct BySignature {
     places: SeededMap<Box<[u8]>, usize>,
     /// By place; `None` while a cycle has the table, and for unused places.

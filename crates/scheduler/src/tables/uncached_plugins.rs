@@ -1,5 +1,5 @@
-//! Plugins with a state for the pod alone. Their answers are not cached, because no other pod can use
-//! them, or they are those of other pods with equal signatures.
+//! Plugins with a state for the pod alone. Their answers are not cached, because no other pod can
+//! use them, or they are those of other pods with equal signatures.
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::PreFilter;
@@ -97,7 +97,8 @@ impl UncachedPlugins {
         self.0.iter().all(|entry| entry.is_cached)
     }
 
-    /// Whether the plugin of this number skipped in PreFilter; `None` if it has no state for the pod.
+    /// Whether the plugin of this number skipped in PreFilter; `None` if it has no state for the
+    /// pod.
     pub(super) fn skips_filter(&self, number: usize) -> Option<bool> {
         self.0.iter().find(|entry| entry.plugin == number).map(|entry| entry.skips_filter)
     }

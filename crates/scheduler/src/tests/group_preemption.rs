@@ -323,7 +323,8 @@ fn a_group_waits_while_a_pod_leaves_its_nominated_node() {
     assert!(!lines.iter().any(|line| line.starts_with("evict")), "{lines:?}");
 }
 
-/// Pods on a node: CPUs, priority, whether they have a host port, and their group, which is disrupted whole.
+/// Pods on a node: CPUs, priority, whether they have a host port, and their group, which is
+/// disrupted whole.
 type Lows = Vec<(usize, u32, i32, bool, Option<u8>)>;
 
 fn with_lows(cpus: &[u32], lows: &Lows, without: &[String]) -> (Bed, BTreeMap<String, PodBuilder>) {
@@ -362,8 +363,9 @@ fn nominated_nodes(effects: &[Effect]) -> BTreeMap<String, String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a group preempts: nothing is left of the search, the victims are less important and of whole
-    /// groups, and the group fits without them. It would not fit on its nodes beside any one of them.
+    /// Whatever a group preempts: nothing is left of the search, the victims are less important and
+    /// of whole groups, and the group fits without them. It would not fit on its nodes beside any
+    /// one of them.
     #[test]
     fn victims_are_enough_and_none_could_be_spared(
         cpus in proptest::collection::vec(1..6_u32, 1..4),

@@ -248,8 +248,8 @@ pub(super) fn room(bed: &Bed, nodes: usize) -> Vec<(Vec<String>, i64)> {
 }
 
 proptest! {
-    /// Random gangs on random nodes: a gang has a node for at least its minimum, or for none of its pods,
-    /// and then nothing is left of the trial.
+    /// Random gangs on random nodes: a gang has a node for at least its minimum, or for none of its
+    /// pods, and then nothing is left of the trial.
     #[test]
     fn a_gang_starts_whole_or_leaves_no_trace(
         cpus in proptest::collection::vec(1..8_u32, 1..5),

@@ -224,8 +224,8 @@ fn a_group_preempts_within_one_domain() {
 }
 
 proptest! {
-    /// Within a rack, a gang is placed as in a cluster that has no other nodes. A gang that does not fit in
-    /// any rack leaves no trace.
+    /// Within a rack, a gang is placed as in a cluster that has no other nodes. A gang that does
+    /// not fit in any rack leaves no trace.
     #[test]
     fn a_domain_is_a_cluster_of_its_own(
         nodes in proptest::collection::vec((0..3_u8, 1..6_u32), 1..8),

@@ -235,8 +235,8 @@ fn unknown_names_are_errors() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever fails or is drained: nodes are not overcommitted, who stays pending fits nowhere, and pods on
-    /// other nodes stay where they are.
+    /// Whatever fails or is drained: nodes are not overcommitted, who stays pending fits nowhere,
+    /// and pods on other nodes stay where they are.
     #[test]
     fn the_outcome_is_a_cluster_at_rest(
         cpus in proptest::collection::vec(1..9_u32, 2..5),

@@ -82,8 +82,8 @@ fn every_filter_of_every_node_is_told() {
     assert_eq!(plugins, ["NodeUnschedulable", "TaintToleration", "NodeResourcesFit"]);
 }
 
-/// The fixes for a pod on these nodes. Each changed pod of `changed` is then created, and gets the node
-/// that its fix names.
+/// The fixes for a pod on these nodes. Each changed pod of `changed` is then created, and gets the
+/// node that its fix names.
 fn check_fixes(
     nodes: &[NodeBuilder],
     pods: &[PodBuilder],

@@ -1,5 +1,5 @@
-//! The modelled cluster: an API server that does at once what the scheduler requests, and controllers that
-//! replace pods at once.
+//! The modelled cluster: an API server that does at once what the scheduler requests, and
+//! controllers that replace pods at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::input::{Eviction, Input, Notification};
 use crate::scheduler::Scheduler;
 use crate::why::Why;
 
-/// How long pods may take to come to rest, in imagined time. After five minutes, the queue tries every
-/// unschedulable pod again.
+/// How long pods may take to come to rest, in imagined time. After five minutes, the queue tries
+/// every unschedulable pod again.
 const HORIZON: Duration = Duration::from_mins(10);
 /// Taints with this prefix tell how a node is, and a new node is well.
 const NODE_CONDITIONS: &str = "node.kubernetes.io/";
@@ -58,7 +58,7 @@ impl Cluster {
             is_still: true,
         };
         let mut unclaimed: Vec<_> = cluster.scheduler.unclaimed_pods.values().cloned().collect();
-        unclaimed.sort_by(|a, b| a.key().cmp(&b.key()));
+        unclaimed.sort_by_key(|pod| pod.key());
         for pod in unclaimed {
             cluster.handle(Input::QueuedPod(Notification::Deleted(Arc::clone(&pod))));
             cluster.create(PodInfo::clone(&pod));

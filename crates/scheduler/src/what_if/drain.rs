@@ -13,7 +13,8 @@ use super::cluster::{Cluster, is_of_node};
 type Allowed = FxHashMap<Arc<str>, i32>;
 
 impl Cluster {
-    /// Evicts pods as budgets allow. A budget allows another eviction once the replacement has a node.
+    /// Evicts pods as budgets allow. A budget allows another eviction once the replacement has a
+    /// node.
     pub(super) fn drain(&mut self, nodes: &[Arc<NodeRecord>]) {
         for node in nodes {
             self.cordon(node, true);

@@ -109,8 +109,8 @@ impl Change {
 }
 
 impl Scheduler {
-    /// The changes that help, of those that the refusals suggest: single ones, or else pairs. Then a higher
-    /// priority.
+    /// The changes that help, of those that the refusals suggest: single ones, or else pairs. Then
+    /// a higher priority.
     pub(super) fn fixes(&self, now: Now, profile: ProfileIndex, pod: &Arc<PodInfo>, why: &Why) -> Vec<Fix> {
         let try_all = |changes: &[&Change]| {
             let mut changed = PodInfo::clone(pod);
@@ -136,7 +136,8 @@ impl Scheduler {
         fixes
     }
 
-    /// The least priority with which the pod fits, or preempts others. It is one above that of a pod.
+    /// The least priority with which the pod fits, or preempts others. It is one above that of a
+    /// pod.
     fn higher_priority(&self, now: Now, profile: ProfileIndex, pod: &Arc<PodInfo>) -> Option<Fix> {
         let nominator = &self.queue.nominator;
         let nominated = nominator.nodes().flat_map(|node| self.queue.nominated_on(node));
@@ -154,8 +155,8 @@ impl Scheduler {
     }
 }
 
-/// The node that the cycle chooses; or one on which the pod preempts others, if it may. Also whether it
-/// preempts.
+/// The node that the cycle chooses; or one on which the pod preempts others, if it may. Also
+/// whether it preempts.
 fn placed(cycle: &Cycle<'_>, may_preempt: bool) -> Option<(Arc<str>, bool)> {
     let mut state = CycleState::default();
     match cycle.run(&mut state).0 {

@@ -11,8 +11,8 @@ const CHATTY: [&str; 7] = ["h2", "hyper", "kube_client", "mio", "rustls", "tokio
 /// Logs every 5xx response as an error without naming the request. The caller logs more.
 const UNHELPFUL: &str = "kube_client::client::builder";
 
-/// Lines of each informer about a server that it cannot reach. [`OutageLog`](crate::outage::OutageLog)
-/// says the same once.
+/// Lines of each informer about a server that it cannot reach.
+/// [`OutageLog`](crate::outage::OutageLog) says the same once.
 const OF_EACH_INFORMER: &str = "kube_informers::unreachable";
 
 /// Why the log level cannot be set.

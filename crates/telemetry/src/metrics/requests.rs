@@ -73,8 +73,8 @@ impl Requests {
     }
 }
 
-/// A layer that counts the requests of a kube client, and their sizes. As in client-go, watches have
-/// no size.
+/// A layer that counts the requests of a kube client, and their sizes. As in client-go, watches
+/// have no size.
 #[derive(Clone)]
 pub struct Counting(pub Arc<Requests>);
 

@@ -41,8 +41,8 @@ pub struct Spec {
     pub kind: Kind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// Its help text. As in Kubernetes, the text of a family that kube-scheduler has, too, begins with
-    /// its stability.
+    /// Its help text. As in Kubernetes, the text of a family that kube-scheduler has, too, begins
+    /// with its stability.
     pub help: &'static str,
 }
 

@@ -162,7 +162,8 @@ fn a_violated_budget_spares_the_budgets_after_it() {
     };
     let victims = |budgets| post_filter(cpus("p", 3).priority(9), &cluster, &objects(budgets)).order;
     let of = |names: [&str; 2]| Some(("n".to_owned(), names.map(str::to_owned).to_vec()));
-    // The pod `both` violates the first budget and uses nothing of the second, which then allows `db`.
+    // The pod `both` violates the first budget and uses nothing of the second, which then allows
+    // `db`.
     assert_eq!(victims([budget("web", 0), of_tier("default/z", 1)]), of(["both", "db"]));
     // Here it uses up the first, so that `db` is protected, too, and is reprieved before `free`.
     assert_eq!(victims([budget("web", 0), of_tier("default/a", 1)]), of(["free", "both"]));

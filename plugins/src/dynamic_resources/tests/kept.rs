@@ -1,4 +1,5 @@
-//! Answers that are kept for a shape of claims are those that a new cycle gives, whatever has changed.
+//! Answers that are kept for a shape of claims are those that a new cycle gives, whatever has
+//! changed.
 
 use std::sync::Arc;
 

@@ -285,8 +285,8 @@ fn with_conditions(conditions: &[&str], at: i64) -> Object {
     })
 }
 
-/// PreBind of a pod whose device shows these conditions, one after the other: its result, the waits in
-/// seconds, and how it reports the end.
+/// PreBind of a pod whose device shows these conditions, one after the other: its result, the waits
+/// in seconds, and how it reports the end.
 fn wait(states: &[&[&str]], at: i64, timeout: u64) -> (Result<(), String>, Vec<u64>, String) {
     let objects = |conditions: &&[&str]| {
         let mut objects = Objects::default();

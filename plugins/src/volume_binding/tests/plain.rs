@@ -200,7 +200,8 @@ fn plain_volume<'a>(
     candidates().filter(suits).min_by_key(|volume| volume_body(volume).capacity)
 }
 
-/// The capacity for one claim, `None` if none is needed, or the reason why it cannot be provisioned.
+/// The capacity for one claim, `None` if none is needed, or the reason why it cannot be
+/// provisioned.
 fn plain_storage(objects: &Objects, claim: &Object, labels: &Labels) -> Result<Option<String>, &'static str> {
     let class = objects.get("storage.k8s.io/StorageClass", &body(claim).storage_class).unwrap();
     let class_body = StorageClass::of(&class.body).unwrap();

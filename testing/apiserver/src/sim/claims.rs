@@ -1,5 +1,5 @@
-//! Simulates the controller of resource claims: it creates claims from templates, and cleans up after
-//! pods that are done.
+//! Simulates the controller of resource claims: it creates claims from templates, and cleans up
+//! after pods that are done.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,8 +47,8 @@ pub(super) struct Claims {
     template_kind: Arc<Kind>,
     pod_feed: Feed,
     claim_feed: Feed,
-    /// The claims that a pod owns or that are reserved for it, by its UID. It may have claims that no
-    /// longer are.
+    /// The claims that a pod owns or that are reserved for it, by its UID. It may have claims that
+    /// no longer are.
     used_by: FxHashMap<Box<str>, BTreeSet<Key>>,
     queue: BTreeSet<Key>,
     later: Timers<Key>,
@@ -256,8 +256,8 @@ impl Claims {
         Ok(())
     }
 
-    /// Drops the reservations of pods that are done. An unused claim is deallocated, and deleted if it
-    /// was generated.
+    /// Drops the reservations of pods that are done. An unused claim is deallocated, and deleted if
+    /// it was generated.
     fn reconcile_claim(&self, namespace: &str, name: &str) -> Result<()> {
         let Some(object) = self.objects.get(&self.claim_kind, namespace, name) else { return Ok(()) };
         let claim = object.value(&self.claim_kind);

@@ -157,8 +157,8 @@ fn slice(node: &StoredObject, index: usize, pool: &Value, devices: &[Value]) -> 
     })
 }
 
-/// The devices of a node with these annotations, by slice. A lost device leaves a gap: the others stay
-/// in their slices, one of which may be empty.
+/// The devices of a node with these annotations, by slice. A lost device leaves a gap: the others
+/// stay in their slices, one of which may be empty.
 fn devices(annotations: &Value) -> Vec<Vec<Value>> {
     let count = text(annotations, SIMULATE_DEVICES).parse::<u32>().unwrap_or_default().min(MOST_DEVICES);
     let lost: Vec<&str> = text(annotations, SIMULATE_LOST_DEVICES).split(',').map(str::trim).collect();

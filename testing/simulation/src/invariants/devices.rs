@@ -19,7 +19,8 @@ pub(super) fn is_claim_status(path: &str) -> bool {
     path.starts_with(CLAIMS) && path.ends_with("/status")
 }
 
-/// The name of the claim for an entry of a pod's spec, by its own status entries; `None` if there is none.
+/// The name of the claim for an entry of a pod's spec, by its own status entries; `None` if there
+/// is none.
 pub fn claim_of<'a>(entry: &'a Value, statuses: &'a [Value]) -> Option<&'a str> {
     let given = entry["resourceClaimName"].as_str();
     let status = || statuses.iter().find(|status| status["name"] == entry["name"]);
@@ -49,7 +50,8 @@ impl Witness {
         has_allocation(&ask(server, Method::GET, path.trim_end_matches("/status"), None).await.1)
     }
 
-    /// No claim that has just got devices has one of another claim, as far as its scheduler could know.
+    /// No claim that has just got devices has one of another claim, as far as its scheduler could
+    /// know.
     pub(super) async fn check_devices(witness: &Mutex<Self>, server: &ApiServer, from: &Sender, path: &str) {
         let claims = list(server, CLAIMS).await;
         let is_new = |claim: &&Value| path == format!("{CLAIMS}/{}/status", name(claim));
@@ -74,8 +76,8 @@ impl Witness {
         found.into_iter().for_each(|what| witness.fail(what));
     }
 
-    /// Whether a scheduler must know of the devices of a claim. The answer to its own write may have
-    /// been lost, and it may not yet have seen what others wrote before it led.
+    /// Whether a scheduler must know of the devices of a claim. The answer to its own write may
+    /// have been lost, and it may not yet have seen what others wrote before it led.
     fn is_known(&self, claim: &Value, to: &Sender, now: Duration) -> bool {
         let late = if now < self.views_lag_until { FORGIVEN } else { Duration::ZERO };
         let since = self.acquired.get(&to.process).copied().unwrap_or_default();

@@ -128,7 +128,8 @@ impl Workload {
         }
     }
 
-    /// A claim that somebody else has allocated, for a device that only a zone can reach, and its pod.
+    /// A claim that somebody else has allocated, for a device that only a zone can reach, and its
+    /// pod.
     async fn add_allocated_claim(&mut self) {
         let (name, zone) = (self.name("allocated"), format!("zone-{}", self.random.u64(..3)));
         let claim = json!({ "metadata": { "name": name, "finalizers": [FINALIZER] }, "spec": claim("one") });

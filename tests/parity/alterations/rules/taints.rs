@@ -6,7 +6,8 @@ use super::super::alteration::{Alteration, Change};
 use super::super::twist::wakes_on;
 use super::alter;
 
-/// Plugins, their alterations, and a scenario in which each rejects a pod while a node's taints change.
+/// Plugins, their alterations, and a scenario in which each rejects a pod while a node's taints
+/// change.
 const PLUGINS: [(&str, &str, &[&str]); 10] = [
     (
         "InterPodAffinity",

@@ -1,4 +1,5 @@
-//! Pods with claims: their answers are kept by what the claims request, and are those of the plain path.
+//! Pods with claims: their answers are kept by what the claims request, and are those of the plain
+//! path.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -48,8 +48,8 @@ fn decoded(resource: &Text, value: &Value) -> Object {
     kind.decode(value.to_string().as_bytes()).expect("the object is valid")
 }
 
-/// The class of all devices that are not broken, or of all devices, which provide an extended resource
-/// then.
+/// The class of all devices that are not broken, or of all devices, which provide an extended
+/// resource then.
 pub(super) fn class(selects_all: bool) -> Object {
     let expression = if selects_all { "true" } else { "!device.attributes['gpu.example.com'].broken" };
     let value = json!({
@@ -76,7 +76,8 @@ pub(super) fn slice(node: usize, devices: usize) -> Object {
     decoded(&resources::RESOURCE_SLICE, &json!({ "metadata": { "name": name, "uid": name }, "spec": spec }))
 }
 
-/// One of the claims that several pods use. `node` is where another scheduler has given it a device.
+/// One of the claims that several pods use. `node` is where another scheduler has given it a
+/// device.
 pub(super) fn claim(number: usize, version: usize, node: Option<usize>) -> Object {
     claim_named(&format!("claim{number}"), number + 1, version, node)
 }
@@ -101,8 +102,8 @@ pub(super) fn claim_named(name: &str, count: usize, version: usize, node: Option
     decoded(&resources::RESOURCE_CLAIM, &value)
 }
 
-/// What PreBind writes to a claim whose allocation is pending, as the informer shows it. A claim for
-/// extended resources gets a name.
+/// What PreBind writes to a claim whose allocation is pending, as the informer shows it. A claim
+/// for extended resources gets a name.
 pub(super) fn written(pending: &Object, version: usize) -> Option<Object> {
     let claim = ResourceClaim::of(&pending.body)?;
     let mut value = Value::clone(&claim.raw);

@@ -215,7 +215,8 @@ impl Twins {
         Ok(tried)
     }
 
-    /// Replaces the scheduler without tables by a fork of the one with tables, which must answer the same.
+    /// Replaces the scheduler without tables by a fork of the one with tables, which must answer
+    /// the same.
     fn fork(&mut self) {
         let Scheduler { bindings, preemptions, .. } = &self.with_tables;
         let is_at_rest = bindings.len() + preemptions.len() + preemptions.left_behind.len() == 0;
@@ -260,7 +261,8 @@ impl Twins {
                     }
                 });
             }
-            // PostFilter takes the devices of a claim away, or a claim for extended resources is deleted.
+            // PostFilter takes the devices of a claim away, or a claim for extended resources is
+            // deleted.
             Effect::Write { resource, call: ApiCall::Request { method, body, .. }, then, .. }
                 if *method == *"PUT" =>
             {

@@ -11,8 +11,8 @@ use super::conditions;
 use crate::json::{entries, list, object_mut, present, text, text_at};
 use crate::status::{Cause, Details, Result, Status};
 
-/// Binds a pod according to a `Binding`, and copies the topology labels of the node. `now` is in the
-/// format of the API.
+/// Binds a pod according to a `Binding`, and copies the topology labels of the node. `now` is in
+/// the format of the API.
 pub(crate) fn bind(pod: &mut Value, binding: &Value, objects: &dyn Lookup, now: &str) -> Result<()> {
     let name = text_at(pod, "/metadata/name").to_owned();
     if text_at(binding, "/metadata/name") != name {
