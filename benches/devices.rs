@@ -44,7 +44,7 @@ impl Devices {
                 let name = status.and_then(|status| status["resourceClaimName"].as_str());
                 let claim = name.and_then(|name| claims.get(&(text(pod, "namespace"), name)));
                 let problem = match claim {
-                    Some(claim) => misfit(claim, pod, &nodes),
+                    Some(claim) => mismatch(claim, pod, &nodes),
                     None => Some("does not exist".to_owned()),
                 };
                 wrong.extend(problem.map(|problem| format!("the claim of {} {problem}", text(pod, "name"))));
@@ -86,7 +86,7 @@ impl Devices {
 }
 
 /// What is wrong with a pod's claim.
-fn misfit(claim: &Value, pod: &Value, nodes: &HashMap<Device, &str>) -> Option<String> {
+fn mismatch(claim: &Value, pod: &Value, nodes: &HashMap<Device, &str>) -> Option<String> {
     let (uid, node) = (&pod["metadata"]["uid"], pod["spec"]["nodeName"].as_str());
     if devices(claim).next().is_none() {
         return Some("has no device".to_owned());

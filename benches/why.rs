@@ -44,20 +44,16 @@ fn why(criterion: &mut Criterion) {
     for nodes in [500, 5000] {
         let bench = full(nodes);
         let pending = Arc::new(pod("pending").request("cpu", "4").request("memory", "4Gi").build());
-        let fork = || bench.scheduler.fork(default_options()).unwrap();
+        let fork = || bench.scheduler.fork(default_options()).expect("the default options make a scheduler");
         group.bench_function(BenchmarkId::new("fork", nodes), |b| b.iter(fork));
-        let mut fork = fork();
+        let mut asked = fork();
         group.bench_function(BenchmarkId::new("pending", nodes), |b| {
-            b.iter(|| fork.why(bench.now, &pending));
+            b.iter(|| asked.why(bench.now, &pending));
         });
         let drained = (0..DRAINED).map(|i| format!("node-{i}").into()).collect();
         let drain = [Verb::Drain(drained)];
         group.bench_function(BenchmarkId::new("what-if-drain", nodes), |b| {
-            b.iter_batched(
-                || bench.scheduler.fork(default_options()).unwrap(),
-                |fork| fork.what_if(bench.now, &drain).unwrap(),
-                BatchSize::PerIteration,
-            );
+            b.iter_batched(fork, |fork| fork.what_if(bench.now, &drain), BatchSize::PerIteration);
         });
     }
     group.finish();

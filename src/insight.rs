@@ -136,7 +136,7 @@ async fn print(
 ) -> Result<ExitCode> {
     // A task of its own: plugins may compute for long.
     let answer = timeout(limit, tokio::spawn(answer)).await;
-    let late = || format!("no answer within {} s; `supercargo check` may say why", limit.as_secs());
+    let late = || format!("no answer within {} s; run `supercargo check` to find the cause", limit.as_secs());
     match answer.with_context(late).and_then(|answer| answer.context("a plugin panicked")).flatten() {
         Ok((text, is_good)) => {
             output::print(text.as_bytes())?;
@@ -185,7 +185,7 @@ fn key(pod: &str, namespace: Option<&str>, usual: &str) -> Result<PodKey> {
     let is_kind = ["pod", "pods", "po"].contains(&before);
     let namespace = match namespace {
         Some(other) if !is_kind && other != before => {
-            bail!("{pod} names the namespace {before}, and --namespace names {other}")
+            bail!("the namespace {before} of {pod} conflicts with --namespace {other}")
         }
         _ if !is_kind => before,
         namespace => namespace.unwrap_or(usual),

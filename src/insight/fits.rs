@@ -18,10 +18,10 @@ Pods are placed one after the other, as the scheduler would, without preemption.
 pub(crate) struct FitsOptions {
     #[command(flatten)]
     question: Question,
-    /// How many have to fit
+    /// Number of pods that must fit; exit code 1 if fewer do
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     count: usize,
-    /// How many to try at most
+    /// Maximum number of pods to try
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     limit: usize,
 }

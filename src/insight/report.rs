@@ -182,14 +182,14 @@ fn key_reason(refusals: &[Refusal]) -> Option<String> {
 fn event_text(event: &ClusterEvent) -> String {
     match &event.resource {
         EventResource::AssignedPod | EventResource::Pod => {
-            "a pod on a node comes, goes or changes".to_owned()
+            "a pod on a node is added, removed or updated".to_owned()
         }
-        EventResource::TargetPod => "this pod changes".to_owned(),
-        EventResource::UnscheduledPod => "a pod without a node comes".to_owned(),
-        EventResource::Node => "a node comes or changes".to_owned(),
+        EventResource::TargetPod => "this pod is updated".to_owned(),
+        EventResource::UnscheduledPod => "a pod without a node is added".to_owned(),
+        EventResource::Node => "a node is added or updated".to_owned(),
         EventResource::Any => "anything changes".to_owned(),
         EventResource::Other(kind) => {
-            format!("an object of kind {} comes or changes", kind.rsplit('/').next().unwrap_or(kind))
+            format!("an object of kind {} is added or updated", kind.rsplit('/').next().unwrap_or(kind))
         }
     }
 }
@@ -202,7 +202,7 @@ fn taint_text(Taint { key, value, effect }: &Taint) -> String {
 /// A reason with its numbers.
 fn describe(Refusal { reason, detail, .. }: &Refusal) -> String {
     match detail {
-        Detail::None | Detail::Promised => reason.to_string(),
+        Detail::None | Detail::Nominated => reason.to_string(),
         Detail::Taint(taint) => format!("untolerated taint {}", taint_text(taint)),
         Detail::Short(Shortage { resource, requested, free, .. }) => format!(
             "{resource}: requests {}, at most {} free",
@@ -220,7 +220,7 @@ fn write_refusals(text: &mut String, refusals: &[Refusal]) -> std::fmt::Result {
     writeln!(text, "\n{:<reasons$}{:>8}{:>8}{:>8}", "REFUSED FOR", "NODES", "ALONE", "LEFT")?;
     let mut last = "";
     for refusal in refusals {
-        let plugin = if refusal.detail == Detail::Promised { "Nominated pods" } else { &*refusal.plugin };
+        let plugin = if refusal.detail == Detail::Nominated { "Nominated pods" } else { &*refusal.plugin };
         if plugin != last {
             writeln!(text, "{plugin}")?;
             last = plugin;
@@ -299,7 +299,7 @@ fn write_fixes(text: &mut String, why: &Why) -> std::fmt::Result {
         return if why.preemption.is_some() {
             Ok(())
         } else {
-            writeln!(text, "\nNone of the changes of the pod that were tried helps.")
+            writeln!(text, "\nNo tried change of the pod helps.")
         };
     }
     writeln!(text, "\nEACH OF THESE HELPS (tried)")?;
@@ -380,7 +380,7 @@ pub(super) fn refusal_json(refusal: &Refusal) -> Value {
         "plugin": &**plugin, "reason": &**reason, "nodes": nodes.len(), "nodeNames": nodes, "alone": only, "left": left, "code": code(refusal),
     });
     match detail {
-        Detail::None | Detail::Promised => {}
+        Detail::None | Detail::Nominated => {}
         Detail::Taint(taint) => object["taint"] = taint_json(taint),
         Detail::Short(Shortage { resource, requested, free, node }) => {
             object["shortage"] = json!({
@@ -397,7 +397,7 @@ fn code(Refusal { plugin, reason, detail, .. }: &Refusal) -> &'static str {
     match (detail, &**plugin) {
         (Detail::Taint(_), _) => "TaintNotTolerated",
         (Detail::Short(_), _) => "ResourceShort",
-        (Detail::Promised, _) => "PromisedTo",
+        (Detail::Nominated, _) => "PromisedTo",
         (_, "NodeResourcesFit") if **reason == *"Too many pods" => "TooManyPods",
         (_, "NodeResourcesFit") => "ResourceShort",
         (_, "NodeUnschedulable") => "NodeCordoned",
@@ -538,7 +538,7 @@ mod tests {
             "AntiAffinityWith"
         );
         assert_eq!(code_of("InterPodAffinity", "node(s) didn't match pod affinity rules"), "AffinityUnmet");
-        assert_eq!(code(&refusal("", "promised", Detail::Promised, (1, 1))), "PromisedTo");
+        assert_eq!(code(&refusal("", "reserved", Detail::Nominated, (1, 1))), "PromisedTo");
         assert_eq!(code_of("Custom", "x"), "Other");
         assert_eq!(
             code(&refusal("NodeResourcesFit", "Insufficient memory", short(2, 1), (1, 1))),

@@ -11,7 +11,7 @@ use super::{Asked, Format, Question, print, report};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 if the pod has a node or fits, 1 if it is pending, 2 for wrong usage, 3 if no answer is possible.
-Only the cluster's present state counts. Extenders are not asked, and a pod of a group is judged alone.")]
+The answer is for the current state. Extenders are not called. A pod of a group is evaluated alone.")]
 pub(crate) struct WhyOptions {
     #[command(flatten)]
     question: Question,

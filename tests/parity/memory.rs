@@ -171,7 +171,7 @@ impl Embedded {
             Ok(result) => result.context("supercargo has ended")?,
             Err(_) => bail!("supercargo has panicked"),
         }
-        bail!("supercargo has ended unasked")
+        bail!("supercargo has ended unexpectedly")
     }
 }
 

@@ -281,7 +281,10 @@ impl FeatureGates {
                 features = features.with(*feature, *value);
             }
             if *value {
-                tracing::warn!("feature gate {name} leaves out what is not supported: {}", left_out(*stage));
+                tracing::warn!(
+                    "feature gate {name} does not enable these unsupported gates: {}",
+                    left_out(*stage)
+                );
             }
         }
         for (name, value) in self.0.iter().filter(|(name, _)| !is_of_a_stage(name)) {

@@ -100,7 +100,7 @@ pub use inventory::{Inventory, Reach};
 pub use outcome::Allocation;
 pub use selectors::Matches;
 
-use crate::plan::{Devices, Judge};
+use crate::plan::{Devices, Matcher};
 use crate::pools::PoolState;
 use crate::search::Search;
 
@@ -127,9 +127,9 @@ impl Demand {
     ) -> Result<Option<Allocation>, AllocateError> {
         let pools = pools::gather(cluster.inventory, node, self.features).map_err(AllocateError::fatal)?;
         let devices = Devices::new(&pools, cluster.allocated);
-        let mut judge = Judge { demand: self, node, matches };
-        let plans = judge.plan(&pools, &devices)?;
-        let Some(solution) = Search::new(judge, &pools, &devices, plans).run(interrupt)? else {
+        let mut matcher = Matcher { demand: self, node, matches };
+        let plans = matcher.plan(&pools, &devices)?;
+        let Some(solution) = Search::new(matcher, &pools, &devices, plans).run(interrupt)? else {
             let is_invalid = |pool: &pools::Pool<'_>| pool.state == PoolState::Invalid;
             return if pools.iter().any(is_invalid) { Err(AllocateError::InvalidPools) } else { Ok(None) };
         };

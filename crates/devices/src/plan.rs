@@ -101,13 +101,13 @@ pub(crate) type Plans = SmallVec<[Plan; 2]>;
 
 /// Answers about single devices.
 #[derive(Debug)]
-pub(crate) struct Judge<'a, 'm> {
+pub(crate) struct Matcher<'a, 'm> {
     pub(crate) demand: &'a Demand,
     pub(crate) node: &'a NodeRecord,
     pub(crate) matches: &'m mut Matches,
 }
 
-impl<'a> Judge<'a, '_> {
+impl<'a> Matcher<'a, '_> {
     /// Checks the claims, and finds out how many devices each request needs. Same as upstream's
     /// checks before its search.
     pub(crate) fn plan(&mut self, pools: &[Pool<'a>], devices: &Devices<'a>) -> Result<Plans, AllocateError> {

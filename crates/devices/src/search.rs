@@ -15,13 +15,13 @@ use crate::counters::Counters;
 use crate::demand::Alternative;
 use crate::error::AllocateError;
 use crate::inventory::Slice;
-use crate::plan::{Candidate, Devices, Judge, MAX_RESULTS, Plans};
+use crate::plan::{Candidate, Devices, MAX_RESULTS, Matcher, Plans};
 use crate::pools::Pool;
 use supercargo_framework::objects::DeviceCount;
 
 /// A search on one node.
 pub(crate) struct Search<'a, 's> {
-    judge: Judge<'a, 's>,
+    matcher: Matcher<'a, 's>,
     pools: &'s [Pool<'a>],
     devices: &'s Devices<'a>,
     plans: Plans,
@@ -119,12 +119,12 @@ enum End {
 
 impl<'a, 's> Search<'a, 's> {
     pub(crate) fn new(
-        judge: Judge<'a, 's>,
+        matcher: Matcher<'a, 's>,
         pools: &'s [Pool<'a>],
         devices: &'s Devices<'a>,
         plans: Plans,
     ) -> Self {
-        let claims = &judge.demand.claims;
+        let claims = &matcher.demand.claims;
         let values = claims
             .iter()
             .map(|claim| claim.constraints.iter().map(|_| Values::default()).collect())
@@ -136,7 +136,7 @@ impl<'a, 's> Search<'a, 's> {
             values,
             results: claims.iter().map(|_| Vec::new()).collect(),
             frames: SmallVec::new(),
-            judge,
+            matcher,
             pools,
             devices,
             plans,
@@ -171,7 +171,7 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     fn solution(self) -> Solution {
-        let claims = self.judge.demand.claims.iter();
+        let claims = self.matcher.demand.claims.iter();
         let mut selected: Vec<Vec<usize>> = claims
             .map(|claim| claim.requests.iter().map(|request| request.alternatives.start).collect())
             .collect();
@@ -184,7 +184,7 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     fn enter(&mut self, call: Call) -> Result<Step, AllocateError> {
-        let demand = self.judge.demand;
+        let demand = self.matcher.demand;
         let Some(claim) = demand.claims.get(call.claim) else { return Ok(Step::End(End::Found)) };
         let Some(request) = claim.requests.get(call.request) else {
             self.frames.push(Frame::Claim);
@@ -227,7 +227,7 @@ impl<'a, 's> Search<'a, 's> {
             Frame::Claim => Ok(Step::End(End::Failed)),
             Frame::Alternatives { call, sub, all_exceeded } => {
                 let all_exceeded = all_exceeded && end == End::Exceeded;
-                let request = &self.judge.demand.claims[call.claim].requests[call.request];
+                let request = &self.matcher.demand.claims[call.claim].requests[call.request];
                 if sub + 1 >= request.alternatives.len() {
                     return Ok(Step::End(if all_exceeded { End::Exceeded } else { End::Failed }));
                 }
@@ -258,7 +258,7 @@ impl<'a, 's> Search<'a, 's> {
                 self.frames.push(Frame::Some { call, at, undo });
                 // The order of a request's devices does not matter, which the allocator `stable`
                 // does not use.
-                let from = if self.judge.demand.features.is_stable() { 0 } else { at + 1 };
+                let from = if self.matcher.demand.features.is_stable() { 0 } else { at + 1 };
                 return Ok(Step::Call(Call { has: call.has + 1, from, ..call }));
             }
         }
@@ -266,7 +266,7 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     fn place(&self, call: Call) -> usize {
-        let request = &self.judge.demand.claims[call.claim].requests[call.request];
+        let request = &self.matcher.demand.claims[call.claim].requests[call.request];
         request.alternatives.start + call.sub.unwrap_or(0)
     }
 
@@ -277,10 +277,10 @@ impl<'a, 's> Search<'a, 's> {
         place: usize,
         candidate: Candidate<'a>,
     ) -> Result<Option<Taken>, AllocateError> {
-        let demand = self.judge.demand;
+        let demand = self.matcher.demand;
         let alternative = &demand.alternatives[place];
         if self.is_taken(claim, alternative, candidate)
-            || !self.judge.selects(claim, alternative, candidate)?
+            || !self.matcher.selects(claim, alternative, candidate)?
         {
             return Ok(None);
         }
@@ -289,7 +289,7 @@ impl<'a, 's> Search<'a, 's> {
         }
         self.take(alternative, candidate).map_err(|text| {
             let id = candidate.id();
-            self.judge.wrong(claim, alternative, &format!("checking capacity for device {id}: {text}"))
+            self.matcher.wrong(claim, alternative, &format!("checking capacity for device {id}: {text}"))
         })
     }
 
@@ -306,7 +306,7 @@ impl<'a, 's> Search<'a, 's> {
         let allocated = usage(candidate);
         let shared = self.shared.get(&candidate.number);
         let capacities = candidate.slice.capacities(candidate.place);
-        self.judge.take(alternative, candidate, |capacity| {
+        self.matcher.take(alternative, candidate, |capacity| {
             let allocated = allocated.map_or(0, |usage| usage.consumed(&capacities[capacity].name));
             allocated.saturating_add(shared.map_or(0, |shared| shared.sums[capacity]))
         })
@@ -321,7 +321,7 @@ impl<'a, 's> Search<'a, 's> {
         candidate: Candidate<'a>,
         taken: Option<Taken>,
     ) -> Result<Option<Undo>, AllocateError> {
-        let demand = self.judge.demand;
+        let demand = self.matcher.demand;
         let (features, alternative) = (demand.features, &demand.alternatives[place]);
         let device = candidate.device();
         let is_one_of_all = taken.is_none();
@@ -356,7 +356,7 @@ impl<'a, 's> Search<'a, 's> {
                     "cannot add device {} because a claim constraint would not be satisfied",
                     candidate.id()
                 );
-                return Err(self.judge.wrong(claim, alternative, &what));
+                return Err(self.matcher.wrong(claim, alternative, &what));
             }
             undo.constraints += 1;
         }
@@ -364,7 +364,7 @@ impl<'a, 's> Search<'a, 's> {
             Some(taken) => Some(taken),
             None if features.consumable_capacity => self.take(alternative, candidate).map_err(|text| {
                 let what = format!("rechecking capacity for device {}: {text}", candidate.id());
-                self.judge.wrong(claim, alternative, &what)
+                self.matcher.wrong(claim, alternative, &what)
             })?,
             None => Some(Taken::new()),
         };
@@ -428,7 +428,7 @@ impl<'a, 's> Search<'a, 's> {
 
     /// Undoes constraints and counters.
     fn roll_back(&mut self, undo: Undo) {
-        let constrained = &self.judge.demand.alternatives[undo.alternative].constrained;
+        let constrained = &self.matcher.demand.alternatives[undo.alternative].constrained;
         for i in (0..undo.constraints).rev().filter(|i| constrained[*i]) {
             self.values[undo.claim][i].undo();
         }

@@ -94,6 +94,20 @@ pub enum Scope {
 
 /// Properties of a plugin's answers that make caching cheaper. Every method has a default that
 /// holds for every plugin. Methods are prefixed with the extension point that they describe.
+///
+/// ```
+/// use supercargo_framework::caching::{Caching, Scope};
+/// use supercargo_framework::{CycleState, PodInfo};
+///
+/// struct OnlySsd;
+///
+/// /// Its Filter reads one label of the node.
+/// impl Caching for OnlySsd {
+///     fn filter_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
+///         Scope::Domain(["ssd".into()].into_iter().collect())
+///     }
+/// }
+/// ```
 pub trait Caching: Send + Sync + 'static {
     /// What Filter's verdict depends on, given the state that PreFilter prepared.
     fn filter_scope(&self, _state: &CycleState, _pod: &PodInfo) -> Scope {

@@ -64,7 +64,7 @@ pub struct Why {
 /// A reason for which nodes are refused.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// The plugin, or several that together name no node. Empty for promised room.
+    /// The plugin, or several that together name no node. Empty for room that is reserved.
     pub plugin: Text,
     /// Its reason (upstream's text).
     pub reason: Text,
@@ -87,8 +87,8 @@ pub enum Detail {
     Taint(Taint),
     /// The resource that is short.
     Short(Shortage),
-    /// The node has room, which is promised to nominated pods.
-    Promised,
+    /// The node has room, which is reserved for nominated pods.
+    Nominated,
 }
 
 /// A resource of which nodes have too little left.
@@ -111,8 +111,8 @@ pub enum WhyError {
     /// A plugin failed.
     #[error("{0}")]
     Failed(String),
-    /// A trial does not reserve what the pod has.
-    #[error("the pod has volumes or resource claims, which a trial does not reserve")]
+    /// A dry run does not reserve what the pod has.
+    #[error("the pod has volumes or resource claims, which a dry run does not reserve")]
     Claims,
 }
 
@@ -200,7 +200,7 @@ impl Table {
             let nearest = if only.is_empty() { &refused } else { &only };
             let detail = match key.taint {
                 Some(taint) => Detail::Taint(taint),
-                None if key.place == PROMISED => Detail::Promised,
+                None if key.place == NOMINATED => Detail::Nominated,
                 None if *key.plugin == *"NodeResourcesFit" => {
                     shortage(cycle, &key.reason, nearest).map_or(Detail::None, Detail::Short)
                 }
@@ -222,7 +222,7 @@ impl Table {
 /// The place of PreFilter.
 const PRE_FILTER: usize = 0;
 /// The place of nominated pods.
-const PROMISED: usize = usize::MAX;
+const NOMINATED: usize = usize::MAX;
 
 /// How much of a resource is missing, if that is the reason.
 fn shortage(cycle: &Cycle<'_>, reason: &str, nodes: &[NodeIndex]) -> Option<Shortage> {
@@ -342,8 +342,8 @@ fn ask_filters(
         }
     }
     if !table.is_refused(index) && cycle.has_nominated(node) && cycle.verdict(state, index).is_rejected() {
-        let promised = Status::unschedulable("the room is promised to nominated pods");
-        table.refuse(index, node, PROMISED, &promised, cycle.pod);
+        let reserved = Status::unschedulable("the room is reserved for nominated pods");
+        table.refuse(index, node, NOMINATED, &reserved, cycle.pod);
     }
 }
 
@@ -391,7 +391,7 @@ fn rank(
 #[cfg(test)]
 impl Why {
     /// How many nodes the first filter that refuses them refuses for each reason: the counts of the
-    /// message, unless PreFilter rejects the pod or room is promised to others.
+    /// message, unless PreFilter rejects the pod or room is reserved for others.
     pub(crate) fn first_reasons(&self) -> BTreeMap<Text, usize> {
         let mut of_node: BTreeMap<&str, (&str, Vec<&Text>)> = BTreeMap::new();
         for refusal in &self.refusals {

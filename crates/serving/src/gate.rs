@@ -55,7 +55,7 @@ impl Gate {
             Ok(Ok(response)) => response,
             Ok(Err(panic)) => {
                 tracing::error!(%method, %path, panic = panic_text(&*panic), "request handler panicked");
-                let text = "the handler of this request panicked; the log says more".to_owned();
+                let text = "the handler of this request panicked; see the log".to_owned();
                 plain_line(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
             Err(_) => {

@@ -33,7 +33,7 @@ const LATENCY: (u64, u64) = (1, 8);
 type Frame = http_body::Frame<Bytes>;
 type Answer = io::Result<Response<mpsc::UnboundedReceiver<io::Result<Frame>>>>;
 
-/// A request on its way.
+/// A request that is under way.
 pub struct Letter {
     from: Sender,
     request: Request<Bytes>,
@@ -78,7 +78,7 @@ pub struct Faults {
     pub stale: [Option<u64>; REPLICAS],
 }
 
-/// What is wrong with the way between a machine and the servers.
+/// What is wrong with the link between a machine and the servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkFaults {
     /// Nothing passes from the machine.
@@ -93,7 +93,7 @@ pub struct LinkFaults {
     pub loses: Option<(u32, bool)>,
 }
 
-/// The way between a machine and the servers.
+/// The link between a machine and the servers.
 #[derive(Clone, Debug, Default)]
 struct Link {
     replica: usize,
@@ -112,7 +112,7 @@ impl Link {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Up,
     Down,
 }
@@ -239,7 +239,7 @@ impl Network {
         fate: Fate,
     ) -> Answer {
         let reset = || io::Error::from(io::ErrorKind::ConnectionReset);
-        self.cross(from, Way::Up, epoch).await.ok_or_else(reset)?;
+        self.cross(from, Direction::Up, epoch).await.ok_or_else(reset)?;
         match fate {
             Fate::Lost { applied: false } => return Err(reset()),
             Fate::Rejected { status, applied: false } => return Ok(rejection(status)),
@@ -256,7 +256,7 @@ impl Network {
             Fate::Rejected { status, .. } => return Ok(rejection(status)),
             Fate::Arrives => {}
         }
-        self.cross(from, Way::Down, epoch).await.ok_or_else(reset)?;
+        self.cross(from, Direction::Down, epoch).await.ok_or_else(reset)?;
         let (frames, received) = mpsc::unbounded_channel();
         let lag = self.lag_of(from.machine, resource.as_deref());
         tokio::spawn(Arc::clone(self).stream(from.clone(), epoch, lag, body, frames));
@@ -328,7 +328,7 @@ impl Network {
         let deliver = async {
             while let Some((at, frame)) = due.recv().await {
                 sleep_until(at).await;
-                let frame = match self.cross(&from, Way::Down, epoch).await {
+                let frame = match self.cross(&from, Direction::Down, epoch).await {
                     Some(()) => frame.map_err(io::Error::other).map(|frame| self.with_shared_uid(frame)),
                     None => Err(io::ErrorKind::ConnectionReset.into()),
                 };
@@ -397,7 +397,7 @@ impl Network {
     }
 
     /// A message passes a link; `None` if the connection ends first.
-    async fn cross(&self, from: &Sender, way: Way, epoch: u64) -> Option<()> {
+    async fn cross(&self, from: &Sender, direction: Direction, epoch: u64) -> Option<()> {
         let latency = {
             let mut state = self.state.lock();
             state.messages += 1;
@@ -410,7 +410,7 @@ impl Network {
             {
                 let state = self.state.lock();
                 let link = &state.faults.links[from.machine];
-                let is_blocked = if way == Way::Up { link.blocks_up } else { link.blocks_down };
+                let is_blocked = if direction == Direction::Up { link.blocks_up } else { link.blocks_down };
                 if state.links[from.machine].epoch != epoch {
                     return None;
                 }

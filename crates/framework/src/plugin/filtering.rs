@@ -135,6 +135,24 @@ pub struct Candidate {
 }
 
 /// Runs filters, and calls extenders, for a PostFilter plugin. Plugins never call each other.
+///
+/// ```
+/// use supercargo_framework::plugin::RunFilters;
+/// use supercargo_framework::{CycleState, NodeInfo, PodInfo};
+///
+/// /// Whether the pod fits on a node without one of the node's pods.
+/// fn fits_without(
+///     filters: &dyn RunFilters,
+///     state: &mut CycleState,
+///     pod: &PodInfo,
+///     victim: &PodInfo,
+///     node: &mut NodeInfo,
+/// ) -> bool {
+///     node.remove_pod(&victim.uid);
+///     filters.remove_pod(state, pod, victim, node).is_success()
+///         && filters.run_filters(state, pod, node).is_success()
+/// }
+/// ```
 pub trait RunFilters {
     /// Runs all filters of the profile on a hypothetical node, nominated pods included.
     fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;

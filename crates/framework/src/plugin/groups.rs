@@ -39,6 +39,27 @@ pub struct GroupInfo<'a> {
 
 /// Lists the placements of a group (upstream's PlacementGenerate). A profile has at most one such
 /// plugin.
+///
+/// ```
+/// use supercargo_framework::plugin::{GroupInfo, Placement, PlacementGeneratePlugin};
+/// use supercargo_framework::{Context, Status};
+///
+/// /// Each node is a placement.
+/// struct OneNode;
+///
+/// impl PlacementGeneratePlugin for OneNode {
+///     fn generate_placements(
+///         &self,
+///         cx: &Context<'_>,
+///         _: GroupInfo<'_>,
+///         parent: &Placement,
+///     ) -> Result<Vec<Placement>, Status> {
+///         let of_node =
+///             |index| Placement { name: cx.node(index).name().clone(), nodes: [index].into() };
+///         Ok(parent.nodes.iter().map(|index| of_node(*index)).collect())
+///     }
+/// }
+/// ```
 pub trait PlacementGeneratePlugin: Send + Sync + 'static {
     /// The placements within another one, in the order in which they are tried. The group is tried
     /// on each alone; without any, it is unschedulable.
@@ -51,6 +72,26 @@ pub trait PlacementGeneratePlugin: Send + Sync + 'static {
 }
 
 /// Scores the placements on which a group fits, if there are several (upstream's PlacementScore).
+///
+/// ```
+/// use supercargo_framework::plugin::{Assignments, GroupInfo, Placement, PlacementScorePlugin};
+/// use supercargo_framework::{Context, Status};
+///
+/// /// Prefers placements with few nodes.
+/// struct Small;
+///
+/// impl PlacementScorePlugin for Small {
+///     fn score_placement(
+///         &self,
+///         _: &Context<'_>,
+///         _: GroupInfo<'_>,
+///         placement: &Placement,
+///         _: &Assignments,
+///     ) -> Result<i64, Status> {
+///         Ok(100 - placement.nodes.len().min(100) as i64)
+///     }
+/// }
+/// ```
 pub trait PlacementScorePlugin: Send + Sync + 'static {
     /// The score of a placement on which these pods of the group would get nodes.
     fn score_placement(
@@ -68,6 +109,21 @@ pub trait PlacementScorePlugin: Send + Sync + 'static {
 }
 
 /// Runs when a group cannot be scheduled (upstream's PodGroupPostFilter).
+///
+/// ```
+/// use supercargo_framework::Status;
+/// use supercargo_framework::plugin::{GroupCycle, Nominations, PodGroupPostFilterPlugin};
+///
+/// /// Says how many pods wait.
+/// struct Counts;
+///
+/// impl PodGroupPostFilterPlugin for Counts {
+///     fn pod_group_post_filter(&self, cycle: &mut dyn GroupCycle) -> (Nominations, Status) {
+///         let reason = format!("{} pods of {} wait", cycle.pods().len(), cycle.group());
+///         (Nominations::new(), Status::unschedulable(reason))
+///     }
+/// }
+/// ```
 pub trait PodGroupPostFilterPlugin: Send + Sync + 'static {
     /// Tries to make the group schedulable. Success means that it will be, and comes with
     /// nominations.
@@ -76,6 +132,18 @@ pub trait PodGroupPostFilterPlugin: Send + Sync + 'static {
 
 /// The cycle of a group, and a cluster that the plugin may change. All changes are undone when the
 /// plugin returns (upstream's mutable snapshot).
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use supercargo_framework::PodInfo;
+/// use supercargo_framework::plugin::GroupCycle;
+///
+/// /// Whether the group fits once this pod is gone.
+/// fn fits_without(cycle: &mut dyn GroupCycle, victim: &Arc<PodInfo>) -> bool {
+///     cycle.remove_pod(victim).is_ok() && cycle.schedule().is_ok()
+/// }
+/// ```
 pub trait GroupCycle {
     /// What the plugin may read. Its commands go through [`command`](Self::command).
     fn context(&self) -> Context<'_>;

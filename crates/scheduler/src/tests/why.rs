@@ -30,7 +30,7 @@ fn why(bed: &mut Bed, pod: PodBuilder) -> Why {
 fn lines(why: &Why) -> Vec<String> {
     let line = |refusal: &crate::Refusal| {
         let detail = match &refusal.detail {
-            Detail::None | Detail::Promised => String::new(),
+            Detail::None | Detail::Nominated => String::new(),
             Detail::Taint(taint) => format!(" {}={}:{}", taint.key, taint.value, taint.effect.as_str()),
             Detail::Short(Shortage { requested, free, node, .. }) => {
                 format!(" {free} of {requested} on {node}")
@@ -54,7 +54,7 @@ fn fixes(why: &Why) -> Vec<String> {
 }
 
 #[test]
-fn every_filter_of_every_node_is_told() {
+fn every_filter_of_every_node_is_reported() {
     let mut bed = bed();
     bed.node(with_cpus("a", "2").taint("gpu", "yes", TaintEffect::NoSchedule));
     bed.node(with_cpus("b", "2").unschedulable());
@@ -221,12 +221,12 @@ fn a_pod_on_a_node_is_judged_as_if_it_had_none() {
 }
 
 #[test]
-fn promised_room_is_told() {
+fn room_for_nominated_pods_is_reported() {
     let mut bed = bed();
     bed.node(with_cpus("a", "4"));
     bed.pod(asks("first", "3").priority(5).nominated("a"));
     let why = why(&mut bed, asks("p", "2"));
-    assert_eq!(lines(&why), [": the room is promised to nominated pods: 1 1 0"]);
+    assert_eq!(lines(&why), [": the room is reserved for nominated pods: 1 1 0"]);
     assert_eq!(priority_of(&why), Some((vec![PodChange::Priority(6)], false)));
     assert!(why.message.starts_with("0/1 nodes are available: 1 Insufficient cpu."), "{}", why.message);
 }

@@ -133,9 +133,9 @@ families! {
     PLACEMENTS = counter("scheduler_generated_placements_total", &["profile"],
         "[ALPHA] Placements of pod groups that were listed.");
     PLACEMENTS_TRIED = counter("scheduler_placement_evaluations_total", &["result", "profile"],
-        "[ALPHA] Trials of a pod group on a placement, by result: feasible or infeasible.");
+        "[ALPHA] Evaluations of a pod group on a placement, by result: feasible or infeasible.");
     PLACEMENT_DURATION = histogram("scheduler_placement_evaluation_duration_seconds", &["result", "profile"], ATTEMPTS,
-        "[ALPHA] Duration of a trial of a pod group on a placement.");
+        "[ALPHA] Duration of an evaluation of a pod group on a placement.");
     GROUP_PREEMPTION_ATTEMPTS = counter("scheduler_workload_preemption_attempts_total", &["result"],
         "[ALPHA] Preemption attempts for pod groups, by status of DefaultPreemption.");
     GROUP_PREEMPTION_VICTIMS = histogram("scheduler_workload_preemption_victims", &[], Buckets::Exponential(1.0, 2.0, 11),

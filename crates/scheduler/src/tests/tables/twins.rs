@@ -70,7 +70,7 @@ const HOW: How =
 
 /// The tally that is not cached.
 fn uncached_tally() -> Arc<dyn Plugin> {
-    Arc::new(Tally::<7>(How { name: "Loner", key: Some(HOST), limit: Some(2), is_alone: true, ..HOW }))
+    Arc::new(Tally::<7>(How { name: "Uncached", key: Some(HOST), limit: Some(2), is_alone: true, ..HOW }))
 }
 
 fn tallies() -> Vec<Arc<dyn Plugin>> {
