@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::Object;
 
 use super::properties::{any_incoming, any_node, any_pod};

@@ -7,6 +7,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::Objects;
 use supercargo_framework::taint::first_untolerated;
 use supercargo_framework::testing::{node, pod};

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 use supercargo_framework::affinity::RawRequirement;
 use supercargo_framework::event::{Change, QueueingHint};
+use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::{Body, Object, Objects, Service, Workload, resources};
 use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::taint::TolerationOperator;
