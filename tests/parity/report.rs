@@ -264,11 +264,10 @@ impl Sources {
         }
         let deviations = rows.take(feature, last);
         if !deviations.is_empty() {
-            let other = Deviations::other(feature);
-            writeln!(text, "\nDeviations:\n\n| what | {other} | supercargo | why |\n|---|---|---|---|")?;
+            writeln!(text, "\nDifferent, as [deviations](deviations.md) explain:\n")?;
         }
-        for row in deviations {
-            writeln!(text, "{row}")?;
+        for what in deviations {
+            writeln!(text, "* {what}")?;
         }
         Ok(())
     }

@@ -14,15 +14,8 @@ pub(super) struct Deviations(Vec<Row>);
 #[derive(Clone, Debug)]
 struct Row {
     section: String,
-    /// The whole line.
-    line: String,
-}
-
-impl Row {
     /// The first cell: what differs.
-    fn what(&self) -> &str {
-        self.line.split('|').nth(1).unwrap_or_default()
-    }
+    what: String,
 }
 
 impl Deviations {
@@ -42,7 +35,8 @@ impl Deviations {
             let is_rule = |line: &str| line.starts_with("|--");
             let is_head = lines.peek().is_some_and(|next| is_rule(next));
             if line.starts_with('|') && !is_rule(line) && !is_head {
-                rows.push(Row { section: section.clone(), line: line.to_owned() });
+                let what = line.split('|').nth(1).unwrap_or_default().trim().to_owned();
+                rows.push(Row { section: section.clone(), what });
             }
         }
         Self(rows)
@@ -53,20 +47,15 @@ impl Deviations {
         self.0.iter().map(|row| row.section.as_str())
     }
 
-    /// Removes and returns the rows of a feature. With `rest`, it takes all remaining rows of
+    /// Removes and returns what differs in a feature. With `rest`, it takes all remaining rows of
     /// [`MIXED`].
     pub(super) fn take(&mut self, feature: &Feature, rest: bool) -> Vec<String> {
         let is_of = |row: &mut Row| {
             let named = feature.sections.contains(&row.section.as_str());
-            let matches = || feature.words.iter().any(|word| row.what().contains(word));
+            let matches = || feature.words.iter().any(|word| row.what.contains(word));
             named || row.section == MIXED && (rest || matches())
         };
-        self.0.extract_if(.., is_of).map(|row| row.line).collect()
-    }
-
-    /// The program that a feature is compared with.
-    pub(super) fn other(feature: &Feature) -> &'static str {
-        if feature.sections.contains(&"Informers") { "client-go" } else { "kube-scheduler" }
+        self.0.extract_if(.., is_of).map(|row| row.what).collect()
     }
 }
 
@@ -77,7 +66,7 @@ fn rows_go_to_the_first_feature_with_a_matching_word() {
     let mut rows = Deviations::parse(text);
     assert_eq!(rows.sections().collect::<Vec<_>>(), ["Decisions", "Decisions", "Binding"]);
     let feature = |sections, words| Feature { title: "", groups: &[], tests: &[], sections, words };
-    assert_eq!(rows.take(&feature(&[], &["ports"]), false), ["| host ports | a |"]);
-    assert_eq!(rows.take(&feature(&["Binding"], &["ports"]), false), ["| bind | c |"]);
-    assert_eq!(rows.take(&feature(&[], &[]), true), ["| other | b |"]);
+    assert_eq!(rows.take(&feature(&[], &["ports"]), false), ["host ports"]);
+    assert_eq!(rows.take(&feature(&["Binding"], &["ports"]), false), ["bind"]);
+    assert_eq!(rows.take(&feature(&[], &[]), true), ["other"]);
 }

@@ -190,7 +190,6 @@ pub(super) const FEATURES: &[Feature] = &[
         sections: &["Endpoints"],
         words: &[],
     },
-    Feature { title: "Informers", groups: &[], tests: &[], sections: &["Informers"], words: &[] },
     Feature {
         title: "Framework and cache",
         groups: &["assigned-pods"],
