@@ -37,6 +37,7 @@
 //! | `KUBEBUILDER_ASSETS` | a folder with `etcd` and `kube-apiserver` (other programs there are used too) |
 //! | `SUPERCARGO_CACHE_DIR` | where built programs are kept; else `$XDG_CACHE_HOME/supercargo`, `~/.cache/supercargo` |
 //! | `SUPERCARGO_REQUIRE_CONTROLPLANE` | `1`: a test that cannot have a control plane fails, not skips |
+//! | `SUPERCARGO_NO_GO` | `1`: tests that need Go are skipped, as in `cargo xtask test` |
 //! | `SUPERCARGO_KEEP_CONTROLPLANE` | `1`: keep the working folder (logs, etcd data), and print its path |
 
 mod apiserver;
