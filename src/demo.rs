@@ -14,7 +14,6 @@ mod manifests;
 mod model;
 mod options;
 mod plan;
-mod random;
 mod report;
 mod screen;
 mod server;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use serde_json::{Value, json};
 use supercargo_apiserver::sim::{DEVICE_DRIVER, SIMULATE_DEVICES};
 
 use supercargo_framework::node::HOSTNAME;
 
 use super::plan::{Action, Manifest, Plan, Step};
-use super::random::Random;
 use super::text::count;
 
 /// Zones of the nodes.
@@ -132,7 +132,7 @@ fn in_no_zone(spec: &mut Value, _pools: bool) {
 
 /// The plan, with pods of this scheduler.
 pub(crate) fn plan(size: Size, scheduler: &str) -> Plan {
-    let mut random = Random::new(size.seed);
+    let mut random = Rng::with_seed(size.seed);
     let mut nodes = nodes(size.nodes, &mut random);
     let late = (size.nodes >= NODES_FOR_LATE_NODE).then(|| nodes.pop()).flatten();
     let mut steps = pods(size, scheduler, &mut random);
@@ -160,10 +160,10 @@ pub(crate) fn plan(size: Size, scheduler: &str) -> Plan {
 
 /// The nodes. The last one joins late, if the cluster is large enough.
 pub(crate) fn all_nodes(count: usize, seed: u64) -> Vec<Manifest> {
-    nodes(count, &mut Random::new(seed))
+    nodes(count, &mut Rng::with_seed(seed))
 }
 
-fn nodes(count: usize, random: &mut Random) -> Vec<Manifest> {
+fn nodes(count: usize, random: &mut Rng) -> Vec<Manifest> {
     let digits = count.div_ceil(ZONES.len()).to_string().len().max(2);
     let pool = if count >= NODES_FOR_POOLS { (count / 10).max(1) } else { 0 };
     let gpus = if count >= NODES_FOR_POOLS { (count / 20).max(1) } else { 0 };
@@ -186,9 +186,9 @@ fn nodes(count: usize, random: &mut Random) -> Vec<Manifest> {
         } else if from_end < late + 2 * pool + gpus {
             node_with_gpus(&format!("{zone}-gpu{number}"), zone)
         } else {
-            let (cpu, memory) = [(4, 16), (8, 32), (8, 32), (16, 64)][random.below(4) as usize];
+            let (cpu, memory) = [(4, 16), (8, 32), (8, 32), (16, 64)][random.usize(..4)];
             let mut node = node(&format!("{zone}-{number}"), zone, "general", cpu, memory);
-            if random.below(3) == 0 {
+            if random.u8(..3) == 0 {
                 node["metadata"]["labels"]["example.com/disk"] = json!("ssd");
             }
             node
@@ -233,13 +233,13 @@ fn claim_template(name: &str, count: u32) -> Manifest {
 }
 
 /// The pods of all apps, with their arrival times.
-fn pods(size: Size, scheduler: &str, random: &mut Random) -> Vec<Step> {
+fn pods(size: Size, scheduler: &str, random: &mut Rng) -> Vec<Step> {
     let mut steps = Vec::with_capacity(size.pods);
     for (app, replicas) in APPS.iter().zip(shares(size.pods)) {
         let digits = replicas.to_string().len();
         for number in 0..replicas {
             let spread = (app.to - app.from) * number as u64 / replicas as u64;
-            let at = Duration::from_millis(app.from + spread + random.below(80));
+            let at = Duration::from_millis(app.from + spread + random.u64(..80));
             let name = format!("{}-{:0digits$}", app.name, number + 1);
             let action = Action::Create(Manifest::new(pod(app, &name, scheduler, size.nodes)));
             steps.push(Step { at, action });

@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use supercargo_framework::testing::SplitMix64;
+
 static STATE: AtomicU64 = AtomicU64::new(0);
 
 /// Later threads take their keys from this seed.
@@ -12,12 +14,9 @@ pub fn seed(seed: u64) {
     STATE.store(seed, Ordering::Relaxed);
 }
 
-/// SplitMix64.
 fn next() -> u64 {
-    let mut mixed = STATE.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    let state = STATE.fetch_add(SplitMix64::STEP, Ordering::Relaxed);
+    SplitMix64::new(state.wrapping_sub(SplitMix64::STEP)).next_u64()
 }
 
 /// Answers in place of the C library.

@@ -13,6 +13,9 @@
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
+    /// What each call adds to the seed.
+    pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
     /// The generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -20,7 +23,7 @@ impl SplitMix64 {
 
     /// The next number.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(Self::STEP);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
