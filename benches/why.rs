@@ -44,16 +44,18 @@ fn why(criterion: &mut Criterion) {
     for nodes in [500, 5000] {
         let bench = full(nodes);
         let pending = Arc::new(pod("pending").request("cpu", "4").request("memory", "4Gi").build());
-        let fork = || bench.scheduler.fork(default_options()).expect("the default options make a scheduler");
+        let fork = || {
+            bench.scheduler.fork(bench.now, default_options()).expect("the default options make a scheduler")
+        };
         group.bench_function(BenchmarkId::new("fork", nodes), |b| b.iter(fork));
         let mut asked = fork();
         group.bench_function(BenchmarkId::new("pending", nodes), |b| {
-            b.iter(|| asked.why(bench.now, &pending));
+            b.iter(|| asked.why(&pending));
         });
         let drained = (0..DRAINED).map(|i| format!("node-{i}").into()).collect();
         let drain = [Verb::Drain(drained)];
         group.bench_function(BenchmarkId::new("what-if-drain", nodes), |b| {
-            b.iter_batched(fork, |fork| fork.what_if(bench.now, &drain), BatchSize::PerIteration);
+            b.iter_batched(fork, |mut fork| fork.what_if(&drain, 20), BatchSize::PerIteration);
         });
     }
     group.finish();

@@ -22,7 +22,10 @@ use supercargo_scheduler::record::{Replayed, replay};
 use crate::check::check;
 #[cfg(feature = "demo")]
 use crate::demo::{DemoOptions, demo};
-use crate::insight::{FitsOptions, WhatIfOptions, WhyOptions, fits, what_if, why};
+use crate::insight::{
+    EmptyOptions, FitsOptions, PendingOptions, ResilienceOptions, WhatIfOptions, WhyOptions, empty, fits,
+    pending, resilience, what_if, why,
+};
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
 use config::ConfigCommand;
@@ -66,10 +69,16 @@ enum Command {
     Check(Box<Flags>),
     /// Explain why a pod is pending, or why it is on its node
     Why(WhyOptions),
+    /// List what is pending in the cluster, by reason
+    Pending(PendingOptions),
     /// Count how many more pods like one fit
     Fits(FitsOptions),
     /// Tell where pods go if nodes are drained or fail, or come, or pods come or go
     WhatIf(WhatIfOptions),
+    /// Tell which pods stay down if a node or a zone fails
+    Resilience(ResilienceOptions),
+    /// Tell which nodes could go, one after the other
+    Empty(EmptyOptions),
     /// Print or validate a configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -140,7 +149,13 @@ fn level_source(level: &str) -> &'static str {
 /// Runs the command with these plugins.
 pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> {
     let usual_level = match cli.command {
-        Command::Demo { .. } | Command::Fits(_) | Command::WhatIf(_) | Command::Why(_) => "warn",
+        Command::Demo { .. }
+        | Command::Empty(_)
+        | Command::Fits(_)
+        | Command::Pending(_)
+        | Command::Resilience(_)
+        | Command::WhatIf(_)
+        | Command::Why(_) => "warn",
         // Everything else is in its report.
         Command::Check(_) => "error",
         _ => "info",
@@ -160,7 +175,10 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
         }
         Command::Why(options) => return on_runtime(why(options, catalog)),
         Command::Fits(options) => return on_runtime(fits(options, catalog)),
+        Command::Pending(options) => return on_runtime(pending(options, catalog)),
         Command::WhatIf(options) => return on_runtime(what_if(options, catalog)),
+        Command::Resilience(options) => return on_runtime(resilience(options, catalog)),
+        Command::Empty(options) => return on_runtime(empty(options, catalog)),
         Command::Config(command) => return config::execute(&command, catalog),
         #[cfg(feature = "demo")]
         Command::Demo(options) => on_runtime(demo(options, catalog, sink))?,

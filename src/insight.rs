@@ -1,10 +1,14 @@
-//! Answers about a cluster, from the scheduler's own plugins: `supercargo why`, `fits` and
-//! `what-if`.
+//! Answers about a cluster, from the scheduler's own plugins: `supercargo why`, `fits`, `pending`,
+//! `what-if`, `resilience` and `empty`.
 //!
 //! They read the cluster once and decide in this process, so they work beside any scheduler.
 
+mod empty;
 mod fits;
+mod pending;
+mod progress;
 mod report;
+mod resilience;
 mod what_if;
 mod why;
 
@@ -22,7 +26,7 @@ use supercargo_codec::{NodeKind, PodKind};
 use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::pod::PodKey;
-use supercargo_framework::{Now, PodInfo, Text};
+use supercargo_framework::{PodInfo, Text};
 use supercargo_scheduler::{Fork, Scheduler};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -33,9 +37,17 @@ use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
 use crate::run::reading_client;
 
+pub(crate) use self::empty::{EmptyOptions, empty};
 pub(crate) use self::fits::{FitsOptions, fits};
+pub(crate) use self::pending::{PendingOptions, pending};
+pub(crate) use self::resilience::{ResilienceOptions, resilience};
 pub(crate) use self::what_if::{WhatIfOptions, what_if};
 pub(crate) use self::why::{WhyOptions, why};
+
+/// How long an answer may take.
+const SHORT: Duration = Duration::from_secs(30);
+/// The same for one that tries many changes.
+const LONG: Duration = Duration::from_hours(1);
 
 /// The exit code if no answer is possible.
 const NO_ANSWER: u8 = 3;
@@ -66,9 +78,9 @@ struct Source {
     /// Output format
     #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
-    /// How long the answer may take
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = supercargo_config::flags::length)]
-    timeout: Duration,
+    /// How long the answer may take; by default 30s, or 1h if many changes are tried
+    #[arg(long, value_name = "DURATION", value_parser = supercargo_config::flags::length)]
+    timeout: Option<Duration>,
     #[command(flatten)]
     features: FeatureOptions,
 }
@@ -83,17 +95,16 @@ enum Format {
 struct Asked {
     fork: Fork,
     pod: Arc<PodInfo>,
-    now: Now,
 }
 
 impl Question {
     /// Reads the cluster.
     async fn ask(&self, catalog: &Catalog) -> Result<Asked> {
         let Question { pod, source } = self;
-        let Snapshot { fork, namespace, now } = source.read(catalog).await?;
+        let Snapshot { fork, namespace, .. } = source.read(catalog).await?;
         let key = key(pod, source.namespace.as_deref(), &namespace)?;
         let pod = fork.pod(&key).cloned().with_context(|| format!("there is no unfinished pod {key}"))?;
-        Ok(Asked { fork, pod, now })
+        Ok(Asked { fork, pod })
     }
 }
 
@@ -101,7 +112,14 @@ impl Question {
 struct Snapshot {
     fork: Fork,
     namespace: String,
-    now: Now,
+    config: Config,
+}
+
+impl Snapshot {
+    /// A copy of the state.
+    fn fork(&self) -> Result<Fork> {
+        Ok(self.fork.fork(scheduler_options(&self.config))?)
+    }
 }
 
 impl Source {
@@ -125,7 +143,7 @@ impl Source {
             }
         }
         let namespace = self.namespace.clone().unwrap_or_else(|| connection.namespace());
-        Ok(Snapshot { fork: scheduler.into(), namespace, now })
+        Ok(Snapshot { fork: Fork::new(scheduler, now), namespace, config })
     }
 }
 

@@ -9,7 +9,7 @@ use supercargo_config::Catalog;
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::Fits;
 
-use super::{Asked, Format, Question, print, report};
+use super::{Asked, Format, Question, SHORT, print, report};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -29,13 +29,14 @@ pub(crate) struct FitsOptions {
 /// Prints how many more pods fit.
 pub(crate) async fn fits(options: FitsOptions, catalog: &Catalog) -> Result<ExitCode> {
     let catalog = catalog.clone();
-    print(options.question.source.timeout, async move { answer(&options, &catalog).await }).await
+    print(options.question.source.timeout.unwrap_or(SHORT), async move { answer(&options, &catalog).await })
+        .await
 }
 
 /// The answer, and whether enough pods fit.
 async fn answer(options: &FitsOptions, catalog: &Catalog) -> Result<(String, bool)> {
-    let Asked { fork, pod, now } = options.question.ask(catalog).await?;
-    let fits = fork.fits(now, &pod, options.limit.max(options.count))?;
+    let Asked { fork, pod } = options.question.ask(catalog).await?;
+    let fits = fork.fits(&pod, options.limit.max(options.count))?;
     let text = match options.question.source.output {
         Format::Table => report::fits(&pod, &fits),
         Format::Json => json(&pod, &fits),

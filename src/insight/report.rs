@@ -12,7 +12,7 @@ use supercargo_framework::taint::Taint;
 use supercargo_framework::{ClusterEvent, EventResource, PodInfo};
 use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodChange, Refusal, Shortage, Why};
 
-pub(super) use self::what_if::{what_if, what_if_json};
+pub(super) use self::what_if::{obstacle, what_if, what_if_json};
 use crate::text::{count, quantity, wrap};
 
 /// The version of the answers for programs.
@@ -24,7 +24,7 @@ const NUMBERS: usize = 24;
 /// The most nodes that fit and are named.
 const MOST_NAMES: usize = 5;
 /// The most nodes, or pods of a kind, that have a line.
-const MOST_LINES: usize = 20;
+pub(super) const MOST_LINES: usize = 20;
 
 /// For people. It explains `node`, too, if one is given.
 pub(super) fn table(pod: &PodInfo, why: &Why, node: Option<&str>) -> String {
@@ -66,7 +66,7 @@ fn write_fits(text: &mut String, pod: &PodInfo, fits: &Fits) -> std::fmt::Result
 }
 
 /// Replaces what moves a terminal's cursor. Messages may come from strangers.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if is_printable(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
@@ -153,7 +153,7 @@ fn write_table(text: &mut String, pod: &PodInfo, why: &Why, node: Option<&str>) 
 }
 
 /// What keeps the scheduler from trying the pod, whatever the nodes say.
-fn hindrances(pod: &PodInfo) -> impl Iterator<Item = String> {
+pub(super) fn hindrances(pod: &PodInfo) -> impl Iterator<Item = String> {
     let gates = &pod.scheduling_gates;
     let gated = (!gates.is_empty()).then(|| format!("it waits for scheduling gates: {}", gates.join(", ")));
     let deleted = pod.terminating.then(|| "it is being deleted, so no scheduler tries it".to_owned());
@@ -164,7 +164,7 @@ fn hindrances(pod: &PodInfo) -> impl Iterator<Item = String> {
 }
 
 /// The refusal that keeps the most nodes out alone; if there is none, the one of the most nodes.
-fn key_reason(refusals: &[Refusal]) -> Option<String> {
+pub(super) fn key_reason(refusals: &[Refusal]) -> Option<String> {
     let refusal = refusals.iter().rev().max_by_key(|refusal| (refusal.only, refusal.nodes.len()))?;
     let text = describe(refusal);
     Some(match (refusal.only, &refusal.detail) {
@@ -278,7 +278,7 @@ fn write_node(text: &mut String, why: &Why, name: &str) -> std::fmt::Result {
 }
 
 /// The end of a long name, where numbers are.
-fn clip(name: &str, columns: usize) -> String {
+pub(super) fn clip(name: &str, columns: usize) -> String {
     let length = name.chars().count();
     if length <= columns {
         return name.to_owned();
@@ -304,12 +304,16 @@ fn write_fixes(text: &mut String, why: &Why) -> std::fmt::Result {
     }
     writeln!(text, "\nEACH OF THESE HELPS (tried)")?;
     for (i, fix) in why.fixes.iter().enumerate() {
-        let changes: Vec<String> = fix.changes.iter().map(change_text).collect();
-        let then = if fix.preempts { "the pod then preempts others on" } else { "the pod then goes to" };
-        let line = format!("{}; {then} {}", changes.join(", and "), fix.node);
-        write_wrapped(text, &format!("  {}  ", i + 1), &line)?;
+        write_wrapped(text, &format!("  {}  ", i + 1), &fix_text(fix))?;
     }
     Ok(())
+}
+
+/// What to change, and what it leads to.
+pub(super) fn fix_text(fix: &Fix) -> String {
+    let changes: Vec<String> = fix.changes.iter().map(change_text).collect();
+    let then = if fix.preempts { "the pod then preempts others on" } else { "the pod then goes to" };
+    format!("{}; {then} {}", changes.join(", and "), fix.node)
 }
 
 fn change_text(change: &PodChange) -> String {
@@ -327,7 +331,7 @@ fn change_text(change: &PodChange) -> String {
 }
 
 /// Writes a text behind a prefix, wrapped and indented below its start.
-fn write_wrapped(text: &mut String, prefix: &str, content: &str) -> std::fmt::Result {
+pub(super) fn write_wrapped(text: &mut String, prefix: &str, content: &str) -> std::fmt::Result {
     let indent = prefix.chars().count();
     for (i, line) in wrap(content, COLUMNS.saturating_sub(indent)).iter().enumerate() {
         if i == 0 {

@@ -11,7 +11,7 @@ use supercargo_framework::NodeInfo;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::{Fork, Verb};
 
-use super::{Format, Snapshot, Source, key, print, report};
+use super::{Format, SHORT, Snapshot, Source, key, print, report};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -54,12 +54,12 @@ struct VerbOptions {
 }
 
 /// A node's name, or a label.
-type Nodes = String;
+pub(super) type Nodes = String;
 
 /// Prints what the changes lead to.
 pub(crate) async fn what_if(options: WhatIfOptions, catalog: &Catalog) -> Result<ExitCode> {
     let catalog = catalog.clone();
-    print(options.source.timeout, async move { answer(&options, &catalog).await }).await
+    print(options.source.timeout.unwrap_or(SHORT), async move { answer(&options, &catalog).await }).await
 }
 
 /// The answer, and whether nobody is worse off.
@@ -67,10 +67,10 @@ async fn answer(
     WhatIfOptions { verbs, source }: &WhatIfOptions,
     catalog: &Catalog,
 ) -> Result<(String, bool)> {
-    let Snapshot { fork, namespace, now } = source.read(catalog).await?;
+    let Snapshot { mut fork, namespace, .. } = source.read(catalog).await?;
     let pod = |text: &str| key(text, source.namespace.as_deref(), &namespace);
     let verbs = verbs.parse(&fork, pod)?;
-    let what_if = fork.what_if(now, &verbs)?;
+    let what_if = fork.what_if(&verbs, report::MOST_LINES)?;
     let text = match source.output {
         Format::Table => report::what_if(&what_if),
         Format::Json => report::what_if_json(&what_if),
@@ -109,7 +109,7 @@ fn counted(text: &str) -> Result<(&str, usize)> {
 }
 
 /// The nodes of these names or labels, each once.
-fn named(fork: &Fork, all: &[Nodes]) -> Result<Vec<Arc<str>>> {
+pub(super) fn named(fork: &Fork, all: &[Nodes]) -> Result<Vec<Arc<str>>> {
     let mut names = BTreeSet::new();
     for text in all {
         let Some((label, value)) = text.split_once('=') else {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use supercargo_config::Catalog;
 
-use super::{Asked, Format, Question, print, report};
+use super::{Asked, Format, Question, SHORT, print, report};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -23,16 +23,17 @@ pub(crate) struct WhyOptions {
 /// Prints why the pod is pending.
 pub(crate) async fn why(options: WhyOptions, catalog: &Catalog) -> Result<ExitCode> {
     let catalog = catalog.clone();
-    print(options.question.source.timeout, async move { answer(&options, &catalog).await }).await
+    print(options.question.source.timeout.unwrap_or(SHORT), async move { answer(&options, &catalog).await })
+        .await
 }
 
 /// The answer, and whether the pod has a node or fits.
 async fn answer(WhyOptions { question, node }: &WhyOptions, catalog: &Catalog) -> Result<(String, bool)> {
-    let Asked { mut fork, pod, now } = question.ask(catalog).await?;
+    let Asked { mut fork, pod } = question.ask(catalog).await?;
     if let Some(node) = node {
         fork.cache().nodes().get(node).with_context(|| format!("there is no node {node}"))?;
     }
-    let why = fork.why_there(now, &pod)?;
+    let why = fork.why_there(&pod)?;
     let is_placed = pod.is_assigned() || (!why.feasible.is_empty() && pod.scheduling_gates.is_empty());
     let text = match question.source.output {
         Format::Table => report::table(&pod, &why, node.as_deref()),

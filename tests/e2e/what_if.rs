@@ -1,4 +1,5 @@
-//! `supercargo what-if` on an API server in memory, with no scheduler running.
+//! `supercargo what-if`, `resilience`, `empty` and `pending` on an API server in memory, with no scheduler
+//! running.
 
 use std::process::Output;
 
@@ -9,21 +10,30 @@ use supercargo_apiserver::{ApiServer, Listen};
 use super::wire::ask;
 use crate::support::{node, output, pod};
 
-/// The page shows the answers of this test.
-const GUIDE: &str = include_str!("../../docs/what-if.md");
+/// The pages show the answers of this test.
+const GUIDES: &str = concat!(include_str!("../../docs/what-if.md"), include_str!("../../docs/why.md"));
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// A pod of a ReplicaSet on a node.
 fn replica(name: &str, memory: &str, on: &str) -> Value {
-    let mut pod = pod(name).by("supercargo").asking("memory", memory).spec("nodeName", json!(on)).build();
-    pod["metadata"]["labels"] = json!({ "app": name.split('-').next() });
-    let owner = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": true });
+    let mut pod = pending(name, memory);
+    pod["spec"]["nodeName"] = json!(on);
+    pod
+}
+
+/// A pod of a ReplicaSet without a node.
+fn pending(name: &str, memory: &str) -> Value {
+    let mut pod = pod(name).by("supercargo").asking("memory", memory).build();
+    let app = name.split('-').next().unwrap();
+    pod["metadata"]["labels"] = json!({ "app": app });
+    let owner =
+        json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": app, "controller": true });
     pod["metadata"]["ownerReferences"] = json!([owner]);
     pod
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_if_tells_who_is_worse_off() {
+async fn answers_of_imagined_changes_are_as_documented() {
     let server = ApiServer::default();
     let endpoint = server.listen(Listen::default()).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
@@ -50,16 +60,17 @@ async fn what_if_tells_who_is_worse_off() {
     create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", &budget).await;
 
     let kubeconfig = kubeconfig.display().to_string();
-    let what_if = |arguments: &[&str]| {
-        let arguments = [&["what-if", "--kubeconfig", &kubeconfig], arguments].concat();
+    let answer = |command: &str, arguments: &[&str]| {
+        let arguments = [&[command, "--kubeconfig", &kubeconfig], arguments].concat();
         let Output { status, stdout, stderr } = output(&arguments);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (status.code(), text(&stdout), text(&stderr))
     };
+    let what_if = |arguments: &[&str]| answer("what-if", arguments);
     let mut missing = String::new();
     let mut show = |printed: &str| {
         assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
-        if !GUIDE.contains(printed) {
+        if !GUIDES.contains(printed) {
             missing += printed;
         }
     };
@@ -75,6 +86,33 @@ async fn what_if_tells_who_is_worse_off() {
     let parsed: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!((code, &parsed["worseOff"]), (Some(1), &json!(1)), "{printed}");
 
+    let (code, printed, error) = answer("resilience", &[]);
+    assert_eq!((code, &*error), (Some(1), ""), "{printed}");
+    show(&printed);
+    let (code, printed, _) = answer("resilience", &["--by=topology.kubernetes.io/zone", "-ojson"]);
+    let parsed: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &parsed["failures"][0]["fails"]), (Some(1), &json!("one")), "{printed}");
+
+    let (code, printed, error) = answer("empty", &[]);
+    assert_eq!((code, &*error), (Some(0), ""), "{printed}");
+    show(&printed);
+    let (code, printed, _) = answer("empty", &["--nodes=node-a", "-ojson"]);
+    let parsed: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &parsed["nodes"][0]["couldGo"]), (Some(1), &json!(false)), "{printed}");
+
+    let (code, printed, error) = answer("pending", &[]);
+    assert_eq!((code, &*printed, &*error), (Some(0), "No pod is pending\n", ""));
+    for name in ["etl-1", "etl-2"] {
+        create(PODS, &pending(name, "12Gi")).await;
+    }
+    create(PODS, &pending("report-1", "1Ti")).await;
+    let (code, printed, error) = answer("pending", &[]);
+    assert_eq!((code, &*error), (Some(1), ""), "{printed}");
+    show(&printed);
+    let (code, printed, _) = answer("pending", &["--namespace=other", "-ojson"]);
+    let parsed: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &parsed["reasons"]), (Some(0), &json!([])), "{printed}");
+
     for (arguments, problem) in [
         (["--drain", "node-x"], "there is no node node-x"),
         (["--drain", "zone=x"], "no node has the label zone=x"),
@@ -87,5 +125,5 @@ async fn what_if_tells_who_is_worse_off() {
     }
     let (code, ..) = what_if(&[]);
     assert_eq!(code, Some(2), "without a change");
-    assert!(missing.is_empty(), "docs/what-if.md does not have\n{missing}");
+    assert!(missing.is_empty(), "the pages do not have\n{missing}");
 }

@@ -11,26 +11,22 @@ use crate::scheduler::{BuildError, Options, Scheduler};
 use crate::what_if::{Verb, WhatIf, WhatIfError};
 use crate::why::{Why, WhyError};
 
-/// A copy of a scheduler that answers questions. Nobody takes its effects, so it changes nothing
-/// outside.
-pub struct Fork(pub(crate) Scheduler);
-
-impl From<Scheduler> for Fork {
-    /// Ends the scheduler.
-    fn from(scheduler: Scheduler) -> Self {
-        Self(scheduler)
-    }
+/// A copy of a scheduler that answers questions, with a clock of its own. Nobody takes its effects, so
+/// it changes nothing outside.
+pub struct Fork {
+    pub(crate) scheduler: Scheduler,
+    now: Now,
 }
 
 impl Scheduler {
-    /// Copies the state; nodes, pods and objects are shared. `options` must be those of this
-    /// scheduler, with new plugins, as plugins keep state.
+    /// Copies the state; nodes, pods and objects are shared. `options` must be those of this scheduler,
+    /// with new plugins, as plugins keep state.
     ///
-    /// Bindings and preemptions in progress stay behind: in the copy, their pods are assumed, and
-    /// the victims are still there.
-    pub fn fork(&self, options: Options) -> Result<Fork, BuildError> {
+    /// Bindings and preemptions in progress stay behind: in the copy, their pods are assumed, and the
+    /// victims are still there.
+    pub fn fork(&self, now: Now, options: Options) -> Result<Fork, BuildError> {
         let new = Self::new(options)?;
-        Ok(Fork(Self {
+        let scheduler = Self {
             queue: self.queue.fork(&new.profiles, !new.extenders.is_empty()),
             cache: self.cache.clone(),
             objects: self.objects.clone(),
@@ -41,51 +37,67 @@ impl Scheduler {
             next_start_node: self.next_start_node,
             preemptions: self.preemptions.fork(),
             ..new
-        }))
+        };
+        Ok(Fork { scheduler, now })
     }
 }
 
 impl Fork {
+    /// Ends a scheduler, to ask it.
+    pub fn new(scheduler: Scheduler, now: Now) -> Self {
+        Self { scheduler, now }
+    }
+
     /// Copies the copy. See [`Scheduler::fork`].
     pub fn fork(&self, options: Options) -> Result<Self, BuildError> {
-        self.0.fork(options)
+        self.scheduler.fork(self.now, options)
     }
 
     /// The nodes and the pods on them.
     pub fn cache(&self) -> &Cache {
-        self.0.cache()
+        self.scheduler.cache()
     }
 
     /// The pod of this key, with or without a node.
     pub fn pod(&self, key: &PodKey) -> Option<&Arc<PodInfo>> {
-        self.0.pod(key)
+        self.scheduler.pod(key)
     }
 
-    /// Why the pod has no node. The pod need not be known. Neither extenders nor PreEnqueue plugins
-    /// are asked.
-    pub fn why(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
-        self.0.why(now, pod)
+    /// The pods without a node, of any scheduler, by name.
+    pub fn pending(&self) -> Vec<Arc<PodInfo>> {
+        let Scheduler { pending, unclaimed_pods, cache, .. } = &self.scheduler;
+        let mut pods: Vec<_> = pending.values().chain(unclaimed_pods.values()).cloned().collect();
+        pods.retain(|pod| cache.node_of(&pod.uid).is_none());
+        pods.sort_by_key(|pod| pod.key());
+        pods
+    }
+
+    /// Why the pod has no node. The pod need not be known. Neither extenders nor PreEnqueue plugins are
+    /// asked.
+    pub fn why(&mut self, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
+        self.scheduler.why(self.now, pod)
     }
 
     /// Where the pod would go now if it had no node. On its own node it does not count.
-    pub fn why_there(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
-        self.0.why_there(now, pod)
+    pub fn why_there(&mut self, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
+        self.scheduler.why_there(self.now, pod)
     }
 
-    /// Places copies of the pod one after the other, at most `most`, as the scheduler would, but
-    /// without preemption.
+    /// Places copies of the pod one after the other, at most `most`, as the scheduler would, but without
+    /// preemption.
     ///
     /// Claims and volumes are not reserved, so a pod with either is refused.
-    pub fn fits(self, now: Now, pod: &PodInfo, most: usize) -> Result<Fits, WhyError> {
-        self.0.fits(now, pod, most)
+    pub fn fits(self, pod: &PodInfo, most: usize) -> Result<Fits, WhyError> {
+        self.scheduler.fits(self.now, pod, most)
     }
 
-    /// Applies changes one after the other and lets the scheduler go on until nothing happens any
-    /// more, for at most ten minutes of imagined time each.
+    /// Applies changes one after the other and lets the scheduler go on until nothing happens any more,
+    /// for at most ten minutes of imagined time each. The state is then the imagined one. Looks for the
+    /// reasons of so many pending pods.
     ///
-    /// Controllers replace pods at once; a pod on a node is ready. PreBind succeeds, and extenders
-    /// are not asked. The first profile schedules the pods that no profile is responsible for.
-    pub fn what_if(self, now: Now, verbs: &[Verb]) -> Result<WhatIf, WhatIfError> {
-        self.0.what_if(now, verbs)
+    /// Controllers replace pods at once; a pod on a node is ready. PreBind succeeds, and extenders are
+    /// not asked. The first profile schedules the pods that no profile is responsible for.
+    pub fn what_if(&mut self, verbs: &[Verb], reasons: usize) -> Result<WhatIf, WhatIfError> {
+        self.scheduler.what_if(&mut self.now, verbs, reasons)
     }
 }

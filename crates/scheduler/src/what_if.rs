@@ -15,9 +15,6 @@ use crate::fits::can_be_copied;
 use crate::scheduler::Scheduler;
 use crate::why::Why;
 
-/// The most pending pods whose reasons are looked for.
-const MOST_REASONS: usize = 20;
-
 /// A change of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -96,7 +93,7 @@ pub struct PodOutcome {
 pub enum End {
     /// On this node.
     On(Arc<str>),
-    /// It is pending. The reasons of further pods than the first few are not looked for.
+    /// It is pending. Only the first few pods have a reason.
     Pending(Option<Box<Why>>),
     /// It is gone: no controller replaces it.
     Gone,
@@ -116,7 +113,12 @@ impl End {
 
 impl Scheduler {
     /// See [`Fork::what_if`](crate::Fork::what_if). Afterwards, the state is an imagined one.
-    pub(crate) fn what_if(self, now: Now, verbs: &[Verb]) -> Result<WhatIf, WhatIfError> {
+    pub(crate) fn what_if(
+        &mut self,
+        now: &mut Now,
+        verbs: &[Verb],
+        reasons: usize,
+    ) -> Result<WhatIf, WhatIfError> {
         let mut cluster = Cluster::new(self, now);
         cluster.settle();
         let before = cluster.pods();
@@ -124,14 +126,14 @@ impl Scheduler {
             cluster.apply(verb)?;
             cluster.settle();
         }
-        Ok(cluster.outcome(&before))
+        Ok(cluster.outcome(&before, reasons))
     }
 }
 
 /// The pods of a moment.
 type Pods = FxHashMap<Uid, Arc<PodInfo>>;
 
-impl Cluster {
+impl Cluster<'_> {
     fn apply(&mut self, verb: &Verb) -> Result<(), WhatIfError> {
         match verb {
             Verb::AddNodes { like, count } => {
@@ -169,7 +171,7 @@ impl Cluster {
         names.iter().map(|name| self.node(name)).collect()
     }
 
-    fn outcome(mut self, before: &Pods) -> WhatIf {
+    fn outcome(mut self, before: &Pods, reasons: usize) -> WhatIf {
         let after = self.pods();
         let new = after.iter().filter(|(uid, _)| !before.contains_key(*uid));
         let mut pods: Vec<PodOutcome> = before
@@ -192,7 +194,7 @@ impl Cluster {
             .collect();
         pods.sort_by(|a, b| a.pod.cmp(&b.pod));
         let pending = pods.iter_mut().filter(|outcome| matches!(outcome.end, End::Pending(_)));
-        for outcome in pending.take(MOST_REASONS) {
+        for outcome in pending.take(reasons) {
             outcome.end = End::Pending(self.why(&after[&outcome.uid]).map(Box::new));
         }
         WhatIf { pods, of_nodes: self.of_nodes, is_still: self.is_still }

@@ -90,21 +90,23 @@ fn write_outcome(
     if *is_preempted {
         writeln!(text, "  another pod preempts it")?;
     }
+    match obstacle(end) {
+        none if none.is_empty() => Ok(()),
+        obstacle => write_wrapped(text, "  ", &obstacle),
+    }
+}
+
+/// Why a pod is worse off; empty if it is not, or if nobody has looked for the reason.
+pub(in crate::insight) fn obstacle(end: &End) -> String {
     match end {
-        End::Pending(Some(why)) => match key_reason(&why.refusals) {
-            Some(reason) => write_wrapped(text, "  ", &reason),
-            None => write_wrapped(text, "  ", &why.message),
-        },
+        End::On(_) | End::Pending(None) => String::new(),
+        End::Pending(Some(why)) => key_reason(&why.refusals).unwrap_or_else(|| why.message.clone()),
+        End::Gone => "no controller replaces it".to_owned(),
         End::HeldUp(budgets) if budgets.len() > 1 => {
-            write_wrapped(text, "  ", &format!("has several PodDisruptionBudgets: {}", budgets.join(", ")))
+            format!("has several PodDisruptionBudgets: {}", budgets.join(", "))
         }
-        End::HeldUp(budgets) => write_wrapped(
-            text,
-            "  ",
-            &format!("PodDisruptionBudget {} allows no eviction", budgets.join(", ")),
-        ),
-        End::Unknown => writeln!(text, "  its replacement needs claims of its own, which are not imagined"),
-        _ => Ok(()),
+        End::HeldUp(budgets) => format!("PodDisruptionBudget {} allows no eviction", budgets.join(", ")),
+        End::Unknown => "its replacement needs claims of its own, which are not imagined".to_owned(),
     }
 }
 

@@ -10,7 +10,7 @@ use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
 
 use super::bed::{Bed, all_plugins, options};
-use crate::{End, Input, Notification, Verb, WhatIf, WhatIfError};
+use crate::{End, Fork, Input, Notification, Verb, WhatIf, WhatIfError};
 
 fn bed(nodes: &[(&str, u32)]) -> Bed {
     let mut bed = Bed::of(options(all_plugins(Vec::new())));
@@ -71,8 +71,7 @@ fn fail(name: &str) -> Verb {
 }
 
 fn try_what_if(bed: Bed, verbs: &[Verb]) -> Result<WhatIf, WhatIfError> {
-    let now = bed.now;
-    bed.scheduler.what_if(now, verbs)
+    Fork::new(bed.scheduler, bed.now).what_if(verbs, 20)
 }
 
 fn what_if(bed: Bed, verbs: &[Verb]) -> WhatIf {

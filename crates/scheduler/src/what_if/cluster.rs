@@ -30,9 +30,9 @@ const HORIZON: Duration = Duration::from_mins(10);
 const NODE_CONDITIONS: &str = "node.kubernetes.io/";
 
 /// A scheduler and the cluster around it.
-pub(super) struct Cluster {
-    scheduler: Scheduler,
-    now: Now,
+pub(super) struct Cluster<'s> {
+    scheduler: &'s mut Scheduler,
+    now: &'s mut Now,
     versions: u64,
     /// Pods that do not end on a node or pending.
     pub(super) fates: FxHashMap<Uid, End>,
@@ -44,9 +44,9 @@ pub(super) struct Cluster {
     pub(super) is_still: bool,
 }
 
-impl Cluster {
+impl<'s> Cluster<'s> {
     /// The first profile schedules the pods that no profile is responsible for.
-    pub(super) fn new(scheduler: Scheduler, now: Now) -> Self {
+    pub(super) fn new(scheduler: &'s mut Scheduler, now: &'s mut Now) -> Self {
         let mut cluster = Self {
             scheduler,
             now,
@@ -68,7 +68,7 @@ impl Cluster {
 
     /// All unfinished pods.
     pub(super) fn pods(&self) -> Pods {
-        let Scheduler { cache, pending, .. } = &self.scheduler;
+        let Scheduler { cache, pending, .. } = &*self.scheduler;
         // An assumed pod is in both.
         pending.values().chain(cache.pods()).map(|pod| (pod.uid.clone(), Arc::clone(pod))).collect()
     }
@@ -83,11 +83,11 @@ impl Cluster {
     }
 
     pub(super) fn scheduler(&self) -> &Scheduler {
-        &self.scheduler
+        self.scheduler
     }
 
     pub(super) fn why(&mut self, pod: &Arc<PodInfo>) -> Option<Why> {
-        self.scheduler.why(self.now, pod).ok()
+        self.scheduler.why(*self.now, pod).ok()
     }
 
     /// Lets the scheduler go on until nothing happens any more.
@@ -96,24 +96,24 @@ impl Cluster {
         loop {
             self.carry_out();
             if self.scheduler.has_work() {
-                self.scheduler.schedule_one(self.now, &mut NoCalls);
+                self.scheduler.schedule_one(*self.now, &mut NoCalls);
                 continue;
             }
             let [_, backing_off, ..] = self.scheduler.queue_lengths();
             self.is_still = backing_off == 0 && self.scheduler.bindings_in_flight() == 0;
-            let wait = self.scheduler.next_deadline(self.now).max(Duration::from_millis(1));
+            let wait = self.scheduler.next_deadline(*self.now).max(Duration::from_millis(1));
             if self.is_still || self.now.monotonic + wait > until {
                 return;
             }
-            let Now { wall, monotonic } = self.now;
-            self.now = Now { wall: wall.plus(wait), monotonic: monotonic + wait };
+            let Now { wall, monotonic } = *self.now;
+            *self.now = Now { wall: wall.plus(wait), monotonic: monotonic + wait };
             self.handle(Input::Tick);
         }
     }
 
     /// The effects are carried out once the caller lets the cluster settle.
     fn handle(&mut self, input: Input) {
-        self.scheduler.handle(self.now, input);
+        self.scheduler.handle(*self.now, input);
     }
 
     fn carry_out(&mut self) {

@@ -12,7 +12,7 @@ use super::cluster::{Cluster, is_of_node};
 /// How many more evictions budgets allow, by key.
 type Allowed = FxHashMap<Arc<str>, i32>;
 
-impl Cluster {
+impl Cluster<'_> {
     /// Evicts pods as budgets allow. A budget allows another eviction once the replacement has a
     /// node.
     pub(super) fn drain(&mut self, nodes: &[Arc<NodeRecord>]) {

@@ -222,7 +222,7 @@ impl Twins {
         let is_at_rest = bindings.len() + preemptions.len() + preemptions.left_behind.len() == 0;
         if is_at_rest && self.cycles >= self.fork_at {
             let options = options_of(&self.setting, true);
-            self.plain = self.with_tables.fork(options).unwrap().0;
+            self.plain = self.with_tables.fork(self.now, options).unwrap().scheduler;
             (self.fork_at, self.forks) = (self.cycles + FORKED_ONCE_IN, self.forks + 1);
         }
     }

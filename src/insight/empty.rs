@@ -1,0 +1,144 @@
+//! `supercargo empty`: which nodes could go, one after the other.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use supercargo_config::Catalog;
+use supercargo_framework::NodeInfo;
+use supercargo_scheduler::{Fork, Verb};
+
+use super::progress::Progress;
+use super::report::{API_VERSION, MOST_LINES, clip, obstacle, printable, write_wrapped};
+use super::what_if::{Nodes, named};
+use super::{Format, LONG, Source, print};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The nodes with the least requests are tried first. Each is drained as with `what-if --drain`. If no pod is worse \
+off, it counts as gone for the next one. Nothing is changed in the cluster.
+
+Exit codes: 0 if a node could go, 1 if none could, 2 for wrong usage, 3 if no answer is possible.")]
+pub(crate) struct EmptyOptions {
+    /// Only these nodes: a name, or KEY=VALUE for all nodes with this label
+    #[arg(long, value_name = "NODES")]
+    nodes: Vec<Nodes>,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// A node that was tried.
+struct Tried {
+    node: Arc<str>,
+    /// The number of pods that go to other nodes.
+    pods: usize,
+    /// The first pod that would be worse off, and why.
+    obstacle: Option<(String, String)>,
+}
+
+/// Prints which nodes could go.
+pub(crate) async fn empty(options: EmptyOptions, catalog: &Catalog) -> Result<ExitCode> {
+    let catalog = catalog.clone();
+    print(options.source.timeout.unwrap_or(LONG), async move { answer(&options, &catalog).await }).await
+}
+
+/// The answer, and whether a node could go.
+async fn answer(EmptyOptions { nodes, source }: &EmptyOptions, catalog: &Catalog) -> Result<(String, bool)> {
+    let mut snapshot = source.read(catalog).await?;
+    snapshot.fork.what_if(&[], 0)?;
+    let only = named(&snapshot.fork, nodes)?;
+    let order = least_used(&snapshot.fork, &only);
+    let mut progress = Progress::new("nodes", order.len());
+    let mut tried = Vec::with_capacity(order.len());
+    for node in order {
+        let mut fork = snapshot.fork()?;
+        let what_if = fork.what_if(&[Verb::Drain(vec![Arc::clone(&node)])], 1)?;
+        let bad = what_if.pods.iter().find(|outcome| outcome.end.is_bad());
+        let obstacle = bad.map(|outcome| (outcome.pod.to_string(), obstacle(&outcome.end)));
+        if obstacle.is_none() {
+            snapshot.fork = fork;
+        }
+        tried.push(Tried { node, pods: what_if.pods.len(), obstacle });
+        progress.step();
+    }
+    let is_good = tried.iter().any(|it| it.obstacle.is_none());
+    let text = match source.output {
+        Format::Table => table(&tried),
+        Format::Json => json(&tried),
+    };
+    Ok((text, is_good))
+}
+
+/// The nodes, those with the least requests first; cordoned ones, which take no pods, too.
+fn least_used(fork: &Fork, only: &[Arc<str>]) -> Vec<Arc<str>> {
+    let nodes = fork.cache().nodes();
+    let is_wanted = |name: &&Arc<str>| only.is_empty() || only.contains(name);
+    let mut names: Vec<_> = nodes.names().filter(is_wanted).cloned().collect();
+    names.sort();
+    // Stable: of equal nodes the first by name.
+    names.sort_by_key(|name| nodes.get(name).map(used));
+    names
+}
+
+/// The larger share of CPU and memory that pods request, in thousandths.
+fn used(node: &NodeInfo) -> i64 {
+    let share = |requested: i64, allocatable: i64| {
+        requested.saturating_mul(1000).checked_div(allocatable).unwrap_or_default()
+    };
+    let (requested, allocatable) = (node.requested(), node.allocatable());
+    share(requested.milli_cpu, allocatable.milli_cpu).max(share(requested.memory, allocatable.memory))
+}
+
+fn table(tried: &[Tried]) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_table(&mut text, tried);
+    printable(&text)
+}
+
+fn write_table(text: &mut String, tried: &[Tried]) -> std::fmt::Result {
+    let (stay, go): (Vec<_>, Vec<_>) = tried.iter().partition(|it| it.obstacle.is_some());
+    let first_line = match go.len() {
+        0 => format!("None of {} nodes could go", tried.len()),
+        gone => format!("{gone} of {} nodes could go, in this order: no pod is worse off", tried.len()),
+    };
+    write_wrapped(text, "", &first_line)?;
+    if !go.is_empty() {
+        writeln!(text, "\n{:<66}{:>14}", "COULD GO", "PODS THAT MOVE")?;
+    }
+    for Tried { node, pods, .. } in go.iter().take(MOST_LINES) {
+        writeln!(text, "{:<66}{pods:>14}", clip(node, 65))?;
+    }
+    if go.len() > MOST_LINES {
+        writeln!(text, "and {} more", go.len() - MOST_LINES)?;
+    }
+    if !stay.is_empty() {
+        writeln!(text, "\nSTAYS")?;
+    }
+    for Tried { node, obstacle, .. } in stay.iter().take(MOST_LINES) {
+        writeln!(text, "{}", clip(node, 80))?;
+        if let Some((pod, why)) = obstacle {
+            write_wrapped(text, "  ", &format!("{pod}: {why}"))?;
+        }
+    }
+    if stay.len() > MOST_LINES {
+        writeln!(text, "and {} more", stay.len() - MOST_LINES)?;
+    }
+    Ok(())
+}
+
+fn json(tried: &[Tried]) -> String {
+    let node = |Tried { node, pods, obstacle }: &Tried| {
+        let obstacle = obstacle.as_ref().map(|(pod, why)| json!({ "pod": pod, "reason": why }));
+        json!({ "node": node, "couldGo": obstacle.is_none(), "pods": pods, "obstacle": obstacle })
+    };
+    let object = json!({
+        "apiVersion": API_VERSION,
+        "kind": "Empty",
+        "nodes": tried.iter().map(node).collect::<Vec<_>>(),
+    });
+    format!("{object:#}\n")
+}

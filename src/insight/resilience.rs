@@ -1,0 +1,148 @@
+//! `supercargo resilience`: who stays down if a node or a zone fails.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use serde_json::{Value, json};
+use supercargo_config::Catalog;
+use supercargo_scheduler::{Fork, Verb, WhatIf};
+
+use super::progress::Progress;
+use super::report::{API_VERSION, MOST_LINES, clip, obstacle, printable, write_wrapped};
+use super::{Format, LONG, Source, print};
+use crate::text::count;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each failure is imagined alone, as with `what-if --fail`. Nothing is changed in the cluster.
+
+Exit codes: 0 if no failure leaves a pod without a node, 1 if one does, 2 for wrong usage, 3 if no answer is possible.")]
+pub(crate) struct ResilienceOptions {
+    /// What fails at once: `node`, or all nodes with the same value of this label
+    #[arg(long, value_name = "node|LABEL", default_value = "node")]
+    by: String,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// What a failure leads to.
+struct Failure {
+    /// The node, or the label's value.
+    name: String,
+    /// The number of pods that are moved or stay down.
+    pods: usize,
+    /// The number of pods that stay down.
+    down: usize,
+    /// The first of them, and why it is down.
+    first: Option<(String, String)>,
+}
+
+/// Prints who stays down.
+pub(crate) async fn resilience(options: ResilienceOptions, catalog: &Catalog) -> Result<ExitCode> {
+    let catalog = catalog.clone();
+    print(options.source.timeout.unwrap_or(LONG), async move { answer(&options, &catalog).await }).await
+}
+
+/// The answer, and whether no pod stays down.
+async fn answer(
+    ResilienceOptions { by, source }: &ResilienceOptions,
+    catalog: &Catalog,
+) -> Result<(String, bool)> {
+    let mut snapshot = source.read(catalog).await?;
+    // Pods that are pending now are not the failure's.
+    snapshot.fork.what_if(&[], 0)?;
+    let groups = groups(&snapshot.fork, by);
+    ensure!(!groups.is_empty(), "no node has the label {by}");
+    let mut progress = Progress::new("failures", groups.len());
+    let mut failures = Vec::with_capacity(groups.len());
+    for (name, nodes) in groups {
+        let what_if = snapshot.fork()?.what_if(&[Verb::Fail(nodes)], 1)?;
+        failures.push(Failure::new(name, &what_if));
+        progress.step();
+    }
+    failures.sort_by_key(|it| (Reverse(it.down), Reverse(it.pods)));
+    let is_good = failures.iter().all(|failure| failure.down == 0);
+    let text = match source.output {
+        Format::Table => table(by, &failures),
+        Format::Json => json(by, &failures),
+    };
+    Ok((text, is_good))
+}
+
+/// What fails at once.
+fn groups(fork: &Fork, by: &str) -> BTreeMap<String, Vec<Arc<str>>> {
+    let nodes = fork.cache().nodes();
+    let mut groups: BTreeMap<String, Vec<Arc<str>>> = BTreeMap::new();
+    for name in nodes.names() {
+        let value = match by {
+            "node" => Some(name),
+            label => nodes.get(name).and_then(|node| node.node().labels.get(label)),
+        };
+        if let Some(value) = value {
+            groups.entry(value.to_string()).or_default().push(Arc::clone(name));
+        }
+    }
+    for nodes in groups.values_mut() {
+        nodes.sort();
+    }
+    groups
+}
+
+impl Failure {
+    fn new(name: String, what_if: &WhatIf) -> Self {
+        let bad = || what_if.pods.iter().filter(|outcome| outcome.end.is_bad());
+        let first = bad().next().map(|outcome| (outcome.pod.to_string(), obstacle(&outcome.end)));
+        Self { name, pods: what_if.pods.len(), down: bad().count(), first }
+    }
+}
+
+fn table(by: &str, failures: &[Failure]) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_table(&mut text, by, failures);
+    printable(&text)
+}
+
+fn write_table(text: &mut String, by: &str, failures: &[Failure]) -> std::fmt::Result {
+    let bad = failures.iter().filter(|failure| failure.down > 0).count();
+    let what = if by == "node" { "nodes".to_owned() } else { format!("values of {by}") };
+    let first_line = match failures.first().filter(|worst| worst.down > 0) {
+        None => format!("Any one of {} {what} can fail: every pod gets another node", failures.len()),
+        Some(Failure { name, down, .. }) => format!(
+            "{bad} of {} {what} cannot fail without a pod down; the worst is {name}: {} down",
+            failures.len(),
+            count(*down, "pod")
+        ),
+    };
+    write_wrapped(text, "", &first_line)?;
+    writeln!(text, "\n{:<62}{:>9}{:>9}", "FAILS", "AFFECTED", "DOWN")?;
+    for Failure { name, pods, down, first } in failures.iter().take(MOST_LINES) {
+        writeln!(text, "{:<62}{pods:>9}{down:>9}", clip(name, 61))?;
+        if let Some((pod, why)) = first {
+            write_wrapped(text, "  ", &format!("{pod}: {why}"))?;
+        }
+    }
+    if failures.len() > MOST_LINES {
+        writeln!(text, "and {} with no more pods down", failures.len() - MOST_LINES)?;
+    }
+    Ok(())
+}
+
+fn json(by: &str, failures: &[Failure]) -> String {
+    let failure = |Failure { name, pods, down, first }: &Failure| -> Value {
+        let first = first.as_ref().map(|(pod, why)| json!({ "pod": pod, "reason": why }));
+        json!({ "fails": name, "affected": pods, "down": down, "first": first })
+    };
+    let object = json!({
+        "apiVersion": API_VERSION,
+        "kind": "Resilience",
+        "by": by,
+        "failures": failures.iter().map(failure).collect::<Vec<_>>(),
+    });
+    format!("{object:#}\n")
+}
