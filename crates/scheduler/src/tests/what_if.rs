@@ -176,6 +176,24 @@ fn new_nodes_take_pending_pods_and_are_well() {
 }
 
 #[test]
+fn new_nodes_have_the_pods_of_daemon_sets() {
+    let mut bed = bed(&[("a", 3)]);
+    bed.assigned(owned(asks("agent", 1), "DaemonSet").node("a"));
+    bed.assigned(replica("w", 2).node("a"));
+    bed.pod(replica("p", 3));
+    let like = Verb::AddNodes { like: "a".into(), count: 1 };
+    assert_eq!(lines(&what_if(bed, &[like])), Vec::<String>::new());
+}
+
+#[test]
+fn a_terminating_pod_is_not_replaced_again() {
+    let mut bed = bed(&[("a", 4), ("b", 4)]);
+    bed.assigned(replica("old", 1).node("a").terminating());
+    bed.assigned(replica("its-replacement", 1).node("b"));
+    assert_eq!(lines(&what_if(bed, &[drain("a")])), Vec::<String>::new());
+}
+
+#[test]
 fn verbs_apply_in_order() {
     let cluster = || {
         let mut bed = bed(&[("a", 4), ("b", 4)]);

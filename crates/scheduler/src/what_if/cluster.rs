@@ -95,8 +95,7 @@ impl<'s> Cluster<'s> {
         let until = self.now.monotonic + HORIZON;
         loop {
             self.carry_out();
-            if self.scheduler.has_work() {
-                self.scheduler.schedule_one(*self.now, &mut NoCalls);
+            if self.scheduler.has_work() && self.scheduler.schedule_one(*self.now, &mut NoCalls) {
                 continue;
             }
             let [_, backing_off, ..] = self.scheduler.queue_lengths();
@@ -204,8 +203,13 @@ impl<'s> Cluster<'s> {
     }
 
     fn replace(&mut self, pod: &PodInfo) {
+        // Its controller has replaced it already.
+        if pod.terminating {
+            self.expected.insert(pod.uid.clone());
+            return;
+        }
         // The kubelet replaces its static pods itself.
-        if pod.controller.as_ref().is_none_or(|owner| *owner.kind == *"Node") {
+        if pod.controller.is_none() || is_of(pod, &["Node"]) {
             return;
         }
         let has_own_claims = !pod.spec.resource_claims().is_empty()
@@ -217,7 +221,6 @@ impl<'s> Cluster<'s> {
         self.fates.remove(&pod.uid);
         self.create(PodInfo {
             node_name: None,
-            terminating: false,
             status: PodStatus::default(),
             status_requests: None,
             ..pod.clone()
@@ -230,7 +233,11 @@ impl<'s> Cluster<'s> {
         }
     }
 
+    /// The nodes come with the pods of DaemonSets that the present node has.
     pub(super) fn add_nodes(&mut self, like: &NodeRecord, count: usize) {
+        let on_it = self.scheduler.cache.nodes().get(&like.name).map(|info| info.pods().to_vec());
+        let mut of_node = on_it.unwrap_or_default();
+        of_node.retain(|pod| is_of(pod, &["DaemonSet"]) && !pod.terminating);
         for number in 1..=count {
             let name: Arc<str> = format!("{}-new-{number}", like.name).into();
             let labels = like.labels.iter().map(|(key, value)| {
@@ -246,7 +253,14 @@ impl<'s> Cluster<'s> {
                 name,
                 ..like.clone()
             };
-            self.handle(Input::Node(Notification::Added(Arc::new(node))));
+            let node = Arc::new(node);
+            self.handle(Input::Node(Notification::Added(Arc::clone(&node))));
+            for pod in &of_node {
+                let name = format!("{}-{number}", pod.name);
+                let copy = PodInfo { uid: name.as_str().into(), name: name.into(), ..PodInfo::clone(pod) };
+                self.expected.insert(copy.uid.clone());
+                self.handle(Input::AssignedPod(Notification::Added(on_node(&copy, &node.name))));
+            }
         }
     }
 
@@ -286,5 +300,10 @@ impl<'s> Cluster<'s> {
 
 /// Whether the pod is there for its node, so that it goes nowhere else.
 pub(super) fn is_of_node(pod: &PodInfo) -> bool {
-    pod.controller.as_ref().is_some_and(|owner| ["DaemonSet", "Node"].contains(&&*owner.kind))
+    is_of(pod, &["DaemonSet", "Node"])
+}
+
+/// Whether the pod's controller is of one of these kinds.
+fn is_of(pod: &PodInfo, kinds: &[&str]) -> bool {
+    pod.controller.as_ref().is_some_and(|owner| kinds.contains(&&*owner.kind))
 }
