@@ -73,7 +73,8 @@ impl EnqueueExtensions for InterPodAffinity {
                 hint::after_pod_change,
             )
             // Terms of the event's pod may match the labels of the waiting one.
-            .scoped(HintScope::POD_AFFINITY | HintScope::NAMESPACE | HintScope::LABELS),
+            .scoped(HintScope::POD_AFFINITY | HintScope::NAMESPACE | HintScope::LABELS)
+            .reading_labels_if(hint::reads_labels),
             // Terms of other pods may no longer match its labels.
             EventRegistration::always(EventResource::TargetPod, ActionType::UPDATE_POD_LABEL),
             EventRegistration::hinted(

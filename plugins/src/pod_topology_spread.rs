@@ -97,8 +97,7 @@ impl EnqueueExtensions for PodTopologySpread {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         let (others, own) = (Arc::clone(&self), Arc::clone(&self));
         let by_default = self.scope_of_defaults();
-        // `matchLabelKeys` name labels of the pod.
-        let constraints = HintScope::TOPOLOGY_SPREAD | HintScope::LABELS | by_default;
+        let constraints = HintScope::TOPOLOGY_SPREAD | HintScope::MATCH_LABELS | by_default;
         vec![
             EventRegistration::reading(
                 EventResource::AssignedPod,

@@ -14,6 +14,7 @@ use supercargo_scheduler::{Fork, Verb};
 use super::{Format, SHORT, Snapshot, Source, key, print, report};
 
 #[derive(Debug, Args)]
+#[command(override_usage = "supercargo what-if [OPTIONS] CHANGE...")]
 #[command(after_help = "\
 Changes apply in the order of this list: --add, --uncordon, --cordon, --delete, --copy, --fail, --drain.
 Controllers replace pods at once, a pod on a node is ready, and volumes are bound at once. A drain leaves pods of \

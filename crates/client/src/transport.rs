@@ -79,7 +79,7 @@ impl Transport {
     /// silence and may take as long to answer.
     pub fn pinged_every(self, period: Duration) -> Self {
         let Backend::Wire(Shared { wire, .. }) = &self.backend else { return self };
-        let wire = wire.with_patience(Patience { silence: period, answer: period });
+        let wire = wire.with_patience(Patience::new(period, period));
         Self { backend: Backend::Wire(Shared::new(wire)), ..self }
     }
 

@@ -28,7 +28,7 @@ use crate::transport::BoxError;
 
 /// client-go takes 45 s.
 pub(crate) const PATIENCE: Patience =
-    Patience { silence: Duration::from_secs(10), answer: Duration::from_secs(10) };
+    Patience::new(Duration::from_secs(10), Duration::from_secs(10));
 /// Flow control windows of a stream and a connection. A watch that is read slowly fills its own
 /// window and leaves room for the others.
 const STREAM_WINDOW: u32 = 4 << 20;

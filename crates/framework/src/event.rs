@@ -302,6 +302,8 @@ bitflags! {
         const VOLUMES = 1 << 9;
         /// Anything.
         const POD = 1 << 10;
+        /// The labels, of a pod with `matchLabelKeys`.
+        const MATCH_LABELS = 1 << 11;
     }
 }
 
@@ -317,6 +319,9 @@ pub type ClaimFn = fn(&Change) -> Option<&Arc<str>>;
 /// queues no pod.
 pub type GroupFn = fn(&Change) -> Option<Arc<str>>;
 
+/// Whether a hint reads labels of pending pods after this change.
+pub type LabelsFn = fn(&Change) -> bool;
+
 /// An event that a plugin registers, with its queueing hint.
 pub struct EventRegistration {
     /// The event.
@@ -325,6 +330,8 @@ pub struct EventRegistration {
     pub hint: Option<HintFn>,
     /// The parts of the pending pod that the hint reads.
     pub scope: HintScope,
+    /// The changes after which the hint reads labels, if not after all.
+    pub labels: Option<LabelsFn>,
     /// What the change offers at most, for a hint that reads requests.
     pub offer: Option<OfferFn>,
     /// The claim that the change is about, for a hint that reads claims.
@@ -340,6 +347,7 @@ impl EventRegistration {
             event: ClusterEvent::new(resource, action),
             hint: None,
             scope: HintScope::empty(),
+            labels: None,
             offer: None,
             claim: None,
             group: None,
@@ -369,6 +377,7 @@ impl EventRegistration {
             event,
             hint: Some(Arc::new(hint)),
             scope: HintScope::POD,
+            labels: None,
             offer: None,
             claim: None,
             group: None,
@@ -379,6 +388,12 @@ impl EventRegistration {
     #[must_use]
     pub fn scoped(self, scope: HintScope) -> Self {
         Self { scope, ..self }
+    }
+
+    /// Declares that the hint reads labels only after these changes. The scope must contain labels.
+    #[must_use]
+    pub fn reading_labels_if(self, labels: LabelsFn) -> Self {
+        Self { labels: Some(labels), ..self }
     }
 
     /// Declares that the hint queues no pod that requests more than the change offers, so that the

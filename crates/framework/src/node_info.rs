@@ -176,6 +176,12 @@ impl NodeInfo {
         self.by_priority.retain(|sums| sums.pods > 0);
     }
 
+    /// Makes a sum wrong.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn spoil_sums(&mut self) {
+        self.requested.milli_cpu += 1;
+    }
+
     /// Whether the sums are those of the pods: always, unless there is a bug. Costs as much as
     /// adding up the pods' requests.
     pub fn has_exact_sums(&self) -> bool {

@@ -30,6 +30,7 @@ type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 /// When a silent connection counts as dead.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Patience {
     /// The silence before a ping.
     pub silence: Duration,
@@ -45,6 +46,11 @@ impl Default for Patience {
 }
 
 impl Patience {
+    /// A connection that is silent for `silence` has `answer` left.
+    pub const fn new(silence: Duration, answer: Duration) -> Self {
+        Self { silence, answer }
+    }
+
     /// A builder of clients that ping over HTTP/2.
     pub fn client_builder(self) -> legacy::Builder {
         let mut builder = legacy::Client::builder(TokioExecutor::new());

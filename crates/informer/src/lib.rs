@@ -177,6 +177,9 @@ pub use futures::stream::{BoxStream, Stream};
 pub use tokio_util::sync::CancellationToken;
 #[doc(no_inline)]
 pub use {http, kube, prost, serde_json};
+#[cfg(feature = "http2")]
+#[doc(no_inline)]
+pub use hyper_util;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -5,10 +5,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use supercargo_framework::event::Change;
+use supercargo_framework::hash_seed::HashSeed;
 use supercargo_framework::objects::{ObjectBody as _, PodGroup, resources};
 use supercargo_framework::pod::PodStatus;
 use supercargo_framework::{ClusterEvent, PodInfo, Text, Timestamp, Uid};
@@ -57,8 +59,9 @@ pub struct GroupLengths {
 }
 
 /// The members of groups.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Groups {
+    seed: HashSeed,
     /// The members of each queued group in the order of trial, by the UID of its entry.
     queued: FxHashMap<Uid, Vec<QueuedPod>>,
     /// The entry of each member of a queued group.
@@ -80,6 +83,18 @@ struct Popped {
 }
 
 impl Groups {
+    pub(crate) fn new(seed: HashSeed) -> Self {
+        let (queued, entry_of) = (FxHashMap::default(), FxHashMap::default());
+        Self { seed, queued, entry_of, incomplete: BTreeMap::new(), popped: None }
+    }
+
+    /// The UID of the entry that stands for a group. Strangers choose the key, so that maps that hash
+    /// UIDs without a seed must not see it.
+    fn uid_of(&self, key: &str) -> Uid {
+        let [high, low] = [0, 1].map(|half: u8| self.seed.hash_one((half, key)));
+        Uid::from(format!("podgroup:{high:016x}{low:016x}").as_str())
+    }
+
     /// The entry of a queued member's group.
     pub(crate) fn entry_of(&self, member: &Uid) -> Option<&Uid> {
         self.entry_of.get(member)
@@ -192,18 +207,13 @@ fn order(member: &QueuedPod) -> impl Ord + use<> {
     )
 }
 
-/// The UID of the entry that stands for a group.
-fn entry_uid(key: &str) -> Uid {
-    Uid::from(format!("podgroup:{key}").as_str())
-}
-
 /// The pod that stands for a group: it has the group's name and priority, and a member's spec.
-fn stand_in(key: &str, group: &PodGroup, member: &PodInfo) -> Arc<PodInfo> {
+fn stand_in(uid: Uid, key: &str, group: &PodGroup, member: &PodInfo) -> Arc<PodInfo> {
     let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
     Arc::new(PodInfo {
         namespace: Arc::clone(&member.namespace),
         name: name.into(),
-        uid: entry_uid(key),
+        uid,
         priority: group.priority,
         spec: Arc::clone(&member.spec),
         status: PodStatus::default(),
@@ -225,7 +235,7 @@ impl SchedulingQueue {
             self.groups.incomplete.entry(key).or_default().push(member);
             return;
         };
-        let entry = entry_uid(&key);
+        let entry = self.groups.uid_of(&key);
         if let Some(taken) = self.take_group(&entry) {
             self.groups.insert(&entry, member);
             return self.put_back(cx, taken);
@@ -234,7 +244,7 @@ impl SchedulingQueue {
             popped.pending.push(member);
             return;
         }
-        let stand_in = stand_in(&key, group, &member.pod);
+        let stand_in = stand_in(entry.clone(), &key, group, &member.pod);
         let mut queued = QueuedPod::new(stand_in, member.profile, member.timestamp);
         queued.is_group = true;
         self.groups.insert(&entry, member);
@@ -290,7 +300,7 @@ impl SchedulingQueue {
 
     /// A PodGroup changed: its priority may have.
     pub fn update_group(&mut self, cx: &mut QueueCx<'_>, key: &str) {
-        let entry = entry_uid(key);
+        let entry = self.groups.uid_of(key);
         let object = cx.objects.get(&resources::POD_GROUP, key);
         let group = object.and_then(|object| PodGroup::of(&object.body));
         let known = self.entries.get(&entry).map(|entry| entry.pod.priority);
@@ -304,7 +314,7 @@ impl SchedulingQueue {
 
     /// A PodGroup is gone: its members wait for another one.
     pub fn remove_group(&mut self, key: &Arc<str>) {
-        let entry = entry_uid(key);
+        let entry = self.groups.uid_of(key);
         let popped = self.groups.popped.as_mut().filter(|popped| popped.entry == entry);
         let mut members = popped.map(|popped| std::mem::take(&mut popped.pending)).unwrap_or_default();
         if self.take(&entry).is_some() {
@@ -394,7 +404,7 @@ impl SchedulingQueue {
                 None => concerned.extend(held.values().filter_map(entry)),
                 // Gangs that wait for pods: a new pod concerns one of them.
                 Some(groups) => {
-                    let named = groups.iter().filter_map(|key| self.entries.get(&entry_uid(key)));
+                    let named = groups.iter().filter_map(|key| self.entries.get(&self.groups.uid_of(key)));
                     concerned.extend(named.filter(|queued| held.contains_key(&queued.sequence)));
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use supercargo_framework::event::{
-    Change, ClaimFn, EventRegistration, GroupFn, HintFn, HintScope, OfferFn, QueueingHint,
+    Change, ClaimFn, EventRegistration, GroupFn, HintFn, HintScope, LabelsFn, OfferFn, QueueingHint,
 };
 use supercargo_framework::objects::{Objects, resources};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text};
@@ -28,6 +28,8 @@ struct Registration {
     hint: Option<HintFn>,
     /// What the hint reads of a pod.
     scope: HintScope,
+    /// The changes after which it reads labels, if not after all.
+    labels: Option<LabelsFn>,
     /// What a change offers at most.
     offer: Option<OfferFn>,
     /// The claim that a change is about.
@@ -81,7 +83,7 @@ impl QueueingHints {
     pub(crate) fn scope(&self, entry: &QueuedPod) -> HintScope {
         let registrations = &self.by_profile[entry.profile.0];
         let rejecting = registrations.iter().filter(|it| entry.rejected_by(&it.plugin));
-        union(rejecting)
+        rejecting.fold(HintScope::empty(), |scope, registration| scope | registration.scope)
     }
 
     /// The hints about an event for pods that the same plugins rejected as this one.
@@ -161,9 +163,10 @@ impl Concerned<'_> {
         self.hints.is_empty()
     }
 
-    /// What the hints read of a pod.
+    /// What the hints read of a pod after this change.
     pub(crate) fn scope(&self) -> HintScope {
-        union(self.hints.iter().map(|(registration, _)| *registration))
+        let scopes = self.hints.iter().map(|(registration, _)| registration.scope_after(self.change));
+        scopes.fold(HintScope::empty(), HintScope::union)
     }
 
     /// What pods that a hint may queue request at most; `None` for all pods.
@@ -196,6 +199,11 @@ impl Concerned<'_> {
 }
 
 impl Registration {
+    fn scope_after(&self, change: &Change) -> HintScope {
+        let reads_labels = self.labels.is_none_or(|labels| labels(change));
+        if reads_labels { self.scope } else { self.scope - HintScope::LABELS }
+    }
+
     /// An error or a panic queues the pod: a needless attempt is better than a pod that waits
     /// forever.
     fn queues(&self, cx: &mut QueueCx<'_>, pod: &PodInfo, event: &ClusterEvent, change: &Change) -> bool {
@@ -222,17 +230,13 @@ impl Registration {
     }
 }
 
-/// What all these hints read of a pod.
-fn union<'a>(registrations: impl Iterator<Item = &'a Registration>) -> HintScope {
-    registrations.fold(HintScope::empty(), |scope, registration| scope | registration.scope)
-}
-
 fn registrations_of(plugin: &Text, events: &[EventRegistration]) -> Vec<Registration> {
     let of_plugin = |it: &EventRegistration| Registration {
         event: it.event.clone(),
         plugin: plugin.clone(),
         hint: it.hint.clone(),
         scope: it.scope,
+        labels: it.labels,
         offer: it.offer,
         claim: it.claim,
         group: it.group,

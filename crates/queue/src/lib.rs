@@ -162,7 +162,7 @@ impl SchedulingQueue {
             backoff: Heap::default(),
             error_backoff: Heap::default(),
             unschedulable: Unschedulable::new(seed.clone()),
-            groups: Groups::default(),
+            groups: Groups::new(seed.clone()),
             in_flight: InFlight::default(),
             nominator: Nominator::default(),
             next_sequence: 0,

@@ -319,10 +319,11 @@ fn movable_of_group(
         movable.extend(admitted.map(|(sequence, pod)| (sequence, hints.strategy(cx, pod))));
         return;
     }
-    let is_one_answer = hints.scope().is_empty();
+    let scope = hints.scope();
+    let is_one_answer = scope.is_empty();
     let mut answer = None;
     let offers = hints.offers(cx.objects);
-    let classes = group.classes_within(offers.as_deref());
+    let classes = group.classes_within(scope, offers.as_deref());
     for class in classes.filter(|class| pre_check.admits(class.priority)) {
         let mut pods = class.pods().filter(|(sequence, _)| own != Some(*sequence)).peekable();
         let Some((_, first)) = pods.peek() else { continue };

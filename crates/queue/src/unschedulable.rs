@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use supercargo_framework::event::HintScope;
-use supercargo_framework::{PodInfo, Text, Uid};
+use supercargo_framework::{PodInfo, PodSpec, Text, Uid};
 
 use super::entry::QueuedPod;
 use super::size::{Amounts, Size};
@@ -43,12 +43,20 @@ struct Rejection {
 /// Pods that the same plugins rejected.
 #[derive(Clone)]
 pub(crate) struct Group {
-    /// What the hints of these plugins read of a pod.
+    /// As all hints of these plugins see the pods.
+    whole: Index,
+    /// As hints that read no labels see them, if others do. The pods of a StatefulSet differ in labels.
+    without_labels: Option<Index>,
+    /// The pods with claims, by the key of each claim and by sequence number.
+    by_claim: BTreeMap<Box<str>, BTreeMap<u64, Arc<PodInfo>>>,
+}
+
+/// The pods of a group as hints of a scope see them.
+#[derive(Clone)]
+struct Index {
     scope: HintScope,
     /// By size; all of one size if no hint reads requests.
     by_size: BTreeMap<Size, Classes>,
-    /// The pods with claims, by the key of each claim and by sequence number.
-    by_claim: BTreeMap<Box<str>, BTreeMap<u64, Arc<PodInfo>>>,
 }
 
 /// The pods of a group and a size.
@@ -118,7 +126,7 @@ impl Unschedulable {
         let rejection = Rejection::of(entry);
         if let Some(group) = self.groups.get_mut(&rejection) {
             group.remove(entry);
-            if group.by_size.is_empty() {
+            if group.whole.by_size.is_empty() {
                 self.groups.remove(&rejection);
             }
         }
@@ -206,16 +214,19 @@ impl Rejection {
 
 impl Group {
     fn new(scope: HintScope) -> Self {
-        Self { scope, by_size: BTreeMap::new(), by_claim: BTreeMap::new() }
+        let index = |scope| Index { scope, by_size: BTreeMap::new() };
+        let differs = scope.contains(HintScope::LABELS) && !scope.contains(HintScope::POD);
+        let without_labels = differs.then(|| index(scope - HintScope::LABELS));
+        Self { whole: index(scope), without_labels, by_claim: BTreeMap::new() }
     }
 
     fn insert(&mut self, entry: &QueuedPod, seed: &HashSeed) {
         for claim in claims(&entry.pod) {
             self.by_claim.entry(claim).or_default().insert(entry.sequence, Arc::clone(&entry.pod));
         }
-        let seen = self.seen(&entry.pod);
-        let classes = self.by_size.entry(seen.amounts().size());
-        classes.or_insert_with(|| Classes { places: seed.map(), classes: Vec::new() }).insert(entry, seen);
+        for index in std::iter::once(&mut self.whole).chain(&mut self.without_labels) {
+            index.insert(entry, seed);
+        }
     }
 
     fn remove(&mut self, entry: &QueuedPod) {
@@ -227,29 +238,28 @@ impl Group {
                 }
             }
         }
-        let seen = self.seen(&entry.pod);
-        let size = seen.amounts().size();
-        let Some(classes) = self.by_size.get_mut(&size) else { return };
-        classes.remove(entry, &seen);
-        if classes.classes.is_empty() {
-            self.by_size.remove(&size);
+        for index in std::iter::once(&mut self.whole).chain(&mut self.without_labels) {
+            index.remove(entry);
         }
     }
 
-    fn seen(&self, pod: &Arc<PodInfo>) -> Seen {
-        Seen { pod: Arc::clone(pod), scope: self.scope }
-    }
-
     pub(crate) fn classes(&self) -> impl Iterator<Item = &Class> {
-        self.classes_within(None)
+        self.whole.by_size.values().flat_map(|classes| &classes.classes)
     }
 
-    /// The classes without those that fit into none of these offers.
-    pub(crate) fn classes_within(&self, offers: Option<&[Amounts]>) -> impl Iterator<Item = &Class> {
+    /// The classes as hints of this scope see them, without those that fit into none of these offers.
+    pub(crate) fn classes_within(
+        &self,
+        scope: HintScope,
+        offers: Option<&[Amounts]>,
+    ) -> impl Iterator<Item = &Class> {
         let is_within = move |may_fit: &dyn Fn(Amounts) -> bool| {
             offers.is_none_or(|offers| offers.iter().any(|offer| may_fit(*offer)))
         };
-        self.by_size
+        let without_labels = self.without_labels.as_ref().filter(|_| !scope.contains(HintScope::LABELS));
+        without_labels
+            .unwrap_or(&self.whole)
+            .by_size
             .iter()
             .filter(move |(size, _)| is_within(&|offer| size.may_fit(offer.size())))
             .flat_map(|(_, classes)| &classes.classes)
@@ -264,6 +274,28 @@ impl Group {
     /// The sequence number of a pod of the group.
     pub(crate) fn any(&self) -> Option<u64> {
         self.classes().flat_map(Class::pods).map(|(sequence, _)| sequence).next()
+    }
+}
+
+impl Index {
+    fn insert(&mut self, entry: &QueuedPod, seed: &HashSeed) {
+        let seen = self.seen(&entry.pod);
+        let classes = self.by_size.entry(seen.amounts().size());
+        classes.or_insert_with(|| Classes { places: seed.map(), classes: Vec::new() }).insert(entry, seen);
+    }
+
+    fn remove(&mut self, entry: &QueuedPod) {
+        let seen = self.seen(&entry.pod);
+        let size = seen.amounts().size();
+        let Some(classes) = self.by_size.get_mut(&size) else { return };
+        classes.remove(entry, &seen);
+        if classes.classes.is_empty() {
+            self.by_size.remove(&size);
+        }
+    }
+
+    fn seen(&self, pod: &Arc<PodInfo>) -> Seen {
+        Seen { pod: Arc::clone(pod), scope: self.scope }
     }
 }
 
@@ -318,7 +350,8 @@ impl Seen {
             pod.priority,
             reads_all.then_some(&pod.uid),
             reads(HintScope::NAMESPACE).then_some(&pod.namespace),
-            reads(HintScope::LABELS).then_some(&pod.labels),
+            (reads(HintScope::LABELS) || reads(HintScope::MATCH_LABELS) && matches_labels(spec))
+                .then_some(&pod.labels),
             reads(HintScope::CONTROLLER).then_some(&pod.controller),
             reads(HintScope::REQUESTS).then_some((&spec.requests, &pod.status_requests)),
             reads(HintScope::NODE_AFFINITY).then_some((&spec.node_selector, &spec.node_affinity)),
@@ -329,6 +362,11 @@ impl Seen {
             reads(HintScope::VOLUMES).then_some(&spec.volumes),
         )
     }
+}
+
+/// Whether labels of the pod are part of its constraints.
+fn matches_labels(spec: &PodSpec) -> bool {
+    spec.topology_spread.iter().any(|constraint| !constraint.match_label_keys.is_empty())
 }
 
 impl PartialEq for Seen {
@@ -351,7 +389,7 @@ mod tests {
     use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
     use supercargo_framework::testing::{PodBuilder, pod};
     use supercargo_framework::topology_spread::TopologySpreadConstraint;
-    use supercargo_framework::{NodeAffinity, PodSpec, TaintEffect, Timestamp, Volume, VolumeSource};
+    use supercargo_framework::{NodeAffinity, TaintEffect, Timestamp, Volume, VolumeSource};
 
     use super::*;
 
@@ -415,6 +453,42 @@ mod tests {
 
     fn volume() -> Volume {
         Volume { name: "v".into(), source: VolumeSource::Claim("c".into()) }
+    }
+
+    /// The number of classes that hints of a scope see, of pods with a label of their own each.
+    fn classes_of_replicas(scope: HintScope, spread: Option<TopologySpreadConstraint>) -> [usize; 2] {
+        let mut unschedulable = unschedulable();
+        let replicas = pods(|pod, i| pod.label("index", &i.to_string()));
+        let replicas: Vec<_> = replicas
+            .into_iter()
+            .map(|mut replica| {
+                let pod = Arc::make_mut(&mut replica.pod);
+                Arc::make_mut(&mut pod.spec).topology_spread = spread.clone().into_iter().collect();
+                replica
+            })
+            .collect();
+        for replica in &replicas {
+            unschedulable.insert(replica, || scope);
+        }
+        let count = |unschedulable: &Unschedulable, scope| {
+            unschedulable.groups().flat_map(|group| group.classes_within(scope, None)).count()
+        };
+        let counts = [scope, scope - HintScope::LABELS].map(|scope| count(&unschedulable, scope));
+        for replica in &replicas {
+            assert!(unschedulable.remove(replica));
+        }
+        assert_eq!(unschedulable.groups().count(), 0);
+        counts
+    }
+
+    #[test]
+    fn replicas_share_a_class_for_hints_that_read_no_labels() {
+        let affinity = HintScope::POD_AFFINITY | HintScope::LABELS;
+        assert_eq!(classes_of_replicas(affinity, None), [3, 1]);
+        let constraints = HintScope::TOPOLOGY_SPREAD | HintScope::MATCH_LABELS;
+        assert_eq!(classes_of_replicas(constraints, Some(spread())), [1, 1]);
+        let keys = TopologySpreadConstraint { match_label_keys: ["index".into()].into(), ..spread() };
+        assert_eq!(classes_of_replicas(constraints, Some(keys)), [3, 3]);
     }
 
     #[test]

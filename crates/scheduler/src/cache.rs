@@ -121,6 +121,11 @@ impl Cache {
         &self.nodes
     }
 
+    #[cfg(test)]
+    pub(crate) fn nodes_mut(&mut self) -> &mut Nodes {
+        &mut self.nodes
+    }
+
     /// The version of the visiting order.
     pub(crate) fn order_version(&self) -> u64 {
         self.order_version

@@ -53,6 +53,12 @@ pub(super) fn after_pod_change(pod: &PodInfo, change: &Change) -> Hint {
     Ok(QueueingHint::queue_if(helps))
 }
 
+/// Whether a pod is gone that kept others away.
+pub(super) fn reads_labels(change: &Change) -> bool {
+    let gone = change.old_pod().filter(|_| change.new_pod().is_none());
+    gone.is_some_and(|gone| required(gone).is_ok_and(|(_, away)| !away.is_empty()))
+}
+
 pub(super) fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
     let (near, away) = required(pod)?;
     let new = new_node(change)?;

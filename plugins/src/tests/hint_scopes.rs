@@ -9,7 +9,7 @@ use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
-use supercargo_framework::event::{Change, HintFn, HintScope};
+use supercargo_framework::event::{Change, EventRegistration, HintScope};
 use supercargo_framework::objects::{
     Body, CsiDriver, DeviceClass, Objects, Service, VolumeAttachment, resources,
 };
@@ -145,6 +145,12 @@ fn equal_in(scope: HintScope, pod: &PodInfo, other: &PodInfo) -> PodInfo {
         match part {
             HintScope::NAMESPACE => twin.namespace = Arc::clone(&pod.namespace),
             HintScope::LABELS => twin.labels = pod.labels.clone(),
+            HintScope::MATCH_LABELS => {
+                let mut constraints = pod.spec.topology_spread.iter();
+                if constraints.any(|constraint| !constraint.match_label_keys.is_empty()) {
+                    twin.labels = pod.labels.clone();
+                }
+            }
             HintScope::CONTROLLER => twin.controller.clone_from(&pod.controller),
             HintScope::REQUESTS => {
                 spec.requests = pod.spec.requests.clone();
@@ -173,28 +179,32 @@ fn looked_up() -> Objects {
     objects
 }
 
-/// Whether two pods that are equal in the scope get different answers.
-fn differ(hint: &HintFn, scope: HintScope, objects: &Objects, (pod, other, changes): &Sample) -> bool {
+/// Whether two pods that are equal in the scope, but for a part of it, get different answers.
+fn differ(it: &EventRegistration, part: HintScope, objects: &Objects, (pod, other, changes): &Sample) -> bool {
     let cx = QueueContext { objects, preempting: &rustc_hash::FxHashSet::default() };
-    let twin = equal_in(scope, pod, other);
-    changes.iter().any(|change| hint(&cx, pod, change) != hint(&cx, &twin, change))
+    let hint = it.hint.as_ref().expect("it has a hint");
+    changes.iter().any(|change| {
+        let reads_labels = it.labels.is_none_or(|labels| labels(change));
+        let scope = if reads_labels { it.scope } else { it.scope - HintScope::LABELS };
+        hint(&cx, pod, change) != hint(&cx, &equal_in(scope - part, pod, other), change)
+    })
 }
 
 /// The hints of every plugin, and of one with default constraints.
-fn hints() -> impl Iterator<Item = (HintFn, HintScope, String)> {
+fn hints() -> impl Iterator<Item = EventRegistration> {
     let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
     let args = json!({"defaultingType": "List", "defaultConstraints": [constraint]});
     let drivers = drivers().into_iter().chain([Driver::with_args("PodTopologySpread", args)]);
     let registrations = drivers.flat_map(|driver| driver.events());
-    registrations.filter_map(|it| Some((it.hint?, it.scope, it.event.to_string())))
+    registrations.filter(|it| it.hint.is_some())
 }
 
 proptest! {
     #[test]
     fn pods_equal_in_the_scope_get_one_answer(sample in any_sample()) {
         let objects = looked_up();
-        for (hint, scope, event) in hints() {
-            prop_assert!(!differ(&hint, scope, &objects, &sample), "{event}, {scope:?}");
+        for it in hints() {
+            prop_assert!(!differ(&it, HintScope::empty(), &objects, &sample), "{it:?}, {:?}", it.scope);
         }
     }
 }
@@ -206,10 +216,10 @@ fn some_pods_that_differ_in_a_part_of_the_scope_get_two_answers() {
     let mut sample = || any_sample().new_tree(&mut runner).expect("nothing is rejected").current();
     let samples: Vec<_> = (0..8_000).map(|_| sample()).collect();
     let objects = looked_up();
-    for (hint, scope, event) in hints().filter(|(_, scope, _)| !scope.contains(HintScope::POD)) {
-        for part in scope {
-            let noticed = samples.iter().any(|sample| differ(&hint, scope - part, &objects, sample));
-            assert!(noticed, "{event} does not read {part:?}");
+    for it in hints().filter(|it| !it.scope.contains(HintScope::POD)) {
+        for part in it.scope {
+            let noticed = samples.iter().any(|sample| differ(&it, part, &objects, sample));
+            assert!(noticed, "{it:?} does not read {part:?}");
         }
     }
 }

@@ -16,7 +16,7 @@ use supercargo_framework::{Context, CycleState, LabelSelector, NodeInfo, Plugin,
 
 use super::templates::ZONE;
 use crate::tests::bed::{Bed, options, plugins};
-use crate::{Options, TableStats};
+use crate::{ExtenderSpec, Options, TableStats};
 
 type FilterFn = dyn Fn(&Context<'_>, &CycleState, &NodeInfo) -> Status + Send + Sync;
 
@@ -400,6 +400,24 @@ fn keys_of_strangers_do_not_displace_tables_in_use() {
         hits += cycle(pod(&format!("p{number}")).request("cpu", "1m"));
     }
     assert!(hits > 980, "{hits} of 1000 pods of one template found their table");
+}
+
+/// They choose nodes by what tables do not know.
+#[test]
+fn extenders_bypass_tables() {
+    let counts = |extenders: Vec<ExtenderSpec>| {
+        let mut bed = Bed::extended(extenders);
+        bed.node(big("n"));
+        for name in ["a", "b"] {
+            bed.pod(pod(name));
+            assert!(bed.cycle());
+        }
+        let stats = bed.scheduler.table_stats();
+        (stats.builds, stats.hits)
+    };
+    assert_eq!(counts(Vec::new()), (1, 1));
+    let binder = ExtenderSpec { name: "x".into(), ..ExtenderSpec::default() };
+    assert_eq!(counts(vec![binder]), (0, 0));
 }
 
 #[test]
