@@ -126,7 +126,7 @@ impl Process {
         let observer = metrics.observer(Box::new(LogObserver));
         let Traced { observer, sending: traces } =
             traced(collector(&traces, &host.name)?, &metrics, observer);
-        let options = Options { hash_seed: host.seed.number("hash"), ..scheduler_options(config) };
+        let options = Options { hash_seed: host.hash_seed.number("hash"), ..scheduler_options(config) };
         let scheduler = Scheduler::new(options)?.with_observer(observer);
         let resources = scheduler.resources();
         let (scheduler, recording) = maybe_recorded(scheduler, record.as_deref(), &host);

@@ -16,8 +16,11 @@ pub struct Host {
     pub name: Arc<str>,
     /// Its clocks.
     pub clock: Arc<dyn Clock>,
-    /// The source of all random numbers of the process.
+    /// The source of all random numbers of the process. Some of them are public, as in the identity of
+    /// a candidate.
     pub seed: Seed,
+    /// The seed of maps whose keys strangers choose. It does not follow from the other one.
+    pub hash_seed: Seed,
 }
 
 /// The clocks of a machine. Timers are tokio's, which a runtime can pause.
@@ -49,7 +52,8 @@ pub struct Seed(pub u64);
 impl Host {
     /// This machine, with a random seed.
     pub fn local() -> Self {
-        Self { name: hostname().into(), clock: Arc::new(SystemClock::default()), seed: Seed::random() }
+        let clock = Arc::new(SystemClock::default());
+        Self { name: hostname().into(), clock, seed: Seed::random(), hash_seed: Seed::random() }
     }
 
     /// The wall-clock time.

@@ -4,7 +4,7 @@
 //! that all fall into one bucket, and each lookup then compares all of them. So these maps hash
 //! with SipHash and a seed that only this process knows. Elsewhere such keys are ordered; maps that
 //! are keyed by UIDs, nodes, labels of nodes or plugins hash without a seed: the API server or an
-//! administrator chooses these.
+//! administrator chooses these. The queue's UID of a group is a hash of its name with the seed.
 //!
 //! No decision depends on the order of such a map, and so none depends on the seed.
 

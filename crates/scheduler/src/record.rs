@@ -2,7 +2,7 @@
 //!
 //! A record consists of lines of JSON: each call, its time, the answers of extenders, and the
 //! effects. A replay makes the same calls to a new scheduler with the same configuration and
-//! compares the effects.
+//! compares the effects. The hash seed is not part of a record, because no effect depends on it.
 
 use std::io::{self, BufRead};
 

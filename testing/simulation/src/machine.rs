@@ -130,7 +130,8 @@ impl Machine {
         let handed = Arc::<Mutex<Option<Owner>>>::default();
         let (ended, end) = oneshot::channel();
         let slot = Arc::clone(&handed);
-        let host = Host { name: setting.name.into(), clock: clock.clone(), seed: Seed(setting.seed) };
+        let seed = Seed(setting.seed);
+        let host = Host { name: setting.name.into(), clock: clock.clone(), seed, hash_seed: seed };
         let instance = Instance {
             host,
             config_file: Some(ConfigFile { path, period: CONFIG_PERIOD, text, load: Box::new(load) }),
