@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use supercargo_controlplane::{ControlPlane, Leashed};
@@ -44,11 +45,18 @@ pub(crate) fn free_port() -> u16 {
 pub(crate) fn output(args: &[&str]) -> Output {
     let mut command = command(args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut ended = || child.try_wait().unwrap();
-    let within = Duration::from_mins(1);
-    eventually(&format!("supercargo {args:?} ends"), within, &mut ended, String::new);
-    child.wait_with_output().unwrap()
+    let child = command.spawn().unwrap();
+    let pid = child.id();
+    // A thread reads, as the output may be larger than a pipe.
+    let reading = thread::spawn(move || child.wait_with_output().unwrap());
+    let ended = || reading.is_finished().then_some(());
+    eventually(
+        &format!("supercargo {args:?} (process {pid}) ends"),
+        Duration::from_mins(1),
+        ended,
+        String::new,
+    );
+    reading.join().unwrap()
 }
 
 /// The only segment of a record in this folder.

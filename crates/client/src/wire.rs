@@ -27,8 +27,7 @@ use crate::outgoing_body::{OutgoingBody, Unread};
 use crate::transport::BoxError;
 
 /// client-go takes 45 s.
-pub(crate) const PATIENCE: Patience =
-    Patience::new(Duration::from_secs(10), Duration::from_secs(10));
+pub(crate) const PATIENCE: Patience = Patience::new(Duration::from_secs(10), Duration::from_secs(10));
 /// Flow control windows of a stream and a connection. A watch that is read slowly fills its own
 /// window and leaves room for the others.
 const STREAM_WINDOW: u32 = 4 << 20;

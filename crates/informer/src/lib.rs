@@ -173,13 +173,13 @@ pub use wait::{DoneChecker, WaitError, wait_for};
 pub use futures::future::BoxFuture;
 #[doc(no_inline)]
 pub use futures::stream::{BoxStream, Stream};
+#[cfg(feature = "http2")]
+#[doc(no_inline)]
+pub use hyper_util;
 #[doc(no_inline)]
 pub use tokio_util::sync::CancellationToken;
 #[doc(no_inline)]
 pub use {http, kube, prost, serde_json};
-#[cfg(feature = "http2")]
-#[doc(no_inline)]
-pub use hyper_util;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -120,24 +120,3 @@ impl Scheduler {
         Known { nodes, pods }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use supercargo_framework::testing::node;
-
-    use crate::tests::bed::Bed;
-
-    #[test]
-    fn the_node_with_a_wrong_sum_is_named() {
-        let mut bed = Bed::new();
-        for name in ["right", "wrong"] {
-            bed.node(node(name));
-        }
-        let names = ["right".into(), "wrong".into(), "gone".into()];
-        assert!(bed.scheduler.nodes_with_wrong_sums(&names).is_empty());
-        let nodes = bed.scheduler.cache.nodes_mut();
-        let index = nodes.index_of("wrong").unwrap();
-        nodes.update(index, supercargo_framework::NodeInfo::spoil_sums);
-        assert_eq!(bed.scheduler.nodes_with_wrong_sums(&names), ["wrong".into()]);
-    }
-}

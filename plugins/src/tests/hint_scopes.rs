@@ -180,7 +180,12 @@ fn looked_up() -> Objects {
 }
 
 /// Whether two pods that are equal in the scope, but for a part of it, get different answers.
-fn differ(it: &EventRegistration, part: HintScope, objects: &Objects, (pod, other, changes): &Sample) -> bool {
+fn differ(
+    it: &EventRegistration,
+    part: HintScope,
+    objects: &Objects,
+    (pod, other, changes): &Sample,
+) -> bool {
     let cx = QueueContext { objects, preempting: &rustc_hash::FxHashSet::default() };
     let hint = it.hint.as_ref().expect("it has a hint");
     changes.iter().any(|change| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use supercargo_framework::plugin::{Nomination, PreFilter};
 use supercargo_framework::testing::{PodBuilder, node, pod};
-use supercargo_framework::{Code, Status};
+use supercargo_framework::{Code, NodeInfo, Status};
 
 use super::bed::{Bed, options, plugins};
 use super::fake::{Fake, Log};
@@ -424,4 +424,18 @@ fn nodes_may_change_between_two_cycles() {
     bed.bound("a", super::bed::failed(supercargo_framework::binding::Certainty::Refused, "no node"));
     assert_eq!(log.take(), ["n2"]);
     assert_eq!(bed.place("a"), Some(Place::Backoff));
+}
+
+#[test]
+fn the_node_with_a_wrong_sum_is_named() {
+    let mut bed = Bed::new();
+    for name in ["right", "wrong"] {
+        bed.node(node(name));
+    }
+    let names = ["right".into(), "wrong".into(), "gone".into()];
+    assert!(bed.scheduler.nodes_with_wrong_sums(&names).is_empty());
+    let nodes = bed.scheduler.cache.nodes_mut();
+    let index = nodes.index_of("wrong").unwrap();
+    nodes.update(index, NodeInfo::spoil_sums);
+    assert_eq!(bed.scheduler.nodes_with_wrong_sums(&names), ["wrong".into()]);
 }
