@@ -97,7 +97,8 @@ impl EnqueueExtensions for PodTopologySpread {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         let (others, own) = (Arc::clone(&self), Arc::clone(&self));
         let by_default = self.scope_of_defaults();
-        let constraints = HintScope::TOPOLOGY_SPREAD | HintScope::MATCH_LABELS | by_default;
+        let labels = if by_default.is_empty() { HintScope::MATCH_LABELS } else { by_default };
+        let constraints = HintScope::TOPOLOGY_SPREAD | labels;
         vec![
             EventRegistration::reading(
                 EventResource::AssignedPod,
