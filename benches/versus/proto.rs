@@ -1,9 +1,7 @@
 //! Objects as the API server's protobuf: the fields that the benchmark reads and writes.
 
-use kube_informers::protobuf::wire::{Fields, Value, Writer, find_bytes};
-
-/// The prefix of every object on the wire.
-const MAGIC: &[u8] = b"k8s\0";
+use kube_informers::protobuf::wire::{Fields, Value, find_bytes};
+use kube_informers::protobuf::open_envelope;
 
 /// The first field with a number; an absent one is empty.
 pub(crate) fn field(message: &[u8], number: u32) -> &[u8] {
@@ -23,16 +21,7 @@ pub(crate) fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8
     })
 }
 
-/// The object after the prefix.
+/// The object in its envelope.
 pub(crate) fn object(body: &[u8]) -> Option<&[u8]> {
-    find_bytes(body.strip_prefix(MAGIC)?, 2)
-}
-
-/// An object with the prefix and its type, as the API server reads it.
-pub(crate) fn body(version: &str, kind: &str, object: &Writer) -> Vec<u8> {
-    let mut types = Writer::new();
-    types.string(1, version).string(2, kind);
-    let mut unknown = Writer::new();
-    unknown.message(1, &types).message(2, object);
-    [MAGIC, unknown.as_bytes()].concat()
+    open_envelope(body).ok().map(|(_, object)| object)
 }

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use kube_informers::protobuf::envelope;
 use kube_informers::protobuf::wire::Writer;
 use serde_json::{Value, json};
 
 use crate::api::{Call, JSON, PROTOBUF, STRATEGIC_MERGE};
 use crate::names::{Names, PodName};
-use crate::proto;
 use crate::watch::Change;
 
 /// The writes of a run, in order.
@@ -225,7 +225,7 @@ fn call(write: &PodWrite, pod: &PodName, encoding: Encoding) -> Result<Call> {
                 let (mut target, mut binding) = (Writer::new(), Writer::new());
                 target.string(1, "Node").string(3, node);
                 binding.message(1, &metadata(namespace, name)).message(2, &target);
-                Ok(proto::body("v1", "Binding", &binding))
+                Ok(envelope("v1", "Binding", &binding))
             };
             object(format!("{path}/binding"), &json, &protobuf)
         }
@@ -281,7 +281,7 @@ fn event_message(event: &Value) -> Result<Vec<u8>> {
         .message(8, &regarding)
         .string(10, text("/note"))
         .string(11, text("/type"));
-    Ok(proto::body("events.k8s.io/v1", "Event", &message))
+    Ok(envelope("events.k8s.io/v1", "Event", &message))
 }
 
 impl std::fmt::Display for Counts {

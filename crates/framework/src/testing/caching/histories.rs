@@ -140,6 +140,7 @@ mod tests {
     use crate::caching::{Caching, Scope};
     use crate::context::Context;
     use crate::cycle_state::CycleState;
+    use crate::panic_text;
     use crate::plugin::{FilterPlugin, SignPlugin};
     use crate::signature::{Signer, Unsignable};
     use crate::status::Status;
@@ -189,7 +190,7 @@ mod tests {
             |_, name| node(name).build(),
         );
         let checked = catch_unwind(AssertUnwindSafe(|| histories.check(Arc::new(limit), 50)));
-        checked.map_err(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())
+        checked.map_err(|panic| panic_text(&*panic).to_owned())
     }
 
     #[test]
