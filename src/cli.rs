@@ -73,11 +73,11 @@ enum Command {
     Pending(PendingOptions),
     /// Count how many more pods like one fit
     Fits(FitsOptions),
-    /// Tell where pods go if nodes are drained or fail, or come, or pods come or go
+    /// Show where pods go if nodes are drained, fail or are added
     WhatIf(WhatIfOptions),
-    /// Tell which pods stay down if a node or a zone fails
+    /// Show which pods stay down if a node or a zone fails
     Resilience(ResilienceOptions),
-    /// Tell which nodes could go, one after the other
+    /// Show which nodes could go, one after the other
     Empty(EmptyOptions),
     /// Print or validate a configuration
     #[command(subcommand)]

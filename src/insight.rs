@@ -25,9 +25,10 @@ use supercargo_client::host::Host;
 use supercargo_codec::{NodeKind, PodKind};
 use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config};
+use supercargo_framework::objects::resources;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{PodInfo, Text};
-use supercargo_scheduler::{Fork, Scheduler};
+use supercargo_scheduler::{Fork, Options, Scheduler};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -65,7 +66,7 @@ struct Question {
 /// How to reach a cluster, and how to answer.
 #[derive(Debug, Args)]
 struct Source {
-    /// Namespace of pods; by default that of the kubeconfig's context
+    /// Namespace of pods; by default that of the kubeconfig's context, and all for `pending`
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
     /// Configuration of the scheduler, as for `run`
@@ -78,7 +79,7 @@ struct Source {
     /// Output format
     #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
-    /// How long the answer may take; by default 30s, or 1h if many changes are tried
+    /// How long the answer may take; by default 30s, or 1h for `pending`, `resilience` and `empty`
     #[arg(long, value_name = "DURATION", value_parser = supercargo_config::flags::length)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -130,12 +131,25 @@ impl Source {
         let configured = &config.client_connection.kubeconfig;
         let kubeconfig = self.kubeconfig.clone().or_else(|| configured.clone()).or_else(usual_kubeconfig);
         let connection = Connection::open(None, kubeconfig.as_deref()).await?;
-        let now = Host::local().clock.now();
-        let mut scheduler = Scheduler::new(scheduler_options(&config))?;
-        let resources = scheduler.resources();
+        let host = Host::local();
+        let now = host.clock.now();
+        let options =
+            Options { hash_seed: host.hash_seed.number("hash"), ..scheduler_options(&config) };
+        let mut scheduler = Scheduler::new(options)?;
+        let mut kinds_to_read = scheduler.resources();
+        // A drain respects them even if no plugin reads them.
+        if !kinds_to_read.contains(&resources::POD_DISRUPTION_BUDGET) {
+            kinds_to_read.push(resources::POD_DISRUPTION_BUDGET);
+        }
         let (pods, nodes) = kinds(config.client_connection.reads_protobuf());
         let kinds = (pods.features(config.features.clone()), nodes);
-        let inputs = read(&connection, kinds, &resources).await?;
+        let limit = self.timeout.unwrap_or(SHORT);
+        let inputs = timeout(limit, read(&connection, kinds, &kinds_to_read)).await;
+        let late = || {
+            let seconds = limit.as_secs();
+            format!("cannot read the cluster within {seconds} s; run `supercargo check` to find the cause")
+        };
+        let inputs = inputs.with_context(late)??;
         for message in inputs.try_iter() {
             if let Message::Input(input) = message {
                 scheduler.handle(now, *input);
@@ -154,7 +168,7 @@ async fn print(
 ) -> Result<ExitCode> {
     // A task of its own: plugins may compute for long.
     let answer = timeout(limit, tokio::spawn(answer)).await;
-    let late = || format!("no answer within {} s; run `supercargo check` to find the cause", limit.as_secs());
+    let late = || format!("no answer within {} s; --timeout allows more", limit.as_secs());
     match answer.with_context(late).and_then(|answer| answer.context("a plugin panicked")).flatten() {
         Ok((text, is_good)) => {
             output::print(text.as_bytes())?;

@@ -302,6 +302,7 @@ impl Owner {
         let now = self.clock.now();
         self.watchdog.begin(self.scheduler.get().next_pod().cloned().map(Subject::Cycle));
         let effects = self.scheduler.schedule_one(now, &mut *self.calls);
+        self.watchdog.begin(None);
         self.carry_out(effects);
     }
 

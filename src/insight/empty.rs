@@ -4,22 +4,23 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 use supercargo_config::Catalog;
 use supercargo_framework::NodeInfo;
-use supercargo_scheduler::{Fork, Verb};
+use supercargo_scheduler::{Fork, Verb, WhatIf};
 
 use super::progress::Progress;
 use super::report::{API_VERSION, MOST_LINES, clip, obstacle, printable, write_wrapped};
 use super::what_if::{Nodes, named};
 use super::{Format, LONG, Source, print};
+use crate::text::count;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The nodes with the least requests are tried first. Each is drained as with `what-if --drain`. If no pod is worse \
-off, it counts as gone for the next one. Nothing is changed in the cluster.
+off, it is gone for the next one. Nothing is changed in the cluster.
 
 Exit codes: 0 if a node could go, 1 if none could, 2 for wrong usage, 3 if no answer is possible.")]
 pub(crate) struct EmptyOptions {
@@ -50,14 +51,20 @@ async fn answer(EmptyOptions { nodes, source }: &EmptyOptions, catalog: &Catalog
     let mut snapshot = source.read(catalog).await?;
     snapshot.fork.what_if(&[], 0)?;
     let only = named(&snapshot.fork, nodes)?;
+    for name in &only {
+        snapshot.fork.cache().nodes().get(name).with_context(|| format!("there is no node {name}"))?;
+    }
     let order = least_used(&snapshot.fork, &only);
     let mut progress = Progress::new("nodes", order.len());
     let mut tried = Vec::with_capacity(order.len());
     for node in order {
         let mut fork = snapshot.fork()?;
         let what_if = fork.what_if(&[Verb::Drain(vec![Arc::clone(&node)])], 1)?;
-        let bad = what_if.pods.iter().find(|outcome| outcome.end.is_bad());
-        let obstacle = bad.map(|outcome| (outcome.pod.to_string(), obstacle(&outcome.end)));
+        let mut obstacle = first_obstacle(&what_if);
+        if obstacle.is_none() {
+            // It is gone for the next one.
+            obstacle = first_obstacle(&fork.what_if(&[Verb::Fail(vec![Arc::clone(&node)])], 1)?);
+        }
         if obstacle.is_none() {
             snapshot.fork = fork;
         }
@@ -70,6 +77,12 @@ async fn answer(EmptyOptions { nodes, source }: &EmptyOptions, catalog: &Catalog
         Format::Json => json(&tried),
     };
     Ok((text, is_good))
+}
+
+/// The first pod that is worse off, and why.
+fn first_obstacle(what_if: &WhatIf) -> Option<(String, String)> {
+    let bad = what_if.pods.iter().find(|outcome| outcome.end.is_bad())?;
+    Some((bad.pod.to_string(), obstacle(&bad.end)))
 }
 
 /// The nodes, those with the least requests first; cordoned ones, which take no pods, too.
@@ -102,8 +115,10 @@ fn table(tried: &[Tried]) -> String {
 fn write_table(text: &mut String, tried: &[Tried]) -> std::fmt::Result {
     let (stay, go): (Vec<_>, Vec<_>) = tried.iter().partition(|it| it.obstacle.is_some());
     let first_line = match go.len() {
-        0 => format!("None of {} nodes could go", tried.len()),
-        gone => format!("{gone} of {} nodes could go, in this order: no pod is worse off", tried.len()),
+        0 => format!("None of {} could go", count(tried.len(), "node")),
+        gone => {
+            format!("{gone} of {} could go, in this order: no pod is worse off", count(tried.len(), "node"))
+        }
     };
     write_wrapped(text, "", &first_line)?;
     if !go.is_empty() {

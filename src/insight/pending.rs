@@ -1,7 +1,7 @@
 //! `supercargo pending`: what is pending in the cluster, by reason.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use supercargo_config::Catalog;
 use supercargo_framework::PodInfo;
+use supercargo_framework::signature::Signature;
 use supercargo_scheduler::{Fork, Why};
 
 use super::progress::Progress;
@@ -23,7 +24,8 @@ const MOST_WORKLOADS: usize = 5;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Pods with equal specs of one workload share an answer, as from `why`. Without --namespace, all namespaces count.
+Pods of one workload that the scheduler treats alike share an answer, as from `why`. Without --namespace, all \
+namespaces count.
 
 Exit codes: 0 if no pod is pending, 1 if some are, 2 for wrong usage, 3 if no answer is possible.")]
 pub(crate) struct PendingOptions {
@@ -71,38 +73,31 @@ async fn answer(PendingOptions { source }: &PendingOptions, catalog: &Catalog) -
 
 /// The reasons, those of the most pods first.
 fn reasons(fork: &mut Fork, pods: &[Arc<PodInfo>]) -> Vec<(String, Reason)> {
-    let mut alike: BTreeMap<String, Vec<Vec<&Arc<PodInfo>>>> = BTreeMap::new();
-    for pod in pods {
-        let of_workload = alike.entry(workload(pod)).or_default();
-        match of_workload.iter_mut().find(|others| is_like(others[0], pod)) {
-            Some(others) => others.push(pod),
-            None => of_workload.push(vec![pod]),
-        }
-    }
-    let mut progress = Progress::new("kinds of pods", alike.values().map(Vec::len).sum());
+    // Pods of a workload with equal signatures share an answer.
+    let mut answers: HashMap<(String, Signature), (String, Option<String>)> = HashMap::new();
+    let mut progress = Progress::new("pods", pods.len());
     let mut reasons: BTreeMap<String, Reason> = BTreeMap::new();
-    for (workload, kinds) in alike {
-        for pods in kinds {
-            let (text, fix) = reason(fork, pods[0]);
-            let reason = reasons.entry(text).or_default();
-            if reason.workloads.is_empty() {
-                (reason.example, reason.fix) = (pods[0].key().to_string(), fix);
-            }
-            *reason.workloads.entry(workload.clone()).or_default() += pods.len();
-            progress.step();
+    for pod in pods {
+        let workload = workload(pod);
+        let is_tried = hindrances(pod).next().is_none();
+        let kind = fork.signature(pod).filter(|_| is_tried).map(|signature| (workload.clone(), signature));
+        let (text, fix) = match kind.as_ref().and_then(|kind| answers.get(kind)) {
+            Some(answer) => answer.clone(),
+            None => reason(fork, pod),
+        };
+        if let Some(kind) = kind {
+            answers.insert(kind, (text.clone(), fix.clone()));
         }
+        let reason = reasons.entry(text).or_default();
+        if reason.workloads.is_empty() {
+            (reason.example, reason.fix) = (pod.key().to_string(), fix);
+        }
+        *reason.workloads.entry(workload).or_default() += 1;
+        progress.step();
     }
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, reason)| Reverse(reason.pods()));
     reasons
-}
-
-/// Whether the scheduler treats the pods alike.
-fn is_like(a: &PodInfo, b: &PodInfo) -> bool {
-    a.spec == b.spec
-        && (&a.labels, a.priority, &a.scheduling_gates, a.terminating)
-            == (&b.labels, b.priority, &b.scheduling_gates, b.terminating)
-        && a.status.nominated_node_name == b.status.nominated_node_name
 }
 
 /// The pod's workload: its controller, or the pod itself.
@@ -119,7 +114,10 @@ fn reason(fork: &mut Fork, pod: &Arc<PodInfo>) -> (String, Option<String>) {
         return (hindrance, None);
     }
     match fork.why(pod) {
-        Ok(why) if !why.feasible.is_empty() => ("nothing: it fits, and waits for its turn".to_owned(), None),
+        Ok(why) if !why.feasible.is_empty() => match pod.spec.group() {
+            Some(group) => (format!("fits alone, and waits for its PodGroup {group}"), None),
+            None => ("fits, and waits for its turn".to_owned(), None),
+        },
         Ok(why) => (key_reason(&why.refusals).unwrap_or(why.message.clone()), first_fix(&why)),
         Err(error) => (error.to_string(), None),
     }
@@ -127,7 +125,7 @@ fn reason(fork: &mut Fork, pod: &Arc<PodInfo>) -> (String, Option<String>) {
 
 fn first_fix(why: &Why) -> Option<String> {
     match &why.preemption {
-        Some(node) => Some(format!("none: preemption makes room on {node}")),
+        Some(node) => Some(format!("nothing: preemption makes room on {node}")),
         None => why.fixes.first().map(fix_text),
     }
 }

@@ -112,6 +112,7 @@ fn write_table(text: &mut String, by: &str, failures: &[Failure]) -> std::fmt::R
     let bad = failures.iter().filter(|failure| failure.down > 0).count();
     let what = if by == "node" { "nodes".to_owned() } else { format!("values of {by}") };
     let first_line = match failures.first().filter(|worst| worst.down > 0) {
+        None if failures.len() == 1 => "It can fail: every pod gets another node".to_owned(),
         None => format!("Any one of {} {what} can fail: every pod gets another node", failures.len()),
         Some(Failure { name, down, .. }) => format!(
             "{bad} of {} {what} cannot fail without a pod down; the worst is {name}: {} down",
@@ -128,7 +129,7 @@ fn write_table(text: &mut String, by: &str, failures: &[Failure]) -> std::fmt::R
         }
     }
     if failures.len() > MOST_LINES {
-        writeln!(text, "and {} with no more pods down", failures.len() - MOST_LINES)?;
+        writeln!(text, "and {} more, with at most as many pods down", failures.len() - MOST_LINES)?;
     }
     Ok(())
 }

@@ -30,26 +30,27 @@ pub(crate) struct WhatIfOptions {
 
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
+#[command(next_help_heading = "Changes")]
 struct VerbOptions {
-    /// Nodes like this one come, 1 by default
+    /// Add nodes like this one (default 1)
     #[arg(long, value_name = "NODE[=COUNT]")]
     add: Vec<String>,
-    /// The node takes pods again
+    /// Let the nodes take pods again
     #[arg(long, value_name = "NODES")]
     uncordon: Vec<Nodes>,
-    /// The node takes no new pods. NODES is a name, or KEY=VALUE for all nodes with this label
+    /// Let the nodes take no new pods. NODES is a name, or KEY=VALUE for all nodes with this label
     #[arg(long, value_name = "NODES")]
     cordon: Vec<Nodes>,
-    /// The pod is deleted, and nothing replaces it
+    /// Delete the pod; nothing replaces it
     #[arg(long, value_name = "POD")]
     delete: Vec<String>,
-    /// Pods like this one are created, 1 by default
+    /// Create pods like this one (default 1)
     #[arg(long, value_name = "POD[=COUNT]")]
     copy: Vec<String>,
-    /// The nodes fail with all their pods
+    /// Let the nodes fail with all their pods
     #[arg(long, value_name = "NODES")]
     fail: Vec<Nodes>,
-    /// The nodes are drained
+    /// Drain the nodes
     #[arg(long, value_name = "NODES")]
     drain: Vec<Nodes>,
 }

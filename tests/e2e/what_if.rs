@@ -1,5 +1,5 @@
-//! `supercargo what-if`, `resilience`, `empty` and `pending` on an API server in memory, with no scheduler
-//! running.
+//! `supercargo what-if`, `resilience`, `empty` and `pending` on an API server in memory, with no
+//! scheduler running.
 
 use std::process::Output;
 

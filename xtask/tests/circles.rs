@@ -171,6 +171,15 @@ fn circles(files: &BTreeMap<Path, File>) -> Vec<Vec<&Path>> {
 }
 
 #[test]
+fn every_crate_with_a_folder_src_is_listed() {
+    for (name, folder) in xtask::workspace::Workspace::load().folders() {
+        let sources = folder.join("src");
+        let is_listed = CRATES.iter().any(|listed| std::path::Path::new(listed) == sources);
+        assert!(is_listed || name.starts_with("example") || !xtask::root().join(&sources).is_dir(), "{name}");
+    }
+}
+
+#[test]
 fn no_circle_of_imports_has_many_files() {
     for folder in CRATES {
         let files = files(folder);

@@ -16,8 +16,8 @@ pub struct Host {
     pub name: Arc<str>,
     /// Its clocks.
     pub clock: Arc<dyn Clock>,
-    /// The source of all random numbers of the process. Some of them are public, as in the identity of
-    /// a candidate.
+    /// The source of all random numbers of the process. Some of them are public, as in the identity
+    /// of a candidate.
     pub seed: Seed,
     /// The seed of maps whose keys strangers choose. It does not follow from the other one.
     pub hash_seed: Seed,

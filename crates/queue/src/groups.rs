@@ -88,8 +88,8 @@ impl Groups {
         Self { seed, queued, entry_of, incomplete: BTreeMap::new(), popped: None }
     }
 
-    /// The UID of the entry that stands for a group. Strangers choose the key, so that maps that hash
-    /// UIDs without a seed must not see it.
+    /// The UID of the entry that stands for a group. Strangers choose the key, so that maps that
+    /// hash UIDs without a seed must not see it.
     fn uid_of(&self, key: &str) -> Uid {
         let [high, low] = [0, 1].map(|half: u8| self.seed.hash_one((half, key)));
         Uid::from(format!("podgroup:{high:016x}{low:016x}").as_str())

@@ -325,6 +325,9 @@ impl SchedulingQueue {
                 self.unschedulable.len()
             ));
         }
+        if !self.unschedulable.indexes_agree() {
+            found.push("a pod is in one index of its group, and not in the other".to_owned());
+        }
         let rejected: usize = self.rejected.values().sum();
         let of_members = self.entries.values().flat_map(|entry| self.groups.members(entry.uid()));
         let counted = self.entries.values().chain(of_members);

@@ -45,7 +45,8 @@ struct Rejection {
 pub(crate) struct Group {
     /// As all hints of these plugins see the pods.
     whole: Index,
-    /// As hints that read no labels see them, if others do. The pods of a StatefulSet differ in labels.
+    /// As hints that read no labels see them, if others do. The pods of a StatefulSet differ in
+    /// labels.
     without_labels: Option<Index>,
     /// The pods with claims, by the key of each claim and by sequence number.
     by_claim: BTreeMap<Box<str>, BTreeMap<u64, Arc<PodInfo>>>,
@@ -190,6 +191,18 @@ impl Unschedulable {
         self.gated
     }
 
+    /// Whether both indexes of each group have the same number of pods.
+    pub(crate) fn indexes_agree(&self) -> bool {
+        let count = |index: &Index| {
+            let classes = index.by_size.values().flat_map(|classes| &classes.classes);
+            classes.map(|class| class.pods.len()).sum::<usize>()
+        };
+        let agree = |group: &Group| {
+            group.without_labels.as_ref().is_none_or(|index| count(index) == count(&group.whole))
+        };
+        self.groups().all(agree)
+    }
+
     /// The number of pods in all classes, for checks of consistency.
     pub(crate) fn count_in_classes(&self) -> usize {
         self.groups().flat_map(Group::classes).map(|class| class.pods.len()).sum()
@@ -247,7 +260,8 @@ impl Group {
         self.whole.by_size.values().flat_map(|classes| &classes.classes)
     }
 
-    /// The classes as hints of this scope see them, without those that fit into none of these offers.
+    /// The classes as hints of this scope see them, without those that fit into none of these
+    /// offers.
     pub(crate) fn classes_within(
         &self,
         scope: HintScope,

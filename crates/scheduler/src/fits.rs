@@ -35,6 +35,7 @@ impl Scheduler {
         if !can_be_copied(pod) {
             return Err(WhyError::Claims);
         }
+        self.extenders.clear();
         let profile = self.profile_of(pod).unwrap_or(ProfileIndex(0));
         let mut by_node = BTreeMap::new();
         for number in 0..most {
@@ -70,6 +71,7 @@ pub(crate) fn copy_of(pod: &PodInfo, number: usize) -> PodInfo {
         uid: Uid::from(format!("copy-{number}-of-{}", pod.uid).as_str()),
         name: name.into(),
         node_name: None,
+        terminating: false,
         status: PodStatus::default(),
         status_requests: None,
         ..pod.clone()

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use supercargo_framework::pod::PodKey;
+use supercargo_framework::signature::Signature;
 use supercargo_framework::{Now, PodInfo};
+use supercargo_runtime::profile::ProfileIndex;
 
 use crate::cache::Cache;
 use crate::fits::Fits;
@@ -11,23 +13,28 @@ use crate::scheduler::{BuildError, Options, Scheduler};
 use crate::what_if::{Verb, WhatIf, WhatIfError};
 use crate::why::{Why, WhyError};
 
-/// A copy of a scheduler that answers questions, with a clock of its own. Nobody takes its effects, so
-/// it changes nothing outside.
+/// A copy of a scheduler that answers questions, with a clock of its own. Nobody takes its effects,
+/// so it changes nothing outside.
 pub struct Fork {
     pub(crate) scheduler: Scheduler,
     now: Now,
 }
 
 impl Scheduler {
-    /// Copies the state; nodes, pods and objects are shared. `options` must be those of this scheduler,
-    /// with new plugins, as plugins keep state.
+    /// Copies the state; nodes, pods and objects are shared. `options` must be those of this
+    /// scheduler. Its plugins may be the same ones: what they keep follows the objects that they
+    /// see.
     ///
-    /// Bindings and preemptions in progress stay behind: in the copy, their pods are assumed, and the
-    /// victims are still there.
+    /// Bindings and preemptions in progress stay behind: in the copy, their pods are assumed, and
+    /// the victims are still there.
     pub fn fork(&self, now: Now, options: Options) -> Result<Fork, BuildError> {
         let new = Self::new(options)?;
+        let mut queue = self.queue.fork(&new.profiles, !new.extenders.is_empty());
+        for pod in self.in_attempt() {
+            queue.done(pod.uid());
+        }
         let scheduler = Self {
-            queue: self.queue.fork(&new.profiles, !new.extenders.is_empty()),
+            queue,
             cache: self.cache.clone(),
             objects: self.objects.clone(),
             pending: self.pending.clone(),
@@ -43,7 +50,7 @@ impl Scheduler {
 }
 
 impl Fork {
-    /// Ends a scheduler, to ask it.
+    /// Turns a scheduler into a fork.
     pub fn new(scheduler: Scheduler, now: Now) -> Self {
         Self { scheduler, now }
     }
@@ -72,8 +79,15 @@ impl Fork {
         pods
     }
 
-    /// Why the pod has no node. The pod need not be known. Neither extenders nor PreEnqueue plugins are
-    /// asked.
+    /// The pod's signature under the profile that [`why`](Self::why) asks: pods with equal ones get
+    /// equal answers. `None` if they may not.
+    pub fn signature(&self, pod: &PodInfo) -> Option<Signature> {
+        let profile = self.scheduler.profile_of(pod).unwrap_or(ProfileIndex(0));
+        self.scheduler.profiles.get(profile).sign(&self.scheduler.context(self.now), pod)
+    }
+
+    /// Why the pod has no node. The pod need not be known. Neither extenders nor PreEnqueue plugins
+    /// are asked.
     pub fn why(&mut self, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
         self.scheduler.why(self.now, pod)
     }
@@ -83,20 +97,20 @@ impl Fork {
         self.scheduler.why_there(self.now, pod)
     }
 
-    /// Places copies of the pod one after the other, at most `most`, as the scheduler would, but without
-    /// preemption.
+    /// Places copies of the pod one after the other, at most `most`, as the scheduler would, but
+    /// without preemption.
     ///
     /// Claims and volumes are not reserved, so a pod with either is refused.
     pub fn fits(self, pod: &PodInfo, most: usize) -> Result<Fits, WhyError> {
         self.scheduler.fits(self.now, pod, most)
     }
 
-    /// Applies changes one after the other and lets the scheduler go on until nothing happens any more,
-    /// for at most ten minutes of imagined time each. The state is then the imagined one. Looks for the
-    /// reasons of so many pending pods.
+    /// Applies changes one after the other and lets the scheduler go on until nothing happens any
+    /// more, for at most ten minutes of imagined time each. The state is then the imagined one.
+    /// Looks for the reasons of at most `reasons` pending pods.
     ///
-    /// Controllers replace pods at once; a pod on a node is ready. PreBind succeeds, and extenders are
-    /// not asked. The first profile schedules the pods that no profile is responsible for.
+    /// Controllers replace pods at once; a pod on a node is ready. PreBind succeeds, and extenders
+    /// are not asked. The first profile schedules the pods that no profile is responsible for.
     pub fn what_if(&mut self, verbs: &[Verb], reasons: usize) -> Result<WhatIf, WhatIfError> {
         self.scheduler.what_if(&mut self.now, verbs, reasons)
     }

@@ -52,7 +52,7 @@ impl Scheduler {
     }
 
     /// The pods whose attempt is in progress.
-    fn in_attempt(&self) -> impl Iterator<Item = &QueuedPod> {
+    pub(crate) fn in_attempt(&self) -> impl Iterator<Item = &QueuedPod> {
         let held = self.preemptions.held.as_ref().map(|held| &held.queued);
         self.bindings.iter().map(|binding| &binding.queued).chain(held)
     }

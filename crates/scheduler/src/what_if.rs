@@ -18,7 +18,7 @@ use crate::why::Why;
 /// A change of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Nodes like this one come, without its pods.
+    /// Nodes like this one come, with its pods of DaemonSets.
     AddNodes {
         /// The node.
         like: Arc<str>,
@@ -93,6 +93,8 @@ pub struct PodOutcome {
 pub enum End {
     /// On this node.
     On(Arc<str>),
+    /// It was evicted, and comes back to a drained node: it tolerates the cordon.
+    Back(Arc<str>),
     /// It is pending. Only the first few pods have a reason.
     Pending(Option<Box<Why>>),
     /// It is gone: no controller replaces it.
@@ -100,7 +102,7 @@ pub enum End {
     /// It stays on a node that is drained: the PodDisruptionBudgets of these names allow no
     /// eviction.
     HeldUp(Vec<Arc<str>>),
-    /// Its replacement would have claims of its own, which are not imagined.
+    /// Its replacement needs resource claims or ephemeral volumes, which are not imagined.
     Unknown,
 }
 
@@ -119,8 +121,10 @@ impl Scheduler {
         verbs: &[Verb],
         reasons: usize,
     ) -> Result<WhatIf, WhatIfError> {
+        self.extenders.clear();
         let mut cluster = Cluster::new(self, now);
         cluster.settle();
+        cluster.preempted.clear();
         let before = cluster.pods();
         for verb in verbs {
             cluster.apply(verb)?;
@@ -184,6 +188,9 @@ impl Cluster<'_> {
                 let end = match (self.fates.get(uid).cloned(), to) {
                     (Some(end), _) => end,
                     (None, None) => End::Gone,
+                    (None, Some(Some(to))) if self.evicted.contains(uid) && self.drained.contains(&to) => {
+                        End::Back(to)
+                    }
                     (None, Some(to)) if before.contains_key(uid) && from == to => return None,
                     (None, Some(Some(to))) => End::On(to),
                     (None, Some(None)) => End::Pending(None),

@@ -27,8 +27,8 @@ fn write(text: &mut String, WhatIf { pods, of_nodes, is_still }: &WhatIf) -> std
             write_outcome(text, outcome)?;
         }
         if outcomes.len() > MOST_LINES {
-            let how = if outcomes[0].end.is_bad() { "worse" } else { "well" };
-            writeln!(text, "and {} {how} off", count(outcomes.len() - MOST_LINES, "more pod"))?;
+            let how = if outcomes[0].end.is_bad() { "also worse off" } else { "none worse off" };
+            writeln!(text, "and {}, {how}", count(outcomes.len() - MOST_LINES, "more pod"))?;
         }
     }
     if *of_nodes > 0 {
@@ -56,8 +56,9 @@ fn headline(pods: &[PodOutcome]) -> String {
     let parts = [
         (number(|it| matches!(it.end, End::Pending(_))), "stays pending", "stay pending"),
         (number(|it| matches!(it.end, End::HeldUp(_))), "cannot be evicted", "cannot be evicted"),
+        (number(|it| matches!(it.end, End::Back(_))), "comes back", "come back"),
         (number(|it| matches!(it.end, End::Gone)), "is not replaced", "are not replaced"),
-        (number(|it| matches!(it.end, End::Unknown)), "needs a new claim", "need new claims"),
+        (number(|it| matches!(it.end, End::Unknown)), "needs claims", "need claims"),
         (number(|it| !it.end.is_bad() && it.from.is_some()), "goes to another node", "go to other nodes"),
         (number(|it| !it.end.is_bad() && it.from.is_none()), "gets a node", "get a node"),
         (number(|it| it.is_preempted), "is preempted", "are preempted"),
@@ -79,7 +80,7 @@ fn write_outcome(
     PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome,
 ) -> std::fmt::Result {
     let to = match end {
-        End::On(node) => node.to_string(),
+        End::On(node) | End::Back(node) => node.to_string(),
         End::Pending(_) => "pending".to_owned(),
         End::Gone => "not replaced".to_owned(),
         End::HeldUp(_) => "stays".to_owned(),
@@ -100,13 +101,17 @@ fn write_outcome(
 pub(in crate::insight) fn obstacle(end: &End) -> String {
     match end {
         End::On(_) | End::Pending(None) => String::new(),
+        End::Back(_) => "tolerates the cordon of a drained node".to_owned(),
+        End::Pending(Some(why)) if !why.feasible.is_empty() => {
+            "fits alone, and waits for its PodGroup or its turn".to_owned()
+        }
         End::Pending(Some(why)) => key_reason(&why.refusals).unwrap_or_else(|| why.message.clone()),
         End::Gone => "no controller replaces it".to_owned(),
         End::HeldUp(budgets) if budgets.len() > 1 => {
             format!("has several PodDisruptionBudgets: {}", budgets.join(", "))
         }
         End::HeldUp(budgets) => format!("PodDisruptionBudget {} allows no eviction", budgets.join(", ")),
-        End::Unknown => "its replacement needs claims of its own, which are not imagined".to_owned(),
+        End::Unknown => "its replacement needs claims, which are not imagined".to_owned(),
     }
 }
 
@@ -128,6 +133,7 @@ fn outcome_json(PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome) ->
         "namespace": pod.namespace, "name": pod.name, "from": from, "preempted": is_preempted,
         "end": match end {
             End::On(_) => "Node",
+            End::Back(_) => "Back",
             End::Pending(_) => "Pending",
             End::Gone => "Gone",
             End::HeldUp(_) => "HeldUp",
@@ -135,7 +141,7 @@ fn outcome_json(PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome) ->
         },
     });
     match end {
-        End::On(node) => object["to"] = json!(node),
+        End::On(node) | End::Back(node) => object["to"] = json!(node),
         End::Pending(Some(why)) => {
             object["message"] = json!(why.message);
             object["refusals"] = why.refusals.iter().map(refusal_json).collect();
@@ -195,7 +201,7 @@ mod tests {
     fn long_lists_are_cut() {
         let pods = (0..25).map(|i| outcome(&format!("p{i}"), Some("a"), End::On("b".into()))).collect();
         let text = what_if(&answer(pods));
-        assert!(text.ends_with("\nand 5 more pods well off\n"), "{text}");
+        assert!(text.ends_with("\nand 5 more pods, none worse off\n"), "{text}");
         assert_eq!(text.lines().count(), 3 + MOST_LINES + 1);
     }
 

@@ -23,9 +23,11 @@ use crate::input::{Eviction, Input, Notification};
 use crate::scheduler::Scheduler;
 use crate::why::Why;
 
-/// How long pods may take to come to rest, in imagined time. After five minutes, the queue tries
-/// every unschedulable pod again.
+/// How long pods may take to come to rest, in imagined time.
 const HORIZON: Duration = Duration::from_mins(10);
+/// Nothing comes of further attempts if no pod was bound or evicted for so long. Groups that do not
+/// fit are tried again and again.
+const CALM: Duration = Duration::from_mins(1);
 /// Taints with this prefix tell how a node is, and a new node is well.
 const NODE_CONDITIONS: &str = "node.kubernetes.io/";
 
@@ -34,6 +36,15 @@ pub(super) struct Cluster<'s> {
     scheduler: &'s mut Scheduler,
     now: &'s mut Now,
     versions: u64,
+    /// The number of nodes and pods that were added.
+    added: usize,
+    /// When a pod was bound or evicted last, on the monotonic clock.
+    progress: Duration,
+    /// The pods that had a node before anything was imagined.
+    pub(super) at_start: Vec<Arc<PodInfo>>,
+    /// Nodes that were drained, and the pods that left them.
+    pub(super) drained: FxHashSet<Arc<str>>,
+    pub(super) evicted: FxHashSet<Uid>,
     /// Pods that do not end on a node or pending.
     pub(super) fates: FxHashMap<Uid, End>,
     pub(super) preempted: FxHashSet<Uid>,
@@ -47,10 +58,16 @@ pub(super) struct Cluster<'s> {
 impl<'s> Cluster<'s> {
     /// The first profile schedules the pods that no profile is responsible for.
     pub(super) fn new(scheduler: &'s mut Scheduler, now: &'s mut Now) -> Self {
+        let at_start = scheduler.cache.pods().filter(|pod| !pod.terminating).cloned().collect();
         let mut cluster = Self {
             scheduler,
+            progress: now.monotonic,
             now,
             versions: 0,
+            added: 0,
+            at_start,
+            drained: FxHashSet::default(),
+            evicted: FxHashSet::default(),
             fates: FxHashMap::default(),
             preempted: FxHashSet::default(),
             expected: FxHashSet::default(),
@@ -92,6 +109,7 @@ impl<'s> Cluster<'s> {
 
     /// Lets the scheduler go on until nothing happens any more.
     pub(super) fn settle(&mut self) {
+        self.progress = self.now.monotonic;
         let until = self.now.monotonic + HORIZON;
         loop {
             self.carry_out();
@@ -99,7 +117,8 @@ impl<'s> Cluster<'s> {
                 continue;
             }
             let [_, backing_off, ..] = self.scheduler.queue_lengths();
-            self.is_still = backing_off == 0 && self.scheduler.bindings_in_flight() == 0;
+            let is_calm = self.now.monotonic - self.progress >= CALM;
+            self.is_still = is_calm || backing_off == 0 && self.scheduler.bindings_in_flight() == 0;
             let wait = self.scheduler.next_deadline(*self.now).max(Duration::from_millis(1));
             if self.is_still || self.now.monotonic + wait > until {
                 return;
@@ -138,6 +157,7 @@ impl<'s> Cluster<'s> {
                 let pods: Vec<_> =
                     victims.iter().filter_map(|it| self.scheduler.cache.pod(&it.uid).cloned()).collect();
                 self.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted; victims.len()] });
+                self.progress = self.now.monotonic;
                 for pod in pods {
                     self.preempted.insert(pod.uid.clone());
                     self.evict(&pod);
@@ -154,6 +174,7 @@ impl<'s> Cluster<'s> {
 
     fn bind(&mut self, pod: &Arc<PodInfo>, node: &Arc<str>) {
         self.handle(Input::Bound { pod: pod.uid.clone(), by: "".into(), outcome: BindOutcome::Bound });
+        self.progress = self.now.monotonic;
         let Some(pending) = self.scheduler.pending.get(&pod.key()).cloned() else { return };
         let mut bound = PodInfo::clone(&on_node(&pending, node));
         bound.status.nominated_node_name = None;
@@ -192,6 +213,7 @@ impl<'s> Cluster<'s> {
     /// A pod goes, and nothing replaces it.
     pub(super) fn delete(&mut self, pod: &Arc<PodInfo>) {
         self.expected.insert(pod.uid.clone());
+        self.release_claims(pod);
         let gone = Notification::Deleted(Arc::clone(pod));
         self.handle(if pod.is_assigned() { Input::AssignedPod(gone) } else { Input::QueuedPod(gone) });
     }
@@ -202,7 +224,17 @@ impl<'s> Cluster<'s> {
         self.replace(pod);
     }
 
+    /// The claims that the pod owns go with it.
+    fn release_claims(&mut self, pod: &PodInfo) {
+        let claims: Vec<_> = self.scheduler.objects.claims_of_owner(&pod.uid.text()).cloned().collect();
+        for claim in claims {
+            self.handle(Input::Object(Notification::Deleted(claim)));
+        }
+    }
+
     fn replace(&mut self, pod: &PodInfo) {
+        self.fates.remove(&pod.uid);
+        self.release_claims(pod);
         // Its controller has replaced it already.
         if pod.terminating {
             self.expected.insert(pod.uid.clone());
@@ -218,7 +250,6 @@ impl<'s> Cluster<'s> {
             self.fates.insert(pod.uid.clone(), End::Unknown);
             return;
         }
-        self.fates.remove(&pod.uid);
         self.create(PodInfo {
             node_name: None,
             status: PodStatus::default(),
@@ -228,8 +259,9 @@ impl<'s> Cluster<'s> {
     }
 
     pub(super) fn add_pods(&mut self, like: &PodInfo, count: usize) {
-        for number in 1..=count {
-            self.create(copy_of(like, number));
+        for _ in 0..count {
+            self.added += 1;
+            self.create(copy_of(like, self.added));
         }
     }
 
@@ -238,8 +270,8 @@ impl<'s> Cluster<'s> {
         let on_it = self.scheduler.cache.nodes().get(&like.name).map(|info| info.pods().to_vec());
         let mut of_node = on_it.unwrap_or_default();
         of_node.retain(|pod| is_of(pod, &["DaemonSet"]) && !pod.terminating);
-        for number in 1..=count {
-            let name: Arc<str> = format!("{}-new-{number}", like.name).into();
+        for _ in 0..count {
+            let name = self.new_name(&like.name);
             let labels = like.labels.iter().map(|(key, value)| {
                 let value = if **key == *HOSTNAME { &name } else { value };
                 (Arc::clone(key), Arc::clone(value))
@@ -256,10 +288,22 @@ impl<'s> Cluster<'s> {
             let node = Arc::new(node);
             self.handle(Input::Node(Notification::Added(Arc::clone(&node))));
             for pod in &of_node {
-                let name = format!("{}-{number}", pod.name);
-                let copy = PodInfo { uid: name.as_str().into(), name: name.into(), ..PodInfo::clone(pod) };
+                let (uid, name) =
+                    (format!("{}-on-{}", pod.uid, node.name), format!("{}-on-{}", pod.name, node.name));
+                let copy = PodInfo { uid: uid.as_str().into(), name: name.into(), ..PodInfo::clone(pod) };
                 self.expected.insert(copy.uid.clone());
                 self.handle(Input::AssignedPod(Notification::Added(on_node(&copy, &node.name))));
+            }
+        }
+    }
+
+    /// The name of another node like this one.
+    fn new_name(&mut self, like: &str) -> Arc<str> {
+        loop {
+            self.added += 1;
+            let name = format!("{like}-new-{}", self.added);
+            if self.scheduler.cache.nodes().get(&name).is_none() {
+                return name.into();
             }
         }
     }

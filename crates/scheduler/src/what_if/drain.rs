@@ -10,14 +10,15 @@ use super::End;
 use super::cluster::{Cluster, is_of_node};
 
 /// How many more evictions budgets allow, by key.
-type Allowed = FxHashMap<Arc<str>, i32>;
+type Allowed = FxHashMap<Arc<str>, i64>;
 
 impl Cluster<'_> {
-    /// Evicts pods as budgets allow. A budget allows another eviction once the replacement has a
+    /// Evicts pods as budgets allow. A budget allows another eviction once a replacement has a
     /// node.
     pub(super) fn drain(&mut self, nodes: &[Arc<NodeRecord>]) {
         for node in nodes {
             self.cordon(node, true);
+            self.drained.insert(Arc::clone(&node.name));
         }
         let mut left = Vec::new();
         for node in nodes {
@@ -27,8 +28,8 @@ impl Cluster<'_> {
             self.of_nodes += stay.len();
             left.extend(leave);
         }
-        let mut allowed: Allowed = self.budgets().map(|it| (key(&it), it.disruptions_allowed)).collect();
         loop {
+            let mut allowed = self.allowed(&left);
             let (gone, held_up): (Vec<_>, Vec<_>) =
                 left.into_iter().partition(|pod| self.take(&mut allowed, pod));
             left = held_up;
@@ -36,14 +37,10 @@ impl Cluster<'_> {
                 break;
             }
             for pod in &gone {
+                self.evicted.insert(pod.uid.clone());
                 self.evict(pod);
             }
             self.settle();
-            for pod in gone.iter().filter(|pod| self.scheduler().cache().node_of(&pod.uid).is_some()) {
-                for budget in self.protecting(pod) {
-                    *allowed.entry(budget).or_default() += 1;
-                }
-            }
         }
         for pod in left {
             let budgets = self.protecting(&pod).map(|key| name(&key)).collect();
@@ -51,17 +48,35 @@ impl Cluster<'_> {
         }
     }
 
-    /// Whether the pod may be evicted now. As upstream, a pod that several budgets protect may not.
+    /// What the budgets of these pods allow now: what they allowed at first, and as many more as
+    /// more pods have a node now.
+    fn allowed(&self, pods: &[Arc<PodInfo>]) -> Allowed {
+        let of_pods = |budget: &Typed<'_, PodDisruptionBudget>| pods.iter().any(|pod| budget.selects(pod));
+        let count = |budget: &Typed<'_, PodDisruptionBudget>, pods: &mut dyn Iterator<Item = &Arc<PodInfo>>| {
+            pods.filter(|pod| !pod.terminating && budget.selects(pod)).count() as i64
+        };
+        let allowed = |budget: Typed<'_, PodDisruptionBudget>| {
+            let (before, now) = (
+                count(&budget, &mut self.at_start.iter()),
+                count(&budget, &mut self.scheduler().cache().pods()),
+            );
+            (key(&budget), i64::from(budget.disruptions_allowed) + now - before)
+        };
+        self.budgets().filter(of_pods).map(allowed).collect()
+    }
+
+    /// Whether the pod may be evicted now. As upstream, a pod that several budgets protect may not,
+    /// and no budget protects a pod that is being deleted.
     fn take(&self, allowed: &mut Allowed, pod: &PodInfo) -> bool {
         let mut budgets = self.protecting(pod);
-        let (first, second) = (budgets.next(), budgets.next());
-        match (first, second) {
+        match (budgets.next(), budgets.next()) {
             (None, _) => true,
+            _ if pod.terminating => true,
             (Some(_), Some(_)) => false,
             (Some(budget), None) => {
                 let allowed = allowed.entry(budget).or_default();
                 let may_go = *allowed > 0;
-                *allowed -= i32::from(may_go);
+                *allowed -= i64::from(may_go);
                 may_go
             }
         }
