@@ -133,8 +133,7 @@ impl Source {
         let connection = Connection::open(None, kubeconfig.as_deref()).await?;
         let host = Host::local();
         let now = host.clock.now();
-        let options =
-            Options { hash_seed: host.hash_seed.number("hash"), ..scheduler_options(&config) };
+        let options = Options { hash_seed: host.hash_seed.number("hash"), ..scheduler_options(&config) };
         let mut scheduler = Scheduler::new(options)?;
         let mut kinds_to_read = scheduler.resources();
         // A drain respects them even if no plugin reads them.

@@ -1,7 +1,7 @@
 //! Objects as the API server's protobuf: the fields that the benchmark reads and writes.
 
-use kube_informers::protobuf::wire::{Fields, Value, find_bytes};
 use kube_informers::protobuf::open_envelope;
+use kube_informers::protobuf::wire::{Fields, Value, find_bytes};
 
 /// The first field with a number; an absent one is empty.
 pub(crate) fn field(message: &[u8], number: u32) -> &[u8] {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use supercargo_framework::LabelSelector;
 use supercargo_framework::objects::{Body, PodDisruptionBudget, resources};
 use supercargo_framework::pod::{OwnerRef, PodKey, RareSpec};
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
+use supercargo_framework::{LabelSelector, TaintEffect};
 
 use super::bed::{Bed, all_plugins, options};
-use crate::{End, Fork, Input, Notification, Verb, WhatIf, WhatIfError};
+use crate::{End, ExtenderSpec, Fork, Input, Notification, Options, Verb, WhatIf, WhatIfError};
 
 fn bed(nodes: &[(&str, u32)]) -> Bed {
     let mut bed = Bed::of(options(all_plugins(Vec::new())));
@@ -91,6 +91,7 @@ fn lines(what_if: &WhatIf) -> Vec<String> {
             }
             End::Gone => "gone".to_owned(),
             End::HeldUp(budgets) => format!("held up by {}", budgets.join(", ")),
+            End::Back(node) => format!("{node} again"),
             End::Unknown => "unknown".to_owned(),
         };
         format!("{}: {from} to {end}{}", it.pod.name, if it.is_preempted { ", preempted" } else { "" })
@@ -141,6 +142,60 @@ fn a_drain_waits_for_replacements_that_budgets_demand() {
         with_room(1),
         ["w1: a to b".to_owned(), format!("w2: a to {refused}"), "w3: a to held up by web".to_owned()]
     );
+}
+
+#[test]
+fn budgets_count_the_pods_that_have_a_node() {
+    let drained = |verbs: &[Verb]| {
+        let mut bed = bed(&[("a", 8), ("b", 1), ("c", 8)]);
+        bed.assigned(replica("w1", 1).node("a"));
+        bed.assigned(replica("w2", 1).node("a"));
+        bed.assigned(replica("w3", 1).node("c").terminating());
+        bed.handle(budget("web", 1));
+        lines(&what_if(bed, verbs))
+    };
+    assert_eq!(drained(&[drain("a")]), ["w1: a to c", "w2: a to c"]);
+    let delete = Verb::Delete(key("w1"));
+    assert_eq!(drained(&[delete, drain("a")]), ["w2: a to held up by web"]);
+    assert_eq!(drained(&[drain("c")]), Vec::<String>::new(), "no budget protects a terminating pod");
+}
+
+#[test]
+fn a_pod_that_tolerates_the_cordon_comes_back() {
+    let mut bed = bed(&[("a", 8)]);
+    let tolerant = replica("w", 1).tolerates("node.kubernetes.io/unschedulable", "", TaintEffect::NoSchedule);
+    bed.assigned(tolerant.node("a"));
+    assert_eq!(lines(&what_if(bed, &[drain("a")])), ["w: a to a again"]);
+}
+
+#[test]
+fn extenders_are_not_asked() {
+    let extender = ExtenderSpec { name: "x".into(), filters: true, ..ExtenderSpec::default() };
+    let options = Options { extenders: vec![extender], ..options(all_plugins(Vec::new())) };
+    let mut bed = Bed::of(options);
+    bed.node(with_cpus("a", 4));
+    bed.node(with_cpus("b", 4));
+    bed.assigned(replica("w", 1).node("a"));
+    assert_eq!(lines(&what_if(bed, &[fail("a")])), ["w: a to b"]);
+}
+
+#[test]
+fn new_names_do_not_collide() {
+    let mut bed = bed(&[("a", 1), ("a-new-1", 1)]);
+    bed.pod(replica("p", 1).node_selector("size", "2"));
+    let more = |count| Verb::AddPods { like: key("p"), count };
+    let nodes = || Verb::AddNodes { like: "a".into(), count: 1 };
+    let what_if = what_if(bed, &[more(1), more(2), nodes(), nodes()]);
+    assert_eq!(what_if.pods.len(), 3, "{:?}", lines(&what_if));
+}
+
+#[test]
+fn preemption_that_happens_anyhow_is_not_the_changes() {
+    let mut bed = bed(&[("a", 4), ("b", 1), ("c", 1)]);
+    bed.assigned(replica("low", 1).node("a"));
+    bed.pod(asks("high", 4).priority(10));
+    let lines = lines(&what_if(bed, &[fail("b"), fail("c")]));
+    assert_eq!(lines, ["low: b to pending: Insufficient cpu"]);
 }
 
 #[test]
@@ -228,7 +283,7 @@ fn pods_of_other_schedulers_are_scheduled_by_the_first_profile() {
 }
 
 #[test]
-fn claims_of_a_pod_alone_are_not_imagined() {
+fn claims_of_replacements_and_copies_are_not_imagined() {
     let claim = PodClaim { name: "gpu".into(), source: PodClaimSource::Claim("gpu".into()) };
     let rare = RareSpec { resource_claims: vec![claim].into(), ..RareSpec::default() };
     let with_claim = || replica("w", 1).with_spec(|spec| spec.rare = Some(rare.clone().into())).node("a");

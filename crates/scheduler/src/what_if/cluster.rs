@@ -117,7 +117,7 @@ impl<'s> Cluster<'s> {
                 continue;
             }
             let [_, backing_off, ..] = self.scheduler.queue_lengths();
-            let is_calm = self.now.monotonic - self.progress >= CALM;
+            let is_calm = self.now.monotonic >= self.progress + CALM;
             self.is_still = is_calm || backing_off == 0 && self.scheduler.bindings_in_flight() == 0;
             let wait = self.scheduler.next_deadline(*self.now).max(Duration::from_millis(1));
             if self.is_still || self.now.monotonic + wait > until {

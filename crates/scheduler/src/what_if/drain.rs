@@ -52,7 +52,8 @@ impl Cluster<'_> {
     /// more pods have a node now.
     fn allowed(&self, pods: &[Arc<PodInfo>]) -> Allowed {
         let of_pods = |budget: &Typed<'_, PodDisruptionBudget>| pods.iter().any(|pod| budget.selects(pod));
-        let count = |budget: &Typed<'_, PodDisruptionBudget>, pods: &mut dyn Iterator<Item = &Arc<PodInfo>>| {
+        let count = |budget: &Typed<'_, PodDisruptionBudget>,
+                     pods: &mut dyn Iterator<Item = &Arc<PodInfo>>| {
             pods.filter(|pod| !pod.terminating && budget.selects(pod)).count() as i64
         };
         let allowed = |budget: Typed<'_, PodDisruptionBudget>| {
