@@ -9,10 +9,10 @@ use clap::Args;
 use serde_json::json;
 use supercargo_config::Catalog;
 use supercargo_framework::NodeInfo;
-use supercargo_scheduler::{Fork, Verb, WhatIf};
+use supercargo_scheduler::{Fork, Verb};
 
 use super::progress::Progress;
-use super::report::{API_VERSION, MOST_LINES, clip, obstacle, printable, write_wrapped};
+use super::report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
 use super::what_if::{Nodes, named};
 use super::{Format, LONG, Source, print};
 use crate::text::count;
@@ -79,12 +79,6 @@ async fn answer(EmptyOptions { nodes, source }: &EmptyOptions, catalog: &Catalog
     Ok((text, is_good))
 }
 
-/// The first pod that is worse off, and why.
-fn first_obstacle(what_if: &WhatIf) -> Option<(String, String)> {
-    let bad = what_if.pods.iter().find(|outcome| outcome.end.is_bad())?;
-    Some((bad.pod.to_string(), obstacle(&bad.end)))
-}
-
 /// The nodes, those with the least requests first; cordoned ones, which take no pods, too.
 fn least_used(fork: &Fork, only: &[Arc<str>]) -> Vec<Arc<str>> {
     let nodes = fork.cache().nodes();
@@ -106,10 +100,7 @@ fn used(node: &NodeInfo) -> i64 {
 }
 
 fn table(tried: &[Tried]) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_table(&mut text, tried);
-    printable(&text)
+    text(|text| write_table(text, tried))
 }
 
 fn write_table(text: &mut String, tried: &[Tried]) -> std::fmt::Result {
@@ -147,13 +138,11 @@ fn write_table(text: &mut String, tried: &[Tried]) -> std::fmt::Result {
 
 fn json(tried: &[Tried]) -> String {
     let node = |Tried { node, pods, obstacle }: &Tried| {
-        let obstacle = obstacle.as_ref().map(|(pod, why)| json!({ "pod": pod, "reason": why }));
-        json!({ "node": node, "couldGo": obstacle.is_none(), "pods": pods, "obstacle": obstacle })
+        let could_go = obstacle.is_none();
+        json!({ "node": node, "couldGo": could_go, "pods": pods, "obstacle": obstacle_json(obstacle.as_ref()) })
     };
-    let object = json!({
-        "apiVersion": API_VERSION,
-        "kind": "Empty",
+    let fields = json!({
         "nodes": tried.iter().map(node).collect::<Vec<_>>(),
     });
-    format!("{object:#}\n")
+    document("Empty", fields)
 }

@@ -46,13 +46,11 @@ async fn answer(options: &FitsOptions, catalog: &Catalog) -> Result<(String, boo
 
 fn json(pod: &PodInfo, fits: &Fits) -> String {
     let key = pod.key();
-    let object = json!({
-        "apiVersion": report::API_VERSION,
-        "kind": "Fits",
+    let fields = json!({
         "like": { "namespace": key.namespace, "name": key.name },
         "fit": fits.count(),
         "byNode": fits.by_node,
         "limitedBy": fits.then.as_ref().map(|why| why.refusals.iter().map(report::refusal_json).collect::<Vec<_>>()),
     });
-    format!("{object:#}\n")
+    report::document("Fits", fields)
 }

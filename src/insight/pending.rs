@@ -15,7 +15,7 @@ use supercargo_framework::signature::Signature;
 use supercargo_scheduler::{Fork, Why};
 
 use super::progress::Progress;
-use super::report::{API_VERSION, MOST_LINES, fix_text, hindrances, key_reason, printable, write_wrapped};
+use super::report::{MOST_LINES, document, fix_text, hindrances, key_reason, text, write_wrapped};
 use super::{Format, LONG, Source, print};
 use crate::text::count;
 
@@ -79,15 +79,13 @@ fn reasons(fork: &mut Fork, pods: &[Arc<PodInfo>]) -> Vec<(String, Reason)> {
     let mut reasons: BTreeMap<String, Reason> = BTreeMap::new();
     for pod in pods {
         let workload = workload(pod);
-        let is_tried = hindrances(pod).next().is_none();
-        let kind = fork.signature(pod).filter(|_| is_tried).map(|signature| (workload.clone(), signature));
-        let (text, fix) = match kind.as_ref().and_then(|kind| answers.get(kind)) {
-            Some(answer) => answer.clone(),
-            None => reason(fork, pod),
+        let (text, fix) = if let Some(hindrance) = hindrances(pod).next() {
+            (hindrance, None)
+        } else if let Some(signature) = fork.signature(pod) {
+            answers.entry((workload.clone(), signature)).or_insert_with(|| reason(fork, pod)).clone()
+        } else {
+            reason(fork, pod)
         };
-        if let Some(kind) = kind {
-            answers.insert(kind, (text.clone(), fix.clone()));
-        }
         let reason = reasons.entry(text).or_default();
         if reason.workloads.is_empty() {
             (reason.example, reason.fix) = (pod.key().to_string(), fix);
@@ -110,9 +108,6 @@ fn workload(pod: &PodInfo) -> String {
 
 /// Why the pod is pending, and a change that helps.
 fn reason(fork: &mut Fork, pod: &Arc<PodInfo>) -> (String, Option<String>) {
-    if let Some(hindrance) = hindrances(pod).next() {
-        return (hindrance, None);
-    }
     match fork.why(pod) {
         Ok(why) if !why.feasible.is_empty() => match pod.spec.group() {
             Some(group) => (format!("fits alone, and waits for its PodGroup {group}"), None),
@@ -131,10 +126,7 @@ fn first_fix(why: &Why) -> Option<String> {
 }
 
 fn table(pods: usize, reasons: &[(String, Reason)]) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_table(&mut text, pods, reasons);
-    printable(&text)
+    text(|text| write_table(text, pods, reasons))
 }
 
 fn write_table(text: &mut String, pods: usize, reasons: &[(String, Reason)]) -> std::fmt::Result {
@@ -178,10 +170,8 @@ fn json(reasons: &[(String, Reason)]) -> String {
             "example": reason.example, "fix": reason.fix,
         })
     };
-    let object = json!({
-        "apiVersion": API_VERSION,
-        "kind": "Pending",
+    let fields = json!({
         "reasons": reasons.iter().map(reason).collect::<Vec<_>>(),
     });
-    format!("{object:#}\n")
+    document("Pending", fields)
 }

@@ -12,11 +12,11 @@ use supercargo_framework::taint::Taint;
 use supercargo_framework::{ClusterEvent, EventResource, PodInfo};
 use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodChange, Refusal, Shortage, Why};
 
-pub(super) use self::what_if::{obstacle, what_if, what_if_json};
+pub(super) use self::what_if::{first_obstacle, obstacle_json, what_if, what_if_json};
 use crate::text::{count, quantity, wrap};
 
 /// The version of the answers for programs.
-pub(super) const API_VERSION: &str = "insight.supercargo.dev/v1alpha1";
+const API_VERSION: &str = "insight.supercargo.dev/v1alpha1";
 /// The width of a line.
 const COLUMNS: usize = 80;
 /// The width of the numbers behind a reason.
@@ -28,17 +28,27 @@ pub(super) const MOST_LINES: usize = 20;
 
 /// For people. It explains `node`, too, if one is given.
 pub(super) fn table(pod: &PodInfo, why: &Why, node: Option<&str>) -> String {
+    text(|text| write_table(text, pod, why, node))
+}
+
+/// What is written, without what moves a terminal's cursor.
+pub(super) fn text(write: impl FnOnce(&mut String) -> std::fmt::Result) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = write_table(&mut text, pod, why, node);
+    let _ = write(&mut text);
     printable(&text)
+}
+
+/// An answer for programs: an object with its version, its kind and these fields.
+pub(super) fn document(kind: &str, mut fields: Value) -> String {
+    fields["apiVersion"] = API_VERSION.into();
+    fields["kind"] = kind.into();
+    format!("{fields:#}\n")
 }
 
 /// How many more pods fit, for people.
 pub(super) fn fits(pod: &PodInfo, fits: &Fits) -> String {
-    let mut text = String::new();
-    let _ = write_fits(&mut text, pod, fits);
-    printable(&text)
+    text(|text| write_fits(text, pod, fits))
 }
 
 fn write_fits(text: &mut String, pod: &PodInfo, fits: &Fits) -> std::fmt::Result {
@@ -66,7 +76,7 @@ fn write_fits(text: &mut String, pod: &PodInfo, fits: &Fits) -> std::fmt::Result
 }
 
 /// Replaces what moves a terminal's cursor. Messages may come from strangers.
-pub(super) fn printable(text: &str) -> String {
+fn printable(text: &str) -> String {
     text.chars().map(|c| if is_printable(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
@@ -357,9 +367,7 @@ pub(super) fn json(pod: &PodInfo, why: &Why) -> String {
         let plugins: BTreeMap<_, _> = why.scores.iter().map(score).collect();
         json!({ "node": name, "score": total, "plugins": plugins })
     };
-    let object = json!({
-        "apiVersion": API_VERSION,
-        "kind": "Why",
+    let fields = json!({
         "pod": { "namespace": key.namespace, "name": key.name, "node": pod.node_name },
         "schedulingGates": pod.scheduling_gates,
         "profile": why.profile,
@@ -371,7 +379,7 @@ pub(super) fn json(pod: &PodInfo, why: &Why) -> String {
         "fixes": why.fixes.iter().map(fix_json).collect::<Vec<_>>(),
         "wakesOn": events.collect::<BTreeMap<_, _>>(),
     });
-    format!("{object:#}\n")
+    document("Why", fields)
 }
 
 fn taint_json(Taint { key, value, effect }: &Taint) -> Value {

@@ -13,7 +13,7 @@ use supercargo_config::Catalog;
 use supercargo_scheduler::{Fork, Verb, WhatIf};
 
 use super::progress::Progress;
-use super::report::{API_VERSION, MOST_LINES, clip, obstacle, printable, write_wrapped};
+use super::report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
 use super::{Format, LONG, Source, print};
 use crate::text::count;
 
@@ -95,17 +95,13 @@ fn groups(fork: &Fork, by: &str) -> BTreeMap<String, Vec<Arc<str>>> {
 
 impl Failure {
     fn new(name: String, what_if: &WhatIf) -> Self {
-        let bad = || what_if.pods.iter().filter(|outcome| outcome.end.is_bad());
-        let first = bad().next().map(|outcome| (outcome.pod.to_string(), obstacle(&outcome.end)));
-        Self { name, pods: what_if.pods.len(), down: bad().count(), first }
+        let down = what_if.pods.iter().filter(|outcome| outcome.end.is_bad()).count();
+        Self { name, pods: what_if.pods.len(), down, first: first_obstacle(what_if) }
     }
 }
 
 fn table(by: &str, failures: &[Failure]) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_table(&mut text, by, failures);
-    printable(&text)
+    text(|text| write_table(text, by, failures))
 }
 
 fn write_table(text: &mut String, by: &str, failures: &[Failure]) -> std::fmt::Result {
@@ -136,14 +132,11 @@ fn write_table(text: &mut String, by: &str, failures: &[Failure]) -> std::fmt::R
 
 fn json(by: &str, failures: &[Failure]) -> String {
     let failure = |Failure { name, pods, down, first }: &Failure| -> Value {
-        let first = first.as_ref().map(|(pod, why)| json!({ "pod": pod, "reason": why }));
-        json!({ "fails": name, "affected": pods, "down": down, "first": first })
+        json!({ "fails": name, "affected": pods, "down": down, "first": obstacle_json(first.as_ref()) })
     };
-    let object = json!({
-        "apiVersion": API_VERSION,
-        "kind": "Resilience",
+    let fields = json!({
         "by": by,
         "failures": failures.iter().map(failure).collect::<Vec<_>>(),
     });
-    format!("{object:#}\n")
+    document("Resilience", fields)
 }

@@ -1,14 +1,12 @@
 //! `supercargo what-if`, `resilience`, `empty` and `pending` on an API server in memory, with no
 //! scheduler running.
 
-use std::process::Output;
-
 use http::Method;
 use serde_json::{Value, json};
 use supercargo_apiserver::{ApiServer, Listen};
 
 use super::wire::ask;
-use crate::support::{node, output, pod};
+use crate::support::{answer, node, pod};
 
 /// The pages show the answers of this test.
 const GUIDES: &str = concat!(include_str!("../../docs/what-if.md"), include_str!("../../docs/why.md"));
@@ -61,10 +59,7 @@ async fn answers_of_imagined_changes_are_as_documented() {
 
     let kubeconfig = kubeconfig.display().to_string();
     let answer = |command: &str, arguments: &[&str]| {
-        let arguments = [&[command, "--kubeconfig", &kubeconfig], arguments].concat();
-        let Output { status, stdout, stderr } = output(&arguments);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (status.code(), text(&stdout), text(&stderr))
+        answer(&[&[command, "--kubeconfig", &kubeconfig], arguments].concat())
     };
     let what_if = |arguments: &[&str]| answer("what-if", arguments);
     let mut missing = String::new();

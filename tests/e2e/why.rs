@@ -1,10 +1,8 @@
 //! `supercargo why` on a real control plane, with no scheduler running.
 
-use std::process::Output;
-
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, node, output, own_plane, pod};
+use crate::support::{Cluster, answer, node, own_plane, pod};
 
 /// The page shows the answer of this test.
 const GUIDE: &str = include_str!("../../docs/why.md");
@@ -22,10 +20,7 @@ fn why_explains_a_pending_pod_and_its_advice_helps() {
 
     let kubeconfig = plane.kubeconfig("admin").unwrap().display().to_string();
     let answer = |command: &str, arguments: &[&str]| {
-        let arguments = [&[command, "--kubeconfig", &kubeconfig], arguments].concat();
-        let Output { status, stdout, stderr } = output(&arguments);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (status.code(), text(&stdout), text(&stderr))
+        answer(&[&[command, "--kubeconfig", &kubeconfig], arguments].concat())
     };
     let why = |arguments: &[&str]| answer("why", arguments);
     let (code, printed, error) = why(&["wide"]);

@@ -59,6 +59,13 @@ pub(crate) fn output(args: &[&str]) -> Output {
     reading.join().unwrap()
 }
 
+/// Runs it, and returns its exit code, standard output and standard error.
+pub(crate) fn answer(args: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = output(args);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (status.code(), text(&stdout), text(&stderr))
+}
+
 /// The only segment of a record in this folder.
 pub(crate) fn segment(folder: &Path) -> PathBuf {
     let files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

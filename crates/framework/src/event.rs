@@ -322,6 +322,15 @@ pub type GroupFn = fn(&Change) -> Option<Arc<str>>;
 /// Whether a hint reads labels of pending pods after this change.
 pub type LabelsFn = fn(&Change) -> bool;
 
+impl HintScope {
+    /// The parts that a hint of this scope reads after a change. `labels` are the changes after
+    /// which it reads labels, if not after all.
+    #[must_use]
+    pub fn after(self, labels: Option<LabelsFn>, change: &Change) -> Self {
+        if labels.is_none_or(|labels| labels(change)) { self } else { self - Self::LABELS }
+    }
+}
+
 /// An event that a plugin registers, with its queueing hint.
 pub struct EventRegistration {
     /// The event.

@@ -165,7 +165,7 @@ impl Concerned<'_> {
 
     /// What the hints read of a pod after this change.
     pub(crate) fn scope(&self) -> HintScope {
-        let scopes = self.hints.iter().map(|(registration, _)| registration.scope_after(self.change));
+        let scopes = self.hints.iter().map(|(it, _)| it.scope.after(it.labels, self.change));
         scopes.fold(HintScope::empty(), HintScope::union)
     }
 
@@ -199,11 +199,6 @@ impl Concerned<'_> {
 }
 
 impl Registration {
-    fn scope_after(&self, change: &Change) -> HintScope {
-        let reads_labels = self.labels.is_none_or(|labels| labels(change));
-        if reads_labels { self.scope } else { self.scope - HintScope::LABELS }
-    }
-
     /// An error or a panic queues the pod: a needless attempt is better than a pod that waits
     /// forever.
     fn queues(&self, cx: &mut QueueCx<'_>, pod: &PodInfo, event: &ClusterEvent, change: &Change) -> bool {

@@ -193,19 +193,15 @@ impl Unschedulable {
 
     /// Whether both indexes of each group have the same number of pods.
     pub(crate) fn indexes_agree(&self) -> bool {
-        let count = |index: &Index| {
-            let classes = index.by_size.values().flat_map(|classes| &classes.classes);
-            classes.map(|class| class.pods.len()).sum::<usize>()
-        };
         let agree = |group: &Group| {
-            group.without_labels.as_ref().is_none_or(|index| count(index) == count(&group.whole))
+            group.without_labels.as_ref().is_none_or(|index| index.count() == group.whole.count())
         };
         self.groups().all(agree)
     }
 
     /// The number of pods in all classes, for checks of consistency.
     pub(crate) fn count_in_classes(&self) -> usize {
-        self.groups().flat_map(Group::classes).map(|class| class.pods.len()).sum()
+        self.groups().map(|group| group.whole.count()).sum()
     }
 }
 
@@ -257,7 +253,7 @@ impl Group {
     }
 
     pub(crate) fn classes(&self) -> impl Iterator<Item = &Class> {
-        self.whole.by_size.values().flat_map(|classes| &classes.classes)
+        self.whole.classes()
     }
 
     /// The classes as hints of this scope see them, without those that fit into none of these
@@ -292,6 +288,15 @@ impl Group {
 }
 
 impl Index {
+    fn classes(&self) -> impl Iterator<Item = &Class> {
+        self.by_size.values().flat_map(|classes| &classes.classes)
+    }
+
+    /// The number of pods.
+    fn count(&self) -> usize {
+        self.classes().map(|class| class.pods.len()).sum()
+    }
+
     fn insert(&mut self, entry: &QueuedPod, seed: &HashSeed) {
         let seen = self.seen(&entry.pod);
         let classes = self.by_size.entry(seen.amounts().size());

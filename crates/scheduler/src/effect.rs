@@ -35,6 +35,18 @@ pub struct StatusPatch {
     pub nomination: Nomination,
 }
 
+impl StatusPatch {
+    /// Applies the change to the pod.
+    pub(crate) fn apply(&self, pod: &mut PodInfo) {
+        if let Some(condition) = &self.condition {
+            pod.status.pod_scheduled = Some(condition.clone());
+        }
+        if let Nomination::Override(node) = &self.nomination {
+            pod.status.nominated_node_name.clone_from(node);
+        }
+    }
+}
+
 /// A change of a PodGroup's status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupPatch {

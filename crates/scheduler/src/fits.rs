@@ -6,7 +6,6 @@ use std::sync::Arc;
 use supercargo_framework::pod::PodStatus;
 use supercargo_framework::{CycleState, Now, PodInfo, Uid};
 use supercargo_queue::QueuedPod;
-use supercargo_runtime::profile::ProfileIndex;
 
 use crate::attempt::Scope;
 use crate::extender::NoCalls;
@@ -36,7 +35,7 @@ impl Scheduler {
             return Err(WhyError::Claims);
         }
         self.extenders.clear();
-        let profile = self.profile_of(pod).unwrap_or(ProfileIndex(0));
+        let profile = self.answering_profile(pod);
         let mut by_node = BTreeMap::new();
         for number in 0..most {
             let copy = Arc::new(copy_of(pod, number));

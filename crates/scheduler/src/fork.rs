@@ -5,7 +5,6 @@ use std::sync::Arc;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{Now, PodInfo};
-use supercargo_runtime::profile::ProfileIndex;
 
 use crate::cache::Cache;
 use crate::fits::Fits;
@@ -82,7 +81,7 @@ impl Fork {
     /// The pod's signature under the profile that [`why`](Self::why) asks: pods with equal ones get
     /// equal answers. `None` if they may not.
     pub fn signature(&self, pod: &PodInfo) -> Option<Signature> {
-        let profile = self.scheduler.profile_of(pod).unwrap_or(ProfileIndex(0));
+        let profile = self.scheduler.answering_profile(pod);
         self.scheduler.profiles.get(profile).sign(&self.scheduler.context(self.now), pod)
     }
 

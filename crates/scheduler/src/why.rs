@@ -22,6 +22,7 @@ use supercargo_runtime::diagnosis::Diagnosis;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::profile::ProfileIndex;
 
+pub(crate) use self::fixes::NODE_CONDITIONS;
 pub use self::fixes::{Change, Fix};
 use crate::attempt::post_filter;
 use crate::cycle::{Cycle, Prepared, not_named};
@@ -247,10 +248,15 @@ impl Scheduler {
         waiting.or_else(|| self.cache.pods().find(|pod| pod.key() == *key))
     }
 
+    /// The profile that answers questions about the pod: its own, or the first one if it has none.
+    pub(crate) fn answering_profile(&self, pod: &PodInfo) -> ProfileIndex {
+        self.profile_of(pod).unwrap_or(ProfileIndex(0))
+    }
+
     /// See [`Fork::why`](crate::Fork::why).
     pub(crate) fn why(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
         self.cache.refreshed();
-        let profile = self.profile_of(pod).unwrap_or(ProfileIndex(0));
+        let profile = self.answering_profile(pod);
         let (mut why, blamed) = self.with_cycle(now, pod, profile, explain)?;
         if why.feasible.is_empty() {
             why.fixes = self.fixes(now, profile, pod, &why);

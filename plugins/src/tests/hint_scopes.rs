@@ -189,8 +189,7 @@ fn differ(
     let cx = QueueContext { objects, preempting: &rustc_hash::FxHashSet::default() };
     let hint = it.hint.as_ref().expect("it has a hint");
     changes.iter().any(|change| {
-        let reads_labels = it.labels.is_none_or(|labels| labels(change));
-        let scope = if reads_labels { it.scope } else { it.scope - HintScope::LABELS };
+        let scope = it.scope.after(it.labels, change);
         hint(&cx, pod, change) != hint(&cx, &equal_in(scope - part, pod, other), change)
     })
 }

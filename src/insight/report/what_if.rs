@@ -5,15 +5,12 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use supercargo_scheduler::{End, PodOutcome, WhatIf};
 
-use super::{API_VERSION, MOST_LINES, clip, key_reason, printable, refusal_json, write_wrapped};
+use super::{MOST_LINES, clip, document, key_reason, refusal_json, text, write_wrapped};
 use crate::text::count;
 
 /// For people.
 pub(in crate::insight) fn what_if(what_if: &WhatIf) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write(&mut text, what_if);
-    printable(&text)
+    text(|text| write(text, what_if))
 }
 
 fn write(text: &mut String, WhatIf { pods, of_nodes, is_still }: &WhatIf) -> std::fmt::Result {
@@ -97,8 +94,19 @@ fn write_outcome(
     }
 }
 
+/// The first pod that is worse off, and why.
+pub(in crate::insight) fn first_obstacle(what_if: &WhatIf) -> Option<(String, String)> {
+    let bad = what_if.pods.iter().find(|outcome| outcome.end.is_bad())?;
+    Some((bad.pod.to_string(), obstacle(&bad.end)))
+}
+
+/// The same for programs.
+pub(in crate::insight) fn obstacle_json(first: Option<&(String, String)>) -> Value {
+    first.map(|(pod, why)| json!({ "pod": pod, "reason": why })).into()
+}
+
 /// Why a pod is worse off; empty if it is not, or if nobody has looked for the reason.
-pub(in crate::insight) fn obstacle(end: &End) -> String {
+fn obstacle(end: &End) -> String {
     match end {
         End::On(_) | End::Pending(None) => String::new(),
         End::Back(_) => "tolerates the cordon of a drained node".to_owned(),
@@ -117,15 +125,13 @@ pub(in crate::insight) fn obstacle(end: &End) -> String {
 
 /// For programs.
 pub(in crate::insight) fn what_if_json(WhatIf { pods, of_nodes, is_still }: &WhatIf) -> String {
-    let object = json!({
-        "apiVersion": API_VERSION,
-        "kind": "WhatIf",
+    let fields = json!({
         "worseOff": pods.iter().filter(|outcome| outcome.end.is_bad()).count(),
         "pods": pods.iter().map(outcome_json).collect::<Vec<_>>(),
         "podsOfNodes": of_nodes,
         "atRest": is_still,
     });
-    format!("{object:#}\n")
+    document("WhatIf", fields)
 }
 
 fn outcome_json(PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome) -> Value {

@@ -283,12 +283,7 @@ pub(super) fn patched(pod: PodBuilder, effects: &[Effect]) -> PodBuilder {
     pod.resource_version("2").with(|pod: &mut PodInfo| {
         for effect in effects {
             if let Effect::PatchPodStatus(patch) = effect {
-                if let Some(condition) = &patch.condition {
-                    pod.status.pod_scheduled = Some(condition.clone());
-                }
-                if let Nomination::Override(node) = &patch.nomination {
-                    pod.status.nominated_node_name.clone_from(node);
-                }
+                patch.apply(pod);
             }
         }
     })

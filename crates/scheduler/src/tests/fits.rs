@@ -12,7 +12,7 @@ use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use super::bed::{Bed, all_plugins, options};
 use crate::{Fits, WhyError};
 
-fn bed(nodes: &[(&str, u32)]) -> Bed {
+pub(super) fn bed(nodes: &[(&str, u32)]) -> Bed {
     let mut bed = Bed::of(options(all_plugins(Vec::new())));
     for (name, cpus) in nodes {
         bed.node(with_cpus(name, *cpus));
@@ -20,11 +20,16 @@ fn bed(nodes: &[(&str, u32)]) -> Bed {
     bed
 }
 
-fn with_cpus(name: &str, cpus: u32) -> NodeBuilder {
-    node(name).allocatable("cpu", &cpus.to_string()).allocatable("pods", "100").label("zone", &name[..1])
+pub(super) fn with_cpus(name: &str, cpus: u32) -> NodeBuilder {
+    node(name)
+        .allocatable("cpu", &cpus.to_string())
+        .allocatable("pods", "100")
+        .label("kubernetes.io/hostname", name)
+        .label("size", &cpus.to_string())
+        .label("zone", &name[..1])
 }
 
-fn asks(name: &str, cpus: u32) -> PodBuilder {
+pub(super) fn asks(name: &str, cpus: u32) -> PodBuilder {
     pod(name).request("cpu", &cpus.to_string())
 }
 

@@ -6,31 +6,12 @@ use proptest::prelude::*;
 use supercargo_framework::objects::{Body, PodDisruptionBudget, resources};
 use supercargo_framework::pod::{OwnerRef, PodKey, RareSpec};
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
+use supercargo_framework::testing::{PodBuilder, object, pod};
 use supercargo_framework::{LabelSelector, TaintEffect};
 
 use super::bed::{Bed, all_plugins, options};
+use super::fits::{asks, bed, with_cpus};
 use crate::{End, ExtenderSpec, Fork, Input, Notification, Options, Verb, WhatIf, WhatIfError};
-
-fn bed(nodes: &[(&str, u32)]) -> Bed {
-    let mut bed = Bed::of(options(all_plugins(Vec::new())));
-    for (name, cpus) in nodes {
-        bed.node(with_cpus(name, *cpus));
-    }
-    bed
-}
-
-fn with_cpus(name: &str, cpus: u32) -> NodeBuilder {
-    node(name)
-        .allocatable("cpu", &cpus.to_string())
-        .allocatable("pods", "100")
-        .label("kubernetes.io/hostname", name)
-        .label("size", &cpus.to_string())
-}
-
-fn asks(name: &str, cpus: u32) -> PodBuilder {
-    pod(name).request("cpu", &cpus.to_string())
-}
 
 fn owned(pod: PodBuilder, kind: &str) -> PodBuilder {
     let owner = OwnerRef {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::node::HOSTNAME;
-use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::{PodKey, PodStatus};
 use supercargo_framework::taint::Taint;
 use supercargo_framework::volume::VolumeSource;
@@ -21,15 +20,13 @@ use crate::extender::NoCalls;
 use crate::fits::copy_of;
 use crate::input::{Eviction, Input, Notification};
 use crate::scheduler::Scheduler;
-use crate::why::Why;
+use crate::why::{NODE_CONDITIONS, Why};
 
 /// How long pods may take to come to rest, in imagined time.
 const HORIZON: Duration = Duration::from_mins(10);
 /// Nothing comes of further attempts if no pod was bound or evicted for so long. Groups that do not
 /// fit are tried again and again.
 const CALM: Duration = Duration::from_mins(1);
-/// Taints with this prefix tell how a node is, and a new node is well.
-const NODE_CONDITIONS: &str = "node.kubernetes.io/";
 
 /// A scheduler and the cluster around it.
 pub(super) struct Cluster<'s> {
@@ -185,12 +182,7 @@ impl<'s> Cluster<'s> {
     fn patch(&mut self, patch: &StatusPatch) {
         let Some(old) = self.scheduler.pending.get(&patch.pod).cloned() else { return };
         let mut new = PodInfo::clone(&old);
-        if let Some(condition) = &patch.condition {
-            new.status.pod_scheduled = Some(condition.clone());
-        }
-        if let Nomination::Override(node) = &patch.nomination {
-            new.status.nominated_node_name.clone_from(node);
-        }
+        patch.apply(&mut new);
         new.resource_version = self.version().as_str().into();
         self.handle(Input::QueuedPod(Notification::Updated { old, new: Arc::new(new) }));
     }
@@ -276,6 +268,7 @@ impl<'s> Cluster<'s> {
                 let value = if **key == *HOSTNAME { &name } else { value };
                 (Arc::clone(key), Arc::clone(value))
             });
+            // A new node is well.
             let is_wanted = |taint: &&Taint| !taint.key.starts_with(NODE_CONDITIONS);
             let node = NodeRecord {
                 uid: Arc::clone(&name),

@@ -20,7 +20,7 @@ use crate::scheduler::Scheduler;
 /// The most changes that are tried, and the most priorities.
 const MOST_TRIALS: usize = 32;
 /// Taints with this prefix tell that a node cannot run pods now. To tolerate them is no advice.
-const NODE_CONDITIONS: &str = "node.kubernetes.io/";
+pub(crate) const NODE_CONDITIONS: &str = "node.kubernetes.io/";
 
 /// A change that lets the pod be scheduled.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use supercargo_framework::binding::ApiCall;
 use supercargo_framework::objects::resources;
-use supercargo_framework::plugin::{Nomination, Normalize};
+use supercargo_framework::plugin::Normalize;
 use supercargo_framework::{Features, NodeRecord, Now, Plugin, PodInfo, Uid};
 
 use super::devices;
@@ -252,14 +252,7 @@ impl Twins {
             Effect::StartPreBind { pod, .. } => self.pre_binds.push(pod.uid.clone()),
             Effect::Evict { preemption, victims } => self.evictions.push((preemption, victims)),
             Effect::PatchPodStatus(patch) => {
-                return self.change_pod(&patch.uid.clone(), |pod| {
-                    if let Some(condition) = &patch.condition {
-                        pod.status.pod_scheduled = Some(condition.clone());
-                    }
-                    if let Nomination::Override(node) = &patch.nomination {
-                        pod.status.nominated_node_name.clone_from(node);
-                    }
-                });
+                return self.change_pod(&patch.uid.clone(), |pod| patch.apply(pod));
             }
             // PostFilter takes the devices of a claim away, or a claim for extended resources is
             // deleted.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{NodeRecord, PodInfo, Uid};
 
@@ -139,14 +138,7 @@ impl Api {
 
     pub(super) fn patch(&mut self, patch: &StatusPatch) {
         if let Some(name) = self.name_of(&patch.uid) {
-            self.change(name, |pod| {
-                if let Some(condition) = &patch.condition {
-                    pod.status.pod_scheduled = Some(condition.clone());
-                }
-                if let Nomination::Override(node) = &patch.nomination {
-                    pod.status.nominated_node_name.clone_from(node);
-                }
-            });
+            self.change(name, |pod| patch.apply(pod));
         }
     }
 
