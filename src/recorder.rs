@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use supercargo_scheduler::record::{Step, StepLog};
+use supercargo_scheduler::record::{RecordedCall, StepLog};
 
 /// Maximum memory of queued lines: the writer can be some seconds behind, even on a slow disk.
 const MOST_QUEUED: usize = 128 << 20;
@@ -80,7 +80,7 @@ impl Recorder {
 }
 
 impl StepLog for Recorder {
-    fn push(&mut self, step: Step) {
+    fn push(&mut self, step: RecordedCall) {
         let Some(queue) = &self.0 else { return };
         let Err(error) = queue.push(&step) else { return };
         match error {
@@ -100,7 +100,7 @@ impl Queue {
     }
 
     /// Queues a line, not the step, whose objects would take memory that nobody has counted.
-    fn push(&self, step: &Step) -> Result<(), QueueError> {
+    fn push(&self, step: &RecordedCall) -> Result<(), QueueError> {
         let line = step.to_line().map_err(|error| QueueError::Unwritable(error.to_string()))?;
         let size = line.capacity();
         if self.bytes.fetch_add(size, Ordering::Relaxed) + size > self.most_bytes {
@@ -213,9 +213,9 @@ mod tests {
 
     use super::*;
 
-    fn step(number: u64) -> Step {
+    fn step(number: u64) -> RecordedCall {
         let now = Now { monotonic: Duration::from_secs(number), ..Now::default() };
-        Step { now, call: Call::ScheduleOne(Vec::new()), effects: Vec::new() }
+        RecordedCall { now, call: Call::ScheduleOne(Vec::new()), effects: Vec::new() }
     }
 
     /// The content of each file in the folder, by name.
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn one_large_step_fills_the_queue() {
         let (queue, queued) = Queue::of(1 << 20);
-        let large = Step { effects: vec!["x".repeat(2 << 20)], ..step(0) };
+        let large = RecordedCall { effects: vec!["x".repeat(2 << 20)], ..step(0) };
         assert_eq!(queue.push(&large), Err(QueueError::Full));
         drop(queue);
         assert!(queued.next().is_none());

@@ -15,7 +15,7 @@ mod report;
 mod run;
 mod scenario;
 mod scheduler;
-mod side;
+mod scheduler_kind;
 mod skipping;
 mod versions;
 mod workers;
@@ -36,7 +36,7 @@ use observe::Seen;
 use run::Outcome;
 use scenario::Scenario;
 use scheduler::Scheduler;
-use side::Side;
+use scheduler_kind::SchedulerKind;
 
 /// The number of control planes at a time. A run mostly waits.
 const PLANES: usize = 2;
@@ -97,7 +97,7 @@ fn parity() -> Result<()> {
 /// A control plane with groups of pods, which are off by default, and more.
 fn with_gates(gates: &BTreeSet<String>) -> Options {
     Options {
-        feature_gates: side::gates(gates),
+        feature_gates: scheduler_kind::gates(gates),
         apiserver_args: vec!["--runtime-config=scheduling.k8s.io/v1beta1=true".to_owned()],
         ..Options::default()
     }
@@ -116,8 +116,8 @@ impl Pair {
         let cluster = Real::new(ControlPlane::start(with_gates(gates))?);
         run::prepare(&cluster)?;
         let start = |side| Scheduler::start(&cluster.plane, side, gates);
-        let ours = (!is_recording()).then(|| start(Side::Supercargo)).transpose()?;
-        Ok(Self { upstream: start(Side::Upstream)?, ours, cluster })
+        let ours = (!is_recording()).then(|| start(SchedulerKind::Supercargo)).transpose()?;
+        Ok(Self { upstream: start(SchedulerKind::Upstream)?, ours, cluster })
     }
 
     /// The differences of one scenario, and a complaint about the record or the run of

@@ -79,9 +79,11 @@ struct Measure {
     items: usize,
     protobuf: Decoded,
     json: Decoded,
-    steps: [f64; STEPS.len()],
+    steps: Vec<f64>,
     /// What the object and all kept of it take.
     megabytes: f64,
+    /// The most that a step allocates in all: at least what it ever uses.
+    most_allocated: f64,
     longest_cycle: f64,
     upstream: Option<go::Longest>,
 }
@@ -118,11 +120,12 @@ fn main() -> Result<()> {
     if args.run.test {
         return Ok(());
     }
-    for Measure { list, protobuf, json, steps, megabytes, .. } in &measures {
+    for Measure { list, protobuf, json, steps, megabytes, most_allocated, .. } in &measures {
         let times = steps.iter().chain([&protobuf.milliseconds, &json.milliseconds]);
         let longest = times.copied().fold(0.0, f64::max);
         ensure!(longest <= args.most_time, "{list}: {longest:.0} ms, more than {}", args.most_time);
-        let most = megabytes.max(protobuf.megabytes).max(json.megabytes);
+        let most =
+            [*megabytes, *most_allocated, protobuf.megabytes, json.megabytes].into_iter().fold(0.0, f64::max);
         ensure!(most <= args.most_memory, "{list}: {most:.0} MB, more than {}", args.most_memory);
     }
     Ok(())
@@ -138,6 +141,21 @@ fn most(giant: impl Fn(usize) -> Value) -> Result<usize> {
 
 fn protobuf(object: &Value) -> Result<Vec<u8>> {
     Ok(supercargo_apiserver::protobuf_message(object).context("encode it in protobuf")?.to_vec())
+}
+
+/// The times and the allocated megabytes of inputs and cycles.
+#[derive(Default)]
+struct Steps {
+    times: Vec<f64>,
+    most_allocated: f64,
+}
+
+impl Steps {
+    fn run(&mut self, step: impl FnOnce()) {
+        let region = Region::new(ALLOCATOR);
+        self.times.push(timed(step));
+        self.most_allocated = self.most_allocated.max(region.change().bytes_allocated as f64 / 1e6);
+    }
 }
 
 /// The time of one input or cycle, in milliseconds.
@@ -189,13 +207,12 @@ fn of_pod(args: &Args, list: PodList, upstream: Option<&Upstream>) -> Result<Mea
     let [bound, next] =
         ["bound", "next"].map(|name| PodInfo { name: name.into(), uid: name.into(), ..giant.clone() });
     let bound = PodInfo { node_name: Some("node-0".into()), ..bound };
-    let steps = [
-        timed(|| try_pod(&mut bench, giant)),
-        timed(|| bench.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))))),
-        timed(|| try_pod(&mut bench, plain("plain"))),
-        timed(|| bench.handle(relabelled(1))),
-        timed(|| try_pod(&mut bench, next)),
-    ];
+    let mut steps = Steps::default();
+    steps.run(|| try_pod(&mut bench, giant));
+    steps.run(|| bench.handle(Input::AssignedPod(Notification::Added(Arc::new(bound)))));
+    steps.run(|| try_pod(&mut bench, plain("plain")));
+    steps.run(|| bench.handle(relabelled(1)));
+    steps.run(|| try_pod(&mut bench, next));
     let megabytes = megabytes(&region);
     drop(bench);
     let upstream = upstream.map(|upstream| upstream.with_pod(list, items, args.nodes, args.namespaces));
@@ -204,9 +221,10 @@ fn of_pod(args: &Args, list: PodList, upstream: Option<&Upstream>) -> Result<Mea
         items,
         protobuf,
         json,
-        steps,
+        longest_cycle: longest(&steps.times, &CYCLES_WITH_POD),
+        steps: steps.times,
         megabytes,
-        longest_cycle: longest(&steps, &CYCLES_WITH_POD),
+        most_allocated: steps.most_allocated,
         upstream: upstream.transpose()?.flatten(),
     })
 }
@@ -224,13 +242,12 @@ fn of_node(args: &Args, list: NodeList, upstream: Option<&Upstream>) -> Result<M
     let giant = Arc::new(giant);
     let cordoned = Arc::new(NodeRecord { unschedulable: true, ..(*giant).clone() });
     let updated = Notification::Updated { old: Arc::clone(&giant), new: cordoned };
-    let steps = [
-        timed(|| try_pod(&mut bench, plain("plain"))),
-        timed(|| bench.handle(Input::Node(Notification::Added(giant)))),
-        timed(|| try_pod(&mut bench, plain("another"))),
-        timed(|| bench.handle(Input::Node(updated))),
-        timed(|| try_pod(&mut bench, plain("last"))),
-    ];
+    let mut steps = Steps::default();
+    steps.run(|| try_pod(&mut bench, plain("plain")));
+    steps.run(|| bench.handle(Input::Node(Notification::Added(giant))));
+    steps.run(|| try_pod(&mut bench, plain("another")));
+    steps.run(|| bench.handle(Input::Node(updated)));
+    steps.run(|| try_pod(&mut bench, plain("last")));
     let megabytes = megabytes(&region);
     drop(bench);
     let upstream = upstream.map(|upstream| upstream.with_node(list, items, args.nodes, args.namespaces));
@@ -239,9 +256,10 @@ fn of_node(args: &Args, list: NodeList, upstream: Option<&Upstream>) -> Result<M
         items,
         protobuf,
         json,
-        steps,
+        longest_cycle: longest(&steps.times, &CYCLES_WITH_NODE),
+        steps: steps.times,
         megabytes,
-        longest_cycle: longest(&steps, &CYCLES_WITH_NODE),
+        most_allocated: steps.most_allocated,
         upstream: upstream.transpose()?.flatten(),
     })
 }
@@ -253,14 +271,17 @@ fn longest(steps: &[f64], which: &[usize]) -> f64 {
 fn table(args: &Args, measures: &[Measure]) -> Result<String> {
     let mut text =
         format!("milliseconds of processor time, {} nodes\n\n{:<26}{:>8}", args.nodes, "", "items");
-    for heading in ["protobuf", "json", "MB"].into_iter().chain(STEPS).chain(["MB", "upstream", "times"]) {
+    for heading in
+        ["protobuf", "json", "MB"].into_iter().chain(STEPS).chain(["step MB", "kept MB", "upstream", "times"])
+    {
         write!(text, "{heading:>12}")?;
     }
     text.push('\n');
-    for Measure { list, items, protobuf, json, steps, megabytes, longest_cycle, upstream } in measures {
+    for measure in measures {
+        let Measure { list, items, protobuf, json, steps, longest_cycle, upstream, .. } = measure;
         write!(text, "{list:<26}{items:>8}")?;
         let decoding = [protobuf.milliseconds, json.milliseconds, protobuf.megabytes.max(json.megabytes)];
-        for number in decoding.iter().chain(steps).chain([megabytes]) {
+        for number in decoding.iter().chain(steps).chain([&measure.most_allocated, &measure.megabytes]) {
             write!(text, "{number:>12.1}")?;
         }
         let (time, times) = upstream

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use serde_json::json;
-use supercargo_controlplane::{Assets, ControlPlane, Leashed, Program};
+use supercargo_controlplane::{Assets, ChildProcess, ControlPlane, Program};
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
@@ -73,13 +73,13 @@ impl Which {
         Ok(command)
     }
 
-    fn start(self, plane: &ControlPlane) -> Result<Leashed> {
+    fn start(self, plane: &ControlPlane) -> Result<ChildProcess> {
         let path = plane.dir().join(format!("startup-{}.log", self.name()));
         let log = File::options().create(true).append(true).open(&path);
         let log = log.with_context(|| format!("open {}", path.display()))?;
         let mut command = self.command(plane)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        Leashed::spawn(&mut command, None)
+        ChildProcess::spawn(&mut command, None)
     }
 }
 

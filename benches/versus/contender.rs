@@ -29,13 +29,13 @@ pub(crate) enum Scheduler {
 /// A client that repeats supercargo's writes as fast as possible.
 pub(crate) struct Bare {
     pub(crate) script: Script,
-    pub(crate) way: Way,
+    pub(crate) way: ClientOptions,
     pub(crate) encoding: Encoding,
 }
 
 /// Its protocol and concurrency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct ClientOptions {
     pub(crate) wire: Wire,
     pub(crate) in_flight: usize,
 }

@@ -31,7 +31,7 @@ use tokio::runtime::Runtime;
 
 use api::Wire;
 use cluster::Cluster;
-use contender::{Bare, Contender, Scheduler, Way};
+use contender::{Bare, ClientOptions, Contender, Scheduler};
 use names::Names;
 use script::{Encoding, Script};
 use turn::{Outcome, Waits};
@@ -187,7 +187,7 @@ impl Versus {
     async fn workload(
         &self,
         workload: &Workload,
-        way: &mut Option<(Way, Encoding)>,
+        way: &mut Option<(ClientOptions, Encoding)>,
     ) -> Result<report::Result> {
         let cluster = Cluster::start(workload, self.args.size, self.progress).await?;
         let (waits, rounds) = (self.args.waits(), self.args.rounds as usize);
@@ -251,13 +251,14 @@ impl Versus {
         script: &Script,
         names: &mut impl FnMut(usize) -> Names,
         pods: usize,
-    ) -> Result<(Way, Encoding)> {
+    ) -> Result<(ClientOptions, Encoding)> {
         /// Enough pods for the comparison.
         const ENOUGH: usize = 1000;
-        let mut best: Option<(Duration, (Way, Encoding))> = None;
+        let mut best: Option<(Duration, (ClientOptions, Encoding))> = None;
         let numbers = self.args.in_flight.iter();
-        let mut ways: Vec<_> =
-            numbers.map(|n| (Way { wire: Wire::Http1, in_flight: *n }, Encoding::Protobuf)).collect();
+        let mut ways: Vec<_> = numbers
+            .map(|n| (ClientOptions { wire: Wire::Http1, in_flight: *n }, Encoding::Protobuf))
+            .collect();
         // First the best number of requests, then the other settings with that number.
         for others in [true, false] {
             let tried = std::mem::take(&mut ways);
@@ -274,7 +275,7 @@ impl Versus {
                 }
             }
             if let Some((_, (way, encoding))) = best.filter(|_| others) {
-                ways = vec![(way, Encoding::Json), (Way { wire: Wire::Http2, ..way }, encoding)];
+                ways = vec![(way, Encoding::Json), (ClientOptions { wire: Wire::Http2, ..way }, encoding)];
             }
         }
         best.map(|(_, way)| way).context("--in-flight has no number")

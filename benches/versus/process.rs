@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use supercargo_controlplane::Leashed;
+use supercargo_controlplane::ChildProcess;
 
 /// Ticks per second in `/proc`: the same for all programs on every Linux.
 const TICKS: u64 = 100;
 
 /// A running program. It ends with this value, and with this process.
 pub(crate) struct Process {
-    child: Leashed,
+    child: ChildProcess,
     log: PathBuf,
     pub(crate) started: Instant,
 }
@@ -37,7 +37,7 @@ impl Process {
         }
         command.args(arguments).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let started = Instant::now();
-        Ok(Self { child: Leashed::spawn(&mut command, None)?, log: log.to_owned(), started })
+        Ok(Self { child: ChildProcess::spawn(&mut command, None)?, log: log.to_owned(), started })
     }
 
     pub(crate) fn id(&self) -> u32 {

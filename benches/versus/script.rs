@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Call, JSON, PROTOBUF, STRATEGIC_MERGE};
 use crate::names::{Names, PodName};
-use crate::watch::Change;
+use crate::watch::PodChange;
 
 /// The writes of a run, in order.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +70,7 @@ impl Script {
     /// the change that it reports. `claims` has the claims of pods after the run; that of a pod was
     /// allocated right before the pod was bound.
     pub(crate) fn record(
-        changes: &[(PodName, Change)],
+        changes: &[(PodName, PodChange)],
         events: Vec<Value>,
         claims: &HashMap<usize, Value>,
         names: &Names,
@@ -84,23 +84,23 @@ impl Script {
         let mut writes = Vec::new();
         for (pod, change) in changes {
             let pod = Pod::of(pod.clone(), names);
-            if let (Pod::Measured(pod), Change::Bound { .. }) = (&pod, change)
+            if let (Pod::Measured(pod), PodChange::Bound { .. }) = (&pod, change)
                 && let Some(claim) = claims.get(pod)
             {
                 let allocation = claim["status"]["allocation"].clone();
                 writes.push(Write::Allocate { pod: *pod, allocation });
             }
             let write = match change {
-                Change::Bound { node } => PodWrite::Bind { node: node.clone() },
-                Change::Status(status) => PodWrite::Patch { status: status.clone() },
-                Change::Deleted => PodWrite::Delete,
+                PodChange::Bound { node } => PodWrite::Bind { node: node.clone() },
+                PodChange::Status(status) => PodWrite::Patch { status: status.clone() },
+                PodChange::Deleted => PodWrite::Delete,
             };
             writes.push(Write::ToPod { pod: pod.clone(), write });
             let events = about.get_mut(&pod);
             // The last change takes the remaining events; a pod is bound only once.
             let taken = match (events, change) {
-                (Some(events), Change::Status(_)) if events.len() > 1 => vec![events.remove(0)],
-                (Some(events), Change::Bound { .. } | Change::Deleted) => std::mem::take(events),
+                (Some(events), PodChange::Status(_)) if events.len() > 1 => vec![events.remove(0)],
+                (Some(events), PodChange::Bound { .. } | PodChange::Deleted) => std::mem::take(events),
                 _ => Vec::new(),
             };
             writes.extend(

@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 use api::Call;
 use names::{Names, PodName};
 use script::{Encoding, Script};
-use watch::Change;
+use watch::PodChange;
 
 fn names(turn: usize, count: usize) -> Names {
     Names { namespace: "ns".to_owned(), turn, count }
 }
 
-fn bound(pod: PodName, node: &str) -> (PodName, Change) {
-    (pod, Change::Bound { node: node.to_owned() })
+fn bound(pod: PodName, node: &str) -> (PodName, PodChange) {
+    (pod, PodChange::Bound { node: node.to_owned() })
 }
 
 fn event(pod: &PodName) -> Value {

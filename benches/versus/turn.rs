@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::contender::{Bare, Contender};
 use crate::names::{Names, PodName};
 use crate::process::{self, Memory, Process};
-use crate::watch::{Change, Watch};
+use crate::watch::{PodChange, Watch};
 
 /// The time limits of a turn.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ pub(crate) struct Cost {
 
 /// The recorded changes and events of a turn, and the claims at its end, to repeat it.
 pub(crate) struct Seen {
-    pub(crate) changes: Vec<(PodName, Change)>,
+    pub(crate) changes: Vec<(PodName, PodChange)>,
     pub(crate) events: Vec<Value>,
     /// By the index of their pod.
     pub(crate) claims: HashMap<usize, Value>,
@@ -86,7 +86,7 @@ struct Sample {
 struct Bindings {
     first: Sample,
     last: Sample,
-    changes: Vec<(PodName, Change)>,
+    changes: Vec<(PodName, PodChange)>,
 }
 
 impl Meter {
@@ -117,7 +117,8 @@ pub(crate) async fn take(
     };
     outcome.pod_bytes = cluster.pod_bytes(names).await?;
     cluster.delete_pods(names).await?;
-    let gone = |(pod, change): &(PodName, Change)| matches!(change, Change::Deleted).then(|| pod.clone());
+    let gone =
+        |(pod, change): &(PodName, PodChange)| matches!(change, PodChange::Deleted).then(|| pod.clone());
     cluster.restore(&seen.changes.iter().filter_map(gone).collect()).await?;
     Ok((outcome, seen))
 }
@@ -198,7 +199,7 @@ impl<P: Fn(usize)> Turn<'_, P> {
                 continue;
             };
             for (pod, change) in news {
-                if matches!(change, Change::Bound { .. }) {
+                if matches!(change, PodChange::Bound { .. }) {
                     heard = Instant::now();
                     bound += 1;
                     if first.is_none() {

@@ -15,7 +15,7 @@ use crate::proto;
 
 /// A change of a pod.
 #[derive(Clone, Debug)]
-pub(crate) enum Change {
+pub(crate) enum PodChange {
     Bound {
         node: String,
     },
@@ -61,7 +61,7 @@ impl Watch {
     }
 
     /// The next changes; `None` after this time without any.
-    pub(crate) async fn next(&mut self, patience: Duration) -> Result<Option<Vec<(PodName, Change)>>> {
+    pub(crate) async fn next(&mut self, patience: Duration) -> Result<Option<Vec<(PodName, PodChange)>>> {
         let Ok(frame) = tokio::time::timeout(patience, self.frames.frame()).await else { return Ok(None) };
         let frame = frame.context("the API server has ended the watch")??;
         self.unread.extend_from_slice(frame.data_ref().context("a watch has no trailers")?);
@@ -77,7 +77,7 @@ impl Watch {
 }
 
 /// The change of an event. Additions are ignored, because the benchmark creates the pods.
-fn change(event: &[u8], names: &Names, bound: &mut HashSet<usize>) -> Result<Option<(PodName, Change)>> {
+fn change(event: &[u8], names: &Names, bound: &mut HashSet<usize>) -> Result<Option<(PodName, PodChange)>> {
     let kind = proto::text(event, 1);
     let object = proto::object(proto::field(proto::field(event, 2), 1));
     let object = object.with_context(|| format!("an event {kind:?} has no object"))?;
@@ -87,13 +87,13 @@ fn change(event: &[u8], names: &Names, bound: &mut HashSet<usize>) -> Result<Opt
         PodName { namespace: proto::text(metadata, 3).to_owned(), name: proto::text(metadata, 1).to_owned() };
     let node = proto::text(spec, 10);
     Ok(match kind {
-        "DELETED" => Some((pod, Change::Deleted)),
+        "DELETED" => Some((pod, PodChange::Deleted)),
         "MODIFIED" if !node.is_empty() && names.index(&pod).is_some_and(|index| bound.insert(index)) => {
-            Some((pod, Change::Bound { node: node.to_owned() }))
+            Some((pod, PodChange::Bound { node: node.to_owned() }))
         }
         "MODIFIED" => {
             let status = status(proto::field(object, 3));
-            Some((pod, Change::Status(status)))
+            Some((pod, PodChange::Status(status)))
         }
         _ => None,
     })

@@ -213,8 +213,8 @@ fn score_plugins_declare_their_normalization() {
         ("TaintToleration", Normalize::ByMax { reverse: true }),
         ("NodeAffinity", Normalize::ByMax { reverse: false }),
         ("NodeResourcesFit", Normalize::None),
-        ("PodTopologySpread", Normalize::ByRange),
-        ("InterPodAffinity", Normalize::ByRange),
+        ("PodTopologySpread", Normalize::Custom),
+        ("InterPodAffinity", Normalize::Custom),
         ("NodeResourcesBalancedAllocation", Normalize::None),
         ("ImageLocality", Normalize::None),
     ] {

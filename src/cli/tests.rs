@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use supercargo_framework::Now;
 use supercargo_scheduler::Input;
-use supercargo_scheduler::record::{Call, Step};
+use supercargo_scheduler::record::{Call, RecordedCall};
 
 use super::{Cli, Command, completions, manual};
 use supercargo_config::{Catalog, Config};
@@ -108,7 +108,7 @@ fn flagz_shows_every_flag_of_run() {
 /// A record of one step without effects.
 fn line() -> Vec<u8> {
     let call = Call::Handle(Box::new(Input::Tick));
-    Step { now: Now::default(), call, effects: Vec::new() }.to_line().unwrap()
+    RecordedCall { now: Now::default(), call, effects: Vec::new() }.to_line().unwrap()
 }
 
 /// Replays segments with these contents.

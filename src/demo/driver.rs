@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::plan::{Action, Manifest, Step};
+use super::plan::{Action, Manifest, TimedAction};
 use super::watch::Shared;
 use supercargo_client::api::{Api, Call, CallError};
 
@@ -37,7 +37,7 @@ impl Driver {
 
     /// Performs each step at its time, one after the other, so that the same plan leads to the same
     /// decisions.
-    pub(crate) async fn carry_out(&self, steps: &[Step], speed: f64, shared: &Shared) -> Result<()> {
+    pub(crate) async fn carry_out(&self, steps: &[TimedAction], speed: f64, shared: &Shared) -> Result<()> {
         let started = Instant::now();
         for step in steps {
             let at = Duration::try_from_secs_f64(step.at.as_secs_f64() / speed).unwrap_or(step.at);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-use super::plan::{Action, Manifest, Plan, Step};
+use super::plan::{Action, Manifest, Plan, TimedAction};
 use super::text::count;
 use read::read;
 
@@ -119,7 +119,7 @@ impl ManifestSet {
         let steps = objects.into_iter().map(|(object, pods)| {
             let at = gap * arrived;
             arrived += u32::try_from(pods).unwrap_or(u32::MAX);
-            Step { at, action: Action::Create(without_status(object)) }
+            TimedAction { at, action: Action::Create(without_status(object)) }
         });
         Ok(Plan { first, steps: steps.collect(), pods, notes })
     }

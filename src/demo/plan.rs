@@ -11,7 +11,7 @@ pub(crate) struct Plan {
     /// what claims for devices need.
     pub(crate) first: Vec<Manifest>,
     /// Later changes, in order.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<TimedAction>,
     /// Number of pods that the plan creates, directly or by workloads.
     pub(crate) pods: usize,
     /// Notes for the user.
@@ -20,7 +20,7 @@ pub(crate) struct Plan {
 
 /// A change at a point in time.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Step {
+pub(crate) struct TimedAction {
     /// Time since the start, at speed 1.
     pub(crate) at: Duration,
     /// The change.

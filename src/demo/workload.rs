@@ -8,7 +8,7 @@ use supercargo_apiserver::sim::{DEVICE_DRIVER, SIMULATE_DEVICES};
 
 use supercargo_framework::node::HOSTNAME;
 
-use super::plan::{Action, Manifest, Plan, Step};
+use super::plan::{Action, Manifest, Plan, TimedAction};
 use super::text::count;
 
 /// Zones of the nodes.
@@ -136,7 +136,7 @@ pub(crate) fn plan(size: Size, scheduler: &str) -> Plan {
     let mut nodes = nodes(size.nodes, &mut random);
     let late = (size.nodes >= NODES_FOR_LATE_NODE).then(|| nodes.pop()).flatten();
     let mut steps = pods(size, scheduler, &mut random);
-    steps.extend(late.map(|node| Step { at: LATE_NODE_JOINS, action: Action::Create(node) }));
+    steps.extend(late.map(|node| TimedAction { at: LATE_NODE_JOINS, action: Action::Create(node) }));
     let gated = steps.iter().filter_map(|step| match &step.action {
         Action::Create(pod) if pod.value["spec"]["schedulingGates"].is_array() => {
             Some((pod.namespace().to_owned(), pod.name().to_owned()))
@@ -146,10 +146,10 @@ pub(crate) fn plan(size: Size, scheduler: &str) -> Plan {
     let gated: Vec<_> = gated.collect();
     if !gated.is_empty() {
         let note = format!("the scheduling gates of {} are removed", count(gated.len(), "pod"));
-        steps.push(Step { at: GATES_LIFTED, action: Action::LiftGates { note, pods: gated } });
+        steps.push(TimedAction { at: GATES_LIFTED, action: Action::LiftGates { note, pods: gated } });
     }
     steps.sort_by_key(|step| step.at);
-    let claims_gpus = |step: &Step| match &step.action {
+    let claims_gpus = |step: &TimedAction| match &step.action {
         Action::Create(object) => object.value["spec"]["resourceClaims"].is_array(),
         Action::LiftGates { .. } => false,
     };
@@ -233,7 +233,7 @@ fn claim_template(name: &str, count: u32) -> Manifest {
 }
 
 /// The pods of all apps, with their arrival times.
-fn pods(size: Size, scheduler: &str, random: &mut Rng) -> Vec<Step> {
+fn pods(size: Size, scheduler: &str, random: &mut Rng) -> Vec<TimedAction> {
     let mut steps = Vec::with_capacity(size.pods);
     for (app, replicas) in APPS.iter().zip(shares(size.pods)) {
         let digits = replicas.to_string().len();
@@ -242,7 +242,7 @@ fn pods(size: Size, scheduler: &str, random: &mut Rng) -> Vec<Step> {
             let at = Duration::from_millis(app.from + spread + random.u64(..80));
             let name = format!("{}-{:0digits$}", app.name, number + 1);
             let action = Action::Create(Manifest::new(pod(app, &name, scheduler, size.nodes)));
-            steps.push(Step { at, action });
+            steps.push(TimedAction { at, action });
         }
     }
     steps

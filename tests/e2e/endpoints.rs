@@ -1,7 +1,7 @@
 //! Authentication and authorization of the endpoints on a real API server, and comparison with
 //! kube-scheduler.
 
-mod bed;
+mod test_bed;
 mod upstream;
 
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use self::bed::bed_or_skip;
+use self::test_bed::bed_or_skip;
 use crate::support::{eventually, pod};
 
 /// Every path except health checks.
@@ -82,7 +82,7 @@ fn client_certificates_are_accepted_after_ca_lookup() {
     assert_eq!(status("certificate-reader", None, "/configz"), 403);
     assert_eq!(status("certificate-stranger", None, "/metrics"), 403);
     assert_eq!(status("certificate-root", Some("system:masters"), "/configz"), 200);
-    let other = bed::Authority::new();
+    let other = test_bed::Authority::new();
     let strange = other.client("certificate-root", Some("system:masters"));
     assert_eq!(server.client(Some(&strange)).get("/metrics", None).status, 401);
     assert_eq!(server.client(Some(&strange)).get("/livez", None).status, 200);
@@ -98,7 +98,7 @@ fn without_review_permissions_every_caller_is_rejected() {
     };
     may("only-tokens", "authentication.k8s.io", "tokenreviews");
     may("only-access", "authorization.k8s.io", "subjectaccessreviews");
-    let get = |server: &bed::Served, token| server.client(None).get("/metrics", Some(token)).status;
+    let get = |server: &test_bed::Served, token| server.client(None).get("/metrics", Some(token)).status;
 
     let server = bed.serve("only-tokens", &bed.options());
     assert_eq!(get(&server, &reader), 500, "whether it may is not known");
@@ -118,13 +118,13 @@ fn without_review_permissions_every_caller_is_rejected() {
 #[test]
 fn ca_files_replace_cluster_ca_and_are_reloaded() {
     let Some(bed) = bed_or_skip() else { return };
-    let (first, second) = (bed::Authority::new(), bed::Authority::new());
+    let (first, second) = (test_bed::Authority::new(), test_bed::Authority::new());
     let file = bed.folder.path().join("followed-ca.crt");
     fs::write(&file, &first.pem).unwrap();
     let mut options = bed.options();
     options.authentication.client_ca_file = Some(file.clone());
     let server = bed.serve("supercargo", &options);
-    let status = |authority: &bed::Authority| {
+    let status = |authority: &test_bed::Authority| {
         let root = authority.client("root", Some("system:masters"));
         server.client(Some(&root)).get("/metrics", None).status
     };
@@ -181,7 +181,7 @@ fn scheduler_serves_every_endpoint_and_logs_no_secrets() {
 #[test]
 fn without_api_server_callers_are_rejected_and_health_is_ok() {
     // Nothing listens on this port.
-    let server = bed::serve_nowhere();
+    let server = test_bed::serve_nowhere();
     let client = server.client(None);
     assert_eq!(client.get("/metrics", Some("any")).status, 401);
     assert_eq!(client.get("/metrics", None).status, 401);

@@ -6,8 +6,8 @@
 //! fails: either a scenario is missing, or the rule has no effect.
 
 mod alteration;
+mod altered_plugin;
 mod rules;
-mod twist;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -39,7 +39,7 @@ fn every_altered_rule_fails_a_scenario() {
 
 /// The configuration of a scheduler whose plugin ignores all events of a kind.
 pub(super) fn ignoring(config: &Config, plugin: &'static str, resource: EventResource) -> Result<Config> {
-    let change = Change::Plugin(plugin, twist::ignores(resource, ActionType::ALL));
+    let change = Change::Plugin(plugin, altered_plugin::ignores(resource, ActionType::ALL));
     Alteration { what: "a plugin ignores events", rule: "", change, detected_by: &[] }.apply(config)
 }
 

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::cluster::Cluster;
-use super::side::{self, Side};
+use super::scheduler_kind::{self, SchedulerKind};
 use super::skipping::SkippingClock;
 
 /// The time limit to become idle on a busy machine.
@@ -192,8 +192,8 @@ pub(super) fn config() -> Result<Arc<Config>> {
 
 /// The same with these feature gates beside those of all scenarios.
 pub(super) fn config_with(gates: &BTreeSet<String>) -> Result<Arc<Config>> {
-    let features = side::gates(gates).join(",").parse::<FeatureGates>()?.apply(Version::CURRENT)?;
+    let features = scheduler_kind::gates(gates).join(",").parse::<FeatureGates>()?.apply(Version::CURRENT)?;
     let catalog = Catalog::in_tree().with_features(features);
-    let config = Config::parse("config.yaml", &Side::Supercargo.config(), &catalog)?;
+    let config = Config::parse("config.yaml", &SchedulerKind::Supercargo.config(), &catalog)?;
     Ok(Arc::new(config))
 }

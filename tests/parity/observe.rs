@@ -10,7 +10,7 @@ use supercargo_controlplane::Method;
 
 use super::cluster::Cluster;
 use super::namespace::{NAMESPACE, pod_path};
-use super::side::Side;
+use super::scheduler_kind::SchedulerKind;
 
 /// The result of a scenario on one side, by pod.
 pub(super) type Seen = BTreeMap<String, PodSeen>;
@@ -135,7 +135,7 @@ impl PodSeen {
 }
 
 /// The state of the pod with this UID. The pod may be deleted; its events stay.
-pub(super) fn pod(cluster: &dyn Cluster, side: Side, name: &str, uid: &str) -> Result<PodSeen> {
+pub(super) fn pod(cluster: &dyn Cluster, side: SchedulerKind, name: &str, uid: &str) -> Result<PodSeen> {
     let events = cluster.request(
         Method::Get,
         &format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"),
@@ -169,7 +169,7 @@ pub(super) fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.get("items").and_then(Value::as_array).into_iter().flatten()
 }
 
-fn condition(pod: &Value, side: Side, kind: &str) -> Option<Condition> {
+fn condition(pod: &Value, side: SchedulerKind, kind: &str) -> Option<Condition> {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array)?;
     let condition =
         conditions.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))?;
@@ -181,7 +181,7 @@ fn condition(pod: &Value, side: Side, kind: &str) -> Option<Condition> {
     })
 }
 
-fn event(event: &Value, side: Side, pod: &str, node: Option<&str>) -> Result<Event> {
+fn event(event: &Value, side: SchedulerKind, pod: &str, node: Option<&str>) -> Result<Event> {
     let controller = text(event, "/reportingController");
     let note = side.with_profiles(&text(event, "/note"));
     let related = some_text(event, "/related/name");

@@ -12,7 +12,7 @@ use super::namespace::{NAMESPACE, pod_path};
 use super::observe::{self, PodSeen, Seen, items};
 use super::scenario::{Expect, Object, Scenario, Step, Target};
 use super::scheduler::Scheduler;
-use super::side::Side;
+use super::scheduler_kind::SchedulerKind;
 
 /// The time limit for a condition, by the scheduler's clock. kube-scheduler's event recorder waits
 /// up to 12.5 s before it writes an event again, so on a busy machine two such waits must fit.
@@ -78,7 +78,7 @@ pub(super) fn scenario_within(
 
 struct Run<'a> {
     cluster: &'a dyn Cluster,
-    side: Side,
+    side: SchedulerKind,
     scenario: &'a Scenario,
     /// The UIDs of the pods created so far.
     uids: BTreeMap<String, String>,

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::expected::{self, Expected};
 use super::folder;
 use super::namespace::{NAMESPACE, pod_path};
-use super::side::Side;
+use super::scheduler_kind::SchedulerKind;
 
 /// One scenario file.
 #[derive(Debug, Deserialize)]
@@ -336,7 +336,7 @@ impl Node {
 
 impl Pod {
     /// The API object for one side.
-    pub(super) fn object(&self, scenario: &Scenario, side: Side) -> Value {
+    pub(super) fn object(&self, scenario: &Scenario, side: SchedulerKind) -> Value {
         let scheduler = self.scheduler.clone().unwrap_or_else(|| {
             let profile = self.profile.as_ref().unwrap_or(&scenario.profile);
             side.scheduler_name(profile)

@@ -8,11 +8,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use supercargo_controlplane::{Assets, ControlPlane, Handle, Leashed, Program, SchedulerOptions};
+use supercargo_controlplane::{Assets, ChildProcess, ControlPlane, Handle, Program, SchedulerOptions};
 
 use super::memory::Embedded;
 use super::namespace::NAMESPACE;
-use super::side::{self, Side};
+use super::scheduler_kind::{self, SchedulerKind};
 use crate::support;
 
 /// The user of both.
@@ -28,10 +28,10 @@ pub(super) enum Scheduler {
 
 impl Scheduler {
     /// Starts it with these feature gates beside those of all scenarios.
-    pub(super) fn start(plane: &ControlPlane, side: Side, gates: &BTreeSet<String>) -> Result<Self> {
-        let gates = format!("--feature-gates={}", side::gates(gates).join(","));
+    pub(super) fn start(plane: &ControlPlane, side: SchedulerKind, gates: &BTreeSet<String>) -> Result<Self> {
+        let gates = format!("--feature-gates={}", scheduler_kind::gates(gates).join(","));
         match side {
-            Side::Upstream => {
+            SchedulerKind::Upstream => {
                 let options = SchedulerOptions {
                     config_yaml: Some(side.config()),
                     user: USER.to_owned(),
@@ -43,14 +43,16 @@ impl Scheduler {
                 };
                 Ok(Self::Upstream(plane.start_kube_scheduler(&options)?))
             }
-            Side::Supercargo => Ok(Self::Supercargo(Supercargo::start(plane, &side.config(), &gates)?)),
+            SchedulerKind::Supercargo => {
+                Ok(Self::Supercargo(Supercargo::start(plane, &side.config(), &gates)?))
+            }
         }
     }
 
-    pub(super) fn side(&self) -> Side {
+    pub(super) fn side(&self) -> SchedulerKind {
         match self {
-            Self::Upstream(_) => Side::Upstream,
-            Self::Supercargo(_) | Self::Embedded(_) => Side::Supercargo,
+            Self::Upstream(_) => SchedulerKind::Upstream,
+            Self::Supercargo(_) | Self::Embedded(_) => SchedulerKind::Supercargo,
         }
     }
 
@@ -122,7 +124,7 @@ fn read_scores(log: &Path, mark: u64) -> Result<Scores> {
 /// supercargo as a process, with its log in the folder of the control plane.
 #[derive(Debug)]
 pub(super) struct Supercargo {
-    process: Leashed,
+    process: ChildProcess,
     log: PathBuf,
 }
 
@@ -136,7 +138,7 @@ impl Supercargo {
         let mut command = support::command(["run", "--leader-elect=false", gates, "--kubeconfig"]);
         command.arg(&kubeconfig).arg("--config").arg(&file);
         command.stdout(output.try_clone()?).stderr(output);
-        Ok(Self { process: Leashed::spawn(&mut command, None)?, log })
+        Ok(Self { process: ChildProcess::spawn(&mut command, None)?, log })
     }
 }
 

@@ -13,7 +13,7 @@ use super::cluster::{Cluster as _, Real};
 use super::compare::{Meant, MeantDifference};
 use super::scenario::Scenario;
 use super::scheduler::Scheduler;
-use super::side::Side;
+use super::scheduler_kind::SchedulerKind;
 use super::{Results, is_recording, judge, print_failure, requested, run, turn};
 
 /// The closed list of exceptions.
@@ -153,7 +153,7 @@ fn on(release: Release, scenarios: &[&Scenario]) -> Result<()> {
     let cluster = Real::new(ControlPlane::start(Options { release, ..Options::default() })?);
     check_version(&cluster, release)?;
     run::prepare(&cluster)?;
-    let mut ours = Scheduler::start(&cluster.plane, Side::Supercargo, &BTreeSet::new())?;
+    let mut ours = Scheduler::start(&cluster.plane, SchedulerKind::Supercargo, &BTreeSet::new())?;
     let started = began.elapsed();
 
     let mut results = Results::new(Meant::read()?.and(exceptions.meant()));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use serde_json::Value;
-use supercargo_controlplane::{ControlPlane, Leashed};
+use supercargo_controlplane::{ChildProcess, ControlPlane};
 use tempfile::TempDir;
 
 use super::cluster::eventually;
@@ -15,7 +15,7 @@ use crate::support::command;
 /// A running scheduler. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Scheduler {
-    process: Leashed,
+    process: ChildProcess,
     /// The configuration and the log.
     folder: TempDir,
 }
@@ -41,7 +41,7 @@ impl Scheduler {
         let mut command = command(args);
         command.arg("--kubeconfig").arg(path("kubeconfig")).current_dir(folder.path());
         command.stdout(log.try_clone().unwrap()).stderr(log);
-        let process = Leashed::spawn(&mut command, None).unwrap();
+        let process = ChildProcess::spawn(&mut command, None).unwrap();
         Self { process, folder }
     }
 

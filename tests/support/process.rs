@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use supercargo_controlplane::{ControlPlane, Leashed};
+use supercargo_controlplane::{ChildProcess, ControlPlane};
 use tempfile::TempDir;
 
 use super::eventually;
@@ -75,7 +75,7 @@ pub(crate) fn segment(folder: &Path) -> PathBuf {
 
 /// A running scheduler. It ends with this value, and with this process.
 pub(crate) struct Supercargo {
-    process: Leashed,
+    process: ChildProcess,
     folder: TempDir,
 }
 
@@ -96,7 +96,7 @@ impl Supercargo {
         }
         let log = File::create(folder.path().join("log")).unwrap();
         command.stdout(log.try_clone().unwrap()).stderr(log);
-        let process = Leashed::spawn(&mut command, Some(folder.path())).unwrap();
+        let process = ChildProcess::spawn(&mut command, Some(folder.path())).unwrap();
         Self { process, folder }
     }
 

@@ -6,7 +6,7 @@
 //! is exceeded is visible.
 
 use crate::ast::Id;
-use crate::fault::Fault;
+use crate::fault::EvalFailure;
 use crate::value::Value;
 
 const NONE: u32 = u32::MAX;
@@ -44,11 +44,11 @@ impl Costs {
     }
 
     /// Records the value of a step, and ends the evaluation that costs too much.
-    pub(crate) fn push(&mut self, value: Seen, id: Id) -> Result<(), Fault> {
+    pub(crate) fn push(&mut self, value: Seen, id: Id) -> Result<(), EvalFailure> {
         let below = std::mem::replace(&mut self.tops[id as usize], self.stack.len() as u32);
         self.stack.push(Entry { value, id, below });
         if self.total > self.limit {
-            return Err(Fault::halt("operation cancelled: actual cost limit exceeded"));
+            return Err(EvalFailure::halt("operation cancelled: actual cost limit exceeded"));
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ pub(crate) fn call(
     overload: Option<&str>,
     args: &[Seen],
     result: Option<&Value>,
-) -> Result<u64, Fault> {
+) -> Result<u64, EvalFailure> {
     let arg = |index: usize| args.get(index).and_then(Option::as_ref);
     if let Some(overload) = overload
         && let Some(cost) = list_call(overload, args, result)?
@@ -147,7 +147,7 @@ fn regex_cost(text: u64, pattern: u64) -> u64 {
 }
 
 /// Functions that make or compare lists (cel-go's extensions).
-fn list_call(overload: &str, args: &[Seen], result: Option<&Value>) -> Result<Option<u64>, Fault> {
+fn list_call(overload: &str, args: &[Seen], result: Option<&Value>) -> Result<Option<u64>, EvalFailure> {
     let arg = |index: usize| args.get(index).and_then(Option::as_ref);
     let allocating = |factor: f64, size: u64| {
         let factor = if factor < 0.0 { 1.0 } else { factor };
@@ -168,7 +168,7 @@ fn list_call(overload: &str, args: &[Seen], result: Option<&Value>) -> Result<Op
             other => {
                 let found = other.map_or("*types.Err", Value::go_type);
                 let message = format!("interface conversion: ref.Val is {found}, not types.Int");
-                return Err(Fault::panic(&message));
+                return Err(EvalFailure::panic(&message));
             }
         },
         "list_distinct" => compared(arg(0))?,
@@ -181,7 +181,7 @@ fn list_call(overload: &str, args: &[Seen], result: Option<&Value>) -> Result<Op
 }
 
 /// Upstream panics where it finds no list.
-fn not_a_list(value: Option<&Value>) -> Fault {
+fn not_a_list(value: Option<&Value>) -> EvalFailure {
     let has_add = matches!(
         value,
         Some(
@@ -196,7 +196,9 @@ fn not_a_list(value: Option<&Value>) -> Fault {
     );
     let found = value.map_or("*types.Err", Value::go_type);
     let missing = if has_add { "Contains" } else { "Add" };
-    Fault::panic(&format!("interface conversion: {found} is not traits.Lister: missing method {missing}"))
+    EvalFailure::panic(&format!(
+        "interface conversion: {found} is not traits.Lister: missing method {missing}"
+    ))
 }
 
 /// Functions of Kubernetes' libraries.

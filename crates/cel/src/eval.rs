@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::ast::{Id, Name};
 use crate::cost::{self, Costs, Seen};
-use crate::fault::{Fault, Steps};
+use crate::fault::{EvalFailure, Steps};
 use crate::map::Map;
 use crate::plan::{Attribute, CallNode, FoldNode, Key, Node, Qualifier, Root, is_key};
 use crate::value::{List, MAX_NESTING, Outcome, Value};
@@ -50,7 +50,7 @@ fn seen(outcome: &Outcome) -> Seen {
 impl<'a> Evaluation<'a> {
     fn exec(&mut self, node: &'a Node) -> Outcome {
         let outcome = self.exec_kind(node);
-        if matches!(outcome, Err(Fault::Halt(_))) {
+        if matches!(outcome, Err(EvalFailure::Halt(_))) {
             return outcome;
         }
         self.observe(node, &outcome)?;
@@ -78,14 +78,14 @@ impl<'a> Evaluation<'a> {
                 for field in fields {
                     self.exec(field)?;
                 }
-                Err(Fault::error("unknown type 'kubernetes.DRADevice'"))
+                Err(EvalFailure::error("unknown type 'kubernetes.DRADevice'"))
             }
             Node::Fold(fold) => self.exec_fold(fold),
             Node::Or { unwraps, args, .. } => match self.exec(&args[0])? {
                 Value::Optional(Some(value)) if *unwraps => Ok((*value).clone()),
                 Value::Optional(None) => self.exec(&args[1]),
                 value @ Value::Optional(_) => Ok(value),
-                _ => Err(Fault::no_such_overload()),
+                _ => Err(EvalFailure::no_such_overload()),
             },
             Node::InSet { arg, set, .. } => {
                 let value = self.exec(arg)?;
@@ -95,7 +95,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// What upstream's observer of costs does after a step.
-    fn observe(&mut self, node: &'a Node, outcome: &Outcome) -> Result<(), Fault> {
+    fn observe(&mut self, node: &'a Node, outcome: &Outcome) -> Result<(), EvalFailure> {
         match node {
             Node::Constant { .. } | Node::Or { .. } | Node::InSet { .. } => {}
             Node::Attribute(attribute) => self.observe_attribute(attribute),
@@ -147,7 +147,7 @@ impl<'a> Evaluation<'a> {
         overload: Option<&str>,
         args: &[Node],
         outcome: &Outcome,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), EvalFailure> {
         if let Some(args) = self.costs.take(args.iter().map(Node::id)) {
             let cost = cost::call(function, overload, &args, outcome.as_ref().ok())?;
             self.costs.add(cost);
@@ -161,8 +161,8 @@ impl<'a> Evaluation<'a> {
             match self.exec(term) {
                 Ok(Value::Bool(value)) if value == is_or => return Ok(Value::Bool(is_or)),
                 Ok(Value::Bool(_)) => {}
-                Ok(_) => fault = fault.or_else(|| Some(Fault::no_such_overload())),
-                Err(halt @ Fault::Halt(_)) => return Err(halt),
+                Ok(_) => fault = fault.or_else(|| Some(EvalFailure::no_such_overload())),
+                Err(halt @ EvalFailure::Halt(_)) => return Err(halt),
                 Err(error) => fault = fault.or(Some(error)),
             }
         }
@@ -170,11 +170,11 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Evaluates all, even after an error; then reports the first.
-    fn exec_all(&mut self, nodes: &'a [Node]) -> Result<Vec<Value>, Fault> {
+    fn exec_all(&mut self, nodes: &'a [Node]) -> Result<Vec<Value>, EvalFailure> {
         let mut outcomes = Vec::with_capacity(nodes.len());
         for node in nodes {
             match self.exec(node) {
-                Err(halt @ Fault::Halt(_)) => return Err(halt),
+                Err(halt @ EvalFailure::Halt(_)) => return Err(halt),
                 outcome => outcomes.push(outcome),
             }
         }
@@ -186,7 +186,7 @@ impl<'a> Evaluation<'a> {
         match values[0].equal(&values[1], &mut self.steps) {
             Ok(equal) => Ok(Value::Bool(equal != negated)),
             // What cannot be compared is different.
-            Err(Fault::Error(_)) if negated => Ok(Value::Bool(true)),
+            Err(EvalFailure::Error(_)) if negated => Ok(Value::Bool(true)),
             Err(fault) => Err(fault),
         }
     }
@@ -195,7 +195,7 @@ impl<'a> Evaluation<'a> {
         let Some(binding) = &call.binding else {
             return match self.exec(&call.args[0]) {
                 Ok(value @ Value::Bool(_)) => Ok(value),
-                Err(halt @ Fault::Halt(_)) => Err(halt),
+                Err(halt @ EvalFailure::Halt(_)) => Err(halt),
                 _ => Ok(Value::Bool(true)),
             };
         };
@@ -215,7 +215,7 @@ impl<'a> Evaluation<'a> {
                 Value::Optional(value) if *optional => items.extend(value.map(Arc::unwrap_or_clone)),
                 other if *optional => {
                     let text = "cannot initialize optional list element from non-optional value";
-                    return Err(Fault::error(format!("{text} {}", other.display())));
+                    return Err(EvalFailure::error(format!("{text} {}", other.display())));
                 }
                 other => items.push(other),
             }
@@ -236,7 +236,10 @@ impl<'a> Evaluation<'a> {
                 }
                 other if *optional => {
                     let text = format!("cannot initialize optional entry '{}'", key.display());
-                    return Err(Fault::error(format!("{text} from non-optional value {}", other.display())));
+                    return Err(EvalFailure::error(format!(
+                        "{text} from non-optional value {}",
+                        other.display()
+                    )));
                 }
                 other => map.push((key, other)),
             }
@@ -257,7 +260,7 @@ impl<'a> Evaluation<'a> {
             Root::Conditional { condition, truthy, falsy, .. } => match self.exec(condition)? {
                 Value::Bool(true) => self.resolve(truthy),
                 Value::Bool(false) => self.resolve(falsy),
-                _ => Err(Fault::no_such_overload()),
+                _ => Err(EvalFailure::no_such_overload()),
             },
         }
     }
@@ -282,7 +285,7 @@ impl<'a> Evaluation<'a> {
         if name.trim_start_matches('.') == "device" {
             return Ok(self.device.clone());
         }
-        Err(Fault::error(format!("no such attribute(s): {name}")))
+        Err(EvalFailure::error(format!("no such attribute(s): {name}")))
     }
 
     /// The accumulator of a fold, which gets its first value when it is first read.
@@ -291,12 +294,12 @@ impl<'a> Evaluation<'a> {
             return accu.clone();
         }
         // While its first value is computed, it is what the fold around it has by this name.
-        self.frames[index].accu = Some(Err(Fault::error("accumulator without a value")));
+        self.frames[index].accu = Some(Err(EvalFailure::error("accumulator without a value")));
         let inner = std::mem::replace(&mut self.current, self.frames[index].parent);
         let mut init = self.exec(&self.frames[index].fold.accu_init);
         self.current = inner;
         match &init {
-            Err(Fault::Halt(_)) => return init,
+            Err(EvalFailure::Halt(_)) => return init,
             Ok(Value::List(list)) if list.len() == 0 => {
                 init = Ok(Value::List(List::growing()));
                 self.frames[index].grows = true;
@@ -338,7 +341,7 @@ impl<'a> Evaluation<'a> {
             }
             key => self.key(key).and_then(|key| required(lookup(value, &key, false)?)),
         };
-        if matches!(outcome, Err(Fault::Halt(_))) {
+        if matches!(outcome, Err(EvalFailure::Halt(_))) {
             return outcome;
         }
         self.observe_qualifier(qualifier, seen(&outcome))?;
@@ -349,7 +352,7 @@ impl<'a> Evaluation<'a> {
         &mut self,
         qualifier: &'a Qualifier,
         value: &Value,
-    ) -> Result<Option<Value>, Fault> {
+    ) -> Result<Option<Value>, EvalFailure> {
         let key = self.key(&qualifier.key)?;
         let found = lookup(value, &key, true)?;
         if found.is_some() {
@@ -358,7 +361,7 @@ impl<'a> Evaluation<'a> {
         Ok(found)
     }
 
-    fn observe_qualifier(&mut self, qualifier: &Qualifier, value: Seen) -> Result<(), Fault> {
+    fn observe_qualifier(&mut self, qualifier: &Qualifier, value: Seen) -> Result<(), EvalFailure> {
         if matches!(qualifier.key, Key::Computed(_)) {
             self.costs.drop_value(qualifier.id);
         }
@@ -376,7 +379,7 @@ impl<'a> Evaluation<'a> {
             return Ok(value);
         }
         let found = if self.is_device(key) { "map[string]interface {}" } else { value.go_type() };
-        Err(Fault::error(format!("invalid qualifier type: {found}")))
+        Err(EvalFailure::error(format!("invalid qualifier type: {found}")))
     }
 
     /// Whether this is the variable `device`, which is another type of map upstream.
@@ -417,11 +420,11 @@ impl<'a> Evaluation<'a> {
             self.frames[index].vars = vars;
             match self.exec(&fold.condition) {
                 Ok(Value::Bool(false)) => break,
-                Err(halt @ Fault::Halt(_)) => return Err(halt),
+                Err(halt @ EvalFailure::Halt(_)) => return Err(halt),
                 _ => {}
             }
             let step = self.exec(&fold.step);
-            if matches!(step, Err(Fault::Halt(_))) {
+            if matches!(step, Err(EvalFailure::Halt(_))) {
                 return step;
             }
             self.frames[index].accu = Some(step);
@@ -438,11 +441,11 @@ impl<'a> Evaluation<'a> {
 
 /// A list or map that was just made, unless it nests too deeply.
 fn nested(value: Value) -> Outcome {
-    if value.nesting() > MAX_NESTING { Err(Fault::halt("value nested too deeply")) } else { Ok(value) }
+    if value.nesting() > MAX_NESTING { Err(EvalFailure::halt("value nested too deeply")) } else { Ok(value) }
 }
 
 /// What a fold walks over: elements or keys; with two variables, indices or keys and their values.
-fn items(range: &Value, takes_two: bool) -> Result<Vec<(Value, Value)>, Fault> {
+fn items(range: &Value, takes_two: bool) -> Result<Vec<(Value, Value)>, EvalFailure> {
     match range {
         Value::List(list) if takes_two => Ok(list
             .to_vec()
@@ -453,21 +456,21 @@ fn items(range: &Value, takes_two: bool) -> Result<Vec<(Value, Value)>, Fault> {
         Value::List(list) => Ok(list.to_vec().into_iter().map(|value| (value, Value::Null)).collect()),
         Value::Map(map) => Ok(map.entries()),
         other if takes_two => {
-            Err(Fault::error(format!("unsupported comprehension range type: {}", other.go_type())))
+            Err(EvalFailure::error(format!("unsupported comprehension range type: {}", other.go_type())))
         }
-        other => Err(Fault::error(format!("got '{}', expected iterable type", other.go_type()))),
+        other => Err(EvalFailure::error(format!("got '{}', expected iterable type", other.go_type()))),
     }
 }
 
 /// What a lookup found that does not return without a value.
 fn required(found: Option<Value>) -> Outcome {
-    found.ok_or_else(|| Fault::error("no such key"))
+    found.ok_or_else(|| EvalFailure::error("no such key"))
 }
 
 /// Selects from a value.
-fn lookup(value: &Value, key: &Value, if_present: bool) -> Result<Option<Value>, Fault> {
+fn lookup(value: &Value, key: &Value, if_present: bool) -> Result<Option<Value>, EvalFailure> {
     let missing = |what: &str| {
-        if if_present { Ok(None) } else { Err(Fault::error(format!("{what}: {}", key.display()))) }
+        if if_present { Ok(None) } else { Err(EvalFailure::error(format!("{what}: {}", key.display()))) }
     };
     match value {
         Value::Map(map) => match map.find(key)? {
@@ -485,11 +488,11 @@ fn lookup(value: &Value, key: &Value, if_present: bool) -> Result<Option<Value>,
     }
 }
 
-fn list_index(key: &Value) -> Result<i64, Fault> {
+fn list_index(key: &Value) -> Result<i64, EvalFailure> {
     if let Some(index) = crate::numbers::as_int(key) {
         return Ok(index);
     }
-    Err(Fault::error(match key {
+    Err(EvalFailure::error(match key {
         Value::Double(_) | Value::Uint(_) => format!("unsupported index value {} in list", key.display()),
         _ => format!("unsupported index type '{}' in list", key.verbose_type()),
     }))

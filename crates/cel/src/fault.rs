@@ -9,14 +9,14 @@ const MAX_STEPS: u64 = 20_000_000;
 
 /// Why there is no value.
 #[derive(Clone, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum EvalFailure {
     /// An error of the expression, which `&&` and `||` may absorb.
     Error(Arc<str>),
     /// The evaluation ends.
     Halt(Arc<str>),
 }
 
-impl Fault {
+impl EvalFailure {
     pub(crate) fn error(message: impl Into<Arc<str>>) -> Self {
         Self::Error(message.into())
     }
@@ -62,13 +62,13 @@ impl Default for Steps {
 
 impl Steps {
     /// Uses up some work.
-    pub(crate) fn take(&mut self, count: u64) -> Result<(), Fault> {
+    pub(crate) fn take(&mut self, count: u64) -> Result<(), EvalFailure> {
         match self.0.checked_sub(count) {
             Some(rest) => {
                 self.0 = rest;
                 Ok(())
             }
-            None => Err(Fault::halt("operation cancelled: too many comparisons and copies")),
+            None => Err(EvalFailure::halt("operation cancelled: too many comparisons and copies")),
         }
     }
 }

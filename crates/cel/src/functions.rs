@@ -12,7 +12,7 @@ mod units;
 use std::sync::Arc;
 
 use crate::declarations::{Overload, function};
-use crate::fault::{Fault, Steps};
+use crate::fault::{EvalFailure, Steps};
 use crate::types::Type;
 use crate::value::{Outcome, Value};
 
@@ -54,7 +54,7 @@ fn code(overload: &str) -> Option<Code> {
         .or_else(|| regex::code(overload))
         .or_else(|| units::code(overload))
         // No value has the types of these: they never fit.
-        .or_else(|| is_declared(overload).then_some((|_, _| Err(Fault::no_such_overload())) as Code))
+        .or_else(|| is_declared(overload).then_some((|_, _| Err(EvalFailure::no_such_overload())) as Code))
 }
 
 fn is_declared(overload: &str) -> bool {
@@ -71,9 +71,9 @@ impl Binding {
             Self::Single(accepts, code) => match args.first() {
                 Some(first) if accepts(first) => code(args, steps),
                 Some(Value::String(_) | Value::Timestamp(_) | Value::Duration(_)) => {
-                    Err(Fault::no_such_overload())
+                    Err(EvalFailure::no_such_overload())
                 }
-                _ => Err(Fault::error(format!("no such overload: {name}"))),
+                _ => Err(EvalFailure::error(format!("no such overload: {name}"))),
             },
             Self::Overloads(candidates) => {
                 let unguarded = matches!(name, "contains" | "startsWith" | "endsWith" | "flatten");
@@ -103,9 +103,9 @@ fn work(args: &[Value]) -> u64 {
     1 + args.iter().map(of).sum::<u64>()
 }
 
-fn no_overload(name: &str, args: &[Value]) -> Fault {
+fn no_overload(name: &str, args: &[Value]) -> EvalFailure {
     let types: Vec<&str> = args.iter().map(Value::type_name).collect();
-    Fault::error(format!("no such overload: {name}({})", types.join(", ")))
+    EvalFailure::error(format!("no such overload: {name}({})", types.join(", ")))
 }
 
 /// Whether a value may be an argument of a type. Of lists and maps only the first element counts,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::fault::{Fault, Steps};
+use crate::fault::{EvalFailure, Steps};
 use crate::numbers;
 use crate::value::{Outcome, Value};
 
@@ -41,7 +41,7 @@ enum Key {
 }
 
 impl Key {
-    fn of(value: &Value) -> Result<Option<Self>, Fault> {
+    fn of(value: &Value) -> Result<Option<Self>, EvalFailure> {
         Ok(Some(match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
@@ -67,12 +67,12 @@ impl Key {
 }
 
 /// Go's panic for a key that it cannot hash.
-fn unhashable(value: &Value) -> Fault {
-    Fault::panic(&format!("runtime error: hash of unhashable type {}", value.go_type()))
+fn unhashable(value: &Value) -> EvalFailure {
+    EvalFailure::panic(&format!("runtime error: hash of unhashable type {}", value.go_type()))
 }
 
 impl Map {
-    pub(crate) fn new(entries: Vec<(Value, Value)>) -> Result<Self, Fault> {
+    pub(crate) fn new(entries: Vec<(Value, Value)>) -> Result<Self, EvalFailure> {
         let mut table = Table::new();
         for (key, value) in entries {
             if let Some(at) = Key::of(&key)? {
@@ -143,7 +143,7 @@ impl Map {
     }
 
     /// An entry that the map has, where numbers of other types stand for the same key.
-    pub(crate) fn get(&self, key: &Value) -> Result<Option<Value>, Fault> {
+    pub(crate) fn get(&self, key: &Value) -> Result<Option<Value>, EvalFailure> {
         if self.len() == 0 {
             return Ok(None);
         }
@@ -170,13 +170,13 @@ impl Map {
     }
 
     /// Whether Go's map has this very key.
-    pub(crate) fn has_exactly(&self, key: &Value) -> Result<bool, Fault> {
+    pub(crate) fn has_exactly(&self, key: &Value) -> Result<bool, EvalFailure> {
         let key = Key::of(key)?;
         Ok(key.is_some_and(|key| self.with(|table| table.contains_key(&key))))
     }
 
     /// As [`get`](Self::get), with the default of a device's domains.
-    pub(crate) fn find(&self, key: &Value) -> Result<Option<Value>, Fault> {
+    pub(crate) fn find(&self, key: &Value) -> Result<Option<Value>, EvalFailure> {
         let found = self.get(key)?;
         if found.is_none() && self.has_default {
             return Ok(Some(Value::Map(Self::of_strings([]))));
@@ -187,7 +187,7 @@ impl Map {
     /// The map with one entry more.
     pub(crate) fn insert(&self, key: &Value, value: &Value, steps: &mut Steps) -> Outcome {
         if self.get(key)?.is_some() {
-            return Err(Fault::error(format!("insert failed: key {} already exists", key.display())));
+            return Err(EvalFailure::error(format!("insert failed: key {} already exists", key.display())));
         }
         let at = Key::of(key)?;
         if let Entries::Growing(table) = &*self.entries {
@@ -203,7 +203,7 @@ impl Map {
         Ok(Value::Map(Self::new(entries)?))
     }
 
-    pub(crate) fn equal(&self, other: &Self, steps: &mut Steps) -> Result<bool, Fault> {
+    pub(crate) fn equal(&self, other: &Self, steps: &mut Steps) -> Result<bool, EvalFailure> {
         if self.len() != other.len() {
             return Ok(false);
         }
@@ -212,8 +212,8 @@ impl Map {
             let Some(found) = other.find(&key)? else { return Ok(false) };
             match value.equal(&found, steps) {
                 Ok(false) => return Ok(false),
-                Err(halt @ Fault::Halt(_)) => return Err(halt),
-                Ok(true) | Err(Fault::Error(_)) => {}
+                Err(halt @ EvalFailure::Halt(_)) => return Err(halt),
+                Ok(true) | Err(EvalFailure::Error(_)) => {}
             }
         }
         Ok(true)

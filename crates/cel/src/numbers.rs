@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::fault::Fault;
+use crate::fault::EvalFailure;
 use crate::value::Value;
 
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
@@ -14,10 +14,10 @@ pub(crate) fn equal(a: &Value, b: &Value) -> bool {
 }
 
 /// How numbers compare; nothing for values that are no numbers.
-pub(crate) fn compare(a: &Value, b: &Value) -> Option<Result<Ordering, Fault>> {
+pub(crate) fn compare(a: &Value, b: &Value) -> Option<Result<Ordering, EvalFailure>> {
     let is_nan = |value: &Value| matches!(value, Value::Double(value) if value.is_nan());
     if is_nan(a) || (is_nan(b) && matches!(a, Value::Int(_) | Value::Uint(_) | Value::Double(_))) {
-        return Some(Err(Fault::error("NaN values cannot be ordered")));
+        return Some(Err(EvalFailure::error("NaN values cannot be ordered")));
     }
     Some(Ok(match (a, b) {
         (Value::Int(a), Value::Int(b)) => a.cmp(b),
@@ -58,16 +58,16 @@ fn double_uint(a: f64, b: u64) -> Ordering {
 }
 
 /// A double without its fraction, if that is an integer.
-pub(crate) fn double_to_int(value: f64) -> Result<i64, Fault> {
+pub(crate) fn double_to_int(value: f64) -> Result<i64, EvalFailure> {
     if value.is_nan() || value <= -TWO_TO_63 || value >= TWO_TO_63 {
-        return Err(Fault::int_overflow());
+        return Err(EvalFailure::int_overflow());
     }
     Ok(value as i64)
 }
 
-pub(crate) fn double_to_uint(value: f64) -> Result<u64, Fault> {
+pub(crate) fn double_to_uint(value: f64) -> Result<u64, EvalFailure> {
     if !(0.0..TWO_TO_64).contains(&value) {
-        return Err(Fault::uint_overflow());
+        return Err(EvalFailure::uint_overflow());
     }
     Ok(value as u64)
 }

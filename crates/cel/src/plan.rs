@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::ast::{Call, Expr, Fold, Id, Kind, Name};
 use crate::checker::{Checked, DEVICE, global_type};
-use crate::fault::{Fault, Steps};
+use crate::fault::{EvalFailure, Steps};
 use crate::functions::{Binding, bind, optimized};
 use crate::map::Map;
 use crate::types::Type;
@@ -155,7 +155,7 @@ impl Node {
 }
 
 /// Plans an expression. The error is upstream's.
-pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<Node, Fault> {
+pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<Node, EvalFailure> {
     Planner { checked }.plan(root)
 }
 
@@ -163,13 +163,13 @@ struct Planner<'a> {
     checked: &'a Checked,
 }
 
-type Planned = Result<Node, Fault>;
+type Planned = Result<Node, EvalFailure>;
 
 impl Planner<'_> {
     fn plan(&self, expr: &Expr) -> Planned {
         let id = expr.id;
         match &expr.kind {
-            Kind::Unspecified => Err(Fault::error("unsupported expr")),
+            Kind::Unspecified => Err(EvalFailure::error("unsupported expr")),
             Kind::Literal(value) => Ok(Node::Constant { id, value: Ok(value.clone()) }),
             Kind::Ident(name) => self.plan_ident(id, name),
             Kind::Select(select) => {
@@ -213,7 +213,7 @@ impl Planner<'_> {
                 Ok(Node::Constant { id, value: Ok(Value::Type(t.name().into())) })
             }
             // Also a variable of a fold that holds a type, which upstream looks up as a type.
-            _ => Err(Fault::error(format!("reference to undefined type: {name}"))),
+            _ => Err(EvalFailure::error(format!("reference to undefined type: {name}"))),
         }
     }
 
@@ -262,7 +262,7 @@ impl Planner<'_> {
             None
         } else {
             let binding = bind(function, only)
-                .ok_or_else(|| Fault::error(format!("function '{function}' is not supported")))?;
+                .ok_or_else(|| EvalFailure::error(format!("function '{function}' is not supported")))?;
             in_order |= matches!(&binding, Binding::Overloads(candidates) if candidates.len() > 1);
             Some(binding)
         };
@@ -322,19 +322,19 @@ fn qualified(operand: Node, qualifier: Qualifier, test_only: Option<Id>) -> Node
 
 fn conditional(id: Id, args: Vec<Node>) -> Planned {
     let [condition, truthy, falsy]: [Node; 3] =
-        args.try_into().map_err(|_| Fault::error("unsupported expr"))?;
+        args.try_into().map_err(|_| EvalFailure::error("unsupported expr"))?;
     let (truthy, falsy) = (Box::new(into_root(truthy)), Box::new(into_root(falsy)));
     let root = Root::Conditional { id, condition, truthy, falsy };
     Ok(Node::Attribute(Box::new(Attribute { root, test_only: None })))
 }
 
 fn index(id: Id, args: Vec<Node>, optional: bool) -> Planned {
-    let [operand, index]: [Node; 2] = args.try_into().map_err(|_| Fault::error("unsupported expr"))?;
+    let [operand, index]: [Node; 2] = args.try_into().map_err(|_| EvalFailure::error("unsupported expr"))?;
     let key = match index {
         Node::Constant { value, .. } => {
             let value = value?;
             if !is_key(&value) {
-                return Err(Fault::error(format!("invalid qualifier type: {}", value.go_type())));
+                return Err(EvalFailure::error(format!("invalid qualifier type: {}", value.go_type())));
             }
             Key::Constant { value, test_only: false }
         }
@@ -372,7 +372,7 @@ fn fold_map(id: Id, entries: Vec<(Node, Node, bool)>) -> Planned {
 /// The set of a constant list's elements. Numbers are in it as each type that has them.
 /// Nothing if the list has other elements; and no set if it is empty.
 #[allow(clippy::float_cmp, clippy::option_option)]
-fn membership(list: &crate::value::List) -> Result<Option<Option<Map>>, Fault> {
+fn membership(list: &crate::value::List) -> Result<Option<Option<Map>>, EvalFailure> {
     let items = list.to_vec();
     if items.is_empty() {
         return Ok(Some(None));

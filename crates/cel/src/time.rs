@@ -1,6 +1,6 @@
 //! Timestamps and durations as Go's `time` reads and prints them. There is no clock here.
 
-use crate::fault::Fault;
+use crate::fault::EvalFailure;
 
 const MIN_SECONDS: i64 = -62_135_596_800;
 const MAX_SECONDS: i64 = 253_402_300_799;
@@ -27,16 +27,16 @@ pub(crate) struct Civil {
     pub(crate) second_of_day: i64,
 }
 
-pub(crate) fn overflow() -> Fault {
-    Fault::error("timestamp overflow")
+pub(crate) fn overflow() -> EvalFailure {
+    EvalFailure::error("timestamp overflow")
 }
 
 impl Timestamp {
-    pub(crate) fn at(seconds: i64) -> Result<Self, Fault> {
+    pub(crate) fn at(seconds: i64) -> Result<Self, EvalFailure> {
         Self { seconds, nanos: 0, offset: 0 }.checked()
     }
 
-    fn checked(self) -> Result<Self, Fault> {
+    fn checked(self) -> Result<Self, EvalFailure> {
         if (MIN_SECONDS..=MAX_SECONDS).contains(&self.seconds) { Ok(self) } else { Err(overflow()) }
     }
 
@@ -49,19 +49,22 @@ impl Timestamp {
     }
 
     /// This time and a duration in nanoseconds.
-    pub(crate) fn plus(&self, duration: i64) -> Result<Self, Fault> {
+    pub(crate) fn plus(&self, duration: i64) -> Result<Self, EvalFailure> {
         let total =
             i128::from(self.seconds) * i128::from(NANOS) + i128::from(self.nanos) + i128::from(duration);
         let seconds =
-            i64::try_from(total.div_euclid(i128::from(NANOS))).map_err(|_| Fault::int_overflow())?;
+            i64::try_from(total.div_euclid(i128::from(NANOS))).map_err(|_| EvalFailure::int_overflow())?;
         let nanos = total.rem_euclid(i128::from(NANOS)) as u32;
         Self { seconds, nanos, offset: self.offset }.checked()
     }
 
     /// The duration since another time, in nanoseconds.
-    pub(crate) fn minus(&self, other: &Self) -> Result<i64, Fault> {
-        let seconds = (self.seconds - other.seconds).checked_mul(NANOS).ok_or_else(Fault::int_overflow)?;
-        seconds.checked_add(i64::from(self.nanos) - i64::from(other.nanos)).ok_or_else(Fault::int_overflow)
+    pub(crate) fn minus(&self, other: &Self) -> Result<i64, EvalFailure> {
+        let seconds =
+            (self.seconds - other.seconds).checked_mul(NANOS).ok_or_else(EvalFailure::int_overflow)?;
+        seconds
+            .checked_add(i64::from(self.nanos) - i64::from(other.nanos))
+            .ok_or_else(EvalFailure::int_overflow)
     }
 
     /// The date at an offset from UTC, in seconds.
@@ -101,7 +104,7 @@ impl Timestamp {
     }
 
     /// Reads RFC 3339.
-    pub(crate) fn parse(text: &str) -> Option<Result<Self, Fault>> {
+    pub(crate) fn parse(text: &str) -> Option<Result<Self, EvalFailure>> {
         let bytes = text.as_bytes();
         let number = |from: usize, to: usize| -> Option<i64> {
             let digits = text.get(from..to)?;

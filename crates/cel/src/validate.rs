@@ -72,7 +72,7 @@ impl Validator<'_> {
             "timestamp" => to_timestamp(args, &mut Steps::default()).is_ok(),
             "matches" => match value {
                 Value::String(pattern) => {
-                    !matches!(optimized(function, pattern), Some(Err(crate::fault::Fault::Error(_))))
+                    !matches!(optimized(function, pattern), Some(Err(crate::fault::EvalFailure::Error(_))))
                 }
                 _ => true,
             },

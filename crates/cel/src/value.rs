@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::fault::{Fault, Steps};
+use crate::fault::{EvalFailure, Steps};
 use crate::gofmt;
 use crate::map::Map;
 use crate::net::{Cidr, Ip};
@@ -11,7 +11,7 @@ use crate::semver::Version;
 use crate::time::Timestamp;
 
 /// A value or why there is none.
-pub(crate) type Outcome = Result<Value, Fault>;
+pub(crate) type Outcome = Result<Value, EvalFailure>;
 
 /// Values may not nest deeper, so that no walk over one overflows the stack.
 pub(crate) const MAX_NESTING: u16 = 250;
@@ -105,13 +105,13 @@ impl List {
     /// This list with the items of another one.
     pub(crate) fn concat(&self, other: &Self, steps: &mut Steps) -> Outcome {
         if self.len() + other.len() > MAX_LIST {
-            return Err(Fault::halt("list too long"));
+            return Err(EvalFailure::halt("list too long"));
         }
         if let Items::Growing(items) = &*self.0 {
             let more = other.to_vec();
             steps.take(more.len() as u64)?;
             if more.iter().any(|item| item.contains(self.address(), steps)) {
-                return Err(Fault::halt("list that contains itself"));
+                return Err(EvalFailure::halt("list that contains itself"));
             }
             items.lock().unwrap_or_else(PoisonError::into_inner).extend(more);
             return Ok(Value::List(self.clone()));
@@ -298,7 +298,7 @@ impl Value {
     }
 
     /// `self == other` in upstream's order of operands. Values of some types refuse other types.
-    pub(crate) fn equal(&self, other: &Self, steps: &mut Steps) -> Result<bool, Fault> {
+    pub(crate) fn equal(&self, other: &Self, steps: &mut Steps) -> Result<bool, EvalFailure> {
         if matches!(self, Self::Null) || matches!(other, Self::Null) {
             return Ok(matches!(self, Self::Null) && matches!(other, Self::Null));
         }
@@ -306,7 +306,7 @@ impl Value {
     }
 
     /// Upstream's method `Equal`, which does not know null.
-    pub(crate) fn equal_method(&self, other: &Self, steps: &mut Steps) -> Result<bool, Fault> {
+    pub(crate) fn equal_method(&self, other: &Self, steps: &mut Steps) -> Result<bool, EvalFailure> {
         steps.take(1)?;
         Ok(match (self, other) {
             (Self::Null, _) => matches!(other, Self::Null),
@@ -332,28 +332,28 @@ impl Value {
             (Self::Ip(a), Self::Ip(b)) => a == b,
             (Self::Cidr(a), Self::Cidr(b)) => a == b,
             (Self::Quantity { .. } | Self::Semver(_) | Self::Ip(_) | Self::Cidr(_), _) => {
-                return Err(Fault::no_such_overload());
+                return Err(EvalFailure::no_such_overload());
             }
             _ => false,
         })
     }
 
     /// Whether upstream finds it equal; an error is no.
-    pub(crate) fn is(&self, other: &Self, steps: &mut Steps) -> Result<bool, Fault> {
+    pub(crate) fn is(&self, other: &Self, steps: &mut Steps) -> Result<bool, EvalFailure> {
         quiet(self.equal_method(other, steps))
     }
 }
 
 /// An error of a comparison counts as different; a halt remains one.
-fn quiet(result: Result<bool, Fault>) -> Result<bool, Fault> {
+fn quiet(result: Result<bool, EvalFailure>) -> Result<bool, EvalFailure> {
     match result {
-        Err(Fault::Error(_)) => Ok(false),
+        Err(EvalFailure::Error(_)) => Ok(false),
         other => other,
     }
 }
 
 /// Elements whose comparison fails count as equal, as upstream has it.
-fn lists_equal(a: &List, b: &List, steps: &mut Steps) -> Result<bool, Fault> {
+fn lists_equal(a: &List, b: &List, steps: &mut Steps) -> Result<bool, EvalFailure> {
     if a.len() != b.len() {
         return Ok(false);
     }
@@ -363,12 +363,12 @@ fn lists_equal(a: &List, b: &List, steps: &mut Steps) -> Result<bool, Fault> {
     all_equal(&items, &other, steps)
 }
 
-fn all_equal(a: &[Value], b: &[Value], steps: &mut Steps) -> Result<bool, Fault> {
+fn all_equal(a: &[Value], b: &[Value], steps: &mut Steps) -> Result<bool, EvalFailure> {
     for (a, b) in a.iter().zip(b) {
         match a.equal(b, steps) {
             Ok(false) => return Ok(false),
-            Err(halt @ Fault::Halt(_)) => return Err(halt),
-            Ok(true) | Err(Fault::Error(_)) => {}
+            Err(halt @ EvalFailure::Halt(_)) => return Err(halt),
+            Ok(true) | Err(EvalFailure::Error(_)) => {}
         }
     }
     Ok(true)

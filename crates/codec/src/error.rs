@@ -23,12 +23,12 @@ pub struct WireError {
     pub field: String,
     /// The cause.
     #[source]
-    pub fault: Fault,
+    pub fault: DecodeErrorKind,
 }
 
 /// Why a field cannot be decoded.
 #[derive(Debug, Error)]
-pub enum Fault {
+pub enum DecodeErrorKind {
     /// The document is not valid JSON, or the field does not have the API's type.
     #[error("{0}")]
     Json(#[source] serde_json::Error),
@@ -50,11 +50,11 @@ pub enum Fault {
 #[derive(Debug)]
 pub(super) struct FieldError {
     field: String,
-    fault: Fault,
+    fault: DecodeErrorKind,
 }
 
 impl FieldError {
-    pub(super) fn new(field: impl fmt::Display, fault: Fault) -> Self {
+    pub(super) fn new(field: impl fmt::Display, fault: DecodeErrorKind) -> Self {
         let field = field.to_string();
         Self { field, fault }
     }
@@ -87,9 +87,11 @@ pub(super) fn parse<'de, T: Deserialize<'de>>(kind: &str, document: &'de [u8]) -
     parsed.map_err(|error| {
         let mut json = serde_json::Deserializer::from_slice(document);
         let error = match serde_path_to_error::deserialize::<_, T>(&mut json) {
-            Err(located) => FieldError::new(located.path().clone(), Fault::Json(located.into_inner())),
+            Err(located) => {
+                FieldError::new(located.path().clone(), DecodeErrorKind::Json(located.into_inner()))
+            }
             // The object itself is valid; text follows it.
-            Ok(_) => FieldError::new(".", Fault::Json(error)),
+            Ok(_) => FieldError::new(".", DecodeErrorKind::Json(error)),
         };
         let (namespace, name) = Identity::read(document);
         error.in_object(kind, &namespace, &name)
@@ -105,7 +107,7 @@ pub(super) fn parse_protobuf<'a, T: ProtoMessage<'a> + Default>(
         let mut named = Named::default();
         // Ignore the error: the fields before it are read.
         let _ = merge(&mut named, bytes);
-        FieldError::new(".", Fault::Protobuf(error)).in_object(
+        FieldError::new(".", DecodeErrorKind::Protobuf(error)).in_object(
             kind,
             &named.metadata.namespace,
             &named.metadata.name,

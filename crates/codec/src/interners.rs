@@ -10,7 +10,7 @@ use supercargo_framework::quantity;
 use supercargo_framework::requests::ResourceList;
 use supercargo_framework::resource::names;
 
-use super::error::{Fault, FieldError};
+use super::error::{DecodeErrorKind, FieldError};
 use super::intern::{Fresh, Interner};
 use super::json::{Pairs, Str};
 use super::metadata::{DeclaredKeys, OwnerReference};
@@ -70,7 +70,7 @@ impl Interners {
                     quantity::value(quantity)
                 };
                 let amount = amount.map_err(|error| {
-                    FieldError::new(format_args!("{path}[{name}]"), Fault::Quantity(error))
+                    FieldError::new(format_args!("{path}[{name}]"), DecodeErrorKind::Quantity(error))
                 })?;
                 Ok((self.text(name), amount))
             })

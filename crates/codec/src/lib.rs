@@ -40,7 +40,7 @@ mod selector;
 mod tests;
 mod volume_source;
 
-pub use error::{Fault, WireError};
+pub use error::{DecodeErrorKind, WireError};
 pub use intern::Interner;
 pub use node::NodeKind;
 pub use objects::ObjectKind;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::error::{Fault, FieldError};
+use super::error::{DecodeErrorKind, FieldError};
 use super::json::{List, Obj, Pairs, Str};
 use super::proto::message;
 
@@ -66,7 +66,7 @@ impl Metadata<'_> {
 /// Fails if a field that identifies the object is empty.
 pub(super) fn required(path: &'static str, text: &str) -> Result<(), FieldError> {
     if text.is_empty() {
-        return Err(FieldError::new(path, Fault::Missing));
+        return Err(FieldError::new(path, DecodeErrorKind::Missing));
     }
     Ok(())
 }
@@ -74,7 +74,7 @@ pub(super) fn required(path: &'static str, text: &str) -> Result<(), FieldError>
 /// A time; `None` if there is none.
 pub(super) fn time(text: &Str<'_>, path: impl fmt::Display) -> Result<Option<jiff::Timestamp>, FieldError> {
     let time = text.non_empty().map(str::parse).transpose();
-    time.map_err(|error| FieldError::new(path, Fault::Time(error)))
+    time.map_err(|error| FieldError::new(path, DecodeErrorKind::Time(error)))
 }
 
 /// The annotation keys that plugins declared. Other annotations are dropped.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::error::{Fault, FieldError, WireError};
+use super::error::{DecodeErrorKind, FieldError, WireError};
 
 /// The document without `managedFields`, which can be larger than the rest.
 pub(super) fn whole(kind: &str, json: &[u8]) -> Result<Map<String, Value>, WireError> {
     let mut object: Map<String, Value> = serde_json::from_slice(json)
-        .map_err(|error| FieldError::new(".", Fault::Json(error)).in_object(kind, "", ""))?;
+        .map_err(|error| FieldError::new(".", DecodeErrorKind::Json(error)).in_object(kind, "", ""))?;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }

@@ -9,7 +9,7 @@ use super::cursor::Cursor;
 use super::error::Problem;
 use super::file::{API_VERSION, wrong_type};
 use super::profile_file::FileArgs;
-use super::report::{Place, Report};
+use super::report::{FieldPosition, Report};
 use super::yaml::{Content, Node};
 
 /// Upstream's arguments carry a type; plugins here do not see it.
@@ -21,7 +21,7 @@ pub(super) struct Args<'a> {
     /// The value that the plugin receives.
     pub(super) value: Value,
     /// Their place in the file.
-    pub(super) place: Place,
+    pub(super) place: FieldPosition,
     node: Option<&'a Node>,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn read<'a>(configs: &[FileArgs<'a>], report: &mut Report<'_>) -> BTr
 
 /// Sets an argument of a plugin, overriding the file.
 pub(super) fn set(all: &mut BTreeMap<String, Args<'_>>, plugin: &str, field: &str, value: Value) {
-    let none = || Args { value: Value::Object(Map::new()), place: Place::default(), node: None };
+    let none = || Args { value: Value::Object(Map::new()), place: FieldPosition::default(), node: None };
     let args = all.entry(plugin.to_owned()).or_insert_with(none);
     if let Value::Object(fields) = &mut args.value {
         fields.insert(field.to_owned(), value);
@@ -77,7 +77,7 @@ fn check_type(plugin: &str, cursor: &Cursor<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn child<'a>(node: &'a Node, place: &Place, field: &str) -> Option<(Place, &'a Node)> {
+fn child<'a>(node: &'a Node, place: &FieldPosition, field: &str) -> Option<(FieldPosition, &'a Node)> {
     let Content::Map(entries) = &node.content else {
         return None;
     };
@@ -87,13 +87,13 @@ fn child<'a>(node: &'a Node, place: &Place, field: &str) -> Option<(Place, &'a N
 
 impl Args<'_> {
     /// Converts a plugin's error to a problem at the place that it names.
-    pub(super) fn problem(&self, error: &ArgsError) -> (Place, Problem) {
+    pub(super) fn problem(&self, error: &ArgsError) -> (FieldPosition, Problem) {
         // Serde's wording. Point at the key of an unknown field, and at the value for any other
         // error.
         let wrong_key = error.message.starts_with("unknown field");
         let position = self.node.and_then(|node| locate(node, &error.path, wrong_key));
         let dot = if error.path.is_empty() || error.path.starts_with('[') { "" } else { "." };
-        let place = Place {
+        let place = FieldPosition {
             position: position.or(self.place.position),
             path: format!("{}{dot}{}", self.place.path, error.path),
         };

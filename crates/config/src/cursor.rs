@@ -1,28 +1,28 @@
 //! Reads typed values from the YAML tree. Wrong values are reported, and reading continues.
 
 use super::error::Problem;
-use super::report::{Place, Report};
+use super::report::{FieldPosition, Report};
 use super::suggest;
 use super::yaml::{Content, Entry, Node};
 
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor<'a> {
-    pub(super) place: Place,
+    pub(super) place: FieldPosition,
     pub(super) node: &'a Node,
 }
 
 /// A mapping and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Object<'a> {
-    pub(super) place: Place,
+    pub(super) place: FieldPosition,
     entries: &'a [Entry],
 }
 
 impl<'a> Cursor<'a> {
     /// The top of a file.
     pub(super) fn top(node: &'a Node) -> Self {
-        let place = Place::default().at(node.at);
+        let place = FieldPosition::default().at(node.at);
         Self { place, node }
     }
 

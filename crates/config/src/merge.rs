@@ -9,7 +9,7 @@ use supercargo_plugins::unsupported_constraints;
 
 use super::points::Point;
 use super::profile_file::{Enabled, FilePlugins, FileSet};
-use super::report::Place;
+use super::report::FieldPosition;
 
 /// The plugins of a profile after merging.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ pub(super) fn sets(
     user: &FilePlugins,
     defaults: &[DefaultPlugin],
     features: &Features,
-    place: &Place,
+    place: &FieldPosition,
 ) -> Sets {
     let defaults: Vec<Enabled> = defaults
         .iter()

@@ -15,7 +15,7 @@ use super::error::Problem;
 use super::merge::{self, Sets};
 use super::points::Point;
 use super::profile_file::{Enabled, FileProfile};
-use super::report::{Place, Report};
+use super::report::{FieldPosition, Report};
 use crate::config::{PluginSet, ProfileConfig};
 
 /// A plugin of a profile, and its extension points.
@@ -66,7 +66,7 @@ fn build(
     catalog: &Catalog,
     report: &mut Report<'_>,
 ) -> BTreeMap<String, Built> {
-    let enabled: BTreeMap<&str, &Place> =
+    let enabled: BTreeMap<&str, &FieldPosition> =
         sets.enabled().map(|plugin| (plugin.name.as_str(), &plugin.place)).collect();
     let names: BTreeSet<&str> = enabled.keys().copied().chain(args.keys().map(String::as_str)).collect();
     let mut built = BTreeMap::new();
@@ -178,7 +178,7 @@ fn more_than_one(point: &str, enabled: &[String]) -> String {
 }
 
 /// The place for problems of a point as a whole.
-pub(super) fn place_of(profile: &FileProfile<'_>, point: Point) -> Place {
+pub(super) fn place_of(profile: &FileProfile<'_>, point: Point) -> FieldPosition {
     match profile.plugins.at(point) {
         Some(set) => set.place.clone(),
         None => profile.place.field("plugins").field(point.name()),

@@ -8,7 +8,7 @@ use super::cursor::{Cursor, Object};
 use super::error::Problem;
 use super::names;
 use super::points::Point;
-use super::report::{Place, Report};
+use super::report::{FieldPosition, Report};
 
 const FIELDS: &[&str] = &["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"];
 const SET_FIELDS: &[&str] = &["enabled", "disabled"];
@@ -18,9 +18,9 @@ const PLUGIN_CONFIG_FIELDS: &[&str] = &["name", "args"];
 /// A profile as written in the file.
 #[derive(Debug, Default)]
 pub(super) struct FileProfile<'a> {
-    pub(super) place: Place,
+    pub(super) place: FieldPosition,
     /// `None` only for a single profile, or if its absence was reported.
-    pub(super) scheduler_name: Option<(String, Place)>,
+    pub(super) scheduler_name: Option<(String, FieldPosition)>,
     pub(super) percentage_of_nodes_to_score: Option<i32>,
     pub(super) plugins: FilePlugins,
     pub(super) plugin_config: Vec<FileArgs<'a>>,
@@ -37,7 +37,7 @@ pub(super) struct FilePlugins {
 /// The plugins of an extension point.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileSet {
-    pub(super) place: Place,
+    pub(super) place: FieldPosition,
     pub(super) enabled: Vec<Enabled>,
     pub(super) disabled: Vec<String>,
 }
@@ -47,17 +47,17 @@ pub(super) struct FileSet {
 pub(super) struct Enabled {
     pub(super) name: String,
     pub(super) weight: i32,
-    pub(super) place: Place,
+    pub(super) place: FieldPosition,
 }
 
 /// The arguments of a plugin.
 #[derive(Clone, Debug)]
 pub(super) struct FileArgs<'a> {
     pub(super) name: String,
-    pub(super) place: Place,
+    pub(super) place: FieldPosition,
     pub(super) args: Option<Cursor<'a>>,
     /// The place of the arguments, whether present or not.
-    pub(super) args_place: Place,
+    pub(super) args_place: FieldPosition,
 }
 
 impl FilePlugins {
@@ -103,7 +103,11 @@ fn read<'a>(
     Some(profile)
 }
 
-fn read_scheduler_name(object: &Object<'_>, alone: bool, report: &mut Report<'_>) -> Option<(String, Place)> {
+fn read_scheduler_name(
+    object: &Object<'_>,
+    alone: bool,
+    report: &mut Report<'_>,
+) -> Option<(String, FieldPosition)> {
     let Some(cursor) = object.get("schedulerName") else {
         if !alone {
             let place = object.place.field("schedulerName");

@@ -4,14 +4,14 @@ use super::error::{ConfigError, ConfigErrors, Position, Problem};
 
 /// A field and its position.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct FieldPosition {
     /// The position; `None` for values that are not in the file.
     pub(super) position: Option<Position>,
     /// The path of fields from the top of the file.
     pub(super) path: String,
 }
 
-impl Place {
+impl FieldPosition {
     /// A field of this one, at the same position until a better one is known.
     pub(super) fn field(&self, name: &str) -> Self {
         let dot = if self.path.is_empty() { "" } else { "." };
@@ -45,7 +45,7 @@ impl<'a> Report<'a> {
     }
 
     /// Adds a problem. Problems in a repeated alias are added once.
-    pub(super) fn add(&mut self, place: &Place, problem: Problem) {
+    pub(super) fn add(&mut self, place: &FieldPosition, problem: Problem) {
         let is_repeated = |error: &ConfigError| {
             place.position.is_some() && error.position == place.position && error.problem == problem
         };
@@ -60,7 +60,7 @@ impl<'a> Report<'a> {
     }
 
     /// Adds an invalid value.
-    pub(super) fn invalid(&mut self, place: &Place, message: impl Into<String>) {
+    pub(super) fn invalid(&mut self, place: &FieldPosition, message: impl Into<String>) {
         self.add(place, Problem::Invalid(message.into()));
     }
 

@@ -13,7 +13,7 @@ use crate::error::AllocateError;
 use crate::inventory::Slice;
 use crate::node_match::includes;
 use crate::pools::{Pool, PoolState};
-use crate::selectors::{Cause, Matches, SelectorError};
+use crate::selectors::{Matches, SelectorError, SelectorFailure};
 
 /// The most devices of a claim. Same as upstream's `AllocationResultsMaxSize`.
 pub(crate) const MAX_RESULTS: i64 = 32;
@@ -235,8 +235,10 @@ impl<'a> Matcher<'a, '_> {
         };
         let selector = error.selector;
         AllocateError::fatal(match &error.cause {
-            Cause::Compile(cause) => format!("{of}: selector #{selector}: CEL compile error: {cause}"),
-            Cause::Eval(cause) => {
+            SelectorFailure::Compile(cause) => {
+                format!("{of}: selector #{selector}: CEL compile error: {cause}")
+            }
+            SelectorFailure::Eval(cause) => {
                 format!("{of}: selector #{selector} on device {}: CEL runtime error: {cause}", candidate.id())
             }
         })

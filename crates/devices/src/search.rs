@@ -104,7 +104,7 @@ struct Undo {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum SearchStep {
     Call(Call),
     End(End),
 }
@@ -156,12 +156,12 @@ impl<'a, 's> Search<'a, 's> {
             let mut step = self.enter(call)?;
             loop {
                 match step {
-                    Step::Call(next) => {
+                    SearchStep::Call(next) => {
                         call = next;
                         break;
                     }
-                    Step::End(End::Found) => return Ok(Some(self.solution())),
-                    Step::End(end) => match self.frames.pop() {
+                    SearchStep::End(End::Found) => return Ok(Some(self.solution())),
+                    SearchStep::End(end) => match self.frames.pop() {
                         Some(frame) => step = self.resume(frame, end)?,
                         None => return Ok(None),
                     },
@@ -183,65 +183,77 @@ impl<'a, 's> Search<'a, 's> {
         Solution { results: self.results, selected }
     }
 
-    fn enter(&mut self, call: Call) -> Result<Step, AllocateError> {
+    fn enter(&mut self, call: Call) -> Result<SearchStep, AllocateError> {
         let demand = self.matcher.demand;
-        let Some(claim) = demand.claims.get(call.claim) else { return Ok(Step::End(End::Found)) };
+        let Some(claim) = demand.claims.get(call.claim) else { return Ok(SearchStep::End(End::Found)) };
         let Some(request) = claim.requests.get(call.request) else {
             self.frames.push(Frame::Claim);
-            return Ok(Step::Call(Call { claim: call.claim + 1, request: 0, sub: None, has: 0, from: 0 }));
+            return Ok(SearchStep::Call(Call {
+                claim: call.claim + 1,
+                request: 0,
+                sub: None,
+                has: 0,
+                from: 0,
+            }));
         };
         if request.is_prioritized && call.sub.is_none() {
             self.frames.push(Frame::Alternatives { call, sub: 0, all_exceeded: true });
-            return Ok(Step::Call(Call { sub: Some(0), ..call }));
+            return Ok(SearchStep::Call(Call { sub: Some(0), ..call }));
         }
         let place = request.alternatives.start + call.sub.unwrap_or(0);
         let alternative = &demand.alternatives[place];
         let plan = &self.plans[place];
         let wants_all = alternative.count == DeviceCount::All;
         if wants_all && plan.all.is_empty() {
-            return Ok(Step::End(End::Failed));
+            return Ok(SearchStep::End(End::Failed));
         }
         if call.has >= plan.number {
-            return Ok(Step::Call(Call { request: call.request + 1, sub: None, has: 0, from: 0, ..call }));
+            return Ok(SearchStep::Call(Call {
+                request: call.request + 1,
+                sub: None,
+                has: 0,
+                from: 0,
+                ..call
+            }));
         }
         if plan.number - call.has > MAX_RESULTS - self.results[call.claim].len() as i64 {
-            return Ok(Step::End(End::Exceeded));
+            return Ok(SearchStep::End(End::Exceeded));
         }
         if !wants_all {
             return self.try_from(call, call.from);
         }
         let candidate = self.devices.get(plan.all[call.has as usize]);
         match self.choose(call.claim, place, candidate, None)? {
-            None => Ok(Step::End(End::Failed)),
+            None => Ok(SearchStep::End(End::Failed)),
             Some(undo) => {
                 self.frames.push(Frame::All { undo });
-                Ok(Step::Call(Call { has: call.has + 1, from: 0, ..call }))
+                Ok(SearchStep::Call(Call { has: call.has + 1, from: 0, ..call }))
             }
         }
     }
 
-    fn resume(&mut self, frame: Frame, end: End) -> Result<Step, AllocateError> {
+    fn resume(&mut self, frame: Frame, end: End) -> Result<SearchStep, AllocateError> {
         match frame {
             // Fewer devices of another claim do not help this one, but another alternative of an
             // earlier request may.
-            Frame::Claim => Ok(Step::End(End::Failed)),
+            Frame::Claim => Ok(SearchStep::End(End::Failed)),
             Frame::Alternatives { call, sub, all_exceeded } => {
                 let all_exceeded = all_exceeded && end == End::Exceeded;
                 let request = &self.matcher.demand.claims[call.claim].requests[call.request];
                 if sub + 1 >= request.alternatives.len() {
-                    return Ok(Step::End(if all_exceeded { End::Exceeded } else { End::Failed }));
+                    return Ok(SearchStep::End(if all_exceeded { End::Exceeded } else { End::Failed }));
                 }
                 self.frames.push(Frame::Alternatives { call, sub: sub + 1, all_exceeded });
-                Ok(Step::Call(Call { sub: Some(sub + 1), ..call }))
+                Ok(SearchStep::Call(Call { sub: Some(sub + 1), ..call }))
             }
             Frame::All { undo } => {
                 self.undo(undo);
-                Ok(Step::End(end))
+                Ok(SearchStep::End(end))
             }
             Frame::Some { call, at, undo } => {
                 self.undo(undo);
                 if end == End::Exceeded {
-                    return Ok(Step::End(end));
+                    return Ok(SearchStep::End(end));
                 }
                 self.try_from(call, at + 1)
             }
@@ -249,7 +261,7 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     /// Takes the first device that fits, and goes on to the next one that the request needs.
-    fn try_from(&mut self, call: Call, from: u32) -> Result<Step, AllocateError> {
+    fn try_from(&mut self, call: Call, from: u32) -> Result<SearchStep, AllocateError> {
         let place = self.place(call);
         for at in from..self.devices.count() {
             let candidate = self.devices.get(at);
@@ -259,10 +271,10 @@ impl<'a, 's> Search<'a, 's> {
                 // The order of a request's devices does not matter, which the allocator `stable`
                 // does not use.
                 let from = if self.matcher.demand.features.is_stable() { 0 } else { at + 1 };
-                return Ok(Step::Call(Call { has: call.has + 1, from, ..call }));
+                return Ok(SearchStep::Call(Call { has: call.has + 1, from, ..call }));
             }
         }
-        Ok(Step::End(End::Failed))
+        Ok(SearchStep::End(End::Failed))
     }
 
     fn place(&self, call: Call) -> usize {

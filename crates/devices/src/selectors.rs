@@ -53,12 +53,12 @@ pub(crate) struct Selectors {
 /// The answers about the devices of one slice.
 #[derive(Clone, Debug)]
 struct Row {
-    answers: Box<[Answer]>,
+    answers: Box<[Matched]>,
     errors: Vec<(usize, SelectorError)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum Matched {
     Unknown,
     Yes,
     No,
@@ -71,11 +71,11 @@ pub(crate) struct SelectorError {
     pub(crate) is_of_class: bool,
     /// Its place in its list.
     pub(crate) selector: usize,
-    pub(crate) cause: Cause,
+    pub(crate) cause: SelectorFailure,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Cause {
+pub(crate) enum SelectorFailure {
     Compile(CompileError),
     Eval(EvalError),
 }
@@ -152,10 +152,10 @@ impl Matches {
         }
         let place = self.row(selectors, slice);
         match self.rows[place].answers[device] {
-            Answer::Unknown => {}
-            Answer::Yes => return Ok(true),
-            Answer::No => return Ok(false),
-            Answer::Error => {
+            Matched::Unknown => {}
+            Matched::Yes => return Ok(true),
+            Matched::No => return Ok(false),
+            Matched::Error => {
                 let known = self.rows[place].errors.iter().find(|(of, _)| *of == device);
                 return known.map_or(Ok(false), |(_, error)| Err(error.clone()));
             }
@@ -163,11 +163,11 @@ impl Matches {
         let answer = self.ask(selectors, slice, device);
         let row = &mut self.rows[place];
         row.answers[device] = match &answer {
-            Ok(true) => Answer::Yes,
-            Ok(false) => Answer::No,
+            Ok(true) => Matched::Yes,
+            Ok(false) => Matched::No,
             Err(error) => {
                 row.errors.push((device, error.clone()));
-                Answer::Error
+                Matched::Error
             }
         };
         answer
@@ -183,7 +183,7 @@ impl Matches {
             self.forget_answers();
         }
         self.answers += devices;
-        self.rows.push(Row { answers: vec![Answer::Unknown; devices].into(), errors: Vec::new() });
+        self.rows.push(Row { answers: vec![Matched::Unknown; devices].into(), errors: Vec::new() });
         self.places.insert(key, self.rows.len() - 1);
         self.rows.len() - 1
     }
@@ -196,11 +196,12 @@ impl Matches {
             of(selectors.class.iter(), true).chain(of(selectors.request.iter(), false))
         {
             let wrong = |cause| SelectorError { is_of_class, selector, cause };
-            let program = (**program).as_ref().map_err(|error| wrong(Cause::Compile(error.clone())))?;
+            let program =
+                (**program).as_ref().map_err(|error| wrong(SelectorFailure::Compile(error.clone())))?;
             self.evaluations += 1;
             let seen = seen.get_or_insert_with(|| cel_device(slice, device, selectors.hides_sharing));
             let matches = seen.as_ref().map_err(Clone::clone).and_then(|seen| program.matches(seen));
-            if !matches.map_err(|error| wrong(Cause::Eval(error)))? {
+            if !matches.map_err(|error| wrong(SelectorFailure::Eval(error)))? {
                 return Ok(false);
             }
         }

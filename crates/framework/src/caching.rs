@@ -194,6 +194,13 @@ pub trait Caching: Send + Sync + 'static {
         false
     }
 
+    /// Whether a normalised score depends only on the node's raw score and on the minimum and the
+    /// maximum of all raw scores other than [`NOT_SCORED`]. Nodes with equal raw scores are then
+    /// normalised once. Only for [`Normalize::Custom`](crate::plugin::Normalize::Custom).
+    fn normalizes_by_range(&self) -> bool {
+        false
+    }
+
     /// The approximate size in bytes of the state that PreFilter and PreScore prepared. It counts
     /// towards the memory limit of tables; states of constant size need not be counted.
     fn state_bytes(&self, _state: &CycleState) -> usize {
@@ -221,6 +228,32 @@ pub trait Caching: Send + Sync + 'static {
 pub struct Uncached;
 
 impl Caching for Uncached {}
+
+/// The raw score of a node that a plugin does not rate while it rates others. A plugin that
+/// [normalises by range](Caching::normalizes_by_range) leaves such nodes out of the minimum and the
+/// maximum. Lower than any score, and far enough from `i64::MIN` that sums do not overflow.
+pub const NOT_SCORED: i64 = -(1 << 48);
+
+/// What the scheduler knows about the filters of a dry run. A PostFilter plugin that tries many
+/// nodes can use it; one that runs [`RunFilters`](crate::plugin::RunFilters) alone gets the same
+/// results.
+pub trait CachingFilters {
+    /// The result of `run_filters` for a node on which all filters passed with different pods:
+    /// skips filters that do not depend on the pods of the node.
+    fn run_filters_again(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
+    /// The result of `run_filters` if the pods on the node had these total requests; `None` if the
+    /// totals do not decide it. Only for dry runs that [follow no pods](Self::follow_pods).
+    fn filter_totals(
+        &self,
+        state: &CycleState,
+        pod: &PodInfo,
+        node: &NodeInfo,
+        totals: &PodTotals,
+    ) -> Option<Status>;
+    /// Whether any plugin's state depends on the pods of a dry run. If not, `add_pod` and
+    /// `remove_pod` need not be called, and dry runs can share one state.
+    fn follow_pods(&self) -> bool;
+}
 
 /// The result of applying a change to a plugin's state: which answers the change can alter.
 #[derive(Clone, Debug, PartialEq, Eq)]

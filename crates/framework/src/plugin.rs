@@ -34,7 +34,7 @@ pub use groups::{
     PlacementScorePlugin, PodGroupPostFilterPlugin,
 };
 pub use queueing::{EnqueueExtensions, PreEnqueuePlugin, QueueSortPlugin, Queued};
-pub use scoring::{MAX_NODE_SCORE, NOT_SCORED, Normalize, PreScorePlugin, ScorePlugin};
+pub use scoring::{MAX_NODE_SCORE, Normalize, PreScorePlugin, ScorePlugin};
 
 /// A plugin: a name, and the extension points that it implements.
 ///

@@ -29,7 +29,7 @@ pub struct SelectorSet {
 /// What the selectors of a set can tell about labels: the clauses that apply, as ranges. The same
 /// selectors match labels of which they can tell the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Touched(SmallVec<[Place; 4]>);
+pub struct Touched(SmallVec<[ClauseRange; 4]>);
 
 impl Touched {
     /// The approximate size in bytes.
@@ -39,7 +39,7 @@ impl Touched {
 }
 
 /// The first and the last of clauses, exclusive.
-type Place = (u32, u32);
+type ClauseRange = (u32, u32);
 
 const NEVER: u32 = u32::MAX;
 

@@ -21,7 +21,7 @@ use crate::lister::Lister;
 use crate::queue::{InformerQueue, QueueKind};
 use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Transform, WatchErrorHandler};
 use crate::shared::{restart, resync_timer, tick};
-use crate::store::{Change, IndexError, Indexers, Store};
+use crate::store::{IndexError, Indexers, Store, StoreChange};
 
 /// Decides whether a due resync takes place.
 pub type ShouldResync = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -344,7 +344,7 @@ impl<K: Kind> Consumer<'_, K> {
 
 /// The changes of a batch that the handler has not processed yet.
 struct Delivery<T> {
-    changes: VecDeque<Change<T>>,
+    changes: VecDeque<StoreChange<T>>,
     initial: bool,
     synced: bool,
     panic: Option<Panic>,
@@ -356,9 +356,9 @@ impl<T: 'static> Delivery<T> {
         while let Some(change) = self.changes.pop_front() {
             // After a panic, the handler is used again only if its owner chose `SkipAfter`.
             let told = catch_unwind(AssertUnwindSafe(|| match change {
-                Change::Added(object) => handler.on_add(&object, self.initial),
-                Change::Updated(old, new) => handler.on_update(&old, &new),
-                Change::Deleted(deleted) => handler.on_delete(&deleted),
+                StoreChange::Added(object) => handler.on_add(&object, self.initial),
+                StoreChange::Updated(old, new) => handler.on_update(&old, &new),
+                StoreChange::Deleted(deleted) => handler.on_delete(&deleted),
             }));
             if let Err(panic) = told {
                 self.panic = Some(panic);

@@ -25,7 +25,7 @@ pub struct EventStream<T> {
 }
 
 /// What a stream receives.
-pub(crate) enum Step<T> {
+pub(crate) enum StreamItem<T> {
     Change(Notification<T>),
     /// The initial objects end here.
     Synced,
@@ -42,18 +42,18 @@ impl<T> EventStream<T> {
     }
 
     /// The next change, or the end of the initial objects, which the public stream leaves out.
-    pub(crate) fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<Option<Step<T>>> {
+    pub(crate) fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<Option<StreamItem<T>>> {
         // Removal also drops the sender, which wakes a waiting reader.
         while !self.registration.0.removed.is_cancelled() {
             if let Some(change) = self.shown.as_mut().and_then(Shown::next) {
                 self.registration.0.note_processed();
-                return Poll::Ready(Some(Step::Change(change.clone())));
+                return Poll::Ready(Some(StreamItem::Change(change.clone())));
             }
             self.shown = None;
             match ready!(self.inbox.poll_recv(context)) {
                 Some(Message::Synced) => {
                     self.registration.0.synced.set();
-                    return Poll::Ready(Some(Step::Synced));
+                    return Poll::Ready(Some(StreamItem::Synced));
                 }
                 Some(Message::Changes { changes, syncing }) => {
                     self.shown = Some(Shown::new(changes, syncing));
@@ -82,8 +82,8 @@ impl<T> Stream for EventStream<T> {
         let stream = self.get_mut();
         loop {
             match ready!(stream.poll_step(context)) {
-                Some(Step::Change(change)) => return Poll::Ready(Some(change)),
-                Some(Step::Synced) => {}
+                Some(StreamItem::Change(change)) => return Poll::Ready(Some(change)),
+                Some(StreamItem::Synced) => {}
                 None => return Poll::Ready(None),
             }
         }

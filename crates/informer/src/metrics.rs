@@ -14,7 +14,7 @@ use crate::list_watch::{ListOptions, ListWatchError, ListerWatcher, Page, WatchS
 use crate::listener::Registration;
 use crate::prometheus::{MetricType, TextWriter};
 use crate::reflector::Transform;
-use crate::store::Change;
+use crate::store::StoreChange;
 
 /// The upper bounds of [`LatencyHistogram`]'s buckets in seconds, without the last bucket. They are
 /// client-go's, which keeps its dashboards usable.
@@ -201,12 +201,12 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    pub(crate) fn count<T>(&self, change: &Change<T>, sync: bool) {
+    pub(crate) fn count<T>(&self, change: &StoreChange<T>, sync: bool) {
         match change {
-            Change::Added(_) => self.added.increment(),
-            Change::Updated(..) if sync => self.synced.increment(),
-            Change::Updated(..) => self.updated.increment(),
-            Change::Deleted(_) => self.deleted.increment(),
+            StoreChange::Added(_) => self.added.increment(),
+            StoreChange::Updated(..) if sync => self.synced.increment(),
+            StoreChange::Updated(..) => self.updated.increment(),
+            StoreChange::Deleted(_) => self.deleted.increment(),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::latch::Latch;
 use crate::listener::{Changes, HandlerOptions, Listener, Message, Outbox, Progress, Registration, Told};
 use crate::metrics::Meters;
 use crate::notification::Notification;
-use crate::store::{Change, Store};
+use crate::store::{Store, StoreChange};
 
 /// The minimum resync period. A resync costs time in proportion to the size of the store.
 const MINIMUM_RESYNC: Duration = Duration::from_secs(1);
@@ -211,9 +211,9 @@ impl<T: Send + Sync + 'static> Processor<T> {
             let sync = is_sync(kind, &change);
             self.meters.count(&change, sync);
             let change = match change {
-                Change::Added(object) => Notification::Add { object, is_in_initial_list },
-                Change::Updated(old, new) => Notification::Update { old, new },
-                Change::Deleted(deleted) => Notification::Delete(deleted),
+                StoreChange::Added(object) => Notification::Add { object, is_in_initial_list },
+                StoreChange::Updated(old, new) => Notification::Update { old, new },
+                StoreChange::Deleted(deleted) => Notification::Delete(deleted),
             };
             Told { change, sync }
         });
@@ -305,8 +305,8 @@ fn parts<T>(mut told: impl Iterator<Item = Told<T>>) -> impl Iterator<Item = (Ch
 }
 
 /// Whether an update has no new version, and so goes only to listeners that take part in a resync.
-fn is_sync<K: Kind>(kind: &K, change: &Change<K::Object>) -> bool {
-    let Change::Updated(old, new) = change else {
+fn is_sync<K: Kind>(kind: &K, change: &StoreChange<K::Object>) -> bool {
+    let StoreChange::Updated(old, new) = change else {
         return false;
     };
     let (old_version, new_version) = (kind.resource_version(old), kind.resource_version(new));

@@ -9,7 +9,7 @@ use kube::Resource;
 use kube::runtime::reflector::{Lookup, ObjectRef};
 use kube::runtime::watcher::{self, Event};
 
-use crate::event_stream::{EventStream, Step};
+use crate::event_stream::{EventStream, StreamItem};
 use crate::key::{Deleted, KeyMap, ObjectKey};
 use crate::kind::resource_key;
 use crate::notification::Notification;
@@ -104,17 +104,19 @@ impl<K: Resource + Clone> WatcherEvents<K> {
         }
     }
 
-    fn step(&mut self, step: Step<K>) {
+    fn step(&mut self, step: StreamItem<K>) {
         match step {
-            Step::Change(Notification::Add { object, .. } | Notification::Update { new: object, .. }) => {
+            StreamItem::Change(
+                Notification::Add { object, .. } | Notification::Update { new: object, .. },
+            ) => {
                 self.add(&object);
             }
             // Without its last state the object was never in the store.
-            Step::Change(Notification::Delete(Deleted::FinalStateUnknown { last: None, .. })) => {}
-            Step::Change(Notification::Delete(
+            StreamItem::Change(Notification::Delete(Deleted::FinalStateUnknown { last: None, .. })) => {}
+            StreamItem::Change(Notification::Delete(
                 Deleted::Known(object) | Deleted::FinalStateUnknown { last: Some(object), .. },
             )) => self.delete(&object),
-            Step::Synced => {
+            StreamItem::Synced => {
                 self.has_synced = true;
                 self.ready.push_back(Event::InitDone);
                 self.ready.extend(self.gone.drain().map(|(_, object)| Event::Delete(object)));
@@ -225,9 +227,9 @@ mod tests {
             Notification::Delete(Deleted::Known(Arc::clone(&b))),
             add(&b),
         ] {
-            events.step(Step::Change(change));
+            events.step(StreamItem::Change(change));
         }
-        events.step(Step::Synced);
+        events.step(StreamItem::Synced);
         let events: Vec<_> = events.ready.into_iter().map(|event| describe(Ok(event))).collect();
         assert_eq!(events, ["=a", "=b", "=b", "done", "-a"]);
     }

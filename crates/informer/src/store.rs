@@ -86,7 +86,7 @@ struct Index<T> {
 
 /// The change of one object by a batch.
 #[derive(Debug)]
-pub(crate) enum Change<T> {
+pub(crate) enum StoreChange<T> {
     Added(Arc<T>),
     Updated(Arc<T>, Arc<T>),
     Deleted(Deleted<T>),
@@ -246,7 +246,7 @@ impl<T> Store<T> {
     ///
     /// The store decides whether an object is new. After a gap in the watch, ADDED can concern a
     /// known object and MODIFIED an unknown one.
-    pub(crate) fn apply<K: Kind<Object = T>>(&self, kind: &K, deltas: Vec<Delta<T>>) -> Vec<Change<T>> {
+    pub(crate) fn apply<K: Kind<Object = T>>(&self, kind: &K, deltas: Vec<Delta<T>>) -> Vec<StoreChange<T>> {
         let mut changes = Vec::with_capacity(deltas.len());
         let mut content = self.0.write();
         for delta in deltas {
@@ -267,7 +267,7 @@ impl<T> Store<T> {
                 Delta::ReplacedAll(replacement) => content.replace(replacement, &mut changes),
                 Delta::SyncAll => changes.extend(content.objects.iter().map(|object| {
                     // The same `Arc` twice: a resync delivers the object again without a change.
-                    Change::Updated(Arc::clone(object), Arc::clone(object))
+                    StoreChange::Updated(Arc::clone(object), Arc::clone(object))
                 })),
                 Delta::Bookmark(version) => content.advance(&version),
             }
@@ -287,19 +287,19 @@ impl<T> Content<T> {
         }
     }
 
-    fn upsert(&mut self, key: &ObjectKey, object: Arc<T>) -> Change<T> {
+    fn upsert(&mut self, key: &ObjectKey, object: Arc<T>) -> StoreChange<T> {
         let old = self.objects.insert(key.as_str(), Arc::clone(&object));
         for index in self.indices.values_mut() {
             index.refile(key, old.as_deref(), Some(&object));
         }
         match old {
-            Some(old) => Change::Updated(old, object),
-            None => Change::Added(object),
+            Some(old) => StoreChange::Updated(old, object),
+            None => StoreChange::Added(object),
         }
     }
 
     /// The deletion of an unknown object is a change, too, unless only its key is known.
-    fn delete(&mut self, key: &ObjectKey, deleted: Deleted<T>) -> Option<Change<T>> {
+    fn delete(&mut self, key: &ObjectKey, deleted: Deleted<T>) -> Option<StoreChange<T>> {
         let stored = self.objects.remove(key.as_str());
         if let Some(stored) = &stored {
             for index in self.indices.values_mut() {
@@ -312,7 +312,7 @@ impl<T> Content<T> {
             }
             known @ Deleted::Known(_) => known,
         };
-        Some(Change::Deleted(deleted))
+        Some(StoreChange::Deleted(deleted))
     }
 
     /// The stored objects that are missing from the list, in the order of keys. The map's own order
@@ -328,7 +328,7 @@ impl<T> Content<T> {
         missing
     }
 
-    fn replace(&mut self, list: Replacement<T>, changes: &mut Vec<Change<T>>) {
+    fn replace(&mut self, list: Replacement<T>, changes: &mut Vec<StoreChange<T>>) {
         let gone = self.missing_from(&list);
         changes.reserve(gone.len() + list.objects.len());
         for key in gone {

@@ -8,14 +8,14 @@ use super::queueing_strategy::QueueingStrategy;
 
 /// Why a pod enters a queue.
 #[derive(Clone, Copy)]
-pub(crate) struct Cause<'a> {
+pub(crate) struct EntryReason<'a> {
     /// The event's label.
     event: &'a Text,
     /// What hints said; `None` if they were not asked.
     strategy: Option<QueueingStrategy>,
 }
 
-impl<'a> Cause<'a> {
+impl<'a> EntryReason<'a> {
     /// A cause without hints.
     pub(crate) fn new(event: &'a Text) -> Self {
         Self { event, strategy: None }

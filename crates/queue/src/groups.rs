@@ -15,7 +15,7 @@ use supercargo_framework::objects::{ObjectBody as _, PodGroup, resources};
 use supercargo_framework::pod::PodStatus;
 use supercargo_framework::{ClusterEvent, PodInfo, Text, Timestamp, Uid};
 
-use crate::cause::Cause;
+use crate::cause::EntryReason;
 use crate::context::QueueCx;
 use crate::entry::QueuedPod;
 use crate::queueing_strategy::QueueingStrategy;
@@ -248,7 +248,7 @@ impl SchedulingQueue {
         let mut queued = QueuedPod::new(stand_in, member.profile, member.timestamp);
         queued.is_group = true;
         self.groups.insert(&entry, member);
-        self.move_to_active(cx, queued, Cause::new(&UNSCHEDULED_POD_ADD), false);
+        self.move_to_active(cx, queued, EntryReason::new(&UNSCHEDULED_POD_ADD), false);
     }
 
     /// Takes a group's entry out of its queue, with the strategy that leads back to it.
@@ -477,9 +477,9 @@ impl SchedulingQueue {
         entry.flushed_at = None;
         entry.set_backoff(&self.options.backoff.of_group(pods), self.options.window());
         if !is_scheduled && entry.is_backing_off(self.options.window(), cx.now.wall) {
-            self.move_to_backoff(cx, entry, Cause::new(&SCHEDULE_ATTEMPT_FAILURE));
+            self.move_to_backoff(cx, entry, EntryReason::new(&SCHEDULE_ATTEMPT_FAILURE));
         } else {
-            self.move_to_active(cx, entry, Cause::new(&SCHEDULE_ATTEMPT_FAILURE), false);
+            self.move_to_active(cx, entry, EntryReason::new(&SCHEDULE_ATTEMPT_FAILURE), false);
         }
     }
 }

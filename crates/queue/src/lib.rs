@@ -43,7 +43,7 @@ use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo
 use supercargo_runtime::observer::{Entity, Observation, QueueName};
 use supercargo_runtime::profile::{ProfileIndex, Profiles};
 
-use self::cause::Cause;
+use self::cause::EntryReason;
 pub use self::context::QueueCx;
 use self::entry::Window;
 pub use self::entry::{Backoff, QueuedPod};
@@ -362,7 +362,7 @@ impl SchedulingQueue {
         } else if is_stalled(pod) {
             self.set_back(cx, entry, &UNSCHEDULED_POD_ADD);
         } else {
-            self.move_to_active(cx, entry, Cause::new(&UNSCHEDULED_POD_ADD), false);
+            self.move_to_active(cx, entry, EntryReason::new(&UNSCHEDULED_POD_ADD), false);
         }
     }
 
@@ -372,7 +372,7 @@ impl SchedulingQueue {
         entry.unschedulable_plugins.clear();
         entry.pending_plugins.clear();
         entry.backoff_until = Some(cx.now.wall.plus(stall::delay(&entry.pod, cx.now.wall)));
-        self.move_to_backoff(cx, entry, Cause::new(event));
+        self.move_to_backoff(cx, entry, EntryReason::new(event));
     }
 
     /// Updates a pod without a node.
@@ -506,7 +506,7 @@ impl SchedulingQueue {
                 None => {
                     let (uid, _) = self.backoff.pop()?;
                     // Groups are in the heap of errors.
-                    Cause::new(&POP_FROM_BACKOFF_Q).report(cx, QueueName::Active, Entity::Pod);
+                    EntryReason::new(&POP_FROM_BACKOFF_Q).report(cx, QueueName::Active, Entity::Pod);
                     uid
                 }
             };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use supercargo_framework::Text;
 
-use super::cause::Cause;
+use super::cause::EntryReason;
 use super::context::QueueCx;
 use super::entry::QueuedPod;
 use super::guarded_sort::GuardedSort;
@@ -39,7 +39,7 @@ impl SchedulingQueue {
                 continue;
             }
             if is_active {
-                self.move_to_active(cx, entry, Cause::new(&CONFIGURATION_RELOAD), false);
+                self.move_to_active(cx, entry, EntryReason::new(&CONFIGURATION_RELOAD), false);
             } else {
                 self.requeue(cx, entry, QueueingStrategy::AfterBackoff, &CONFIGURATION_RELOAD);
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use supercargo_framework::event::Change;
 use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Uid};
 
-use super::cause::Cause;
+use super::cause::EntryReason;
 use super::context::QueueCx;
 use super::entry::QueuedPod;
 use super::hints::Concerned;
@@ -135,7 +135,7 @@ impl SchedulingQueue {
             && let Some(mut entry) = self.take(uid)
         {
             entry.stays = !from_backoff;
-            self.move_to_active(cx, entry, Cause::new(&ACTIVATED), from_backoff);
+            self.move_to_active(cx, entry, EntryReason::new(&ACTIVATED), from_backoff);
         }
     }
 
@@ -146,7 +146,7 @@ impl SchedulingQueue {
         if let Some(group) = self.group_of(&entry.pod) {
             return self.add_member(cx, group, entry);
         }
-        self.move_to_active(cx, entry, Cause::new(event), false);
+        self.move_to_active(cx, entry, EntryReason::new(event), false);
     }
 
     /// Moves a pod from unschedulableEntities as if its attempt had failed by an error: it is tried
@@ -184,7 +184,7 @@ impl SchedulingQueue {
     fn flush_backoff(&mut self, cx: &mut QueueCx<'_>) {
         while let Some(uid) = self.completed(cx.now.wall) {
             if let Some(entry) = self.take(&uid) {
-                self.move_to_active(cx, entry, Cause::new(&BACKOFF_COMPLETE), true);
+                self.move_to_active(cx, entry, EntryReason::new(&BACKOFF_COMPLETE), true);
             }
         }
     }
@@ -224,7 +224,7 @@ impl SchedulingQueue {
         strategy: QueueingStrategy,
         event: &Text,
     ) {
-        let cause = Cause::chosen(event, strategy);
+        let cause = EntryReason::chosen(event, strategy);
         match strategy {
             QueueingStrategy::Skip => self.insert_unschedulable(cx, entry, cause),
             QueueingStrategy::AfterBackoff if entry.is_backing_off(self.options.window(), cx.now.wall) => {
@@ -241,7 +241,7 @@ impl SchedulingQueue {
         &mut self,
         cx: &mut QueueCx<'_>,
         mut entry: QueuedPod,
-        cause: Cause<'_>,
+        cause: EntryReason<'_>,
         from_backoff: bool,
     ) {
         let has_passed = from_backoff && self.options.pop_from_backoff;
@@ -256,7 +256,12 @@ impl SchedulingQueue {
         self.put_entry(entry);
     }
 
-    pub(crate) fn move_to_backoff(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: Cause<'_>) {
+    pub(crate) fn move_to_backoff(
+        &mut self,
+        cx: &mut QueueCx<'_>,
+        mut entry: QueuedPod,
+        cause: EntryReason<'_>,
+    ) {
         // Pods may be popped from backoffQ.
         if self.options.pop_from_backoff && !self.passes_pre_enqueue(cx, &mut entry) {
             self.insert_unschedulable(cx, entry, cause);
@@ -285,7 +290,7 @@ impl SchedulingQueue {
         entry.gating_plugin.is_none()
     }
 
-    fn insert_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: Cause<'_>) {
+    fn insert_unschedulable(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, cause: EntryReason<'_>) {
         if !entry.stays {
             cause.report(cx, QueueName::Unschedulable, self.entity(&entry));
         }

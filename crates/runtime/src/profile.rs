@@ -7,10 +7,10 @@ use supercargo_framework::caching::{Caching, IncrementalPlugin, Uncached};
 use supercargo_framework::event::{EventRegistration, EventResource};
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{
-    BindPlugin, EnqueueExtensions, ExtensionPoints, FilterPlugin, PermitPlugin, PlacementGeneratePlugin,
-    PlacementScorePlugin, PodGroupPostFilterPlugin, PostBindPlugin, PostFilterPlugin, PreBindPlugin,
-    PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin,
-    SignPlugin,
+    BindPlugin, EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PermitPlugin,
+    PlacementGeneratePlugin, PlacementScorePlugin, PodGroupPostFilterPlugin, PostBindPlugin,
+    PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin,
+    ReservePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signature, Signer};
 use supercargo_framework::{ActionType, Context, Plugin, PodInfo, Text};
@@ -152,6 +152,16 @@ impl TablePlugin {
     /// Whether it keeps a state.
     pub fn prepares(&self) -> bool {
         self.pre_filter.is_some() || self.pre_score.is_some()
+    }
+
+    /// How its scores are normalised.
+    pub fn normalization(&self) -> Normalize {
+        self.score.as_ref().map_or(Normalize::None, |(_, score)| score.normalization())
+    }
+
+    /// Whether a normalised score depends on the raw score and the range of all raw scores only.
+    pub fn normalizes_by_range(&self) -> bool {
+        self.normalization() == Normalize::Custom && self.caching.normalizes_by_range()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::extender::Calls;
 use crate::extender_calls::Extenders;
 use crate::sampling::Sampling;
 use crate::scheduler::{Scheduler, context};
-use crate::tables::{Answer, CycleInput};
+use crate::tables::{CycleInput, TableAnswer};
 use supercargo_queue::{Popped, QueuedPod, SchedulingQueue};
 use supercargo_runtime::diagnosis::FitError;
 use supercargo_runtime::failure::{Failure, FailureKind};
@@ -176,11 +176,12 @@ impl Scheduler {
             tables.answer(&input, profile, &queued.pod, &nominated, &mut verdict, state)
         });
         #[cfg(test)]
-        if let (Some(witness), Some(answer), Some(tables)) = (&mut self.witness, &answer, &self.tables) {
-            witness.compare(&cycle, answer, tables, queued.profile);
+        if let (Some(comparison), Some(answer), Some(tables)) = (&mut self.comparison, &answer, &self.tables)
+        {
+            comparison.compare(&cycle, answer, tables, queued.profile);
         }
         let (found, passed) = match answer {
-            Some(Answer { found, evaluated }) => {
+            Some(TableAnswer { found, evaluated }) => {
                 cycle.evaluated.set(evaluated);
                 (found.map_err(|diagnosis| FailureKind::no_fit(cx.nodes().len(), *diagnosis)), 0)
             }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use supercargo_framework::{NodeIndex, NodeInfo, NodeRecord, Nodes, PodInfo, Uid};
 use thiserror::Error;
 
-use crate::changes::{Change, ChangeLog};
+use crate::changes::{CacheChange, ChangeLog};
 use crate::node_tree::NodeTree;
 
 /// Why the cache rejected a change. A rejected change has no effect.
@@ -216,7 +216,7 @@ impl Cache {
         let Some(index) = self.node_of(uid).and_then(|node| self.nodes.index_of(node)) else { return false };
         let Some(pod) = self.nodes.update(index, |info| info.remove_pod(uid)).flatten() else { return false };
         let node = Arc::clone(self.nodes.at(index).node());
-        self.note(Change::PodRemoved { index, node, pod });
+        self.note(CacheChange::PodRemoved { index, node, pod });
         true
     }
 
@@ -226,7 +226,7 @@ impl Cache {
         let Some(index) = self.node_of(uid).and_then(|node| self.nodes.index_of(node)) else { return };
         self.nodes.update(index, |info| info.add_pod(Arc::clone(&pod)));
         let node = Arc::clone(self.nodes.at(index).node());
-        self.note(Change::PodAdded { index, node, pod });
+        self.note(CacheChange::PodAdded { index, node, pod });
     }
 
     /// Adds a pod to a node, or removes it there, in a trial that tables do not see.
@@ -241,7 +241,7 @@ impl Cache {
         let gone: Vec<_> = gone.map(Arc::clone).collect();
         for pod in gone {
             let node = Arc::clone(earlier.node());
-            self.note(Change::PodAdded { index, node, pod });
+            self.note(CacheChange::PodAdded { index, node, pod });
         }
         self.nodes.update(index, |info| info.restore(earlier));
     }
@@ -265,7 +265,7 @@ impl Cache {
                     self.tree.add(zone, name);
                     self.order_is_stale = true;
                 }
-                self.note(Change::NodeChanged { index, old, new: Arc::clone(&node) });
+                self.note(CacheChange::NodeChanged { index, old, new: Arc::clone(&node) });
                 self.nodes.set_node(index, node);
             }
             None => {
@@ -274,9 +274,9 @@ impl Cache {
                 info.set_node(Arc::clone(&node));
                 let pods = info.pods().to_vec();
                 let index = self.nodes.insert(info);
-                self.note(Change::NodeAdded { index, node: Arc::clone(&node) });
+                self.note(CacheChange::NodeAdded { index, node: Arc::clone(&node) });
                 for pod in pods {
-                    self.note(Change::PodAdded { index, node: Arc::clone(&node), pod });
+                    self.note(CacheChange::PodAdded { index, node: Arc::clone(&node), pod });
                 }
                 self.tree.add(zone, name);
                 self.order_is_stale = true;
@@ -294,9 +294,9 @@ impl Cache {
         self.order_is_stale = true;
         for pod in info.pods() {
             let (node, pod) = (Arc::clone(info.node()), Arc::clone(pod));
-            self.note(Change::PodRemoved { index, node, pod });
+            self.note(CacheChange::PodRemoved { index, node, pod });
         }
-        self.note(Change::NodeRemoved { index, node: Arc::clone(info.node()) });
+        self.note(CacheChange::NodeRemoved { index, node: Arc::clone(info.node()) });
         if !info.pods().is_empty() {
             self.absent_nodes.insert(Arc::clone(info.name()), info);
         }
@@ -304,7 +304,7 @@ impl Cache {
     }
 
     /// Adds a change for evaluation tables to catch up with.
-    pub(crate) fn note(&mut self, change: Change) {
+    pub(crate) fn note(&mut self, change: CacheChange) {
         self.changes.push(change, self.nodes.len() + self.pods.len());
     }
 
@@ -314,7 +314,7 @@ impl Cache {
                 self.nodes.update(index, |info| info.add_pod(Arc::clone(&pod)));
                 if notice == Notice::Taken {
                     let node = Arc::clone(self.nodes.at(index).node());
-                    self.note(Change::PodAdded { index, node, pod: Arc::clone(&pod) });
+                    self.note(CacheChange::PodAdded { index, node, pod: Arc::clone(&pod) });
                 }
             }
             None => self.absent_nodes.entry(Arc::clone(&node)).or_default().add_pod(Arc::clone(&pod)),
@@ -329,7 +329,7 @@ impl Cache {
             self.nodes.update(index, |info| info.remove_pod(uid));
             if notice == Notice::Taken {
                 let (node, pod) = (Arc::clone(self.nodes.at(index).node()), Arc::clone(&cached.pod));
-                self.note(Change::PodRemoved { index, node, pod });
+                self.note(CacheChange::PodRemoved { index, node, pod });
             }
         } else if let Some(absent) = self.absent_nodes.get_mut(node) {
             absent.remove_pod(uid);

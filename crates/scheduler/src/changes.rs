@@ -7,7 +7,7 @@ use supercargo_framework::{NodeIndex, NodeRecord, PodInfo, Text};
 
 /// A change of something that plugins read.
 #[derive(Clone, Debug)]
-pub(crate) enum Change {
+pub(crate) enum CacheChange {
     /// A pod was added to a node; the node is as it was then.
     PodAdded { index: NodeIndex, node: Arc<NodeRecord>, pod: Arc<PodInfo> },
     /// A pod was removed from a node.
@@ -22,7 +22,7 @@ pub(crate) enum Change {
     Object { resource: Text, key: Arc<str> },
 }
 
-impl Change {
+impl CacheChange {
     /// The node that the change is about.
     pub(crate) fn index(&self) -> Option<NodeIndex> {
         match self {
@@ -58,7 +58,7 @@ const MIN_KEPT: usize = 1024;
 /// The latest changes.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeLog {
-    changes: VecDeque<Change>,
+    changes: VecDeque<CacheChange>,
     end: u64,
     /// The maximum number of changes kept.
     pub(crate) kept: usize,
@@ -72,7 +72,7 @@ impl Default for ChangeLog {
 
 impl ChangeLog {
     /// Adds a change. `objects` is the number of pods and nodes in the cache.
-    pub(crate) fn push(&mut self, change: Change, objects: usize) {
+    pub(crate) fn push(&mut self, change: CacheChange, objects: usize) {
         let kept = self.kept.min(MIN_KEPT.max(MAX_KEPT_EACH * objects)).max(1);
         self.changes.drain(..(self.changes.len() + 1).saturating_sub(kept));
         self.changes.push_back(change);
@@ -97,7 +97,7 @@ impl ChangeLog {
 
     /// The changes since a position, each with its own, in order. Changes that are no longer kept
     /// are left out.
-    pub(crate) fn since(&self, cursor: Cursor) -> impl Iterator<Item = (Cursor, &Change)> {
+    pub(crate) fn since(&self, cursor: Cursor) -> impl Iterator<Item = (Cursor, &CacheChange)> {
         let lag = self.lag(cursor).unwrap_or(self.changes.len());
         let first = self.end - lag as u64;
         let changes = self.changes.range(self.changes.len() - lag..);
@@ -109,8 +109,8 @@ impl ChangeLog {
 mod tests {
     use super::*;
 
-    fn object(key: &str) -> Change {
-        Change::Object { resource: "Service".into(), key: key.into() }
+    fn object(key: &str) -> CacheChange {
+        CacheChange::Object { resource: "Service".into(), key: key.into() }
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         log.push(object("b"), MAX_KEPT);
         let keys = |log: &ChangeLog, from| {
             let keys = log.since(from).map(|(_, change)| match change {
-                Change::Object { key, .. } => key.to_string(),
+                CacheChange::Object { key, .. } => key.to_string(),
                 other => panic!("{other:?}"),
             });
             keys.collect::<Vec<_>>()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::caching::{Caching, Scope};
+use supercargo_framework::caching::{Caching, CachingFilters, Scope};
 use supercargo_framework::plugin::{Candidate, FilterPlugin, PreFilterPlugin, RunFilters};
 use supercargo_framework::{CycleState, NodeInfo, PodInfo, PodTotals, Status};
 
@@ -85,6 +85,40 @@ impl RunFilters for DryRun<'_, '_> {
         self.cycle.filter_with_nominated(&self.filters, state, node)
     }
 
+    fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status {
+        self.follow(Verb::AddPod, &mut |plugin| match plugin.extensions() {
+            Some(extensions) => extensions.add_pod(state, pod, added, node),
+            None => Status::success(),
+        })
+    }
+
+    fn remove_pod(
+        &self,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        removed: &PodInfo,
+        node: &NodeInfo,
+    ) -> Status {
+        self.follow(Verb::RemovePod, &mut |plugin| match plugin.extensions() {
+            Some(extensions) => extensions.remove_pod(state, pod, removed, node),
+            None => Status::success(),
+        })
+    }
+
+    fn extend_preemption(
+        &self,
+        pod: &Arc<PodInfo>,
+        candidates: Vec<Candidate>,
+    ) -> Result<Vec<Candidate>, Status> {
+        self.cycle.extenders.preempt(pod, candidates)
+    }
+
+    fn caching(&self) -> Option<&dyn CachingFilters> {
+        Some(self)
+    }
+}
+
+impl CachingFilters for DryRun<'_, '_> {
     fn run_filters_again(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> Status {
         self.cycle.filter_with_nominated(&self.of_pods, state, node)
     }
@@ -119,33 +153,5 @@ impl RunFilters for DryRun<'_, '_> {
 
     fn follow_pods(&self) -> bool {
         !self.followers.is_empty()
-    }
-
-    fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status {
-        self.follow(Verb::AddPod, &mut |plugin| match plugin.extensions() {
-            Some(extensions) => extensions.add_pod(state, pod, added, node),
-            None => Status::success(),
-        })
-    }
-
-    fn remove_pod(
-        &self,
-        state: &mut CycleState,
-        pod: &PodInfo,
-        removed: &PodInfo,
-        node: &NodeInfo,
-    ) -> Status {
-        self.follow(Verb::RemovePod, &mut |plugin| match plugin.extensions() {
-            Some(extensions) => extensions.remove_pod(state, pod, removed, node),
-            None => Status::success(),
-        })
-    }
-
-    fn extend_preemption(
-        &self,
-        pod: &Arc<PodInfo>,
-        candidates: Vec<Candidate>,
-    ) -> Result<Vec<Candidate>, Status> {
-        self.cycle.extenders.preempt(pod, candidates)
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use supercargo_framework::caching::CachingFilters as _;
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{Assignments, GroupCycle, Nominations, RunFilters as _};
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};

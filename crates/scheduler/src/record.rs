@@ -28,7 +28,7 @@ pub enum Call {
 
 /// A call and its effects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Step {
+pub struct RecordedCall {
     /// The time.
     pub now: Now,
     /// The call.
@@ -37,7 +37,7 @@ pub struct Step {
     pub effects: Vec<String>,
 }
 
-impl Step {
+impl RecordedCall {
     /// The step as a line of a record.
     pub fn to_line(&self) -> serde_json::Result<Vec<u8>> {
         let mut line = serde_json::to_vec(self)?;
@@ -49,7 +49,7 @@ impl Step {
 /// Keeps recorded steps. It must not block: scheduling waits for it.
 pub trait StepLog {
     /// Keeps a step.
-    fn push(&mut self, step: Step);
+    fn push(&mut self, step: RecordedCall);
 }
 
 /// A scheduler whose calls are recorded.
@@ -99,7 +99,7 @@ impl<L: StepLog> Recorded<L> {
     fn note(&mut self, now: Now, call: Call) -> Vec<Effect> {
         let effects = self.scheduler.take_effects();
         let texts = effects.iter().map(|effect| format!("{effect:?}")).collect();
-        self.log.push(Step { now, call, effects: texts });
+        self.log.push(RecordedCall { now, call, effects: texts });
         effects
     }
 }
@@ -189,7 +189,7 @@ pub fn replay(
         if record.read_until(b'\n', &mut text).map_err(read)? == 0 {
             return Ok(Replayed { steps, is_cut: false });
         }
-        let step: Step = match serde_json::from_slice(&text) {
+        let step: RecordedCall = match serde_json::from_slice(&text) {
             Ok(step) => step,
             Err(_) if !text.ends_with(b"\n") => return Ok(Replayed { steps, is_cut: true }),
             Err(error) => return Err(read(error.into())),

@@ -93,7 +93,7 @@ pub struct Scheduler {
     pub(crate) tables: Option<Tables>,
     /// Compares answers of tables with the plain path.
     #[cfg(test)]
-    pub(crate) witness: Option<crate::tables::witness::Witness>,
+    pub(crate) comparison: Option<crate::tables::comparison::Comparison>,
     pub(crate) draining: bool,
     /// The report of a plugin's panic during the last call of the queue.
     pub(crate) plugin_panic: Option<String>,
@@ -110,7 +110,7 @@ impl Scheduler {
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty(), &hash_seed),
             tables: (!options.plain).then(tables),
             #[cfg(test)]
-            witness: None,
+            comparison: None,
             profiles,
             extenders: options.extenders,
             percentage_of_nodes_to_score: options.percentage_of_nodes_to_score,
@@ -308,7 +308,7 @@ impl Scheduler {
     /// An object of another kind changes: tables must catch up.
     pub(crate) fn note_object(&mut self, object: &Object) {
         let (resource, key) = (object.resource.clone(), Arc::clone(&object.key));
-        self.cache.note(changes::Change::Object { resource, key });
+        self.cache.note(changes::CacheChange::Object { resource, key });
     }
 
     pub(crate) fn anomaly(&mut self, text: &str) {

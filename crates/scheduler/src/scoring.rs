@@ -172,7 +172,7 @@ fn normalize(scorer: &Scorer, state: &CycleState, pod: &PodInfo, scores: &mut [i
     match scorer.plugin.normalization() {
         Normalize::None => {}
         Normalize::ByMax { reverse } => by_max(scores, reverse),
-        Normalize::ByRange | Normalize::Custom => {
+        Normalize::Custom => {
             let status = scorer.plugin.normalize(state, pod, scores);
             if !status.is_success() {
                 return Err(format!(

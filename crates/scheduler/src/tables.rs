@@ -12,6 +12,8 @@
 mod answers;
 mod by_signature;
 mod column;
+#[cfg(test)]
+pub(crate) mod comparison;
 mod fallback;
 mod groups;
 mod invalidation;
@@ -26,8 +28,6 @@ mod table;
 mod tournament;
 mod uncached_plugins;
 mod view;
-#[cfg(test)]
-pub(crate) mod witness;
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -37,7 +37,7 @@ use supercargo_framework::{Code, Context, CycleState, NodeIndex, PodInfo};
 
 use self::fallback::Fallback;
 use self::layout::Topology;
-pub(crate) use self::profile_tables::Answer;
+pub(crate) use self::profile_tables::TableAnswer;
 use self::profile_tables::{NominatedVerdict, ProfileTables, Signed};
 pub use self::rule::Rule;
 use self::rule::Rules;
@@ -166,7 +166,7 @@ impl Tables {
         nominated: &[NodeIndex],
         verdict: NominatedVerdict<'_>,
         state: &mut CycleState,
-    ) -> Option<Answer> {
+    ) -> Option<TableAnswer> {
         if std::mem::replace(&mut self.is_poisoned, true) {
             self.profiles.iter_mut().for_each(|tables| *tables = ProfileTables::new(&self.seed));
         }
@@ -190,7 +190,7 @@ impl Tables {
         nominated: &[NodeIndex],
         verdict: NominatedVerdict<'_>,
         state: &mut CycleState,
-    ) -> Option<Answer> {
+    ) -> Option<TableAnswer> {
         let plugins = profile.table_plugins.as_deref()?;
         self.sign(input.cx, plugins, pod);
         input.calls.timer.point(Point::Sign, Code::Success);

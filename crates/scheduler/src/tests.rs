@@ -1,6 +1,5 @@
 //! Tests of the whole state machine, called as in production.
 
-mod bed;
 mod binding;
 mod claims;
 mod coexistence;
@@ -24,6 +23,7 @@ mod reconfigure;
 mod record;
 mod status_patches;
 mod tables;
+mod test_bed;
 mod uncertain;
 mod volumes;
 mod what_if;

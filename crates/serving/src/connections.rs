@@ -47,7 +47,7 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 const ACCEPT_RETRY_PERIOD: Duration = Duration::from_secs(1);
 
 /// Answers requests of a client with these certificates, whose connection has this activity.
-pub(super) trait Answer: Send + Sync + 'static {
+pub(super) trait AnswerRequest: Send + Sync + 'static {
     fn answer(
         &self,
         request: Request<Body>,
@@ -65,7 +65,7 @@ pub(super) struct Connections<A> {
     pub(super) answer: Arc<A>,
 }
 
-impl<A: Answer> Connections<A> {
+impl<A: AnswerRequest> Connections<A> {
     /// Serves until `stop`, and then completes requests in flight.
     pub(super) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let connections = Arc::new(self);

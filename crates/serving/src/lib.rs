@@ -2,7 +2,7 @@
 //! certificate or token, and the API server authorizes them. Only health paths are public.
 //!
 //! ```text
-//! connections (TLS, limits) ──> gate ──> routes ──> Endpoints: content from the scheduler
+//! connections (TLS, limits) ──> handlers ──> routes ──> Endpoints: content from the scheduler
 //!                                │
 //!                                ├── authenticator ── trust, answers, review ──> TokenReview
 //!                                └── authorizer ── answers, review ──> SubjectAccessReview
@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `connections`, `connection_limit`, `activity` | HTTP connections, their number and idle time |
 //! | `tls`, `certificate`, `sni` | TLS settings and serving certificates |
-//! | `gate` | authentication, authorization and timeout of each request |
+//! | `handlers` | authentication, authorization and timeout of each request |
 //! | `authenticator`, `trust`, `user` | the user of a request; trusted CAs |
 //! | `authorizer` | whether the user may send the request |
 //! | `review`, `answers` | reviews by the API server, and their cache |
@@ -29,7 +29,7 @@ mod certificate;
 mod connection_limit;
 mod connections;
 mod error;
-mod gate;
+mod handler_chain;
 mod health;
 mod review;
 mod routes;
@@ -64,9 +64,9 @@ use self::activity::Activity;
 use self::authenticator::Authenticator;
 use self::authorizer::Authorizer;
 use self::connection_limit::ConnectionLimit;
-use self::connections::{Answer, Connections};
+use self::connections::{AnswerRequest, Connections};
 pub use self::error::{LookupError, ServeError};
-use self::gate::Gate;
+use self::handler_chain::HandlerChain;
 pub use self::health::{Check, Checks, Probe};
 use self::review::Reviewer;
 pub use self::routes::{Endpoints, JsonPage, TextPage};
@@ -112,7 +112,7 @@ pub struct Server {
     certificates: Arc<Certificates>,
     trust: Arc<Trust>,
     identities: Arc<Reviewer>,
-    gate: Gate,
+    handlers: HandlerChain,
 }
 
 impl Server {
@@ -156,12 +156,12 @@ impl Server {
             trust.lookup(&identities).await.map_err(ServeError::Lookup)?;
         }
         let time_to_live = authentication.token_cache_ttl;
-        let gate = Gate {
+        let handlers = HandlerChain {
             authenticator: Authenticator::new(Arc::clone(&trust), Arc::clone(&identities), time_to_live),
             authorizer: Authorizer::new(authorization, Reviewer::new(permissions, "authorization")),
         };
         let streams = serving.http2_max_streams_per_connection;
-        Ok(Self { listener, address, tls, streams, certificates, trust, identities, gate })
+        Ok(Self { listener, address, tls, streams, certificates, trust, identities, handlers })
     }
 
     /// The address of the listener.
@@ -172,7 +172,7 @@ impl Server {
     /// Serves until `stop` is cancelled, and then completes requests in flight.
     pub async fn serve(self, endpoints: Endpoints, stop: CancellationToken) {
         tracing::info!(address = %self.address, "serving HTTPS");
-        let answer = Arc::new(Served { gate: self.gate, routes: endpoints.into_routes() });
+        let answer = Arc::new(Served { handlers: self.handlers, routes: endpoints.into_routes() });
         let limit = ConnectionLimit::new(MAX_CONNECTIONS);
         let connections = Connections { tls: self.tls, streams: self.streams, limit, answer };
         let current = keep_current(&self.certificates, &self.trust, &self.identities);
@@ -242,19 +242,19 @@ impl WarnOnChange {
     }
 }
 
-/// The gate and the routes behind it.
+/// The handlers and the routes behind it.
 struct Served {
-    gate: Gate,
+    handlers: HandlerChain,
     routes: Router,
 }
 
-impl Answer for Served {
+impl AnswerRequest for Served {
     async fn answer(
         &self,
         request: Request<Body>,
         chain: &[CertificateDer<'static>],
         activity: &Activity,
     ) -> Response {
-        self.gate.answer(request, chain, activity, &self.routes).await
+        self.handlers.answer(request, chain, activity, &self.routes).await
     }
 }

@@ -516,7 +516,7 @@ async fn a_connection_makes_the_server_hold_little() {
 /// Answers every request.
 struct Open;
 
-impl Answer for Open {
+impl AnswerRequest for Open {
     async fn answer(&self, _: Request<Body>, _: &[CertificateDer<'static>], _: &Activity) -> Response {
         Response::new(Body::empty())
     }

@@ -34,22 +34,22 @@ struct State {
 }
 
 #[derive(Debug, PartialEq)]
-enum Change {
+enum OutageEvent {
     Began,
     Ended(Duration),
 }
 
 impl State {
     /// Notes whether a request has been answered.
-    fn note(&mut self, is_answered: bool, now: Instant) -> Option<Change> {
+    fn note(&mut self, is_answered: bool, now: Instant) -> Option<OutageEvent> {
         match (is_answered, self.since) {
             (false, None) if self.quiet_until.is_none_or(|until| until <= now) => {
                 self.since = Some(now);
-                Some(Change::Began)
+                Some(OutageEvent::Began)
             }
             (true, Some(since)) => {
                 *self = Self { since: None, quiet_until: Some(now + QUIET) };
-                Some(Change::Ended(now - since))
+                Some(OutageEvent::Ended(now - since))
             }
             _ => None,
         }
@@ -62,18 +62,18 @@ impl OutageLog {
         Self(Arc::new(Shared { server: server.to_owned(), describe, state: Mutex::default() }))
     }
 
-    fn note(&self, is_answered: bool) -> Option<Change> {
+    fn note(&self, is_answered: bool) -> Option<OutageEvent> {
         self.0.state.lock().note(is_answered, Instant::now())
     }
 
     fn answered(&self) {
-        if let Some(Change::Ended(after)) = self.note(true) {
+        if let Some(OutageEvent::Ended(after)) = self.note(true) {
             tracing::info!(server = %self.0.server, ?after, "the API server answers again");
         }
     }
 
     fn failed(&self, error: &(dyn Error + Send + Sync + 'static)) {
-        if self.note(false) == Some(Change::Began) {
+        if self.note(false) == Some(OutageEvent::Began) {
             let error = (self.0.describe)(error);
             tracing::warn!(server = %self.0.server, %error, "no response from the API server; retrying");
         }
@@ -132,12 +132,12 @@ mod tests {
         let mut state = State::default();
         let mut note = |is_answered, second| state.note(is_answered, begin + Duration::from_secs(second));
         assert_eq!(note(true, 0), None);
-        assert_eq!(note(false, 1), Some(Change::Began));
+        assert_eq!(note(false, 1), Some(OutageEvent::Began));
         assert_eq!((note(false, 2), note(false, 3)), (None, None));
-        assert_eq!(note(true, 11), Some(Change::Ended(Duration::from_secs(10))));
+        assert_eq!(note(true, 11), Some(OutageEvent::Ended(Duration::from_secs(10))));
         assert_eq!(note(true, 12), None);
         // One of several replicas fails.
         assert_eq!((note(false, 12), note(true, 12), note(false, 40)), (None, None, None));
-        assert_eq!(note(false, 41), Some(Change::Began));
+        assert_eq!(note(false, 41), Some(OutageEvent::Began));
     }
 }

@@ -7,12 +7,12 @@
 //! No SDK is used: OTLP in JSON is a stable protocol, and only one of its messages is needed.
 
 mod attempt;
+mod attempt_record;
 mod exporter;
 mod ids;
 mod observer;
+mod open_attempts;
 mod otlp;
-mod parts;
-mod under_way;
 
 use std::sync::Arc;
 

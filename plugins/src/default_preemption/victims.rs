@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::iter;
 use std::sync::Arc;
 
+use supercargo_framework::caching::CachingFilters;
 use supercargo_framework::plugin::RunFilters;
 use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, PodInfo, Status};
 
@@ -53,7 +54,8 @@ impl DryRun<'_> {
         } else if node.pods_below(pod.priority) == 0 {
             return Err(none_found());
         } else {
-            by_totals = filters.filter_totals(state, pod, node, &node.totals_from(pod.priority));
+            let totals = node.totals_from(pod.priority);
+            by_totals = filters.caching().and_then(|it| it.filter_totals(state, pod, node, &totals));
         }
         if let Some(status) = by_totals.as_ref().filter(|status| !status.is_success()) {
             return Err(status.clone());
@@ -73,7 +75,7 @@ impl DryRun<'_> {
         let Self { cx, pod, state, filters, groups, budgets } = self;
         let node = cx.node(index);
         let potential = || groups.victims_below(pod.priority, iter::once((index, node)));
-        let followed = filters.follow_pods().then(potential);
+        let followed = self.follow_pods().then(potential);
         let without = match followed {
             Some(_) => node.clone(),
             None => node.with_pods_that(|pod| !self.may_go(pod)),
@@ -96,6 +98,11 @@ impl DryRun<'_> {
         Ok(Victims { pods: pods_of(&victims), pdb_violations })
     }
 
+    /// Whether states of plugins follow the pods that are removed and added.
+    fn follow_pods(&self) -> bool {
+        self.filters.caching().is_none_or(CachingFilters::follow_pods)
+    }
+
     fn may_go(&self, other: &PodInfo) -> bool {
         self.groups.priority_of(other) < self.pod.priority
     }
@@ -110,7 +117,12 @@ impl NodeDryRun<'_> {
     fn is_reprieved(&mut self, victim: &Victim) -> Result<bool, Status> {
         self.add(victim)?;
         let DryRun { filters, pod, .. } = self.run;
-        let still_fits = filters.run_filters_again(&self.state, pod, &self.node).is_success();
+        let (state, node) = (&*self.state, &self.node);
+        let status = match filters.caching() {
+            Some(caching) => caching.run_filters_again(state, pod, node),
+            None => filters.run_filters(state, pod, node),
+        };
+        let still_fits = status.is_success();
         if !still_fits {
             self.remove(victim)?;
         }
@@ -146,7 +158,7 @@ impl NodeDryRun<'_> {
             if is_here {
                 on_node(&mut self.node, pod);
             }
-            if filters.follow_pods() {
+            if self.run.follow_pods() {
                 let info = if is_here { &self.node } else { cx.node(*node) };
                 as_result(in_state(*filters, self.state.to_mut(), of, pod, info))?;
             }

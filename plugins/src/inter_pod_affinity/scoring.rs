@@ -229,7 +229,7 @@ impl ScorePlugin for InterPodAffinity {
     }
 
     fn normalization(&self) -> Normalize {
-        Normalize::ByRange
+        Normalize::Custom
     }
 
     /// Scales the scores to the whole range; raw scores may be negative.

@@ -49,6 +49,10 @@ impl Caching for PodTopologySpread {
         filtering::bytes(state) + scoring::bytes(state)
     }
 
+    fn normalizes_by_range(&self) -> bool {
+        true
+    }
+
     fn score_class(&self, state: &CycleState, _: &PodInfo, node: &NodeInfo) -> i64 {
         scoring::class(state, node)
     }

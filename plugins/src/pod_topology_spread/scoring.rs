@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use supercargo_framework::caching::{Applied, Scope};
-use supercargo_framework::plugin::{MAX_NODE_SCORE, NOT_SCORED, Normalize, PreScorePlugin, ScorePlugin};
+use supercargo_framework::caching::{Applied, NOT_SCORED, Scope};
+use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize, PreScorePlugin, ScorePlugin};
 use supercargo_framework::{
     Context, CycleState, Labels, NodeIndex, NodeInfo, NodeRecord, PodInfo, SmallMap, Status,
 };
@@ -343,7 +343,7 @@ impl ScorePlugin for PodTopologySpread {
     }
 
     fn normalization(&self) -> Normalize {
-        Normalize::ByRange
+        Normalize::Custom
     }
 
     fn normalize(&self, _: &CycleState, _: &PodInfo, scores: &mut [i64]) -> Status {

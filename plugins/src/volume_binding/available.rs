@@ -19,7 +19,7 @@ use supercargo_framework::node::HOSTNAME;
 #[derive(Default)]
 pub(super) struct Available {
     volumes: Box<[Arc<Object>]>,
-    places: Vec<Place>,
+    places: Vec<AffinityClass>,
     /// Indices of `places` by host name, ascending.
     by_host: FxHashMap<Arc<str>, Vec<usize>>,
     /// The indices of all other places, ascending.
@@ -27,7 +27,7 @@ pub(super) struct Available {
 }
 
 /// Volumes with one node affinity.
-struct Place {
+struct AffinityClass {
     /// Any of them.
     example: Arc<Object>,
     /// Those that are available, by sort: indices of [`Available::volumes`], ascending.
@@ -82,7 +82,11 @@ impl Available {
                 }
             }
         }
-        self.places.push(Place { example: Arc::clone(example), volumes: SmallMap::default(), is_local });
+        self.places.push(AffinityClass {
+            example: Arc::clone(example),
+            volumes: SmallMap::default(),
+            is_local,
+        });
         place
     }
 
@@ -121,7 +125,7 @@ impl Available {
     pub(super) fn alike(&self, met: impl Fn(i64) -> usize, occupied: &[usize]) -> Box<[usize]> {
         steps::add(self.volumes.len());
         let before = self.elsewhere_before();
-        let offer = |place: &Place| {
+        let offer = |place: &AffinityClass| {
             let volumes = place.volumes.iter().flat_map(|(sort, all)| all.iter().map(move |i| (*i, *sort)));
             let mut volumes: Vec<_> = volumes.collect();
             volumes.sort_unstable();
@@ -129,7 +133,7 @@ impl Available {
             volumes.into_iter().map(offered).collect::<Vec<_>>()
         };
         let mut known: SmallMap<_, usize> = SmallMap::default();
-        let first_alike = |(i, place): (usize, &Place)| {
+        let first_alike = |(i, place): (usize, &AffinityClass)| {
             if !place.is_local || occupied.binary_search(&i).is_ok() {
                 return i;
             }

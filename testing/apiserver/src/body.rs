@@ -12,7 +12,7 @@ use crate::proto;
 use crate::request::ApiRequest;
 use crate::rest::DeleteOptions;
 use crate::schema::Schema;
-use crate::status::{Cause, Result, Status};
+use crate::status::{Result, Status, StatusCause};
 
 /// Reads an object of a kind. Unknown fields are dropped, reported or rejected as the query
 /// demands.
@@ -86,7 +86,7 @@ fn check_type(kind: &Kind, object: &Value) -> Result<()> {
     if other_kind && kind.custom {
         let detail = format!("must be {}", kind.kind);
         let name = text_in(object, &["metadata", "name"]);
-        let cause = Cause::invalid("kind", &given.into(), &detail);
+        let cause = StatusCause::invalid("kind", &given.into(), &detail);
         return Err(Status::invalid_of(group, given, name, vec![cause]));
     }
     if let Some(why) = conversion_error(kind, group, version, given) {
@@ -123,7 +123,8 @@ fn conversion_error(kind: &Kind, group: &str, version: &str, given: &str) -> Opt
 fn validation(request: &ApiRequest) -> Result<FieldValidation> {
     let text = request.options.text("fieldValidation");
     FieldValidation::parse(text).ok_or_else(|| {
-        let cause = Cause::not_supported("fieldValidation", &text.into(), &["", "Ignore", "Strict", "Warn"]);
+        let cause =
+            StatusCause::not_supported("fieldValidation", &text.into(), &["", "Ignore", "Strict", "Warn"]);
         crate::rest::invalid_write_options(request.info.verb, cause)
     })
 }

@@ -121,11 +121,11 @@ pub(crate) fn empty(id: TypeId) -> Value {
 #[derive(Clone, Copy)]
 struct Path<'a> {
     before: Option<&'a Path<'a>>,
-    step: Step<'a>,
+    step: PathStep<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PathStep<'a> {
     Field(&'a Field),
     Unknown(&'a str),
     Key(&'a str),
@@ -139,10 +139,10 @@ impl Path<'_> {
             before.show(out);
         }
         match self.step {
-            Step::Field(Field { name, .. }) => dotted(out, name),
-            Step::Unknown(name) | Step::Key(name) => dotted(out, name),
+            PathStep::Field(Field { name, .. }) => dotted(out, name),
+            PathStep::Unknown(name) | PathStep::Key(name) => dotted(out, name),
             // Writing to a String cannot fail.
-            Step::Index(index) => _ = write!(out, "[{index}]"),
+            PathStep::Index(index) => _ = write!(out, "[{index}]"),
         }
     }
 
@@ -152,7 +152,7 @@ impl Path<'_> {
         if let Some(before) = self.before {
             before.show_go(out);
         }
-        if let Step::Field(field) = self.step {
+        if let PathStep::Field(field) = self.step {
             if let Some(within) = &field.within {
                 dotted(out, within);
             }
@@ -170,7 +170,7 @@ fn dotted(out: &mut String, name: &str) {
 
 /// A position in the object, with the expected type of its value.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct TypedField<'a> {
     owner: &'a Type,
     path: &'a Path<'a>,
     shape: &'a Shape,
@@ -178,7 +178,7 @@ struct Place<'a> {
     go: Option<&'a str>,
 }
 
-impl Place<'_> {
+impl TypedField<'_> {
     fn refuse(&self, value: &Value, go: &str) -> TypeError {
         let mut text = format!("json: cannot unmarshal {} into Go struct field ", kind_of(value));
         text.push_str(self.owner.go_name());
@@ -225,7 +225,7 @@ impl Decoder {
             }
             let Some(field) = one.field(name) else {
                 let mut text = String::new();
-                Path { before: path, step: Step::Unknown(name) }.show(&mut text);
+                Path { before: path, step: PathStep::Unknown(name) }.show(&mut text);
                 self.unknown.push(text);
                 return false;
             };
@@ -255,9 +255,9 @@ impl Decoder {
         if value.is_null() {
             return Ok(false);
         }
-        let path = Path { before, step: Step::Field(field) };
+        let path = Path { before, step: PathStep::Field(field) };
         let go = field.go.as_deref();
-        self.value(Place { owner, path: &path, shape: &field.shape, go }, value)?;
+        self.value(TypedField { owner, path: &path, shape: &field.shape, go }, value)?;
         if value.is_null() {
             return Ok(false);
         }
@@ -269,8 +269,8 @@ impl Decoder {
         })
     }
 
-    fn value(&mut self, place: Place<'_>, value: &mut Value) -> Result<(), TypeError> {
-        let Place { owner, path, shape, go } = place;
+    fn value(&mut self, place: TypedField<'_>, value: &mut Value) -> Result<(), TypeError> {
+        let TypedField { owner, path, shape, go } = place;
         match (shape, &mut *value) {
             (Shape::Any, _)
             | (Shape::Bool, Value::Bool(_))
@@ -282,8 +282,8 @@ impl Decoder {
             (Shape::List(shape), Value::Array(items)) => {
                 let go = go.and_then(|go| go.strip_prefix("[]"));
                 for (index, item) in items.iter_mut().enumerate() {
-                    let path = Path { before: Some(path), step: Step::Index(index) };
-                    self.item(Place { owner, path: &path, shape, go }, item)?;
+                    let path = Path { before: Some(path), step: PathStep::Index(index) };
+                    self.item(TypedField { owner, path: &path, shape, go }, item)?;
                 }
                 Ok(())
             }
@@ -291,11 +291,11 @@ impl Decoder {
                 let milli = go == Some("v1.ResourceList");
                 let go = go.and_then(|go| go.strip_prefix("map[")?.split_once(']')).map(|(_, value)| value);
                 for (key, entry) in entries.iter_mut() {
-                    let path = Path { before: Some(path), step: Step::Key(key) };
+                    let path = Path { before: Some(path), step: PathStep::Key(key) };
                     if milli {
                         quantity(entry, true)?;
                     } else {
-                        self.item(Place { owner, path: &path, shape, go }, entry)?;
+                        self.item(TypedField { owner, path: &path, shape, go }, entry)?;
                     }
                 }
                 Ok(())
@@ -341,7 +341,7 @@ impl Decoder {
     }
 
     /// Decodes an item of a list or map; null becomes an empty value.
-    fn item(&mut self, place: Place<'_>, value: &mut Value) -> Result<(), TypeError> {
+    fn item(&mut self, place: TypedField<'_>, value: &mut Value) -> Result<(), TypeError> {
         if value.is_null() {
             // Protobuf has a slot for an empty item, so null is lost.
             *value = match place.shape {
@@ -355,7 +355,7 @@ impl Decoder {
     }
 }
 
-fn int_or_string(place: Place<'_>, value: &Value) -> Result<(), TypeError> {
+fn int_or_string(place: TypedField<'_>, value: &Value) -> Result<(), TypeError> {
     match value {
         Value::Number(number) if !fits_int32(number) => Err(place.wrong_number(number, "int32")),
         Value::String(_) | Value::Number(_) => Ok(()),
@@ -381,7 +381,7 @@ fn quantity(value: &mut Value, milli: bool) -> Result<(), TypeError> {
     Ok(())
 }
 
-fn time(place: Place<'_>, value: &mut Value, precision: Precision) -> Result<(), TypeError> {
+fn time(place: TypedField<'_>, value: &mut Value, precision: Precision) -> Result<(), TypeError> {
     let Value::String(text) = &*value else { return Err(place.refuse(value, "string")) };
     let normal = time::normalise(text, precision).map_err(TypeError)?;
     if normal.as_deref() != Some(text) {

@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 pub(crate) use json::Operation;
 
 use crate::schema::TypeId;
-use crate::status::{Cause, Result, Status};
+use crate::status::{Result, Status, StatusCause};
 use errors::{status, unsupported};
 use golang::Shown;
 
@@ -85,10 +85,10 @@ pub(crate) fn apply_to(patch: &Patch, current: &Value, type_id: Option<TypeId>) 
 pub(crate) fn check_options(patch: &Patch, field_manager: &str, force: Option<bool>) -> Result<()> {
     let cause = match patch {
         Patch::Apply(_) if field_manager.is_empty() => {
-            Cause::required("fieldManager", "is required for apply patch")
+            StatusCause::required("fieldManager", "is required for apply patch")
         }
         Patch::Json(_) | Patch::Merge(_) | Patch::Strategic(_) if force.is_some() => {
-            Cause::forbidden("force", "may not be specified for non-apply patch")
+            StatusCause::forbidden("force", "may not be specified for non-apply patch")
         }
         _ => return Ok(()),
     };
@@ -105,7 +105,7 @@ pub(crate) fn undecodable(patch: &Patch, patched: &Value, why: &str) -> Status {
         Patch::Strategic(patch) => Shown::map(patch).to_string(),
         _ => patched.to_string(),
     };
-    let cause = Cause::invalid("patch", &value.into(), why);
+    let cause = StatusCause::invalid("patch", &value.into(), why);
     let message = format!(" \"\" is invalid: {}: {}", cause.field, cause.message);
     status(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).because(vec![cause])
 }

@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, header};
 use crate::faults::RequestInfo;
 use crate::media::{Encoding, Media};
 use crate::patch::managed::manager_name;
-use crate::status::{Cause, Result, Status};
+use crate::status::{Result, Status, StatusCause};
 
 /// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,11 +153,11 @@ impl QueryOptions {
     }
 
     /// Whether the request is a dry run.
-    pub(crate) fn dry_run(&self) -> std::result::Result<bool, Cause> {
+    pub(crate) fn dry_run(&self) -> std::result::Result<bool, StatusCause> {
         match self.text("dryRun") {
             "" => Ok(false),
             "All" => Ok(true),
-            other => Err(Cause::not_supported("dryRun", &serde_json::json!([other]), &["All"])),
+            other => Err(StatusCause::not_supported("dryRun", &serde_json::json!([other]), &["All"])),
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct Details {
     /// The object's UID.
     pub uid: String,
     /// The field errors.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<StatusCause>,
     /// The seconds to wait before a retry; 0 for none.
     pub retry_after_seconds: u32,
     /// Whether the details are written even when empty.
@@ -46,7 +46,7 @@ pub struct Details {
 
 /// A single error, usually about a field.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cause {
+pub struct StatusCause {
     /// For example `FieldValueRequired`.
     pub reason: &'static str,
     /// For example `Required value`.
@@ -114,15 +114,15 @@ impl Status {
     }
 
     /// 422: the object is invalid. `causes` must not be empty.
-    pub fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Self {
+    pub fn invalid(kind: &Kind, name: &str, causes: Vec<StatusCause>) -> Self {
         // Validation uses the group of the stored version.
         Self::invalid_of(&kind.stored_in_group, &kind.kind, name, causes)
     }
 
     /// 422 for a type that is not a served kind.
-    pub fn invalid_of(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
+    pub fn invalid_of(group: &str, kind: &str, name: &str, causes: Vec<StatusCause>) -> Self {
         // Upstream drops duplicates.
-        let causes = Cause::union(Vec::new(), causes);
+        let causes = StatusCause::union(Vec::new(), causes);
         let shown = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message));
         let mut wrong: Vec<String> = shown.collect();
         let wrong = if wrong.len() == 1 { wrong.remove(0) } else { format!("[{}]", wrong.join(", ")) };
@@ -213,7 +213,7 @@ impl Status {
 
     /// Sets the causes.
     #[must_use]
-    pub fn because(mut self, causes: Vec<Cause>) -> Self {
+    pub fn because(mut self, causes: Vec<StatusCause>) -> Self {
         self.details.causes = causes;
         self
     }
@@ -248,7 +248,7 @@ impl Details {
             }
         }
         if !self.causes.is_empty() {
-            details["causes"] = self.causes.iter().map(Cause::to_json).collect();
+            details["causes"] = self.causes.iter().map(StatusCause::to_json).collect();
         }
         if self.retry_after_seconds > 0 {
             details["retryAfterSeconds"] = self.retry_after_seconds.into();
@@ -257,7 +257,7 @@ impl Details {
     }
 }
 
-impl Cause {
+impl StatusCause {
     fn new(reason: &'static str, field: impl Into<String>, message: String) -> Self {
         Self { reason, message, field: field.into() }
     }

@@ -33,7 +33,7 @@ impl EventType {
 
 /// A change to an object.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct StoreChange {
     /// The resourceVersion of the change.
     pub(crate) version: u64,
     pub(crate) event: EventType,
@@ -47,7 +47,7 @@ pub(crate) struct Change {
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     objects: BTreeMap<String, Arc<StoredObject>>,
-    history: VecDeque<Change>,
+    history: VecDeque<StoreChange>,
     /// The version of the last change that the history dropped.
     forgotten: u64,
     /// Versions before this one are rejected as expired, even if nothing changed since.
@@ -128,7 +128,7 @@ impl Table {
     }
 
     /// The changes after a version, in order.
-    pub(crate) fn since(&self, version: u64) -> Result<impl Iterator<Item = &Change>, Forgotten> {
+    pub(crate) fn since(&self, version: u64) -> Result<impl Iterator<Item = &StoreChange>, Forgotten> {
         if version < self.forgotten {
             return Err(Forgotten { up_to: self.forgotten });
         }
@@ -151,7 +151,7 @@ impl Table {
         self.changed.subscribe()
     }
 
-    fn record(&mut self, change: Change, limit: usize) {
+    fn record(&mut self, change: StoreChange, limit: usize) {
         self.history.push_back(change);
         while self.history.len() > limit {
             let forgotten = self.history.pop_front();
@@ -219,7 +219,7 @@ impl Store {
                 self.dependents.entry(owner.clone()).or_default().insert((resource.clone(), key.clone()));
             }
         }
-        table.record(Change { version: self.version, event, object, old }, self.history_limit);
+        table.record(StoreChange { version: self.version, event, object, old }, self.history_limit);
     }
 
     /// Removes an object. `last` is its final state, with [`next_version`](Self::next_version).
@@ -232,7 +232,7 @@ impl Store {
         for owner in old.iter().flat_map(|old| &old.owners) {
             forget_dependent(&mut self.dependents, owner, resource, &key);
         }
-        let change = Change { version: self.version, event: EventType::Deleted, object: last, old };
+        let change = StoreChange { version: self.version, event: EventType::Deleted, object: last, old };
         table.record(change, self.history_limit);
     }
 

@@ -21,8 +21,8 @@ use crate::response::{Body, Disconnect};
 use crate::rest::{invalid_options, parse_version, too_large};
 use crate::selector::Selector;
 use crate::server::Shared;
-use crate::status::{Cause, Result, Status};
-use crate::store::{Change, EventType, Forgotten};
+use crate::status::{Result, Status, StatusCause};
+use crate::store::{EventType, Forgotten, StoreChange};
 
 /// The period of bookmarks.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
@@ -91,19 +91,19 @@ fn validate(query: &QueryOptions) -> Result<()> {
     let mut causes = Vec::new();
     if initial.is_some() && matching != "NotOlderThan" {
         let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        causes.push(Cause::forbidden(field, detail));
+        causes.push(StatusCause::forbidden(field, detail));
     }
     if !matching.is_empty() {
         if initial.is_none() {
             let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            causes.push(Cause::forbidden(field, detail));
+            causes.push(StatusCause::forbidden(field, detail));
         }
         if matching != "NotOlderThan" {
-            causes.push(Cause::not_supported(field, &matching.into(), &["NotOlderThan"]));
+            causes.push(StatusCause::not_supported(field, &matching.into(), &["NotOlderThan"]));
         }
         if !query.text("continue").is_empty() {
             let detail = "resourceVersionMatch is forbidden when continue is provided";
-            causes.push(Cause::forbidden(field, detail));
+            causes.push(StatusCause::forbidden(field, detail));
         }
     }
     if causes.is_empty() { Ok(()) } else { Err(invalid_options(causes)) }
@@ -290,7 +290,7 @@ impl Watch {
 
     fn write_changes(&mut self, out: &mut Vec<u8>) {
         let shared = Arc::clone(&self.shared);
-        let changes: Vec<Change> = {
+        let changes: Vec<StoreChange> = {
             let state = shared.state.lock();
             let Some(table) = state.store.table(&self.events.kind.resource_key()) else {
                 self.ending = Some(Ending::Closed);
@@ -326,7 +326,7 @@ impl Watch {
 
     /// Writes a change as the selector sees it: objects that start to match are added, objects that
     /// stop matching are deleted.
-    fn write_change(&mut self, out: &mut Vec<u8>, change: &Change) -> bool {
+    fn write_change(&mut self, out: &mut Vec<u8>, change: &StoreChange) -> bool {
         if !self.namespace.is_empty() && *change.object.namespace != *self.namespace {
             return true;
         }

@@ -51,7 +51,7 @@ const CLEAN: &str = r#"read -r _; rm -rf "$1""#;
 #[derive(Debug)]
 pub(crate) struct Process {
     shell: Child,
-    leash: Option<ChildStdin>,
+    stop_pipe: Option<ChildStdin>,
     log: PathBuf,
 }
 
@@ -79,8 +79,8 @@ impl Process {
             .process_group(0)
             .spawn()
             .with_context(|| format!("start a shell to run {}", program.display()))?;
-        let leash = shell.stdin.take();
-        Ok(Self { shell, leash, log: log.to_owned() })
+        let stop_pipe = shell.stdin.take();
+        Ok(Self { shell, stop_pipe, log: log.to_owned() })
     }
 
     /// How the program ended, if it did.
@@ -90,17 +90,17 @@ impl Process {
 
     /// Ends the program gracefully and waits for its end.
     pub(crate) fn stop(&mut self) {
-        if let Some(leash) = &mut self.leash {
+        if let Some(stop_pipe) = &mut self.stop_pipe {
             // A broken pipe means that the program has ended already.
-            let _ = leash.write_all(b"stop\n");
+            let _ = stop_pipe.write_all(b"stop\n");
         }
-        // A failure means that the shell is reaped already. The leash must live until here.
+        // A failure means that the shell is reaped already. The stop_pipe must live until here.
         let _ = self.shell.wait();
     }
 
     /// Kills the program and waits for its end.
     pub(crate) fn kill(&mut self) {
-        self.leash = None;
+        self.stop_pipe = None;
         let _ = self.shell.wait();
     }
 

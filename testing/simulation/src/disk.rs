@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use crate::lonely;
+use crate::out_of_tree_plugin;
 use crate::plan::MACHINES;
 
 /// The disks.
@@ -69,7 +69,7 @@ impl Disks {
             },
             "profiles": [{
                 "schedulerName": "supercargo",
-                "plugins": { "multiPoint": { "enabled": [{ "name": lonely::NAME }] }, "score": {
+                "plugins": { "multiPoint": { "enabled": [{ "name": out_of_tree_plugin::NAME }] }, "score": {
                     "disabled": [{ "name": "ImageLocality" }],
                     "enabled": [{ "name": "ImageLocality", "weight": self.generation }],
                 } },

@@ -45,12 +45,12 @@ pub struct Plan {
     /// The memory of evaluation tables, in bytes. With little, tables are evicted.
     pub table_memory: usize,
     /// The faults, in order of time.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<PlannedFault>,
 }
 
 /// Something that goes wrong for a while.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fault {
+pub struct PlannedFault {
     /// When it begins.
     pub at: Duration,
     /// How long it lasts, if it does not happen at once.
@@ -209,7 +209,7 @@ impl Plan {
             for _ in 0..=more {
                 let (what, longest) = trouble(&mut random, has_extender);
                 let lasts = Duration::from_millis(random.u64(200..=longest * 1000));
-                faults.push(Fault { at, lasts, what, hits_leader: random.bool() });
+                faults.push(PlannedFault { at, lasts, what, hits_leader: random.bool() });
             }
             at += exponential(&mut random, between);
         }
@@ -227,12 +227,12 @@ impl Plan {
 }
 
 /// Requests of the leader are lost until the end. The first pods whose fate is checked come then.
-fn last_fault(random: &mut Rng, length: Duration) -> Fault {
+fn last_fault(random: &mut Rng, length: Duration) -> PlannedFault {
     let what = Trouble::Lose { machine: 0, percent: random.u32(20..70), applied: random.bool() };
-    Fault { at: length, lasts: LAST_FAULT, what, hits_leader: true }
+    PlannedFault { at: length, lasts: LAST_FAULT, what, hits_leader: true }
 }
 
-impl Fault {
+impl PlannedFault {
     /// The trouble, on this machine if it hits the leader.
     pub fn trouble(&self, leader: Option<usize>) -> Trouble {
         let mut what = self.what.clone();

@@ -274,8 +274,8 @@ fn check_sizes(world: &World) {
             ("events in flight", stats.events_in_flight.len(), 0),
             ("nodes", stats.nodes, nodes),
             // Not even the log of changes: it is full of others.
-            ("deleted pods", world.holdings().pods(process), 0),
-            ("old nodes", world.holdings().old_nodes(process, owner.scheduler()), 0),
+            ("deleted pods", world.retained().pods(process), 0),
+            ("old nodes", world.retained().old_nodes(process, owner.scheduler()), 0),
         ];
         let surplus = sizes.iter().filter(|(_, size, expected)| size != expected);
         left.extend(

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use crate::api::{self, ask, list, tell};
 use crate::extender;
 use crate::invariants::Witness;
-use crate::lonely::LABEL;
+use crate::out_of_tree_plugin::LABEL;
 use crate::plan::{Plan, exponential};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";

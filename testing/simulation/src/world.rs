@@ -24,12 +24,12 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::disk::Disks;
 use crate::extender::Extender;
-use crate::holdings::{Holdings, allocated};
 use crate::invariants::{Sender, Witness};
-use crate::lonely;
 use crate::machine::{EPOCH, Machine, Progress, Setting};
 use crate::network::{Faults, Letter, Network, client};
-use crate::plan::{Fault, MACHINES, Plan, Trouble};
+use crate::out_of_tree_plugin;
+use crate::plan::{MACHINES, Plan, PlannedFault, Trouble};
+use crate::retained::{Retained, allocated};
 use crate::sabotage::Sabotage;
 use crate::workload::Workload;
 
@@ -78,7 +78,7 @@ pub struct World {
     /// Whether nobody binds volumes to claims.
     volumes_stall: Arc<AtomicBool>,
     /// What schedulers had.
-    holdings: Holdings,
+    retained: Retained,
     checked: Duration,
     backed_up: Duration,
     disks: Disks,
@@ -152,7 +152,7 @@ impl World {
             lasting: Vec::new(),
             is_healed: false,
             volumes_stall,
-            holdings: Holdings::default(),
+            retained: Retained::default(),
             checked: Duration::ZERO,
             backed_up: Duration::ZERO,
             disks: Disks::new(plan.has_extender, sabotage != Some(Sabotage::NoElection))?,
@@ -203,15 +203,15 @@ impl World {
     }
 
     /// What schedulers hold of what they had.
-    pub fn holdings(&self) -> &Holdings {
-        &self.holdings
+    pub fn retained(&self) -> &Retained {
+        &self.retained
     }
 
     /// Kills all processes, which start again at once, and returns how many bytes each of them had,
     /// without those of its evaluation tables.
     pub fn weigh(&mut self) -> Vec<(Arc<str>, usize)> {
         // Not even what was seen may hold memory.
-        self.holdings = Holdings::default();
+        self.retained = Retained::default();
         let mut weights = Vec::new();
         for index in 0..MACHINES {
             let Some(owner) = self.machines[index].machine.as_ref().and_then(Machine::owner) else {
@@ -241,7 +241,7 @@ impl World {
     }
 
     /// Begins a fault.
-    pub fn begin(&mut self, fault: &Fault) -> Result<()> {
+    pub fn begin(&mut self, fault: &PlannedFault) -> Result<()> {
         let what = fault.trouble(self.leader());
         let end = self.now + fault.lasts;
         {
@@ -401,7 +401,7 @@ impl World {
             is_blind: self.sabotage == Some(Sabotage::BlindFence),
             config: &config,
             table_memory: self.table_memory,
-            catalog: lonely::catalog(self.sabotage),
+            catalog: out_of_tree_plugin::catalog(self.sabotage),
             client: Box::new(move || client(from, letters, now)),
             change: &move |owner| {
                 owner.set_calls(Box::new(extender.clone()));
@@ -514,7 +514,7 @@ impl World {
             found.into_iter().for_each(|what| witness.fail(what));
             drop(witness);
             let owners = owners(&self.machines).map(|(process, owner)| (process, owner.scheduler()));
-            self.holdings.see(owners);
+            self.retained.see(owners);
         }
         if self.now >= self.backed_up + BACKUP_PERIOD {
             self.backed_up = self.now;
@@ -542,7 +542,7 @@ mod tests {
         let mut world = World::new(&plan, || Witness::new(Trace::new(false)), None).unwrap();
         let begin = |world: &mut World, what, seconds| {
             let lasts = Duration::from_secs(seconds);
-            world.begin(&Fault { at: Duration::ZERO, lasts, what, hits_leader: false }).unwrap();
+            world.begin(&PlannedFault { at: Duration::ZERO, lasts, what, hits_leader: false }).unwrap();
         };
         begin(&mut world, Trouble::Stop(1), 1);
         begin(&mut world, Trouble::Stop(1), 5);

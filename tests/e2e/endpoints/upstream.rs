@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use supercargo_controlplane::{Handle, SchedulerOptions};
 
-use super::bed::{Bed, bed_or_skip, ready};
+use super::test_bed::{TestBed, bed_or_skip, ready};
 use crate::support::{Answered, Https, free_port};
 
 /// Starts kube-scheduler with its endpoints on a port that was free a moment ago.
-fn kube_scheduler(bed: &Bed) -> (Https, Handle) {
+fn kube_scheduler(bed: &TestBed) -> (Https, Handle) {
     let folder = tempfile::tempdir_in(bed.folder.path()).unwrap().keep();
     let kubeconfig = bed.plane.kubeconfig("system:kube-scheduler").unwrap();
     let port = free_port();

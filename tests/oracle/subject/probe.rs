@@ -248,7 +248,7 @@ impl Probe {
             match scorer.normalization() {
                 Normalize::None => {}
                 Normalize::ByMax { reverse } => in_proportion(&mut scores, reverse),
-                Normalize::ByRange | Normalize::Custom => drop(scorer.normalize(&state, pod, &mut scores)),
+                Normalize::Custom => drop(scorer.normalize(&state, pod, &mut scores)),
             }
             for (index, score) in nodes.iter().zip(scores) {
                 let of_node = cycle.scores.entry(cx.node(*index).name().to_string()).or_default();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use supercargo_config::{Config, PluginSet};
 use supercargo_framework::Features;
 
-use super::twist::{self, Altered, Twist};
+use super::altered_plugin::{self, AlterPoints, Altered};
 
 /// A broken rule, and the scenarios that should detect it.
 pub(super) struct Alteration {
@@ -23,7 +23,7 @@ pub(super) struct Alteration {
 /// How the configuration changes.
 pub(super) enum Change {
     /// Wraps a plugin in every profile.
-    Plugin(&'static str, Twist),
+    Plugin(&'static str, AlterPoints),
     /// Rebuilds a plugin with other arguments or features.
     Built(&'static str, fn(&mut Map<String, Value>, &mut Features)),
     /// Changes the plugins of each profile.
@@ -44,11 +44,11 @@ impl Alteration {
 impl Change {
     fn apply(&self, config: &mut Config) -> Result<()> {
         match self {
-            Self::Plugin(name, twist) => {
+            Self::Plugin(name, alter) => {
                 let mut altered = 0;
                 for profile in &mut config.profiles {
                     if let Some(plugin) = profile.plugins.instances.get_mut(*name) {
-                        *plugin = Altered::wrap(Arc::clone(plugin), Arc::clone(twist));
+                        *plugin = Altered::wrap(Arc::clone(plugin), Arc::clone(alter));
                         altered += 1;
                     }
                 }
@@ -82,7 +82,7 @@ pub(super) fn wrapped(config: &Config) -> Config {
     let mut config = config.clone();
     for profile in &mut config.profiles {
         for plugin in profile.plugins.instances.values_mut() {
-            *plugin = Altered::wrap(Arc::clone(plugin), twist::nothing());
+            *plugin = Altered::wrap(Arc::clone(plugin), altered_plugin::nothing());
         }
     }
     config

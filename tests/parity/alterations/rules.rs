@@ -15,7 +15,7 @@ use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::{Code, Feature, Features, PodInfo, PodSpec, Status};
 
 use super::alteration::{Alteration, Change};
-use super::twist::Twist;
+use super::altered_plugin::AlterPoints;
 
 pub(super) fn all() -> Vec<Alteration> {
     let all = [
@@ -42,8 +42,8 @@ fn alter(
     Alteration { what, rule, change, detected_by }
 }
 
-fn plugin(name: &'static str, twist: Twist) -> Change {
-    Change::Plugin(name, twist)
+fn plugin(name: &'static str, alter: AlterPoints) -> Change {
+    Change::Plugin(name, alter)
 }
 
 fn switch_off(features: &mut Features, feature: Feature) {

@@ -1,7 +1,7 @@
 //! Conversions between types, and the parts of times.
 
 use super::code::Code;
-use crate::fault::{Fault, Steps};
+use crate::fault::{EvalFailure, Steps};
 use crate::gofmt;
 use crate::numbers::{double_to_int, double_to_uint};
 use crate::time::{Civil, Timestamp, parse_duration};
@@ -41,7 +41,7 @@ pub(super) fn code(overload: &str) -> Option<Code> {
         "duration_to_seconds" => |args, _| duration_part(args, 1_000_000_000),
         "duration_to_milliseconds" => |args, _| match args[0] {
             Value::Duration(nanos) => Ok(Value::Int(nanos / 1_000_000)),
-            _ => Err(Fault::no_such_overload()),
+            _ => Err(EvalFailure::no_such_overload()),
         },
         _ => return timestamp_code(overload),
     })
@@ -66,7 +66,7 @@ fn timestamp_code(overload: &str) -> Option<Code> {
 }
 
 fn timestamp_part(args: &[Value], part: fn(&Civil, u32) -> i64) -> Outcome {
-    let Value::Timestamp(at) = &args[0] else { return Err(Fault::no_such_overload()) };
+    let Value::Timestamp(at) = &args[0] else { return Err(EvalFailure::no_such_overload()) };
     let offset = match args.get(1) {
         Some(Value::String(zone)) => zone_offset(zone)?,
         _ => 0,
@@ -75,11 +75,11 @@ fn timestamp_part(args: &[Value], part: fn(&Civil, u32) -> i64) -> Outcome {
 }
 
 /// Seconds east of UTC. Zones by name need a database, which this crate does not read.
-fn zone_offset(zone: &str) -> Result<i64, Fault> {
+fn zone_offset(zone: &str) -> Result<i64, EvalFailure> {
     let Some((hours, minutes)) = zone.split_once(':') else {
         return match zone {
             "" | "UTC" => Ok(0),
-            _ => Err(Fault::error(format!("time zone {} is not supported", gofmt::quote(zone)))),
+            _ => Err(EvalFailure::error(format!("time zone {} is not supported", gofmt::quote(zone)))),
         };
     };
     let number = |text: &str| {
@@ -90,8 +90,9 @@ fn zone_offset(zone: &str) -> Result<i64, Fault> {
         } else {
             "invalid syntax"
         };
-        text.parse::<i64>()
-            .map_err(|_| Fault::error(format!("strconv.Atoi: parsing {}: {reason}", gofmt::quote(text))))
+        text.parse::<i64>().map_err(|_| {
+            EvalFailure::error(format!("strconv.Atoi: parsing {}: {reason}", gofmt::quote(text)))
+        })
     };
     let (hours, minutes) = (number(hours)?, number(minutes)?);
     let total = if zone.starts_with('-') {
@@ -101,13 +102,13 @@ fn zone_offset(zone: &str) -> Result<i64, Fault> {
     };
     // An offset of more than a century is none.
     if total.abs() > 60 * 24 * 366 * 100 {
-        return Err(Fault::error(format!("time zone {} is not supported", gofmt::quote(zone))));
+        return Err(EvalFailure::error(format!("time zone {} is not supported", gofmt::quote(zone))));
     }
     Ok(total * 60)
 }
 
 fn duration_part(args: &[Value], unit: i64) -> Outcome {
-    let Value::Duration(nanos) = args[0] else { return Err(Fault::no_such_overload()) };
+    let Value::Duration(nanos) = args[0] else { return Err(EvalFailure::no_such_overload()) };
     let value = (nanos / unit) as f64 + (nanos % unit) as f64 / unit as f64;
     Ok(Value::Int(value as i64))
 }
@@ -119,8 +120,8 @@ fn text(args: &[Value]) -> &str {
     }
 }
 
-fn conversion_error(from: &str, to: &str) -> Fault {
-    Fault::error(format!("type conversion error from '{from}' to '{to}'"))
+fn conversion_error(from: &str, to: &str) -> EvalFailure {
+    EvalFailure::error(format!("type conversion error from '{from}' to '{to}'"))
 }
 
 fn parse(args: &[Value], to: &str, read: impl FnOnce(&str) -> Option<Value>) -> Outcome {
@@ -149,7 +150,7 @@ fn to_double(args: &[Value], _: &mut Steps) -> Outcome {
     match args[0] {
         Value::Int(value) => Ok(Value::Double(value as f64)),
         Value::Uint(value) => Ok(Value::Double(value as f64)),
-        _ => Err(Fault::no_such_overload()),
+        _ => Err(EvalFailure::no_such_overload()),
     }
 }
 
@@ -158,23 +159,23 @@ fn to_int(args: &[Value], _: &mut Steps) -> Outcome {
         Value::Double(value) => double_to_int(*value)?,
         Value::Duration(nanos) => *nanos,
         Value::Timestamp(at) => at.seconds,
-        Value::Uint(value) => i64::try_from(*value).map_err(|_| Fault::int_overflow())?,
-        _ => return Err(Fault::no_such_overload()),
+        Value::Uint(value) => i64::try_from(*value).map_err(|_| EvalFailure::int_overflow())?,
+        _ => return Err(EvalFailure::no_such_overload()),
     }))
 }
 
 fn to_uint(args: &[Value], _: &mut Steps) -> Outcome {
     Ok(Value::Uint(match args[0] {
         Value::Double(value) => double_to_uint(value)?,
-        Value::Int(value) => u64::try_from(value).map_err(|_| Fault::uint_overflow())?,
-        _ => return Err(Fault::no_such_overload()),
+        Value::Int(value) => u64::try_from(value).map_err(|_| EvalFailure::uint_overflow())?,
+        _ => return Err(EvalFailure::no_such_overload()),
     }))
 }
 
 fn to_string(args: &[Value], _: &mut Steps) -> Outcome {
     let text = match &args[0] {
         Value::Bytes(bytes) => std::str::from_utf8(bytes)
-            .map_err(|_| Fault::error("invalid UTF-8 in bytes, cannot convert to string"))?
+            .map_err(|_| EvalFailure::error("invalid UTF-8 in bytes, cannot convert to string"))?
             .to_string(),
         Value::Duration(nanos) => {
             let seconds = (nanos / 1_000_000_000) as f64 + (nanos % 1_000_000_000) as f64 / 1e9;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::code::Code;
 use super::operators::{add, is_ordered, order};
-use crate::fault::{Fault, Steps};
+use crate::fault::{EvalFailure, Steps};
 use crate::value::{List, Outcome, Value};
 
 /// The greatest number of elements that upstream sorts in a stable way. More, with equal keys, are
@@ -31,7 +31,7 @@ pub(super) fn code(overload: &str) -> Option<Code> {
             Value::Int(depth) => flatten_list(args, depth, "int", steps),
             _ => {
                 let types = (args[0].verbose_type(), args[1].verbose_type());
-                Err(Fault::error(format!("no such overload: {}.flatten({})", types.0, types.1)))
+                Err(EvalFailure::error(format!("no such overload: {}.flatten({})", types.0, types.1)))
             }
         },
         "lists_range" => range,
@@ -65,10 +65,10 @@ pub(super) fn code(overload: &str) -> Option<Code> {
     })
 }
 
-fn list(value: &Value) -> Result<&List, Fault> {
+fn list(value: &Value) -> Result<&List, EvalFailure> {
     match value {
         Value::List(list) => Ok(list),
-        _ => Err(Fault::no_such_overload()),
+        _ => Err(EvalFailure::no_such_overload()),
     }
 }
 
@@ -77,7 +77,7 @@ fn optional(value: Option<Value>) -> Value {
 }
 
 /// Whether an element is equal to a value.
-pub(super) fn contains(list: &List, value: &Value, steps: &mut Steps) -> Result<bool, Fault> {
+pub(super) fn contains(list: &List, value: &Value, steps: &mut Steps) -> Result<bool, EvalFailure> {
     for item in list.to_vec() {
         if value.is(&item, steps)? {
             return Ok(true);
@@ -86,7 +86,7 @@ pub(super) fn contains(list: &List, value: &Value, steps: &mut Steps) -> Result<
     Ok(false)
 }
 
-fn contains_all(all: &Value, some: &Value, steps: &mut Steps) -> Result<bool, Fault> {
+fn contains_all(all: &Value, some: &Value, steps: &mut Steps) -> Result<bool, EvalFailure> {
     let all = list(all)?;
     for item in list(some)?.to_vec() {
         if !contains(all, &item, steps)? {
@@ -134,10 +134,10 @@ fn position(args: &[Value], from_end: bool, steps: &mut Steps) -> Outcome {
 
 fn slice(args: &[Value], _: &mut Steps) -> Outcome {
     let (Value::Int(start), Value::Int(end)) = (&args[1], &args[2]) else {
-        return Err(Fault::no_such_overload());
+        return Err(EvalFailure::no_such_overload());
     };
     let items = list(&args[0])?;
-    let fail = |reason: String| Err(Fault::error(format!("cannot slice({start}, {end}), {reason}")));
+    let fail = |reason: String| Err(EvalFailure::error(format!("cannot slice({start}, {end}), {reason}")));
     if *start < 0 || *end < 0 {
         return fail("negative indexes not supported".into());
     }
@@ -153,17 +153,17 @@ fn slice(args: &[Value], _: &mut Steps) -> Outcome {
 fn flatten_list(args: &[Value], depth: i64, other: &str, steps: &mut Steps) -> Outcome {
     let Value::List(items) = &args[0] else {
         let t = args[0].verbose_type();
-        return Err(Fault::error(format!("no such overload: {t}.flatten({other})")));
+        return Err(EvalFailure::error(format!("no such overload: {t}.flatten({other})")));
     };
     if depth < 0 {
-        return Err(Fault::error("level must be non-negative"));
+        return Err(EvalFailure::error("level must be non-negative"));
     }
     let mut flat = Vec::new();
     flatten(items, depth, &mut flat, steps)?;
     Ok(Value::list(flat))
 }
 
-fn flatten(items: &List, depth: i64, flat: &mut Vec<Value>, steps: &mut Steps) -> Result<(), Fault> {
+fn flatten(items: &List, depth: i64, flat: &mut Vec<Value>, steps: &mut Steps) -> Result<(), EvalFailure> {
     for item in items.to_vec() {
         steps.take(1)?;
         match &item {
@@ -176,13 +176,13 @@ fn flatten(items: &List, depth: i64, flat: &mut Vec<Value>, steps: &mut Steps) -
 
 fn range(args: &[Value], _: &mut Steps) -> Outcome {
     const MOST: i64 = 1_000_000;
-    let Value::Int(count) = args[0] else { return Err(Fault::no_such_overload()) };
+    let Value::Int(count) = args[0] else { return Err(EvalFailure::no_such_overload()) };
     if count < 0 {
-        return Err(Fault::error(format!("lists.range: size must be non-negative, got {count}")));
+        return Err(EvalFailure::error(format!("lists.range: size must be non-negative, got {count}")));
     }
     if count > MOST {
         let message = format!("lists.range: size {count} exceeds maximum allowed ({MOST})");
-        return Err(Fault::error(message));
+        return Err(EvalFailure::error(message));
     }
     Ok(Value::list((0..count).map(Value::Int).collect()))
 }
@@ -208,7 +208,7 @@ fn is_sorted(args: &[Value], _: &mut Steps) -> Outcome {
     let items = list(&args[0])?.to_vec();
     for (index, item) in items.iter().enumerate() {
         if !is_ordered(item) {
-            return Err(Fault::no_such_overload());
+            return Err(EvalFailure::no_such_overload());
         }
         if index > 0 && matches!(order(&items[index - 1], item), Ok(Ordering::Greater)) {
             return Ok(Value::Bool(false));
@@ -223,7 +223,7 @@ fn sum(args: &[Value], zero: Value, steps: &mut Steps) -> Outcome {
         let is_addable =
             is_ordered(&item) && !matches!(item, Value::Bool(_)) || matches!(item, Value::List(_));
         if !is_addable {
-            return Err(Fault::no_such_overload());
+            return Err(EvalFailure::no_such_overload());
         }
         total = add(&[total, item], steps)?;
     }
@@ -235,19 +235,19 @@ fn extreme(args: &[Value], name: &str, worse: Ordering) -> Outcome {
     let mut best: Option<Value> = None;
     for item in list(&args[0])?.to_vec() {
         if !is_ordered(&item) {
-            return Err(Fault::no_such_overload());
+            return Err(EvalFailure::no_such_overload());
         }
         let replaces = best.as_ref().is_none_or(|best| order(best, &item).is_ok_and(|order| order == worse));
         if replaces {
             best = Some(item);
         }
     }
-    best.ok_or_else(|| Fault::error(format!("{name} called on empty list")))
+    best.ok_or_else(|| EvalFailure::error(format!("{name} called on empty list")))
 }
 
 fn sort(items: &List, keys: &List, steps: &mut Steps) -> Outcome {
     if items.len() != keys.len() {
-        return Err(Fault::error(format!(
+        return Err(EvalFailure::error(format!(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, \
              but got {} and {} elements respectively",
             items.len(),
@@ -257,13 +257,13 @@ fn sort(items: &List, keys: &List, steps: &mut Steps) -> Outcome {
     let (values, keys) = (items.to_vec(), keys.to_vec());
     let Some(first) = keys.first() else { return Ok(Value::List(items.clone())) };
     if !is_ordered(first) {
-        return Err(Fault::error("list elements must be comparable"));
+        return Err(EvalFailure::error("list elements must be comparable"));
     }
     if keys.iter().any(|key| key.type_name() != first.type_name()) {
-        return Err(Fault::error("list elements must have the same type"));
+        return Err(EvalFailure::error("list elements must have the same type"));
     }
     if keys.iter().any(|key| matches!(key, Value::Double(key) if key.is_nan())) {
-        return Err(Fault::halt("sorting of NaN is not supported"));
+        return Err(EvalFailure::halt("sorting of NaN is not supported"));
     }
     steps.take(keys.len() as u64 * 20)?;
     let mut order_of: Vec<usize> = (0..keys.len()).collect();
@@ -272,7 +272,7 @@ fn sort(items: &List, keys: &List, steps: &mut Steps) -> Outcome {
         for pair in order_of.windows(2) {
             let same_key = order(&keys[pair[0]], &keys[pair[1]]).is_ok_and(Ordering::is_eq);
             if same_key && !values[pair[0]].is(&values[pair[1]], steps)? {
-                return Err(Fault::halt("sorting of many elements with equal keys is not supported"));
+                return Err(EvalFailure::halt("sorting of many elements with equal keys is not supported"));
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::code::Code;
-use crate::fault::{Fault, Steps};
+use crate::fault::{EvalFailure, Steps};
 use crate::numbers::compare as compare_numbers;
 use crate::value::{Outcome, Value};
 
@@ -60,7 +60,7 @@ pub(super) fn is_ordered(value: &Value) -> bool {
 }
 
 /// Upstream's method `Compare`.
-pub(super) fn order(a: &Value, b: &Value) -> Result<Ordering, Fault> {
+pub(super) fn order(a: &Value, b: &Value) -> Result<Ordering, EvalFailure> {
     if let Some(order) = compare_numbers(a, b) {
         return order;
     }
@@ -70,34 +70,38 @@ pub(super) fn order(a: &Value, b: &Value) -> Result<Ordering, Fault> {
         (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
         (Value::Duration(a), Value::Duration(b)) => a.cmp(b),
         (Value::Timestamp(a), Value::Timestamp(b)) => (a.seconds, a.nanos).cmp(&(b.seconds, b.nanos)),
-        _ => return Err(Fault::no_such_overload()),
+        _ => return Err(EvalFailure::no_such_overload()),
     })
 }
 
-fn compare(args: &[Value]) -> Result<Ordering, Fault> {
+fn compare(args: &[Value]) -> Result<Ordering, EvalFailure> {
     order(&args[0], &args[1])
 }
 
 fn not(args: &[Value], _: &mut Steps) -> Outcome {
     match args[0] {
         Value::Bool(value) => Ok(Value::Bool(!value)),
-        _ => Err(Fault::no_such_overload()),
+        _ => Err(EvalFailure::no_such_overload()),
     }
 }
 
 fn negate(args: &[Value], _: &mut Steps) -> Outcome {
     Ok(match args[0] {
-        Value::Int(value) => Value::Int(value.checked_neg().ok_or_else(Fault::int_overflow)?),
-        Value::Duration(value) => Value::Duration(value.checked_neg().ok_or_else(Fault::int_overflow)?),
+        Value::Int(value) => Value::Int(value.checked_neg().ok_or_else(EvalFailure::int_overflow)?),
+        Value::Duration(value) => Value::Duration(value.checked_neg().ok_or_else(EvalFailure::int_overflow)?),
         Value::Double(value) => Value::Double(-value),
-        _ => return Err(Fault::no_such_overload()),
+        _ => return Err(EvalFailure::no_such_overload()),
     })
 }
 
 pub(super) fn add(args: &[Value], steps: &mut Steps) -> Outcome {
     Ok(match (&args[0], &args[1]) {
-        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_add(*b).ok_or_else(Fault::int_overflow)?),
-        (Value::Uint(a), Value::Uint(b)) => Value::Uint(a.checked_add(*b).ok_or_else(Fault::uint_overflow)?),
+        (Value::Int(a), Value::Int(b)) => {
+            Value::Int(a.checked_add(*b).ok_or_else(EvalFailure::int_overflow)?)
+        }
+        (Value::Uint(a), Value::Uint(b)) => {
+            Value::Uint(a.checked_add(*b).ok_or_else(EvalFailure::uint_overflow)?)
+        }
         (Value::Double(a), Value::Double(b)) => Value::Double(a + b),
         (Value::String(a), Value::String(b)) => {
             steps.take((a.len() + b.len()) as u64 / 8)?;
@@ -109,57 +113,69 @@ pub(super) fn add(args: &[Value], steps: &mut Steps) -> Outcome {
         }
         (Value::List(a), Value::List(b)) => return a.concat(b, steps),
         (Value::Duration(a), Value::Duration(b)) => {
-            Value::Duration(a.checked_add(*b).ok_or_else(Fault::int_overflow)?)
+            Value::Duration(a.checked_add(*b).ok_or_else(EvalFailure::int_overflow)?)
         }
         (Value::Duration(a), Value::Timestamp(b)) => Value::Timestamp(b.plus(*a)?),
         (Value::Timestamp(a), Value::Duration(b)) => Value::Timestamp(a.plus(*b)?),
-        _ => return Err(Fault::no_such_overload()),
+        _ => return Err(EvalFailure::no_such_overload()),
     })
 }
 
 fn subtract(args: &[Value], _: &mut Steps) -> Outcome {
     Ok(match (&args[0], &args[1]) {
-        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_sub(*b).ok_or_else(Fault::int_overflow)?),
-        (Value::Uint(a), Value::Uint(b)) => Value::Uint(a.checked_sub(*b).ok_or_else(Fault::uint_overflow)?),
+        (Value::Int(a), Value::Int(b)) => {
+            Value::Int(a.checked_sub(*b).ok_or_else(EvalFailure::int_overflow)?)
+        }
+        (Value::Uint(a), Value::Uint(b)) => {
+            Value::Uint(a.checked_sub(*b).ok_or_else(EvalFailure::uint_overflow)?)
+        }
         (Value::Double(a), Value::Double(b)) => Value::Double(a - b),
         (Value::Duration(a), Value::Duration(b)) => {
-            Value::Duration(a.checked_sub(*b).ok_or_else(Fault::int_overflow)?)
+            Value::Duration(a.checked_sub(*b).ok_or_else(EvalFailure::int_overflow)?)
         }
         (Value::Timestamp(a), Value::Duration(b)) => {
-            Value::Timestamp(a.plus(b.checked_neg().ok_or_else(Fault::int_overflow)?)?)
+            Value::Timestamp(a.plus(b.checked_neg().ok_or_else(EvalFailure::int_overflow)?)?)
         }
         (Value::Timestamp(a), Value::Timestamp(b)) => Value::Duration(a.minus(b)?),
-        _ => return Err(Fault::no_such_overload()),
+        _ => return Err(EvalFailure::no_such_overload()),
     })
 }
 
 fn multiply(args: &[Value], _: &mut Steps) -> Outcome {
     Ok(match (&args[0], &args[1]) {
-        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_mul(*b).ok_or_else(Fault::int_overflow)?),
-        (Value::Uint(a), Value::Uint(b)) => Value::Uint(a.checked_mul(*b).ok_or_else(Fault::uint_overflow)?),
+        (Value::Int(a), Value::Int(b)) => {
+            Value::Int(a.checked_mul(*b).ok_or_else(EvalFailure::int_overflow)?)
+        }
+        (Value::Uint(a), Value::Uint(b)) => {
+            Value::Uint(a.checked_mul(*b).ok_or_else(EvalFailure::uint_overflow)?)
+        }
         (Value::Double(a), Value::Double(b)) => Value::Double(a * b),
-        _ => return Err(Fault::no_such_overload()),
+        _ => return Err(EvalFailure::no_such_overload()),
     })
 }
 
 fn divide(args: &[Value], _: &mut Steps) -> Outcome {
-    let by_zero = || Fault::error("division by zero");
+    let by_zero = || EvalFailure::error("division by zero");
     Ok(match (&args[0], &args[1]) {
         (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => return Err(by_zero()),
-        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_div(*b).ok_or_else(Fault::int_overflow)?),
+        (Value::Int(a), Value::Int(b)) => {
+            Value::Int(a.checked_div(*b).ok_or_else(EvalFailure::int_overflow)?)
+        }
         (Value::Uint(a), Value::Uint(b)) => Value::Uint(a / b),
         (Value::Double(a), Value::Double(b)) => Value::Double(a / b),
-        _ => return Err(Fault::no_such_overload()),
+        _ => return Err(EvalFailure::no_such_overload()),
     })
 }
 
 fn modulo(args: &[Value], _: &mut Steps) -> Outcome {
-    let by_zero = || Fault::error("modulus by zero");
+    let by_zero = || EvalFailure::error("modulus by zero");
     Ok(match (&args[0], &args[1]) {
         (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => return Err(by_zero()),
-        (Value::Int(a), Value::Int(b)) => Value::Int(a.checked_rem(*b).ok_or_else(Fault::int_overflow)?),
+        (Value::Int(a), Value::Int(b)) => {
+            Value::Int(a.checked_rem(*b).ok_or_else(EvalFailure::int_overflow)?)
+        }
         (Value::Uint(a), Value::Uint(b)) => Value::Uint(a % b),
-        _ => return Err(Fault::no_such_overload()),
+        _ => return Err(EvalFailure::no_such_overload()),
     })
 }
 
@@ -167,6 +183,6 @@ fn is_in(args: &[Value], steps: &mut Steps) -> Outcome {
     match &args[1] {
         Value::List(list) => Ok(Value::Bool(super::list::contains(list, &args[0], steps)?)),
         Value::Map(map) => Ok(Value::Bool(map.get(&args[0])?.is_some())),
-        _ => Err(Fault::no_such_overload()),
+        _ => Err(EvalFailure::no_such_overload()),
     }
 }

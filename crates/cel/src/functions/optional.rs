@@ -1,7 +1,7 @@
 //! Optional values, and maps that folds make.
 
 use super::code::Code;
-use crate::fault::{Fault, Steps};
+use crate::fault::{EvalFailure, Steps};
 use crate::value::{MAX_NESTING, Outcome, Value};
 
 pub(super) fn code(overload: &str) -> Option<Code> {
@@ -13,13 +13,13 @@ pub(super) fn code(overload: &str) -> Option<Code> {
         "optional_none" => |_, _| Ok(Value::Optional(None)),
         "optional_value" => |args, _| match &args[0] {
             Value::Optional(Some(value)) => Ok((**value).clone()),
-            _ => Err(Fault::error("optional.none() dereference")),
+            _ => Err(EvalFailure::error("optional.none() dereference")),
         },
         "optional_hasValue" => |args, _| Ok(Value::Bool(matches!(&args[0], Value::Optional(Some(_))))),
         "optional_unwrap" | "optional_unwrapOpt" => unwrap,
         "@mapInsert_map_key_value" => |args, steps| match &args[0] {
             Value::Map(map) => map.insert(&args[1], &args[2], steps),
-            _ => Err(Fault::no_such_overload()),
+            _ => Err(EvalFailure::no_such_overload()),
         },
         "@mapInsert_map_map" => insert_all,
         _ => return None,
@@ -28,20 +28,20 @@ pub(super) fn code(overload: &str) -> Option<Code> {
 
 pub(crate) fn some(value: &Value) -> Outcome {
     if value.nesting() >= MAX_NESTING {
-        return Err(Fault::halt("value nested too deeply"));
+        return Err(EvalFailure::halt("value nested too deeply"));
     }
     Ok(Value::some(value.clone()))
 }
 
 fn unwrap(args: &[Value], steps: &mut Steps) -> Outcome {
-    let Value::List(list) = &args[0] else { return Err(Fault::no_such_overload()) };
+    let Value::List(list) = &args[0] else { return Err(EvalFailure::no_such_overload()) };
     steps.take(list.len() as u64)?;
     let mut values = Vec::new();
     for item in list.to_vec() {
         match item {
             Value::Optional(Some(value)) => values.push((*value).clone()),
             Value::Optional(None) => {}
-            other => return Err(Fault::error(format!("value {} is not optional", other.display()))),
+            other => return Err(EvalFailure::error(format!("value {} is not optional", other.display()))),
         }
     }
     Ok(Value::list(values))
@@ -49,7 +49,7 @@ fn unwrap(args: &[Value], steps: &mut Steps) -> Outcome {
 
 fn insert_all(args: &[Value], steps: &mut Steps) -> Outcome {
     let (Value::Map(target), Value::Map(update)) = (&args[0], &args[1]) else {
-        return Err(Fault::no_such_overload());
+        return Err(EvalFailure::no_such_overload());
     };
     let mut map = target.clone();
     for (key, value) in update.entries() {

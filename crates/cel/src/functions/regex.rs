@@ -7,7 +7,7 @@ use regex::Regex;
 use super::Binding;
 use super::code::Code;
 use super::text::text;
-use crate::fault::Fault;
+use crate::fault::EvalFailure;
 use crate::go_regex;
 use crate::value::{Outcome, Value};
 
@@ -18,7 +18,7 @@ pub(crate) struct Pattern(Regex);
 pub(super) fn single(name: &str) -> Option<(fn(&Value) -> bool, Code)> {
     let is_text: fn(&Value) -> bool = |value| matches!(value, Value::String(_));
     (name == "matches").then_some((is_text, |args, _| {
-        let Value::String(pattern) = &args[1] else { return Err(Fault::no_such_overload()) };
+        let Value::String(pattern) = &args[1] else { return Err(EvalFailure::no_such_overload()) };
         let regex = compile(pattern)?;
         Ok(Value::Bool(regex.is_match(text(&args[0]))))
     }))
@@ -35,24 +35,24 @@ pub(super) fn code(overload: &str) -> Option<Code> {
 }
 
 /// The binding of a call with a constant pattern, or the error of the pattern.
-pub(crate) fn optimized(name: &str, pattern: &str) -> Option<Result<Binding, Fault>> {
+pub(crate) fn optimized(name: &str, pattern: &str) -> Option<Result<Binding, EvalFailure>> {
     if !matches!(name, "matches" | "find" | "findAll") {
         return None;
     }
     Some(compile(pattern).map(|regex| Binding::Pattern(Arc::new(Pattern(regex)))))
 }
 
-fn compile(pattern: &str) -> Result<Regex, Fault> {
+fn compile(pattern: &str) -> Result<Regex, EvalFailure> {
     go_regex::compile(pattern).map_err(|error| match error {
-        go_regex::Error::Invalid(message) => Fault::error(message),
-        go_regex::Error::Unsupported(message) => Fault::halt(message),
+        go_regex::Error::Invalid(message) => EvalFailure::error(message),
+        go_regex::Error::Unsupported(message) => EvalFailure::halt(message),
     })
 }
 
-fn illegal(pattern: &str) -> Result<Regex, Fault> {
+fn illegal(pattern: &str) -> Result<Regex, EvalFailure> {
     compile(pattern).map_err(|fault| match fault {
-        Fault::Error(message) => Fault::error(format!("Illegal regex: {message}")),
-        halt @ Fault::Halt(_) => halt,
+        EvalFailure::Error(message) => EvalFailure::error(format!("Illegal regex: {message}")),
+        halt @ EvalFailure::Halt(_) => halt,
     })
 }
 
@@ -65,7 +65,7 @@ fn find_all(regex: &Regex, text: &str, most: Option<&Value>) -> Outcome {
         None => usize::MAX,
         Some(Value::Int(most)) => usize::try_from(*most).unwrap_or(usize::MAX),
         Some(Value::Optional(Some(inner))) => return find_all(regex, text, Some(inner)),
-        Some(_) => return Err(Fault::no_such_overload()),
+        Some(_) => return Err(EvalFailure::no_such_overload()),
     };
     let found = regex.find_iter(text).take(most);
     Ok(Value::list(found.map(|found| Value::string(found.as_str())).collect()))
@@ -73,7 +73,7 @@ fn find_all(regex: &Regex, text: &str, most: Option<&Value>) -> Outcome {
 
 impl Pattern {
     pub(super) fn call(&self, name: &str, args: &[Value]) -> Outcome {
-        let Some(text) = go_string(&args[0]) else { return Err(Fault::no_such_overload()) };
+        let Some(text) = go_string(&args[0]) else { return Err(EvalFailure::no_such_overload()) };
         match name {
             "matches" => Ok(Value::Bool(self.0.is_match(text))),
             "find" => Ok(find(&self.0, text)),

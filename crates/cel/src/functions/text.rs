@@ -1,7 +1,7 @@
 //! Functions of strings.
 
 use super::code::Code;
-use crate::fault::{Fault, Steps};
+use crate::fault::{EvalFailure, Steps};
 use crate::value::{List, Outcome, Value};
 
 /// A text may not grow longer, in bytes. The cost limit ends most uses of such a text.
@@ -45,12 +45,12 @@ fn int(value: Option<&Value>) -> Option<i64> {
 fn both(args: &[Value], test: fn(&str, &str) -> bool) -> Outcome {
     match (&args[0], &args[1]) {
         (Value::String(text), Value::String(part)) => Ok(Value::Bool(test(text, part))),
-        _ => Err(Fault::no_such_overload()),
+        _ => Err(EvalFailure::no_such_overload()),
     }
 }
 
-fn out_of_range(index: i64) -> Fault {
-    Fault::error(format!("index out of range: {index}"))
+fn out_of_range(index: i64) -> EvalFailure {
+    EvalFailure::error(format!("index out of range: {index}"))
 }
 
 fn char_at(args: &[Value], _: &mut Steps) -> Outcome {
@@ -102,8 +102,8 @@ fn last_index_of(args: &[Value], steps: &mut Steps) -> Outcome {
 }
 
 /// Refuses to make a text too long.
-fn limit(len: usize) -> Result<(), Fault> {
-    if len > MAX_TEXT { Err(Fault::halt("text too long")) } else { Ok(()) }
+fn limit(len: usize) -> Result<(), EvalFailure> {
+    if len > MAX_TEXT { Err(EvalFailure::halt("text too long")) } else { Ok(()) }
 }
 
 fn replace(args: &[Value], steps: &mut Steps) -> Outcome {
@@ -152,7 +152,7 @@ fn substring(args: &[Value], _: &mut Steps) -> Outcome {
     if let Some(end) = end
         && start > end
     {
-        return Err(Fault::error(format!("invalid substring range. start: {start}, end: {end}")));
+        return Err(EvalFailure::error(format!("invalid substring range. start: {start}, end: {end}")));
     }
     let at = |index: i64| {
         usize::try_from(index).ok().filter(|at| *at <= chars.len()).ok_or_else(|| out_of_range(index))
@@ -192,7 +192,7 @@ fn quote(text: &str) -> String {
 }
 
 fn join(args: &[Value], steps: &mut Steps) -> Outcome {
-    let Value::List(list) = &args[0] else { return Err(Fault::no_such_overload()) };
+    let Value::List(list) = &args[0] else { return Err(EvalFailure::no_such_overload()) };
     let separator = args.get(1).map_or("", text);
     let mut out = String::new();
     for (index, item) in List::to_vec(list).iter().enumerate() {
@@ -200,7 +200,7 @@ fn join(args: &[Value], steps: &mut Steps) -> Outcome {
             out.push_str(separator);
         }
         let Value::String(item) = item else {
-            return Err(Fault::error(format!("join: invalid input: {}", item.display())));
+            return Err(EvalFailure::error(format!("join: invalid input: {}", item.display())));
         };
         steps.take((item.len() + separator.len()) as u64 / 16 + 1)?;
         limit(out.len() + item.len() + separator.len())?;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::code::Code;
-use crate::fault::Fault;
+use crate::fault::EvalFailure;
 use crate::net::{Cidr, Ip};
 use crate::quantity::{Quantity, QuantityError};
 use crate::semver::Version;
@@ -32,7 +32,7 @@ fn quantity_code(overload: &str) -> Option<Code> {
         "quantity_get_float" => |args, _| Ok(Value::Double(quantity(&args[0])?.as_double())),
         "quantity_get_int" => |args, _| {
             let value = quantity(&args[0])?.as_int();
-            value.map(Value::Int).ok_or_else(|| Fault::error("cannot convert value to integer"))
+            value.map(Value::Int).ok_or_else(|| EvalFailure::error("cannot convert value to integer"))
         },
         "quantity_is_integer" => |args, _| Ok(Value::Bool(quantity(&args[0])?.as_int().is_some())),
         "quantity_add" | "quantity_add_int" => {
@@ -47,9 +47,9 @@ fn quantity_code(overload: &str) -> Option<Code> {
 
 fn semver_code(overload: &str) -> Option<Code> {
     Some(match overload {
-        "string_to_semver" | "string_bool_to_semver" => {
-            |args, _| read_version(args).map(|version| Value::Semver(Arc::new(version))).map_err(Fault::error)
-        }
+        "string_to_semver" | "string_bool_to_semver" => |args, _| {
+            read_version(args).map(|version| Value::Semver(Arc::new(version))).map_err(EvalFailure::error)
+        },
         "is_semver_string" | "is_semver_string_bool" => |args, _| Ok(Value::Bool(read_version(args).is_ok())),
         "semver_is_greater_than" => |args, _| Ok(Value::Bool(versions(args)?.is_gt())),
         "semver_is_less_than" => |args, _| Ok(Value::Bool(versions(args)?.is_lt())),
@@ -63,10 +63,10 @@ fn semver_code(overload: &str) -> Option<Code> {
 
 fn network_code(overload: &str) -> Option<Code> {
     Some(match overload {
-        "string_to_ip" => |args, _| Ip::parse(text(&args[0])).map(Value::Ip).map_err(Fault::error),
+        "string_to_ip" => |args, _| Ip::parse(text(&args[0])).map(Value::Ip).map_err(EvalFailure::error),
         "is_ip" => |args, _| Ok(Value::Bool(Ip::parse(text(&args[0])).is_ok())),
         "ip_is_canonical" => |args, _| {
-            let ip = Ip::parse(text(&args[0])).map_err(Fault::error)?;
+            let ip = Ip::parse(text(&args[0])).map_err(EvalFailure::error)?;
             Ok(Value::Bool(ip.to_string() == text(&args[0])))
         },
         "ip_family" => |args, _| Ok(Value::Int(if ip(&args[0])?.0.is_ipv4() { 4 } else { 6 })),
@@ -79,7 +79,7 @@ fn network_code(overload: &str) -> Option<Code> {
         "is_cidr" => |args, _| Ok(Value::Bool(Cidr::parse(text(&args[0])).is_ok())),
         // An address that cannot be read is no address, which upstream reports of the network.
         "cidr_contains_ip_string" => |args, _| {
-            let ip = Ip::parse(text(&args[1])).map_err(|_| Fault::no_such_overload())?;
+            let ip = Ip::parse(text(&args[1])).map_err(|_| EvalFailure::no_such_overload())?;
             Ok(Value::Bool(cidr(&args[0])?.contains(ip)))
         },
         "cidr_contains_ip_ip" => |args, _| Ok(Value::Bool(cidr(&args[0])?.contains(ip(&args[1])?))),
@@ -101,21 +101,21 @@ fn text(value: &Value) -> &str {
     }
 }
 
-fn fault(error: QuantityError) -> Fault {
+fn fault(error: QuantityError) -> EvalFailure {
     match error {
-        QuantityError::Invalid(message) => Fault::error(message),
-        QuantityError::TooLarge => Fault::halt("quantity too large"),
+        QuantityError::Invalid(message) => EvalFailure::error(message),
+        QuantityError::TooLarge => EvalFailure::halt("quantity too large"),
     }
 }
 
-fn quantity(value: &Value) -> Result<&Quantity, Fault> {
+fn quantity(value: &Value) -> Result<&Quantity, EvalFailure> {
     match value {
         Value::Quantity { quantity, .. } => Ok(quantity),
-        _ => Err(Fault::no_such_overload()),
+        _ => Err(EvalFailure::no_such_overload()),
     }
 }
 
-fn operand(value: &Value) -> Result<Quantity, Fault> {
+fn operand(value: &Value) -> Result<Quantity, EvalFailure> {
     match value {
         Value::Int(value) => Ok(Quantity::of(*value)),
         other => quantity(other).cloned(),
@@ -126,18 +126,18 @@ fn computed(result: Result<Quantity, QuantityError>) -> Outcome {
     Ok(Value::Quantity { quantity: Arc::new(result.map_err(fault)?), computed: true })
 }
 
-fn quantities(args: &[Value]) -> Result<Ordering, Fault> {
+fn quantities(args: &[Value]) -> Result<Ordering, EvalFailure> {
     Ok(quantity(&args[0])?.compare(quantity(&args[1])?))
 }
 
-fn version(value: &Value) -> Result<&Version, Fault> {
+fn version(value: &Value) -> Result<&Version, EvalFailure> {
     match value {
         Value::Semver(version) => Ok(version),
-        _ => Err(Fault::no_such_overload()),
+        _ => Err(EvalFailure::no_such_overload()),
     }
 }
 
-fn versions(args: &[Value]) -> Result<Ordering, Fault> {
+fn versions(args: &[Value]) -> Result<Ordering, EvalFailure> {
     Ok(version(&args[0])?.compare(version(&args[1])?))
 }
 
@@ -148,20 +148,20 @@ fn read_version(args: &[Value]) -> Result<Version, String> {
     }
 }
 
-fn ip(value: &Value) -> Result<Ip, Fault> {
+fn ip(value: &Value) -> Result<Ip, EvalFailure> {
     match value {
         Value::Ip(ip) => Ok(*ip),
-        _ => Err(Fault::no_such_overload()),
+        _ => Err(EvalFailure::no_such_overload()),
     }
 }
 
-fn cidr(value: &Value) -> Result<Cidr, Fault> {
+fn cidr(value: &Value) -> Result<Cidr, EvalFailure> {
     match value {
         Value::Cidr(cidr) => Ok(*cidr),
-        _ => Err(Fault::no_such_overload()),
+        _ => Err(EvalFailure::no_such_overload()),
     }
 }
 
-fn read_cidr(text: &str) -> Result<Cidr, Fault> {
-    Cidr::parse(text).map_err(Fault::error)
+fn read_cidr(text: &str) -> Result<Cidr, EvalFailure> {
+    Cidr::parse(text).map_err(EvalFailure::error)
 }

@@ -13,7 +13,7 @@ use supercargo_framework::quantity;
 use supercargo_framework::taint::TaintEffect;
 
 use super::document::Document;
-use crate::error::{Fault, FieldError};
+use crate::error::{DecodeErrorKind, FieldError};
 use crate::interners::Interners;
 use crate::json::{List, Obj, Pairs, Str};
 use crate::metadata::{Metadata, time};
@@ -219,7 +219,7 @@ impl Interners {
     pub(super) fn quantity(&mut self, text: &str, field: impl Display) -> Result<Arc<str>, FieldError> {
         match quantity::value(text) {
             Ok(_) => Ok(self.text(text)),
-            Err(error) => Err(FieldError::new(field, Fault::Quantity(error))),
+            Err(error) => Err(FieldError::new(field, DecodeErrorKind::Quantity(error))),
         }
     }
 

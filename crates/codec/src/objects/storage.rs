@@ -15,7 +15,7 @@ use supercargo_framework::quantity;
 use supercargo_framework::selector::LabelSelector;
 
 use super::document::{Document, annotations};
-use crate::error::{Fault, FieldError};
+use crate::error::{DecodeErrorKind, FieldError};
 use crate::interners::Interners;
 use crate::json::{List, Obj, Pairs, Str};
 use crate::metadata::Metadata;
@@ -232,7 +232,7 @@ fn bytes(amounts: &Pairs<'_>, path: fmt::Arguments<'_>) -> Result<Option<i64>, F
 
 /// An amount in bytes, rounded up.
 pub(super) fn whole_bytes(amount: &str, path: fmt::Arguments<'_>) -> Result<i64, FieldError> {
-    quantity::value(amount).map_err(|error| FieldError::new(path, Fault::Quantity(error)))
+    quantity::value(amount).map_err(|error| FieldError::new(path, DecodeErrorKind::Quantity(error)))
 }
 
 #[derive(Default, Deserialize)]

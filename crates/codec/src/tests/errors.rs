@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{RUNNING_POD, node_kind, pod_kind};
-use crate::Fault;
+use crate::DecodeErrorKind;
 
 fn pod(rest: &str) -> String {
     format!(r#"{{"metadata": {{"namespace": "ns", "name": "p", "uid": "u"}}, {rest}}}"#)
@@ -116,7 +116,7 @@ fn errors_have_a_matchable_cause() {
     let json = node(r#""status": {"allocatable": {"memory": "much"}}"#);
     let error = node_kind().decode(json.as_bytes()).unwrap_err();
     assert_eq!((&*error.object, &*error.field), ("node n", "status.allocatable[memory]"));
-    assert!(matches!(error.fault, Fault::Quantity(_)));
+    assert!(matches!(error.fault, DecodeErrorKind::Quantity(_)));
 }
 
 #[test]

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::caching::CachingFilters;
 use crate::context::Context;
 use crate::cycle_state::CycleState;
-use crate::node_info::{NodeInfo, PodTotals};
+use crate::node_info::NodeInfo;
 use crate::node_statuses::NodeStatuses;
 use crate::pod::PodInfo;
 use crate::status::Status;
@@ -156,22 +157,6 @@ pub struct Candidate {
 pub trait RunFilters {
     /// Runs all filters of the profile on a hypothetical node, nominated pods included.
     fn run_filters(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
-    /// The same for a node on which all filters passed with different pods: skips filters that do
-    /// not depend on the pods of the node.
-    fn run_filters_again(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
-        self.run_filters(state, pod, node)
-    }
-    /// The result of [`run_filters`](Self::run_filters) if the pods on the node had these total
-    /// requests; `None` if the totals do not decide it. Only for dry runs without
-    /// [`follow_pods`](Self::follow_pods).
-    fn filter_totals(&self, _: &CycleState, _pod: &PodInfo, _: &NodeInfo, _: &PodTotals) -> Option<Status> {
-        None
-    }
-    /// Whether any plugin's state depends on the pods of a dry run. If not, `add_pod` and
-    /// `remove_pod` need not be called, and dry runs can share one state.
-    fn follow_pods(&self) -> bool {
-        true
-    }
     /// Tells every PreFilter plugin that a pod was added to a node in the dry run.
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status;
     /// Tells every PreFilter plugin that a pod was removed from a node in the dry run.
@@ -183,6 +168,10 @@ pub trait RunFilters {
         pod: &Arc<PodInfo>,
         candidates: Vec<Candidate>,
     ) -> Result<Vec<Candidate>, Status>;
+    /// What makes many dry runs cheaper, if anything does.
+    fn caching(&self) -> Option<&dyn CachingFilters> {
+        None
+    }
 }
 
 /// A change of the pod's nominated node.

@@ -10,11 +10,6 @@ use crate::status::Status;
 /// The highest score a plugin returns.
 pub const MAX_NODE_SCORE: i64 = 100;
 
-/// The raw score of a node that a plugin does not rate while it rates others.
-/// [`Normalize::ByRange`] excludes such nodes from the minimum and the maximum. Lower than any
-/// score, and far enough from `i64::MIN` that sums do not overflow.
-pub const NOT_SCORED: i64 = -(1 << 48);
-
 /// Runs once per pod with the feasible nodes, before Score.
 ///
 /// ```
@@ -52,9 +47,6 @@ pub enum Normalize {
         /// Whether the largest raw score is the worst.
         reverse: bool,
     },
-    /// By [`ScorePlugin::normalize`], which depends only on a node's raw score and on the minimum
-    /// and the maximum of all raw scores other than [`NOT_SCORED`].
-    ByRange,
     /// By [`ScorePlugin::normalize`].
     Custom,
 }
@@ -91,7 +83,7 @@ pub trait ScorePlugin: Send + Sync + 'static {
         Normalize::None
     }
 
-    /// Normalises raw scores. Called for [`Normalize::Custom`] and [`Normalize::ByRange`].
+    /// Normalises raw scores. Called for [`Normalize::Custom`].
     fn normalize(&self, _state: &CycleState, _pod: &PodInfo, _scores: &mut [i64]) -> Status {
         Status::success()
     }

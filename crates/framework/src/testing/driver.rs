@@ -128,7 +128,7 @@ impl Driver {
         match plugin.normalization() {
             Normalize::None => {}
             Normalize::ByMax { reverse } => scores = by_max(&scores, reverse),
-            Normalize::ByRange | Normalize::Custom => {
+            Normalize::Custom => {
                 assert!(plugin.normalize(&state, pod, &mut scores).is_success());
             }
         }

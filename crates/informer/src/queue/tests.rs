@@ -19,7 +19,7 @@ use crate::key::{Deleted, ObjectKey};
 use crate::kind::{ContentType, DecodeError, GroupVersionResource, Kind};
 use crate::listener::HandlerOptions;
 use crate::shared::{InformerOptions, SharedInformer};
-use crate::store::Change;
+use crate::store::StoreChange;
 use crate::testing::{EventLog, FakeSource, settle};
 
 /// The simplest possible object.
@@ -342,9 +342,9 @@ impl Rig {
         assert!(!self.synced || !batch.in_initial_list, "the first list ends once");
         for change in self.store.apply(&Things::new(), batch.deltas) {
             match change {
-                Change::Added(thing) => self.log.on_add(&thing, batch.in_initial_list),
-                Change::Updated(old, new) => self.log.on_update(&old, &new),
-                Change::Deleted(deleted) => self.log.on_delete(&deleted),
+                StoreChange::Added(thing) => self.log.on_add(&thing, batch.in_initial_list),
+                StoreChange::Updated(old, new) => self.log.on_update(&old, &new),
+                StoreChange::Deleted(deleted) => self.log.on_delete(&deleted),
             }
         }
         self.synced |= batch.synced;

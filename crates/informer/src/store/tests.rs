@@ -51,10 +51,10 @@ fn version(pod: &Pod) -> &str {
 fn apply(store: &Store<Pod>, deltas: Vec<Delta<Pod>>) -> Vec<String> {
     let changes = store.apply(&Typed::<Pod>::new(), deltas);
     let text = changes.iter().map(|change| match change {
-        Change::Added(new) => format!("+{}", version(new)),
-        Change::Updated(old, new) => format!("{}>{}", version(old), version(new)),
-        Change::Deleted(Deleted::Known(last)) => format!("-{}", version(last)),
-        Change::Deleted(Deleted::FinalStateUnknown { key, last }) => {
+        StoreChange::Added(new) => format!("+{}", version(new)),
+        StoreChange::Updated(old, new) => format!("{}>{}", version(old), version(new)),
+        StoreChange::Deleted(Deleted::Known(last)) => format!("-{}", version(last)),
+        StoreChange::Deleted(Deleted::FinalStateUnknown { key, last }) => {
             format!("-{}?{}", key.name(), last.as_ref().map_or("", |last| version(last)))
         }
     });

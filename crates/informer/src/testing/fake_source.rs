@@ -48,7 +48,7 @@ struct State<T> {
     /// Objects whose current state cannot be decoded.
     undecodable: BTreeSet<ObjectKey>,
     version: u64,
-    history: Vec<Change<T>>,
+    history: Vec<FakeChange<T>>,
     /// Watches from earlier versions fail as expired.
     oldest: u64,
     watchers: Vec<UnboundedSender<Event<T>>>,
@@ -82,7 +82,7 @@ enum What {
 
 /// One change of one object, without the object if it cannot be decoded.
 #[derive(Clone)]
-struct Change<T> {
+struct FakeChange<T> {
     what: What,
     key: ObjectKey,
     version: u64,
@@ -103,7 +103,7 @@ fn undecodable(key: &ObjectKey, version: &str) -> Undecodable {
     }
 }
 
-impl<T> Change<T> {
+impl<T> FakeChange<T> {
     fn event(self) -> WatchEvent<T> {
         match (self.what, self.object) {
             (What::Added, Some(object)) => WatchEvent::Added(object),
@@ -253,7 +253,7 @@ where
         }
         if !edit.silent {
             let object = (!edit.undecodable).then_some(object);
-            let change = Change { what, key, version, object };
+            let change = FakeChange { what, key, version, object };
             state.history.push(change.clone());
             state.tell(|| change.clone().event());
         }

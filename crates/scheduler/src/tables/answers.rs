@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use supercargo_framework::caching::Scope;
-use supercargo_framework::plugin::{FilterPlugin, Normalize, ScorePlugin};
+use supercargo_framework::plugin::{FilterPlugin, ScorePlugin};
 use supercargo_framework::{CycleState, NodeIndex, Status, Text};
 
 use super::fallback::Fallback;
@@ -165,15 +165,10 @@ fn reason_bytes(status: &Status) -> usize {
 }
 
 impl Scores {
-    pub(super) fn new(
-        view: &mut View<'_>,
-        plugin: &TablePlugin,
-        score: &dyn ScorePlugin,
-        state: &CycleState,
-    ) -> Self {
+    pub(super) fn new(view: &mut View<'_>, plugin: &TablePlugin, state: &CycleState) -> Self {
         let scope = plugin.caching.score_scope(state, view.pod);
         let answers = match (&scope, coarse_keys(view, &scope)) {
-            (Scope::Classes(_), Some(keys)) if score.normalization() == Normalize::ByRange => {
+            (Scope::Classes(_), Some(keys)) if plugin.normalizes_by_range() => {
                 Answers::Classes(keys, Vec::new())
             }
             (Scope::Domain(_), Some(keys)) => Answers::PerDomain(keys),

@@ -10,11 +10,11 @@ use supercargo_framework::{CycleState, NodeIndex, NodeRecord, Status};
 
 use super::answers::{Answers, PASSES, Scores, Statuses, UNASKED, Verdict, Verdicts, coarse_keys};
 use super::fallback::Fallback;
-use super::invalidation::{Cause, Invalidation, Row, concerned};
+use super::invalidation::{InvalidatedBy, Invalidation, Row, concerned};
 use super::reads::Reads;
 use super::rule::Rule;
 use super::view::View;
-use crate::changes::{Change, Cursor};
+use crate::changes::{CacheChange, Cursor};
 use supercargo_runtime::profile::TablePlugin;
 
 /// A row invalidated by a change elsewhere.
@@ -111,8 +111,8 @@ impl Column {
             self.verdicts = Some(Verdicts { answers, scope, statuses: Statuses::default() });
             self.ask_filter_of_all(view, plugin)?;
         }
-        if let Some((_, score)) = plugin.score.as_ref().filter(|_| scores) {
-            self.scores = Some(Scores::new(view, plugin, &**score, &self.state));
+        if scores && plugin.score.is_some() {
+            self.scores = Some(Scores::new(view, plugin, &self.state));
             self.ask_score_of_all(view, plugin)?;
         }
         Ok(())
@@ -233,10 +233,10 @@ impl Column {
         view: &mut View<'_>,
         plugin: &TablePlugin,
         at: Cursor,
-        change: &Change,
+        change: &CacheChange,
         invalid: &mut Invalidation,
     ) -> bool {
-        if let Change::Object { resource, key } = change {
+        if let CacheChange::Object { resource, key } = change {
             if self.reads.object_concerns_all(resource, key, view.rules) {
                 return false;
             }
@@ -244,7 +244,7 @@ impl Column {
                 && let Some(index) = view.nodes.index_of(key)
                 && view.rules.follow(Rule::ObjectOfNode)
             {
-                invalid.rows.push(Row { index, cause: Cause::Elsewhere });
+                invalid.rows.push(Row { index, cause: InvalidatedBy::Elsewhere });
                 self.touch(at, index);
             }
             if self.reads.follows(resource) && view.rules.follow(Rule::Kind) {
@@ -253,9 +253,9 @@ impl Column {
             return true;
         }
         let (old, new) = match change {
-            Change::NodeAdded { node, .. } => (None, Some(&**node)),
-            Change::NodeRemoved { node, .. } => (Some(&**node), None),
-            Change::NodeChanged { old, new, .. } => (Some(&**old), Some(&**new)),
+            CacheChange::NodeAdded { node, .. } => (None, Some(&**node)),
+            CacheChange::NodeRemoved { node, .. } => (Some(&**node), None),
+            CacheChange::NodeChanged { old, new, .. } => (Some(&**old), Some(&**new)),
             _ => (None, None),
         };
         if (old.is_some() || new.is_some()) && self.reads.node_concerns_all(old, new, view.rules) {
@@ -263,9 +263,9 @@ impl Column {
         }
         if let Some(index) = change.index() {
             let cause = match change {
-                Change::NodeAdded { .. } => Cause::NodeCame,
-                Change::NodeChanged { .. } => Cause::NodeObject,
-                _ => Cause::Pods,
+                CacheChange::NodeAdded { .. } => InvalidatedBy::NodeCame,
+                CacheChange::NodeChanged { .. } => InvalidatedBy::NodeObject,
+                _ => InvalidatedBy::Pods,
             };
             invalid.rows.push(Row { index, cause });
         }
@@ -318,7 +318,7 @@ impl Column {
 
     fn touch_nodes(&mut self, view: &View<'_>, names: &[Arc<str>], at: Cursor, invalid: &mut Invalidation) {
         for index in names.iter().filter_map(|name| view.nodes.index_of(name)) {
-            invalid.rows.push(Row { index, cause: Cause::Elsewhere });
+            invalid.rows.push(Row { index, cause: InvalidatedBy::Elsewhere });
             self.touch(at, index);
         }
     }
@@ -328,7 +328,7 @@ impl Column {
         view: &mut View<'_>,
         keys: &SmallVec<[Arc<str>; 2]>,
         at: Cursor,
-        change: &Change,
+        change: &CacheChange,
         invalid: &mut Invalidation,
     ) {
         let keys: SmallVec<[_; 2]> = keys.iter().filter(|key| self.rows_follow(key)).collect();
@@ -336,7 +336,7 @@ impl Column {
             for key in &keys {
                 let Some(value) = node.labels.get(key) else { continue };
                 for index in view.topology.domain(view.nodes, key, value) {
-                    invalid.rows.push(Row { index: *index, cause: Cause::Elsewhere });
+                    invalid.rows.push(Row { index: *index, cause: InvalidatedBy::Elsewhere });
                     self.touch(at, *index);
                 }
             }
@@ -440,14 +440,14 @@ impl Column {
 }
 
 /// The node objects of a change.
-pub(super) fn nodes_of(change: &Change) -> SmallVec<[&NodeRecord; 2]> {
+pub(super) fn nodes_of(change: &CacheChange) -> SmallVec<[&NodeRecord; 2]> {
     match change {
-        Change::PodAdded { node, .. }
-        | Change::PodRemoved { node, .. }
-        | Change::NodeAdded { node, .. }
-        | Change::NodeRemoved { node, .. } => SmallVec::from_slice(&[&**node]),
-        Change::NodeChanged { old, new, .. } => SmallVec::from_slice(&[&**old, &**new]),
-        Change::Object { .. } => SmallVec::new(),
+        CacheChange::PodAdded { node, .. }
+        | CacheChange::PodRemoved { node, .. }
+        | CacheChange::NodeAdded { node, .. }
+        | CacheChange::NodeRemoved { node, .. } => SmallVec::from_slice(&[&**node]),
+        CacheChange::NodeChanged { old, new, .. } => SmallVec::from_slice(&[&**old, &**new]),
+        CacheChange::Object { .. } => SmallVec::new(),
     }
 }
 
@@ -456,7 +456,7 @@ pub(super) fn apply(
     view: &mut View<'_>,
     plugin: &TablePlugin,
     state: &mut CycleState,
-    change: &Change,
+    change: &CacheChange,
 ) -> Applied {
     let Some(incremental) = plugin.incremental.as_ref().filter(|_| plugin.prepares()) else {
         return Applied::Here;
@@ -466,11 +466,11 @@ pub(super) fn apply(
     }
     view.calls.enter("Incremental", plugin.name);
     match change {
-        Change::PodAdded { node, pod, .. } => incremental.pod_added(state, view.pod, pod, node),
-        Change::PodRemoved { node, pod, .. } => incremental.pod_removed(state, view.pod, pod, node),
-        Change::NodeAdded { node, .. } => incremental.node_added(state, view.pod, node),
-        Change::NodeRemoved { node, .. } => incremental.node_removed(state, view.pod, node),
-        Change::NodeChanged { old, new, .. } => incremental.node_changed(state, view.pod, old, new),
-        Change::Object { .. } => Applied::Here,
+        CacheChange::PodAdded { node, pod, .. } => incremental.pod_added(state, view.pod, pod, node),
+        CacheChange::PodRemoved { node, pod, .. } => incremental.pod_removed(state, view.pod, pod, node),
+        CacheChange::NodeAdded { node, .. } => incremental.node_added(state, view.pod, node),
+        CacheChange::NodeRemoved { node, .. } => incremental.node_removed(state, view.pod, node),
+        CacheChange::NodeChanged { old, new, .. } => incremental.node_changed(state, view.pod, old, new),
+        CacheChange::Object { .. } => Applied::Here,
     }
 }

@@ -10,7 +10,7 @@ use crate::changes::Cursor;
 
 /// Why a row is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum InvalidatedBy {
     NodeCame,
     NodeObject,
     Pods,
@@ -21,7 +21,7 @@ pub(super) enum Cause {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) index: NodeIndex,
-    pub(super) cause: Cause,
+    pub(super) cause: InvalidatedBy,
 }
 
 /// The rows to evaluate again.
@@ -34,10 +34,10 @@ pub(super) struct Invalidation {
 }
 
 /// Whether the cause invalidates an answer of this scope.
-fn concerns(scope: &Scope, cause: Cause) -> bool {
+fn concerns(scope: &Scope, cause: InvalidatedBy) -> bool {
     match cause {
-        Cause::NodeCame | Cause::NodeObject | Cause::Elsewhere => true,
-        Cause::Pods => matches!(scope, Scope::Node | Scope::Classes(_)),
+        InvalidatedBy::NodeCame | InvalidatedBy::NodeObject | InvalidatedBy::Elsewhere => true,
+        InvalidatedBy::Pods => matches!(scope, Scope::Node | Scope::Classes(_)),
     }
 }
 
@@ -53,10 +53,10 @@ pub(super) fn concerned(
             continue;
         }
         let rule = match cause {
-            Cause::NodeCame => Rule::NodeCame,
-            Cause::NodeObject => Rule::NodeObject,
-            Cause::Pods => Rule::PodsOfNode,
-            Cause::Elsewhere => {
+            InvalidatedBy::NodeCame => Rule::NodeCame,
+            InvalidatedBy::NodeObject => Rule::NodeObject,
+            InvalidatedBy::Pods => Rule::PodsOfNode,
+            InvalidatedBy::Elsewhere => {
                 due.push(*index);
                 continue;
             }

@@ -26,7 +26,7 @@ use supercargo_runtime::profile::TablePlugin;
 const MAX_TRIED: usize = 32;
 
 /// The answer of a table.
-pub(crate) struct Answer {
+pub(crate) struct TableAnswer {
     /// The best node, or why there is none.
     pub(crate) found: Result<NodeIndex, Box<Diagnosis>>,
     /// The plugins whose answers it contains.
@@ -106,7 +106,7 @@ impl ProfileTables {
         nominated: &[NodeIndex],
         verdict: NominatedVerdict<'_>,
         state: &mut CycleState,
-    ) -> Result<(Option<Answer>, bool), Fallback> {
+    ) -> Result<(Option<TableAnswer>, bool), Fallback> {
         let is_hit = if let Some(table) = table {
             for (id, plugin) in table.columns.iter().zip(plugins) {
                 let column = self.columns[*id as usize].as_mut().ok_or(Fallback::Cycle)?;
@@ -164,7 +164,7 @@ impl ProfileTables {
         view.calls.timer.point(Point::Score, Code::Success);
         let answer = found.map(|found| {
             let evaluated = self.evaluated(plugins, table, uncached, found.is_ok());
-            Answer { found, evaluated }
+            TableAnswer { found, evaluated }
         });
         Ok((answer, is_hit))
     }

@@ -7,11 +7,11 @@ use supercargo_framework::{CycleState, NodeIndex};
 use super::answers::{Asked, Scores};
 use super::column::apply;
 use super::fallback::Fallback;
-use super::invalidation::{Cause, Invalidation, Row};
+use super::invalidation::{InvalidatedBy, Invalidation, Row};
 use super::reads::Reads;
 use super::rule::Rule;
 use super::view::View;
-use crate::changes::{Change, Cursor};
+use crate::changes::{CacheChange, Cursor};
 use supercargo_runtime::profile::TablePlugin;
 
 /// A plugin whose PreScore depends on the feasible nodes. Its state and its scores belong to one
@@ -68,30 +68,34 @@ impl RelativeScores {
         }
     }
 
-    fn take_one(&mut self, view: &mut View<'_>, plugin: &TablePlugin, change: &Change) -> bool {
+    fn take_one(&mut self, view: &mut View<'_>, plugin: &TablePlugin, change: &CacheChange) -> bool {
         let was_feasible = |index: NodeIndex| self.reported.get(index.0 as usize).copied().unwrap_or(false);
         let (index, cause, old, new) = match change {
-            Change::Object { resource, key } => {
+            CacheChange::Object { resource, key } => {
                 // An object of one node concerns Score, not PreScore.
                 return !self.reads.object_concerns_all(resource, key, view.rules)
                     && !self.reads.follows(resource)
                     && !self.reads.object_concerns_node(resource);
             }
             // The plugin cannot be told to forget a feasible node.
-            Change::NodeRemoved { index, .. } if was_feasible(*index) => return false,
-            Change::NodeChanged { index, old, new } if was_feasible(*index) && old.labels != new.labels => {
+            CacheChange::NodeRemoved { index, .. } if was_feasible(*index) => return false,
+            CacheChange::NodeChanged { index, old, new }
+                if was_feasible(*index) && old.labels != new.labels =>
+            {
                 return false;
             }
-            Change::NodeRemoved { index, node } => (*index, Cause::NodeObject, Some(&**node), None),
-            Change::NodeAdded { index, node } => (*index, Cause::NodeCame, None, Some(&**node)),
-            Change::NodeChanged { index, old, new } => {
-                (*index, Cause::NodeObject, Some(&**old), Some(&**new))
+            CacheChange::NodeRemoved { index, node } => {
+                (*index, InvalidatedBy::NodeObject, Some(&**node), None)
             }
-            Change::PodAdded { index, .. } | Change::PodRemoved { index, .. } => {
-                (*index, Cause::Pods, None, None)
+            CacheChange::NodeAdded { index, node } => (*index, InvalidatedBy::NodeCame, None, Some(&**node)),
+            CacheChange::NodeChanged { index, old, new } => {
+                (*index, InvalidatedBy::NodeObject, Some(&**old), Some(&**new))
+            }
+            CacheChange::PodAdded { index, .. } | CacheChange::PodRemoved { index, .. } => {
+                (*index, InvalidatedBy::Pods, None, None)
             }
         };
-        if cause != Cause::Pods && self.reads.node_concerns_all(old, new, view.rules) {
+        if cause != InvalidatedBy::Pods && self.reads.node_concerns_all(old, new, view.rules) {
             return false;
         }
         self.invalid.rows.push(Row { index, cause });
@@ -122,7 +126,8 @@ impl RelativeScores {
                     {
                         let Some(value) = labels.get(key) else { continue };
                         let nodes = view.topology.domain(view.nodes, key, value);
-                        let rows = nodes.iter().map(|index| Row { index: *index, cause: Cause::Elsewhere });
+                        let rows =
+                            nodes.iter().map(|index| Row { index: *index, cause: InvalidatedBy::Elsewhere });
                         self.invalid.rows.extend(rows);
                     }
                 }
@@ -171,7 +176,7 @@ impl RelativeScores {
         view.calls.enter("Incremental", plugin.name);
         let applied = incremental.feasible_changed(&mut self.state, view.pod, node, feasible);
         if feasible {
-            self.invalid.rows.push(Row { index, cause: Cause::Elsewhere });
+            self.invalid.rows.push(Row { index, cause: InvalidatedBy::Elsewhere });
         }
         if !self.follow(view, applied, &[&node.node().labels]) {
             self.is_stale = true;
@@ -209,7 +214,7 @@ impl RelativeScores {
             return Err(Fallback::Cycle);
         }
         if let Some((_, scorer)) = plugin.score.as_ref().filter(|_| status.is_success()) {
-            let mut scores = Scores::new(view, plugin, &**scorer, &self.state);
+            let mut scores = Scores::new(view, plugin, &self.state);
             scores.ask_of_all(view, plugin, &**scorer, &self.state, &mut self.reads)?;
             self.scores = Some(scores);
         }

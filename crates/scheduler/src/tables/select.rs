@@ -7,7 +7,7 @@ use supercargo_framework::{CycleState, NodeIndex};
 use super::answers::{Answers, Scores};
 use super::fallback::Fallback;
 use super::groups::{Grouping, Groups, RowsByPlugin};
-use super::table::{Columns, DomainVerdicts, Table, column, normalization};
+use super::table::{Columns, DomainVerdicts, Table, column};
 use super::tournament::OUT;
 use super::view::View;
 use crate::scoring::by_max;
@@ -25,12 +25,12 @@ impl<'a> LateScores<'a> {
     /// Whether all nodes of a domain have the same score, independent of other nodes.
     fn is_by_domain(&self) -> bool {
         matches!(self.scores.answers, Answers::PerDomain(_))
-            && normalization(self.plugin) != Normalize::Custom
+            && (self.plugin.normalization() != Normalize::Custom || self.plugin.normalizes_by_range())
     }
 
     /// By node, its class, if nodes of a domain and class differ only by normalization.
     fn classes(&self) -> Option<&'a [i64]> {
-        self.scores.rows().filter(|_| normalization(self.plugin) == Normalize::ByRange)
+        self.scores.rows().filter(|_| self.plugin.normalizes_by_range())
     }
 
     /// The raw score of a class with this node.
@@ -46,7 +46,7 @@ impl<'a> LateScores<'a> {
         match score.normalization() {
             Normalize::None => {}
             Normalize::ByMax { reverse } => by_max(raw, reverse),
-            Normalize::ByRange | Normalize::Custom => {
+            Normalize::Custom => {
                 view.calls.enter("NormalizeScore", self.plugin.name);
                 if !score.normalize(self.state, view.pod, raw).is_success() {
                     return Err(Fallback::Cycle);
@@ -131,7 +131,7 @@ impl Table {
     /// Whether a node's score is independent of which other nodes are feasible.
     pub(super) fn scores_are_absolute(&self, plugins: &[TablePlugin], columns: &Columns) -> bool {
         self.is_flat()
-            && self.late(plugins, columns).iter().all(|late| normalization(late.plugin) == Normalize::None)
+            && self.late(plugins, columns).iter().all(|late| late.plugin.normalization() == Normalize::None)
     }
 
     /// Updates scores to the feasible nodes. Returns the verdicts by domain.
@@ -197,7 +197,7 @@ impl Table {
             let Some(scores) = scores else { continue };
             let summed = relative.is_none()
                 && matches!(scores.answers, Answers::PerNode(_))
-                && matches!(normalization(plugin), Normalize::None | Normalize::ByMax { .. });
+                && matches!(plugin.normalization(), Normalize::None | Normalize::ByMax { .. });
             if !summed {
                 late.push(LateScores { plugin, state, scores, weight: *weight });
             }

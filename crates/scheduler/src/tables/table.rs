@@ -67,11 +67,6 @@ pub(super) fn column(columns: &Columns, id: u32) -> &Column {
     columns[id as usize].as_ref().expect("a table's columns stay as long as the table")
 }
 
-/// How a plugin's scores are normalized.
-pub(super) fn normalization(plugin: &TablePlugin) -> Normalize {
-    plugin.score.as_ref().map_or(Normalize::None, |(_, score)| score.normalization())
-}
-
 /// A plugin whose scores are summed by row.
 struct Summed<'a> {
     plugin: usize,
@@ -192,7 +187,7 @@ impl Table {
             let reverse = match score.normalization() {
                 Normalize::None => None,
                 Normalize::ByMax { reverse } => Some(reverse),
-                Normalize::ByRange | Normalize::Custom => return None,
+                Normalize::Custom => return None,
             };
             Some(Summed { plugin: number, rows, weight: *weight, reverse })
         })

@@ -8,8 +8,8 @@ use supercargo_framework::plugin::{Permit, PreFlight};
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Code, Status};
 
-use super::bed::{Bed, failed};
 use super::fake::{Fake, Log};
+use super::test_bed::{TestBed, failed};
 use crate::{Input, Place, PodRead};
 
 /// A plugin that logs its Unreserve and PostBind.
@@ -22,8 +22,8 @@ fn reserver(name: &'static str, log: &Log) -> Fake {
 }
 
 /// A bed with one node and the pod `a`, after one cycle.
-fn tried(plugins: Vec<Fake>) -> Bed {
-    let mut bed = Bed::with(plugins.into_iter().map(Fake::build).collect());
+fn tried(plugins: Vec<Fake>) -> TestBed {
+    let mut bed = TestBed::with(plugins.into_iter().map(Fake::build).collect());
     bed.node(node("n1"));
     bed.pod(pod("a").request("cpu", "1"));
     bed.cycle();
@@ -183,7 +183,7 @@ fn preempting_a_pod_on_permit_is_a_scheduler_error() {
 
 #[test]
 fn a_failed_binding_frees_its_node_for_others() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1").allocatable("cpu", "1"));
     for name in ["a", "b"] {
         bed.pod(pod(name).request("cpu", "1"));
@@ -336,7 +336,7 @@ fn prebind_runs_adjacent_parallel_plugins_in_groups() {
 
 #[test]
 fn a_pod_that_is_nominated_already_is_not_patched() {
-    let mut bed = Bed::with(vec![preparer("A", Flight::Alone).build()]);
+    let mut bed = TestBed::with(vec![preparer("A", Flight::Alone).build()]);
     bed.node(node("n1"));
     bed.pod(pod("a").nominated("n1"));
     bed.cycle();
@@ -400,7 +400,7 @@ fn a_cancelled_prebind_fails_with_its_cause_even_if_it_succeeds() {
 
 #[test]
 fn a_pod_deleted_during_binding_frees_its_node_at_once() {
-    type Start = fn() -> Bed;
+    type Start = fn() -> TestBed;
     let stages: [(&str, Start); 3] = [
         ("held", || tried(vec![holder("H", 60)])),
         ("preparing", || tried(vec![preparer("A", Flight::Alone)])),

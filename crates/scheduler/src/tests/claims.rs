@@ -13,18 +13,18 @@ use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{node, object, pod};
 use supercargo_framework::{ActionType, EventResource, Status};
 
-use super::bed::Bed;
 use super::fake::Fake;
+use super::test_bed::TestBed;
 use crate::{Input, Notification, Place};
 
 /// A pod that waits for changes of claims, and the claim `c` as the informer has it.
-fn waiting_for_claims() -> Bed {
+fn waiting_for_claims() -> TestBed {
     let plugin =
         Fake::new("F").pre_filter(|_| PreFilter::Reject(Status::unresolvable("no claim"))).events(|| {
             let claims = EventResource::Other(resources::RESOURCE_CLAIM);
             vec![EventRegistration::always(claims, ActionType::UPDATE.union(ActionType::DELETE))]
         });
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.handle(Input::Object(Notification::Added(claim("5"))));
     bed
@@ -37,7 +37,7 @@ fn claim(version: &str) -> Arc<Object> {
 }
 
 /// Whether the input moves a pod that waits for changes of claims.
-fn moves(bed: &mut Bed, name: &str, input: Input) -> bool {
+fn moves(bed: &mut TestBed, name: &str, input: Input) -> bool {
     bed.pod(pod(name));
     bed.cycle();
     assert_eq!(bed.place(name), Some(Place::Unschedulable));
@@ -92,7 +92,7 @@ fn an_allocation_is_pending_while_its_binding_is_in_flight() {
                 ActionType::UPDATE,
             )]
         });
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.handle(Input::Object(Notification::Added(claim("5"))));
     bed.pod(pod("waits"));
@@ -101,8 +101,8 @@ fn an_allocation_is_pending_while_its_binding_is_in_flight() {
     let rare = RareSpec { resource_claims: [entry].into(), ..RareSpec::default() };
     bed.pod(pod("a").with_spec(|spec| spec.rare = rare.boxed()));
     bed.cycle();
-    let pending = |bed: &Bed| bed.scheduler.objects().list_pending().count();
-    let is_free = |bed: &Bed| {
+    let pending = |bed: &TestBed| bed.scheduler.objects().list_pending().count();
+    let is_free = |bed: &TestBed| {
         let known = bed.scheduler.objects().get(&resources::RESOURCE_CLAIM, "default/c").unwrap();
         matches!(&known.body, Body::ResourceClaim(claim) if claim.allocation.is_none())
     };
@@ -115,7 +115,7 @@ fn an_allocation_is_pending_while_its_binding_is_in_flight() {
 #[test]
 fn reports_of_a_binding_are_observed_while_it_lasts() {
     let waits = Fake::new("F").permit(|_, _| Permit::Wait(Duration::from_secs(5)));
-    let mut bed = Bed::with(vec![waits.build()]);
+    let mut bed = TestBed::with(vec![waits.build()]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();

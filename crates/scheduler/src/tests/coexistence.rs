@@ -5,8 +5,8 @@ use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::plugin::PreFlight;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 
-use super::bed::Bed;
 use super::fake::Fake;
+use super::test_bed::TestBed;
 use crate::Place;
 
 /// A plugin with work in PreBind.
@@ -25,8 +25,8 @@ fn waiting() -> PodBuilder {
 }
 
 /// A bed with the node `n1` and the pod `a`, which waits for PreBind.
-fn bed(plugins: Vec<Fake>) -> Bed {
-    let mut bed = Bed::with(plugins.into_iter().map(Fake::build).collect());
+fn bed(plugins: Vec<Fake>) -> TestBed {
+    let mut bed = TestBed::with(plugins.into_iter().map(Fake::build).collect());
     bed.node(small("n1"));
     bed.pod(waiting());
     bed.cycle();

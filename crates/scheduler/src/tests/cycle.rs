@@ -6,8 +6,8 @@ use supercargo_framework::plugin::{Nomination, PreFilter};
 use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{Code, NodeInfo, Status};
 
-use super::bed::{Bed, options, plugins};
 use super::fake::{Fake, Log};
+use super::test_bed::{TestBed, options, plugins};
 use crate::{Options, Place, PluginLists, ProfileSpec};
 
 fn fit_only(more: Vec<Fake>) -> PluginLists {
@@ -17,7 +17,7 @@ fn fit_only(more: Vec<Fake>) -> PluginLists {
 
 /// The message of the pod's failure with these plugins and `nodes` nodes.
 fn failure(nodes: usize, plugins: Vec<Fake>) -> String {
-    let mut bed = Bed::with(plugins.into_iter().map(Fake::build).collect());
+    let mut bed = TestBed::with(plugins.into_iter().map(Fake::build).collect());
     for i in 0..nodes {
         bed.node(node(&format!("n{i}")));
     }
@@ -37,7 +37,7 @@ fn names(names: &[&str]) -> PreFilter {
 
 #[test]
 fn among_equal_nodes_the_first_in_zone_order_wins() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     for (name, zone) in [("n1", "a"), ("n2", "a"), ("n3", "b")] {
         bed.node(node(name).zone(zone));
     }
@@ -54,7 +54,7 @@ fn among_equal_nodes_the_first_in_zone_order_wins() {
 
 #[test]
 fn every_reason_is_counted() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.node(node("n2").unschedulable());
     bed.node(node("n3").taint("k", "v", supercargo_framework::TaintEffect::NoSchedule));
@@ -82,7 +82,7 @@ fn without_nodes_no_plugin_is_blamed() {
         lines.add("asked");
         (Nomination::Keep, Status::success())
     });
-    let mut bed = Bed::with(vec![post_filter.build()]);
+    let mut bed = TestBed::with(vec![post_filter.build()]);
     bed.pod(pod("a").nominated("n1"));
     bed.cycle();
     assert_eq!(
@@ -136,7 +136,7 @@ fn prefilter_rejects_names_nodes_or_fails() {
 fn a_plugin_whose_prefilter_skips_does_not_filter() {
     let skipper =
         || Fake::new("S").pre_filter(|_| PreFilter::Skip).filter(|_, _, _| Status::unschedulable("no"));
-    let mut bed = Bed::with(vec![skipper().build()]);
+    let mut bed = TestBed::with(vec![skipper().build()]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
@@ -175,7 +175,7 @@ fn scores_are_checked_and_their_errors_named() {
 fn skipping_plugins_and_single_nodes_are_not_scored() {
     let broken = || Fake::new("S").score(|_| Err(Status::error("broken"))).events(Vec::new);
     for (plugin, nodes) in [(broken().pre_score(|_| Status::skip()), 2), (broken(), 1)] {
-        let mut bed = Bed::with(vec![plugin.build()]);
+        let mut bed = TestBed::with(vec![plugin.build()]);
         for i in 0..nodes {
             bed.node(node(&format!("n{i}")));
         }
@@ -188,7 +188,7 @@ fn skipping_plugins_and_single_nodes_are_not_scored() {
 #[test]
 fn a_nominated_node_that_fits_wins_over_higher_scores() {
     let scorer = Fake::new("S").score(|node| Ok(if &**node.name() == "n1" { 0 } else { 100 }));
-    let mut bed = Bed::with(vec![scorer.build()]);
+    let mut bed = TestBed::with(vec![scorer.build()]);
     bed.node(node("n1"));
     bed.node(node("n2"));
     bed.pod(pod("a").nominated("n1"));
@@ -200,7 +200,7 @@ fn a_nominated_node_that_fits_wins_over_higher_scores() {
 
 #[test]
 fn a_nominated_node_that_does_not_fit_counts_once() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.node(node("n2"));
     bed.pod(pod("a").request("cpu", "8").nominated("n1"));
@@ -213,7 +213,7 @@ fn nominated_pods_of_at_least_equal_priority_count_on_their_node() {
     for (name, priority, expected) in
         [("less", -1, "a bind to n1"), ("the same", 0, "a bind to n2"), ("more", 5, "a bind to n2")]
     {
-        let mut bed = Bed::with(vec![keeper().build()]);
+        let mut bed = TestBed::with(vec![keeper().build()]);
         bed.node(node("n1"));
         // It does not fit yet, and waits for n1.
         let nominated = pod("big").priority(priority).request("cpu", "3").request("memory", "64Gi");
@@ -229,7 +229,7 @@ fn nominated_pods_of_at_least_equal_priority_count_on_their_node() {
 
 #[test]
 fn a_gated_pod_is_nominated() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.pod(pod("a").nominated("n1").gate("g"));
     assert_eq!(bed.scheduler.queue.nominator.on_node("n1").len(), 1);
     bed.update(pod("a").nominated("n1").gate("g"), pod("a").nominated("n1").resource_version("2"));
@@ -247,7 +247,7 @@ fn a_failing_add_pod_is_an_error_unless_the_plugin_skipped() {
     for (skips, expected) in
         [(true, "a bind to n1"), (false, "running AddPod on PreFilter plugin \"P\": cannot add big")]
     {
-        let mut bed = Bed::with(vec![fails(skips).build(), keeper().build()]);
+        let mut bed = TestBed::with(vec![fails(skips).build(), keeper().build()]);
         bed.node(node("n1"));
         bed.pod(pod("big").priority(1).request("cpu", "8").nominated("n1"));
         bed.pod(pod("a"));
@@ -295,7 +295,7 @@ fn postfilter_sets_the_nomination_and_extends_the_message() {
     ];
     for (name, answers, message, nominated) in cases {
         let plugins = answers.iter().zip(["A", "B", "C"]).map(|((n, s), name)| answer(name, n, s).build());
-        let mut bed = Bed::with(plugins.collect());
+        let mut bed = TestBed::with(plugins.collect());
         bed.node(node("n1"));
         bed.pod(pod("a").request("cpu", "8").nominated("old"));
         bed.cycle();
@@ -320,7 +320,7 @@ fn postfilter_sees_the_status_of_each_node() {
         (Nomination::Keep, Status::success())
     });
     let namer = Fake::new("N").pre_filter(|_| names(&["n2"])).events(Vec::new);
-    let mut bed = Bed::with(vec![plugin.build(), namer.build()]);
+    let mut bed = TestBed::with(vec![plugin.build(), namer.build()]);
     bed.node(node("n1"));
     bed.node(node("n2"));
     bed.pod(pod("a").request("cpu", "8"));
@@ -328,15 +328,15 @@ fn postfilter_sees_the_status_of_each_node() {
     assert_eq!(log.take(), ["n2 Insufficient cpu", "node(s) didn't satisfy plugin(s) [N]"]);
 }
 
-fn crowd(percentage: Option<i32>, plugins: PluginLists) -> Bed {
-    let mut bed = Bed::of(Options { percentage_of_nodes_to_score: percentage, ..options(plugins) });
+fn crowd(percentage: Option<i32>, plugins: PluginLists) -> TestBed {
+    let mut bed = TestBed::of(Options { percentage_of_nodes_to_score: percentage, ..options(plugins) });
     for i in 0..300 {
         bed.node(node(&format!("n{i}")));
     }
     bed
 }
 
-fn bound_to(bed: &mut Bed, pod: PodBuilder) -> String {
+fn bound_to(bed: &mut TestBed, pod: PodBuilder) -> String {
     bed.pod(pod);
     bed.cycle();
     bed.effect_lines().pop().unwrap().rsplit_once(' ').unwrap().1.to_owned()
@@ -362,7 +362,8 @@ fn a_sampled_search_continues_where_the_last_one_ended() {
 
 #[test]
 fn a_sampled_search_counts_rejected_nodes() {
-    let mut bed = Bed::of(Options { percentage_of_nodes_to_score: Some(40), ..options(plugins(Vec::new())) });
+    let mut bed =
+        TestBed::of(Options { percentage_of_nodes_to_score: Some(40), ..options(plugins(Vec::new())) });
     for i in 0..300 {
         let node = node(&format!("n{i}"));
         bed.node(if i < 10 { node.unschedulable() } else { node });
@@ -380,7 +381,7 @@ fn the_profiles_percentage_takes_precedence() {
     };
     let options =
         Options { profiles: vec![profile], percentage_of_nodes_to_score: Some(100), ..Options::default() };
-    let mut bed = Bed::of(options);
+    let mut bed = TestBed::of(options);
     for i in 0..300 {
         bed.node(node(&format!("n{i}")));
     }
@@ -415,20 +416,20 @@ fn nodes_may_change_between_two_cycles() {
             lines.add(names.join(" "));
         })
         .events(Vec::new);
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.node(node("n2"));
     bed.pod(pod("a"));
     bed.cycle();
     bed.delete_node(node("n1"));
-    bed.bound("a", super::bed::failed(supercargo_framework::binding::Certainty::Refused, "no node"));
+    bed.bound("a", super::test_bed::failed(supercargo_framework::binding::Certainty::Refused, "no node"));
     assert_eq!(log.take(), ["n2"]);
     assert_eq!(bed.place("a"), Some(Place::Backoff));
 }
 
 #[test]
 fn the_node_with_a_wrong_sum_is_named() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     for name in ["right", "wrong"] {
         bed.node(node(name));
     }

@@ -4,8 +4,8 @@ use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{PodInfo, Status};
 
-use super::bed::{Bed, WALL, patched};
 use super::fake::Fake;
+use super::test_bed::{TestBed, WALL, patched};
 use crate::Effect;
 
 fn big() -> PodBuilder {
@@ -13,7 +13,7 @@ fn big() -> PodBuilder {
 }
 
 /// The effects of another attempt for the pod `a`.
-fn retried(bed: &mut Bed) -> Vec<Effect> {
+fn retried(bed: &mut TestBed) -> Vec<Effect> {
     bed.effects();
     bed.delete_node(node("wake"));
     bed.node(node("wake").allocatable("cpu", "8").unschedulable());
@@ -24,7 +24,7 @@ fn retried(bed: &mut Bed) -> Vec<Effect> {
 
 #[test]
 fn the_condition_has_generation_and_transition_time() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.pod(big());
     bed.pass(std::time::Duration::from_millis(2_700));
@@ -43,7 +43,7 @@ fn the_condition_has_generation_and_transition_time() {
 
 #[test]
 fn an_unchanged_failure_is_not_patched_again() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.node(node("wake").unschedulable());
     bed.pod(big());
@@ -57,7 +57,7 @@ fn an_unchanged_failure_is_not_patched_again() {
 
 #[test]
 fn a_new_message_is_patched_with_the_old_transition_time() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.pod(big());
     bed.cycle();
@@ -75,7 +75,7 @@ fn a_new_message_is_patched_with_the_old_transition_time() {
 
 #[test]
 fn a_condition_that_was_true_gets_a_new_transition_time() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     let was_true = big().with(|pod| {
         pod.status.pod_scheduled = Some(supercargo_framework::pod::PodCondition {
@@ -101,7 +101,7 @@ fn only_the_event_is_truncated_to_1024_bytes() {
     let long = "é".repeat(800);
     let reason = long.clone();
     let plugin = Fake::new("F").filter(move |_, _, _| Status::unschedulable(reason.clone()));
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
@@ -118,7 +118,7 @@ fn only_the_event_is_truncated_to_1024_bytes() {
 fn a_stale_nomination_is_cleared_once() {
     let plugin = Fake::new("P")
         .post_filter(|_, _| (Nomination::Override(None), Status::unschedulable("no candidates")));
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.pod(big().nominated("n1"));
     bed.cycle();
@@ -134,14 +134,14 @@ fn a_stale_nomination_is_cleared_once() {
 
 #[test]
 fn a_failed_pod_that_is_gone_is_not_reported() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
     bed.delete(pod("a"));
     bed.pod(pod("a").uid("a2"));
     bed.effects();
-    bed.bound("a", super::bed::failed(supercargo_framework::binding::Certainty::Refused, "no"));
+    bed.bound("a", super::test_bed::failed(supercargo_framework::binding::Certainty::Refused, "no"));
     assert!(bed.effect_lines().is_empty());
     assert!(bed.place("a").is_none() && bed.place("a2").is_some());
 }

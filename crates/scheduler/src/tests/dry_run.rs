@@ -18,7 +18,7 @@ use supercargo_framework::{
 };
 use supercargo_plugins::default_preemption;
 
-use super::bed::{Bed, all_plugins, options, plugins};
+use super::test_bed::{TestBed, all_plugins, options, plugins};
 use crate::{Effect, Eviction, Input, Notification};
 
 /// DefaultPreemption without access to optimizations.
@@ -162,7 +162,7 @@ fn node_plan() -> impl Strategy<Value = NodePlan> {
 }
 
 /// Fills one of the two clusters.
-fn populate(bed: &mut Bed, nodes: &[NodePlan], budget: Option<i32>) {
+fn populate(bed: &mut TestBed, nodes: &[NodePlan], budget: Option<i32>) {
     if let Some(disruptions_allowed) = budget {
         let selector = Some(selecting("a"));
         let budget = PodDisruptionBudget { selector, disruptions_allowed, disrupted_pods: Box::default() };
@@ -183,9 +183,9 @@ fn populate(bed: &mut Bed, nodes: &[NodePlan], budget: Option<i32>) {
 }
 
 /// Deletes the victims of a cycle. Returns the lines of its effects.
-fn follow(bed: &mut Bed, assigned: &mut BTreeMap<String, PodBuilder>) -> Vec<String> {
+fn follow(bed: &mut TestBed, assigned: &mut BTreeMap<String, PodBuilder>) -> Vec<String> {
     let effects = bed.effects();
-    let said = effects.iter().map(super::bed::line).collect();
+    let said = effects.iter().map(super::test_bed::line).collect();
     for effect in effects {
         if let Effect::Evict { preemption, victims } = effect {
             let outcomes = vec![Eviction::Deleted; victims.len()];
@@ -214,7 +214,7 @@ proptest! {
         let inner = supercargo_plugins::registry().get(default_preemption::NAME).expect("it is in-tree");
         let inner = inner(&serde_json::Value::Null, &Features::default()).expect("it needs no arguments");
         let plodding: Arc<dyn Plugin> = Arc::new(Plodding(inner.extension_points()));
-        let mut beds = [Bed::of(options(all_plugins(vec![]))), Bed::of(options(plugins(vec![plodding])))];
+        let mut beds = [TestBed::of(options(all_plugins(vec![]))), TestBed::of(options(plugins(vec![plodding])))];
         let mut told: Vec<Vec<Vec<String>>> = Vec::new();
         for bed in &mut beds {
             populate(bed, &nodes, budget);

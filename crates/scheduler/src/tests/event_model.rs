@@ -11,8 +11,8 @@ use supercargo_framework::plugin::Permit;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{ActionType, EventResource, PodInfo};
 
-use super::bed::Bed;
 use super::fake::Fake;
+use super::test_bed::TestBed;
 use crate::Place;
 
 const HELD: Duration = Duration::from_secs(4);
@@ -61,7 +61,7 @@ proptest! {
         let holder = Fake::new("Holder")
             .permit(|_, _| Permit::Wait(HELD))
             .events(|| vec![EventRegistration::hinted(EventResource::Node, ActionType::ADD, hint)]);
-        let mut bed = Bed::with(vec![holder.build()]);
+        let mut bed = TestBed::with(vec![holder.build()]);
         bed.node(node("n"));
         let mut model: BTreeMap<String, Waits> = BTreeMap::new();
         for (i, step) in steps.into_iter().enumerate() {

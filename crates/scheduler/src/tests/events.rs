@@ -10,13 +10,13 @@ use supercargo_framework::plugin::{Nomination, Permit, PreFilter};
 use supercargo_framework::testing::{node, object, pod};
 use supercargo_framework::{ActionType, EventResource, Status, Text};
 
-use super::bed::{Bed, big, with_unschedulable};
 use super::fake::Fake;
+use super::test_bed::{TestBed, big, with_unschedulable};
 use crate::{Input, Notification, Place};
 
 /// A plugin that rejects pods in Permit, at once or by a timeout. Nodes whose name begins with
 /// `good` help.
-fn late_refuser(held: bool) -> Bed {
+fn late_refuser(held: bool) -> TestBed {
     let hint = |_: &supercargo_framework::PodInfo, change: &supercargo_framework::event::Change| {
         let node = change.new_node().ok_or("no node")?;
         Ok(QueueingHint::queue_if(node.name.starts_with("good")))
@@ -28,7 +28,7 @@ fn late_refuser(held: bool) -> Bed {
             None => Permit::Reject(Status::unschedulable("no")),
         })
         .events(move || vec![EventRegistration::hinted(EventResource::Node, ActionType::ADD, hint)]);
-    let mut bed = Bed::with(vec![refuser.build()]);
+    let mut bed = TestBed::with(vec![refuser.build()]);
     bed.node(node("n1"));
     bed
 }
@@ -87,7 +87,7 @@ fn activate_moves_waiting_pods_and_is_recorded_for_those_in_flight() {
             .events(Vec::new)
             .build()
     };
-    let mut bed = Bed::with(vec![activator()]);
+    let mut bed = TestBed::with(vec![activator()]);
     bed.node(node("n1"));
     bed.pod(big("a"));
     bed.cycle();
@@ -97,7 +97,7 @@ fn activate_moves_waiting_pods_and_is_recorded_for_those_in_flight() {
     assert_eq!(bed.place("a"), Some(Place::Active));
     assert!(bed.observed().contains(&"Active by ForceActivate".to_owned()));
 
-    let mut bed = Bed::with(vec![activator()]);
+    let mut bed = TestBed::with(vec![activator()]);
     bed.node(node("n1"));
     bed.pod(pod("a").label("waits", ""));
     bed.cycle();
@@ -113,7 +113,7 @@ fn an_event_for_a_pending_plugin_ends_the_backoff() {
     let waiter = Fake::new("Waiter")
         .filter(|_, _, _| Status::new(supercargo_framework::Code::Pending, "not yet"))
         .events(move || vec![EventRegistration::hinted(EventResource::Node, ActionType::ADD, hint)]);
-    let mut bed = Bed::with(vec![waiter.build()]);
+    let mut bed = TestBed::with(vec![waiter.build()]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
@@ -137,7 +137,7 @@ fn an_error_of_a_hint_queues_the_pod() {
     let plugin = Fake::new("F")
         .filter(|_, _, _| Status::unschedulable("no"))
         .events(move || vec![EventRegistration::hinted(EventResource::Node, ActionType::ADD, hint)]);
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
@@ -148,7 +148,7 @@ fn an_error_of_a_hint_queues_the_pod() {
 
 #[test]
 fn the_end_of_a_nomination_moves_pods_up_to_its_priority() {
-    type Tell = fn(&mut Bed);
+    type Tell = fn(&mut TestBed);
     let told: [(&str, Tell); 2] = [
         ("it was cleared", |bed| {
             let old = pod("big").priority(5).request("cpu", "16").nominated("n1");
@@ -159,7 +159,7 @@ fn the_end_of_a_nomination_moves_pods_up_to_its_priority() {
         }),
     ];
     for (name, end) in told {
-        let mut bed = Bed::new();
+        let mut bed = TestBed::new();
         bed.node(node("n1"));
         bed.pod(pod("big").priority(5).request("cpu", "16").nominated("n1"));
         bed.pod(big("low").priority(5));
@@ -186,7 +186,7 @@ fn objects_of_other_kinds_move_pods_of_registered_plugins() {
         Fake::new("F").pre_filter(|_| PreFilter::Reject(Status::unresolvable("no class"))).events(|| {
             vec![EventRegistration::always(EventResource::Other("StorageClass".into()), ActionType::UPDATE)]
         });
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
@@ -208,7 +208,7 @@ fn a_postfilter_nomination_lasts_until_the_next_attempt() {
     let answers = Arc::clone(&said);
     let preemption =
         Fake::new("Preemption").post_filter(move |_, _| answers.lock().unwrap().pop().unwrap()).build();
-    let mut bed = Bed::with(vec![preemption]);
+    let mut bed = TestBed::with(vec![preemption]);
     bed.node(node("n1"));
     bed.pod(big("a"));
     bed.cycle();
@@ -226,7 +226,7 @@ fn a_rejected_pod_moves_others_but_not_itself() {
             None => Permit::Reject(Status::unschedulable("no")),
         })
         .events(|| vec![EventRegistration::always(EventResource::Pod, ActionType::DELETE)]);
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.pod(pod("b"));
     bed.cycle();
@@ -258,7 +258,7 @@ fn a_plugin_without_events_ignores_attachments_and_custom_kinds() {
         for (plugin, expected) in
             [(rejects("Silent"), without_events), (rejects("Eager").events(all), with_all)]
         {
-            let mut bed = Bed::with(vec![plugin.build(), others().build()]);
+            let mut bed = TestBed::with(vec![plugin.build(), others().build()]);
             bed.node(node("n1"));
             bed.pod(pod("a"));
             bed.cycle();

@@ -9,8 +9,8 @@ use supercargo_framework::plugin::{
 use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{Context, CycleState, NodeRecord, Plugin, PodInfo, Status};
 
-use super::bed::{Bed, big, failed, options, plugins};
 use super::fake::Log;
+use super::test_bed::{TestBed, big, failed, options, plugins};
 use crate::{
     Calls, Effect, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, Input, Options, Place,
 };
@@ -98,8 +98,8 @@ fn filtered(nodes: &[Arc<str>], failed: &[(&str, &str)], hopeless: &[(&str, &str
     }
 }
 
-fn with_three_nodes(extenders: Vec<ExtenderSpec>) -> Bed {
-    let mut bed = Bed::extended(extenders);
+fn with_three_nodes(extenders: Vec<ExtenderSpec>) -> TestBed {
+    let mut bed = TestBed::extended(extenders);
     for name in ["n1", "n2", "n3"] {
         bed.node(node(name));
     }
@@ -201,7 +201,7 @@ fn the_search_continues_if_an_extender_rejects_the_nominated_node() {
 
 #[test]
 fn with_a_filtering_extender_large_clusters_are_sampled() {
-    let mut bed = Bed::extended(vec![extender("x")]);
+    let mut bed = TestBed::extended(vec![extender("x")]);
     for i in 0..300 {
         bed.node(node(&format!("n{i}")));
     }
@@ -217,7 +217,7 @@ fn ties_follow_the_order_of_a_filtering_extenders_answer() {
     let mut options = options(plugins(Vec::new()));
     options.profiles[0].plugins.score.clear();
     options.percentage_of_nodes_to_score = Some(100);
-    let mut bed = Bed::of(Options { extenders: vec![extender("x"), extender("y")], ..options });
+    let mut bed = TestBed::of(Options { extenders: vec![extender("x"), extender("y")], ..options });
     for name in ["n1", "n2", "n3"] {
         bed.node(node(name));
     }
@@ -326,9 +326,9 @@ impl PostFilterPlugin for Proposes {
 }
 
 /// A bed with one pod on `n1` and `n3`, two on `n2`, and a preemptor.
-fn preempting(extenders: Vec<ExtenderSpec>, log: &Log) -> Bed {
+fn preempting(extenders: Vec<ExtenderSpec>, log: &Log) -> TestBed {
     let lists = plugins(vec![Arc::new(Proposes(log.clone()))]);
-    let mut bed = Bed::of(Options { extenders, ..options(lists) });
+    let mut bed = TestBed::of(Options { extenders, ..options(lists) });
     for name in ["n1", "n2", "n3"] {
         bed.node(node(name));
     }
@@ -431,7 +431,7 @@ fn binder(managed: &[&str]) -> ExtenderSpec {
     ExtenderSpec { filters: false, binds: true, managed_resources, ..extender("x") }
 }
 
-fn binders_of(bed: &mut Bed, pod: PodBuilder) -> Vec<String> {
+fn binders_of(bed: &mut TestBed, pod: PodBuilder) -> Vec<String> {
     bed.pod(pod);
     bed.cycle();
     match &bed.effects()[..] {
@@ -453,7 +453,7 @@ fn a_binding_extender_takes_precedence_over_bind_plugins() {
 
 #[test]
 fn an_extenders_bind_error_is_reported_unchanged() {
-    let mut bed = Bed::extended(vec![binder(&[])]);
+    let mut bed = TestBed::extended(vec![binder(&[])]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();

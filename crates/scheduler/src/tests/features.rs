@@ -7,14 +7,14 @@ use supercargo_framework::pod::PodCondition;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Feature, Features};
 
-use super::bed::{Bed, big, options, plugins};
 use super::fake::Fake;
+use super::test_bed::{TestBed, big, options, plugins};
 use crate::{Effect, Options, Place, QueueOptions};
 
 #[test]
 fn without_popping_from_backoff_pods_wait_for_its_exact_end() {
     let queue = QueueOptions { pop_from_backoff: false, ..QueueOptions::default() };
-    let mut bed = Bed::of(Options { queue, ..options(plugins(Vec::new())) });
+    let mut bed = TestBed::of(Options { queue, ..options(plugins(Vec::new())) });
     bed.node(node("n1"));
     bed.pass(Duration::from_millis(300));
     bed.pod(big("a"));
@@ -33,7 +33,7 @@ fn without_the_expectation_a_pod_on_permit_is_not_nominated() {
     let nominated = |on| {
         let held = Fake::new("Hold").permit(|_, _| Permit::Wait(Duration::from_mins(1))).build();
         let features = Features::default().with(Feature::NominatedNodeNameForExpectation, on);
-        let mut bed = Bed::of(Options { features, ..options(plugins(vec![held])) });
+        let mut bed = TestBed::of(Options { features, ..options(plugins(vec![held])) });
         bed.node(node("n1"));
         bed.pod(pod("a"));
         bed.cycle();
@@ -47,7 +47,7 @@ fn without_the_expectation_a_pod_on_permit_is_not_nominated() {
 fn without_tracking_observed_generation_is_kept_only_if_present() {
     let generation = |on, before| {
         let features = Features::default().with(Feature::PodObservedGenerationTracking, on);
-        let mut bed = Bed::of(Options { features, ..options(plugins(Vec::new())) });
+        let mut bed = TestBed::of(Options { features, ..options(plugins(Vec::new())) });
         bed.node(node("n1"));
         let told = PodCondition {
             status: "False".into(),

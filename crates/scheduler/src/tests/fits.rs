@@ -9,11 +9,11 @@ use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 
-use super::bed::{Bed, all_plugins, options};
+use super::test_bed::{TestBed, all_plugins, options};
 use crate::{Fits, WhyError};
 
-pub(super) fn bed(nodes: &[(&str, u32)]) -> Bed {
-    let mut bed = Bed::of(options(all_plugins(Vec::new())));
+pub(super) fn bed(nodes: &[(&str, u32)]) -> TestBed {
+    let mut bed = TestBed::of(options(all_plugins(Vec::new())));
     for (name, cpus) in nodes {
         bed.node(with_cpus(name, *cpus));
     }
@@ -33,7 +33,7 @@ pub(super) fn asks(name: &str, cpus: u32) -> PodBuilder {
     pod(name).request("cpu", &cpus.to_string())
 }
 
-fn fits(bed: Bed, pod: PodBuilder, most: usize) -> Result<Fits, WhyError> {
+fn fits(bed: TestBed, pod: PodBuilder, most: usize) -> Result<Fits, WhyError> {
     let now = bed.now;
     bed.scheduler.fits(now, &pod.build(), most)
 }

@@ -9,13 +9,13 @@ use supercargo_framework::objects::{Body, PodDisruptionBudget, PodGroup, resourc
 use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, object, pod};
 
-use super::bed::{Bed, patched};
 use super::dry_run::repelling;
 use super::groups::{attempts, gang, group_options, member, room, with_cpus};
+use super::test_bed::{TestBed, patched};
 use crate::{Effect, Eviction, Input, Notification, Place, VictimEviction};
 
-fn bed(nodes: impl IntoIterator<Item = NodeBuilder>) -> Bed {
-    let mut bed = Bed::of(group_options(|_| true));
+fn bed(nodes: impl IntoIterator<Item = NodeBuilder>) -> TestBed {
+    let mut bed = TestBed::of(group_options(|_| true));
     for node in nodes {
         bed.node(node);
     }
@@ -52,7 +52,7 @@ fn victims(effects: &[Effect]) -> Vec<String> {
     effects.iter().flat_map(of).collect()
 }
 
-impl Bed {
+impl TestBed {
     fn all_assigned(&mut self, pods: &[PodBuilder]) {
         for pod in pods {
             self.assigned(pod.clone());
@@ -90,7 +90,7 @@ fn a_gang_preempts_single_pods_and_is_nominated_for_their_nodes() {
     bed.pods(&[worker("a", "2"), worker("b", "1")]);
     assert!(bed.cycle());
     let effects = bed.effects();
-    let lines: Vec<_> = effects.iter().map(super::bed::line).collect();
+    let lines: Vec<_> = effects.iter().map(super::test_bed::line).collect();
     assert_eq!(victims(&effects), ["x"], "and another one after it: {lines:?}");
     let reason = "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining, \
                   pod group preemption: found a placement for podgroup, preempting 2 victims";
@@ -157,14 +157,14 @@ fn no_pod_goes_for_a_group_that_may_not_preempt() {
         let effects = bed.effects();
         assert!(victims(&effects).is_empty(), "{name}");
         let expected = format!("default/g patch False Unschedulable: {unhelped}{reason}");
-        let lines: Vec<_> = effects.iter().map(super::bed::line).collect();
+        let lines: Vec<_> = effects.iter().map(super::test_bed::line).collect();
         assert!(lines.contains(&expected), "{name}: {lines:?}");
         assert_eq!(room_of(&bed, "n"), before, "{name}");
     }
 }
 
 /// The pods of a node in order, and their requests.
-fn room_of(bed: &Bed, node: &str) -> (Vec<Uid>, i64) {
+fn room_of(bed: &TestBed, node: &str) -> (Vec<Uid>, i64) {
     let node = bed.scheduler.cache().nodes().get(node).unwrap();
     (node.pods().iter().map(|pod| pod.uid.clone()).collect(), node.requested().milli_cpu)
 }
@@ -327,7 +327,7 @@ fn a_group_waits_while_a_pod_leaves_its_nominated_node() {
 /// disrupted whole.
 type Lows = Vec<(usize, u32, i32, bool, Option<u8>)>;
 
-fn with_lows(cpus: &[u32], lows: &Lows, without: &[String]) -> (Bed, BTreeMap<String, PodBuilder>) {
+fn with_lows(cpus: &[u32], lows: &Lows, without: &[String]) -> (TestBed, BTreeMap<String, PodBuilder>) {
     let mut bed =
         bed(cpus.iter().enumerate().map(|(i, cpus)| with_cpus(&format!("n{i}"), &cpus.to_string())));
     let mut pods = BTreeMap::new();
@@ -353,7 +353,7 @@ fn with_lows(cpus: &[u32], lows: &Lows, without: &[String]) -> (Bed, BTreeMap<St
 /// The nodes that pods are nominated for, by the pods' names.
 fn nominated_nodes(effects: &[Effect]) -> BTreeMap<String, String> {
     let of = |effect: &Effect| {
-        let line = super::bed::line(effect);
+        let line = super::test_bed::line(effect);
         let node = line.split("nominated \"").nth(1)?.strip_suffix('"')?.to_owned();
         Some((line.split(' ').next()?.to_owned(), node))
     };

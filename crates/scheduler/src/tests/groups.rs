@@ -7,12 +7,12 @@ use supercargo_framework::objects::{Body, GroupPolicy, PodGroup, resources};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
 use supercargo_framework::{Feature, Features};
 
-use super::bed::{Bed, in_tree, options};
+use super::test_bed::{TestBed, in_tree, options};
 use crate::{Input, Notification, Options, Place, ProfileSpec};
 use supercargo_queue::QueueOptions;
 
-fn bed() -> Bed {
-    Bed::of(group_options(|name| name != "DefaultPreemption"))
+fn bed() -> TestBed {
+    TestBed::of(group_options(|name| name != "DefaultPreemption"))
 }
 
 pub(super) fn group_options(enabled: fn(&str) -> bool) -> Options {
@@ -32,7 +32,7 @@ pub(super) fn group_options_with(features: Features, enabled: fn(&str) -> bool) 
     Options { profiles, queue, features, ..options(plugins.clone()) }
 }
 
-impl Bed {
+impl TestBed {
     pub(super) fn group(&mut self, group: PodGroup) {
         self.group_named("g", group);
     }
@@ -67,7 +67,7 @@ pub(super) fn member(name: &str, cpus: &str) -> PodBuilder {
 }
 
 /// The attempts of groups that metrics count.
-pub(super) fn attempts(bed: &mut Bed) -> Vec<String> {
+pub(super) fn attempts(bed: &mut TestBed) -> Vec<String> {
     bed.observed().into_iter().filter(|line| line.starts_with("group attempt")).collect()
 }
 
@@ -209,7 +209,7 @@ fn a_member_that_fails_to_bind_is_queued_again_alone() {
     bed.pod(member("a", "1"));
     bed.pod(member("b", "1"));
     bed.cycle();
-    bed.bound("a", super::bed::failed(supercargo_framework::binding::Certainty::Refused, "no"));
+    bed.bound("a", super::test_bed::failed(supercargo_framework::binding::Certainty::Refused, "no"));
     assert_eq!((bed.place("a"), bed.node_of("a"), bed.node_of("b")), (Some(Place::Active), None, Some("n")));
     assert!(bed.cycle());
     assert_eq!(bed.node_of("a"), Some("n"));
@@ -237,7 +237,7 @@ fn groups_survive_a_change_of_the_configuration() {
 }
 
 /// What a trial may not change: the pods on each node, and the sums of their requests.
-pub(super) fn room(bed: &Bed, nodes: usize) -> Vec<(Vec<String>, i64)> {
+pub(super) fn room(bed: &TestBed, nodes: usize) -> Vec<(Vec<String>, i64)> {
     let room = |i: usize| {
         let node = bed.scheduler.cache().nodes().get(&format!("n{i}")).unwrap();
         let mut pods: Vec<_> = node.pods().iter().map(|pod| pod.uid.to_string()).collect();

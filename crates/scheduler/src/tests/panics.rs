@@ -10,8 +10,8 @@ use supercargo_framework::plugin::Permit;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{ActionType, EventResource, Status};
 
-use super::bed::{Bed, failed, options, plugins};
 use super::fake::{Fake, Log};
+use super::test_bed::{TestBed, failed, options, plugins};
 use crate::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, Place, PluginLists};
 
 #[test]
@@ -33,7 +33,7 @@ fn a_panic_in_a_cycle_is_a_failure_that_names_the_plugin() {
         let log = Log::default();
         let lines = log.clone();
         let reserver = Fake::new("R").unreserve(move |_, _, _| lines.add("unreserve"));
-        let mut bed = Bed::with(vec![reserver.build(), plugin.build()]);
+        let mut bed = TestBed::with(vec![reserver.build(), plugin.build()]);
         bed.node(node("n1"));
         bed.node(node("n2"));
         bed.pod(pod("a"));
@@ -59,7 +59,7 @@ fn unreserve_sees_what_reserve_wrote_before_a_panic() {
         })
         .unreserve(move |_, state, _| lines.add(format!("{:?}", state.read::<u64>())));
     let panics = Fake::new("P").permit(|_, _| panic!("oh"));
-    let mut bed = Bed::with(vec![plugin.build(), panics.build()]);
+    let mut bed = TestBed::with(vec![plugin.build(), panics.build()]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
@@ -69,7 +69,7 @@ fn unreserve_sees_what_reserve_wrote_before_a_panic() {
 #[test]
 fn a_panic_in_unreserve_or_postbind_does_not_skip_other_plugins() {
     let log = Log::default();
-    let witness = |name: &'static str| {
+    let recorder = |name: &'static str| {
         let (undone, bound) = (log.clone(), log.clone());
         Fake::new(name)
             .unreserve(move |_, _, _| undone.add(format!("{name} unreserve")))
@@ -79,7 +79,7 @@ fn a_panic_in_unreserve_or_postbind_does_not_skip_other_plugins() {
     let panics = || {
         Fake::new("P").unreserve(|_, _, _| panic!("oh")).post_bind(|_| panic!("oh")).events(Vec::new).build()
     };
-    let mut bed = Bed::with(vec![witness("A"), panics(), witness("B")]);
+    let mut bed = TestBed::with(vec![recorder("A"), panics(), recorder("B")]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
@@ -107,7 +107,7 @@ fn a_panic_in_a_hint_queues_the_pod_and_is_reported() {
             Permit::Wait(Duration::from_secs(1))
         })
         .events(move || vec![EventRegistration::hinted(EventResource::Node, ActionType::ADD, hint)]);
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
@@ -131,7 +131,7 @@ fn a_panic_in_preenqueue_holds_the_pod_and_is_reported() {
             Status::success()
         })
         .filter(|_, _, _| Status::error("broken"));
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     armed.store(true, Ordering::Relaxed);
@@ -155,7 +155,7 @@ fn a_panic_in_queuesort_leaves_the_queue_consistent() {
         })
         .build();
     let lists = PluginLists { queue_sort: vec![sort], ..plugins(Vec::new()) };
-    let mut bed = Bed::of(options(lists));
+    let mut bed = TestBed::of(options(lists));
     bed.node(node("n1"));
     for (i, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
         bed.pod(pod(name).priority(i as i32));
@@ -181,7 +181,7 @@ impl Calls for Panics {
 #[test]
 fn a_panic_in_an_extender_call_names_no_plugin() {
     let spec = ExtenderSpec { name: "x".into(), filters: true, ..ExtenderSpec::default() };
-    let mut bed = Bed::extended(vec![spec]);
+    let mut bed = TestBed::extended(vec![spec]);
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle_with(&mut Panics);

@@ -5,8 +5,8 @@ use supercargo_framework::objects::{GroupPolicy, PodGroup};
 use supercargo_framework::testing::{NodeBuilder, pod};
 use supercargo_framework::{Feature, Features};
 
-use super::bed::Bed;
 use super::groups::{gang, group_options, group_options_with, member, with_cpus};
+use super::test_bed::TestBed;
 use crate::{Options, Place};
 
 fn options(enabled: fn(&str) -> bool) -> Options {
@@ -14,8 +14,8 @@ fn options(enabled: fn(&str) -> bool) -> Options {
     group_options_with(features, enabled)
 }
 
-fn bed() -> Bed {
-    Bed::of(options(|name| name != "DefaultPreemption"))
+fn bed() -> TestBed {
+    TestBed::of(options(|name| name != "DefaultPreemption"))
 }
 
 /// A node with four CPUs in a rack.
@@ -29,14 +29,14 @@ fn within_rack(group: PodGroup) -> PodGroup {
 }
 
 /// Nodes named after their rack and a number, in this order.
-fn racks(bed: &mut Bed, nodes: &[&str]) {
+fn racks(bed: &mut TestBed, nodes: &[&str]) {
     for name in nodes {
         bed.node(in_rack(name, &name[..1]));
     }
 }
 
 /// The event of a pod that is not scheduled.
-fn failure(bed: &mut Bed, pod: &str) -> String {
+fn failure(bed: &mut TestBed, pod: &str) -> String {
     let prefix = format!("{pod} Warning FailedScheduling Scheduling: ");
     let lines = bed.effect_lines();
     let line = lines.iter().find_map(|line| line.strip_prefix(&prefix));
@@ -59,7 +59,7 @@ fn a_gang_goes_to_the_domain_that_has_room_for_all() {
 
 #[test]
 fn without_the_gate_the_topology_does_not_matter() {
-    let mut bed = Bed::of(group_options(|name| name != "DefaultPreemption"));
+    let mut bed = TestBed::of(group_options(|name| name != "DefaultPreemption"));
     racks(&mut bed, &["a1", "b1"]);
     bed.group(within_rack(gang(2)));
     bed.pod(member("p", "3"));
@@ -192,7 +192,7 @@ fn weights_of_placement_scores_count() {
                 *weight = weight_of_fullness;
             }
         }
-        let mut bed = Bed::of(options);
+        let mut bed = TestBed::of(options);
         // Two of three pods fit in the full rack, all in the empty one.
         racks(&mut bed, &["a1", "b1", "b2", "b3", "b4"]);
         bed.group(within_rack(gang(1)));
@@ -207,7 +207,7 @@ fn weights_of_placement_scores_count() {
 
 #[test]
 fn a_group_preempts_within_one_domain() {
-    let mut bed = Bed::of(options(|_| true));
+    let mut bed = TestBed::of(options(|_| true));
     racks(&mut bed, &["a1", "b1", "b2"]);
     for node in ["a1", "b1", "b2"] {
         bed.assigned(pod(&format!("on-{node}")).request("cpu", "3").node(node));
@@ -233,7 +233,7 @@ proptest! {
         min_count in 1..6_i32,
     ) {
         let alone = |rack: Option<u8>| {
-            let mut bed = if rack.is_some() { Bed::of(group_options(|name| name != "DefaultPreemption")) } else { bed() };
+            let mut bed = if rack.is_some() { TestBed::of(group_options(|name| name != "DefaultPreemption")) } else { bed() };
             for (i, (of, cpus)) in nodes.iter().enumerate().filter(|(_, (of, _))| rack.is_none_or(|rack| rack == *of)) {
                 bed.node(with_cpus(&format!("n{i}"), &cpus.to_string()).label("rack", &of.to_string()));
             }

@@ -8,8 +8,8 @@ use supercargo_framework::plugin::{Permit, PreFlight};
 use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{ActionType, EventResource, Plugin, Status};
 
-use super::bed::{Bed, all_plugins, in_tree, options, patched};
 use super::fake::Fake;
+use super::test_bed::{TestBed, all_plugins, in_tree, options, patched};
 use crate::{Effect, Eviction, Input, Notification, Place};
 
 /// The event of a preemptor's failed attempt, with one victim.
@@ -18,9 +18,9 @@ const FAILED: &str = "high Warning FailedScheduling Scheduling: 0/1 nodes are av
 const NOMINATED: &str = "high patch False Unschedulable: 0/1 nodes are available: 1 Insufficient cpu. preemption: found \
                          a potential placement for pod on node n1, preempting 1 victims nominated \"n1\"";
 
-fn bed(more: Vec<Fake>) -> Bed {
+fn bed(more: Vec<Fake>) -> TestBed {
     let more = more.into_iter().map(Fake::build).collect();
-    let mut bed = Bed::of(options(all_plugins(more)));
+    let mut bed = TestBed::of(options(all_plugins(more)));
     bed.node(node("n1").allocatable("cpu", "4"));
     bed
 }
@@ -34,7 +34,7 @@ fn high() -> PodBuilder {
 }
 
 /// A bed with victims on its only node, after `high` has preempted them.
-fn ordered(victims: &[PodBuilder]) -> Bed {
+fn ordered(victims: &[PodBuilder]) -> TestBed {
     let mut bed = bed(vec![]);
     for victim in victims {
         bed.assigned(victim.clone().node("n1"));
@@ -49,7 +49,7 @@ fn three() -> [PodBuilder; 3] {
     [cpus("a", 1).priority(3), cpus("b", 1).priority(2), cpus("c", 2).priority(1)]
 }
 
-impl Bed {
+impl TestBed {
     fn evicted(&mut self, preemption: u64, outcomes: &[Eviction]) {
         self.handle(Input::Evicted { preemption, outcomes: outcomes.to_vec() });
     }
@@ -155,7 +155,7 @@ fn the_preemptor_is_held_until_the_last_victim_leaves() {
 
 #[test]
 fn a_last_victim_that_is_leaving_does_not_hold_the_preemptor() {
-    type Leave = fn(&mut Bed, PodBuilder);
+    type Leave = fn(&mut TestBed, PodBuilder);
     let cases: [(&str, Leave); 2] = [
         ("gone", |bed, last| bed.delete_assigned(last.node("n1"))),
         ("terminating", |bed, last| bed.terminates(last.node("n1"))),
@@ -277,7 +277,7 @@ fn holder() -> Fake {
 }
 
 /// A bed in which `low` is at the stage that its label names, after `high` has been tried.
-fn on_its_way(label: &str) -> Bed {
+fn on_its_way(label: &str) -> TestBed {
     let mut bed = bed(vec![holder()]);
     bed.pod(cpus("low", 4).label(label, ""));
     bed.cycle();
@@ -378,10 +378,10 @@ fn lower_priority_pods_lose_their_nomination() {
     assert_eq!(bed.effect_lines(), ["lower patch nominated \"\"", "evict low for 1", FAILED, NOMINATED]);
 }
 
-fn synchronous(victims: &[PodBuilder]) -> Bed {
+fn synchronous(victims: &[PodBuilder]) -> TestBed {
     let features = Features::default().with(Feature::SchedulerAsyncPreemption, false);
     let no_more = Vec::<std::sync::Arc<dyn Plugin>>::new();
-    let mut bed = Bed::of(options(in_tree(&features, |_| true, |_| serde_json::Value::Null, no_more)));
+    let mut bed = TestBed::of(options(in_tree(&features, |_| true, |_| serde_json::Value::Null, no_more)));
     bed.node(node("n1").allocatable("cpu", "4"));
     for victim in victims {
         bed.assigned(victim.clone().node("n1"));

@@ -6,8 +6,8 @@ use supercargo_framework::event::EventRegistration;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{ActionType, EventResource, Now, Plugin, Status};
 
-use super::bed::{Bed, big, options, plugins};
 use super::fake::{Fake, Log};
+use super::test_bed::{TestBed, big, options, plugins};
 use crate::{BuildError, Options, Place, PluginLists, ProfileError, ProfileSpec, Scheduler};
 
 fn spec(name: &str, plugins: PluginLists) -> ProfileSpec {
@@ -66,7 +66,7 @@ fn pods_use_their_own_profile_and_others_are_ignored() {
     let strict = spec("strict", plugins(vec![refuser]));
     let mut all = options(plugins(Vec::new()));
     all.profiles.push(strict);
-    let mut bed = Bed::of(all);
+    let mut bed = TestBed::of(all);
     bed.node(node("n1"));
     for (name, scheduler) in [("a", "supercargo"), ("b", "strict"), ("c", "stranger")] {
         bed.pod(pod(name).scheduler(scheduler));
@@ -98,7 +98,7 @@ fn a_gate_is_rechecked_on_events_registered_in_any_profile() {
     for (elsewhere, place) in [(ActionType::ADD, Place::Backoff), (ActionType::DELETE, Place::Gated)] {
         let mut all = options(plugins(vec![gate(ActionType::DELETE)]));
         all.profiles.push(spec("other", plugins(vec![gate(elsewhere)])));
-        let mut bed = Bed::of(all);
+        let mut bed = TestBed::of(all);
         bed.node(node("n1"));
         bed.pod(big("a"));
         bed.cycle();
@@ -113,7 +113,7 @@ fn a_gate_is_rechecked_on_events_registered_in_any_profile() {
 
 #[test]
 fn pods_of_one_template_have_one_signature() {
-    let bed = Bed::new();
+    let bed = TestBed::new();
     let sign = |pod: supercargo_framework::testing::PodBuilder| {
         bed.scheduler.signature(Now::default(), &pod.build())
     };

@@ -7,13 +7,13 @@ use supercargo_framework::binding::Certainty;
 use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{Status, TaintEffect, Timestamp};
 
-use super::bed::{Bed, big, failed, with_unschedulable};
 use super::fake::{Fake, Log};
+use super::test_bed::{TestBed, big, failed, with_unschedulable};
 use crate::{Effect, Place};
 
 #[test]
 fn pods_are_popped_by_priority_then_in_order_of_arrival() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     for (name, priority) in [("a", 0), ("b", 5), ("c", 0), ("d", 5), ("e", -1)] {
         bed.pod(pod(name).priority(priority));
@@ -63,7 +63,7 @@ fn a_pod_leaves_backoff_at_the_next_whole_second() {
 
 #[test]
 fn backoff_grows_with_every_failure_and_counts_from_whole_seconds() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.pod(big("a"));
     for (attempt, seconds) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (6, 10)] {
@@ -84,7 +84,7 @@ fn backoff_grows_with_every_failure_and_counts_from_whole_seconds() {
 
 #[test]
 fn an_error_waits_out_its_backoff_even_when_the_scheduler_is_idle() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.pod(pod("a"));
     bed.cycle();
     assert_eq!(bed.place("a"), Some(Place::Backoff), "without nodes no plugin is blamed");
@@ -104,7 +104,7 @@ fn an_error_waits_out_its_backoff_even_when_the_scheduler_is_idle() {
 
 #[test]
 fn consecutive_errors_are_reset_by_a_rejection() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.pod(big("a"));
     bed.cycle();
     bed.node(node("n1"));
@@ -115,7 +115,7 @@ fn consecutive_errors_are_reset_by_a_rejection() {
 
 #[test]
 fn pods_in_backoff_are_popped_by_its_end_then_by_priority() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     for (name, priority) in [("a", 0), ("b", 7), ("c", 3)] {
         bed.pod(big(name).priority(priority));
@@ -183,7 +183,7 @@ fn the_next_deadline_is_never_zero_after_a_tick() {
 
 #[test]
 fn a_gated_pod_waits_until_its_last_gate_is_removed() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     let gated = || pod("a").gate("g").gate("h");
     bed.pod(gated());
@@ -221,7 +221,7 @@ fn a_gate_without_registrations_is_rechecked_on_every_event() {
             Status::unschedulable("shut")
         }
     });
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.pod(pod("a"));
     bed.node(node("n1"));
     assert_eq!((bed.place("a"), log.take().len()), (Some(Place::Gated), 2));
@@ -244,7 +244,7 @@ fn the_plugin_that_holds_a_pod_runs_first() {
             })
             .build()
     };
-    let mut bed = Bed::with(vec![gate("First", true), gate("Second", false), gate("Third", true)]);
+    let mut bed = TestBed::with(vec![gate("First", true), gate("Second", false), gate("Third", true)]);
     bed.pod(pod("a"));
     assert_eq!(log.take(), ["First", "Second"]);
     bed.node(node("n1"));
@@ -253,7 +253,7 @@ fn the_plugin_that_holds_a_pod_runs_first() {
 
 #[test]
 fn an_update_keeps_the_place_of_a_queued_pod() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.update(pod("a"), pod("a").label("x", "y").resource_version("2"));
@@ -279,7 +279,7 @@ fn an_update_requeues_a_pod_only_if_a_rejecting_plugin_says_so() {
 
 #[test]
 fn an_update_of_an_unknown_pod_adds_it() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.update(pod("a"), pod("a").resource_version("2"));
     assert_eq!(bed.place("a"), Some(Place::Active));
     assert_eq!(bed.observed(), ["Active by UnscheduledPodAdd"]);
@@ -304,7 +304,7 @@ fn a_repeated_add_is_an_update() {
 #[test]
 fn a_new_pod_of_the_same_name_replaces_the_old_one() {
     let again = || pod("a").uid("a2").resource_version("5");
-    type Tell = fn(&mut Bed, PodBuilder);
+    type Tell = fn(&mut TestBed, PodBuilder);
     let told: [(&str, Tell); 2] = [
         ("as an update", |bed, new| bed.update(big("a"), new)),
         ("as new, the end of the old one was missed", |bed, new| bed.pod(new)),
@@ -319,7 +319,7 @@ fn a_new_pod_of_the_same_name_replaces_the_old_one() {
 
 #[test]
 fn a_deleted_pod_leaves_its_queue() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     for (name, request) in [("a", "8"), ("b", "16"), ("c", "8")] {
         bed.pod(pod(name).request("cpu", request));
@@ -336,7 +336,7 @@ fn a_deleted_pod_leaves_its_queue() {
 
 #[test]
 fn a_terminating_pod_is_not_tried() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.pod(pod("a").terminating());
     assert!(bed.cycle());

@@ -6,8 +6,8 @@ use supercargo_framework::binding::{BindOutcome, Certainty};
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Plugin, Status};
 
-use super::bed::{Bed, big, failed, options, plugins};
 use super::fake::{Fake, Log};
+use super::test_bed::{TestBed, big, failed, options, plugins};
 use crate::{Options, Place};
 
 /// The usual plugins and one that rejects every pod.
@@ -28,7 +28,7 @@ fn serving(scheduler_name: &str) -> Options {
 
 #[test]
 fn pods_are_retried_with_new_plugins_and_keep_their_history() {
-    let mut bed = Bed::of(refusing());
+    let mut bed = TestBed::of(refusing());
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
@@ -45,7 +45,7 @@ fn pods_are_retried_with_new_plugins_and_keep_their_history() {
 
 #[test]
 fn cached_answers_of_old_plugins_are_dropped() {
-    let mut bed = Bed::of(usual());
+    let mut bed = TestBed::of(usual());
     bed.node(node("n1"));
     bed.node(node("n2"));
     bed.pod(pod("a"));
@@ -66,7 +66,7 @@ fn cached_answers_of_old_plugins_are_dropped() {
 
 #[test]
 fn pods_leave_the_queue_without_a_profile_and_return_with_one() {
-    let mut bed = Bed::of(usual());
+    let mut bed = TestBed::of(usual());
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.pod(pod("b").scheduler("another"));
@@ -85,22 +85,22 @@ fn pods_leave_the_queue_without_a_profile_and_return_with_one() {
 #[test]
 fn bindings_end_under_the_profile_that_started_them() {
     let log = Log::default();
-    let witness = |name: &'static str| -> Arc<dyn Plugin> {
+    let recorder = |name: &'static str| -> Arc<dyn Plugin> {
         let (bound, undone) = (log.clone(), log.clone());
         Fake::new(name)
             .post_bind(move |pod| bound.add(format!("{name} bound {}", pod.name)))
             .unreserve(move |_, _, pod| undone.add(format!("{name} undid {}", pod.name)))
             .build()
     };
-    let mut bed = Bed::of(options(plugins(vec![witness("Old")])));
+    let mut bed = TestBed::of(options(plugins(vec![recorder("Old")])));
     bed.node(node("n1"));
     for name in ["a", "b"] {
         bed.pod(pod(name));
         bed.cycle();
     }
-    bed.reconfigure(options(plugins(vec![witness("New")]))).unwrap();
+    bed.reconfigure(options(plugins(vec![recorder("New")]))).unwrap();
     // A second change while the bindings are in progress.
-    bed.reconfigure(options(plugins(vec![witness("Newest")]))).unwrap();
+    bed.reconfigure(options(plugins(vec![recorder("Newest")]))).unwrap();
     bed.bound("a", BindOutcome::Bound);
     bed.bound("b", failed(Certainty::Refused, "no"));
     assert_eq!(log.take(), ["Old bound a", "Old undid b"]);
@@ -112,7 +112,7 @@ fn bindings_end_under_the_profile_that_started_them() {
 
 #[test]
 fn a_pod_that_fails_without_its_profile_is_unclaimed() {
-    let mut bed = Bed::of(usual());
+    let mut bed = TestBed::of(usual());
     bed.node(node("n1"));
     bed.pod(pod("a"));
     bed.cycle();
@@ -126,7 +126,7 @@ fn a_pod_that_fails_without_its_profile_is_unclaimed() {
 
 #[test]
 fn an_invalid_configuration_changes_nothing() {
-    let mut bed = Bed::of(usual());
+    let mut bed = TestBed::of(usual());
     bed.node(node("n1"));
     bed.pod(big("a"));
     bed.cycle();

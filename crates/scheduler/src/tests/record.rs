@@ -8,9 +8,9 @@ use supercargo_framework::objects::{Body, Object, PodDisruptionBudget, resources
 use supercargo_framework::testing::{PodBuilder, node, object, pod};
 use supercargo_framework::{LabelSelector, Now, PodInfo, Status, Timestamp};
 
-use super::bed::{Bed, WALL, all_plugins, options, plugins};
+use super::test_bed::{TestBed, WALL, all_plugins, options, plugins};
 use super::volumes::{claim, class, volume, with_claim};
-use crate::record::{self, Recorded, ReplayError, Replayed, Step, StepLog};
+use crate::record::{self, Recorded, RecordedCall, ReplayError, Replayed, StepLog};
 use crate::{
     Calls, Eviction, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, Input, NoCalls, Notification, Options,
     Scheduler,
@@ -47,7 +47,7 @@ impl Calls for Last {
 struct TextLog(Vec<u8>);
 
 impl StepLog for &mut TextLog {
-    fn push(&mut self, step: Step) {
+    fn push(&mut self, step: RecordedCall) {
         self.0.extend(step.to_line().unwrap());
     }
 }
@@ -233,7 +233,7 @@ fn a_record_with_volumes_objects_and_preemption_replays() {
     let steps = replay(&mut everything(), &record).unwrap();
     assert_eq!(steps, record.lines().count());
     for line in record.lines() {
-        let step: Step = serde_json::from_str(line).unwrap();
+        let step: RecordedCall = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&step).unwrap(), line, "reading returns what was written");
     }
 }
@@ -249,7 +249,7 @@ fn a_replay_agrees_under_another_hash_seed() {
 #[test]
 fn maps_of_pods_hash_with_the_seed() {
     let orders = |hash_seed| {
-        let mut bed = Bed::of(Options { hash_seed, ..options(all_plugins(Vec::new())) });
+        let mut bed = TestBed::of(Options { hash_seed, ..options(all_plugins(Vec::new())) });
         for i in 0..32 {
             bed.pod(pod(&format!("p{i}")));
             bed.pod(pod(&format!("other{i}")).scheduler("another"));

@@ -7,11 +7,11 @@ use supercargo_framework::Status;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{node, pod};
 
-use super::bed::{Bed, all_plugins, big, line, options, patched};
 use super::fake::Fake;
+use super::test_bed::{TestBed, all_plugins, big, line, options, patched};
 use crate::{Effect, Eviction, Input, StatusPatch};
 
-impl Bed {
+impl TestBed {
     /// Waits until the pod is tried again, and returns its patches.
     fn tried_again(&mut self) -> Vec<StatusPatch> {
         self.pass_seconds(330);
@@ -29,19 +29,19 @@ impl Bed {
 }
 
 /// A bed whose pods are rejected with the message of this number.
-fn rejecting() -> (Bed, Arc<AtomicUsize>) {
+fn rejecting() -> (TestBed, Arc<AtomicUsize>) {
     let number = Arc::<AtomicUsize>::default();
     let said = Arc::clone(&number);
     let messages = ["zero", "one", "two"];
     let filter = move |_: &_, _: &_, _: &_| Status::unschedulable(messages[said.load(Ordering::Relaxed)]);
-    let mut bed = Bed::with(vec![Fake::new("Rejects").filter(filter).build()]);
+    let mut bed = TestBed::with(vec![Fake::new("Rejects").filter(filter).build()]);
     bed.node(node("n1"));
     (bed, number)
 }
 
 #[test]
 fn a_nomination_that_is_on_its_way_is_cleared() {
-    let mut bed = Bed::of(options(all_plugins(Vec::new())));
+    let mut bed = TestBed::of(options(all_plugins(Vec::new())));
     let small = || node("n1").allocatable("cpu", "4");
     bed.node(small());
     bed.assigned(pod("low").request("cpu", "4").node("n1"));
@@ -58,7 +58,7 @@ fn a_nomination_that_is_on_its_way_is_cleared() {
 
 #[test]
 fn a_preemptor_clears_lower_nominations_that_are_on_their_way() {
-    let mut bed = Bed::of(options(all_plugins(Vec::new())));
+    let mut bed = TestBed::of(options(all_plugins(Vec::new())));
     bed.node(node("n1").allocatable("cpu", "4"));
     bed.assigned(pod("low").request("cpu", "4").node("n1"));
     bed.pod(pod("middle").request("cpu", "4").priority(5));
@@ -124,7 +124,7 @@ fn what_the_informer_confirmed_is_not_compared_again() {
 #[test]
 fn observed_generation_goes_along_with_a_nomination_only() {
     for (nominated, expected) in [(None, None), (Some("n1"), Some(Some(2)))] {
-        let mut bed = Bed::new();
+        let mut bed = TestBed::new();
         bed.node(node("n1"));
         bed.pod(big("a"));
         bed.cycle();

@@ -5,8 +5,8 @@ use std::time::Duration;
 use supercargo_framework::binding::{BindOutcome, Certainty};
 use supercargo_framework::testing::{PodBuilder, node, pod};
 
-use super::bed::{Bed, failed};
 use super::fake::{Fake, Log};
+use super::test_bed::{TestBed, failed};
 use crate::{Place, PodRead};
 
 fn a() -> PodBuilder {
@@ -14,10 +14,10 @@ fn a() -> PodBuilder {
 }
 
 /// The pod `a` was sent to n1, and the answer is lost.
-fn uncertain(log: &Log) -> Bed {
+fn uncertain(log: &Log) -> TestBed {
     let given_back = log.clone();
     let plugin = Fake::new("R").unreserve(move |_, _, _| given_back.add("unreserve")).events(Vec::new);
-    let mut bed = Bed::with(vec![plugin.build()]);
+    let mut bed = TestBed::with(vec![plugin.build()]);
     bed.node(node("n1"));
     bed.pod(a());
     bed.cycle();
@@ -111,7 +111,7 @@ fn the_informer_may_settle_a_binding_before_the_read() {
 #[test]
 fn the_informer_may_report_the_pod_before_bind_fails() {
     for (on, said) in [("n1", 1), ("n2", 0)] {
-        let mut bed = Bed::new();
+        let mut bed = TestBed::new();
         bed.node(node("n1"));
         bed.pod(a());
         bed.cycle();
@@ -127,7 +127,7 @@ fn the_informer_may_report_the_pod_before_bind_fails() {
 
 #[test]
 fn a_refused_binding_that_the_informer_saw_is_not_retried() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.pod(a());
     bed.cycle();
@@ -183,7 +183,7 @@ fn a_terminating_pod_is_requeued_only_when_its_binding_failed() {
 
 #[test]
 fn a_bound_pod_deleted_before_it_is_confirmed_leaves_nothing() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.pod(a());
     bed.cycle();

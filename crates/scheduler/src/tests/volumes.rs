@@ -18,8 +18,8 @@ use supercargo_framework::plugin::Permit;
 use supercargo_framework::testing::{PodBuilder, node, object, pod};
 use supercargo_framework::{Plugin, Status, Text, Volume, VolumeSource};
 
-use super::bed::{Bed, failed};
 use super::fake::Fake;
+use super::test_bed::{TestBed, failed};
 use crate::{Effect, Input, Notification, Place};
 
 const CLASS: &str = "local";
@@ -69,7 +69,7 @@ pub(super) fn with_claim(name: &str, claim: &str) -> PodBuilder {
     pod(name).with_spec(|spec| spec.volumes = [volume].into())
 }
 
-fn tell(bed: &mut Bed, object: Object) {
+fn tell(bed: &mut TestBed, object: Object) {
     let new = Arc::new(object);
     let known = bed.scheduler.objects().from_api(&new.resource, &new.key).cloned();
     bed.handle(Input::Object(match known {
@@ -79,8 +79,8 @@ fn tell(bed: &mut Bed, object: Object) {
 }
 
 /// A node, a volume, the claims `a` and `b`, and the pod `a`, after one cycle.
-fn tried(plugins: Vec<Arc<dyn Plugin>>) -> Bed {
-    let mut bed = Bed::with(plugins);
+fn tried(plugins: Vec<Arc<dyn Plugin>>) -> TestBed {
+    let mut bed = TestBed::with(plugins);
     bed.node(node("n1"));
     for object in [class(), volume("1", None), claim("a", "1", ""), claim("b", "1", "")] {
         tell(&mut bed, object);
@@ -91,7 +91,7 @@ fn tried(plugins: Vec<Arc<dyn Plugin>>) -> Bed {
 }
 
 /// The claim that holds the volume, assumptions included.
-fn holder(bed: &Bed) -> Option<String> {
+fn holder(bed: &TestBed) -> Option<String> {
     let volume = bed.scheduler.objects().get("PersistentVolume", "v").unwrap();
     PersistentVolume::of(&volume.body).unwrap().claim.as_ref().map(|holder| holder.name.to_string())
 }
@@ -150,7 +150,7 @@ struct PreBind {
 impl PreBind {
     /// Starts the PreBind that the scheduler requested.
     fn start(
-        bed: &mut Bed,
+        bed: &mut TestBed,
         answers: impl Fn(&str) -> Result<Value, ApiError> + Send + Sync + 'static,
     ) -> Self {
         let groups = bed.effects().into_iter().find_map(|effect| match effect {
@@ -172,7 +172,7 @@ impl PreBind {
     }
 
     /// Polls PreBind as far as possible. Returns whether it has ended, and passes its status on.
-    fn go_on(&mut self, bed: &mut Bed) -> bool {
+    fn go_on(&mut self, bed: &mut TestBed) -> bool {
         let mut cx = std::task::Context::from_waker(Waker::noop());
         if let Poll::Ready(status) = Pin::new(&mut self.future).poll(&mut cx) {
             bed.pre_bound("a", status.by("VolumeBinding"));
@@ -187,7 +187,7 @@ impl PreBind {
         self.go_on(bed)
     }
 
-    fn time_out(&mut self, bed: &mut Bed) -> bool {
+    fn time_out(&mut self, bed: &mut TestBed) -> bool {
         *self.waited.lock().unwrap() = Some(Err(WaitError::TimedOut));
         self.go_on(bed)
     }

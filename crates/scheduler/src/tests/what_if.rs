@@ -9,8 +9,8 @@ use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{PodBuilder, object, pod};
 use supercargo_framework::{LabelSelector, TaintEffect};
 
-use super::bed::{Bed, all_plugins, options};
 use super::fits::{asks, bed, with_cpus};
+use super::test_bed::{TestBed, all_plugins, options};
 use crate::{End, ExtenderSpec, Fork, Input, Notification, Options, Verb, WhatIf, WhatIfError};
 
 fn owned(pod: PodBuilder, kind: &str) -> PodBuilder {
@@ -51,11 +51,11 @@ fn fail(name: &str) -> Verb {
     Verb::Fail(vec![name.into()])
 }
 
-fn try_what_if(bed: Bed, verbs: &[Verb]) -> Result<WhatIf, WhatIfError> {
+fn try_what_if(bed: TestBed, verbs: &[Verb]) -> Result<WhatIf, WhatIfError> {
     Fork::new(bed.scheduler, bed.now).what_if(verbs, 20)
 }
 
-fn what_if(bed: Bed, verbs: &[Verb]) -> WhatIf {
+fn what_if(bed: TestBed, verbs: &[Verb]) -> WhatIf {
     let what_if = try_what_if(bed, verbs).unwrap();
     assert!(what_if.is_still);
     what_if
@@ -153,7 +153,7 @@ fn a_pod_that_tolerates_the_cordon_comes_back() {
 fn extenders_are_not_asked() {
     let extender = ExtenderSpec { name: "x".into(), filters: true, ..ExtenderSpec::default() };
     let options = Options { extenders: vec![extender], ..options(all_plugins(Vec::new())) };
-    let mut bed = Bed::of(options);
+    let mut bed = TestBed::of(options);
     bed.node(with_cpus("a", 4));
     bed.node(with_cpus("b", 4));
     bed.assigned(replica("w", 1).node("a"));
@@ -203,7 +203,7 @@ fn all_pods_of_failed_nodes_leave() {
 
 #[test]
 fn new_nodes_take_pending_pods_and_are_well() {
-    let mut bed = Bed::of(options(all_plugins(Vec::new())));
+    let mut bed = TestBed::of(options(all_plugins(Vec::new())));
     bed.node(with_cpus("a", 2).unschedulable());
     bed.pod(replica("p1", 2));
     bed.pod(replica("p2", 2));

@@ -7,11 +7,11 @@ use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::{Context, CycleState, NodeInfo, Now, Plugin, PodInfo, Status, TaintEffect};
 
-use super::bed::{Bed, all_plugins, options};
+use super::test_bed::{TestBed, all_plugins, options};
 use crate::{Detail, Effect, PodChange, Scheduler, Shortage, Why};
 
-fn bed() -> Bed {
-    Bed::of(options(all_plugins(Vec::new())))
+fn bed() -> TestBed {
+    TestBed::of(options(all_plugins(Vec::new())))
 }
 
 fn with_cpus(name: &str, cpus: &str) -> NodeBuilder {
@@ -22,7 +22,7 @@ fn asks(name: &str, cpus: &str) -> PodBuilder {
     pod(name).request("cpu", cpus)
 }
 
-fn why(bed: &mut Bed, pod: PodBuilder) -> Why {
+fn why(bed: &mut TestBed, pod: PodBuilder) -> Why {
     bed.scheduler.why(bed.now, &Arc::new(pod.build())).unwrap()
 }
 
@@ -281,8 +281,8 @@ impl FilterPlugin for Chatty {
     }
 }
 
-fn chatty(fails: bool) -> Bed {
-    Bed::of(options(all_plugins(vec![Arc::new(Chatty { fails })])))
+fn chatty(fails: bool) -> TestBed {
+    TestBed::of(options(all_plugins(vec![Arc::new(Chatty { fails })])))
 }
 
 #[test]

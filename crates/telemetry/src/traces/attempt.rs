@@ -7,9 +7,9 @@ use supercargo_framework::pod::PodKey;
 use supercargo_framework::{Code, Uid};
 use supercargo_runtime::observer::{AttemptResult, Timespan};
 
+use super::attempt_record::{AttemptRecord, TimedPlugin, TimedPoint};
 use super::ids::{Ids, SpanId, TraceId};
 use super::otlp::{Attribute, Failed, Kind, Span};
-use super::parts::{Part, Parts, PluginPart};
 
 /// The name of the span of an attempt.
 const NAME: &str = "scheduling attempt";
@@ -27,7 +27,7 @@ pub(super) struct Attempt {
     pub(super) node: Option<Box<str>>,
     pub(super) message: Box<str>,
     pub(super) took: Timespan,
-    pub(super) parts: Parts,
+    pub(super) parts: AttemptRecord,
     /// The origin of the clock, in nanoseconds since 1970.
     pub(super) epoch: u64,
 }
@@ -64,7 +64,8 @@ impl Attempt {
     pub(super) fn spans(&self, ids: &mut Ids) -> Vec<Span> {
         let trace = Trace { id: ids.trace(), epoch: self.epoch };
         let root = ids.span();
-        let points: Vec<(SpanId, &Part)> = self.parts.points.iter().map(|part| (ids.span(), part)).collect();
+        let points: Vec<(SpanId, &TimedPoint)> =
+            self.parts.points.iter().map(|part| (ids.span(), part)).collect();
         let mut spans = Vec::with_capacity(self.span_count());
         spans.push(self.root(&trace, root));
         spans.extend(points.iter().map(|(id, part)| point(&trace, root, *id, part)));
@@ -97,7 +98,7 @@ impl Attempt {
     }
 }
 
-fn point(trace: &Trace, parent: SpanId, id: SpanId, part: &Part) -> Span {
+fn point(trace: &Trace, parent: SpanId, id: SpanId, part: &TimedPoint) -> Span {
     Span {
         parent_span_id: Some(parent),
         attributes: vec![said(part.status)],
@@ -110,7 +111,7 @@ fn plugin(
     trace: &Trace,
     parent: SpanId,
     id: SpanId,
-    PluginPart { plugin, calls, part }: &PluginPart,
+    TimedPlugin { plugin, calls, part }: &TimedPlugin,
 ) -> Span {
     Span {
         parent_span_id: Some(parent),

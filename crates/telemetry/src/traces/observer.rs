@@ -13,8 +13,8 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::Drops;
 use super::attempt::Attempt;
-use super::parts::Part;
-use super::under_way::UnderWay;
+use super::attempt_record::TimedPoint;
+use super::open_attempts::OpenAttempts;
 
 /// The denominator of the sampling rate.
 const ALL: u32 = 1_000_000;
@@ -26,7 +26,7 @@ pub(super) struct TracingObserver {
     inner: Box<dyn Observer>,
     sample: Sample,
     profiles: Vec<Arc<str>>,
-    under_way: RefCell<UnderWay>,
+    open_attempts: RefCell<OpenAttempts>,
     attempts: mpsc::Sender<Attempt>,
     drops: Drops,
     /// The wall clock, read once per attempt.
@@ -53,12 +53,12 @@ impl TracingObserver {
         attempts: mpsc::Sender<Attempt>,
         drops: Drops,
     ) -> Self {
-        let under_way = UnderWay::new(GENERATION, Arc::clone(&drops.unfinished));
+        let open_attempts = OpenAttempts::new(GENERATION, Arc::clone(&drops.unfinished));
         Self {
             inner,
             sample: Sample { keys: RandomState::new(), per_million },
             profiles: Vec::new(),
-            under_way: RefCell::new(under_way),
+            open_attempts: RefCell::new(open_attempts),
             attempts,
             drops,
             wall: SystemTime::now,
@@ -76,17 +76,20 @@ impl TracingObserver {
             Observation::ExtensionPoint { pod, point, status, took, .. }
                 if is_traced(point) && self.sample.has(&pod.uid) =>
             {
-                self.under_way.borrow_mut().of(&pod.uid).add_point(Part { point, status, took });
+                self.open_attempts.borrow_mut().of(&pod.uid).add_point(TimedPoint { point, status, took });
             }
             Observation::Plugin { pod, plugin, point, status, took }
                 if is_traced(point) && self.sample.has(&pod.uid) =>
             {
-                self.under_way.borrow_mut().of(&pod.uid).add_plugin(plugin, Part { point, status, took });
+                self.open_attempts
+                    .borrow_mut()
+                    .of(&pod.uid)
+                    .add_plugin(plugin, TimedPoint { point, status, took });
             }
             Observation::Attempt { profile, result, pod, attempts, node, message, took, .. }
                 if self.sample.has(&pod.uid) =>
             {
-                let mut parts = self.under_way.borrow_mut().take(&pod.uid);
+                let mut parts = self.open_attempts.borrow_mut().take(&pod.uid);
                 self.drops.unfinished.add(parts.forget_before(took.from));
                 self.hand_over(Attempt {
                     pod: pod.key(),

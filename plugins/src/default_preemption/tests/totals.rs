@@ -4,6 +4,7 @@
 use std::cell::Cell;
 
 use supercargo_framework::PodTotals;
+use supercargo_framework::caching::CachingFilters;
 
 use super::*;
 
@@ -24,6 +25,28 @@ impl RunFilters for ByTotals {
         ByCpu.run_filters(state, pod, node)
     }
 
+    fn add_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
+        panic!("no state depends on the pods")
+    }
+
+    fn remove_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
+        panic!("no state depends on the pods")
+    }
+
+    fn extend_preemption(
+        &self,
+        pod: &Arc<PodInfo>,
+        candidates: Vec<Candidate>,
+    ) -> Result<Vec<Candidate>, Status> {
+        ByCpu.extend_preemption(pod, candidates)
+    }
+
+    fn caching(&self) -> Option<&dyn CachingFilters> {
+        Some(self)
+    }
+}
+
+impl CachingFilters for ByTotals {
     fn run_filters_again(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         count(&self.again);
         ByCpu.run_filters(state, pod, node)
@@ -42,22 +65,6 @@ impl RunFilters for ByTotals {
 
     fn follow_pods(&self) -> bool {
         false
-    }
-
-    fn add_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
-        panic!("no state depends on the pods")
-    }
-
-    fn remove_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
-        panic!("no state depends on the pods")
-    }
-
-    fn extend_preemption(
-        &self,
-        pod: &Arc<PodInfo>,
-        candidates: Vec<Candidate>,
-    ) -> Result<Vec<Candidate>, Status> {
-        ByCpu.extend_preemption(pod, candidates)
     }
 }
 

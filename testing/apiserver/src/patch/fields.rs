@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum PathElement {
     /// An object's field or a map's key.
     Field(String),
     /// A list item identified by these fields, which are sorted by name.
@@ -28,9 +28,9 @@ pub(super) struct Scalar(pub(super) Value);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Set {
     /// The paths of length one.
-    members: BTreeSet<Step>,
+    members: BTreeSet<PathElement>,
     /// The longer paths, grouped by first step. No set is empty.
-    children: BTreeMap<Step, Set>,
+    children: BTreeMap<PathElement, Set>,
 }
 
 impl Eq for Scalar {}
@@ -65,7 +65,7 @@ impl Ord for Scalar {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for PathElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(name) => write!(f, ".{name}"),
@@ -83,7 +83,7 @@ impl fmt::Display for Step {
     }
 }
 
-impl Step {
+impl PathElement {
     pub(super) fn field(name: &str) -> Self {
         Self::Field(name.to_owned())
     }
@@ -121,7 +121,7 @@ impl Set {
     pub(super) fn of(paths: &[&[&str]]) -> Self {
         let mut set = Self::default();
         for path in paths {
-            let path: Vec<Step> = path.iter().map(|name| Step::field(name)).collect();
+            let path: Vec<PathElement> = path.iter().map(|name| PathElement::field(name)).collect();
             set.insert(&path);
         }
         set
@@ -132,7 +132,7 @@ impl Set {
     }
 
     /// Inserts a path, unless it is empty: an object as a whole has no owner.
-    pub(super) fn insert(&mut self, path: &[Step]) {
+    pub(super) fn insert(&mut self, path: &[PathElement]) {
         match path {
             [] => {}
             [last] => drop(self.members.insert(last.clone())),
@@ -140,34 +140,34 @@ impl Set {
         }
     }
 
-    pub(super) fn insert_member(&mut self, step: Step) {
+    pub(super) fn insert_member(&mut self, step: PathElement) {
         self.members.insert(step);
     }
 
     /// Inserts a set below a step, unless it is empty.
-    pub(super) fn insert_child(&mut self, step: Step, child: Set) {
+    pub(super) fn insert_child(&mut self, step: PathElement, child: Set) {
         if !child.is_empty() {
             self.children.insert(step, child);
         }
     }
 
-    pub(super) fn has_member(&self, step: &Step) -> bool {
+    pub(super) fn has_member(&self, step: &PathElement) -> bool {
         self.members.contains(step)
     }
 
-    pub(super) fn below(&self, step: &Step) -> Option<&Set> {
+    pub(super) fn below(&self, step: &PathElement) -> Option<&Set> {
         self.children.get(step)
     }
 
-    pub(super) fn members(&self) -> impl Iterator<Item = &Step> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &PathElement> {
         self.members.iter()
     }
 
-    pub(super) fn children(&self) -> impl Iterator<Item = (&Step, &Set)> {
+    pub(super) fn children(&self) -> impl Iterator<Item = (&PathElement, &Set)> {
         self.children.iter()
     }
 
-    pub(super) fn contains(&self, path: &[Step]) -> bool {
+    pub(super) fn contains(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
             [last] => self.members.contains(last),
@@ -229,13 +229,13 @@ impl Set {
     }
 
     /// All paths, each before the ones below it.
-    pub(super) fn paths(&self) -> Vec<Vec<Step>> {
+    pub(super) fn paths(&self) -> Vec<Vec<PathElement>> {
         let mut paths = Vec::new();
         self.collect(&mut Vec::new(), &mut paths);
         paths
     }
 
-    fn collect(&self, prefix: &mut Vec<Step>, paths: &mut Vec<Vec<Step>>) {
+    fn collect(&self, prefix: &mut Vec<PathElement>, paths: &mut Vec<Vec<PathElement>>) {
         for member in &self.members {
             prefix.push(member.clone());
             paths.push(prefix.clone());
@@ -268,7 +268,7 @@ impl Set {
     pub(super) fn from_json(fields: &Value) -> Option<Self> {
         let mut set = Self::default();
         for (key, below) in fields.as_object()?.iter().filter(|(key, _)| *key != ".") {
-            let step = Step::from_key(key)?;
+            let step = PathElement::from_key(key)?;
             let below_fields = below.as_object()?;
             if below_fields.is_empty() || below_fields.contains_key(".") {
                 set.members.insert(step.clone());
@@ -280,7 +280,7 @@ impl Set {
 }
 
 /// A path as upstream prints it: `.spec.containers[name="a"].image`.
-pub(super) fn shown(path: &[Step]) -> String {
+pub(super) fn shown(path: &[PathElement]) -> String {
     let mut text = String::new();
     for step in path {
         // Writing to a String cannot fail.

@@ -76,16 +76,16 @@ impl Operation {
     fn apply(&self, object: &mut Value, copied: &mut usize) -> Option<()> {
         match self.op.as_deref()? {
             "add" => self.add(object, self.value.clone()),
-            "remove" => Place::find(object, self.path.as_deref()?)?.remove().map(drop),
+            "remove" => PatchTarget::find(object, self.path.as_deref()?)?.remove().map(drop),
             "replace" => self.replace(object),
             "test" => self.test(object),
             "copy" => {
-                let value = Place::find(object, self.from.as_deref()?)?.get()?.clone();
+                let value = PatchTarget::find(object, self.from.as_deref()?)?.get()?.clone();
                 *copied += value.to_string().len();
                 if *copied > MAX_COPIED { None } else { self.add(object, value) }
             }
             "move" => {
-                let value = Place::find(object, self.from.as_deref()?)?.remove()?;
+                let value = PatchTarget::find(object, self.from.as_deref()?)?.remove()?;
                 self.add(object, value)
             }
             _ => None,
@@ -98,7 +98,7 @@ impl Operation {
         if !depth::is_within(&value, levels) {
             return None;
         }
-        Place::find(object, path)?.add(value)
+        PatchTarget::find(object, path)?.add(value)
     }
 
     fn replace(&self, object: &mut Value) -> Option<()> {
@@ -110,7 +110,7 @@ impl Operation {
             *object = self.value.clone();
             return Some(());
         }
-        Place::find(object, path)?.set(self.value.clone())
+        PatchTarget::find(object, path)?.set(self.value.clone())
     }
 
     fn test(&self, object: &mut Value) -> Option<()> {
@@ -118,19 +118,19 @@ impl Operation {
         let equal = if path.is_empty() {
             *object == self.value
         } else {
-            *Place::find(object, path)?.get()? == self.value
+            *PatchTarget::find(object, path)?.get()? == self.value
         };
         equal.then_some(())
     }
 }
 
 /// The last step of a path: an existing or possible position.
-enum Place<'a> {
+enum PatchTarget<'a> {
     Field(&'a mut Map<String, Value>, String),
     Item(&'a mut Vec<Value>, String),
 }
 
-impl<'a> Place<'a> {
+impl<'a> PatchTarget<'a> {
     fn find(object: &'a mut Value, path: &str) -> Option<Self> {
         let (_, path) = path.split_once('/')?;
         let (parents, last) =

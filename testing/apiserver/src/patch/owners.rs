@@ -7,9 +7,9 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::errors::status;
-use super::fields::{Set, Step, shown};
+use super::fields::{PathElement, Set, shown};
 use super::typed::Comparison;
-use crate::status::{Cause, Status};
+use crate::status::{Status, StatusCause};
 
 /// The maximum number of separate update managers of an object.
 const MAX_UPDATERS: usize = 10;
@@ -47,7 +47,7 @@ pub(super) struct Owners(pub(super) BTreeMap<Owner, Owned>);
 #[derive(Debug)]
 pub(super) struct Conflict {
     owner: Owner,
-    pub(super) path: Vec<Step>,
+    pub(super) path: Vec<PathElement>,
 }
 
 impl fmt::Display for Owner {
@@ -200,7 +200,7 @@ pub(super) fn conflict(conflicts: &[Conflict]) -> Status {
             format!("Apply failed with {} conflicts: {}", conflicts.len(), parts.join("\n"))
         }
     };
-    let causes = conflicts.iter().map(|conflict| Cause {
+    let causes = conflicts.iter().map(|conflict| StatusCause {
         reason: "FieldManagerConflict",
         message: format!("conflict with {}", conflict.owner),
         field: shown(&conflict.path),

@@ -12,7 +12,7 @@ use crate::json::text_in;
 use crate::kinds::Kind;
 use crate::object::{StoredObject, key};
 use crate::patch::managed::record_update;
-use crate::status::{Cause, Result, Status};
+use crate::status::{Result, Status, StatusCause};
 use crate::strategy::{self, pod::disabled};
 use crate::time::timestamp;
 
@@ -53,7 +53,7 @@ impl Writer<'_> {
             strategy::crd::establish(&mut object, &timestamp(self.now));
         }
         let metadata = strategy::meta::validate_new(&object, kind.namespaced, strategy);
-        let causes = Cause::union(metadata, strategy.validate(&object));
+        let causes = StatusCause::union(metadata, strategy.validate(&object));
         let name = text_in(&object, &["metadata", "name"]).to_owned();
         if !causes.is_empty() {
             return Err(Status::invalid(kind, &name, causes));
@@ -151,7 +151,7 @@ impl Writer<'_> {
         }
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let cause = Cause {
+        let cause = StatusCause {
             reason: "NamespaceTerminating",
             message: format!("namespace {namespace} is being terminated"),
             field: "metadata.namespace".to_owned(),

@@ -11,7 +11,7 @@ use crate::json::text_in;
 use crate::kinds::Kind;
 use crate::object::StoredObject;
 use crate::request::QueryOptions;
-use crate::status::{Cause, Result, Status};
+use crate::status::{Result, Status, StatusCause};
 use crate::strategy;
 use crate::strategy::meta::{FOREGROUND, ORPHAN};
 use crate::strategy::pod::grace_period;
@@ -57,7 +57,7 @@ impl DeleteOptions {
             None | Some([]) => query.dry_run().map_err(invalid_options)?,
             Some([one]) if one == "All" => true,
             Some(other) => {
-                let cause = Cause::not_supported("dryRun", &other.to_vec().into(), &["All"]);
+                let cause = StatusCause::not_supported("dryRun", &other.to_vec().into(), &["All"]);
                 return Err(invalid_options(cause));
             }
         };
@@ -79,7 +79,7 @@ fn propagation(policy: &str, orphans: Option<bool>) -> Result<Option<Propagation
     if let Some(orphans) = orphans {
         if !policy.is_empty() {
             let detail = "orphanDependents and deletionPropagation cannot be both set";
-            return Err(invalid_options(Cause::invalid("propagationPolicy", &policy.into(), detail)));
+            return Err(invalid_options(StatusCause::invalid("propagationPolicy", &policy.into(), detail)));
         }
         return Ok(Some(if orphans { Propagation::Orphan } else { Propagation::Background }));
     }
@@ -90,7 +90,7 @@ fn propagation(policy: &str, orphans: Option<bool>) -> Result<Option<Propagation
         "Foreground" => Some(Propagation::Foreground),
         other => {
             let supported = ["Foreground", "Background", "Orphan", "nil"];
-            return Err(invalid_options(Cause::not_supported(
+            return Err(invalid_options(StatusCause::not_supported(
                 "propagationPolicy",
                 &other.into(),
                 &supported,
@@ -99,7 +99,7 @@ fn propagation(policy: &str, orphans: Option<bool>) -> Result<Option<Propagation
     })
 }
 
-fn invalid_options(cause: Cause) -> Status {
+fn invalid_options(cause: StatusCause) -> Status {
     Status::invalid_of("meta.k8s.io", "DeleteOptions", "", vec![cause])
 }
 

@@ -11,7 +11,7 @@ use crate::kinds::Kind;
 use crate::object::StoredObject;
 use crate::request::QueryOptions;
 use crate::selector::Selector;
-use crate::status::{Cause, Details, Result, Status};
+use crate::status::{Details, Result, Status, StatusCause};
 use crate::store::Table;
 
 /// The options of a list.
@@ -83,33 +83,33 @@ fn validate(query: &QueryOptions) -> Result<()> {
     if !matching.is_empty() {
         if query.text("resourceVersion").is_empty() {
             let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            causes.push(Cause::forbidden(field, detail));
+            causes.push(StatusCause::forbidden(field, detail));
         }
         if !query.text("continue").is_empty() {
             let detail = "resourceVersionMatch is forbidden when continue is provided";
-            causes.push(Cause::forbidden(field, detail));
+            causes.push(StatusCause::forbidden(field, detail));
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
-            causes.push(Cause::not_supported(field, &matching.into(), &["Exact", "NotOlderThan", ""]));
+            causes.push(StatusCause::not_supported(field, &matching.into(), &["Exact", "NotOlderThan", ""]));
         }
         if matching == "Exact" && query.text("resourceVersion") == "0" {
             let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-            causes.push(Cause::forbidden(field, detail));
+            causes.push(StatusCause::forbidden(field, detail));
         }
     }
     if query.flag("sendInitialEvents").is_some() {
-        causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        causes.push(StatusCause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
     }
     if causes.is_empty() { Ok(()) } else { Err(invalid_options(causes)) }
 }
 
 /// 422 for the options of a list or watch.
-pub(crate) fn invalid_options(causes: Vec<Cause>) -> Status {
+pub(crate) fn invalid_options(causes: Vec<StatusCause>) -> Status {
     Status::invalid_of("meta.k8s.io", "ListOptions", "", causes)
 }
 
 /// 422 for an option of a write.
-pub(crate) fn invalid_write_options(verb: &str, cause: Cause) -> Status {
+pub(crate) fn invalid_write_options(verb: &str, cause: StatusCause) -> Status {
     let options = match verb {
         "create" => "CreateOptions",
         "update" => "UpdateOptions",
@@ -188,7 +188,7 @@ fn token(version: i64, key: &str) -> String {
 pub(crate) fn too_large(version: u64, current: u64) -> Status {
     let message = format!("Timeout: Too large resource version: {version}, current: {current}");
     let mut status = Status::timeout(message);
-    let cause = Cause {
+    let cause = StatusCause {
         reason: "ResourceVersionTooLarge",
         message: "Too large resource version".to_owned(),
         field: String::new(),

@@ -11,7 +11,7 @@ use crate::json::{object_mut, restore, text_in};
 use crate::kinds::{Kind, Subresource};
 use crate::object::StoredObject;
 use crate::patch::managed::{keep_times, record_update};
-use crate::status::{Cause, Result, Status};
+use crate::status::{Result, Status, StatusCause};
 use crate::strategy::pod::{disabled, resize};
 use crate::strategy::{self, Strategy, namespace};
 use crate::time::timestamp;
@@ -214,7 +214,8 @@ fn check_version(kind: &Kind, name: &str, part: Part, new: &Value, old: &Value) 
     }
     let must = kind.custom || !strategy::of(kind).allows_unconditional_update();
     if must && matches!(part, Part::Main | Part::Status) {
-        let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+        let cause =
+            StatusCause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
         // Upstream names the resource in this error.
         return Err(Status::invalid_of(&kind.stored_in_group, &kind.resource, name, vec![cause]));
     }
@@ -266,7 +267,7 @@ fn prepare(strategy: &dyn Strategy, kind: &Kind, part: Part, new: &mut Value, ol
     }
 }
 
-fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<Cause> {
+fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<StatusCause> {
     let causes = match part {
         Part::Main => strategy.validate_update(new, old),
         Part::Status => strategy.validate_status_update(new, old),
@@ -275,7 +276,7 @@ fn causes(strategy: &dyn Strategy, part: Part, new: &Value, old: &Value) -> Vec<
         Part::Sub(Subresource::Finalize) => namespace::validate_finalize(new),
         Part::Sub(_) => return Vec::new(),
     };
-    Cause::union(strategy::meta::validate_update(new, old), causes)
+    StatusCause::union(strategy::meta::validate_update(new, old), causes)
 }
 
 /// Restores everything except one field and the managed fields.

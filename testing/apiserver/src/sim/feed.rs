@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::objects::Objects;
 use crate::kinds::Kind;
 use crate::object::StoredObject;
-use crate::store::{Change, ResourceKey};
+use crate::store::{ResourceKey, StoreChange};
 
 /// The maximum number of changes in a batch.
 const BATCH: usize = 256;
@@ -28,7 +28,7 @@ pub(super) enum Update {
     /// All existing objects. Objects that are not among them are gone.
     All(Vec<Arc<StoredObject>>),
     /// The changes since the last batch.
-    Changes(Vec<Change>),
+    Changes(Vec<StoreChange>),
     /// There are no changes.
     None,
 }
@@ -51,7 +51,7 @@ impl Feed {
             let Some(table) = state.store.table(table) else { return (Update::None, cursor) };
             match cursor.map(|cursor| table.since(cursor)) {
                 Some(Ok(changes)) => {
-                    let changes: Vec<Change> = changes.take(BATCH).cloned().collect();
+                    let changes: Vec<StoreChange> = changes.take(BATCH).cloned().collect();
                     match changes.last().map(|last| last.version) {
                         Some(last) => (Update::Changes(changes), Some(last)),
                         None => (Update::None, Some(version)),

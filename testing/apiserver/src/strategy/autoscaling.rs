@@ -7,7 +7,7 @@ use super::path::Path;
 use super::traits::Strategy;
 use super::{names, status};
 use crate::json::{int, list, object_mut, present, restore, set_default, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Autoscalers.
 pub(crate) struct HorizontalPodAutoscaler;
@@ -43,7 +43,7 @@ impl Strategy for HorizontalPodAutoscaler {
         status::only_status(scaler, old);
     }
 
-    fn validate(&self, scaler: &Value) -> Vec<Cause> {
+    fn validate(&self, scaler: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &scaler["spec"];
         let least = int(spec, "minReplicas");
@@ -68,7 +68,7 @@ impl Strategy for HorizontalPodAutoscaler {
         causes
     }
 
-    fn validate_update(&self, scaler: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, scaler: &Value, _old: &Value) -> Vec<StatusCause> {
         self.validate(scaler)
     }
 
@@ -76,7 +76,7 @@ impl Strategy for HorizontalPodAutoscaler {
         true
     }
 
-    fn validate_status_update(&self, scaler: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, scaler: &Value, _old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let counts = ["currentReplicas", "desiredReplicas"];
         super::checks::not_negative(&scaler["status"], &counts, &Path::root("status"), &mut causes);
@@ -94,7 +94,7 @@ fn default_status(status: &mut Value) {
     nulls(status, "conditions", &["lastTransitionTime"]);
 }
 
-fn check_target(target: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_target(target: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     for field in ["kind", "name"] {
         let value = text(target, field);
         if value.is_empty() {

@@ -6,7 +6,7 @@ use super::labels;
 use super::names;
 use super::path::Path;
 use crate::json::{int, list, list_mut, present, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// The error for a negative number.
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
@@ -17,7 +17,7 @@ const REASON_LENGTH: usize = 1024;
 const MESSAGE_LENGTH: usize = 32768;
 
 /// Rejects negative numbers in some fields.
-pub(crate) fn not_negative(object: &Value, fields: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn not_negative(object: &Value, fields: &[&str], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     for field in fields {
         if let Some(number) = int(object, field).filter(|number| *number < 0) {
             causes.push(path.child(field).invalid(number, NOT_NEGATIVE));
@@ -32,7 +32,7 @@ pub(crate) fn not_more_than(
     limit: &str,
     why: &str,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let (number, limit) = (int(object, field).unwrap_or_default(), int(object, limit).unwrap_or_default());
     if number > limit {
@@ -46,7 +46,7 @@ pub(crate) fn not_decremented(
     old: &Value,
     field: &str,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let (number, before) = (int(object, field).unwrap_or_default(), int(old, field).unwrap_or_default());
     if number < before {
@@ -55,7 +55,13 @@ pub(crate) fn not_decremented(
 }
 
 /// Rejects the change of a field.
-pub(crate) fn immutable(object: &Value, old: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn immutable(
+    object: &Value,
+    old: &Value,
+    field: &str,
+    path: &Path<'_>,
+    causes: &mut Vec<StatusCause>,
+) {
     if let Some(value) = changed(object, old, field) {
         causes.push(path.child(field).invalid(value.clone(), IMMUTABLE));
     }
@@ -68,14 +74,14 @@ fn changed<'a>(object: &'a Value, old: &Value, field: &str) -> Option<&'a Value>
 }
 
 /// Rejects the change of a top-level field.
-pub(crate) fn immutable_root(object: &Value, old: &Value, field: &str, causes: &mut Vec<Cause>) {
+pub(crate) fn immutable_root(object: &Value, old: &Value, field: &str, causes: &mut Vec<StatusCause>) {
     if let Some(value) = changed(object, old, field) {
         causes.push(Path::root(field).invalid(value.clone(), IMMUTABLE));
     }
 }
 
 /// The same for a field that upstream validates by a tag on its type: the error has no value.
-pub(crate) fn immutable_by_tag(object: &Value, old: &Value, field: &str, causes: &mut Vec<Cause>) {
+pub(crate) fn immutable_by_tag(object: &Value, old: &Value, field: &str, causes: &mut Vec<StatusCause>) {
     if changed(object, old, field).is_some() {
         causes.push(Path::root(field).invalid(Value::Null, IMMUTABLE));
     }
@@ -113,7 +119,7 @@ pub(crate) fn one_of(
     field: &str,
     supported: &[&str],
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     one_of_here(present(object, field), supported, &path.child(field), causes);
 }
@@ -124,7 +130,7 @@ pub(crate) fn required_one_of(
     field: &str,
     supported: &[&str],
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     match text(object, field) {
         "" => causes.push(path.child(field).required("")),
@@ -138,7 +144,7 @@ pub(crate) fn one_of_here(
     value: Option<&Value>,
     supported: &[&str],
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     if let Some(value) = value.and_then(Value::as_str)
         && !supported.contains(&value)
@@ -148,7 +154,7 @@ pub(crate) fn one_of_here(
 }
 
 /// A non-negative number, or a percentage.
-pub(crate) fn int_or_percent(value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn int_or_percent(value: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     match value {
         Value::String(text) if percentage(text).is_none() => {
             causes.push(path.invalid(text.as_str(), PERCENT));
@@ -161,7 +167,7 @@ pub(crate) fn int_or_percent(value: &Value, path: &Path<'_>, causes: &mut Vec<Ca
 }
 
 /// A percentage must not exceed 100.
-pub(crate) fn at_most_all(value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn at_most_all(value: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if value.as_str().and_then(percentage).is_some_and(|percent| percent > 100) {
         causes.push(path.invalid(value.clone(), "must not be greater than 100%"));
     }
@@ -182,7 +188,7 @@ fn percentage(text: &str) -> Option<i64> {
 }
 
 /// Conditions in the form of upstream's `metav1.Condition`.
-pub(crate) fn check_conditions(object: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_conditions(object: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let path = path.child("conditions");
     let conditions = list(object, "conditions");
     for (i, condition) in conditions.iter().enumerate() {
@@ -204,7 +210,7 @@ pub(crate) fn check_conditions(object: &Value, path: &Path<'_>, causes: &mut Vec
     }
 }
 
-fn check_reason(reason: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_reason(reason: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     const FORMAT: &str = "a condition reason must start with alphabetic character, optionally followed by a string of \
          alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or \
          'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
@@ -227,7 +233,7 @@ fn check_reason(reason: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 /// An optional name of a class.
-pub(crate) fn check_class_name(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_class_name(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let name = text(object, field);
     if !name.is_empty() {
         path.child(field).invalid_all(name, names::dns1123_subdomain(name), causes);
@@ -235,7 +241,7 @@ pub(crate) fn check_class_name(object: &Value, field: &str, path: &Path<'_>, cau
 }
 
 /// The name of a CSI driver.
-pub(crate) fn check_driver_name(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_driver_name(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (name, path) = (text(object, field), path.child(field));
     if name.is_empty() {
         causes.push(path.required(""));
@@ -249,8 +255,8 @@ pub(crate) fn check_driver_name(object: &Value, field: &str, path: &Path<'_>, ca
 
 /// An error that shows a value of one of upstream's internal types, whose fields are capitalised
 /// and ordered.
-pub(crate) fn invalid_shown(path: &Path<'_>, shown: &str, detail: &str) -> Cause {
-    Cause {
+pub(crate) fn invalid_shown(path: &Path<'_>, shown: &str, detail: &str) -> StatusCause {
+    StatusCause {
         reason: "FieldValueInvalid",
         message: format!("Invalid value: {shown}: {detail}"),
         field: path.to_string(),
@@ -258,9 +264,9 @@ pub(crate) fn invalid_shown(path: &Path<'_>, shown: &str, detail: &str) -> Cause
 }
 
 /// The same for an unsupported value.
-pub(crate) fn not_supported_shown(path: &Path<'_>, shown: &str, supported: &[&str]) -> Cause {
+pub(crate) fn not_supported_shown(path: &Path<'_>, shown: &str, supported: &[&str]) -> StatusCause {
     let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
-    Cause {
+    StatusCause {
         reason: "FieldValueNotSupported",
         message: format!("Unsupported value: {shown}: supported values: {}", supported.join(", ")),
         field: path.to_string(),
@@ -268,8 +274,8 @@ pub(crate) fn not_supported_shown(path: &Path<'_>, shown: &str, supported: &[&st
 }
 
 /// The same for a duplicate.
-pub(crate) fn duplicate_shown(path: &Path<'_>, shown: &str) -> Cause {
-    Cause {
+pub(crate) fn duplicate_shown(path: &Path<'_>, shown: &str) -> StatusCause {
+    StatusCause {
         reason: "FieldValueDuplicate",
         message: format!("Duplicate value: {shown}"),
         field: path.to_string(),
@@ -277,8 +283,8 @@ pub(crate) fn duplicate_shown(path: &Path<'_>, shown: &str) -> Cause {
 }
 
 /// An error that shows no value.
-pub(crate) fn invalid_omitted(path: &Path<'_>, detail: &str) -> Cause {
-    Cause {
+pub(crate) fn invalid_omitted(path: &Path<'_>, detail: &str) -> StatusCause {
+    StatusCause {
         reason: "FieldValueInvalid",
         message: format!("Invalid value: {detail}"),
         field: path.to_string(),
@@ -286,8 +292,8 @@ pub(crate) fn invalid_omitted(path: &Path<'_>, detail: &str) -> Cause {
 }
 
 /// An error for too many items.
-pub(crate) fn too_many(path: &Path<'_>, count: usize, limit: usize) -> Cause {
-    Cause {
+pub(crate) fn too_many(path: &Path<'_>, count: usize, limit: usize) -> StatusCause {
+    StatusCause {
         reason: "FieldValueTooMany",
         message: format!(
             "Too many: {count}: must have at most {limit} {}",

@@ -9,7 +9,7 @@ use super::pod::defaults::resource_list;
 use super::traits::Strategy;
 use super::{names, status};
 use crate::json::{entries, flag, list_mut, object_mut, present, remove, restore, set_default, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Config maps.
 pub(crate) struct ConfigMap;
@@ -28,7 +28,7 @@ const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 const DATA: Path<'static> = Path::root("data");
 
 impl Strategy for ConfigMap {
-    fn validate(&self, map: &Value) -> Vec<Cause> {
+    fn validate(&self, map: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let mut size = 0;
         for (key, value) in entries(map, "data") {
@@ -50,7 +50,7 @@ impl Strategy for ConfigMap {
         causes
     }
 
-    fn validate_update(&self, map: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, map: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = check_immutable(map, old, &["data", "binaryData"]);
         causes.extend(self.validate(map));
         causes
@@ -78,7 +78,7 @@ impl Strategy for Secret {
         }
     }
 
-    fn validate(&self, secret: &Value) -> Vec<Cause> {
+    fn validate(&self, secret: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let mut size = 0;
         for (key, value) in entries(secret, "data") {
@@ -92,7 +92,7 @@ impl Strategy for Secret {
         causes
     }
 
-    fn validate_update(&self, secret: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, secret: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         if text(secret, "type") != text(old, "type") {
             causes.push(Path::root("type").invalid(text(secret, "type"), "field is immutable"));
@@ -123,7 +123,7 @@ fn decoded_length(value: &Value) -> usize {
     text.trim_end_matches('=').len() * 3 / 4
 }
 
-fn check_immutable(object: &Value, old: &Value, fields: &[&str]) -> Vec<Cause> {
+fn check_immutable(object: &Value, old: &Value, fields: &[&str]) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if !flag(old, "immutable") {
         return causes;
@@ -140,7 +140,7 @@ fn check_immutable(object: &Value, old: &Value, fields: &[&str]) -> Vec<Cause> {
 }
 
 /// Checks the keys that a type of secret requires.
-fn check_type(secret: &Value, causes: &mut Vec<Cause>) {
+fn check_type(secret: &Value, causes: &mut Vec<StatusCause>) {
     let null = Value::Null;
     let data = secret.get("data").unwrap_or(&null);
     let has = |key: &str| data.get(key).is_some();

@@ -7,7 +7,7 @@ use super::path::Path;
 use super::traits::Strategy;
 use super::{names, status};
 use crate::json::{flag, list, object_mut, present, restore, set_default, text, text_at, texts};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// CustomResourceDefinitions.
 pub(crate) struct CustomResourceDefinition;
@@ -59,7 +59,7 @@ impl Strategy for CustomResourceDefinition {
         remember_stored(definition);
     }
 
-    fn validate(&self, definition: &Value) -> Vec<Cause> {
+    fn validate(&self, definition: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &definition["spec"];
         let name = text_at(definition, "/metadata/name");
@@ -74,7 +74,7 @@ impl Strategy for CustomResourceDefinition {
         causes
     }
 
-    fn validate_update(&self, definition: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, definition: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (spec, before) = (&definition["spec"], &old["spec"]);
         check_spec(spec, &mut causes);
@@ -99,7 +99,7 @@ impl Strategy for CustomResourceDefinition {
         causes
     }
 
-    fn validate_status_update(&self, _definition: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, _definition: &Value, _old: &Value) -> Vec<StatusCause> {
         Vec::new()
     }
 
@@ -165,7 +165,7 @@ fn remember_stored(definition: &mut Value) {
     }
 }
 
-fn check_spec(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_spec(spec: &Value, causes: &mut Vec<StatusCause>) {
     let group = text(spec, "group");
     if group.is_empty() {
         causes.push(SPEC.child("group").required(""));
@@ -190,7 +190,7 @@ fn check_spec(spec: &Value, causes: &mut Vec<Cause>) {
     check_names(&spec["names"], &SPEC.child("names"), causes);
 }
 
-fn check_version(version: &Value, is_only: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_version(version: &Value, is_only: bool, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let name = text(version, "name");
     path.child("name").invalid_all(name, names::dns1035_label(name), causes);
     if present(&version["schema"], "openAPIV3Schema").is_none() {
@@ -220,7 +220,7 @@ fn check_version(version: &Value, is_only: bool, path: &Path<'_>, causes: &mut V
     }
 }
 
-fn check_versions(versions: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_versions(versions: &[Value], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let name = |version: &Value| text(version, "name").to_owned();
     let is_twice =
         |(i, version): (usize, &Value)| versions[..i].iter().any(|other| name(other) == name(version));
@@ -238,7 +238,7 @@ fn check_versions(versions: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) 
     }
 }
 
-fn check_names(all: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_names(all: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     for field in NAMES {
         let (name, path) = (text(all, field), path.child(field));
         if name.is_empty() {
@@ -271,7 +271,7 @@ fn check_names(all: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_stored(definition: &Value, causes: &mut Vec<Cause>) {
+fn check_stored(definition: &Value, causes: &mut Vec<StatusCause>) {
     let status = Path::root("status");
     let path = status.child("storedVersions");
     let versions = list(&definition["spec"], "versions");
@@ -297,7 +297,7 @@ fn check_stored(definition: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// Upstream's own groups require an approval.
-fn check_approved(definition: &Value, group: &str, causes: &mut Vec<Cause>) {
+fn check_approved(definition: &Value, group: &str, causes: &mut Vec<StatusCause>) {
     let is_protected = ["k8s.io", "kubernetes.io"]
         .iter()
         .any(|domain| group == *domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')));

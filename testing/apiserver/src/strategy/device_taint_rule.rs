@@ -7,7 +7,7 @@ use super::path::Path;
 use super::traits::Strategy;
 use super::{labels, names, status};
 use crate::json::{list, object_mut, present, restore, set_default, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Taints of the devices that a selector matches.
 pub(crate) struct DeviceTaintRule;
@@ -52,15 +52,15 @@ impl Strategy for DeviceTaintRule {
         status::keep_metadata(rule, old);
     }
 
-    fn validate(&self, rule: &Value) -> Vec<Cause> {
+    fn validate(&self, rule: &Value) -> Vec<StatusCause> {
         check_spec(rule, None)
     }
 
-    fn validate_update(&self, rule: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, rule: &Value, old: &Value) -> Vec<StatusCause> {
         check_spec(rule, Some(old))
     }
 
-    fn validate_status_update(&self, rule: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, rule: &Value, _old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let status = &rule["status"];
         check_conditions(status, &STATUS, &mut causes);
@@ -80,7 +80,7 @@ impl Strategy for DeviceTaintRule {
     }
 }
 
-fn check_spec(rule: &Value, old: Option<&Value>) -> Vec<Cause> {
+fn check_spec(rule: &Value, old: Option<&Value>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let spec = &rule["spec"];
     if let Some(selector) = present(spec, "deviceSelector") {
@@ -101,7 +101,7 @@ fn check_spec(rule: &Value, old: Option<&Value>) -> Vec<Cause> {
     causes
 }
 
-fn check_selector(selector: &Value, causes: &mut Vec<Cause>) {
+fn check_selector(selector: &Value, causes: &mut Vec<StatusCause>) {
     let path = SPEC.child("deviceSelector");
     if present(selector, "driver").is_some() {
         check_driver_name(selector, "driver", &path, causes);
@@ -116,7 +116,7 @@ fn check_selector(selector: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// Subdomains with slashes between them.
-fn check_pool_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_pool_name(name: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if name.is_empty() {
         causes.push(path.required(""));
         return;

@@ -7,7 +7,7 @@ use super::path::Path;
 use super::traits::Strategy;
 use super::{labels, names};
 use crate::json::{int, present, set_default, text, text_at};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Events of the core group.
 pub(crate) struct CoreEvent;
@@ -71,7 +71,7 @@ fn default(event: &mut Value) {
 }
 
 /// Validation for both forms, which differ in the name of one field.
-fn check(event: &Value, reporter_field: &str) -> Vec<Cause> {
+fn check(event: &Value, reporter_field: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let namespace = text_at(event, "/metadata/namespace");
     let about = text_at(event, "/involvedObject/namespace");
@@ -95,7 +95,7 @@ fn check(event: &Value, reporter_field: &str) -> Vec<Cause> {
     causes
 }
 
-fn check_reporter(event: &Value, reporter_field: &str, causes: &mut Vec<Cause>) {
+fn check_reporter(event: &Value, reporter_field: &str, causes: &mut Vec<StatusCause>) {
     let (reporter, path) = (text(event, "reportingComponent"), Path::root(reporter_field));
     if reporter.is_empty() {
         causes.push(path.required(""));
@@ -103,7 +103,7 @@ fn check_reporter(event: &Value, reporter_field: &str, causes: &mut Vec<Cause>) 
     path.invalid_all(reporter, labels::key(reporter), causes);
 }
 
-fn check_lengths(event: &Value, causes: &mut Vec<Cause>) {
+fn check_lengths(event: &Value, causes: &mut Vec<StatusCause>) {
     let fields = [("reportingInstance", SHORT), ("action", SHORT), ("reason", SHORT), ("message", LONG)];
     for (field, limit) in fields {
         let (value, path) = (text(event, field), Path::root(field));
@@ -116,7 +116,7 @@ fn check_lengths(event: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_series(event: &Value, causes: &mut Vec<Cause>) {
+fn check_series(event: &Value, causes: &mut Vec<StatusCause>) {
     let Some(series) = present(event, "series") else { return };
     if int(series, "count").unwrap_or_default() < 2 {
         causes.push(Path::root("series.count").invalid("", "should be at least 2"));
@@ -126,7 +126,7 @@ fn check_series(event: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_no_old_fields(event: &Value, causes: &mut Vec<Cause>) {
+fn check_no_old_fields(event: &Value, causes: &mut Vec<StatusCause>) {
     let mut refuse = |field, is_set: bool| {
         if is_set {
             causes.push(Path::root(field).invalid("", "needs to be unset"));
@@ -140,7 +140,7 @@ fn check_no_old_fields(event: &Value, causes: &mut Vec<Cause>) {
     refuse("source", !text(source, "component").is_empty() || !text(source, "host").is_empty());
 }
 
-fn check_object_unchanged(event: &Value, old: &Value, field: &str, causes: &mut Vec<Cause>) {
+fn check_object_unchanged(event: &Value, old: &Value, field: &str, causes: &mut Vec<StatusCause>) {
     let (object, before) = (&event[field], &old[field]);
     if !same(object, before) {
         let fields = [
@@ -205,11 +205,11 @@ impl Strategy for CoreEvent {
         default(event);
     }
 
-    fn validate(&self, event: &Value) -> Vec<Cause> {
+    fn validate(&self, event: &Value) -> Vec<StatusCause> {
         check(event, "reportingComponent")
     }
 
-    fn validate_update(&self, event: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, event: &Value, _old: &Value) -> Vec<StatusCause> {
         check(event, "reportingComponent")
     }
 
@@ -235,7 +235,7 @@ impl Strategy for NewEvent {
         default(event);
     }
 
-    fn validate(&self, event: &Value) -> Vec<Cause> {
+    fn validate(&self, event: &Value) -> Vec<StatusCause> {
         let mut causes = check(event, "reportingController");
         check_series(event, &mut causes);
         if present(event, "eventTime").is_none() {
@@ -249,7 +249,7 @@ impl Strategy for NewEvent {
         causes
     }
 
-    fn validate_update(&self, event: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, event: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = check(event, "reportingController");
         if event.get("series") != old.get("series") {
             check_series(event, &mut causes);

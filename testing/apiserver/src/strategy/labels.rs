@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::names::{self, Wrong, is_enclosed};
 use super::path::Path;
 use crate::json::{entries, list, text, texts};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const PART_LENGTH: usize = 63;
 const ANNOTATIONS_SIZE: usize = 256 * 1024;
@@ -70,12 +70,12 @@ pub(crate) fn value(value: &str) -> Wrong {
 }
 
 /// Checks the key of a label at a path.
-pub(crate) fn check_key(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_key(name: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     path.invalid_all(name, key(name), causes);
 }
 
 /// Checks a map of labels.
-pub(crate) fn check_labels(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_labels(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let path = path.child(field);
     for (key, label) in entries(object, field) {
         check_key(key, &path, causes);
@@ -85,7 +85,7 @@ pub(crate) fn check_labels(object: &Value, field: &str, path: &Path<'_>, causes:
 }
 
 /// Checks a map of annotations, whose keys may contain capitals.
-pub(crate) fn check_annotations(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_annotations(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let path = path.child(field);
     let mut size = 0;
     for (name, annotation) in entries(object, field) {
@@ -98,7 +98,7 @@ pub(crate) fn check_annotations(object: &Value, field: &str, path: &Path<'_>, ca
 }
 
 /// Checks a label selector (`matchLabels` and `matchExpressions`) at a path.
-pub(crate) fn check_selector(selector: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_selector(selector: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     check_labels(selector, "matchLabels", path, causes);
     let expressions = path.child("matchExpressions");
     for (i, expression) in list(selector, "matchExpressions").iter().enumerate() {
@@ -106,7 +106,7 @@ pub(crate) fn check_selector(selector: &Value, path: &Path<'_>, causes: &mut Vec
     }
 }
 
-fn check_requirement(expression: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_requirement(expression: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (operator, values) = (text(expression, "operator"), path.child("values"));
     let is_empty = list(expression, "values").is_empty();
     match operator {

@@ -6,7 +6,7 @@ use super::labels;
 use super::path::Path;
 use super::traits::Strategy;
 use crate::json::{int, object_mut, present, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Leases.
 pub(crate) struct Lease;
@@ -18,7 +18,7 @@ impl Strategy for Lease {
         object_mut(lease, "spec");
     }
 
-    fn validate(&self, lease: &Value) -> Vec<Cause> {
+    fn validate(&self, lease: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (spec, path) = (&lease["spec"], Path::root("spec"));
         if let Some(seconds) = int(spec, "leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
@@ -53,7 +53,7 @@ impl Strategy for Lease {
         drop_coordinated(lease, Some(old));
     }
 
-    fn validate_update(&self, lease: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, lease: &Value, _old: &Value) -> Vec<StatusCause> {
         self.validate(lease)
     }
 

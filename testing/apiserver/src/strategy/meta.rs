@@ -7,7 +7,7 @@ use super::path::Path;
 use super::traits::Strategy;
 use super::{labels, names};
 use crate::json::{flag, int, list, present, text, texts};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const METADATA: Path<'static> = Path::root("metadata");
 /// The finalizer of a foreground deletion.
@@ -18,7 +18,7 @@ pub(crate) const ORPHAN: &str = "orphan";
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", ORPHAN, FOREGROUND];
 
 /// Validates the metadata of a new object, whose name is already generated.
-pub(crate) fn validate_new(object: &Value, namespaced: bool, strategy: &dyn Strategy) -> Vec<Cause> {
+pub(crate) fn validate_new(object: &Value, namespaced: bool, strategy: &dyn Strategy) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     let name = text(metadata, "name");
@@ -35,7 +35,7 @@ pub(crate) fn validate_new(object: &Value, namespaced: bool, strategy: &dyn Stra
 }
 
 /// Validates a change of the metadata.
-pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<Cause> {
+pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     let old = old.get("metadata").unwrap_or(&Value::Null);
@@ -58,7 +58,7 @@ pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<Cause> {
 }
 
 /// Validates the metadata in a template, which may only have labels and annotations.
-pub(crate) fn check_template(metadata: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_template(metadata: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     labels::check_annotations(metadata, "annotations", path, causes);
     labels::check_labels(metadata, "labels", path, causes);
     let others = metadata.as_object().into_iter().flatten();
@@ -71,14 +71,14 @@ pub(crate) fn check_template(metadata: &Value, path: &Path<'_>, causes: &mut Vec
 
 /// A finalizer without a domain, in the metadata or in the spec of a namespace, must be a standard
 /// one.
-pub(crate) fn check_standard_finalizer(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_standard_finalizer(name: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
         causes
             .push(path.invalid(name, "name is neither a standard finalizer name nor is it fully qualified"));
     }
 }
 
-fn check_namespace(metadata: &Value, namespaced: bool, causes: &mut Vec<Cause>) {
+fn check_namespace(metadata: &Value, namespaced: bool, causes: &mut Vec<StatusCause>) {
     let (namespace, path) = (text(metadata, "namespace"), METADATA.child("namespace"));
     if !namespaced {
         if !namespace.is_empty() {
@@ -92,7 +92,7 @@ fn check_namespace(metadata: &Value, namespaced: bool, causes: &mut Vec<Cause>) 
 }
 
 /// Checks for new and changed objects.
-fn check_all_times(metadata: &Value, causes: &mut Vec<Cause>) {
+fn check_all_times(metadata: &Value, causes: &mut Vec<StatusCause>) {
     if let Some(generation) = int(metadata, "generation").filter(|generation| *generation < 0) {
         causes.push(METADATA.child("generation").invalid(generation, NOT_NEGATIVE));
     }
@@ -101,7 +101,7 @@ fn check_all_times(metadata: &Value, causes: &mut Vec<Cause>) {
     check_owners(metadata, causes);
 }
 
-fn check_owners(metadata: &Value, causes: &mut Vec<Cause>) {
+fn check_owners(metadata: &Value, causes: &mut Vec<StatusCause>) {
     let path = METADATA.child("ownerReferences");
     let owners = list(metadata, "ownerReferences");
     let mut controller: Option<&Value> = None;
@@ -125,7 +125,7 @@ fn check_owners(metadata: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_owner(owner: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_owner(owner: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (version, kind) = (text(owner, "apiVersion"), text(owner, "kind"));
     if version.ends_with('/') {
         causes.push(path.child("apiVersion").invalid(version, "version must not be empty"));
@@ -152,7 +152,7 @@ fn shown_owner(owner: &Value) -> String {
     super::checks::shown(owner, &fields)
 }
 
-fn check_finalizers(metadata: &Value, causes: &mut Vec<Cause>) {
+fn check_finalizers(metadata: &Value, causes: &mut Vec<StatusCause>) {
     let path = METADATA.child("finalizers");
     for name in texts(metadata, "finalizers") {
         path.invalid_all(name, labels::key(name), causes);
@@ -165,7 +165,7 @@ fn check_finalizers(metadata: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// Upstream only warns about the finalizers of custom resources.
-fn check_standard_finalizers(object: &Value, causes: &mut Vec<Cause>) {
+fn check_standard_finalizers(object: &Value, causes: &mut Vec<StatusCause>) {
     let group = text(object, "apiVersion").split_once('/').map_or("", |(group, _)| group);
     if group.contains('.') && !group.ends_with(".k8s.io") {
         return;
@@ -177,7 +177,7 @@ fn check_standard_finalizers(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_no_new_finalizers(metadata: &Value, old: &Value, causes: &mut Vec<Cause>) {
+fn check_no_new_finalizers(metadata: &Value, old: &Value, causes: &mut Vec<StatusCause>) {
     let is_new = |name: &&str| !texts(old, "finalizers").any(|finalizer| finalizer == *name);
     let mut new: Vec<String> =
         texts(metadata, "finalizers").filter(is_new).map(|name| format!("{name:?}")).collect();
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    fn wrong(causes: &[Cause]) -> Vec<String> {
+    fn wrong(causes: &[StatusCause]) -> Vec<String> {
         causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
     }
 

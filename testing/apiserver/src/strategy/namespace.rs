@@ -8,7 +8,7 @@ use super::traits::Strategy;
 use super::{labels, meta, names, status};
 use crate::json::{object_mut, present, restore, set_default, text, text_at, texts};
 use crate::kinds::{Kind, built_in};
-use crate::status::{Cause, Result, Status};
+use crate::status::{Result, Status, StatusCause};
 
 /// Namespaces.
 pub(crate) struct Namespace;
@@ -61,7 +61,7 @@ impl Strategy for Namespace {
         status::only_status(namespace, old);
     }
 
-    fn validate(&self, namespace: &Value) -> Vec<Cause> {
+    fn validate(&self, namespace: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let path = FINALIZERS.child("finalizers");
         for name in texts(&namespace["spec"], "finalizers") {
@@ -71,11 +71,11 @@ impl Strategy for Namespace {
         causes
     }
 
-    fn validate_update(&self, namespace: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, namespace: &Value, _old: &Value) -> Vec<StatusCause> {
         self.validate(namespace)
     }
 
-    fn validate_status_update(&self, namespace: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, namespace: &Value, _old: &Value) -> Vec<StatusCause> {
         let phase = text_at(namespace, "/status/phase");
         let is_going = present(&namespace["metadata"], "deletionTimestamp").is_some();
         let (expected, when) = if is_going { ("Terminating", "not empty") } else { ("Active", "empty") };
@@ -108,7 +108,7 @@ pub(crate) fn prepare_for_finalize(namespace: &mut Value, old: &Value) {
 }
 
 /// Validates a change through the finalize subresource.
-pub(crate) fn validate_finalize(namespace: &Value) -> Vec<Cause> {
+pub(crate) fn validate_finalize(namespace: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let path = FINALIZERS.child("finalizers");
     for (i, name) in texts(&namespace["spec"], "finalizers").enumerate() {

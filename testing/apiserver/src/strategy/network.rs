@@ -9,7 +9,7 @@ use super::path::Path;
 use super::traits::Strategy;
 use super::{labels, names, status};
 use crate::json::{int, list, list_mut, object_mut, present, restore, set_default, text, texts};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// The addresses of a service.
 pub(crate) struct Endpoints;
@@ -35,7 +35,7 @@ impl Strategy for Endpoints {
         }
     }
 
-    fn validate(&self, endpoints: &Value) -> Vec<Cause> {
+    fn validate(&self, endpoints: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let path = Path::root("subsets");
         for (i, subset) in list(endpoints, "subsets").iter().enumerate() {
@@ -44,7 +44,7 @@ impl Strategy for Endpoints {
         causes
     }
 
-    fn validate_update(&self, endpoints: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, endpoints: &Value, old: &Value) -> Vec<StatusCause> {
         if endpoints.get("subsets") == old.get("subsets") { Vec::new() } else { self.validate(endpoints) }
     }
 
@@ -53,7 +53,7 @@ impl Strategy for Endpoints {
     }
 }
 
-fn check_subset(subset: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_subset(subset: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let addresses = ["addresses", "notReadyAddresses"];
     if addresses.iter().all(|field| list(subset, field).is_empty()) {
         causes.push(path.required("must specify `addresses` or `notReadyAddresses`"));
@@ -80,7 +80,7 @@ fn check_subset(subset: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_address(address: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_address(address: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let Ok(parsed) = address.parse::<IpAddr>() else {
         for why in
             ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)", "must be a valid IP address"]
@@ -125,7 +125,7 @@ impl Strategy for EndpointSlice {
         }
     }
 
-    fn validate(&self, slice: &Value) -> Vec<Cause> {
+    fn validate(&self, slice: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (kind, kinds) = (text(slice, "addressType"), ["FQDN", "IPv4", "IPv6"]);
         if kind.is_empty() {
@@ -143,7 +143,7 @@ impl Strategy for EndpointSlice {
         causes
     }
 
-    fn validate_update(&self, slice: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, slice: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(slice);
         super::checks::immutable_by_tag(slice, old, "addressType", &mut causes);
         causes
@@ -180,7 +180,7 @@ impl Strategy for Ingress {
         status::only_status(ingress, old);
     }
 
-    fn validate(&self, ingress: &Value) -> Vec<Cause> {
+    fn validate(&self, ingress: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &ingress["spec"];
         if list(spec, "rules").is_empty() && present(spec, "defaultBackend").is_none() {
@@ -195,7 +195,7 @@ impl Strategy for Ingress {
         causes
     }
 
-    fn validate_update(&self, ingress: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, ingress: &Value, _old: &Value) -> Vec<StatusCause> {
         self.validate(ingress)
     }
 
@@ -204,7 +204,7 @@ impl Strategy for Ingress {
     }
 }
 
-fn check_paths(http: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_paths(http: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let path = path.child("paths");
     for (i, rule) in list(http, "paths").iter().enumerate() {
         let path = path.index(i);
@@ -244,7 +244,7 @@ impl Strategy for NetworkPolicy {
         }
     }
 
-    fn validate(&self, policy: &Value) -> Vec<Cause> {
+    fn validate(&self, policy: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &policy["spec"];
         labels::check_selector(&spec["podSelector"], &SPEC.child("podSelector"), &mut causes);
@@ -257,7 +257,7 @@ impl Strategy for NetworkPolicy {
         causes
     }
 
-    fn validate_update(&self, policy: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, policy: &Value, _old: &Value) -> Vec<StatusCause> {
         self.validate(policy)
     }
 

@@ -10,7 +10,7 @@ use super::pod::defaults::resource_list;
 use super::traits::Strategy;
 use super::{resources, status, taints};
 use crate::json::{entries, flag, list, object_mut, present, remove, restore, set_default, text, texts};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Nodes.
 pub(crate) struct Node;
@@ -73,7 +73,7 @@ impl Strategy for Node {
         }
     }
 
-    fn validate(&self, node: &Value) -> Vec<Cause> {
+    fn validate(&self, node: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (spec, status) = (&node["spec"], &node["status"]);
         taints::check_taints(spec, "taints", &METADATA, &mut causes);
@@ -82,13 +82,13 @@ impl Strategy for Node {
         causes
     }
 
-    fn validate_update(&self, node: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, node: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(node);
         check_changes(node, old, &mut causes);
         causes
     }
 
-    fn validate_status_update(&self, node: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, node: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         check_resources(&node["status"], &mut causes);
         check_changes(node, old, &mut causes);
@@ -147,7 +147,7 @@ fn default_status(status: &mut Value) {
     }
 }
 
-fn check_resources(status: &Value, causes: &mut Vec<Cause>) {
+fn check_resources(status: &Value, causes: &mut Vec<StatusCause>) {
     for field in ["capacity", "allocatable"] {
         let path = STATUS.child(field);
         for (name, amount) in entries(status, field) {
@@ -157,7 +157,7 @@ fn check_resources(status: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_cidrs(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_cidrs(spec: &Value, causes: &mut Vec<StatusCause>) {
     let path = SPEC.child("podCIDRs");
     for (i, cidr) in texts(spec, "podCIDRs").enumerate() {
         if family(cidr).is_none() {
@@ -182,7 +182,7 @@ fn family(cidr: &str) -> Option<bool> {
     (length.parse::<u8>().ok()? <= most).then_some(address.is_ipv4())
 }
 
-fn check_changes(node: &Value, old: &Value, causes: &mut Vec<Cause>) {
+fn check_changes(node: &Value, old: &Value, causes: &mut Vec<StatusCause>) {
     let path = STATUS.child("addresses");
     let addresses = list(&node["status"], "addresses");
     for (i, address) in addresses.iter().enumerate() {

@@ -5,17 +5,17 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// The path of a field, for example `spec.containers[0].name`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
-    step: Step<'a>,
+    step: FieldStep<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step<'a> {
+enum FieldStep<'a> {
     Child(&'a str),
     Index(usize),
     Key(&'a str),
@@ -24,48 +24,48 @@ enum Step<'a> {
 impl<'a> Path<'a> {
     /// A top-level field.
     pub(crate) const fn root(name: &'a str) -> Self {
-        Self { parent: None, step: Step::Child(name) }
+        Self { parent: None, step: FieldStep::Child(name) }
     }
 
     /// A field of this object.
     pub(crate) const fn child(&'a self, name: &'a str) -> Self {
-        Self { parent: Some(self), step: Step::Child(name) }
+        Self { parent: Some(self), step: FieldStep::Child(name) }
     }
 
     /// An item of this list.
     pub(crate) const fn index(&'a self, index: usize) -> Self {
-        Self { parent: Some(self), step: Step::Index(index) }
+        Self { parent: Some(self), step: FieldStep::Index(index) }
     }
 
     /// A value of this map.
     pub(crate) const fn key(&'a self, key: &'a str) -> Self {
-        Self { parent: Some(self), step: Step::Key(key) }
+        Self { parent: Some(self), step: FieldStep::Key(key) }
     }
 
     /// The field is required.
-    pub(crate) fn required(&self, detail: &str) -> Cause {
-        Cause::required(self.to_string(), detail)
+    pub(crate) fn required(&self, detail: &str) -> StatusCause {
+        StatusCause::required(self.to_string(), detail)
     }
 
     /// The value is invalid.
-    pub(crate) fn invalid(&self, value: impl Into<Value>, detail: &str) -> Cause {
-        Cause::invalid(self.to_string(), &value.into(), detail)
+    pub(crate) fn invalid(&self, value: impl Into<Value>, detail: &str) -> StatusCause {
+        StatusCause::invalid(self.to_string(), &value.into(), detail)
     }
 
     /// The value is a duplicate.
-    pub(crate) fn duplicate(&self, value: impl Into<Value>) -> Cause {
-        Cause::duplicate(self.to_string(), &value.into())
+    pub(crate) fn duplicate(&self, value: impl Into<Value>) -> StatusCause {
+        StatusCause::duplicate(self.to_string(), &value.into())
     }
 
     /// The field must not be set or changed.
-    pub(crate) fn forbidden(&self, detail: &str) -> Cause {
-        Cause::forbidden(self.to_string(), detail)
+    pub(crate) fn forbidden(&self, detail: &str) -> StatusCause {
+        StatusCause::forbidden(self.to_string(), detail)
     }
 
     /// The value refers to something that does not exist.
-    pub(crate) fn not_found(&self, value: impl Into<Value>, detail: &str) -> Cause {
+    pub(crate) fn not_found(&self, value: impl Into<Value>, detail: &str) -> StatusCause {
         let (shown, colon) = (value.into(), if detail.is_empty() { "" } else { ": " });
-        Cause {
+        StatusCause {
             reason: "FieldValueNotFound",
             message: format!("Not found: {shown}{colon}{detail}"),
             field: self.to_string(),
@@ -74,16 +74,16 @@ impl<'a> Path<'a> {
 
     /// The value is not a supported one. As upstream, the error lists the supported values in the
     /// order given.
-    pub(crate) fn not_supported(&self, value: impl Into<Value>, supported: &[&str]) -> Cause {
+    pub(crate) fn not_supported(&self, value: impl Into<Value>, supported: &[&str]) -> StatusCause {
         let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
         let message =
             format!("Unsupported value: {}: supported values: {}", value.into(), supported.join(", "));
-        Cause { reason: "FieldValueNotSupported", message, field: self.to_string() }
+        StatusCause { reason: "FieldValueNotSupported", message, field: self.to_string() }
     }
 
     /// The value exceeds the limit in bytes.
-    pub(crate) fn too_long(&self, limit: usize) -> Cause {
-        Cause {
+    pub(crate) fn too_long(&self, limit: usize) -> StatusCause {
+        StatusCause {
             reason: "FieldValueTooLong",
             message: format!("Too long: may not be more than {limit} bytes"),
             field: self.to_string(),
@@ -95,7 +95,7 @@ impl<'a> Path<'a> {
         &self,
         value: &str,
         wrong: impl IntoIterator<Item = std::borrow::Cow<'m, str>>,
-        causes: &mut Vec<Cause>,
+        causes: &mut Vec<StatusCause>,
     ) {
         causes.extend(wrong.into_iter().map(|detail| self.invalid(value, &detail)));
     }
@@ -107,10 +107,10 @@ impl fmt::Display for Path<'_> {
             write!(f, "{parent}")?;
         }
         match self.step {
-            Step::Child(name) if self.parent.is_none() => f.write_str(name),
-            Step::Child(name) => write!(f, ".{name}"),
-            Step::Index(index) => write!(f, "[{index}]"),
-            Step::Key(key) => write!(f, "[{key}]"),
+            FieldStep::Child(name) if self.parent.is_none() => f.write_str(name),
+            FieldStep::Child(name) => write!(f, ".{name}"),
+            FieldStep::Index(index) => write!(f, "[{index}]"),
+            FieldStep::Key(key) => write!(f, "[{key}]"),
         }
     }
 }

@@ -32,7 +32,7 @@ use serde_json::Value;
 
 use super::traits::{Lookup, Strategy};
 use crate::json::{flag, int, list, present, text, text_at};
-use crate::status::{Cause, Result};
+use crate::status::{Result, StatusCause};
 
 /// Pods.
 pub(crate) struct Pods;
@@ -62,15 +62,15 @@ impl Strategy for Pods {
         status::prepare(object, old);
     }
 
-    fn validate(&self, object: &Value) -> Vec<Cause> {
+    fn validate(&self, object: &Value) -> Vec<StatusCause> {
         validate::create(object)
     }
 
-    fn validate_update(&self, object: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, object: &Value, old: &Value) -> Vec<StatusCause> {
         update::validate(object, old)
     }
 
-    fn validate_status_update(&self, object: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, object: &Value, old: &Value) -> Vec<StatusCause> {
         status::validate(object, old)
     }
 

@@ -9,7 +9,7 @@ use super::path::Path;
 use super::traits::Strategy;
 use super::{labels, names, status};
 use crate::json::{object_mut, present, restore, set_default};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Disruption budgets.
 pub(crate) struct PodDisruptionBudget;
@@ -39,7 +39,7 @@ impl Strategy for PodDisruptionBudget {
         status::only_status(budget, old);
     }
 
-    fn validate(&self, budget: &Value) -> Vec<Cause> {
+    fn validate(&self, budget: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (spec, path) = (&budget["spec"], Path::root("spec"));
         let bounds = ["minAvailable", "maxUnavailable"];
@@ -61,11 +61,11 @@ impl Strategy for PodDisruptionBudget {
         causes
     }
 
-    fn validate_update(&self, budget: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, budget: &Value, _old: &Value) -> Vec<StatusCause> {
         self.validate(budget)
     }
 
-    fn validate_status_update(&self, budget: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, budget: &Value, _old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (status, path) = (&budget["status"], Path::root("status"));
         check_conditions(status, &path, &mut causes);

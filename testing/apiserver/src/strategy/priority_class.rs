@@ -7,7 +7,7 @@ use super::path::Path;
 use super::traits::{Lookup, Strategy};
 use crate::json::{flag, int, object_mut, present, set_default, text, text_at};
 use crate::kinds::{Kind, built_in};
-use crate::status::{Cause, Result, Status};
+use crate::status::{Result, Status, StatusCause};
 
 /// Priority classes.
 pub(crate) struct PriorityClass;
@@ -47,7 +47,7 @@ impl Strategy for PriorityClass {
         admit_default(class, objects, |other| other != name)
     }
 
-    fn validate(&self, class: &Value) -> Vec<Cause> {
+    fn validate(&self, class: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (name, value) = (text_at(class, "/metadata/name"), int(class, "value").unwrap_or_default());
         if name.starts_with(SYSTEM_PREFIX) {
@@ -66,7 +66,7 @@ impl Strategy for PriorityClass {
         causes
     }
 
-    fn validate_update(&self, class: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, class: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         if int(class, "value") != int(old, "value") {
             causes.push(Path::root("value").forbidden("may not be changed in an update."));

@@ -7,7 +7,7 @@ use super::path::Path;
 use super::traits::Strategy;
 use super::{labels, names};
 use crate::json::{list, list_mut, object_mut, present, set_default, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Roles and cluster roles.
 pub(crate) struct Role {
@@ -35,7 +35,7 @@ impl Strategy for Role {
         }
     }
 
-    fn validate(&self, role: &Value) -> Vec<Cause> {
+    fn validate(&self, role: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let path = Path::root("rules");
         for (i, rule) in list(role, "rules").iter().enumerate() {
@@ -56,7 +56,7 @@ impl Strategy for Role {
         causes
     }
 
-    fn validate_update(&self, role: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, role: &Value, _old: &Value) -> Vec<StatusCause> {
         self.validate(role)
     }
 
@@ -69,7 +69,7 @@ impl Strategy for Role {
     }
 }
 
-fn check_rule(rule: &Value, namespaced: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_rule(rule: &Value, namespaced: bool, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let has = |field| !list(rule, field).is_empty();
     check_subjects_of_rule(rule, namespaced, path, causes);
     if !has("verbs") {
@@ -77,7 +77,7 @@ fn check_rule(rule: &Value, namespaced: bool, path: &Path<'_>, causes: &mut Vec<
     }
 }
 
-fn check_subjects_of_rule(rule: &Value, namespaced: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_subjects_of_rule(rule: &Value, namespaced: bool, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let has = |field| !list(rule, field).is_empty();
     if has("nonResourceURLs") {
         let path = path.child("nonResourceURLs");
@@ -114,7 +114,7 @@ impl Strategy for RoleBinding {
         }
     }
 
-    fn validate(&self, binding: &Value) -> Vec<Cause> {
+    fn validate(&self, binding: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (role, path) = (&binding["roleRef"], Path::root("roleRef"));
         let group = text(role, "apiGroup");
@@ -139,7 +139,7 @@ impl Strategy for RoleBinding {
         causes
     }
 
-    fn validate_update(&self, binding: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, binding: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(binding);
         if binding.get("roleRef") != old.get("roleRef") {
             let fields = [
@@ -162,7 +162,7 @@ impl Strategy for RoleBinding {
     }
 }
 
-fn check_subject(subject: &Value, namespaced: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_subject(subject: &Value, namespaced: bool, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (name, group) = (text(subject, "name"), text(subject, "apiGroup"));
     if name.is_empty() {
         causes.push(path.child("name").required(""));

@@ -11,7 +11,7 @@ use super::{names, status, taints};
 use crate::json::{
     entries, flag, int, list, list_mut, object_mut, present, restore, set_default, text, texts,
 };
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Device classes.
 pub(crate) struct DeviceClass;
@@ -52,13 +52,13 @@ impl Strategy for DeviceClass {
         object_mut(class, "spec");
     }
 
-    fn validate(&self, class: &Value) -> Vec<Cause> {
+    fn validate(&self, class: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         check_selectors(&class["spec"], &SPEC, &mut causes);
         causes
     }
 
-    fn validate_update(&self, class: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, class: &Value, _old: &Value) -> Vec<StatusCause> {
         self.validate(class)
     }
 
@@ -67,7 +67,7 @@ impl Strategy for DeviceClass {
     }
 }
 
-fn check_selectors(object: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_selectors(object: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let path = path.child("selectors");
     for (i, selector) in list(object, "selectors").iter().enumerate() {
         let path = path.index(i);
@@ -108,13 +108,13 @@ impl Strategy for ResourceClaim {
         drop_freed_devices(&mut claim["status"], &old["status"]);
     }
 
-    fn validate(&self, claim: &Value) -> Vec<Cause> {
+    fn validate(&self, claim: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         check_claim(&claim["spec"], &SPEC, &mut causes);
         causes
     }
 
-    fn validate_update(&self, claim: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, claim: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         if !same(&claim["spec"], &old["spec"]) {
             causes.push(invalid_shown(&SPEC, &claim["spec"].to_string(), IMMUTABLE));
@@ -122,7 +122,7 @@ impl Strategy for ResourceClaim {
         causes
     }
 
-    fn validate_status_update(&self, claim: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, claim: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (status, before) = (&claim["status"], &old["status"]);
         check_consumers(status, &mut causes);
@@ -161,7 +161,7 @@ impl Strategy for ResourceClaimTemplate {
         default_claim(&mut spec["spec"]);
     }
 
-    fn validate(&self, template: &Value) -> Vec<Cause> {
+    fn validate(&self, template: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &template["spec"];
         super::meta::check_template(&spec["metadata"], &SPEC.child("metadata"), &mut causes);
@@ -169,7 +169,7 @@ impl Strategy for ResourceClaimTemplate {
         causes
     }
 
-    fn validate_update(&self, template: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, template: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         if !same(&template["spec"], &old["spec"]) {
             causes.push(invalid_shown(&SPEC, &template["spec"].to_string(), IMMUTABLE));
@@ -220,7 +220,7 @@ fn default_request(request: &mut Value) {
     }
 }
 
-fn check_claim(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_claim(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (devices, path) = (&spec["devices"], path.child("devices"));
     let requests = list(devices, "requests");
     let requests_path = path.child("requests");
@@ -252,7 +252,7 @@ fn shown_request(request: &Value) -> String {
     format!("{{{}}}", parts.join(","))
 }
 
-fn check_request(request: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_request(request: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     check_request_name(request, path, causes);
     let subrequests = list(request, "firstAvailable");
     match (present(request, "exactly"), subrequests.is_empty()) {
@@ -279,7 +279,7 @@ fn check_request(request: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_request_name(request: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_request_name(request: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (name, path) = (text(request, "name"), path.child("name"));
     if name.is_empty() {
         causes.push(path.required(""));
@@ -288,7 +288,7 @@ fn check_request_name(request: &Value, path: &Path<'_>, causes: &mut Vec<Cause>)
     }
 }
 
-fn check_exact(request: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_exact(request: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let class = text(request, "deviceClassName");
     if class.is_empty() {
         causes.push(path.child("deviceClassName").required(""));
@@ -311,7 +311,7 @@ fn check_exact(request: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     taints::check_tolerations(request, "tolerations", path, causes);
 }
 
-fn check_constraint(constraint: &Value, requests: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_constraint(constraint: &Value, requests: &[Value], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let named = path.child("requests");
     for (i, name) in texts(constraint, "requests").enumerate() {
         if !is_request(name, requests) {
@@ -336,7 +336,7 @@ fn is_request(name: &str, requests: &[Value]) -> bool {
     })
 }
 
-fn check_consumers(status: &Value, causes: &mut Vec<Cause>) {
+fn check_consumers(status: &Value, causes: &mut Vec<StatusCause>) {
     let (consumers, path) = (list(status, "reservedFor"), STATUS.child("reservedFor"));
     if consumers.len() > MOST_CONSUMERS {
         causes.push(super::checks::too_many(&path, consumers.len(), MOST_CONSUMERS));
@@ -357,7 +357,7 @@ fn check_consumers(status: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_allocation(allocation: &Value, spec: &Value, causes: &mut Vec<Cause>) {
+fn check_allocation(allocation: &Value, spec: &Value, causes: &mut Vec<StatusCause>) {
     let path = STATUS.child("allocation");
     let path = path.child("devices");
     let path = path.child("results");
@@ -390,7 +390,7 @@ impl Strategy for ResourceSlice {
         }
     }
 
-    fn validate(&self, slice: &Value) -> Vec<Cause> {
+    fn validate(&self, slice: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &slice["spec"];
         super::checks::check_driver_name(spec, "driver", &SPEC, &mut causes);
@@ -407,7 +407,7 @@ impl Strategy for ResourceSlice {
         causes
     }
 
-    fn validate_update(&self, slice: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, slice: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(slice);
         let (spec, old) = (&slice["spec"], &old["spec"]);
         super::checks::immutable(spec, old, "driver", &SPEC, &mut causes);
@@ -432,7 +432,7 @@ impl Strategy for ResourceSlice {
     }
 }
 
-fn check_place(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_place(spec: &Value, causes: &mut Vec<StatusCause>) {
     let is_set = |field: &str| match field {
         "nodeName" => !text(spec, field).is_empty(),
         "nodeSelector" => present(spec, field).is_some(),
@@ -451,7 +451,7 @@ fn check_place(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_devices(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_devices(spec: &Value, causes: &mut Vec<StatusCause>) {
     let (devices, path) = (list(spec, "devices"), SPEC.child("devices"));
     for (i, device) in devices.iter().enumerate() {
         let path = path.index(i);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::labels;
 use super::path::Path;
 use crate::quantity::Quantity;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const STANDARD: [&str; 20] = [
     "configmaps",
@@ -43,7 +43,7 @@ const COUNTED: [&str; 9] = [
 const HUGE_PAGES: &str = "hugepages-";
 
 /// The name of a resource.
-pub(crate) fn check_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_name(name: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let wrong = labels::key(name);
     if wrong.is_empty() {
         let is_quota_of_huge_pages =
@@ -57,7 +57,7 @@ pub(crate) fn check_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 /// The name of a resource in a container.
-pub(crate) fn check_container_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_container_name(name: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     check_name(name, path, causes);
     if name.contains('/') {
         if !is_native(name) && !is_extended(name) {
@@ -69,7 +69,7 @@ pub(crate) fn check_container_name(name: &str, path: &Path<'_>, causes: &mut Vec
 }
 
 /// An amount of a resource.
-pub(crate) fn check_amount(name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_amount(name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let amount = Quantity::of(value);
     if amount.is_negative() {
         causes.push(path.invalid(amount, "must be greater than or equal to 0"));

@@ -6,7 +6,7 @@ use super::checks::{Shown, invalid_shown, shown};
 use super::path::Path;
 use crate::json::{list, object_mut, present, set_default, text, text_at};
 use crate::kinds::Kind;
-use crate::status::{Cause, Result, Status};
+use crate::status::{Result, Status, StatusCause};
 
 /// An authenticated user.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ fn rules() -> Value {
 fn check_access(kind: &Kind, review: &Value, namespace: &str) -> Result<()> {
     let spec = review.get("spec").unwrap_or(&Value::Null);
     let (resource, path) = (present(spec, "resourceAttributes"), present(spec, "nonResourceAttributes"));
-    let mut causes: Vec<Cause> = Vec::new();
+    let mut causes: Vec<StatusCause> = Vec::new();
     match (resource, path) {
         (None, None) => {
             let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
@@ -106,7 +106,12 @@ fn check_access(kind: &Kind, review: &Value, namespace: &str) -> Result<()> {
     Err(Status::invalid(&Kind { kind: "".into(), ..kind.clone() }, "", causes))
 }
 
-fn check_local(resource: Option<&Value>, path: Option<&Value>, namespace: &str, causes: &mut Vec<Cause>) {
+fn check_local(
+    resource: Option<&Value>,
+    path: Option<&Value>,
+    namespace: &str,
+    causes: &mut Vec<StatusCause>,
+) {
     if let Some(resource) = resource
         && text(resource, "namespace") != namespace
     {

@@ -8,7 +8,7 @@ use super::pod::requirements;
 use super::traits::Strategy;
 use super::{labels, names, taints};
 use crate::json::{list, present, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Runtime classes.
 pub(crate) struct RuntimeClass;
@@ -25,7 +25,7 @@ const TOLERATION: [(&str, &str, Shown); 5] = [
 const TOLERATION_KEYS: [&str; 4] = ["key", "operator", "value", "effect"];
 
 impl Strategy for RuntimeClass {
-    fn validate(&self, class: &Value) -> Vec<Cause> {
+    fn validate(&self, class: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (handler, path) = (text(class, "handler"), Path::root("handler"));
         if handler.is_empty() {
@@ -45,7 +45,7 @@ impl Strategy for RuntimeClass {
         causes
     }
 
-    fn validate_update(&self, class: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, class: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(class);
         immutable_by_tag(class, old, "handler", &mut causes);
         causes
@@ -60,7 +60,7 @@ impl Strategy for RuntimeClass {
     }
 }
 
-fn check_unique(tolerations: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_unique(tolerations: &[Value], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     for (at, toleration) in tolerations.iter().enumerate() {
         let is_same =
             |other: &Value| TOLERATION_KEYS.iter().all(|key| text(other, key) == text(toleration, key));

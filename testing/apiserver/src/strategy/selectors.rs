@@ -6,10 +6,15 @@ use super::labels;
 use super::names;
 use super::path::Path;
 use crate::json::{int, list, text, texts};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// A node selector: at least one term must match. `strict` also validates the values of labels.
-pub(crate) fn check_node_selector(selector: &Value, strict: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_node_selector(
+    selector: &Value,
+    strict: bool,
+    path: &Path<'_>,
+    causes: &mut Vec<StatusCause>,
+) {
     let terms = list(selector, "nodeSelectorTerms");
     let path = path.child("nodeSelectorTerms");
     if terms.is_empty() {
@@ -21,7 +26,7 @@ pub(crate) fn check_node_selector(selector: &Value, strict: bool, path: &Path<'_
 }
 
 /// Weighted terms for preferred nodes.
-pub(crate) fn check_preferences(terms: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_preferences(terms: &[Value], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     for (i, term) in terms.iter().enumerate() {
         let path = path.index(i);
         check_weight(term, &path, causes);
@@ -31,14 +36,14 @@ pub(crate) fn check_preferences(terms: &[Value], path: &Path<'_>, causes: &mut V
 }
 
 /// The weight of a preference.
-pub(crate) fn check_weight(term: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_weight(term: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let weight = int(term, "weight").unwrap_or_default();
     if !(1..=100).contains(&weight) {
         causes.push(path.child("weight").invalid(weight, "must be in the range 1-100"));
     }
 }
 
-fn check_term(term: &Value, strict: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_term(term: &Value, strict: bool, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let expressions = path.child("matchExpressions");
     for (i, requirement) in list(term, "matchExpressions").iter().enumerate() {
         check_requirement(requirement, strict, &expressions.index(i), causes);
@@ -49,7 +54,7 @@ fn check_term(term: &Value, strict: bool, path: &Path<'_>, causes: &mut Vec<Caus
     }
 }
 
-fn check_requirement(requirement: &Value, strict: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_requirement(requirement: &Value, strict: bool, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (operator, values) = (text(requirement, "operator"), path.child("values"));
     let count = list(requirement, "values").len();
     match operator {
@@ -74,7 +79,7 @@ fn check_requirement(requirement: &Value, strict: bool, path: &Path<'_>, causes:
     }
 }
 
-fn check_field_requirement(requirement: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_field_requirement(requirement: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (operator, key) = (text(requirement, "operator"), text(requirement, "key"));
     let values = path.child("values");
     match operator {

@@ -11,7 +11,7 @@ use super::{labels, names, status};
 use crate::json::{
     flag, int, list, list_mut, object_mut, present, remove, restore, set_default, text, texts,
 };
-use crate::status::{Cause, Result};
+use crate::status::{Result, StatusCause};
 
 /// Services.
 pub(crate) struct Service;
@@ -63,7 +63,7 @@ impl Strategy for Service {
         status::only_status(service, old);
     }
 
-    fn validate(&self, service: &Value) -> Vec<Cause> {
+    fn validate(&self, service: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &service["spec"];
         check_type(spec, &mut causes);
@@ -78,7 +78,7 @@ impl Strategy for Service {
         causes
     }
 
-    fn validate_update(&self, service: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, service: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (spec, old) = (&service["spec"], &old["spec"]);
         let first = text(old, "clusterIP");
@@ -92,7 +92,7 @@ impl Strategy for Service {
         causes
     }
 
-    fn validate_status_update(&self, service: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, service: &Value, _old: &Value) -> Vec<StatusCause> {
         let given = list(&service["status"]["loadBalancer"], "ingress");
         if given.is_empty() || text(&service["spec"], "type") == LOAD_BALANCER {
             return Vec::new();
@@ -353,7 +353,7 @@ fn seed_of(service: &Value) -> u64 {
     name.bytes().fold(0, |seed: u64, byte| (seed * 31 + u64::from(byte)) % 1_000_003)
 }
 
-fn check_type(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_type(spec: &Value, causes: &mut Vec<StatusCause>) {
     let kind = text(spec, "type");
     if list(spec, "ports").is_empty() && !is_headless(spec) && kind != EXTERNAL_NAME {
         causes.push(SPEC.child("ports").required(""));
@@ -379,7 +379,7 @@ fn check_type(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_ports(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_ports(spec: &Value, causes: &mut Vec<StatusCause>) {
     let (ports, path) = (list(spec, "ports"), SPEC.child("ports"));
     for (i, port) in ports.iter().enumerate() {
         let path = path.index(i);
@@ -412,7 +412,7 @@ fn check_ports(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_port_pairs(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_port_pairs(spec: &Value, causes: &mut Vec<StatusCause>) {
     let (ports, path) = (list(spec, "ports"), SPEC.child("ports"));
     let same = |left: &Value, right: &Value, field: &str| {
         left.get(field) == right.get(field) && left.get("protocol") == right.get("protocol")
@@ -445,7 +445,7 @@ fn check_port_pairs(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_addresses(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_addresses(spec: &Value, causes: &mut Vec<StatusCause>) {
     for field in ["clusterIPs", "externalIPs"] {
         let path = SPEC.child(field);
         for (i, address) in texts(spec, field).enumerate() {
@@ -458,7 +458,7 @@ fn check_addresses(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_load_balancer(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_load_balancer(spec: &Value, causes: &mut Vec<StatusCause>) {
     if text(spec, "type") == LOAD_BALANCER {
         return;
     }
@@ -474,7 +474,7 @@ fn check_load_balancer(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_policies(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_policies(spec: &Value, causes: &mut Vec<StatusCause>) {
     let policies = ["Cluster", "Local"];
     let external = text(spec, "externalTrafficPolicy");
     if is_reachable_from_outside(spec) {

@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 use super::path::Path;
 use crate::json::{list, object_mut, texts};
 use crate::quantity::Quantity;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 const SINGLE_POD: &str = "ReadWriteOncePod";
 
-fn check_access_modes(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_access_modes(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let path = path.child("accessModes");
     for mode in texts(spec, "accessModes").filter(|mode| !ACCESS_MODES.contains(mode)) {
         causes.push(path.not_supported(mode, &ACCESS_MODES));
@@ -34,14 +34,14 @@ fn check_access_modes(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_positive(amount: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_positive(amount: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let amount = Quantity::of(amount);
     if amount.is_zero() || amount.is_negative() {
         causes.push(path.invalid(amount, "must be greater than zero"));
     }
 }
 
-fn check_not_negative(amount: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_not_negative(amount: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let amount = Quantity::of(amount);
     if amount.value() < 0 {
         causes.push(path.invalid(amount.value(), "must be a valid resource quantity"));

@@ -5,12 +5,12 @@ use serde_json::Value;
 use super::labels;
 use super::path::Path;
 use crate::json::{list, present, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// A list of taints.
-pub(crate) fn check_taints(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_taints(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (taints, path) = (list(object, field), path.child(field));
     for (i, taint) in taints.iter().enumerate() {
         let path = path.index(i);
@@ -33,14 +33,14 @@ pub(crate) fn check_taints(object: &Value, field: &str, path: &Path<'_>, causes:
 }
 
 /// A list of tolerations.
-pub(crate) fn check_tolerations(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_tolerations(object: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let path = path.child(field);
     for (i, toleration) in list(object, field).iter().enumerate() {
         check_toleration(toleration, &path.index(i), causes);
     }
 }
 
-fn check_toleration(toleration: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_toleration(toleration: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (key, operator) = (text(toleration, "key"), text(toleration, "operator"));
     let (value, effect) = (text(toleration, "value"), text(toleration, "effect"));
     let operator_path = path.child("operator");
@@ -77,17 +77,17 @@ fn check_toleration(toleration: &Value, path: &Path<'_>, causes: &mut Vec<Cause>
     }
 }
 
-fn check_effect(effect: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_effect(effect: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if !EFFECTS.contains(&effect) {
         causes.push(path.child("effect").not_supported(effect, &EFFECTS));
     }
 }
 
 /// Upstream shows the taint as its internal type, with that type's field names and order.
-fn duplicate(taint: &Value, path: &Path<'_>) -> Cause {
+fn duplicate(taint: &Value, path: &Path<'_>) -> StatusCause {
     let shown = |field| taint.get(field).unwrap_or(&Value::Null).to_string();
     let text = |field| Value::from(text(taint, field)).to_string();
-    Cause {
+    StatusCause {
         reason: "FieldValueDuplicate",
         message: format!(
             r#"Duplicate value: {{"Key":{},"Value":{},"Effect":{},"TimeAdded":{}}}: taints must be unique by key and effect pair"#,

@@ -8,7 +8,7 @@ use super::traits::{Lookup, Strategy};
 use super::{event, meta, namespace, of};
 use crate::kinds::{Kind, built_in};
 use crate::patch::{self, Patch};
-use crate::status::{Cause, Result, Status};
+use crate::status::{Result, Status, StatusCause};
 
 const OUTCOMES: &str = include_str!("tests/outcomes.jsonl");
 
@@ -33,7 +33,7 @@ fn kind_of(outcome: &Value) -> &'static Kind {
     built_in().iter().find(|kind| kind.qualified() == name).unwrap_or_else(|| panic!("no kind {name}"))
 }
 
-fn checked(kind: &Kind, object: &Value, causes: Vec<Cause>) -> Result<()> {
+fn checked(kind: &Kind, object: &Value, causes: Vec<StatusCause>) -> Result<()> {
     if causes.is_empty() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::names::{self, Wrong};
-use crate::status::{Cause, Result};
+use crate::status::{Result, StatusCause};
 
 /// Looks up other objects for a strategy.
 pub(crate) trait Lookup {
@@ -73,17 +73,17 @@ pub(crate) trait Strategy: Send + Sync {
     fn stamp_status(&self, _object: &mut Value, _old: &Value, _now: &str) {}
 
     /// Validates a new object, except for its metadata.
-    fn validate(&self, _object: &Value) -> Vec<Cause> {
+    fn validate(&self, _object: &Value) -> Vec<StatusCause> {
         Vec::new()
     }
 
     /// Validates a change. `validate` is not called for changes.
-    fn validate_update(&self, _object: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, _object: &Value, _old: &Value) -> Vec<StatusCause> {
         Vec::new()
     }
 
     /// Validates a change of the status.
-    fn validate_status_update(&self, _object: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, _object: &Value, _old: &Value) -> Vec<StatusCause> {
         Vec::new()
     }
 

@@ -26,7 +26,7 @@ use super::names;
 use super::path::Path;
 use super::traits::Strategy;
 use crate::json::{object_mut, present};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const SPEC: Path<'static> = Path::root("spec");
 const STATUS: Path<'static> = Path::root("status");
@@ -40,13 +40,13 @@ impl Strategy for PodTemplate {
         template::default(object, "template");
     }
 
-    fn validate(&self, object: &Value) -> Vec<Cause> {
+    fn validate(&self, object: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         template::check(&object["template"], &Path::root("template"), &mut causes);
         causes
     }
 
-    fn validate_update(&self, object: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, object: &Value, _old: &Value) -> Vec<StatusCause> {
         self.validate(object)
     }
 
@@ -69,7 +69,7 @@ impl Strategy for ControllerRevision {
         }
     }
 
-    fn validate(&self, revision: &Value) -> Vec<Cause> {
+    fn validate(&self, revision: &Value) -> Vec<StatusCause> {
         let mut causes = check_revision(revision);
         match present(revision, "data") {
             None => causes.push(Path::root("data").required("data is mandatory")),
@@ -79,14 +79,14 @@ impl Strategy for ControllerRevision {
         causes
     }
 
-    fn validate_update(&self, revision: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, revision: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = check_revision(revision);
         immutable_root(revision, old, "data", &mut causes);
         causes
     }
 }
 
-fn check_revision(revision: &Value) -> Vec<Cause> {
+fn check_revision(revision: &Value) -> Vec<StatusCause> {
     let number = revision["revision"].as_i64().filter(|number| *number < 0);
     number
         .map(|number| Path::root("revision").invalid(number, super::checks::NOT_NEGATIVE))
@@ -102,7 +102,7 @@ fn default_parts(object: &mut Value) {
 }
 
 /// Rejects negative numbers in the status.
-fn check_counts(status: &Value, fields: &[&str], causes: &mut Vec<Cause>) {
+fn check_counts(status: &Value, fields: &[&str], causes: &mut Vec<StatusCause>) {
     not_negative(status, fields, &STATUS, causes);
 }
 

@@ -16,17 +16,17 @@ pub(crate) struct PrinterColumn {
     format: String,
     description: String,
     priority: i64,
-    path: Vec<Step>,
+    path: Vec<JsonPathStep>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum JsonPathStep {
     Field(String),
     Slice(Option<i64>, Option<i64>),
     Index(i64),
     All,
-    Filter { path: Vec<Step>, comparison: Comparison, value: Value },
-    Exists(Vec<Step>),
+    Filter { path: Vec<JsonPathStep>, comparison: Comparison, value: Value },
+    Exists(Vec<JsonPathStep>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +66,10 @@ impl PrinterColumn {
                 format: String::new(),
                 description: String::new(),
                 priority: 0,
-                path: vec![Step::Field("metadata".to_owned()), Step::Field("creationTimestamp".to_owned())],
+                path: vec![
+                    JsonPathStep::Field("metadata".to_owned()),
+                    JsonPathStep::Field("creationTimestamp".to_owned()),
+                ],
             }],
         }
     }
@@ -108,13 +111,13 @@ pub(super) fn cells(columns: &[PrinterColumn], object: &Value, now: Timestamp) -
 }
 
 /// All values at a path.
-fn find<'a>(path: &[Step], value: &'a Value, root: &'a Value) -> Vec<&'a Value> {
+fn find<'a>(path: &[JsonPathStep], value: &'a Value, root: &'a Value) -> Vec<&'a Value> {
     path.iter().fold(vec![value], |found, step| {
         found.into_iter().flat_map(|value| step.follow(value, root)).collect()
     })
 }
 
-impl Step {
+impl JsonPathStep {
     fn follow<'a>(&self, value: &'a Value, root: &'a Value) -> Vec<&'a Value> {
         let list = || value.as_array().map_or(&[][..], Vec::as_slice);
         match self {
@@ -186,7 +189,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the whole text as a path.
-    fn path(mut self) -> Option<Vec<Step>> {
+    fn path(mut self) -> Option<Vec<JsonPathStep>> {
         if self.rest.is_empty() {
             return None;
         }
@@ -196,18 +199,18 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses as many steps as possible.
-    fn steps(&mut self) -> Option<Vec<Step>> {
+    fn steps(&mut self) -> Option<Vec<JsonPathStep>> {
         let mut steps = Vec::new();
         loop {
             if self.take("[") {
                 steps.push(self.bracket()?);
             } else if self.take(".") {
                 if self.take("*") {
-                    steps.push(Step::All);
+                    steps.push(JsonPathStep::All);
                 } else if !self.rest.starts_with('[') {
                     let field = self.field();
                     if !field.is_empty() {
-                        steps.push(Step::Field(field.into_owned()));
+                        steps.push(JsonPathStep::Field(field.into_owned()));
                     }
                 }
             } else {
@@ -232,13 +235,13 @@ impl<'a> Parser<'a> {
     }
 
     /// The content of brackets, after the opening one.
-    fn bracket(&mut self) -> Option<Step> {
+    fn bracket(&mut self) -> Option<JsonPathStep> {
         if self.take("?(") {
             let step = self.filter()?;
             return self.take(")]").then_some(step);
         }
         if let Some(name) = self.quoted() {
-            return self.take("]").then_some(Step::Field(name));
+            return self.take("]").then_some(JsonPathStep::Field(name));
         }
         let (inside, rest) = self.rest.split_once(']')?;
         self.rest = rest;
@@ -247,15 +250,15 @@ impl<'a> Parser<'a> {
             text => text.parse().ok().map(Some),
         };
         match inside.trim() {
-            "*" => Some(Step::All),
+            "*" => Some(JsonPathStep::All),
             inside => match inside.split_once(':') {
-                Some((start, end)) => Some(Step::Slice(bound(start)?, bound(end)?)),
-                None => inside.parse().ok().map(Step::Index),
+                Some((start, end)) => Some(JsonPathStep::Slice(bound(start)?, bound(end)?)),
+                None => inside.parse().ok().map(JsonPathStep::Index),
             },
         }
     }
 
-    fn filter(&mut self) -> Option<Step> {
+    fn filter(&mut self) -> Option<JsonPathStep> {
         self.skip_space();
         if self.depth == DEEPEST || !self.take("@") {
             return None;
@@ -275,7 +278,7 @@ impl<'a> Parser<'a> {
         let Some(comparison) =
             operators.into_iter().find_map(|(sign, comparison)| self.take(sign).then_some(comparison))
         else {
-            return Some(Step::Exists(path));
+            return Some(JsonPathStep::Exists(path));
         };
         self.skip_space();
         let value = match self.quoted() {
@@ -283,7 +286,7 @@ impl<'a> Parser<'a> {
             None => serde_json::from_str(&self.field_of_literal()).ok()?,
         };
         self.skip_space();
-        Some(Step::Filter { path, comparison, value })
+        Some(JsonPathStep::Filter { path, comparison, value })
     }
 
     /// A number or boolean in a filter.

@@ -6,7 +6,7 @@ use supercargo_framework::objects::resources;
 use supercargo_framework::{ActionType, Code, EventResource, Feature, Features, Status};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{
+use super::super::altered_plugin::{
     filter, hints, ignores, post_filter, pre_enqueue, pre_filter, prepares_nothing, reserves_nothing, score,
 };
 use super::{admits, alter, passes, plugin, resolvable, reworded, switch_off};

@@ -8,7 +8,7 @@ use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{ActionType, EventResource, Indexed, LabelSelector, PodInfo};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{
+use super::super::altered_plugin::{
     filter, hints, ignores, ignores_add_pod, ignores_remove_pod, normalized, pod, score, wakes_on,
 };
 use super::{alter, passes, plugin, resolvable, reworded, unresolvable, with_spec};

@@ -6,7 +6,7 @@ use supercargo_framework::ports::{HostPort, Protocol};
 use supercargo_framework::{ActionType, EventResource, Feature, Indexed, Labels, PodInfo, Toleration};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{deaf_to_new_nodes, filter, hints, ignores, pod, pre_filter, wakes_on};
+use super::super::altered_plugin::{deaf_to_new_nodes, filter, hints, ignores, pod, pre_filter, wakes_on};
 use super::{
     admits, alter, first_reason, opens_all_nodes, passes, plugin, resolvable, reworded, switch_off,
     unresolvable, with_spec,

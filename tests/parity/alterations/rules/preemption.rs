@@ -7,7 +7,7 @@ use supercargo_framework::plugin::Nomination;
 use supercargo_framework::status::Reasons;
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{post_filter, post_filter_sees};
+use super::super::altered_plugin::{post_filter, post_filter_sees};
 use super::{alter, plugin, resolvable, with_spec};
 
 const NAME: &str = "DefaultPreemption";

@@ -7,7 +7,7 @@ use supercargo_framework::plugin::Queued;
 use supercargo_framework::{ActionType, EventResource};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{hints, ignores, less, pre_enqueue};
+use super::super::altered_plugin::{hints, ignores, less, pre_enqueue};
 use super::{alter, passes, plugin};
 
 pub(super) fn all() -> Vec<Alteration> {

@@ -4,7 +4,7 @@ use supercargo_framework::plugin::Normalize;
 use supercargo_framework::{Context, NodeInfo, PodInfo};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{normalized, pod, score, scored};
+use super::super::altered_plugin::{normalized, pod, score, scored};
 use super::{alter, plugin, with_spec};
 use supercargo_config::PluginSet;
 

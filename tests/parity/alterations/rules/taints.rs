@@ -3,7 +3,7 @@
 use supercargo_framework::{ActionType, EventResource};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::wakes_on;
+use super::super::altered_plugin::wakes_on;
 use super::alter;
 
 /// Plugins, their alterations, and a scenario in which each rejects a pod while a node's taints

@@ -5,7 +5,7 @@ use supercargo_framework::objects::resources;
 use supercargo_framework::{ActionType, EventResource, Feature};
 
 use super::super::alteration::{Alteration, Change};
-use super::super::twist::{
+use super::super::altered_plugin::{
     filter, hints, ignores, ignores_remove_pod, pre_filter, prepares_nothing, reserves_nothing, score,
 };
 use super::{admits, alter, first_reason, passes, plugin, reworded, switch_off, unresolvable};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::table::{Change, Dirty, Part, Rows, Table, is_untracked};
+use super::table::{Dirty, Part, Rows, Table, TableChange, is_untracked};
 use super::{Mismatch, NODES, Step, check_columns, holds, same};
-use crate::caching::{Applied, Scope};
+use crate::caching::{Applied, NOT_SCORED, Scope};
 use crate::context::Context;
 use crate::cycle_state::CycleState;
 use crate::node::NodeRecord;
@@ -14,7 +14,7 @@ use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
 use crate::nodes::Nodes;
 use crate::objects::Objects;
-use crate::plugin::{ExtensionPoints, NOT_SCORED, Normalize, PreFilter};
+use crate::plugin::{ExtensionPoints, PreFilter};
 use crate::pod::{PodInfo, Uid};
 use crate::signature::{Signature, Signer};
 use crate::status::{Code, Status};
@@ -26,7 +26,7 @@ pub(super) struct History {
     nodes: Nodes,
     objects: Objects,
     blocked: BTreeSet<Arc<str>>,
-    changes: Vec<Change>,
+    changes: Vec<TableChange>,
     tables: Vec<(Signature, Table)>,
     /// How often a table was used again without a rebuild.
     reused: usize,
@@ -76,14 +76,14 @@ impl History {
         pod.uid = uid.unwrap_or_else(|| (&*format!("uid-{}", self.uids)).into());
         let pod = Arc::new(pod);
         self.nodes.update(index, |info| info.add_pod(Arc::clone(&pod)));
-        self.changes.push(Change::Pod { node: self.record(index), pod, added: true });
+        self.changes.push(TableChange::Pod { node: self.record(index), pod, added: true });
     }
 
     fn remove_pod(&mut self, index: NodeIndex, i: usize) -> Option<Arc<PodInfo>> {
         let pods = self.nodes.at(index).pods();
         let uid = pods[i.checked_rem(pods.len())?].uid.clone();
         let pod = self.nodes.update(index, |info| info.remove_pod(&uid))??;
-        self.changes.push(Change::Pod { node: self.record(index), pod: Arc::clone(&pod), added: false });
+        self.changes.push(TableChange::Pod { node: self.record(index), pod: Arc::clone(&pod), added: false });
         Some(pod)
     }
 
@@ -124,7 +124,7 @@ impl History {
                     let record = self.record(index);
                     self.nodes.remove(index);
                     self.reorder();
-                    self.changes.push(Change::NodeRemoved(record));
+                    self.changes.push(TableChange::NodeRemoved(record));
                 }
             }
             Step::ToggleFeasible(node) => {
@@ -136,12 +136,12 @@ impl History {
                 }
             }
             Step::SetObject(object) => {
-                self.changes.push(Change::Object(object.resource.clone(), Arc::clone(&object.key)));
+                self.changes.push(TableChange::Object(object.resource.clone(), Arc::clone(&object.key)));
                 self.objects.insert(Arc::new(object));
             }
             Step::ClearObjects => {
                 self.objects = Objects::default();
-                self.changes.push(Change::Objects);
+                self.changes.push(TableChange::Objects);
             }
             Step::Schedule(_) => {}
         }
@@ -151,12 +151,12 @@ impl History {
         if let Some(index) = self.nodes.index_of(info.name()) {
             let old = self.record(index);
             self.nodes.set_node(index, Arc::clone(info.node()));
-            self.changes.push(Change::NodeChanged(old, Arc::clone(info.node())));
+            self.changes.push(TableChange::NodeChanged(old, Arc::clone(info.node())));
             return;
         }
         let index = self.nodes.insert(NodeInfo::new(Arc::clone(info.node())));
         self.reorder();
-        self.changes.push(Change::NodeAdded(Arc::clone(info.node())));
+        self.changes.push(TableChange::NodeAdded(Arc::clone(info.node())));
         for pod in info.pods() {
             self.add_pod(index, (**pod).clone(), None);
         }
@@ -264,19 +264,21 @@ impl History {
     }
 
     /// Applies one change of pods or nodes to the state of a plugin that has one.
-    fn apply(&self, state: &mut CycleState, pod: &PodInfo, change: &Change) -> Applied {
+    fn apply(&self, state: &mut CycleState, pod: &PodInfo, change: &TableChange) -> Applied {
         let points = &self.driver.points;
         if points.pre_filter.is_none() && points.pre_score.is_none() {
             return Applied::Here;
         }
         let Some(plugin) = &points.incremental else { return Applied::Rebuild };
         match change {
-            Change::Pod { node, pod: other, added: true } => plugin.pod_added(state, pod, other, node),
-            Change::Pod { node, pod: other, added: false } => plugin.pod_removed(state, pod, other, node),
-            Change::NodeAdded(node) => plugin.node_added(state, pod, node),
-            Change::NodeRemoved(node) => plugin.node_removed(state, pod, node),
-            Change::NodeChanged(old, new) => plugin.node_changed(state, pod, old, new),
-            Change::Object(..) | Change::Objects => Applied::Here,
+            TableChange::Pod { node, pod: other, added: true } => plugin.pod_added(state, pod, other, node),
+            TableChange::Pod { node, pod: other, added: false } => {
+                plugin.pod_removed(state, pod, other, node)
+            }
+            TableChange::NodeAdded(node) => plugin.node_added(state, pod, node),
+            TableChange::NodeRemoved(node) => plugin.node_removed(state, pod, node),
+            TableChange::NodeChanged(old, new) => plugin.node_changed(state, pod, old, new),
+            TableChange::Object(..) | TableChange::Objects => Applied::Here,
         }
     }
 
@@ -288,12 +290,14 @@ impl History {
         let (mut filters, mut scores) = (Dirty::default(), Dirty::default());
         for change in &self.changes[table.cursor..] {
             let node = match change {
-                Change::Pod { node, .. } | Change::NodeAdded(node) | Change::NodeChanged(_, node) => node,
-                Change::NodeRemoved(node) => {
+                TableChange::Pod { node, .. }
+                | TableChange::NodeAdded(node)
+                | TableChange::NodeChanged(_, node) => node,
+                TableChange::NodeRemoved(node) => {
                     table.feasible.remove(&node.name);
                     node
                 }
-                Change::Object(..) | Change::Objects => continue,
+                TableChange::Object(..) | TableChange::Objects => continue,
             };
             let applied = self.apply(&mut table.state, pod, change);
             if applied == Applied::Rebuild {
@@ -301,7 +305,7 @@ impl History {
             }
             for (dirty, scope) in [(&mut filters, &table.filter_scope), (&mut scores, &table.score_scope)] {
                 let by_node = matches!(scope, Some(Scope::Node | Scope::Classes(_)));
-                if by_node || !matches!(change, Change::Pod { .. }) {
+                if by_node || !matches!(change, TableChange::Pod { .. }) {
                     dirty.nodes.insert(Arc::clone(&node.name));
                 }
                 dirty.note(applied.clone(), node);
@@ -452,12 +456,12 @@ impl History {
         Ok(())
     }
 
-    /// [`Normalize::ByRange`] depends on the minimum and the maximum only.
+    /// Normalization by range depends on the minimum and the maximum only.
     fn check_normalization(&self, table: &Table, pod: &PodInfo) -> Result<(), Mismatch> {
         let Some(plugin) = self.driver.points.score.as_ref().filter(|_| table.score == Part::Runs) else {
             return Ok(());
         };
-        if plugin.normalization() != Normalize::ByRange {
+        if !self.driver.caching().normalizes_by_range() {
             return Ok(());
         }
         let raw: Vec<_> = table.feasible.iter().map(|name| table.rows.scores[name]).collect();

@@ -19,7 +19,7 @@ pub(super) fn is_untracked(read: &Read) -> bool {
 
 /// A change as evaluation tables see it.
 #[derive(Clone)]
-pub(super) enum Change {
+pub(super) enum TableChange {
     Pod {
         node: Arc<NodeRecord>,
         pod: Arc<PodInfo>,
@@ -75,30 +75,32 @@ impl Table {
     }
 
     /// Whether the plugin follows the changes of an object's kind.
-    pub(super) fn follows(&self, change: &Change) -> bool {
+    pub(super) fn follows(&self, change: &TableChange) -> bool {
         self.reads.iter().any(|read| match (read, change) {
-            (Read::Followed(kind), Change::Object(changed, _)) => kind == changed,
-            (Read::Followed(_), Change::Objects) => true,
+            (Read::Followed(kind), TableChange::Object(changed, _)) => kind == changed,
+            (Read::Followed(_), TableChange::Objects) => true,
             _ => false,
         })
     }
 
     /// Whether the change outdates a recorded read.
-    pub(super) fn reads_of(&self, change: &Change) -> bool {
+    pub(super) fn reads_of(&self, change: &TableChange) -> bool {
         let reads = |is: fn(&Read) -> bool| self.reads.iter().any(is);
         let images_of = |node: &NodeRecord| reads(|read| *read == Read::Images) && !node.images.is_empty();
         match change {
-            Change::Pod { .. } => false,
-            Change::NodeAdded(node) | Change::NodeRemoved(node) => {
+            TableChange::Pod { .. } => false,
+            TableChange::NodeAdded(node) | TableChange::NodeRemoved(node) => {
                 reads(|read| *read == Read::NodeCount) || images_of(node)
             }
-            Change::NodeChanged(old, new) => reads(|read| *read == Read::Images) && old.images != new.images,
-            Change::Object(changed, of) => self.reads.iter().any(|read| match read {
+            TableChange::NodeChanged(old, new) => {
+                reads(|read| *read == Read::Images) && old.images != new.images
+            }
+            TableChange::Object(changed, of) => self.reads.iter().any(|read| match read {
                 Read::Kind(kind) => kind == changed,
                 Read::Object { resource, key } => resource == changed && key == of,
                 _ => false,
             }),
-            Change::Objects => reads(|read| matches!(read, Read::Kind(_) | Read::Object { .. })),
+            TableChange::Objects => reads(|read| matches!(read, Read::Kind(_) | Read::Object { .. })),
         }
     }
 }

@@ -5,12 +5,12 @@
 
 mod counterfeits;
 mod model;
-mod witness;
+mod recording_handler;
 
 use proptest::prelude::*;
 
 use self::model::{Account, Initial, Model, State};
-use self::witness::{Said, Told, Witness};
+use self::recording_handler::{HandlerCall, RecordedCall, RecordingHandler};
 use super::*;
 use crate::list_watch::WatchEvent;
 use crate::testing::{connection_refused, refusal};
@@ -45,7 +45,7 @@ enum Fault {
 
 #[derive(Clone, Copy, Debug)]
 enum How {
-    Told,
+    RecordedCall,
     Silently,
     Undecodable,
 }
@@ -85,7 +85,7 @@ struct Setting {
 }
 
 fn how() -> impl Strategy<Value = How> {
-    prop_oneof![8 => Just(How::Told), 2 => Just(How::Silently), 1 => Just(How::Undecodable)]
+    prop_oneof![8 => Just(How::RecordedCall), 2 => Just(How::Silently), 1 => Just(How::Undecodable)]
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
@@ -171,7 +171,7 @@ fn setting() -> impl Strategy<Value = Setting> {
 
 /// A handler under test.
 struct Player {
-    witness: Witness,
+    recorder: RecordingHandler,
     registration: Registration,
     manner: Manner,
     initial: Initial,
@@ -185,7 +185,7 @@ impl Player {
         let source = &rig.source;
         let strays = matches!(setting.queue, QueueKind::RealFifo { .. });
         Account {
-            told: self.witness.told(),
+            told: self.recorder.told(),
             filtered: self.manner.filtered,
             initial: self.initial.clone(),
             gathered: !strays,
@@ -204,12 +204,12 @@ impl Player {
     }
 
     fn beginning(&self) -> usize {
-        let told = self.witness.told();
-        told.iter().filter(|told| matches!(told.said, Said::Add { initial: true, .. })).count()
+        let told = self.recorder.told();
+        told.iter().filter(|told| matches!(told.said, HandlerCall::Add { initial: true, .. })).count()
     }
 
     fn syncs_since(&self, since: Instant) -> usize {
-        self.witness.told().iter().filter(|told| told.at > since && told.said.is_sync()).count()
+        self.recorder.told().iter().filter(|told| told.at > since && told.said.is_sync()).count()
     }
 }
 
@@ -262,19 +262,19 @@ impl Stage {
     fn apply(&mut self, name: u8, passes: bool, how: How) {
         let name = how.name(name);
         let key = format!("ns/p{name}");
-        if matches!(how, How::Told) && name < STEADY {
+        if matches!(how, How::RecordedCall) && name < STEADY {
             self.passing[usize::from(name)] = passes;
         }
         let passes = self.passing[usize::from(name)];
         let pod = labelled(name, passes);
         match how {
-            How::Told => self.rig.source.apply(pod),
+            How::RecordedCall => self.rig.source.apply(pod),
             How::Silently => self.rig.source.apply_silently(pod),
             How::Undecodable => self.rig.source.apply_undecodable(pod),
         }
         let state = match how {
             How::Undecodable => State::Unreadable,
-            How::Told | How::Silently => State::Live { passes },
+            How::RecordedCall | How::Silently => State::Live { passes },
         };
         self.model.note(&key, self.version(), state);
     }
@@ -287,7 +287,7 @@ impl Stage {
         }
         let pod = labelled(name, self.passing[usize::from(name)]);
         match how {
-            How::Told => self.rig.source.delete(pod),
+            How::RecordedCall => self.rig.source.delete(pod),
             How::Silently => self.rig.source.delete_silently(pod),
             How::Undecodable => self.rig.source.delete_undecodable(pod),
         }
@@ -316,10 +316,10 @@ impl Stage {
         let informer = &self.rig.informer;
         let stored = informer.store().list();
         let shown = stored.iter().filter(|pod| !manner.filtered || passes(pod));
-        let shown = shown.map(|pod| (witness::key(pod), witness::version(pod))).collect();
+        let shown = shown.map(|pod| (recording_handler::key(pod), recording_handler::version(pod))).collect();
         // The store can have content only after the first list.
         let initial = if informer.has_synced() { Initial::Store(shown) } else { Initial::FirstList };
-        let witness = Witness::new(manner.held_up.map(|_| 3));
+        let recorder = RecordingHandler::new(manner.held_up.map(|_| 3));
         let pause = Duration::from_millis(manner.held_up.unwrap_or_default().into());
         let options = HandlerOptions {
             resync: (!manner.resynced).then_some(Duration::ZERO),
@@ -327,12 +327,12 @@ impl Stage {
             ..HandlerOptions::default()
         };
         let registration = if manner.filtered {
-            informer.add_event_handler(Filtering { filter: passes, handler: witness.clone() }, options)
+            informer.add_event_handler(Filtering { filter: passes, handler: recorder.clone() }, options)
         } else {
-            informer.add_event_handler(witness.clone(), options)
+            informer.add_event_handler(recorder.clone(), options)
         };
         self.players.push(Player {
-            witness,
+            recorder,
             registration: registration.unwrap(),
             manner,
             initial,
@@ -348,7 +348,7 @@ impl Stage {
         let player = self.players.swap_remove(usize::from(n) % self.players.len());
         self.rig.informer.remove_event_handler(&player.registration);
         player.registration.stopped().await;
-        let told = player.witness.len();
+        let told = player.recorder.len();
         self.gone.push((player, told));
     }
 
@@ -378,7 +378,7 @@ impl Stage {
     async fn catch_up(&mut self) {
         for name in 0..OBJECTS {
             if self.model.state(&format!("ns/p{name}")) == State::Unreadable {
-                self.apply(name, true, How::Told);
+                self.apply(name, true, How::RecordedCall);
             }
         }
         self.rig.source.serve();
@@ -414,7 +414,7 @@ impl Stage {
     fn check(&self, complete: bool) -> Result<(), String> {
         let store = self.rig.informer.store().list();
         let stored: model::Content =
-            store.iter().map(|pod| (witness::key(pod), witness::version(pod))).collect();
+            store.iter().map(|pod| (recording_handler::key(pod), recording_handler::version(pod))).collect();
         let server: model::Content = self
             .rig
             .source
@@ -436,7 +436,7 @@ impl Stage {
         }
         for (player, told) in &self.gone {
             self.model.check(&player.account(self, false))?;
-            if player.witness.len() != *told {
+            if player.recorder.len() != *told {
                 return Err("received a notification after its removal".to_owned());
             }
         }
@@ -448,8 +448,9 @@ impl Stage {
         let stored = self.rig.informer.store().list();
         for player in &self.players {
             let shown = stored.iter().filter(|pod| !player.manner.filtered || passes(pod));
-            let shown: model::Content = shown.map(|pod| (witness::key(pod), witness::version(pod))).collect();
-            let told = fold(&player.witness.told());
+            let shown: model::Content =
+                shown.map(|pod| (recording_handler::key(pod), recording_handler::version(pod))).collect();
+            let told = fold(&player.recorder.told());
             if told != shown {
                 return Err(format!("received {told:?} in total, but the store has {shown:?}"));
             }
@@ -459,13 +460,13 @@ impl Stage {
 }
 
 /// The content that notifications add up to.
-fn fold(told: &[Told]) -> model::Content {
+fn fold(told: &[RecordedCall]) -> model::Content {
     let mut content = model::Content::new();
-    for Told { said, .. } in told {
+    for RecordedCall { said, .. } in told {
         match said {
-            Said::Add { key, version, .. } => content.insert(key.clone(), *version),
-            Said::Update { key, new, .. } => content.insert(key.clone(), *new),
-            Said::Delete { key, .. } => content.remove(key),
+            HandlerCall::Add { key, version, .. } => content.insert(key.clone(), *version),
+            HandlerCall::Update { key, new, .. } => content.insert(key.clone(), *new),
+            HandlerCall::Delete { key, .. } => content.remove(key),
         };
     }
     content

@@ -14,15 +14,15 @@ use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, SplitMix64, node, object, pod};
 use supercargo_framework::{PodInfo, Status};
 
-use crate::tables::witness::Witness;
-use crate::tests::bed::{Bed, all_plugins, options};
+use crate::tables::comparison::Comparison;
+use crate::tests::test_bed::{TestBed, all_plugins, options};
 use crate::{Effect, Input, Notification, TableStats};
 
 const DRIVER: &str = "gpu.example.com";
 
 /// A cluster with devices.
 struct Cluster {
-    bed: Bed,
+    bed: TestBed,
     /// The version that an object gets when it is written next.
     version: u64,
     /// Bound pods, by name.
@@ -98,8 +98,8 @@ fn claim(name: &str, shape: usize) -> Object {
 
 impl Cluster {
     fn new(nodes: usize) -> Self {
-        let mut bed = Bed::of(options(all_plugins(Vec::new())));
-        bed.scheduler.witness = Some(Witness::default());
+        let mut bed = TestBed::of(options(all_plugins(Vec::new())));
+        bed.scheduler.comparison = Some(Comparison::default());
         let mut cluster = Self { bed, version: 1, bound: BTreeMap::new() };
         for number in 0..nodes {
             cluster.bed.node(machine(number, ["a", "b"][number % 2]));
@@ -197,9 +197,9 @@ impl Cluster {
 
     /// Checks that every answer of tables was that of the plain path. Returns how many there were.
     fn compared(&self) -> u64 {
-        let witness = self.bed.scheduler.witness.as_ref().unwrap();
-        assert_eq!(witness.disagreements, [""; 0]);
-        witness.compared
+        let comparison = self.bed.scheduler.comparison.as_ref().unwrap();
+        assert_eq!(comparison.differences, [""; 0]);
+        comparison.compared
     }
 }
 

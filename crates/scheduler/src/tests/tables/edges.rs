@@ -15,7 +15,7 @@ use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{Context, CycleState, LabelSelector, NodeInfo, Plugin, PodInfo, Status};
 
 use super::templates::ZONE;
-use crate::tests::bed::{Bed, options, plugins};
+use crate::tests::test_bed::{TestBed, options, plugins};
 use crate::{ExtenderSpec, Options, TableStats};
 
 type FilterFn = dyn Fn(&Context<'_>, &CycleState, &NodeInfo) -> Status + Send + Sync;
@@ -42,11 +42,11 @@ impl Probe {
     }
 
     /// Beds with three nodes and this plugin beside the in-tree ones; with tables and without.
-    fn beds(self) -> [Bed; 2] {
+    fn beds(self) -> [TestBed; 2] {
         let plugin: Arc<Self> = Arc::new(self);
         [false, true].map(|plain| {
             let plugin: Arc<dyn Plugin> = Arc::clone(&plugin) as _;
-            let mut bed = Bed::of(Options { plain, ..options(plugins(vec![plugin])) });
+            let mut bed = TestBed::of(Options { plain, ..options(plugins(vec![plugin])) });
             for name in ["n1", "n2", "n3"] {
                 bed.node(big(name));
             }
@@ -116,11 +116,11 @@ fn big(name: &str) -> NodeBuilder {
 
 /// Schedules six equal pods, with the same effects with tables and without. Returns the statistics
 /// of the tables.
-fn try_equal_pods(beds: &mut [Bed; 2]) -> TableStats {
+fn try_equal_pods(beds: &mut [TestBed; 2]) -> TableStats {
     try_pods(beds, 0, 6)
 }
 
-fn try_pods(beds: &mut [Bed; 2], from: usize, pods: usize) -> TableStats {
+fn try_pods(beds: &mut [TestBed; 2], from: usize, pods: usize) -> TableStats {
     for number in from..from + pods {
         let said = beds.each_mut().map(|bed| {
             bed.pod(pod(&format!("p{number}")).request("cpu", "100m"));
@@ -186,7 +186,7 @@ fn an_uncached_rejection_does_not_affect_the_next_pod() {
             turn.store(pod, Ordering::Relaxed);
             try_pods(&mut beds, pod, 1);
         }
-        let nodes = |bed: &Bed| {
+        let nodes = |bed: &TestBed| {
             (0..6).map(|pod| bed.node_of(&format!("p{pod}")).map(str::to_owned)).collect::<Vec<_>>()
         };
         let expected = [Some("n1"), Some("n2"), Some("n3"), None, Some("n1"), Some("n2")];
@@ -306,7 +306,7 @@ fn errors_are_reported_by_the_plain_path() {
 fn tables_stay_within_the_memory_limit() {
     const LIMIT: usize = 120_000;
     let mut beds = [false, true].map(|plain| {
-        let mut bed = Bed::of(Options { plain, table_memory: LIMIT, ..options(plugins(Vec::new())) });
+        let mut bed = TestBed::of(Options { plain, table_memory: LIMIT, ..options(plugins(Vec::new())) });
         for number in 0..20 {
             bed.node(big(&format!("n{number}")));
         }
@@ -347,8 +347,8 @@ fn topology_keys_that_nodes_gain_count() {
         pod(name).label("app", "x").with_spec(|spec| spec.pod_affinity = Some(Box::new(affinity)))
     };
     for plain in [false, true] {
-        let mut bed = Bed::of(Options { plain, ..options(plugins(Vec::new())) });
-        let place_of = |bed: &mut Bed, name: &str| {
+        let mut bed = TestBed::of(Options { plain, ..options(plugins(Vec::new())) });
+        let place_of = |bed: &mut TestBed, name: &str| {
             bed.pod(averse(name));
             bed.cycle();
             bed.node_of(name).map(str::to_owned)
@@ -382,7 +382,7 @@ fn spread(name: &str, key: &str) -> PodBuilder {
 #[test]
 fn keys_of_strangers_do_not_displace_tables_in_use() {
     const LIMIT: usize = 1_500_000;
-    let mut bed = Bed::of(Options { table_memory: LIMIT, ..options(plugins(Vec::new())) });
+    let mut bed = TestBed::of(Options { table_memory: LIMIT, ..options(plugins(Vec::new())) });
     for number in 0..100 {
         bed.node(big(&format!("n{number}")));
     }
@@ -406,7 +406,7 @@ fn keys_of_strangers_do_not_displace_tables_in_use() {
 #[test]
 fn extenders_bypass_tables() {
     let counts = |extenders: Vec<ExtenderSpec>| {
-        let mut bed = Bed::extended(extenders);
+        let mut bed = TestBed::extended(extenders);
         bed.node(big("n"));
         for name in ["a", "b"] {
             bed.pod(pod(name));
@@ -428,7 +428,7 @@ fn reasons_that_a_kept_table_adds_count_towards_the_limit() {
         let number = asked.fetch_add(1, Ordering::Relaxed);
         Status::unschedulable(format!("{number:>20000}"))
     });
-    let mut bed = Bed::of(Options { table_memory: LIMIT, ..options(plugins(vec![Arc::new(verbose)])) });
+    let mut bed = TestBed::of(Options { table_memory: LIMIT, ..options(plugins(vec![Arc::new(verbose)])) });
     bed.node(big("n"));
     // Fewer cycles than between two counts.
     for number in 0..40 {
@@ -445,7 +445,7 @@ fn reasons_that_a_kept_table_adds_count_towards_the_limit() {
 #[test]
 fn domains_of_many_keys_count_towards_the_limit() {
     const LIMIT: usize = 200_000;
-    let mut bed = Bed::of(Options { table_memory: LIMIT, ..options(plugins(Vec::new())) });
+    let mut bed = TestBed::of(Options { table_memory: LIMIT, ..options(plugins(Vec::new())) });
     bed.node(big("n"));
     // Fewer cycles than between two counts.
     for number in 0..10 {
@@ -465,7 +465,7 @@ fn domains_of_many_keys_count_towards_the_limit() {
 
 #[test]
 fn a_table_larger_than_half_of_the_limit_is_not_kept() {
-    let mut bed = Bed::of(Options { table_memory: 20_000, ..options(plugins(Vec::new())) });
+    let mut bed = TestBed::of(Options { table_memory: 20_000, ..options(plugins(Vec::new())) });
     for number in 0..1000 {
         bed.node(big(&format!("n{number}")));
     }

@@ -87,9 +87,9 @@ impl Coverage {
         self.builds += stats.builds;
         self.plain += stats.plain;
         self.replays += stats.replays;
-        if let Some(witness) = &scheduler.witness {
-            self.compared += witness.compared;
-            self.without_node += witness.without_node;
+        if let Some(comparison) = &scheduler.comparison {
+            self.compared += comparison.compared;
+            self.without_node += comparison.without_node;
         }
         for rule in Rule::ALL {
             *self.applied.entry(rule).or_default() += scheduler.applied(rule);

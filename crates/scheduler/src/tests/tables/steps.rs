@@ -14,7 +14,7 @@ use super::devices;
 use super::tally::APP;
 use super::templates::{OBJECTS, Shape, TEMPLATES, UNIQUE, of_kind, of_shape, of_template};
 use super::twins::{Difference, SECOND, Twins};
-use crate::tests::bed::failed;
+use crate::tests::test_bed::failed;
 use crate::{Eviction, Input, Notification};
 
 /// The deviation of a pod from its template.

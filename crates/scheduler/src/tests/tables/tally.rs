@@ -25,6 +25,8 @@ pub(super) struct How {
     pub(super) limit: Option<i64>,
     /// How scores are normalized, if there are any.
     pub(super) score: Option<Normalize>,
+    /// Whether normalization is by range.
+    pub(super) is_by_range: bool,
     /// Whether feasible nodes are counted per domain, too.
     pub(super) counts_feasible: bool,
     /// Whether it only evaluates pods with volumes and tolerations, without caching.
@@ -251,6 +253,10 @@ impl<const N: usize> Caching for Tally<N> {
 
     fn score_scope(&self, _: &CycleState, _: &PodInfo) -> Scope {
         self.scope()
+    }
+
+    fn normalizes_by_range(&self) -> bool {
+        self.0.is_by_range
     }
 
     fn stands_alone(&self, pod: &PodInfo) -> bool {

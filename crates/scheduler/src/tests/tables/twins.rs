@@ -13,8 +13,8 @@ use supercargo_framework::{Features, NodeRecord, Now, Plugin, PodInfo, Uid};
 use super::devices;
 use super::tally::{How, Tally};
 use super::templates::{HOST, Shape, ZONE};
-use crate::tables::witness::Witness;
-use crate::tests::bed::{WALL, all_plugins, in_tree, options};
+use crate::tables::comparison::Comparison;
+use crate::tests::test_bed::{WALL, all_plugins, in_tree, options};
 use crate::tests::why::Explained;
 use crate::{Effect, Input, NoCalls, Notification, Options, ProfileSpec, Rule, Scheduler, VictimEviction};
 
@@ -65,8 +65,15 @@ pub(super) struct Twins {
     pub(super) creations: u64,
 }
 
-const HOW: How =
-    How { name: "", key: Some(ZONE), limit: None, score: None, counts_feasible: false, is_alone: false };
+const HOW: How = How {
+    name: "",
+    key: Some(ZONE),
+    limit: None,
+    score: None,
+    counts_feasible: false,
+    is_by_range: false,
+    is_alone: false,
+};
 
 /// The tally that is not cached.
 fn uncached_tally() -> Arc<dyn Plugin> {
@@ -88,7 +95,8 @@ fn tallies() -> Vec<Arc<dyn Plugin>> {
         })),
         Arc::new(Tally::<5>(How {
             name: "InRange",
-            score: Some(Normalize::ByRange),
+            score: Some(Normalize::Custom),
+            is_by_range: true,
             counts_feasible: true,
             ..how
         })),
@@ -143,7 +151,7 @@ fn scheduler(setting: &Setting, plain: bool) -> Scheduler {
     scheduler.cache.changes.kept = setting.kept;
     if let Some(tables) = &mut scheduler.tables {
         tables.set_coarse(setting.coarse);
-        scheduler.witness = Some(Witness::default());
+        scheduler.comparison = Some(Comparison::default());
     }
     if let Some(off) = setting.off {
         scheduler.switch_off(off);
@@ -201,8 +209,8 @@ impl Twins {
         let tried = self.with_tables.schedule_one(self.now, &mut NoCalls);
         let plain_tried = self.plain.schedule_one(self.now, &mut NoCalls);
         self.cycles += u64::from(tried);
-        let witness = self.with_tables.witness.as_mut();
-        if let Some(difference) = witness.and_then(|witness| witness.disagreements.pop()) {
+        let comparison = self.with_tables.comparison.as_mut();
+        if let Some(difference) = comparison.and_then(|comparison| comparison.differences.pop()) {
             return Err(difference);
         }
         if tried != plain_tried {

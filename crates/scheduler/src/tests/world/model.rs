@@ -10,9 +10,9 @@ use supercargo_framework::plugin::{Permit, PreFlight};
 use supercargo_framework::{ActionType, EventResource, NodeRecord, Now, Plugin, PodInfo, Text, Uid};
 
 use super::api::{Api, Change};
-use crate::record::{Recorded, Step, StepLog, replay};
-use crate::tests::bed::{WALL, all_plugins, options};
+use crate::record::{Recorded, RecordedCall, StepLog, replay};
 use crate::tests::fake::Fake;
+use crate::tests::test_bed::{WALL, all_plugins, options};
 use crate::{Effect, Input, NoCalls, Notification, Options, Scheduler, StatusPatch, VictimEviction};
 
 /// The log of a record.
@@ -20,7 +20,7 @@ use crate::{Effect, Input, NoCalls, Notification, Options, Scheduler, StatusPatc
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl StepLog for Log {
-    fn push(&mut self, step: Step) {
+    fn push(&mut self, step: RecordedCall) {
         self.0.lock().unwrap().extend(step.to_line().unwrap());
     }
 }

@@ -9,7 +9,7 @@ use supercargo_framework::{Now, PodInfo, Status};
 
 use super::api::{Change, Flavour, node_name};
 use super::model::World;
-use crate::tests::bed::failed;
+use crate::tests::test_bed::failed;
 use crate::{Eviction, Input, PodRead};
 
 /// More cores than any node has, and in milli-cores most of what 64 bits hold.

@@ -7,16 +7,16 @@ use supercargo_runtime::observer::{AttemptResult, Point, TimePoint, Timespan};
 use tokio::time::Instant;
 
 use super::*;
-use crate::traces::parts::{Part, Parts};
+use crate::traces::attempt_record::{AttemptRecord, TimedPoint};
 use supercargo_client::testing::{Requests, answering_client};
 use supercargo_client::transport::Transport;
 
 /// An attempt with this number of spans.
 fn attempt(spans: usize) -> Attempt {
     let took = Timespan { from: TimePoint(0), to: TimePoint(1) };
-    let mut parts = Parts::default();
+    let mut parts = AttemptRecord::default();
     for _ in 1..spans {
-        parts.add_point(Part { point: Point::Filter, status: Code::Success, took });
+        parts.add_point(TimedPoint { point: Point::Filter, status: Code::Success, took });
     }
     Attempt {
         pod: PodKey { namespace: "ns".into(), name: "p".into() },

@@ -220,14 +220,14 @@ fn points_outside_an_attempt_are_ignored() {
     bed.end(&pod, AttemptResult::Scheduled, "", (3, 10));
     bed.point(&pod, Point::PostBind, (11, 12));
     assert_eq!(bed.trace().len(), 1);
-    assert_eq!(bed.observer.under_way.borrow_mut().take(&pod.uid).count(), 0);
+    assert_eq!(bed.observer.open_attempts.borrow_mut().take(&pod.uid).count(), 0);
 }
 
 #[test]
 fn sampling_rate_0_records_nothing() {
     let (mut bed, pod) = (Bed::with(0, 100), pod("p").uid("u").build());
     bed.point(&pod, Point::Filter, (10, 20));
-    assert_eq!(bed.observer.under_way.borrow_mut().take(&pod.uid).count(), 0);
+    assert_eq!(bed.observer.open_attempts.borrow_mut().take(&pod.uid).count(), 0);
     bed.end(&pod, AttemptResult::Scheduled, "", (10, 20));
     assert!(bed.is_empty());
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::types::{Atom, ListType, MapType, Relation, TypeRef};
-use crate::patch::fields::{Set, Step};
+use crate::patch::fields::{PathElement, Set};
 
 /// The differences between two objects.
 #[derive(Debug, Default)]
@@ -32,7 +32,13 @@ impl Comparison {
         }
     }
 
-    fn compare(&mut self, old: Option<&Value>, new: Option<&Value>, type_ref: TypeRef, path: &mut Vec<Step>) {
+    fn compare(
+        &mut self,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        type_ref: TypeRef,
+        path: &mut Vec<PathElement>,
+    ) {
         let atom = type_ref.atom(new.or(old));
         let old_atom = type_ref.atom(old.or(new));
         // A value whose type changed is compared as both types.
@@ -57,7 +63,7 @@ impl Comparison {
         atom: Atom,
         old: Option<&Value>,
         new: Option<&Value>,
-        path: &mut Vec<Step>,
+        path: &mut Vec<PathElement>,
     ) -> bool {
         match atom {
             Atom::Scalar(_) => self.leaf(old, new, path),
@@ -83,7 +89,7 @@ impl Comparison {
         }
     }
 
-    fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>, path: &[Step]) -> bool {
+    fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>, path: &[PathElement]) -> bool {
         match (old, new) {
             (None, _) => self.added.insert(path),
             (_, None) => self.removed.insert(path),
@@ -98,24 +104,24 @@ impl Comparison {
         old: Option<&Map<String, Value>>,
         new: Option<&Map<String, Value>>,
         map: MapType,
-        path: &mut Vec<Step>,
+        path: &mut Vec<PathElement>,
     ) {
         let was_there = |name: &String| old.is_some_and(|old| old.contains_key(name));
         for (name, value) in old.into_iter().flatten() {
-            path.push(Step::field(name));
+            path.push(PathElement::field(name));
             let new = new.and_then(|new| new.get(name));
             self.compare(Some(value), new, map.field_or_deduced(name), path);
             path.pop();
         }
         for (name, value) in new.into_iter().flatten().filter(|(name, _)| !was_there(name)) {
-            path.push(Step::field(name));
+            path.push(PathElement::field(name));
             self.compare(None, Some(value), map.field_or_deduced(name), path);
             path.pop();
         }
     }
 
-    fn compare_items(&mut self, old: &[Value], new: &[Value], list: ListType, path: &mut Vec<Step>) {
-        let mut all: BTreeMap<Step, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+    fn compare_items(&mut self, old: &[Value], new: &[Value], list: ListType, path: &mut Vec<PathElement>) {
+        let mut all: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
         for item in old {
             if let Ok(step) = list.step(item) {
                 all.entry(step).or_default().0.push(item);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::types::{Atom, ListType, MapType, Relation, TypeRef};
-use crate::patch::fields::{Set, Step};
+use crate::patch::fields::{PathElement, Set};
 
 /// Every field of an object.
 pub(in crate::patch) fn field_set(value: &Value, type_ref: TypeRef) -> Set {
@@ -14,7 +14,7 @@ pub(in crate::patch) fn field_set(value: &Value, type_ref: TypeRef) -> Set {
     set
 }
 
-fn collect(value: &Value, type_ref: TypeRef, path: &mut Vec<Step>, set: &mut Set) {
+fn collect(value: &Value, type_ref: TypeRef, path: &mut Vec<PathElement>, set: &mut Set) {
     match type_ref.atom(Some(value)) {
         Atom::Scalar(_)
         | Atom::List(ListType { relation: Relation::Atomic, .. })
@@ -22,7 +22,7 @@ fn collect(value: &Value, type_ref: TypeRef, path: &mut Vec<Step>, set: &mut Set
         Atom::List(list) => collect_items(value.as_array().map_or(&[], Vec::as_slice), list, path, set),
         Atom::Map(map) => {
             for (name, value) in value.as_object().into_iter().flatten() {
-                path.push(Step::field(name));
+                path.push(PathElement::field(name));
                 collect(value, map.field_or_deduced(name), path, set);
                 let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
                 if empty || map.declared(name).is_none() {
@@ -34,9 +34,9 @@ fn collect(value: &Value, type_ref: TypeRef, path: &mut Vec<Step>, set: &mut Set
     }
 }
 
-fn collect_items(items: &[Value], list: ListType, path: &mut Vec<Step>, set: &mut Set) {
-    let mut times: BTreeMap<Step, usize> = BTreeMap::new();
-    let steps: Vec<(Step, &Value)> =
+fn collect_items(items: &[Value], list: ListType, path: &mut Vec<PathElement>, set: &mut Set) {
+    let mut times: BTreeMap<PathElement, usize> = BTreeMap::new();
+    let steps: Vec<(PathElement, &Value)> =
         items.iter().filter_map(|item| Some((list.step(item).ok()?, item))).collect();
     for (step, _) in &steps {
         *times.entry(step.clone()).or_default() += 1;
@@ -78,10 +78,10 @@ fn remove_item(item: &Value, gone: &Set, list: ListType) -> Option<Value> {
 }
 
 fn remove_field(name: &str, value: &Value, gone: &Set, map: MapType) -> Option<Value> {
-    remove_step(&Step::field(name), value, gone, map.field_or_deduced(name))
+    remove_step(&PathElement::field(name), value, gone, map.field_or_deduced(name))
 }
 
-fn remove_step(step: &Step, value: &Value, gone: &Set, type_ref: TypeRef) -> Option<Value> {
+fn remove_step(step: &PathElement, value: &Value, gone: &Set, type_ref: TypeRef) -> Option<Value> {
     if gone.has_member(step) {
         return None;
     }
@@ -99,8 +99,10 @@ pub(in crate::patch) fn with_named_fields(set: &Set, type_ref: TypeRef) -> Set {
     }
     for (step, below) in set.children() {
         let (declared, element) = match (step, type_ref.atom(None)) {
-            (Step::Field(name), Atom::Map(map)) => (map.declared(name).is_some(), map.field_or_deduced(name)),
-            (Step::Key(_), Atom::List(list)) => (false, list.element),
+            (PathElement::Field(name), Atom::Map(map)) => {
+                (map.declared(name).is_some(), map.field_or_deduced(name))
+            }
+            (PathElement::Key(_), Atom::List(list)) => (false, list.element),
             _ => (false, TypeRef::Deduced),
         };
         if declared {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::{Map, Value};
 
 use super::types::{Atom, ListType, MapType, Relation, TypeRef};
-use crate::patch::fields::Step;
+use crate::patch::fields::PathElement;
 
 /// Merges `config` into `live`. Both must be valid.
 pub(in crate::patch) fn merge(live: &Value, config: &Value, type_ref: TypeRef) -> Value {
@@ -56,18 +56,18 @@ fn merge_fields(
 /// list.
 fn merge_items(live: &[Value], config: &[Value], list: ListType) -> Option<Value> {
     let (live, config) = (with_steps(live, list), with_steps(config, list));
-    let mut in_live: BTreeMap<&Step, &Value> = BTreeMap::new();
+    let mut in_live: BTreeMap<&PathElement, &Value> = BTreeMap::new();
     for (step, item) in &live {
         // A duplicate item has no single value to merge with.
         in_live.entry(step).and_modify(|item| *item = &Value::Null).or_insert(item);
     }
-    let in_config: BTreeSet<&Step> = config.iter().map(|(step, _)| step).collect();
-    let mut shared: VecDeque<&Step> =
+    let in_config: BTreeSet<&PathElement> = config.iter().map(|(step, _)| step).collect();
+    let mut shared: VecDeque<&PathElement> =
         config.iter().map(|(step, _)| step).filter(|step| in_live.contains_key(step)).collect();
     let mut next_shared = shared.pop_front();
 
     let mut merged = Vec::with_capacity(live.len().max(config.len()));
-    let mut done: BTreeSet<&Step> = BTreeSet::new();
+    let mut done: BTreeSet<&PathElement> = BTreeSet::new();
     let (mut i, mut j) = (0, 0);
     while i < live.len() || j < config.len() {
         let from_live = live.get(i).map(|(step, _)| step);
@@ -107,6 +107,6 @@ fn merge_items(live: &[Value], config: &[Value], list: ListType) -> Option<Value
     (!merged.is_empty()).then_some(Value::Array(merged))
 }
 
-fn with_steps(items: &[Value], list: ListType) -> Vec<(Step, &Value)> {
+fn with_steps(items: &[Value], list: ListType) -> Vec<(PathElement, &Value)> {
     items.iter().filter_map(|item| Some((list.step(item).ok()?, item))).collect()
 }

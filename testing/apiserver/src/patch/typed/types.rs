@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use super::super::fields::{Scalar, Step};
+use super::super::fields::{PathElement, Scalar};
 use crate::schema::{MergeType, Schema, Shape, TypeId};
 
 /// The type of a value.
@@ -161,7 +161,7 @@ impl MapType {
 
 impl ListType {
     /// The step that identifies an item.
-    pub(super) fn step(self, item: &Value) -> Result<Step, String> {
+    pub(super) fn step(self, item: &Value) -> Result<PathElement, String> {
         match (self.relation, item) {
             (Relation::Atomic, _) => Err("invalid indexing of non-associative list".to_owned()),
             (Relation::Set, Value::Object(_)) => {
@@ -173,7 +173,7 @@ impl ListType {
             (Relation::Set, Value::Null) => {
                 Err("associative list without keys has an element that's an explicit null".to_owned())
             }
-            (Relation::Set, item) => Ok(Step::Item(Scalar(item.clone()))),
+            (Relation::Set, item) => Ok(PathElement::Item(Scalar(item.clone()))),
             (Relation::Keys(keys), Value::Object(fields)) => self.key_step(keys, fields),
             (Relation::Keys(_), Value::Null) => {
                 Err("associative list with keys may not have a null element".to_owned())
@@ -184,7 +184,11 @@ impl ListType {
         }
     }
 
-    pub(super) fn key_step(self, keys: &[String], fields: &Map<String, Value>) -> Result<Step, String> {
+    pub(super) fn key_step(
+        self,
+        keys: &[String],
+        fields: &Map<String, Value>,
+    ) -> Result<PathElement, String> {
         let value = |key: &String| fields.get(key).cloned().or_else(|| self.default(key));
         let mut found: Vec<(String, Scalar)> =
             keys.iter().filter_map(|key| Some((key.clone(), Scalar(value(key)?)))).collect();
@@ -197,7 +201,7 @@ impl ListType {
             ));
         }
         found.sort();
-        Ok(Step::Key(found))
+        Ok(PathElement::Key(found))
     }
 
     /// The default of a key that an item lacks, such as a port's protocol.

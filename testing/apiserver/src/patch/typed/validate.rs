@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::types::{Atom, ListType, Relation, ScalarKind, TypeRef};
-use crate::patch::fields::Step;
+use crate::patch::fields::PathElement;
 use crate::patch::golang::{Shown, go_syntax, type_name};
 
 /// Validates an object. The error text contains all errors.
@@ -52,7 +52,7 @@ fn check_items(items: &[Value], list: ListType, path: &str, errors: &mut Vec<Str
     let mut seen = BTreeSet::new();
     for (index, item) in (0..).zip(items) {
         let step = if matches!(list.relation, Relation::Atomic) {
-            Step::Index(index)
+            PathElement::Index(index)
         } else {
             match list.step(item) {
                 Ok(step) => {

@@ -12,7 +12,7 @@ use crate::strategy::pod::requests::is_sidecar;
 
 /// The node and addresses of a running pod.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct PodAddresses {
     pub(super) host: String,
     pub(super) address: String,
 }
@@ -21,7 +21,7 @@ const READY: [&str; 2] = ["Ready", "ContainersReady"];
 const TIMES: [&str; 1] = ["lastTransitionTime"];
 
 /// Starts all containers, and restarts those that crashed.
-pub(super) fn run(pod: &mut Value, place: &Place, now: &str) {
+pub(super) fn run(pod: &mut Value, place: &PodAddresses, now: &str) {
     set_containers(pod, |container, known, pod| {
         let restarts = known.and_then(|known| int(known, "restartCount")).unwrap_or_default();
         let has_crashed = known.is_some_and(|known| known.pointer("/state/waiting").is_some());
@@ -114,7 +114,7 @@ fn set_fields(pod: &mut Value, fields: &[(&str, &str)], now: &str) {
     status.insert("observedGeneration".to_owned(), generation);
 }
 
-fn set_addresses(pod: &mut Value, place: &Place) {
+fn set_addresses(pod: &mut Value, place: &PodAddresses) {
     for (field, address) in [("hostIPs", &place.host), ("podIPs", &place.address)] {
         if !address.is_empty() {
             pod["status"][field] = json!([{"ip": address}]);

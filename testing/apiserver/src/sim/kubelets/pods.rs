@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::admission::Load;
-use super::pod_status::{self, Place};
+use super::pod_status::{self, PodAddresses};
 use super::{Action, Kubelets, Pod, Script, Stage, Uid};
 use crate::json::{flag, int, list, text_at};
 use crate::object::StoredObject;
@@ -139,7 +139,7 @@ impl Kubelets {
     }
 
     /// The node and addresses of a pod. Pods on the host network share its address.
-    fn place(&mut self, uid: &Uid) -> impl Fn(&Value) -> Place + use<> {
+    fn place(&mut self, uid: &Uid) -> impl Fn(&Value) -> PodAddresses + use<> {
         let (mut host, mut own) = (String::new(), None);
         if let Some(pod) = self.pods.get_mut(uid)
             && let Some(node) = self.nodes.get_mut(&pod.node)
@@ -152,7 +152,7 @@ impl Kubelets {
         move |pod| {
             let shares = flag(&pod["spec"], "hostNetwork");
             let own = own.filter(|_| !shares).map(|own| own.to_string());
-            Place { host: host.clone(), address: own.unwrap_or_else(|| host.clone()) }
+            PodAddresses { host: host.clone(), address: own.unwrap_or_else(|| host.clone()) }
         }
     }
 

@@ -6,9 +6,9 @@ use super::super::checks::check_conditions;
 use super::super::path::Path;
 use super::super::status;
 use super::super::traits::{Lookup, Strategy};
-use super::rules::{self, Change};
+use super::rules::{self, ValueUpdate};
 use crate::json::{object_mut, restore};
-use crate::status::{Cause, Result};
+use crate::status::{Result, StatusCause};
 
 /// Pod groups, or composite ones, that are scheduled together.
 pub(crate) struct CompositePodGroup;
@@ -38,19 +38,19 @@ impl Strategy for CompositePodGroup {
         status::keep_metadata(group, old);
     }
 
-    fn validate(&self, group: &Value) -> Vec<Cause> {
+    fn validate(&self, group: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
-        check_spec(Change { new: &group["spec"], old: None }, &mut causes);
+        check_spec(ValueUpdate { new: &group["spec"], old: None }, &mut causes);
         causes
     }
 
-    fn validate_update(&self, group: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, group: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
-        check_spec(Change { new: &group["spec"], old: Some(&old["spec"]) }, &mut causes);
+        check_spec(ValueUpdate { new: &group["spec"], old: Some(&old["spec"]) }, &mut causes);
         causes
     }
 
-    fn validate_status_update(&self, group: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, group: &Value, _old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         check_conditions(&group["status"], &Path::root("status"), &mut causes);
         causes
@@ -61,7 +61,7 @@ impl Strategy for CompositePodGroup {
     }
 }
 
-fn check_spec(spec: Change<'_>, causes: &mut Vec<Cause>) {
+fn check_spec(spec: ValueUpdate<'_>, causes: &mut Vec<StatusCause>) {
     rules::parent(spec, &SPEC, causes);
     let (reference, path) = (spec.field("workloadRef"), SPEC.child("workloadRef"));
     let is_new = reference.immutable(&path, causes);

@@ -6,9 +6,9 @@ use super::super::checks::check_conditions;
 use super::super::path::Path;
 use super::super::status;
 use super::super::traits::{Lookup, Strategy};
-use super::rules::{self, Change};
+use super::rules::{self, ValueUpdate};
 use crate::json::{list, object_mut, present, restore, text};
-use crate::status::{Cause, Result};
+use crate::status::{Result, StatusCause};
 
 /// Pods that are scheduled together.
 pub(crate) struct PodGroup;
@@ -43,24 +43,24 @@ impl Strategy for PodGroup {
         status::keep_metadata(group, old);
     }
 
-    fn validate(&self, group: &Value) -> Vec<Cause> {
+    fn validate(&self, group: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &group["spec"];
         if present(spec, "parentCompositePodGroupName").is_some() && present(spec, "workloadRef").is_none() {
             let why = "must be set when parentCompositePodGroupName is set";
             causes.push(SPEC.child("workloadRef").required(why));
         }
-        check_spec(Change { new: spec, old: None }, &mut causes);
+        check_spec(ValueUpdate { new: spec, old: None }, &mut causes);
         causes
     }
 
-    fn validate_update(&self, group: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, group: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
-        check_spec(Change { new: &group["spec"], old: Some(&old["spec"]) }, &mut causes);
+        check_spec(ValueUpdate { new: &group["spec"], old: Some(&old["spec"]) }, &mut causes);
         causes
     }
 
-    fn validate_status_update(&self, group: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, group: &Value, old: &Value) -> Vec<StatusCause> {
         const FIELD: &str = "resourceClaimStatuses";
         let mut causes = Vec::new();
         let (spec, status, path) = (&group["spec"], &group["status"], STATUS.child(FIELD));
@@ -72,7 +72,7 @@ impl Strategy for PodGroup {
                 causes.push(path.index(i).child("name").invalid(name, why));
             }
         }
-        let change = Change { new: status, old: Some(&old["status"]) }.field(FIELD);
+        let change = ValueUpdate { new: status, old: Some(&old["status"]) }.field(FIELD);
         rules::claim_statuses(change, &path, &mut causes);
         causes
     }
@@ -92,7 +92,7 @@ fn protect(group: &mut Value) {
     }
 }
 
-fn check_spec(spec: Change<'_>, causes: &mut Vec<Cause>) {
+fn check_spec(spec: ValueUpdate<'_>, causes: &mut Vec<StatusCause>) {
     rules::parent(spec, &SPEC, causes);
     let (reference, path) = (spec.field("workloadRef"), SPEC.child("workloadRef"));
     if reference.immutable(&path, causes) && !reference.new.is_null() {

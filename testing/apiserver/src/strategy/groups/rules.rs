@@ -8,7 +8,7 @@ use super::super::names::{self, Wrong};
 use super::super::path::Path;
 use super::super::{labels, priority_class};
 use crate::json::{list, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const POLICIES: [&str; 2] = ["Never", "PreemptLowerPriority"];
 const MOST_CLAIMS: usize = 4;
@@ -17,12 +17,12 @@ static NOTHING: Value = Value::Null;
 
 /// A value, and in an update the one that it replaces. A missing value is null.
 #[derive(Clone, Copy)]
-pub(super) struct Change<'a> {
+pub(super) struct ValueUpdate<'a> {
     pub(super) new: &'a Value,
     pub(super) old: Option<&'a Value>,
 }
 
-impl<'a> Change<'a> {
+impl<'a> ValueUpdate<'a> {
     /// The change of a field.
     pub(super) fn field(self, name: &str) -> Self {
         let of = |object: &'a Value| object.get(name).unwrap_or(&NOTHING);
@@ -40,7 +40,7 @@ impl<'a> Change<'a> {
     }
 
     /// Reports a change by an update. Returns whether the value is new and has to be checked.
-    pub(super) fn immutable(self, path: &Path<'_>, causes: &mut Vec<Cause>) -> bool {
+    pub(super) fn immutable(self, path: &Path<'_>, causes: &mut Vec<StatusCause>) -> bool {
         if self.old.is_some() && !self.is_none() {
             causes.push(path.invalid(Value::Null, "field is immutable"));
         }
@@ -58,9 +58,14 @@ fn is_set(value: &Value) -> bool {
 }
 
 /// Exactly one of two fields must be set.
-pub(super) fn union(owner: Change<'_>, members: [&str; 2], path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn union(
+    owner: ValueUpdate<'_>,
+    members: [&str; 2],
+    path: &Path<'_>,
+    causes: &mut Vec<StatusCause>,
+) {
     let changes = members.map(|member| owner.field(member));
-    let is_same = |change: &Change<'_>| change.old.is_some_and(|old| is_set(old) == is_set(change.new));
+    let is_same = |change: &ValueUpdate<'_>| change.old.is_some_and(|old| is_set(old) == is_set(change.new));
     if changes.iter().all(is_same) {
         return;
     }
@@ -79,10 +84,10 @@ pub(super) fn union(owner: Change<'_>, members: [&str; 2], path: &Path<'_>, caus
 
 /// A name that must be set.
 pub(super) fn required_name(
-    change: Change<'_>,
+    change: ValueUpdate<'_>,
     check: fn(&str) -> Wrong,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     match change.new.as_str().unwrap_or_default() {
         _ if change.is_none() => {}
@@ -92,14 +97,14 @@ pub(super) fn required_name(
 }
 
 /// The name of another object, if set.
-pub(super) fn object_name(change: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn object_name(change: ValueUpdate<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if let Some(name) = change.new.as_str().filter(|_| !change.is_none()) {
         path.invalid_all(name, names::dns1123_subdomain(name), causes);
     }
 }
 
 /// How the members are scheduled: `count` is the field of a gang that says how many it needs.
-pub(super) fn policy(change: Change<'_>, count: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn policy(change: ValueUpdate<'_>, count: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if change.is_none() {
         return;
     }
@@ -118,7 +123,7 @@ pub(super) fn policy(change: Change<'_>, count: &str, path: &Path<'_>, causes: &
     }
 }
 
-fn least_count(change: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn least_count(change: ValueUpdate<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     match change.new.as_i64().unwrap_or_default() {
         _ if change.is_none() => {}
         0 => causes.push(path.required("")),
@@ -128,7 +133,7 @@ fn least_count(change: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 /// The domains that the members must share.
-pub(super) fn constraints(change: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn constraints(change: ValueUpdate<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if !change.immutable(path, causes) {
         return;
     }
@@ -150,7 +155,7 @@ pub(super) fn constraints(change: Change<'_>, path: &Path<'_>, causes: &mut Vec<
 }
 
 /// The resource claims that the members share.
-pub(super) fn claims(change: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn claims(change: ValueUpdate<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if change.is_none() {
         return;
     }
@@ -160,7 +165,7 @@ pub(super) fn claims(change: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause
     }
     unique(change.items(), path, causes);
     for (i, claim) in change.items().iter().enumerate() {
-        let (claim, path) = (Change { new: claim, old: None }, path.index(i));
+        let (claim, path) = (ValueUpdate { new: claim, old: None }, path.index(i));
         union(claim, ["resourceClaimName", "resourceClaimTemplateName"], &path, causes);
         required_name(claim.field("name"), names::dns1123_label, &path.child("name"), causes);
         for field in ["resourceClaimName", "resourceClaimTemplateName"] {
@@ -170,14 +175,14 @@ pub(super) fn claims(change: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause
 }
 
 /// The status of the shared claims.
-pub(super) fn claim_statuses(change: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn claim_statuses(change: ValueUpdate<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if change.is_none() || !few_enough(change.items(), MOST_CLAIMS, path, causes) {
         return;
     }
     unique(change.items(), path, causes);
     for (i, status) in change.items().iter().enumerate() {
         let known = named(change.old.map_or(&[], items), text(status, "name"));
-        let name = Change { new: status, old: known }.field("resourceClaimName");
+        let name = ValueUpdate { new: status, old: known }.field("resourceClaimName");
         object_name(name, &path.index(i).child("resourceClaimName"), causes);
     }
 }
@@ -188,7 +193,12 @@ pub(super) fn named<'a>(items: &'a [Value], name: &str) -> Option<&'a Value> {
 }
 
 /// Rejects a list of more than `most` items. Returns whether it is short enough.
-pub(super) fn few_enough(items: &[Value], most: usize, path: &Path<'_>, causes: &mut Vec<Cause>) -> bool {
+pub(super) fn few_enough(
+    items: &[Value],
+    most: usize,
+    path: &Path<'_>,
+    causes: &mut Vec<StatusCause>,
+) -> bool {
     if items.len() > most {
         causes.push(too_many(path, items.len(), most));
     }
@@ -196,7 +206,7 @@ pub(super) fn few_enough(items: &[Value], most: usize, path: &Path<'_>, causes: 
 }
 
 /// The names of a short list must differ.
-pub(super) fn unique(items: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn unique(items: &[Value], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     for (i, item) in items.iter().enumerate() {
         if named(&items[..i], text(item, "name")).is_some() {
             causes.push(path.index(i).duplicate(item.clone()));
@@ -205,7 +215,7 @@ pub(super) fn unique(items: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) 
 }
 
 /// The fields that groups and templates share, from the disruption mode on.
-pub(super) fn disruption(owner: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn disruption(owner: ValueUpdate<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (mode, at) = (owner.field("disruptionMode"), path.child("disruptionMode"));
     if mode.immutable(&at, causes) && !mode.new.is_null() {
         union(mode, ["single", "all"], &at, causes);
@@ -230,7 +240,7 @@ pub(super) fn disruption(owner: Change<'_>, path: &Path<'_>, causes: &mut Vec<Ca
 }
 
 /// The group that contains a group.
-pub(super) fn parent(owner: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn parent(owner: ValueUpdate<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     const FIELD: &str = "parentCompositePodGroupName";
     let (name, path) = (owner.field(FIELD), path.child(FIELD));
     if name.immutable(&path, causes) {
@@ -239,8 +249,8 @@ pub(super) fn parent(owner: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>
 }
 
 /// The template of a workload that a group is made from.
-pub(super) fn workload_reference(reference: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
-    let reference = Change { new: reference, old: None };
+pub(super) fn workload_reference(reference: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
+    let reference = ValueUpdate { new: reference, old: None };
     let (name, at) = (reference.field("workloadName"), path.child("workloadName"));
     required_name(name, names::dns1123_subdomain, &at, causes);
     let (name, at) = (reference.field("templateName"), path.child("templateName"));

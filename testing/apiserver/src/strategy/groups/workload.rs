@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::super::names;
 use super::super::path::Path;
 use super::super::traits::Strategy;
-use super::rules::{self, Change};
+use super::rules::{self, ValueUpdate};
 use crate::json::{int, list, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// A tree of templates: composite groups with composite and plain groups in them.
 pub(crate) struct Workload;
@@ -25,12 +25,12 @@ impl Strategy for Workload {
         crate::json::object_mut(workload, "spec");
     }
 
-    fn validate(&self, workload: &Value) -> Vec<Cause> {
-        check(Change { new: &workload["spec"], old: None })
+    fn validate(&self, workload: &Value) -> Vec<StatusCause> {
+        check(ValueUpdate { new: &workload["spec"], old: None })
     }
 
-    fn validate_update(&self, workload: &Value, old: &Value) -> Vec<Cause> {
-        check(Change { new: &workload["spec"], old: Some(&old["spec"]) })
+    fn validate_update(&self, workload: &Value, old: &Value) -> Vec<StatusCause> {
+        check(ValueUpdate { new: &workload["spec"], old: Some(&old["spec"]) })
     }
 
     fn allows_unconditional_update(&self) -> bool {
@@ -38,7 +38,7 @@ impl Strategy for Workload {
     }
 }
 
-fn check(spec: Change<'_>) -> Vec<Cause> {
+fn check(spec: ValueUpdate<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let mut names = list(spec.new, PLAIN).iter().map(|template| text(template, "name")).collect();
     distinct_composites(spec.new, &SPEC, &mut names, &mut causes);
@@ -69,7 +69,7 @@ fn distinct_composites<'a>(
     owner: &'a Value,
     path: &Path<'_>,
     names: &mut HashSet<&'a str>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let templates = list(owner, COMPOSITE);
     distinct(templates, &path.child(COMPOSITE), names, causes);
@@ -86,7 +86,7 @@ fn distinct<'a>(
     templates: &'a [Value],
     path: &Path<'_>,
     names: &mut HashSet<&'a str>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     for (i, template) in templates.iter().enumerate() {
         let name = text(template, "name");
@@ -103,7 +103,7 @@ fn depth(template: &Value) -> usize {
 }
 
 /// All templates must have one priority.
-fn same_priority(spec: &Value, causes: &mut Vec<Cause>) {
+fn same_priority(spec: &Value, causes: &mut Vec<StatusCause>) {
     let of = |template: &Value| (text(template, "priorityClassName").to_owned(), int(template, "priority"));
     let plain: Vec<_> = list(spec, PLAIN).iter().map(of).collect();
     if plain.iter().any(|priority| *priority != plain[0]) {
@@ -130,7 +130,7 @@ fn add_tree<'a>(template: &'a Value, all: &mut Vec<&'a Value>) {
     all.extend(list(template, PLAIN));
 }
 
-fn has_children(owner: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn has_children(owner: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let path = path.child(COMPOSITE);
     for (i, template) in list(owner, COMPOSITE).iter().enumerate() {
         let path = path.index(i);
@@ -142,7 +142,7 @@ fn has_children(owner: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_controller(controller: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_controller(controller: ValueUpdate<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     rules::object_name(controller.field("apiGroup"), &path.child("apiGroup"), causes);
     for field in ["kind", "name"] {
         rules::required_name(controller.field(field), names::path_segment, &path.child(field), causes);
@@ -150,17 +150,17 @@ fn check_controller(controller: Change<'_>, path: &Path<'_>, causes: &mut Vec<Ca
 }
 
 /// Checks both lists of templates.
-fn check_templates(owner: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_templates(owner: ValueUpdate<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     check_list(owner.field(PLAIN), check_plain, &path.child(PLAIN), causes);
     check_list(owner.field(COMPOSITE), check_composite, &path.child(COMPOSITE), causes);
 }
 
 /// Updates neither add nor remove templates.
 fn check_list(
-    change: Change<'_>,
-    check: fn(Change<'_>, &Path<'_>, &mut Vec<Cause>),
+    change: ValueUpdate<'_>,
+    check: fn(ValueUpdate<'_>, &Path<'_>, &mut Vec<StatusCause>),
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     if change.is_none() {
         return;
@@ -181,14 +181,14 @@ fn check_list(
     rules::unique(new, path, causes);
     for (i, template) in new.iter().enumerate() {
         let old = old.and_then(|old| rules::named(old, text(template, "name")));
-        let change = Change { new: template, old };
+        let change = ValueUpdate { new: template, old };
         if !change.is_none() {
             check(change, &path.index(i), causes);
         }
     }
 }
 
-fn check_plain(template: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_plain(template: ValueUpdate<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     rules::required_name(template.field("name"), names::dns1123_label, &path.child("name"), causes);
     rules::policy(template.field("schedulingPolicy"), "minCount", &path.child("schedulingPolicy"), causes);
     let (constraints, at) = (template.field("schedulingConstraints"), path.child("schedulingConstraints"));
@@ -197,7 +197,7 @@ fn check_plain(template: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
     rules::disruption(template, path, causes);
 }
 
-fn check_composite(template: Change<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_composite(template: ValueUpdate<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     rules::required_name(template.field("name"), names::dns1123_label, &path.child("name"), causes);
     let (policy, at) = (template.field("schedulingPolicy"), path.child("schedulingPolicy"));
     rules::policy(policy, "minGroupCount", &at, causes);

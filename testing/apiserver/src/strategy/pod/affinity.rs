@@ -7,13 +7,13 @@ use super::super::names;
 use super::super::path::Path;
 use super::super::selectors;
 use crate::json::{list, present, text, texts};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Validates the affinity of a pod.
-pub(super) fn check(affinity: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check(affinity: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if let Some(own) = present(affinity, "nodeAffinity") {
         let path = path.child("nodeAffinity");
         if let Some(selector) = present(own, REQUIRED) {
@@ -39,7 +39,7 @@ pub(super) fn check(affinity: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) 
     }
 }
 
-fn check_term(term: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_term(term: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     for field in ["labelSelector", "namespaceSelector"] {
         if let Some(selector) = present(term, field) {
             labels::check_selector(selector, &path.child(field), causes);
@@ -58,7 +58,7 @@ fn check_term(term: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 /// Validates the keys of labels whose values matching pods must share, or must not share.
-pub(super) fn check_label_keys(term: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_label_keys(term: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let selector = present(term, "labelSelector");
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
         let path = path.child(field);

@@ -9,7 +9,7 @@ use super::super::traits::Lookup;
 use super::admit::{self, KIND};
 use super::conditions;
 use crate::json::{entries, list, object_mut, present, text, text_at};
-use crate::status::{Cause, Details, Result, Status};
+use crate::status::{Details, Result, Status, StatusCause};
 
 /// Binds a pod according to a `Binding`, and copies the topology labels of the node. `now` is in
 /// the format of the API.
@@ -40,7 +40,7 @@ pub(crate) fn bind(pod: &mut Value, binding: &Value, objects: &dyn Lookup, now: 
 
 fn check_target(kind: &str, node: &str) -> Result<()> {
     let target = Path::root("target");
-    let mut causes: Vec<Cause> = Vec::new();
+    let mut causes: Vec<StatusCause> = Vec::new();
     if !kind.is_empty() && kind != "Node" {
         causes.push(target.child("kind").not_supported(kind, &["Node", "<empty>"]));
     }

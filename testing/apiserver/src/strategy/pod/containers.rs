@@ -9,7 +9,7 @@ use super::spec::claim_names;
 use super::volumes::Volumes;
 use super::{environment, handlers, requests, requirements, security, volumes};
 use crate::json::{int, list, present, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
@@ -28,7 +28,7 @@ const NOT_IN_EPHEMERAL: [&str; 10] = [
 ];
 
 /// Validates all containers of a pod.
-pub(super) fn check_all(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_all(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let regular = list(spec, "containers");
     let regular_path = path.child("containers");
     if regular.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn check_all(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, ca
     check_ephemeral(spec, volumes, path, causes);
 }
 
-fn check_init(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_init(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (regular, init) = (list(spec, "containers"), list(spec, "initContainers"));
     let init_path = path.child("initContainers");
     for (i, container) in init.iter().enumerate() {
@@ -85,7 +85,7 @@ fn check_init(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes: &mut
     }
 }
 
-fn check_ephemeral(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_ephemeral(spec: &Value, volumes: &Volumes<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     const NOT_HERE: &str = "cannot be set for an Ephemeral Container";
     let own = list(spec, "ephemeralContainers");
     let own_path = path.child("ephemeralContainers");
@@ -132,7 +132,7 @@ fn check_common(
     spec: &Value,
     volumes: &Volumes<'_>,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     match text(container, "name") {
         "" => causes.push(path.child("name").required("")),
@@ -155,14 +155,14 @@ fn check_common(
 }
 
 /// Rejects whitespace around the name of an image, which templates may have.
-pub(super) fn check_image_whitespace(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_image_whitespace(container: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let image = text(container, "image");
     if image.trim() != image {
         causes.push(path.child("image").invalid(image, "must not have leading or trailing whitespace"));
     }
 }
 
-fn check_ports(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_ports(container: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (ports, path) = (list(container, "ports"), path.child("ports"));
     for (i, port) in ports.iter().enumerate() {
         let path = path.index(i);
@@ -186,12 +186,12 @@ fn check_ports(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_port_number(number: i64, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_port_number(number: i64, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     causes.extend(names::port_number(number).map(|why| path.invalid(number, why)));
 }
 
 /// Rejects duplicate host ports.
-fn check_host_ports(containers: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_host_ports(containers: &[Value], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let mut taken: Vec<String> = Vec::new();
     for (i, container) in containers.iter().enumerate() {
         let container_path = path.index(i);
@@ -208,7 +208,7 @@ fn check_host_ports(containers: &[Value], path: &Path<'_>, causes: &mut Vec<Caus
     }
 }
 
-fn check_restart_policy(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_restart_policy(container: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let rules = list(container, "restartPolicyRules");
     match present(container, "restartPolicy").and_then(Value::as_str) {
         None if rules.is_empty() => return,
@@ -247,15 +247,15 @@ fn check_restart_policy(container: &Value, path: &Path<'_>, causes: &mut Vec<Cau
     }
 }
 
-fn too_many(path: &Path<'_>, count: usize, limit: usize) -> Cause {
-    Cause {
+fn too_many(path: &Path<'_>, count: usize, limit: usize) -> StatusCause {
+    StatusCause {
         reason: "FieldValueTooMany",
         message: format!("Too many: {count}: must have at most {limit} items"),
         field: path.to_string(),
     }
 }
 
-fn check_resize_policy(container: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_resize_policy(container: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (policies, path) = (list(container, "resizePolicy"), path.child("resizePolicy"));
     for (i, policy) in policies.iter().enumerate() {
         let (resource, restart) = (text(policy, "resourceName"), text(policy, "restartPolicy"));

@@ -8,7 +8,7 @@ use super::super::path::Path;
 use super::file_path;
 use crate::json::{list, present, text};
 use crate::quantity::Quantity;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const FIELDS: [&str; 9] = [
     "metadata.name",
@@ -32,7 +32,7 @@ const RESOURCES: [&str; 6] = [
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 
 /// Validates the variables of a container.
-pub(super) fn check(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check(container: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let variables = path.child("env");
     for (i, variable) in list(container, "env").iter().enumerate() {
         let path = variables.index(i);
@@ -47,7 +47,7 @@ pub(super) fn check(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>)
     check_from(container, path, causes);
 }
 
-fn check_source(source: &Value, value: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_source(source: &Value, value: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let mut given = 0;
     for kind in SOURCES {
         let Some(reference) = present(source, kind) else { continue };
@@ -72,7 +72,7 @@ fn check_source(source: &Value, value: &str, path: &Path<'_>, causes: &mut Vec<C
 }
 
 /// Validates a reference to a field of the pod.
-pub(super) fn check_field(reference: &Value, known: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_field(reference: &Value, known: &[&str], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (version, field) = (text(reference, "apiVersion"), text(reference, "fieldPath"));
     if version.is_empty() {
         causes.push(path.child("apiVersion").required(""));
@@ -113,7 +113,12 @@ pub(super) fn check_field(reference: &Value, known: &[&str], path: &Path<'_>, ca
 }
 
 /// Validates a reference to a resource of a container.
-pub(super) fn check_resource(reference: &Value, is_volume: bool, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_resource(
+    reference: &Value,
+    is_volume: bool,
+    path: &Path<'_>,
+    causes: &mut Vec<StatusCause>,
+) {
     let resource = text(reference, "resource");
     let is_pages = resource.starts_with("requests.hugepages-") || resource.starts_with("limits.hugepages-");
     if is_volume && text(reference, "containerName").is_empty() {
@@ -147,7 +152,7 @@ pub(super) fn check_resource(reference: &Value, is_volume: bool, path: &Path<'_>
 
 const UNITS: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
 
-fn check_key(reference: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_key(reference: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (name, key) = (text(reference, "name"), text(reference, "key"));
     path.child("name").invalid_all(name, names::dns1123_subdomain(name), causes);
     if key.is_empty() {
@@ -157,7 +162,7 @@ fn check_key(reference: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_file(reference: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_file(reference: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     match text(reference, "key") {
         "" => causes.push(path.child("key").required("")),
         key => path.child("key").invalid_all(key, names::env_var(key), causes),
@@ -172,7 +177,7 @@ fn check_file(reference: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_from(container: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_from(container: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let all = path.child("envFrom");
     for (i, source) in list(container, "envFrom").iter().enumerate() {
         let path = all.index(i);

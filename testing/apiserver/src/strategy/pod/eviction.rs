@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::traits::Lookup;
 use super::{conditions, is_going, pdb};
 use crate::json::{int, list, object_mut, present, text, text_at};
-use crate::status::{Cause, Details, Result, Status};
+use crate::status::{Details, Result, Status, StatusCause};
 use crate::time::timestamp;
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -151,7 +151,7 @@ fn why_not(name: &str, status: &Value) -> String {
 }
 
 fn refused(why: String, seconds: u32) -> Status {
-    let cause = Cause { reason: "DisruptionBudget", message: why, field: String::new() };
+    let cause = StatusCause { reason: "DisruptionBudget", message: why, field: String::new() };
     Status::too_many_requests(REFUSED, seconds).because(vec![cause])
 }
 

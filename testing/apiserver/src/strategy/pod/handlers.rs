@@ -5,14 +5,14 @@ use serde_json::Value;
 use super::super::names;
 use super::super::path::Path;
 use crate::json::{int, list, present, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 const HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used \
      for validation is '[-A-Za-z0-9]+')";
 
 /// Validates the probes and hooks of a container or sidecar.
-pub(super) fn check(container: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check(container: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let grace = int(spec, "terminationGracePeriodSeconds");
     if let Some(lifecycle) = present(container, "lifecycle") {
         let path = path.child("lifecycle");
@@ -43,7 +43,7 @@ pub(super) fn check(container: &Value, spec: &Value, path: &Path<'_>, causes: &m
     }
 }
 
-fn check_probe(probe: &Value, grace: Option<i64>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_probe(probe: &Value, grace: Option<i64>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     check_handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"], grace, path, causes);
     for field in
         ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
@@ -62,7 +62,7 @@ fn check_handler(
     known: &[&str],
     grace: Option<i64>,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let mut has_one = false;
     for kind in HANDLERS.into_iter().filter(|kind| known.contains(kind)) {
@@ -86,7 +86,7 @@ fn check_handler(
     }
 }
 
-fn check_http_get(action: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_http_get(action: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if text(action, "path").is_empty() {
         causes.push(path.child("path").required(""));
     }
@@ -103,7 +103,7 @@ fn check_http_get(action: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_port(action: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_port(action: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let path = path.child("port");
     match action.get("port") {
         Some(Value::String(name)) => path.invalid_all(name, names::port_name(name), causes),
@@ -114,7 +114,7 @@ fn check_port(action: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_sleep(action: &Value, grace: Option<i64>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_sleep(action: &Value, grace: Option<i64>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let seconds = int(action, "seconds").unwrap_or_default();
     if let Some(grace) = grace.filter(|grace| !(0..=*grace).contains(&seconds)) {
         let why = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");

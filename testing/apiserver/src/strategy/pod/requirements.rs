@@ -9,24 +9,24 @@ use super::requests::{self, Amount};
 use super::spec::{SpecOwner, claim_names, is_mirror};
 use crate::json::{entries, list, present, text};
 use crate::quantity::Quantity;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
-type CheckName = fn(&str, &Path<'_>, &mut Vec<Cause>);
+type CheckName = fn(&str, &Path<'_>, &mut Vec<StatusCause>);
 
 /// Validates the requests, limits and claims of a container.
-pub(super) fn check(resources: &Value, claims: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check(resources: &Value, claims: &[&str], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     check_amounts(resources, names_of::check_container_name, path, causes);
     check_claim_names(resources, claims, path, causes);
 }
 
 /// Validates the overhead of a pod, which upstream treats as limits, also in messages.
-pub(in crate::strategy) fn check_overhead(amounts: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(in crate::strategy) fn check_overhead(amounts: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let resources = serde_json::json!({"limits": amounts});
     check_amounts(&resources, names_of::check_container_name, path, causes);
 }
 
 /// Validates the pod-level resources.
-pub(super) fn check_pod_level(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_pod_level(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let Some(resources) = present(spec, "resources") else { return };
     let path = path.child("resources");
     if spec.get("os").is_some_and(|os| text(os, "name") == "windows") {
@@ -41,7 +41,7 @@ pub(super) fn check_pod_level(spec: &Value, path: &Path<'_>, causes: &mut Vec<Ca
     check_consistency(spec, resources, &path, causes);
 }
 
-fn check_pod_level_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_pod_level_name(name: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let before = causes.len();
     names_of::check_name(name, path, causes);
     if causes.len() == before && !requests::is_pod_level(name) {
@@ -50,7 +50,7 @@ fn check_pod_level_name(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 /// Pod-level amounts must not be less than the total of the containers.
-fn check_consistency(spec: &Value, resources: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_consistency(spec: &Value, resources: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let own = |field: &str, name: &str| {
         resources.get(field).and_then(|amounts| amounts.get(name)).map(Quantity::of)
     };
@@ -83,10 +83,10 @@ fn check_consistency(spec: &Value, resources: &Value, path: &Path<'_>, causes: &
     }
 }
 
-fn check_amounts(resources: &Value, check_name: CheckName, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_amounts(resources: &Value, check_name: CheckName, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (limits_path, requests_path) = (path.child("limits"), path.child("requests"));
     let (mut has_computed, mut has_huge_pages) = (false, false);
-    let mut check_one = |name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>| {
+    let mut check_one = |name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>| {
         check_name(name, path, causes);
         names_of::check_amount(name, value, path, causes);
         has_computed |= matches!(name, "cpu" | "memory");
@@ -124,7 +124,7 @@ fn check_amounts(resources: &Value, check_name: CheckName, path: &Path<'_>, caus
     }
 }
 
-fn check_pages(name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_pages(name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let amount = Quantity::of(value);
     if names_of::is_huge_pages(name) && !names_of::is_whole_pages(name, amount) {
         let why = format!("{amount} is not positive integer multiple of {name}");
@@ -133,7 +133,7 @@ fn check_pages(name: &str, value: &Value, path: &Path<'_>, causes: &mut Vec<Caus
 }
 
 /// The claims of a container must be claims of its pod.
-fn check_claim_names(resources: &Value, known: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_claim_names(resources: &Value, known: &[&str], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let path = path.child("claims");
     // Claims, and single requests of claims.
     let mut used: Vec<String> = Vec::new();
@@ -178,7 +178,12 @@ fn check_claim_names(resources: &Value, known: &[&str], path: &Path<'_>, causes:
 }
 
 /// Validates the claims of a pod.
-pub(super) fn check_claims(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_claims(
+    spec: &Value,
+    owner: SpecOwner<'_>,
+    path: &Path<'_>,
+    causes: &mut Vec<StatusCause>,
+) {
     let (claims, path) = (list(spec, "resourceClaims"), path.child("resourceClaims"));
     for (i, claim) in claims.iter().enumerate() {
         if owner.pod.is_some_and(is_mirror) {
@@ -218,9 +223,9 @@ pub(super) fn check_claims(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, 
 }
 
 /// Upstream shows the claim as its internal type, with that type's field names and order.
-fn invalid_claim(claim: &Value, path: &Path<'_>, why: &str) -> Cause {
+fn invalid_claim(claim: &Value, path: &Path<'_>, why: &str) -> StatusCause {
     let shown = |field| claim.get(field).unwrap_or(&Value::Null).to_string();
-    Cause {
+    StatusCause {
         reason: "FieldValueInvalid",
         message: format!(
             r#"Invalid value: {{"Name":{},"ResourceClaimName":{},"ResourceClaimTemplateName":{}}}: {why}"#,

@@ -6,7 +6,7 @@ use super::super::path::Path;
 use super::update::{count_change, keep_pod_level, same};
 use super::{difference, disabled, pod_level, requests, spec, validate};
 use crate::json::{entries, list, list_mut, present, restore, text, text_at};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const SPEC: Path<'static> = Path::root("spec");
 /// Upstream's notation for a missing path.
@@ -82,7 +82,7 @@ fn finish(pod: &mut Value, old: &Value) {
 }
 
 /// Validates a change of the ephemeral containers.
-pub(crate) fn validate_ephemeral(pod: &Value, old: &Value) -> Vec<Cause> {
+pub(crate) fn validate_ephemeral(pod: &Value, old: &Value) -> Vec<StatusCause> {
     const FIELD: &str = "ephemeralContainers";
     if spec::is_mirror(old) {
         return vec![NOWHERE.forbidden("static pods do not support ephemeral containers")];
@@ -108,7 +108,7 @@ pub(crate) fn validate_ephemeral(pod: &Value, old: &Value) -> Vec<Cause> {
 }
 
 /// Validates a change of the containers' resources.
-pub(crate) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
+pub(crate) fn validate(pod: &Value, old: &Value) -> Vec<StatusCause> {
     let null = Value::Null;
     let (spec, before) = (pod.get("spec").unwrap_or(&null), old.get("spec").unwrap_or(&null));
     if spec::is_mirror(old) {
@@ -153,7 +153,7 @@ fn is_supported(pod: &Value) -> bool {
     running.is_none_or(|container| present(container, "resources").is_some())
 }
 
-fn check_pod_level(munged: &mut Value, spec: &Value, before: &Value, causes: &mut Vec<Cause>) {
+fn check_pod_level(munged: &mut Value, spec: &Value, before: &Value, causes: &mut Vec<StatusCause>) {
     let is_set = |spec: &Value| {
         let resources = present(spec, "resources");
         resources.is_some_and(|own| {
@@ -185,7 +185,7 @@ fn check_pod_level(munged: &mut Value, spec: &Value, before: &Value, causes: &mu
 }
 
 /// Whether the containers and their order are unchanged.
-fn check_order(spec: &Value, before: &Value, causes: &mut Vec<Cause>) -> bool {
+fn check_order(spec: &Value, before: &Value, causes: &mut Vec<StatusCause>) -> bool {
     let sound = causes.len();
     for kind in KINDS {
         let (own, known, path) = (list(spec, kind), list(before, kind), SPEC.child(kind));
@@ -207,7 +207,7 @@ fn check_order(spec: &Value, before: &Value, causes: &mut Vec<Cause>) -> bool {
 }
 
 /// Requests and limits may change but not be removed.
-fn check_removed(spec: &Value, before: &Value, causes: &mut Vec<Cause>) {
+fn check_removed(spec: &Value, before: &Value, causes: &mut Vec<StatusCause>) {
     let null = Value::Null;
     for kind in ["initContainers", "containers"] {
         let all = SPEC.child(kind);
@@ -231,7 +231,7 @@ fn is_removed(own: &Value, known: &Value, field: &str) -> bool {
 }
 
 /// Only the cpu and memory of containers may change.
-fn check_containers(munged: &mut Value, before: &Value, causes: &mut Vec<Cause>) {
+fn check_containers(munged: &mut Value, before: &Value, causes: &mut Vec<StatusCause>) {
     for kind in KINDS {
         let path = SPEC.child(kind);
         for (i, (own, known)) in list_mut(munged, kind).iter_mut().zip(list(before, kind)).enumerate() {

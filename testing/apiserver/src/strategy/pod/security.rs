@@ -6,12 +6,12 @@ use super::super::path::Path;
 use super::defaults::CONTAINERS;
 use super::file_path;
 use crate::json::{flag, int, list, present, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
 /// Validates the security context of a pod.
-pub(super) fn check_pod(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_pod(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let owner = path;
     let Some(context) = present(spec, "securityContext") else { return };
     let path = path.child("securityContext");
@@ -37,7 +37,12 @@ pub(super) fn check_pod(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) 
 }
 
 /// Validates the security context of a container.
-pub(super) fn check_container(container: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_container(
+    container: &Value,
+    spec: &Value,
+    path: &Path<'_>,
+    causes: &mut Vec<StatusCause>,
+) {
     let Some(context) = present(container, "securityContext") else { return };
     let path = path.child("securityContext");
     for field in ["runAsUser", "runAsGroup"] {
@@ -56,13 +61,13 @@ pub(super) fn check_container(container: &Value, spec: &Value, path: &Path<'_>, 
     check_app_armor(context, &path, causes);
 }
 
-fn check_id(id: Option<i64>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_id(id: Option<i64>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if let Some(id) = id.filter(|id| !(0..=i64::from(i32::MAX)).contains(id)) {
         causes.push(path.invalid(id, "must be between 0 and 2147483647, inclusive"));
     }
 }
 
-fn check_known(context: &Value, field: &str, known: &[&str], path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_known(context: &Value, field: &str, known: &[&str], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if let Some(value) = present(context, field).and_then(Value::as_str)
         && !known.contains(&value)
     {
@@ -70,7 +75,7 @@ fn check_known(context: &Value, field: &str, known: &[&str], path: &Path<'_>, ca
     }
 }
 
-fn check_seccomp(profile: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_seccomp(profile: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (kind, file) = (text(profile, "type"), present(profile, "localhostProfile"));
     match kind {
         "" => causes.push(path.child("type").required("type is required when seccompProfile is set")),
@@ -91,7 +96,7 @@ fn check_seccomp(profile: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_app_armor(context: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_app_armor(context: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     const REQUIRED: &str = "must be set when AppArmor type is Localhost";
     let Some(profile) = present(context, "appArmorProfile") else { return };
     let path = path.child("appArmorProfile");
@@ -116,7 +121,7 @@ fn check_app_armor(context: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_sysctls(context: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_sysctls(context: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     const WHY: &str = "must have at most 253 characters and match regex \
         ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
     let (all, path) = (list(context, "sysctls"), path.child("sysctls"));
@@ -145,7 +150,7 @@ fn is_sysctl(name: &str) -> bool {
 }
 
 /// Privileged containers and CAP_SYS_ADMIN require privilege escalation.
-fn check_escalation(context: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_escalation(context: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if context.get("allowPrivilegeEscalation").and_then(Value::as_bool) != Some(false) {
         return;
     }
@@ -189,8 +194,8 @@ fn shown_context(context: &Value) -> String {
     all + "}"
 }
 
-fn invalid_shown(shown: &str, path: &Path<'_>, why: &str) -> Cause {
-    Cause {
+fn invalid_shown(shown: &str, path: &Path<'_>, why: &str) -> StatusCause {
+    StatusCause {
         reason: "FieldValueInvalid",
         message: format!("Invalid value: {shown}: {why}"),
         field: path.to_string(),
@@ -198,7 +203,7 @@ fn invalid_shown(shown: &str, path: &Path<'_>, why: &str) -> Cause {
 }
 
 /// Rejects Windows options on Linux.
-pub(super) fn check_linux(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_linux(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     const WHY: &str = "windows options cannot be set for a linux pod";
     let has_options = |object: &Value| {
         object.get("securityContext").is_some_and(|context| present(context, "windowsOptions").is_some())
@@ -216,7 +221,7 @@ pub(super) fn check_linux(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>
 }
 
 /// Rejects Linux options on Windows.
-pub(super) fn check_windows(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_windows(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     const OF_PODS: [(&str, bool); 15] = [
         ("appArmorProfile", true),
         ("seLinuxOptions", true),

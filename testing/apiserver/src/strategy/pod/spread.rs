@@ -6,12 +6,12 @@ use super::super::labels;
 use super::super::path::Path;
 use super::affinity;
 use crate::json::{int, list, present, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const NOT_POSITIVE: &str = "must be greater than zero";
 
 /// Validates the constraints of a pod.
-pub(super) fn check(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let constraints = list(spec, "topologySpreadConstraints");
     let path = path.child("topologySpreadConstraints");
     for (i, constraint) in constraints.iter().enumerate() {
@@ -48,7 +48,7 @@ pub(super) fn check(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_domains(constraint: &Value, action: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_domains(constraint: &Value, action: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let Some(domains) = int(constraint, "minDomains") else { return };
     let path = path.child("minDomains");
     if domains <= 0 {

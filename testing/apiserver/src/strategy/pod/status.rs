@@ -7,7 +7,7 @@ use super::super::names;
 use super::super::path::Path;
 use super::disabled;
 use crate::json::{int, list, list_mut, present, remove, restore, text, text_at};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const STATUS: Path<'static> = Path::root("status");
 
@@ -57,7 +57,7 @@ pub(super) fn prepare(pod: &mut Value, old: &Value) {
 }
 
 /// Validates a change of the status.
-pub(super) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
+pub(super) fn validate(pod: &Value, old: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let null = Value::Null;
     let (status, before) = (pod.get("status").unwrap_or(&null), old.get("status").unwrap_or(&null));
@@ -86,7 +86,7 @@ pub(super) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-fn conditions(status: &Value, causes: &mut Vec<Cause>) {
+fn conditions(status: &Value, causes: &mut Vec<StatusCause>) {
     let path = STATUS.child("conditions");
     for (i, condition) in list(status, "conditions").iter().enumerate() {
         let (kind, path) = (text(condition, "type"), path.index(i));
@@ -107,7 +107,7 @@ fn transitions(
     before: &Value,
     spec: &Value,
     (field, containers): (&str, &str),
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let path = STATUS.child(field);
     for known in list(before, field) {

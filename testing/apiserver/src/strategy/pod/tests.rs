@@ -86,7 +86,7 @@ fn without_times(pod: &mut Value) {
     }
 }
 
-fn triples(causes: &[Cause]) -> Value {
+fn triples(causes: &[StatusCause]) -> Value {
     causes.iter().map(|cause| json!([cause.reason, cause.field, cause.message])).collect()
 }
 

@@ -6,7 +6,7 @@ use super::super::path::Path;
 use super::super::taints;
 use super::{admit, containers, difference, disabled, validate};
 use crate::json::{entries, int, list, list_mut, present, remove, restore, set_default, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const SPEC: Path<'static> = Path::root("spec");
 const CHANGEABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -52,7 +52,7 @@ pub(super) fn count_change(pod: &mut Value, old: &Value) {
 }
 
 /// Validates a change of a pod.
-pub(super) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
+pub(super) fn validate(pod: &Value, old: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     validate::metadata_and_spec(pod, &mut causes);
     let null = Value::Null;
@@ -79,7 +79,7 @@ pub(super) fn validate(pod: &Value, old: &Value) -> Vec<Cause> {
 }
 
 /// Validates the containers. Returns whether to continue.
-fn check_containers(spec: &Value, before: &Value, field: &str, causes: &mut Vec<Cause>) -> bool {
+fn check_containers(spec: &Value, before: &Value, field: &str, causes: &mut Vec<StatusCause>) -> bool {
     let (own, path) = (list(spec, field), SPEC.child(field));
     if own.len() != list(before, field).len() {
         causes.push(path.forbidden("pod updates may not add or remove containers"));
@@ -95,7 +95,7 @@ fn check_containers(spec: &Value, before: &Value, field: &str, causes: &mut Vec<
     true
 }
 
-fn check_deadline(spec: &Value, before: &Value, causes: &mut Vec<Cause>) -> bool {
+fn check_deadline(spec: &Value, before: &Value, causes: &mut Vec<StatusCause>) -> bool {
     const FIELD: &str = "activeDeadlineSeconds";
     let path = SPEC.child(FIELD);
     match (int(spec, FIELD), int(before, FIELD)) {
@@ -117,7 +117,7 @@ fn check_deadline(spec: &Value, before: &Value, causes: &mut Vec<Cause>) -> bool
 }
 
 /// Tolerations may be added, and their duration changed.
-fn check_tolerations(spec: &Value, before: &Value, causes: &mut Vec<Cause>) {
+fn check_tolerations(spec: &Value, before: &Value, causes: &mut Vec<StatusCause>) {
     let lasting = |toleration: &Value| {
         let mut kept = toleration.clone();
         remove(&mut kept, "tolerationSeconds");
@@ -133,7 +133,7 @@ fn check_tolerations(spec: &Value, before: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// Scheduling gates may only be removed.
-fn check_gates(spec: &Value, before: &Value, causes: &mut Vec<Cause>) {
+fn check_gates(spec: &Value, before: &Value, causes: &mut Vec<StatusCause>) {
     let path = SPEC.child("schedulingGates");
     let mut refused: Vec<&str> = Vec::new();
     let gates = list(spec, "schedulingGates");
@@ -151,7 +151,7 @@ fn check_gates(spec: &Value, before: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// The new spec with all mutable fields restored. Any remaining difference is an error.
-fn munge(spec: &Value, before: &Value, causes: &mut Vec<Cause>) -> Value {
+fn munge(spec: &Value, before: &Value, causes: &mut Vec<StatusCause>) -> Value {
     let mut munged = spec.clone();
     for field in ["containers", "initContainers"] {
         for (container, known) in list_mut(&mut munged, field).iter_mut().zip(list(before, field)) {
@@ -172,7 +172,7 @@ fn munge(spec: &Value, before: &Value, causes: &mut Vec<Cause>) -> Value {
 }
 
 /// The node affinity of a gated pod may only become stricter.
-fn munge_gated(munged: &mut Value, before: &Value, causes: &mut Vec<Cause>) {
+fn munge_gated(munged: &mut Value, before: &Value, causes: &mut Vec<StatusCause>) {
     let null = Value::Null;
     let selector = munged.get("nodeSelector").unwrap_or(&null);
     if !same(selector, before.get("nodeSelector").unwrap_or(&null)) {
@@ -207,7 +207,7 @@ fn munge_gated(munged: &mut Value, before: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_node_affinity(new: Option<&Value>, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn check_node_affinity(new: Option<&Value>, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let null = Value::Null;
     let terms = |affinity: Option<&Value>| -> Vec<Value> {
         let required = affinity.and_then(|affinity| present(affinity, REQUIRED)).unwrap_or(&null);
@@ -226,7 +226,7 @@ fn check_node_affinity(new: Option<&Value>, old: Option<&Value>, causes: &mut Ve
     for (i, (new, old)) in new.iter().zip(&old).enumerate() {
         if !only_adds(new, old) {
             let shown = shown_term(new);
-            causes.push(Cause {
+            causes.push(StatusCause {
                 reason: "FieldValueInvalid",
                 message: format!(
                     "Invalid value: {shown}: only additions are allowed (no mutations or deletions)"
@@ -249,10 +249,10 @@ fn only_adds(new: &Value, old: &Value) -> bool {
     })
 }
 
-fn invalid_terms(terms: &[Value], path: &Path<'_>, why: &str) -> Cause {
+fn invalid_terms(terms: &[Value], path: &Path<'_>, why: &str) -> StatusCause {
     let shown: Vec<String> = terms.iter().map(shown_term).collect();
     let shown = if terms.is_empty() { "null".to_owned() } else { format!("[{}]", shown.join(",")) };
-    Cause {
+    StatusCause {
         reason: "FieldValueInvalid",
         message: format!("Invalid value: {shown}: {why}"),
         field: path.to_string(),

@@ -12,13 +12,13 @@ use super::super::taints;
 use super::spec::{MIRROR, SpecOwner};
 use super::{affinity, containers, requirements, security, spread, volumes};
 use crate::json::{flag, int, list, present, text, text_at};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const SPEC: Path<'static> = Path::root("spec");
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 
 /// Validates a new pod.
-pub(crate) fn create(pod: &Value) -> Vec<Cause> {
+pub(crate) fn create(pod: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     metadata_and_spec(pod, &mut causes);
     let Some(spec) = pod.get("spec") else { return causes };
@@ -33,7 +33,7 @@ pub(crate) fn create(pod: &Value) -> Vec<Cause> {
 }
 
 /// Validates a new or changed pod.
-pub(crate) fn metadata_and_spec(pod: &Value, causes: &mut Vec<Cause>) {
+pub(crate) fn metadata_and_spec(pod: &Value, causes: &mut Vec<StatusCause>) {
     annotations(pod, causes);
     let null = Value::Null;
     let own = pod.get("spec").unwrap_or(&null);
@@ -50,7 +50,7 @@ pub(crate) fn metadata_and_spec(pod: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// Validates the spec of a pod or of a pod template.
-pub(crate) fn spec(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn spec(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if int(spec, "terminationGracePeriodSeconds").is_none() {
         causes.push(path.child("terminationGracePeriodSeconds").required(""));
     }
@@ -103,7 +103,7 @@ pub(crate) fn spec(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: 
     volumes::check_file_references(spec, path, causes);
 }
 
-fn scheduling_group(group: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn scheduling_group(group: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     const FIELD: &str = "podGroupName";
     let path = path.child(FIELD);
     match present(group, FIELD).and_then(Value::as_str) {
@@ -112,7 +112,7 @@ fn scheduling_group(group: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn annotations(pod: &Value, causes: &mut Vec<Cause>) {
+fn annotations(pod: &Value, causes: &mut Vec<StatusCause>) {
     const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
     let metadata = Path::root("metadata");
     let path = metadata.child("annotations");
@@ -133,7 +133,7 @@ fn annotations(pod: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn tokens_without_account(spec: &Value, causes: &mut Vec<Cause>) {
+fn tokens_without_account(spec: &Value, causes: &mut Vec<StatusCause>) {
     let volumes = SPEC.child("volumes");
     for (i, volume) in list(spec, "volumes").iter().enumerate() {
         let (volume_path, null) = (volumes.index(i), Value::Null);
@@ -153,7 +153,7 @@ fn name(
     field: &str,
     check: fn(&str) -> names::Wrong,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let value = text(object, field);
     if !value.is_empty() {
@@ -161,7 +161,7 @@ fn name(
     }
 }
 
-fn host_network_ports(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn host_network_ports(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if !flag(spec, "hostNetwork") {
         return;
     }
@@ -180,7 +180,7 @@ fn host_network_ports(spec: &Value, owner: SpecOwner<'_>, path: &Path<'_>, cause
     }
 }
 
-fn gates(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn gates(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let readiness = path.child("readinessGates");
     for (i, gate) in list(spec, "readinessGates").iter().enumerate() {
         labels::check_key(text(gate, "conditionType"), &readiness.index(i).child("conditionType"), causes);
@@ -196,7 +196,7 @@ fn gates(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn dns_config(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn dns_config(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let config = present(spec, "dnsConfig");
     let path = path.child("dnsConfig");
     if text(spec, "dnsPolicy") == "None" {
@@ -242,7 +242,7 @@ fn dns_config(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn host_aliases(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn host_aliases(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let path = path.child("hostAliases");
     for (i, alias) in list(spec, "hostAliases").iter().enumerate() {
         let path = path.index(i);
@@ -254,7 +254,7 @@ fn host_aliases(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn address(address: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn address(address: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     match address.parse::<IpAddr>() {
         Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
             causes.push(path.invalid(address, "must not be an IPv4-mapped IPv6 address"));
@@ -277,7 +277,7 @@ fn is_padded_v4(address: &str) -> bool {
     address.split('.').map(plain).collect::<Vec<_>>().join(".").parse::<Ipv4Addr>().is_ok()
 }
 
-fn host_users(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn host_users(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if spec.get("hostUsers").and_then(Value::as_bool).unwrap_or(true) {
         return;
     }
@@ -296,7 +296,7 @@ fn host_users(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn host_name_override(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn host_name_override(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let Some(host) = present(spec, "hostnameOverride").and_then(Value::as_str) else { return };
     let path = path.child("hostnameOverride");
     if flag(spec, "setHostnameAsFQDN") {
@@ -311,7 +311,7 @@ fn host_name_override(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     path.invalid_all(host, names::dns1123_subdomain(host), causes);
 }
 
-fn operating_system(name: &str, spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn operating_system(name: &str, spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let os = path.child("os");
     match name {
         "" => causes.push(os.child("name").required("")),

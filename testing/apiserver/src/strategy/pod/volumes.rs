@@ -11,7 +11,7 @@ use super::file_path::{check_descends, check_file_path, check_no_backsteps, has_
 use super::spec::SpecOwner;
 use crate::json::{flag, int, list, present, text, text_at, texts};
 use crate::quantity::Quantity;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// The valid volumes of a pod, by name.
 pub(super) type Volumes<'a> = FxHashMap<&'a str, &'a Value>;
@@ -60,7 +60,7 @@ pub(super) fn check_volumes<'a>(
     spec: &'a Value,
     owner: SpecOwner<'_>,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) -> Volumes<'a> {
     let (volumes, path) = (list(spec, "volumes"), path.child("volumes"));
     let mut sound = Volumes::default();
@@ -103,7 +103,7 @@ fn check_source(
     owner: SpecOwner<'_>,
     pod_name: &str,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let mut has_one = false;
     for (field, shown) in SOURCES.into_iter().chain([("image", "image")]) {
@@ -176,19 +176,19 @@ fn check_source(
     }
 }
 
-fn required(source: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn required(source: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if text(source, field).is_empty() {
         causes.push(path.child(field).required(""));
     }
 }
 
-fn check_mode(source: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_mode(source: &Value, field: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if let Some(mode) = int(source, field).filter(|mode| !(0..=0o777).contains(mode)) {
         causes.push(path.child(field).invalid(mode, FILE_MODE));
     }
 }
 
-fn check_host_path(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_host_path(source: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let target = text(source, "path");
     if target.is_empty() {
         causes.push(path.child("path").required(""));
@@ -201,19 +201,19 @@ fn check_host_path(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_files(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_files(source: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     check_mode(source, "defaultMode", path, causes);
     check_items(source, path, causes);
 }
 
-fn check_items(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_items(source: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let items = path.child("items");
     for (i, item) in list(source, "items").iter().enumerate() {
         check_item(item, &items.index(i), causes);
     }
 }
 
-fn check_item(item: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_item(item: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     required(item, "key", path, causes);
     required(item, "path", path, causes);
     check_file_path(text(item, "path"), &path.child("path"), causes);
@@ -226,7 +226,7 @@ fn check_distinct<'a>(
     shown: &str,
     known: &mut Vec<&'a str>,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     if known.contains(&target) && !target.is_empty() {
         causes.push(path.invalid(shown, "conflicting duplicate paths"));
@@ -234,7 +234,7 @@ fn check_distinct<'a>(
     known.push(target);
 }
 
-fn check_downward_file(file: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_downward_file(file: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     required(file, "path", path, causes);
     check_file_path(text(file, "path"), &path.child("path"), causes);
     let resource = present(file, "resourceFieldRef");
@@ -254,7 +254,7 @@ fn check_downward_file(file: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     check_mode(file, "mode", path, causes);
 }
 
-fn check_projected(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_projected(source: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let projected = path;
     check_mode(source, "defaultMode", path, causes);
     let sources = path.child("sources");
@@ -301,7 +301,7 @@ fn check_projected(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_driver(driver: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_driver(driver: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if driver.is_empty() {
         causes.push(path.required(""));
         return;
@@ -313,7 +313,13 @@ fn check_driver(driver: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 /// A claim template in a pod.
-fn check_ephemeral(volume: &Value, source: &Value, pod_name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_ephemeral(
+    volume: &Value,
+    source: &Value,
+    pod_name: &str,
+    path: &Path<'_>,
+    causes: &mut Vec<StatusCause>,
+) {
     let ephemeral = path.child("ephemeral");
     let template_path = ephemeral.child("volumeClaimTemplate");
     match present(source, "volumeClaimTemplate") {
@@ -342,7 +348,7 @@ fn check_ephemeral(volume: &Value, source: &Value, pod_name: &str, path: &Path<'
     }
 }
 
-fn check_access_modes(claim: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_access_modes(claim: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     const KNOWN: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
     let modes: Vec<&str> = texts(claim, "accessModes").collect();
     if modes.is_empty() {
@@ -361,7 +367,7 @@ pub(super) fn check_mounts(
     container: &Value,
     volumes: &Volumes<'_>,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
     let all = path.child("volumeMounts");
@@ -401,7 +407,7 @@ pub(super) fn check_mounts(
     }
 }
 
-fn check_propagation(container: &Value, mount: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_propagation(container: &Value, mount: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     const KNOWN: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
     let propagation = present(mount, "mountPropagation").and_then(Value::as_str);
     if let Some(propagation) = propagation {
@@ -436,7 +442,7 @@ pub(super) fn check_devices(
     container: &Value,
     volumes: &Volumes<'_>,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
     let all = path.child("volumeDevices");
@@ -483,7 +489,7 @@ pub(super) fn check_devices(
 }
 
 /// Files with environment variables must be in an emptyDir volume.
-pub(super) fn check_file_references(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_file_references(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     for field in super::defaults::CONTAINERS {
         let all = path.child(field);
         for (i, container) in list(spec, field).iter().enumerate() {

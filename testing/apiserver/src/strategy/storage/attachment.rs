@@ -7,7 +7,7 @@ use super::super::path::Path;
 use super::super::traits::Strategy;
 use super::super::{names, status};
 use crate::json::{object_mut, present, restore, set_default, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Attachments of volumes to nodes.
 pub(crate) struct VolumeAttachment;
@@ -40,7 +40,7 @@ impl Strategy for VolumeAttachment {
         status::keep_metadata(attachment, old);
     }
 
-    fn validate(&self, attachment: &Value) -> Vec<Cause> {
+    fn validate(&self, attachment: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &attachment["spec"];
         check_source(&spec["source"], &SPEC.child("source"), &mut causes);
@@ -54,7 +54,7 @@ impl Strategy for VolumeAttachment {
         causes
     }
 
-    fn validate_update(&self, attachment: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, attachment: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(attachment);
         immutable_by_tag(attachment, old, "spec", &mut causes);
         causes
@@ -65,7 +65,7 @@ impl Strategy for VolumeAttachment {
     }
 }
 
-fn check_source(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_source(source: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     match (present(source, "inlineVolumeSpec"), present(source, "persistentVolumeName")) {
         (None, None) => causes.push(path.required(ONE_SOURCE)),
         (Some(_), Some(_)) => causes.push(path.forbidden(ONE_SOURCE)),
@@ -78,7 +78,7 @@ fn check_source(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
 }
 
 /// Upstream validates it by a tag on its type, with a text of its own.
-fn check_attacher(attacher: &str, causes: &mut Vec<Cause>) {
+fn check_attacher(attacher: &str, causes: &mut Vec<StatusCause>) {
     let path = SPEC.child("attacher");
     if attacher.is_empty() {
         causes.push(path.required(""));

@@ -12,7 +12,7 @@ use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive
 use crate::json::{entries, list, object_mut, present, remove, restore, set_default, text, text_at};
 use crate::kinds::{Kind, built_in};
 use crate::quantity::Quantity;
-use crate::status::{Cause, Result, Status};
+use crate::status::{Result, Status, StatusCause};
 
 /// Claims for volumes.
 pub(crate) struct PersistentVolumeClaim;
@@ -91,19 +91,19 @@ impl Strategy for PersistentVolumeClaim {
         status::only_status(claim, old);
     }
 
-    fn validate(&self, claim: &Value) -> Vec<Cause> {
+    fn validate(&self, claim: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         check_spec(&claim["spec"], &SPEC, &mut causes);
         causes
     }
 
-    fn validate_update(&self, claim: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, claim: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(claim);
         check_change(claim, old, &mut causes);
         causes
     }
 
-    fn validate_status_update(&self, claim: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, claim: &Value, _old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         if list(&claim["spec"], "accessModes").is_empty() {
             causes.push(Path::root("Spec").child("accessModes").required(""));
@@ -144,7 +144,7 @@ pub(crate) fn default_spec(spec: &mut Value) {
 }
 
 /// Validates the spec of a claim.
-pub(crate) fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if list(spec, "accessModes").is_empty() {
         causes.push(path.child("accessModes").required("at least 1 access mode is required"));
     }
@@ -169,7 +169,7 @@ pub(crate) fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>)
     check_class_name(spec, "volumeAttributesClassName", path, causes);
 }
 
-fn check_data_source(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_data_source(source: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     for field in ["name", "kind"] {
         if text(source, field).is_empty() {
             causes.push(path.child(field).required(""));
@@ -185,7 +185,7 @@ fn check_data_source(source: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_data_sources(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_data_sources(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (Some(source), Some(reference)) = (present(spec, "dataSource"), present(spec, "dataSourceRef"))
     else {
         return;
@@ -222,7 +222,7 @@ fn normalize_data_sources(spec: &mut Value) {
     }
 }
 
-fn check_change(claim: &Value, old: &Value, causes: &mut Vec<Cause>) {
+fn check_change(claim: &Value, old: &Value, causes: &mut Vec<StatusCause>) {
     let (mut now, mut before) = (claim["spec"].clone(), old["spec"].clone());
     if text(&before, "volumeName").is_empty() {
         restore(&mut before, &now, "volumeName");
@@ -257,7 +257,7 @@ fn check_change(claim: &Value, old: &Value, causes: &mut Vec<Cause>) {
     check_attributes_class(now, before, &old["status"], causes);
 }
 
-fn check_size(claim: &Value, old: &Value, causes: &mut Vec<Cause>) {
+fn check_size(claim: &Value, old: &Value, causes: &mut Vec<StatusCause>) {
     let amount = |claim: &Value, pointer: &str| claim.pointer(pointer).map_or(Quantity::ZERO, Quantity::of);
     let size = amount(claim, STORAGE);
     if size < amount(old, STORAGE) && size <= amount(old, "/status/capacity/storage") {
@@ -268,7 +268,7 @@ fn check_size(claim: &Value, old: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_attributes_class(spec: &Value, old: &Value, old_status: &Value, causes: &mut Vec<Cause>) {
+fn check_attributes_class(spec: &Value, old: &Value, old_status: &Value, causes: &mut Vec<StatusCause>) {
     const FIELD: &str = "volumeAttributesClassName";
     if spec.get(FIELD) == old.get(FIELD) || present(old_status, "currentVolumeAttributesClassName").is_none()
     {
@@ -284,7 +284,7 @@ fn check_attributes_class(spec: &Value, old: &Value, old_status: &Value, causes:
     causes.push(SPEC.child(FIELD).forbidden(&why));
 }
 
-fn check_status(status: &Value, causes: &mut Vec<Cause>) {
+fn check_status(status: &Value, causes: &mut Vec<StatusCause>) {
     let path = Path::root("status");
     let capacity = path.child("capacity");
     for (name, amount) in entries(status, "capacity") {
@@ -305,7 +305,7 @@ fn check_status(status: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_resource(name: &str, path: &Path<'_>, causes: &mut Vec<Cause>) -> bool {
+fn check_resource(name: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) -> bool {
     let before = causes.len();
     path.invalid_all(name, labels::key(name), causes);
     if causes.len() == before && resources::is_native(name) && name != "storage" {

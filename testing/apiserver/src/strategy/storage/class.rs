@@ -7,7 +7,7 @@ use super::super::labels;
 use super::super::path::Path;
 use super::super::traits::{Lookup, Strategy};
 use crate::json::{entries, list, set_default, text, text_at};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Storage classes.
 pub(crate) struct StorageClass;
@@ -24,7 +24,7 @@ impl Strategy for StorageClass {
         set_default(class, "volumeBindingMode", "Immediate");
     }
 
-    fn validate(&self, class: &Value) -> Vec<Cause> {
+    fn validate(&self, class: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let (provisioner, path) = (text(class, "provisioner"), Path::root("provisioner"));
         if provisioner.is_empty() {
@@ -47,7 +47,7 @@ impl Strategy for StorageClass {
         causes
     }
 
-    fn validate_update(&self, class: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, class: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(class);
         for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
             immutable_by_tag(class, old, field, &mut causes);
@@ -72,7 +72,7 @@ pub(crate) fn default_class(objects: &dyn Lookup) -> Option<String> {
     newest.map(|class| name(&class))
 }
 
-fn check_parameters(class: &Value, causes: &mut Vec<Cause>) {
+fn check_parameters(class: &Value, causes: &mut Vec<StatusCause>) {
     let path = Path::root("parameters");
     let parameters: Vec<_> = entries(class, "parameters").collect();
     if parameters.len() > MOST_PARAMETERS {
@@ -89,7 +89,7 @@ fn check_parameters(class: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_topologies(class: &Value, causes: &mut Vec<Cause>) {
+fn check_topologies(class: &Value, causes: &mut Vec<StatusCause>) {
     let path = Path::root("allowedTopologies");
     let terms = list(class, "allowedTopologies");
     for (i, term) in terms.iter().enumerate() {
@@ -111,7 +111,7 @@ fn check_topologies(class: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_values(requirement: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_values(requirement: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (values, path) = (list(requirement, "values"), path.child("values"));
     if values.is_empty() {
         causes.push(path.required(""));

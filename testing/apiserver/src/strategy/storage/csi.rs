@@ -12,7 +12,7 @@ use super::super::pod::defaults::resource_list;
 use super::super::traits::Strategy;
 use crate::json::{int, list, list_mut, object_mut, present, remove, set_default, text, texts};
 use crate::quantity::Quantity;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// The CSI drivers of a node.
 pub(crate) struct CsiNode;
@@ -42,7 +42,7 @@ impl Strategy for CsiNode {
         }
     }
 
-    fn validate(&self, node: &Value) -> Vec<Cause> {
+    fn validate(&self, node: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let path = SPEC.child("drivers");
         let drivers = list(&node["spec"], "drivers");
@@ -58,7 +58,7 @@ impl Strategy for CsiNode {
         causes
     }
 
-    fn validate_update(&self, node: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, node: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(node);
         let without_count = |driver: &Value| {
             let mut driver = driver.clone();
@@ -89,7 +89,7 @@ impl Strategy for CsiNode {
     }
 }
 
-fn check_driver(driver: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_driver(driver: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     check_driver_name(driver, "name", path, causes);
     let id = text(driver, "nodeID");
     if id.is_empty() {
@@ -103,7 +103,7 @@ fn check_driver(driver: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_topology_keys(driver: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_topology_keys(driver: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let keys: Vec<&str> = texts(driver, "topologyKeys").collect();
     for (i, key) in keys.iter().enumerate() {
         if key.is_empty() {
@@ -136,7 +136,7 @@ impl Strategy for CsiDriver {
         }
     }
 
-    fn validate(&self, driver: &Value) -> Vec<Cause> {
+    fn validate(&self, driver: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &driver["spec"];
         let policies = ["File", "None", "ReadWriteOnceWithFSType"];
@@ -154,7 +154,7 @@ impl Strategy for CsiDriver {
         causes
     }
 
-    fn validate_update(&self, driver: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, driver: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(driver);
         let (spec, old) = (&driver["spec"], &old["spec"]);
         if spec.get("attachRequired") != old.get("attachRequired") {
@@ -178,7 +178,7 @@ impl Strategy for CsiDriver {
     }
 }
 
-fn check_token_requests(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_token_requests(spec: &Value, causes: &mut Vec<StatusCause>) {
     let (requests, path) = (list(spec, "tokenRequests"), SPEC.child("tokenRequests"));
     for (i, request) in requests.iter().enumerate() {
         let (audience, path) = (text(request, "audience"), path.index(i));
@@ -209,7 +209,7 @@ impl Strategy for CsiStorageCapacity {
         }
     }
 
-    fn validate(&self, capacity: &Value) -> Vec<Cause> {
+    fn validate(&self, capacity: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         if let Some(topology) = present(capacity, "nodeTopology") {
             labels::check_selector(topology, &Path::root("nodeTopology"), &mut causes);
@@ -217,14 +217,16 @@ impl Strategy for CsiStorageCapacity {
         let wrapped = json!({"storageClassName": capacity["storageClassName"]});
         let mut wrong = Vec::new();
         check_class_name(&wrapped, "storageClassName", &SPEC, &mut wrong);
-        causes.extend(wrong.into_iter().map(|cause| Cause { field: "storageClassName".to_owned(), ..cause }));
+        causes.extend(
+            wrong.into_iter().map(|cause| StatusCause { field: "storageClassName".to_owned(), ..cause }),
+        );
         if let Some(amount) = present(capacity, "capacity") {
             check_amount(amount, &Path::root("capacity"), &mut causes);
         }
         causes
     }
 
-    fn validate_update(&self, capacity: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, capacity: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(capacity);
         for field in ["nodeTopology", "storageClassName"] {
             immutable_root(capacity, old, field, &mut causes);
@@ -237,7 +239,7 @@ impl Strategy for CsiStorageCapacity {
     }
 }
 
-fn check_amount(amount: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_amount(amount: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let amount = Quantity::of(amount);
     if amount.is_negative() {
         causes.push(path.invalid(amount, super::super::checks::NOT_NEGATIVE));

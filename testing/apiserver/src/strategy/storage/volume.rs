@@ -12,7 +12,7 @@ use super::super::traits::{Lookup, Strategy};
 use super::super::{selectors, status};
 use super::{VOLUME_MODES, check_access_modes, check_not_negative, check_positive, protect};
 use crate::json::{entries, list, list_mut, object_mut, present, restore, set_default, text};
-use crate::status::{Cause, Result};
+use crate::status::{Result, StatusCause};
 
 /// Volumes.
 pub(crate) struct PersistentVolume;
@@ -100,7 +100,7 @@ impl Strategy for PersistentVolume {
         }
     }
 
-    fn validate(&self, volume: &Value) -> Vec<Cause> {
+    fn validate(&self, volume: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &volume["spec"];
         if list(spec, "accessModes").is_empty() {
@@ -118,7 +118,7 @@ impl Strategy for PersistentVolume {
         causes
     }
 
-    fn validate_update(&self, volume: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, volume: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(volume);
         let (spec, old) = (&volume["spec"], &old["spec"]);
         if !is_same_source(spec, old) {
@@ -156,7 +156,7 @@ fn default_source(spec: &mut Value) {
     }
 }
 
-fn check_capacity(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_capacity(spec: &Value, causes: &mut Vec<StatusCause>) {
     let path = SPEC.child("capacity");
     let amounts: Vec<_> = entries(spec, "capacity").collect();
     if amounts.is_empty() {
@@ -172,7 +172,7 @@ fn check_capacity(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_affinity(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_affinity(spec: &Value, causes: &mut Vec<StatusCause>) {
     let Some(affinity) = present(spec, "nodeAffinity") else { return };
     let path = SPEC.child("nodeAffinity");
     let path = path.child("required");
@@ -182,7 +182,7 @@ fn check_affinity(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_source(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_source(spec: &Value, causes: &mut Vec<StatusCause>) {
     let mut sources = SOURCES.iter().filter(|field| present(spec, field).is_some());
     let Some(first) = sources.next() else {
         causes.push(SPEC.required("must specify a volume type"));
@@ -205,7 +205,7 @@ fn is_root(path: &str) -> bool {
 }
 
 /// Validates the sources used outside of clouds; the others are not validated.
-fn check_details(spec: &Value, field: &str, causes: &mut Vec<Cause>) {
+fn check_details(spec: &Value, field: &str, causes: &mut Vec<StatusCause>) {
     let (source, path) = (&spec[field], SPEC.child(field));
     let required: &[&str] = match field {
         "hostPath" | "local" => &["path"],
@@ -233,7 +233,7 @@ fn check_details(spec: &Value, field: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_attributes_class(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_attributes_class(spec: &Value, causes: &mut Vec<StatusCause>) {
     let Some(class) = present(spec, "volumeAttributesClassName") else { return };
     if class == "" {
         let path = SPEC.child("volumeAttributesClassName");

@@ -8,7 +8,7 @@ use super::super::status;
 use super::super::traits::Strategy;
 use super::{SPEC, default_parts, job, job_rules, schedule};
 use crate::json::{flag, object_mut, present, restore, set_default, text, text_at};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Cron jobs.
 pub(crate) struct CronJob;
@@ -45,7 +45,7 @@ impl Strategy for CronJob {
         status::only_status(cron, old);
     }
 
-    fn validate(&self, cron: &Value) -> Vec<Cause> {
+    fn validate(&self, cron: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         check_spec(&cron["spec"], None, &mut causes);
         let name = text_at(cron, "/metadata/name");
@@ -56,7 +56,7 @@ impl Strategy for CronJob {
         causes
     }
 
-    fn validate_update(&self, cron: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, cron: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         check_spec(&cron["spec"], Some(&old["spec"]), &mut causes);
         causes
@@ -67,7 +67,7 @@ impl Strategy for CronJob {
     }
 }
 
-fn check_spec(spec: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn check_spec(spec: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     check_schedule(spec, old, causes);
     not_negative(spec, &["startingDeadlineSeconds"], &SPEC, causes);
     let zone = present(spec, "timeZone").and_then(Value::as_str);
@@ -89,7 +89,7 @@ fn check_spec(spec: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     not_negative(spec, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"], &SPEC, causes);
 }
 
-fn check_schedule(spec: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn check_schedule(spec: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let (schedule, path) = (text(spec, "schedule"), SPEC.child("schedule"));
     if schedule.is_empty() {
         causes.push(path.required(""));
@@ -111,7 +111,7 @@ fn check_schedule(spec: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_time_zone(zone: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_time_zone(zone: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if zone.is_empty() {
         causes.push(path.invalid(zone, "timeZone must be nil or non-empty string"));
         return;

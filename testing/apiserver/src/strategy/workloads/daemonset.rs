@@ -11,7 +11,7 @@ use super::super::status;
 use super::super::traits::Strategy;
 use super::{SPEC, STATUS, default_parts, template};
 use crate::json::{object_mut, present, restore, set_default, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Daemon sets.
 pub(crate) struct DaemonSet;
@@ -59,7 +59,7 @@ impl Strategy for DaemonSet {
         set_template_generation(set, template_generation(old));
     }
 
-    fn validate(&self, set: &Value) -> Vec<Cause> {
+    fn validate(&self, set: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &set["spec"];
         let (template, path) = (&spec["template"], SPEC.child("template"));
@@ -83,14 +83,14 @@ impl Strategy for DaemonSet {
         causes
     }
 
-    fn validate_update(&self, set: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, set: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         immutable(&set["spec"], &old["spec"], "selector", &SPEC, &mut causes);
         causes.extend(self.validate(set));
         causes
     }
 
-    fn validate_status_update(&self, set: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, set: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let status = &set["status"];
         let others = [
@@ -129,7 +129,7 @@ fn set_template_generation(set: &mut Value, generation: i64) {
     }
 }
 
-fn check_strategy(strategy: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_strategy(strategy: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     match text(strategy, "type") {
         ON_DELETE => {}
         ROLLING => match present(strategy, "rollingUpdate") {
@@ -143,7 +143,7 @@ fn check_strategy(strategy: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_rolling(rolling: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_rolling(rolling: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (unavailable, surge) = (&rolling["maxUnavailable"], &rolling["maxSurge"]);
     let (unavailable_path, surge_path) = (path.child("maxUnavailable"), path.child("maxSurge"));
     int_or_percent(unavailable, &unavailable_path, causes);

@@ -11,7 +11,7 @@ use super::super::status;
 use super::super::traits::Strategy;
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
 use crate::json::{int, object_mut, present, restore, set_default, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Deployments.
 pub(crate) struct Deployment;
@@ -53,7 +53,7 @@ impl Strategy for Deployment {
         restore(&mut deployment["metadata"], &old["metadata"], "labels");
     }
 
-    fn validate(&self, deployment: &Value) -> Vec<Cause> {
+    fn validate(&self, deployment: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &deployment["spec"];
         not_negative(spec, &["replicas"], &SPEC, &mut causes);
@@ -70,13 +70,13 @@ impl Strategy for Deployment {
         causes
     }
 
-    fn validate_update(&self, deployment: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, deployment: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(deployment);
         immutable(&deployment["spec"], &old["spec"], "selector", &SPEC, &mut causes);
         causes
     }
 
-    fn validate_status_update(&self, deployment: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, deployment: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let status = &deployment["status"];
         let counts = [
@@ -109,7 +109,7 @@ impl Strategy for Deployment {
     }
 }
 
-fn check_strategy(strategy: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_strategy(strategy: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let rolling = present(strategy, "rollingUpdate");
     match text(strategy, "type") {
         RECREATE if rolling.is_some() => {
@@ -125,7 +125,7 @@ fn check_strategy(strategy: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_rolling(rolling: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_rolling(rolling: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (unavailable, surge) = (&rolling["maxUnavailable"], &rolling["maxSurge"]);
     let unavailable_path = path.child("maxUnavailable");
     int_or_percent(unavailable, &unavailable_path, causes);

@@ -8,7 +8,7 @@ use super::super::traits::Strategy;
 use super::super::{labels, names, status};
 use super::{SPEC, default_parts, indexes, job_rules, job_status, template};
 use crate::json::{entries, flag, int, object_mut, present, restore, set_default, text, text_at};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Jobs.
 pub(crate) struct Job;
@@ -56,7 +56,7 @@ impl Strategy for Job {
         status::only_status(job, old);
     }
 
-    fn validate(&self, job: &Value) -> Vec<Cause> {
+    fn validate(&self, job: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         check_generated_selector(job, &mut causes);
         let spec = &job["spec"];
@@ -66,7 +66,7 @@ impl Strategy for Job {
         causes
     }
 
-    fn validate_update(&self, job: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, job: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(job);
         let (spec, old_spec) = (&job["spec"], &old["spec"]);
         check_completions(spec, old_spec, &mut causes);
@@ -80,7 +80,7 @@ impl Strategy for Job {
         causes
     }
 
-    fn validate_status_update(&self, job: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, job: &Value, old: &Value) -> Vec<StatusCause> {
         job_status::check(job, old)
     }
 
@@ -147,7 +147,7 @@ fn generate_selector(job: &mut Value) {
     }
 }
 
-fn check_generated_selector(job: &Value, causes: &mut Vec<Cause>) {
+fn check_generated_selector(job: &Value, causes: &mut Vec<StatusCause>) {
     let spec = &job["spec"];
     let Some(selector) = present(spec, "selector") else { return };
     if flag(spec, "manualSelector") {
@@ -175,7 +175,7 @@ fn check_generated_selector(job: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_selector(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_selector(spec: &Value, causes: &mut Vec<StatusCause>) {
     let path = SPEC.child("selector");
     let selector = spec.get("selector").unwrap_or(&Value::Null);
     if selector.is_null() {
@@ -189,7 +189,7 @@ fn check_selector(spec: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// The index of an indexed job becomes part of the pods' host names.
-fn check_host_names(job: &Value, causes: &mut Vec<Cause>) {
+fn check_host_names(job: &Value, causes: &mut Vec<StatusCause>) {
     let (spec, name) = (&job["spec"], text_at(job, "/metadata/name"));
     let completions = indexes::completions(spec);
     if text(spec, "completionMode") == INDEXED && completions > 0 {
@@ -201,7 +201,7 @@ fn check_host_names(job: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_completions(spec: &Value, old: &Value, causes: &mut Vec<Cause>) {
+fn check_completions(spec: &Value, old: &Value, causes: &mut Vec<StatusCause>) {
     if text(spec, "completionMode") != INDEXED {
         immutable(spec, old, "completions", &SPEC, causes);
         return;
@@ -216,7 +216,7 @@ fn check_completions(spec: &Value, old: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// The template is immutable, but a suspended job may change scheduling directives and resources.
-fn check_template_change(job: &Value, old: &Value, causes: &mut Vec<Cause>) {
+fn check_template_change(job: &Value, old: &Value, causes: &mut Vec<StatusCause>) {
     let template = &job["spec"]["template"];
     let mut before = old["spec"]["template"].clone();
     let is_suspended = flag(&old["spec"], "suspend");

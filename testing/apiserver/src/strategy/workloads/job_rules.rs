@@ -7,7 +7,7 @@ use super::super::path::Path;
 use super::super::{labels, names};
 use super::{indexes, template};
 use crate::json::{int, list, present, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 const INDEXED: &str = "Indexed";
 const MOST_PARALLEL: i64 = 100_000;
@@ -21,7 +21,7 @@ const MANAGER_LENGTH: usize = 63;
 const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 
 /// Validates the spec of a job, except for its selector.
-pub(super) fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let counts = [
         "parallelism",
         "completions",
@@ -67,7 +67,7 @@ pub(super) fn check_spec(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>)
     check_restart_policy(spec, &path.child("spec"), causes);
 }
 
-fn check_restart_policy(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_restart_policy(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (policy, path) = (text(&spec["template"]["spec"], "restartPolicy"), path.child("restartPolicy"));
     match policy {
         "Always" | "" => causes.push(path.required(r#"valid values: "OnFailure", "Never""#)),
@@ -80,7 +80,7 @@ fn check_restart_policy(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) 
     }
 }
 
-fn check_manager(manager: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_manager(manager: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     match manager.split_once('/') {
         _ if manager.is_empty() => causes.push(path.required("")),
         Some((host, name)) if !host.is_empty() && !name.is_empty() => {
@@ -96,7 +96,7 @@ fn check_manager(manager: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_indexed(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_indexed(spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (completions, parallelism) = (int(spec, "completions"), int(spec, "parallelism"));
     let most_failed = int(spec, "maxFailedIndexes");
     if completions.is_none() {
@@ -128,7 +128,7 @@ fn check_indexed(spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_failure_policy(policy: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_failure_policy(policy: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (rules, path) = (list(policy, "rules"), path.child("rules"));
     if rules.len() > MOST_RULES {
         causes.push(too_many(&path, rules.len(), MOST_RULES));
@@ -161,7 +161,7 @@ fn check_failure_policy(policy: &Value, spec: &Value, path: &Path<'_>, causes: &
     }
 }
 
-fn check_patterns(patterns: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_patterns(patterns: &[Value], path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     if patterns.len() > MOST_PATTERNS {
         causes.push(too_many(path, patterns.len(), MOST_PATTERNS));
     }
@@ -172,7 +172,7 @@ fn check_patterns(patterns: &[Value], path: &Path<'_>, causes: &mut Vec<Cause>) 
     }
 }
 
-fn check_exit_codes(codes: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_exit_codes(codes: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let operator = text(codes, "operator");
     if operator.is_empty() {
         causes.push(path.child("operator").required(r#"valid values: ["In" "NotIn"]"#));
@@ -208,7 +208,7 @@ fn check_exit_codes(codes: &Value, spec: &Value, path: &Path<'_>, causes: &mut V
     }
 }
 
-fn check_success_policy(policy: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_success_policy(policy: &Value, spec: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (rules, rules_path) = (list(policy, "rules"), path.child("rules"));
     if text(spec, "completionMode") != INDEXED {
         let fields = [
@@ -235,7 +235,7 @@ fn check_success_policy(policy: &Value, spec: &Value, path: &Path<'_>, causes: &
     }
 }
 
-fn check_success_rule(rule: &Value, completions: i64, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_success_rule(rule: &Value, completions: i64, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let indexes = present(rule, "succeededIndexes").and_then(Value::as_str);
     let count = int(rule, "succeededCount");
     if indexes.is_none() && count.is_none() {

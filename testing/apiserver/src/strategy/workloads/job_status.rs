@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::super::checks::{invalid_omitted, not_negative};
 use super::{STATUS, indexes};
 use crate::json::{flag, int, list, present, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Whether a condition of a job is true.
 pub(super) fn is_true(job: &Value, kind: &str) -> bool {
@@ -22,8 +22,8 @@ fn is_finished(job: &Value) -> bool {
 }
 
 /// Validates a change of the status. Existing errors may remain.
-pub(super) fn check(job: &Value, old: &Value) -> Vec<Cause> {
-    let change = Change { job, old, status: &job["status"], before: &old["status"] };
+pub(super) fn check(job: &Value, old: &Value) -> Vec<StatusCause> {
+    let change = StatusUpdate { job, old, status: &job["status"], before: &old["status"] };
     let mut causes = Vec::new();
     let counts = ["active", "succeeded", "failed", "ready", "terminating"];
     not_negative(change.status, &counts, &STATUS, &mut causes);
@@ -36,14 +36,14 @@ pub(super) fn check(job: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-struct Change<'a> {
+struct StatusUpdate<'a> {
     job: &'a Value,
     old: &'a Value,
     status: &'a Value,
     before: &'a Value,
 }
 
-impl Change<'_> {
+impl StatusUpdate<'_> {
     fn changes(&self, field: &str) -> bool {
         self.status.get(field) != self.before.get(field)
     }
@@ -56,7 +56,7 @@ impl Change<'_> {
         is_finished(self.job) != is_finished(self.old)
     }
 
-    fn check_uncounted(&self, causes: &mut Vec<Cause>) {
+    fn check_uncounted(&self, causes: &mut Vec<StatusCause>) {
         let Some(uncounted) = present(self.status, "uncountedTerminatedPods") else { return };
         let path = STATUS.child("uncountedTerminatedPods");
         let mut seen: Vec<&Value> = Vec::new();
@@ -74,7 +74,7 @@ impl Change<'_> {
         }
     }
 
-    fn check_conditions(&self, causes: &mut Vec<Cause>) {
+    fn check_conditions(&self, causes: &mut Vec<StatusCause>) {
         let mut refuse = |applies: bool, why: &str| {
             if applies {
                 causes.push(invalid_omitted(&STATUS.child("conditions"), why));
@@ -120,7 +120,7 @@ impl Change<'_> {
         );
     }
 
-    fn check_completion(&self, causes: &mut Vec<Cause>) {
+    fn check_completion(&self, causes: &mut Vec<StatusCause>) {
         let completion = present(self.status, "completionTime");
         let is_complete = is_true(self.job, "Complete");
         let path = STATUS.child("completionTime");
@@ -156,7 +156,7 @@ impl Change<'_> {
         }
     }
 
-    fn check_finished(&self, causes: &mut Vec<Cause>) {
+    fn check_finished(&self, causes: &mut Vec<StatusCause>) {
         let now = |condition| is_true(self.job, condition);
         let conditions = STATUS.child("conditions");
         let is_failing = self.turns("Failed") || self.changes("failedIndexes");
@@ -191,7 +191,7 @@ impl Change<'_> {
         }
     }
 
-    fn check_indexes(&self, causes: &mut Vec<Cause>) {
+    fn check_indexes(&self, causes: &mut Vec<StatusCause>) {
         let spec = &self.job["spec"];
         let completions = int(spec, "completions");
         let completed = text(self.status, "completedIndexes");
@@ -231,7 +231,7 @@ impl Change<'_> {
         }
     }
 
-    fn check_counters(&self, causes: &mut Vec<Cause>) {
+    fn check_counters(&self, causes: &mut Vec<StatusCause>) {
         let number = |status, field| int(status, field).unwrap_or_default();
         let ready = int(self.status, "ready").filter(|ready| *ready > number(self.status, "active"));
         if let Some(ready) = ready.filter(|_| self.changes("ready") || self.changes("active")) {

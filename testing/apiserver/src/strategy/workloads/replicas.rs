@@ -7,7 +7,7 @@ use super::super::status;
 use super::super::traits::Strategy;
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
 use crate::json::{entries, int, object_mut, present, restore, set_default};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Replica sets.
 pub(crate) struct ReplicaSet;
@@ -40,20 +40,20 @@ impl Strategy for ReplicaSet {
         status::only_status(set, old);
     }
 
-    fn validate(&self, set: &Value) -> Vec<Cause> {
+    fn validate(&self, set: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         not_negative(&set["spec"], &["replicas", "minReadySeconds"], &SPEC, &mut causes);
         check_selector_and_template(&set["spec"], &mut causes);
         causes
     }
 
-    fn validate_update(&self, set: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, set: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = self.validate(set);
         immutable(&set["spec"], &old["spec"], "selector", &SPEC, &mut causes);
         causes
     }
 
-    fn validate_status_update(&self, set: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, set: &Value, _old: &Value) -> Vec<StatusCause> {
         check_status(&set["status"])
     }
 
@@ -104,7 +104,7 @@ impl Strategy for ReplicationController {
         status::only_status(controller, old);
     }
 
-    fn validate(&self, controller: &Value) -> Vec<Cause> {
+    fn validate(&self, controller: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let spec = &controller["spec"];
         let is_empty = entries(spec, "selector").next().is_none();
@@ -126,11 +126,11 @@ impl Strategy for ReplicationController {
         causes
     }
 
-    fn validate_update(&self, controller: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, controller: &Value, _old: &Value) -> Vec<StatusCause> {
         self.validate(controller)
     }
 
-    fn validate_status_update(&self, controller: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, controller: &Value, _old: &Value) -> Vec<StatusCause> {
         check_status(&controller["status"])
     }
 
@@ -148,7 +148,7 @@ impl Strategy for ReplicationController {
 }
 
 /// Validates the selector and template of deployments and replica sets.
-pub(super) fn check_selector_and_template(spec: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn check_selector_and_template(spec: &Value, causes: &mut Vec<StatusCause>) {
     // Upstream's text says "deployment" for replica sets, too.
     let is_sound = template::check_selector(spec, "deployment", &SPEC, causes);
     let selector = spec.get("selector").unwrap_or(&Value::Null);
@@ -164,7 +164,7 @@ pub(super) fn check_selector_and_template(spec: &Value, causes: &mut Vec<Cause>)
     template::check_lasting(template, "ReplicaSet", &path, causes);
 }
 
-fn check_status(status: &Value) -> Vec<Cause> {
+fn check_status(status: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     super::check_counts(status, &COUNTS, &mut causes);
     super::check_counts(status, &["terminatingReplicas"], &mut causes);

@@ -12,7 +12,7 @@ use super::super::traits::Strategy;
 use super::super::{names, status};
 use super::{MORE_THAN_ALL, SPEC, STATUS, default_parts, template};
 use crate::json::{list, list_mut, object_mut, present, remove, restore, set_default, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Stateful sets.
 pub(crate) struct StatefulSet;
@@ -69,11 +69,11 @@ impl Strategy for StatefulSet {
         status::only_status(set, old);
     }
 
-    fn validate(&self, set: &Value) -> Vec<Cause> {
+    fn validate(&self, set: &Value) -> Vec<StatusCause> {
         check_spec(&set["spec"], true)
     }
 
-    fn validate_update(&self, set: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, set: &Value, old: &Value) -> Vec<StatusCause> {
         let (spec, old) = (&set["spec"], &old["spec"]);
         let mut causes = check_spec(spec, false);
         for field in IMMUTABLE {
@@ -82,7 +82,7 @@ impl Strategy for StatefulSet {
         causes
     }
 
-    fn validate_status_update(&self, set: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, set: &Value, old: &Value) -> Vec<StatusCause> {
         let mut causes = Vec::new();
         let status = &set["status"];
         let replicas = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
@@ -113,7 +113,7 @@ fn default_counts(status: &mut Value) {
 }
 
 /// Validates a spec. Immutable parts are only validated if it is new.
-fn check_spec(spec: &Value, is_new: bool) -> Vec<Cause> {
+fn check_spec(spec: &Value, is_new: bool) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let policy = text(spec, "podManagementPolicy");
     if !matches!(policy, ORDERED | PARALLEL) {
@@ -143,7 +143,7 @@ fn check_spec(spec: &Value, is_new: bool) -> Vec<Cause> {
     causes
 }
 
-fn check_pods(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_pods(spec: &Value, causes: &mut Vec<StatusCause>) {
     let is_sound = template::check_selector(spec, "statefulset", &SPEC, causes);
     let selector = spec.get("selector").unwrap_or(&Value::Null);
     let path = SPEC.child("template");
@@ -181,7 +181,7 @@ fn template_with_claims(spec: &Value) -> Value {
     template
 }
 
-fn check_strategy(strategy: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_strategy(strategy: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let rolling = present(strategy, "rollingUpdate");
     let rolling_path = path.child("rollingUpdate");
     match (text(strategy, "type"), rolling) {
@@ -203,7 +203,7 @@ fn check_strategy(strategy: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_rolling(rolling: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_rolling(rolling: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     not_negative(rolling, &["partition"], path, causes);
     if let Some(unavailable) = present(rolling, "maxUnavailable") {
         let path = path.child("maxUnavailable");

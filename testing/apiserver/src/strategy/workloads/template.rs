@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::path::Path;
 use super::super::{labels, pod};
 use crate::json::{list, list_mut, object_mut, present, restore, set_default, text};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Fills in the defaults of a template in a field.
 pub(crate) fn default(object: &mut Value, field: &str) {
@@ -30,7 +30,7 @@ pub(crate) fn drop_disabled(object: &mut Value, field: &str) {
 }
 
 /// Validates a template.
-pub(crate) fn check(template: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check(template: &Value, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let metadata = &template["metadata"];
     labels::check_labels(metadata, "labels", path, causes);
     labels::check_annotations(metadata, "annotations", path, causes);
@@ -43,7 +43,7 @@ pub(crate) fn check(template: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) 
 }
 
 /// Validates a template whose pods must restart always.
-pub(crate) fn check_lasting(template: &Value, owner: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_lasting(template: &Value, owner: &str, path: &Path<'_>, causes: &mut Vec<StatusCause>) {
     let (spec, path) = (&template["spec"], path.child("spec"));
     let policy = text(spec, "restartPolicy");
     if policy != "Always" {
@@ -56,7 +56,12 @@ pub(crate) fn check_lasting(template: &Value, owner: &str, path: &Path<'_>, caus
 }
 
 /// The selector must match the labels of the template.
-pub(crate) fn check_selected(template: &Value, selector: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check_selected(
+    template: &Value,
+    selector: &Value,
+    path: &Path<'_>,
+    causes: &mut Vec<StatusCause>,
+) {
     let labels = template["metadata"].get("labels").unwrap_or(&Value::Null);
     let selects = !selector.is_null() && labels::selects(selector, labels);
     if !selects {
@@ -67,7 +72,12 @@ pub(crate) fn check_selected(template: &Value, selector: &Value, path: &Path<'_>
 }
 
 /// Validates a required selector, which must not be empty. Returns whether it is valid.
-pub(crate) fn check_selector(spec: &Value, owner: &str, path: &Path<'_>, causes: &mut Vec<Cause>) -> bool {
+pub(crate) fn check_selector(
+    spec: &Value,
+    owner: &str,
+    path: &Path<'_>,
+    causes: &mut Vec<StatusCause>,
+) -> bool {
     let path = path.child("selector");
     let Some(selector) = present(spec, "selector") else {
         causes.push(path.required(""));
@@ -81,7 +91,7 @@ pub(crate) fn check_given_selector(
     selector: &Value,
     owner: &str,
     path: &Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) -> bool {
     labels::check_selector(selector, path, causes);
     if is_empty(selector) {

@@ -16,7 +16,7 @@ fn genuine() -> (Stage, Account) {
         seed: 1,
         cut_short: false,
     };
-    let apply = |name| Step::Apply { name, passes: true, how: How::Told };
+    let apply = |name| Step::Apply { name, passes: true, how: How::RecordedCall };
     let steps = vec![
         apply(0),
         apply(1),
@@ -24,7 +24,7 @@ fn genuine() -> (Stage, Account) {
         apply(0),
         apply(0),
         apply(2),
-        Step::Delete { name: 1, how: How::Told },
+        Step::Delete { name: 1, how: How::RecordedCall },
         Step::Wait(40_000),
         Step::Delete { name: 0, how: How::Silently },
         Step::Fault(Fault::ForgetHistory),
@@ -38,12 +38,12 @@ fn genuine() -> (Stage, Account) {
 }
 
 /// The position of the `n`th notification for the key.
-fn nth(told: &[Told], key: &str, n: usize) -> usize {
+fn nth(told: &[RecordedCall], key: &str, n: usize) -> usize {
     let of_key = told.iter().enumerate().filter(|(_, told)| told.said.key() == key);
     of_key.map(|(at, _)| at).nth(n).unwrap()
 }
 
-fn change(told: &mut [Told], key: &str, n: usize, change: impl FnOnce(&mut Said)) {
+fn change(told: &mut [RecordedCall], key: &str, n: usize, change: impl FnOnce(&mut HandlerCall)) {
     let at = nth(told, key, n);
     change(&mut told[at].said);
 }
@@ -56,7 +56,7 @@ fn the_model_detects_every_kind_of_false_account() {
     assert_eq!(lines.len(), 9, "{lines:#?}");
     stage.model.check(&account).unwrap();
 
-    type Forgery = fn(&mut Vec<Told>);
+    type Forgery = fn(&mut Vec<RecordedCall>);
     let forgeries: [(&str, Forgery); 15] = [
         ("ends with", |told| drop(told.remove(nth(told, "ns/p1", 1)))),
         ("ends with", |told| drop(told.pop())),
@@ -77,40 +77,43 @@ fn the_model_detects_every_kind_of_false_account() {
         }),
         ("the object never had this state", |told| {
             change(told, "ns/p2", 0, |said| {
-                *said = Said::Add { key: "ns/p2".to_owned(), version: 1000, initial: false };
+                *said = HandlerCall::Add { key: "ns/p2".to_owned(), version: 1000, initial: false };
             });
         }),
         ("not the object's end", |told| {
             change(told, "ns/p1", 1, |said| {
-                *said = Said::Delete { key: "ns/p1".to_owned(), version: Some(1000), tombstone: false };
+                *said =
+                    HandlerCall::Delete { key: "ns/p1".to_owned(), version: Some(1000), tombstone: false };
             });
         }),
         ("deleted with another state", |told| {
             change(told, "ns/p0", 3, |said| {
-                *said = Said::Delete { key: "ns/p0".to_owned(), version: Some(2), tombstone: true };
+                *said = HandlerCall::Delete { key: "ns/p0".to_owned(), version: Some(2), tombstone: true };
             });
         }),
         ("deleted though it lives on", |told| {
-            let Said::Add { key, version, .. } = told[nth(told, "ns/p2", 0)].said.clone() else { panic!() };
-            let said = Said::Delete { key, version: Some(version), tombstone: true };
-            told.push(Told { at: Instant::now(), said });
+            let HandlerCall::Add { key, version, .. } = told[nth(told, "ns/p2", 0)].said.clone() else {
+                panic!()
+            };
+            let said = HandlerCall::Delete { key, version: Some(version), tombstone: true };
+            told.push(RecordedCall { at: Instant::now(), said });
         }),
         ("initial objects", |told| {
             change(told, "ns/p1", 0, |said| {
-                let Said::Add { initial, .. } = said else { panic!() };
+                let HandlerCall::Add { initial, .. } = said else { panic!() };
                 *initial = false;
             });
         }),
         ("initial flag after the initial objects", |told| {
             change(told, "ns/p2", 0, |said| {
-                let Said::Add { initial, .. } = said else { panic!() };
+                let HandlerCall::Add { initial, .. } = said else { panic!() };
                 *initial = true;
             });
         }),
         ("unchanged update for a handler without resyncs", |told| {
             let last = told.last().unwrap().clone();
-            let Said::Update { key, new, .. } = last.said else { panic!() };
-            told.push(Told { at: last.at, said: Said::Update { key, old: new, new } });
+            let HandlerCall::Update { key, new, .. } = last.said else { panic!() };
+            told.push(RecordedCall { at: last.at, said: HandlerCall::Update { key, old: new, new } });
         }),
     ];
     for (complaint, forge) in forgeries {
@@ -129,6 +132,6 @@ fn the_model_detects_a_stale_store_or_handler() {
     stage.gone.push((player, told));
     assert_eq!(stage.check(true).unwrap_err(), "received a notification after its removal");
     stage.gone.clear();
-    stage.apply(3, true, How::Told);
+    stage.apply(3, true, How::RecordedCall);
     assert!(stage.check(true).unwrap_err().starts_with("the store has"));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::witness::{Said, Told};
+use super::recording_handler::{HandlerCall, RecordedCall};
 
 /// The state of an object at some version of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) enum Initial {
 /// The notifications of a handler, with everything that constrains them.
 #[derive(Clone)]
 pub(super) struct Account {
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<RecordedCall>,
     pub(super) filtered: bool,
     pub(super) initial: Initial,
     /// Whether the queue groups changes by object, so that changes of one object can precede
@@ -80,19 +80,19 @@ impl Model {
         let mut known = Content::new();
         // Per key, the first version that has not been delivered.
         let mut reached = Content::new();
-        for Told { at, said } in &account.told {
+        for RecordedCall { at, said } in &account.told {
             let result = match said {
-                Said::Add { key, version, .. } => {
+                HandlerCall::Add { key, version, .. } => {
                     self.check_add(account, &mut known, &reached, key, *version)
                 }
-                Said::Update { key, old, new } if old == new => {
+                HandlerCall::Update { key, old, new } if old == new => {
                     check_known(&known, key, *old).and_then(|()| check_sync(account, *at))
                 }
-                Said::Update { key, old, new } => check_known(&known, key, *old).and_then(|()| {
+                HandlerCall::Update { key, old, new } => check_known(&known, key, *old).and_then(|()| {
                     known.insert(key.clone(), *new);
                     self.check_state(account, &reached, key, *new)
                 }),
-                Said::Delete { key, version, tombstone } => {
+                HandlerCall::Delete { key, version, tombstone } => {
                     self.check_delete(account, &mut known, &mut reached, key, *version, *tombstone)
                 }
             };
@@ -101,7 +101,7 @@ impl Model {
                 reached.insert(said.key().to_owned(), *version + 1);
             }
             // A resync delivers the last state again.
-            if let Said::Update { key, old, new } = said
+            if let HandlerCall::Update { key, old, new } = said
                 && old == new
             {
                 reached.insert(key.clone(), *new + 1);
@@ -201,18 +201,18 @@ impl Model {
     fn check_initial(&self, account: &Account) -> Result<(), String> {
         let mut flagged = Content::new();
         let mut over = false;
-        for Told { said, .. } in &account.told {
+        for RecordedCall { said, .. } in &account.told {
             match said {
-                Said::Add { key, version, initial: true } if !over => {
+                HandlerCall::Add { key, version, initial: true } if !over => {
                     // A group can contain a deletion and another addition.
                     flagged.entry(key.clone()).or_insert(*version);
                 }
-                Said::Add { initial: true, .. } => {
+                HandlerCall::Add { initial: true, .. } => {
                     return Err(format!("initial flag after the initial objects: {said:?}"));
                 }
-                Said::Update { .. } | Said::Delete { .. } if account.gathered => {}
+                HandlerCall::Update { .. } | HandlerCall::Delete { .. } if account.gathered => {}
                 // An update that makes the object pass.
-                Said::Add { .. } if account.gathered && account.filtered => {}
+                HandlerCall::Add { .. } if account.gathered && account.filtered => {}
                 _ => over = true,
             }
         }

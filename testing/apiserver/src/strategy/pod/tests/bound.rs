@@ -28,8 +28,8 @@ fn merge(object: &mut Value, change: &Value) {
     }
 }
 
-pub(super) fn first_lines(causes: &[Cause]) -> Value {
-    let line = |cause: &Cause| cause.message.lines().next().unwrap_or_default().to_owned();
+pub(super) fn first_lines(causes: &[StatusCause]) -> Value {
+    let line = |cause: &StatusCause| cause.message.lines().next().unwrap_or_default().to_owned();
     causes.iter().map(|cause| json!([cause.reason, cause.field, line(cause)])).collect()
 }
 
@@ -51,12 +51,12 @@ pub(super) fn compare(text: &str, check: impl Fn(&Value) -> (Value, Value)) {
 
 /// The outcome of a change, here and on the real server: the causes if there are any, otherwise the
 /// object.
-pub(super) fn outcome(case: &Value, causes: &[Cause], found: Value, expected: Value) -> (Value, Value) {
+pub(super) fn outcome(case: &Value, causes: &[StatusCause], found: Value, expected: Value) -> (Value, Value) {
     if causes.is_empty() {
         (found, expected)
     } else {
         // The status drops duplicates.
-        let causes = Cause::union(Vec::new(), causes.to_vec());
+        let causes = StatusCause::union(Vec::new(), causes.to_vec());
         (json!([422, first_lines(&causes)]), json!([case["code"], case["causes"]]))
     }
 }

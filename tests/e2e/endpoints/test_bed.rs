@@ -29,7 +29,7 @@ use super::PATIENCE;
 const READER: &str = "extension-apiserver-authentication-reader";
 
 /// The control plane that the tests of this module share.
-pub(super) struct Bed {
+pub(super) struct TestBed {
     pub(super) plane: ControlPlane,
     cluster: Mutex<Cluster>,
     /// Signs client certificates that the API server accepts.
@@ -38,16 +38,16 @@ pub(super) struct Bed {
 }
 
 /// The control plane, or `None` if none is available. It ends with the last test that uses it.
-pub(super) fn bed_or_skip() -> Option<Arc<Bed>> {
-    static BED: Mutex<Weak<Bed>> = Mutex::new(Weak::new());
+pub(super) fn bed_or_skip() -> Option<Arc<TestBed>> {
+    static BED: Mutex<Weak<TestBed>> = Mutex::new(Weak::new());
     assets_or_skip()?;
     let mut shared = BED.lock().unwrap_or_else(PoisonError::into_inner);
-    let bed = shared.upgrade().unwrap_or_else(|| Arc::new(Bed::start()));
+    let bed = shared.upgrade().unwrap_or_else(|| Arc::new(TestBed::start()));
     *shared = Arc::downgrade(&bed);
     Some(bed)
 }
 
-impl Bed {
+impl TestBed {
     fn start() -> Self {
         let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
         let file = folder.path().join("client-ca.crt");

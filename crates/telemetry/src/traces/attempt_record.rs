@@ -9,13 +9,13 @@ const MOST: usize = 500;
 
 /// An extension point, or a plugin at one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct TimedPoint {
     pub(super) point: Point,
     pub(super) status: Code,
     pub(super) took: Timespan,
 }
 
-impl Part {
+impl TimedPoint {
     /// Whether the other part lies within this one.
     pub(super) fn holds(&self, other: &Self) -> bool {
         self.took.from.0 <= other.took.from.0 && other.took.to.0 <= self.took.to.0
@@ -25,14 +25,14 @@ impl Part {
 /// A plugin at a point. Its calls may alternate with those of other plugins. The part begins with
 /// the first call and lasts as long as all calls together.
 #[derive(Debug)]
-pub(super) struct PluginPart {
+pub(super) struct TimedPlugin {
     pub(super) plugin: Box<str>,
     pub(super) calls: u32,
-    pub(super) part: Part,
+    pub(super) part: TimedPoint,
 }
 
-impl PluginPart {
-    fn again(&mut self, Part { status, took, .. }: Part) {
+impl TimedPlugin {
+    fn again(&mut self, TimedPoint { status, took, .. }: TimedPoint) {
         self.calls += 1;
         self.part.took.to.0 += took.to.0.saturating_sub(took.from.0);
         if status != Code::Success {
@@ -43,14 +43,14 @@ impl PluginPart {
 
 /// The observed parts.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
-    pub(super) points: Vec<Part>,
-    pub(super) plugins: Vec<PluginPart>,
+pub(super) struct AttemptRecord {
+    pub(super) points: Vec<TimedPoint>,
+    pub(super) plugins: Vec<TimedPlugin>,
     /// The number of plugins at finished points: a later call begins a new part.
     over: usize,
 }
 
-impl Parts {
+impl AttemptRecord {
     pub(super) fn count(&self) -> usize {
         self.points.len() + self.plugins.len()
     }
@@ -59,16 +59,16 @@ impl Parts {
         self.count() >= MOST
     }
 
-    pub(super) fn add_point(&mut self, point: Part) {
+    pub(super) fn add_point(&mut self, point: TimedPoint) {
         self.points.push(point);
         self.over = self.plugins.len();
     }
 
-    pub(super) fn add_plugin(&mut self, plugin: &str, part: Part) {
-        let is_it = |known: &&mut PluginPart| known.part.point == part.point && *known.plugin == *plugin;
+    pub(super) fn add_plugin(&mut self, plugin: &str, part: TimedPoint) {
+        let is_it = |known: &&mut TimedPlugin| known.part.point == part.point && *known.plugin == *plugin;
         match self.plugins[self.over..].iter_mut().find(is_it) {
             Some(known) => known.again(part),
-            None => self.plugins.push(PluginPart { plugin: plugin.into(), calls: 1, part }),
+            None => self.plugins.push(TimedPlugin { plugin: plugin.into(), calls: 1, part }),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use supercargo_framework::{CycleState, NodeIndex, Status};
 
 use super::Tables;
-use super::profile_tables::Answer;
+use super::profile_tables::TableAnswer;
 use crate::cycle::Cycle;
 use supercargo_runtime::diagnosis::Diagnosis;
 use supercargo_runtime::failure::FailureKind;
@@ -14,18 +14,18 @@ use supercargo_runtime::profile::{ProfileIndex, Scorer};
 
 /// Compares every answer of a table with that of the plain path.
 #[derive(Debug, Default)]
-pub(crate) struct Witness {
+pub(crate) struct Comparison {
     /// The number of compared answers.
     pub(crate) compared: u64,
     /// The number of compared answers without a node.
     pub(crate) without_node: u64,
     /// The differences.
-    pub(crate) disagreements: Vec<String>,
+    pub(crate) differences: Vec<String>,
 }
 
 /// The answer of one path.
 #[derive(Debug, PartialEq)]
-enum Word {
+enum PathAnswer {
     /// The best node, and the total score of each feasible node.
     Node(NodeIndex, Vec<(NodeIndex, i64)>),
     /// The reasons for no node: the status of each node, in order, and the plugins.
@@ -34,7 +34,7 @@ enum Word {
     Failure(String),
 }
 
-impl Word {
+impl PathAnswer {
     fn of_diagnosis(diagnosis: &Diagnosis) -> Self {
         let Diagnosis { statuses, unschedulable_plugins, pending_plugins, .. } = diagnosis;
         let (absent, message) = (&statuses.absent, &diagnosis.pre_filter_message);
@@ -58,10 +58,10 @@ impl Word {
     }
 }
 
-impl Witness {
+impl Comparison {
     /// Metrics count the same plugins on both paths. But the plain path does not score a single
     /// feasible node.
-    fn compare_evaluated(&mut self, mut plain: Evaluated, answer: &Answer) {
+    fn compare_evaluated(&mut self, mut plain: Evaluated, answer: &TableAnswer) {
         let mut table = answer.evaluated;
         if plain.score == PluginSet::default() {
             for evaluated in [&mut plain, &mut table] {
@@ -69,8 +69,7 @@ impl Witness {
             }
         }
         if table != plain {
-            self.disagreements
-                .push(format!("evaluated by the table: {table:?}, on the plain path: {plain:?}"));
+            self.differences.push(format!("evaluated by the table: {table:?}, on the plain path: {plain:?}"));
         }
     }
 
@@ -78,23 +77,23 @@ impl Witness {
     pub(crate) fn compare(
         &mut self,
         cycle: &Cycle<'_>,
-        answer: &Answer,
+        answer: &TableAnswer,
         tables: &Tables,
         profile: ProfileIndex,
     ) {
         cycle.evaluated.set(Evaluated::default());
-        let plain = Word::of_plain_path(cycle);
+        let plain = PathAnswer::of_plain_path(cycle);
         self.compare_evaluated(cycle.evaluated.get(), answer);
         let mut totals = tables.totals(profile).to_vec();
-        if let Word::Node(_, feasible) = &plain
+        if let PathAnswer::Node(_, feasible) = &plain
             && !tables.uncached_numbers.is_empty()
         {
             // Uncached plugins need not have run for all nodes.
             totals.retain(|(index, _)| feasible.iter().any(|(node, _)| node == index));
         }
         let table = match &answer.found {
-            Ok(best) => Word::Node(*best, totals),
-            Err(diagnosis) => Word::of_diagnosis(diagnosis),
+            Ok(best) => PathAnswer::Node(*best, totals),
+            Err(diagnosis) => PathAnswer::of_diagnosis(diagnosis),
         };
         self.compared += 1;
         self.without_node += u64::from(answer.found.is_err());
@@ -103,7 +102,7 @@ impl Witness {
             let names: Vec<_> = nodes.iter().map(|(index, node)| (index.0, node.name())).collect();
             let pod = cycle.pod.key();
             let (kept, fresh) = (tables.kept_scores(cycle, profile), fresh_scores(cycle));
-            self.disagreements.push(format!(
+            self.differences.push(format!(
                 "{pod}: a table answers\n{table:?}, the plain path\n{plain:?}; {names:?}\nraw scores kept {kept:#?}\n\
                  of all nodes from scratch {fresh:#?}"
             ));

@@ -19,7 +19,7 @@ pub fn allocated() -> usize {
 
 /// Pods on nodes, and nodes, that schedulers had. It holds none of them itself.
 #[derive(Default)]
-pub struct Holdings {
+pub struct Retained {
     pods: Seen<PodInfo>,
     nodes: Seen<NodeRecord>,
 }
@@ -52,7 +52,7 @@ impl<T> Seen<T> {
     }
 }
 
-impl Holdings {
+impl Retained {
     /// Notes what schedulers have.
     pub fn see<'a>(&mut self, owners: impl Iterator<Item = (&'a Arc<str>, &'a Scheduler)>) {
         self.pods.forget();

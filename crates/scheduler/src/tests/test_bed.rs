@@ -17,7 +17,7 @@ use crate::{
 pub(super) const WALL: Timestamp = Timestamp(1_767_225_600_000_000);
 
 /// A scheduler, the time, and the effects that the test has not taken yet.
-pub(super) struct Bed {
+pub(super) struct TestBed {
     pub(super) scheduler: Scheduler,
     pub(super) now: Now,
     effects: Vec<Effect>,
@@ -97,7 +97,7 @@ impl Observer for Notes {
     }
 }
 
-impl Bed {
+impl TestBed {
     pub(super) fn new() -> Self {
         Self::with(Vec::new())
     }
@@ -299,8 +299,8 @@ pub(super) fn big(name: &str) -> PodBuilder {
 }
 
 /// A bed with a small node and the unschedulable pod `a`.
-pub(super) fn with_unschedulable(a: PodBuilder) -> Bed {
-    let mut bed = Bed::new();
+pub(super) fn with_unschedulable(a: PodBuilder) -> TestBed {
+    let mut bed = TestBed::new();
     bed.node(node("n1"));
     bed.pod(a);
     bed.cycle();

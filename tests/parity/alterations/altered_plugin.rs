@@ -1,5 +1,5 @@
-//! Alterations of one plugin. Each twist wraps what the plugin does at one or more extension points
-//! and leaves the rest unchanged.
+//! Alterations of one plugin. Each wraps what the plugin does at one or more extension points and
+//! leaves the rest unchanged.
 
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ use supercargo_framework::{
 type Altering<T> = Arc<dyn Fn(T) -> T + Send + Sync>;
 
 /// Alters the extension points of a plugin.
-pub(super) type Twist = Arc<dyn Fn(ExtensionPoints) -> ExtensionPoints + Send + Sync>;
+pub(super) type AlterPoints = Arc<dyn Fn(ExtensionPoints) -> ExtensionPoints + Send + Sync>;
 
-/// A plugin of the same name with a twist.
+/// A plugin of the same name that behaves differently.
 pub(super) struct Altered {
     plugin: Arc<dyn Plugin>,
-    twist: Twist,
+    alter: AlterPoints,
 }
 
 impl Altered {
-    pub(super) fn wrap(plugin: Arc<dyn Plugin>, twist: Twist) -> Arc<dyn Plugin> {
-        Arc::new(Self { plugin, twist })
+    pub(super) fn wrap(plugin: Arc<dyn Plugin>, alter: AlterPoints) -> Arc<dyn Plugin> {
+        Arc::new(Self { plugin, alter })
     }
 }
 
@@ -40,9 +40,9 @@ impl Plugin for Altered {
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
         let mut points = Arc::clone(&self.plugin).extension_points();
-        // Results that the plugin shares between pods or cycles do not apply with the twist.
+        // Results that the plugin shares between pods or cycles do not apply to altered points.
         (points.sign, points.incremental, points.caching) = (None, None, None);
-        (self.twist)(points)
+        (self.alter)(points)
     }
 
     fn reads(&self) -> Vec<Text> {
@@ -51,8 +51,8 @@ impl Plugin for Altered {
 }
 
 /// Alters nothing, to show that the wrapping changes nothing.
-pub(super) fn nothing() -> Twist {
-    let twists = [
+pub(super) fn nothing() -> AlterPoints {
+    let alterations = [
         pre_enqueue(|status| status),
         less(QueueSortPlugin::less),
         pre_filter(|answer| answer),
@@ -63,11 +63,11 @@ pub(super) fn nothing() -> Twist {
         events(|events| events),
         pod(|_| {}),
     ];
-    Arc::new(move |points| twists.iter().fold(points, |points, twist| twist(points)))
+    Arc::new(move |points| alterations.iter().fold(points, |points, alter| alter(points)))
 }
 
 /// Changes the result of PreEnqueue.
-pub(super) fn pre_enqueue(change: fn(Status) -> Status) -> Twist {
+pub(super) fn pre_enqueue(change: fn(Status) -> Status) -> AlterPoints {
     struct At(Arc<dyn PreEnqueuePlugin>, fn(Status) -> Status);
 
     impl PreEnqueuePlugin for At {
@@ -86,7 +86,7 @@ pub(super) fn pre_enqueue(change: fn(Status) -> Status) -> Twist {
 pub(super) type Less = fn(&dyn QueueSortPlugin, Queued<'_>, Queued<'_>) -> bool;
 
 /// Changes the order of the queue.
-pub(super) fn less(change: Less) -> Twist {
+pub(super) fn less(change: Less) -> AlterPoints {
     struct At(Arc<dyn QueueSortPlugin>, Less);
 
     impl QueueSortPlugin for At {
@@ -140,7 +140,7 @@ impl PreFilterExtensions for AtPreFilter {
 fn at_pre_filter(
     change: fn(PreFilter) -> PreFilter,
     (hears_of_added, hears_of_removed): (bool, bool),
-) -> Twist {
+) -> AlterPoints {
     Arc::new(move |mut points| {
         points.pre_filter = points
             .pre_filter
@@ -150,22 +150,22 @@ fn at_pre_filter(
 }
 
 /// Changes the result of PreFilter.
-pub(super) fn pre_filter(change: fn(PreFilter) -> PreFilter) -> Twist {
+pub(super) fn pre_filter(change: fn(PreFilter) -> PreFilter) -> AlterPoints {
     at_pre_filter(change, (true, true))
 }
 
 /// Ignores AddPod in dry runs.
-pub(super) fn ignores_add_pod() -> Twist {
+pub(super) fn ignores_add_pod() -> AlterPoints {
     at_pre_filter(|answer| answer, (false, true))
 }
 
 /// Ignores RemovePod in dry runs.
-pub(super) fn ignores_remove_pod() -> Twist {
+pub(super) fn ignores_remove_pod() -> AlterPoints {
     at_pre_filter(|answer| answer, (true, false))
 }
 
 /// Changes the result of Filter.
-pub(super) fn filter(change: impl Fn(Status) -> Status + Send + Sync + 'static) -> Twist {
+pub(super) fn filter(change: impl Fn(Status) -> Status + Send + Sync + 'static) -> AlterPoints {
     struct At(Arc<dyn FilterPlugin>, Altering<Status>);
 
     impl FilterPlugin for At {
@@ -182,7 +182,7 @@ pub(super) fn filter(change: impl Fn(Status) -> Status + Send + Sync + 'static) 
 }
 
 /// Changes the result of PostFilter.
-pub(super) fn post_filter(change: fn(Nomination, Status) -> (Nomination, Status)) -> Twist {
+pub(super) fn post_filter(change: fn(Nomination, Status) -> (Nomination, Status)) -> AlterPoints {
     struct At(Arc<dyn PostFilterPlugin>, fn(Nomination, Status) -> (Nomination, Status));
 
     impl PostFilterPlugin for At {
@@ -206,7 +206,7 @@ pub(super) fn post_filter(change: fn(Nomination, Status) -> (Nomination, Status)
 }
 
 /// Changes the input of PostFilter: the pod and the rejected nodes.
-pub(super) fn post_filter_sees(change: fn(&mut PodInfo, &mut NodeStatuses)) -> Twist {
+pub(super) fn post_filter_sees(change: fn(&mut PodInfo, &mut NodeStatuses)) -> AlterPoints {
     struct At(Arc<dyn PostFilterPlugin>, fn(&mut PodInfo, &mut NodeStatuses));
 
     impl PostFilterPlugin for At {
@@ -231,7 +231,7 @@ pub(super) fn post_filter_sees(change: fn(&mut PodInfo, &mut NodeStatuses)) -> T
 }
 
 /// Changes the result of PreScore.
-pub(super) fn pre_score(change: fn(Status) -> Status) -> Twist {
+pub(super) fn pre_score(change: fn(Status) -> Status) -> AlterPoints {
     struct At(Arc<dyn PreScorePlugin>, fn(Status) -> Status);
 
     impl PreScorePlugin for At {
@@ -279,7 +279,7 @@ impl ScorePlugin for AtScore {
     }
 }
 
-fn at_score(change: fn(i64) -> i64, normalization: Option<Normalize>) -> Twist {
+fn at_score(change: fn(i64) -> i64, normalization: Option<Normalize>) -> AlterPoints {
     Arc::new(move |mut points| {
         points.score = points.score.map(|plugin| Arc::new(AtScore { plugin, change, normalization }) as _);
         points
@@ -287,17 +287,17 @@ fn at_score(change: fn(i64) -> i64, normalization: Option<Normalize>) -> Twist {
 }
 
 /// Changes the raw scores.
-pub(super) fn score(change: fn(i64) -> i64) -> Twist {
+pub(super) fn score(change: fn(i64) -> i64) -> AlterPoints {
     at_score(change, None)
 }
 
 /// Changes the normalization of scores.
-pub(super) fn normalized(normalization: Normalize) -> Twist {
+pub(super) fn normalized(normalization: Normalize) -> AlterPoints {
     at_score(|score| score, Some(normalization))
 }
 
 /// Replaces the scores.
-pub(super) fn scored(by: fn(&Context<'_>, &PodInfo, &NodeInfo) -> i64) -> Twist {
+pub(super) fn scored(by: fn(&Context<'_>, &PodInfo, &NodeInfo) -> i64) -> AlterPoints {
     struct At(fn(&Context<'_>, &PodInfo, &NodeInfo) -> i64);
 
     impl ScorePlugin for At {
@@ -321,7 +321,7 @@ pub(super) fn scored(by: fn(&Context<'_>, &PodInfo, &NodeInfo) -> i64) -> Twist 
 /// The registered events.
 pub(super) fn events(
     change: impl Fn(Vec<EventRegistration>) -> Vec<EventRegistration> + Send + Sync + 'static,
-) -> Twist {
+) -> AlterPoints {
     struct At(Arc<dyn EnqueueExtensions>, Altering<Vec<EventRegistration>>);
 
     impl EnqueueExtensions for At {
@@ -339,7 +339,7 @@ pub(super) fn events(
 }
 
 /// Ignores these events.
-pub(super) fn ignores(resource: EventResource, action: ActionType) -> Twist {
+pub(super) fn ignores(resource: EventResource, action: ActionType) -> AlterPoints {
     events(move |mut events| {
         for registration in events.iter_mut().filter(|given| given.event.resource == resource) {
             registration.event.action -= action;
@@ -350,7 +350,7 @@ pub(super) fn ignores(resource: EventResource, action: ActionType) -> Twist {
 }
 
 /// Registers these events and always requeues the pod.
-pub(super) fn wakes_on(resource: EventResource, action: ActionType) -> Twist {
+pub(super) fn wakes_on(resource: EventResource, action: ActionType) -> AlterPoints {
     events(move |mut events| {
         events.push(EventRegistration::always(resource.clone(), action));
         events
@@ -358,12 +358,12 @@ pub(super) fn wakes_on(resource: EventResource, action: ActionType) -> Twist {
 }
 
 /// Ignores new nodes.
-pub(super) fn deaf_to_new_nodes() -> Twist {
+pub(super) fn deaf_to_new_nodes() -> AlterPoints {
     ignores(EventResource::Node, ActionType::ADD)
 }
 
 /// The hints for events of this kind always return this.
-pub(super) fn hints(resource: EventResource, hint: QueueingHint) -> Twist {
+pub(super) fn hints(resource: EventResource, hint: QueueingHint) -> AlterPoints {
     events(move |mut events| {
         for registration in events.iter_mut().filter(|given| given.event.resource == resource) {
             registration.hint = Some(Arc::new(move |_, _, _| Ok(hint)));
@@ -374,7 +374,7 @@ pub(super) fn hints(resource: EventResource, hint: QueueingHint) -> Twist {
 }
 
 /// Changes the pod that the plugin sees in a scheduling cycle.
-pub(super) fn pod(change: fn(&mut PodInfo)) -> Twist {
+pub(super) fn pod(change: fn(&mut PodInfo)) -> AlterPoints {
     struct At<P: ?Sized>(Arc<P>, fn(&mut PodInfo));
 
     impl<P: ?Sized> At<P> {
@@ -461,7 +461,7 @@ pub(super) fn pod(change: fn(&mut PodInfo)) -> Twist {
 }
 
 /// Does nothing in Reserve.
-pub(super) fn reserves_nothing() -> Twist {
+pub(super) fn reserves_nothing() -> AlterPoints {
     struct Nothing;
 
     impl ReservePlugin for Nothing {
@@ -479,7 +479,7 @@ pub(super) fn reserves_nothing() -> Twist {
 }
 
 /// Does nothing in PreBind.
-pub(super) fn prepares_nothing() -> Twist {
+pub(super) fn prepares_nothing() -> AlterPoints {
     struct Nothing;
 
     impl PreBindPlugin for Nothing {

@@ -14,13 +14,13 @@ const LEARNT: usize = 20;
 
 /// One notification, with versions instead of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum HandlerCall {
     Add { key: String, version: u64, initial: bool },
     Update { key: String, old: u64, new: u64 },
     Delete { key: String, version: Option<u64>, tombstone: bool },
 }
 
-impl Said {
+impl HandlerCall {
     pub(super) fn key(&self) -> &str {
         match self {
             Self::Add { key, .. } | Self::Update { key, .. } | Self::Delete { key, .. } => key,
@@ -33,25 +33,25 @@ impl Said {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct RecordedCall {
     pub(super) at: Instant,
-    pub(super) said: Said,
+    pub(super) said: HandlerCall,
 }
 
 /// Clones share the record.
 #[derive(Clone)]
-pub(super) struct Witness {
-    record: Arc<Mutex<Vec<Told>>>,
+pub(super) struct RecordingHandler {
+    record: Arc<Mutex<Vec<RecordedCall>>>,
     clumsy: Option<usize>,
 }
 
-impl Witness {
+impl RecordingHandler {
     /// Panics at every notification whose number `clumsy` divides, up to a limit.
     pub(super) fn new(clumsy: Option<usize>) -> Self {
         Self { record: Arc::default(), clumsy }
     }
 
-    pub(super) fn told(&self) -> Vec<Told> {
+    pub(super) fn told(&self) -> Vec<RecordedCall> {
         self.record.lock().clone()
     }
 
@@ -59,9 +59,9 @@ impl Witness {
         self.record.lock().len()
     }
 
-    fn write(&self, said: Said) {
+    fn write(&self, said: HandlerCall) {
         let mut record = self.record.lock();
-        record.push(Told { at: Instant::now(), said });
+        record.push(RecordedCall { at: Instant::now(), said });
         let length = record.len();
         drop(record);
         if length < LEARNT && self.clumsy.is_some_and(|every| length.is_multiple_of(every)) {
@@ -79,14 +79,18 @@ pub(super) fn version(pod: &Pod) -> u64 {
     pod.metadata.resource_version.as_deref().unwrap().parse().unwrap()
 }
 
-impl EventHandler<Pod> for Witness {
+impl EventHandler<Pod> for RecordingHandler {
     fn on_add(&mut self, object: &Arc<Pod>, is_in_initial_list: bool) {
-        self.write(Said::Add { key: key(object), version: version(object), initial: is_in_initial_list });
+        self.write(HandlerCall::Add {
+            key: key(object),
+            version: version(object),
+            initial: is_in_initial_list,
+        });
     }
 
     fn on_update(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
         assert_eq!(key(old), key(new));
-        self.write(Said::Update { key: key(new), old: version(old), new: version(new) });
+        self.write(HandlerCall::Update { key: key(new), old: version(old), new: version(new) });
     }
 
     fn on_delete(&mut self, deleted: &Deleted<Pod>) {
@@ -95,6 +99,6 @@ impl EventHandler<Pod> for Witness {
             Deleted::FinalStateUnknown { key, .. } => key.to_string(),
         };
         let version = deleted.object().map(|object| version(object));
-        self.write(Said::Delete { key, version, tombstone: deleted.is_final_state_unknown() });
+        self.write(HandlerCall::Delete { key, version, tombstone: deleted.is_final_state_unknown() });
     }
 }

@@ -7,28 +7,28 @@ use anyhow::{Context as _, Result, ensure};
 
 /// Waits for the end of stdin, then kills the process `$1` and removes the folder `$2`, if there is
 /// one.
-const LEASH: &str = r#"read -r _; kill -KILL "$1"; [ -z "$2" ] || rm -rf "$2""#;
+const WATCH_STDIN: &str = r#"read -r _; kill -KILL "$1"; [ -z "$2" ] || rm -rf "$2""#;
 
 /// A child process. It ends when this value is dropped, and when this process ends in any way.
 #[derive(Debug)]
-pub struct Leashed {
+pub struct ChildProcess {
     child: Child,
-    leash: Child,
+    watcher: Child,
 }
 
-impl Leashed {
+impl ChildProcess {
     /// Starts a command. If this process dies first, a shell kills the child and removes `folder`.
     pub fn spawn(command: &mut Command, folder: Option<&Path>) -> Result<Self> {
         let mut child = command.spawn().with_context(|| format!("start {}", program(command)))?;
-        let leash = Command::new("sh")
-            .args(["-c", LEASH, "leash", &child.id().to_string()])
+        let watcher = Command::new("sh")
+            .args(["-c", WATCH_STDIN, "watch-stdin", &child.id().to_string()])
             .arg(folder.unwrap_or(Path::new("")))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        match leash {
-            Ok(leash) => Ok(Self { child, leash }),
+        match watcher {
+            Ok(watcher) => Ok(Self { child, watcher }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -58,15 +58,15 @@ impl Leashed {
 
     /// Ends the process by SIGKILL and waits until it has ended.
     pub fn kill(&mut self) {
-        // The leash first: after the child is reaped, another process may get its ID.
-        let _ = self.leash.kill();
-        let _ = self.leash.wait();
+        // The watcher first: after the child is reaped, another process may get its ID.
+        let _ = self.watcher.kill();
+        let _ = self.watcher.wait();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Drop for Leashed {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.kill();
     }
@@ -84,14 +84,14 @@ mod tests {
 
     use super::*;
 
-    fn sleeper(folder: Option<&Path>) -> Leashed {
-        Leashed::spawn(Command::new("sleep").arg("60"), folder).unwrap()
+    fn sleeper(folder: Option<&Path>) -> ChildProcess {
+        ChildProcess::spawn(Command::new("sleep").arg("60"), folder).unwrap()
     }
 
-    fn signal_that_ended(leashed: &mut Leashed) -> Option<i32> {
+    fn signal_that_ended(child: &mut ChildProcess) -> Option<i32> {
         let began = Instant::now();
         loop {
-            if let Some(status) = leashed.exited().unwrap() {
+            if let Some(status) = child.exited().unwrap() {
                 return status.signal();
             }
             assert!(began.elapsed() < Duration::from_mins(1), "it still runs");
@@ -101,20 +101,20 @@ mod tests {
 
     #[test]
     fn signal_ends_the_child() {
-        let mut leashed = sleeper(None);
-        assert!(leashed.exited().unwrap().is_none());
-        leashed.signal("TERM").unwrap();
-        assert_eq!(signal_that_ended(&mut leashed), Some(15));
+        let mut child = sleeper(None);
+        assert!(child.exited().unwrap().is_none());
+        child.signal("TERM").unwrap();
+        assert_eq!(signal_that_ended(&mut child), Some(15));
     }
 
     #[test]
     fn end_of_the_parent_kills_the_child_and_removes_the_folder() {
         let folder = tempfile::tempdir().unwrap().keep();
-        let mut leashed = sleeper(Some(&folder));
+        let mut child = sleeper(Some(&folder));
         // The system closes the pipe when this process ends.
-        drop(leashed.leash.stdin.take());
-        assert_eq!(signal_that_ended(&mut leashed), Some(9));
-        leashed.leash.wait().unwrap();
+        drop(child.watcher.stdin.take());
+        assert_eq!(signal_that_ended(&mut child), Some(9));
+        child.watcher.wait().unwrap();
         assert!(!folder.exists());
     }
 }

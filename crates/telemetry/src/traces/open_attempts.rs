@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use supercargo_framework::Uid;
 
-use super::parts::Parts;
+use super::attempt_record::AttemptRecord;
 use crate::metrics::Counter;
 
 /// The observed parts of attempts in progress, by pod.
@@ -14,21 +14,21 @@ use crate::metrics::Counter;
 /// Some attempts never end: the pod may be deleted or bound elsewhere. So there are two
 /// generations. When the younger one is full it replaces the older one, and attempts without
 /// observations since then are dropped.
-pub(super) struct UnderWay {
-    young: HashMap<Uid, Parts>,
-    old: HashMap<Uid, Parts>,
+pub(super) struct OpenAttempts {
+    young: HashMap<Uid, AttemptRecord>,
+    old: HashMap<Uid, AttemptRecord>,
     /// The number of pods in a full generation.
     generation: usize,
     dropped: Arc<Counter>,
 }
 
-impl UnderWay {
+impl OpenAttempts {
     pub(super) fn new(generation: usize, dropped: Arc<Counter>) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), generation, dropped }
     }
 
     /// The parts of this pod's attempt, to add to.
-    pub(super) fn of(&mut self, pod: &Uid) -> &mut Parts {
+    pub(super) fn of(&mut self, pod: &Uid) -> &mut AttemptRecord {
         if !self.young.contains_key(pod) {
             self.renew(pod);
         }
@@ -40,7 +40,7 @@ impl UnderWay {
     }
 
     /// Removes and returns the parts of a finished attempt.
-    pub(super) fn take(&mut self, pod: &Uid) -> Parts {
+    pub(super) fn take(&mut self, pod: &Uid) -> AttemptRecord {
         self.young.remove(pod).or_else(|| self.old.remove(pod)).unwrap_or_default()
     }
 
@@ -49,7 +49,7 @@ impl UnderWay {
         let parts = self.old.remove(pod).unwrap_or_default();
         if self.young.len() >= self.generation {
             let gone = mem::replace(&mut self.old, mem::take(&mut self.young));
-            self.dropped.add(gone.values().map(Parts::count).sum());
+            self.dropped.add(gone.values().map(AttemptRecord::count).sum());
         }
         self.young.insert(pod.clone(), parts);
     }
@@ -61,36 +61,37 @@ mod tests {
     use supercargo_runtime::observer::{Point, Timespan};
 
     use super::*;
-    use crate::traces::parts::Part;
+    use crate::traces::attempt_record::TimedPoint;
 
-    fn see(under_way: &mut UnderWay, pod: &str) {
-        let part = Part { point: Point::Filter, status: Code::Success, took: Timespan::default() };
-        under_way.of(&pod.into()).add_point(part);
+    fn see(open_attempts: &mut OpenAttempts, pod: &str) {
+        let part = TimedPoint { point: Point::Filter, status: Code::Success, took: Timespan::default() };
+        open_attempts.of(&pod.into()).add_point(part);
     }
 
     #[test]
     fn abandoned_attempts_are_dropped_and_active_ones_kept() {
         let dropped = Arc::<Counter>::default();
-        let mut under_way = UnderWay::new(2, Arc::clone(&dropped));
+        let mut open_attempts = OpenAttempts::new(2, Arc::clone(&dropped));
         for pod in ["stuck", "busy", "a", "busy", "b", "busy", "c", "busy", "d"] {
-            see(&mut under_way, pod);
+            see(&mut open_attempts, pod);
         }
-        assert_eq!(under_way.take(&"stuck".into()).count(), 0);
-        assert_eq!(under_way.take(&"busy".into()).count(), 4);
-        assert_eq!(under_way.take(&"d".into()).count(), 1);
-        assert!(under_way.young.len() + under_way.old.len() <= 4);
-        let kept: usize = under_way.young.values().chain(under_way.old.values()).map(Parts::count).sum();
+        assert_eq!(open_attempts.take(&"stuck".into()).count(), 0);
+        assert_eq!(open_attempts.take(&"busy".into()).count(), 4);
+        assert_eq!(open_attempts.take(&"d".into()).count(), 1);
+        assert!(open_attempts.young.len() + open_attempts.old.len() <= 4);
+        let kept: usize =
+            open_attempts.young.values().chain(open_attempts.old.values()).map(AttemptRecord::count).sum();
         assert_eq!(dropped.get(), 9 - 5 - kept as u64);
     }
 
     #[test]
     fn parts_of_a_pod_are_bounded() {
         let dropped = Arc::<Counter>::default();
-        let mut under_way = UnderWay::new(2, Arc::clone(&dropped));
+        let mut open_attempts = OpenAttempts::new(2, Arc::clone(&dropped));
         for _ in 0..10_000 {
-            see(&mut under_way, "pod");
+            see(&mut open_attempts, "pod");
         }
-        let kept = under_way.take(&"pod".into()).count();
+        let kept = open_attempts.take(&"pod".into()).count();
         assert!(kept < 1000, "{kept}");
         assert_eq!(dropped.get(), 10_000 - kept as u64);
     }

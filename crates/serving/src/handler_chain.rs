@@ -1,5 +1,5 @@
-//! The gate of all requests: authentication, authorization, timeout. Panics in handlers do not end
-//! the process.
+//! The handlers of all requests: authentication, authorization, timeout. Panics in handlers do not
+//! end the process.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ const HEADERS: [(HeaderName, HeaderValue); 2] = [
 ];
 
 /// Authenticates and authorizes requests.
-pub(super) struct Gate {
+pub(super) struct HandlerChain {
     pub(super) authenticator: Authenticator,
     pub(super) authorizer: Authorizer,
 }
 
-impl Gate {
+impl HandlerChain {
     /// Answers a request of a client with these certificates, and marks its connection if it may
     /// send the request.
     pub(super) async fn answer(

@@ -18,12 +18,12 @@ pub(super) fn gates(more: &BTreeSet<String>) -> Vec<String> {
 
 /// One of the two schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum SchedulerKind {
     Upstream,
     Supercargo,
 }
 
-impl Side {
+impl SchedulerKind {
     /// The scheduler name of a profile on this side.
     pub(super) fn scheduler_name(self, profile: &str) -> String {
         match self {
