@@ -1,4 +1,4 @@
-//! Gauges that a task updates for `/debug/footprint`.
+//! Gauges that a task updates and a scrape of `/metrics` reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

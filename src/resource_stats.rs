@@ -1,5 +1,5 @@
-//! How much of everything exists: counted for each scrape of `/metrics`, and for
-//! `/debug/footprint`.
+//! How much of everything exists, counted for each scrape of `/metrics`. What must not grow over
+//! time is among it: process memory cannot show that, because an allocator keeps freed memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,6 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_informers::InformerMetrics;
-use serde_json::{Value, json};
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::{GroupLengths, Rule, Scheduler, Stats};
 use tokio::time::{Instant, timeout};
@@ -51,43 +50,24 @@ impl Collector for ResourceStats {
 }
 
 impl ResourceStats {
-    /// `/debug/footprint`: what must not grow over time. Process memory cannot show that, because
-    /// an allocator keeps freed memory. `null` once the scheduler has stopped.
-    pub(crate) async fn footprint(&self) -> Value {
-        let Some(stats) = self.mailbox.ask(Scheduler::stats).await else { return Value::Null };
-        let stores = self.informers.store_sizes().unwrap_or_default();
-        json!({
-            "storedPods": stores.pods,
-            "storedNodes": stores.nodes,
-            // Distinct values that the stored objects share.
-            "internedOfPods": stores.interned_of_pods,
-            "internedOfNodes": stores.interned_of_nodes,
-            "cachedNodes": stats.nodes,
-            "cachedPods": stats.pods,
-            "assumedPods": stats.assumed_pods,
-            "pendingPods": stats.pending_pods,
-            "queuedPods": stats.unscheduled_pods(),
-            "bindings": stats.bindings,
-            "pendingAllocations": stats.pending_allocations,
-            "tables": stats.tables.tables,
-            "columns": stats.tables.columns,
-            "tableBytes": stats.tables.bytes,
-            // Changes that tables have yet to apply; each holds its pod or node.
-            "changes": stats.changes,
-            "eventSeries": self.events.series.get(),
-            "eventWrites": self.events.writes.get(),
-            "statusWrites": self.status_writes.get(),
-        })
-    }
-
     async fn write(&self, text: &mut Text) {
         self.requests.write(text);
         write_informers(text, &self.informers.metrics());
+        text.family(&spec::INTERNED);
+        for (resource, values) in self.informers.interned().into_iter().flatten() {
+            text.sample(&spec::INTERNED, &[resource], values as f64);
+        }
         self.write_clients(text);
         text.family(&spec::BACKLOG);
         text.sample(&spec::BACKLOG, &[], self.backlog.count() as f64);
         text.family(&spec::EVENTS_LOST);
         text.sample(&spec::EVENTS_LOST, &[], self.events_lost.load(Ordering::Relaxed) as f64);
+        text.family(&spec::EVENT_SERIES);
+        text.sample(&spec::EVENT_SERIES, &[], self.events.series.get() as f64);
+        text.family(&spec::PENDING_WRITES);
+        for (kind, writes) in [("event", &self.events.writes), ("status", &self.status_writes)] {
+            text.sample(&spec::PENDING_WRITES, &[kind], writes.get() as f64);
+        }
         let asked = Instant::now();
         let look = |scheduler: &Scheduler| {
             let rules = Rule::ALL.map(|rule| (rule, scheduler.applied(rule)));
@@ -154,6 +134,8 @@ fn write_queue(text: &mut Text, stats: &Stats) {
     text.sample(&spec::GOROUTINES, &["DefaultPreemption"], stats.preemptions as f64);
     text.family(&spec::BINDINGS);
     text.sample(&spec::BINDINGS, &[], stats.bindings as f64);
+    text.family(&spec::ALLOCATIONS);
+    text.sample(&spec::ALLOCATIONS, &[], stats.pending_allocations as f64);
 }
 
 fn write_cache(text: &mut Text, stats: &Stats) {
@@ -180,6 +162,8 @@ fn write_tables(text: &mut Text, stats: &Stats, rules: &[(Rule, u64)]) {
     text.sample(&spec::TABLES, &["column"], tables.columns as f64);
     text.family(&spec::TABLE_BYTES);
     text.sample(&spec::TABLE_BYTES, &[], tables.bytes as f64);
+    text.family(&spec::TABLE_CHANGES);
+    text.sample(&spec::TABLE_CHANGES, &[], stats.changes as f64);
 }
 
 fn write_informers(text: &mut Text, informers: &[InformerMetrics]) {

@@ -131,11 +131,15 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The number of items in the largest object that the API server stores.
+/// The number of items in the largest object that the API server stores. Items of another object
+/// than the giant are assumed to take 25 bytes.
 fn most(giant: impl Fn(usize) -> Value) -> Result<usize> {
     let size = |items| Ok::<_, anyhow::Error>(protobuf(&giant(items))?.len());
     let (some, more) = (20_000, 40_000);
-    let bytes_each = (size(more)? - size(some)?) as f64 / (more - some) as f64;
+    let bytes_each = match size(more)? - size(some)? {
+        0 => 25.0,
+        grown => grown as f64 / (more - some) as f64,
+    };
     Ok((MOST_BYTES as f64 / bytes_each) as usize)
 }
 
@@ -192,13 +196,14 @@ fn decode<T>(run: impl FnOnce() -> Result<T>) -> Result<(Decoded, T)> {
 }
 
 fn of_pod(args: &Args, list: PodList, upstream: Option<&Upstream>) -> Result<Measure> {
+    let namespaces = if list.concerns_namespace() { 1 } else { args.namespaces };
     let items = args.items.map_or_else(|| most(|items| list.pod("first", items)), Ok)?;
     let giant = list.pod("first", items);
     let (text, message) = (giant.to_string(), protobuf(&giant)?);
     drop(giant);
     let kind = PodKind::new(NO_ANNOTATIONS);
     let (json, _) = decode(|| Ok(PodKind::new(NO_ANNOTATIONS).decode(text.as_bytes())?))?;
-    let mut bench = cluster(args.nodes, args.namespaces)?;
+    let mut bench = cluster(args.nodes, namespaces)?;
     for object in list.objects(items) {
         bench.handle(Input::Object(Notification::Added(Arc::new(object))));
     }
@@ -215,7 +220,7 @@ fn of_pod(args: &Args, list: PodList, upstream: Option<&Upstream>) -> Result<Mea
     steps.run(|| try_pod(&mut bench, next));
     let megabytes = megabytes(&region);
     drop(bench);
-    let upstream = upstream.map(|upstream| upstream.with_pod(list, items, args.nodes, args.namespaces));
+    let upstream = upstream.map(|upstream| upstream.with_pod(list, items, args.nodes, namespaces));
     Ok(Measure {
         list: format!("pod: {list:?}"),
         items,

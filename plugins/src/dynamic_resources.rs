@@ -214,7 +214,7 @@ impl DynamicResources {
     /// Whether the claim can be used or allocated at all.
     fn check(&self, cx: &Context<'_>, claim: Typed<'_, ResourceClaim>) -> Result<(), Status> {
         if let Some(allocation) = &claim.allocation {
-            let terms = allocation.node_selector.iter().flat_map(|selector| &selector.terms);
+            let terms = allocation.node_selector.iter().flat_map(|selector| &*selector.terms);
             let invalid = terms.flat_map(|term| &term.invalid).next();
             return invalid.map_or(Ok(()), |reason| Err(Status::error(reason.to_string())));
         }
@@ -289,10 +289,8 @@ impl DynamicResources {
     fn is_unavailable(&self, cx: &Context<'_>, claim: &Object, node: &NodeRecord) -> bool {
         let body = body(claim);
         let Some(allocation) = &body.allocation else { return false };
-        let excludes_node = allocation
-            .node_selector
-            .as_ref()
-            .is_some_and(|selector| !selector.terms.iter().any(|term| term.matches(node)));
+        let excludes_node =
+            allocation.node_selector.as_ref().is_some_and(|selector| !selector.terms.any_matches(node));
         // The gate of nodes without these operations is not there.
         let skips_node_operations = allocation.results.iter().any(|result| result.skips_node_operations);
         excludes_node

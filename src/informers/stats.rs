@@ -1,4 +1,4 @@
-//! Metrics and sizes of the informers.
+//! Metrics of the informers.
 
 use std::sync::{Arc, Weak};
 
@@ -16,15 +16,6 @@ pub(crate) struct InformerStats {
     pods: Weak<SharedInformer<PodKind>>,
     nodes: Weak<SharedInformer<NodeKind>>,
     all: Arc<Mutex<Vec<Ask>>>,
-}
-
-/// Objects in the stores of pods and nodes, and distinct values that these objects share.
-#[derive(Default)]
-pub(crate) struct StoreSizes {
-    pub(crate) pods: usize,
-    pub(crate) nodes: usize,
-    pub(crate) interned_of_pods: usize,
-    pub(crate) interned_of_nodes: usize,
 }
 
 impl InformerStats {
@@ -50,14 +41,10 @@ impl InformerStats {
         Some(self.pods.upgrade()?.lister().list())
     }
 
-    /// `None` once the informers are gone.
-    pub(crate) fn store_sizes(&self) -> Option<StoreSizes> {
+    /// By resource, the number of distinct values that the stored objects share. `None` once the
+    /// informers are gone.
+    pub(crate) fn interned(&self) -> Option<[(&'static str, usize); 2]> {
         let (pods, nodes) = (self.pods.upgrade()?, self.nodes.upgrade()?);
-        Some(StoreSizes {
-            pods: pods.store().len(),
-            nodes: nodes.store().len(),
-            interned_of_pods: pods.kind().interned(),
-            interned_of_nodes: nodes.kind().interned(),
-        })
+        Some([("pods", pods.kind().interned()), ("nodes", nodes.kind().interned())])
     }
 }

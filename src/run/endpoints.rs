@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::debugger::Debugger;
 use crate::reload::Generation;
-use crate::resource_stats::ResourceStats;
 use crate::watchdog::Watchdog;
 use supercargo_client::election::Leadership;
 use supercargo_config::flags::Flags;
@@ -28,7 +27,6 @@ pub(super) struct EndpointState {
     /// Cancelled once all handlers have synced.
     pub(super) synced: CancellationToken,
     pub(super) debugger: Debugger,
-    pub(super) stats: Arc<ResourceStats>,
     pub(super) watchdog: Watchdog,
     pub(super) generations: watch::Receiver<Generation>,
     pub(super) started: Timestamp,
@@ -43,7 +41,7 @@ impl EndpointState {
         log_level: LogLevel,
         stop: CancellationToken,
     ) -> Endpoints {
-        let Self { leadership, synced, debugger, stats, watchdog, generations, started } = self;
+        let Self { leadership, synced, debugger, watchdog, generations, started } = self;
         // Constant: a reload cannot change it.
         let profiling = generations.borrow().config.enable_profiling;
         let resources = (Arc::clone(&metrics), leadership.clone());
@@ -77,7 +75,6 @@ impl EndpointState {
             debug: BTreeMap::from([
                 ("/debug/cache", page(&debugger, |it| async move { it.cache_json().await })),
                 ("/debug/queue", page(&debugger, |it| async move { it.queue_json().await })),
-                ("/debug/footprint", page(&stats, |it| async move { it.footprint().await })),
             ]),
             log_level: profiling.then_some(log_level),
         }

@@ -83,7 +83,6 @@ pub(super) struct Process {
     /// Cancelled once all handlers have synced.
     synced: CancellationToken,
     debugger: Debugger,
-    stats: Arc<ResourceStats>,
     watchdog: Watchdog,
     host: Host,
     /// Writes behind the fence.
@@ -156,7 +155,7 @@ impl Process {
             Candidacy::new(Elector::new(election, api, watch, component, fence, host.clone()))
         });
         let informers = Informers::new(&server, watch, &mailbox, kinds)?;
-        let stats = Arc::new(ResourceStats {
+        metrics.set_collector(Arc::new(ResourceStats {
             mailbox: mailbox.clone(),
             informers: informers.stats(),
             requests,
@@ -165,8 +164,7 @@ impl Process {
             events_lost: effects.recorder.losses(),
             events: effects.recorder.gauges(),
             status_writes: effects.patches.gauge(),
-        });
-        metrics.set_collector(stats.clone());
+        }));
         let debugger = Debugger::new(informers.stores(), mailbox.clone(), Arc::clone(&metrics));
         let owner =
             Owner::new(scheduler, messages, effects, calls, Arc::clone(&host.clock), watchdog.clone());
@@ -177,7 +175,6 @@ impl Process {
             mailbox,
             synced: CancellationToken::new(),
             debugger,
-            stats,
             watchdog,
             host,
             api,
@@ -201,7 +198,6 @@ impl Process {
             leadership: self.candidacy.as_ref().map(Candidacy::leadership),
             synced: self.synced.clone(),
             debugger: self.debugger.clone(),
-            stats: Arc::clone(&self.stats),
             watchdog: self.watchdog.clone(),
             generations: self.generations.subscribe(),
             started: self.host.wall(),

@@ -24,7 +24,6 @@ const GUARDED: &[&str] = &[
     "/statusz",
     "/debug/cache",
     "/debug/flags/v",
-    "/debug/footprint",
     "/debug/pprof/heap",
     "/debug/queue",
     "/healthz/ping",

@@ -59,7 +59,7 @@ impl Subject {
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={port}"),
             // Only this test can reach it.
-            "--authorization-always-allow-paths=/debug/footprint".to_owned(),
+            "--authorization-always-allow-paths=/metrics".to_owned(),
         ];
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let supercargo = Supercargo::start(kubeconfig, None, &args);

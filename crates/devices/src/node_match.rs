@@ -13,7 +13,7 @@ pub(crate) fn includes(place: &DevicePlace, node: &NodeRecord) -> Result<bool, S
         DevicePlace::Node(name) => Ok(!name.is_empty() && *name == node.name),
         DevicePlace::AllNodes => Ok(true),
         DevicePlace::Selector(selector) => match invalid(selector) {
-            None => Ok(selector.terms.iter().any(|term| term.matches(node))),
+            None => Ok(selector.terms.any_matches(node)),
             Some(reason) => {
                 Err(format!("failed to parse node selector {}: {reason}", go_string(&selector.raw)))
             }

@@ -227,7 +227,7 @@ fn node_selector(chosen: &[Chosen], node: &str, is_stable: bool) -> Option<Devic
     insert_list(&mut raw, "matchExpressions", expressions);
     insert_list(&mut raw, "matchFields", fields);
     let raw = Arc::new(json!({ "nodeSelectorTerms": [raw] }));
-    Some(DeviceNodeSelector { terms: Box::new([term]), raw })
+    Some(DeviceNodeSelector { terms: [term].into(), raw })
 }
 
 /// Adds the requirements that are not there yet. The order of values, and how often one is there,

@@ -20,6 +20,7 @@ pub mod features;
 pub mod go_duration;
 pub mod hash_seed;
 pub mod indexed;
+pub mod label_terms;
 pub mod labels;
 pub mod node;
 pub mod node_columns;

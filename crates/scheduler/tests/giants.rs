@@ -57,20 +57,20 @@ struct Cluster {
 impl Cluster {
     /// A cluster with one pod on each node, which giants can preempt.
     fn new(nodes: usize, more: Vec<Arc<dyn Plugin>>) -> Self {
-        Self::of(nodes, options(more))
+        Self::of(nodes, nodes / 4, options(more))
     }
 
-    fn of(nodes: usize, options: Options) -> Self {
+    fn of(nodes: usize, namespaces: usize, options: Options) -> Self {
         let scheduler = Scheduler::new(options).expect("the options are valid");
         let mut cluster = Self {
             scheduler,
             now: Now { wall: Timestamp(1_767_225_600_000_000), monotonic: Duration::ZERO },
         };
-        for object in objects(nodes, nodes / 4) {
+        for object in objects(nodes, namespaces) {
             cluster.handle(Input::Object(Notification::Added(Arc::new(other_of(&object)))));
         }
         for i in 0..nodes {
-            let on_it = pod_of(&plain_pod(i, nodes / 4));
+            let on_it = pod_of(&plain_pod(i, namespaces));
             cluster.handle(Input::Node(Notification::Added(Arc::new(node_of(&plain_node(i))))));
             cluster.handle(Input::AssignedPod(Notification::Added(Arc::new(on_it))));
         }
@@ -126,7 +126,8 @@ fn steps_of(run: impl FnOnce()) -> u64 {
 /// scheduled and nodes change.
 fn life_of_pod(list: PodList, Size { items, nodes }: Size, more: Vec<Arc<dyn Plugin>>) -> u64 {
     let giant = |name: &str| pod_of(&list.pod(name, items));
-    let mut cluster = Cluster::new(nodes, more);
+    let namespaces = if list.concerns_namespace() { 1 } else { nodes / 4 };
+    let mut cluster = Cluster::of(nodes, namespaces, options(more));
     for object in list.objects(items) {
         cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
     }
@@ -201,7 +202,7 @@ fn tables_of_giants_keep_to_their_memory() {
     const LIMIT: usize = 1 << 18;
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for list in PodList::ALL {
-        let mut cluster = Cluster::of(20, Options { table_memory: LIMIT, ..options(Vec::new()) });
+        let mut cluster = Cluster::of(20, 5, Options { table_memory: LIMIT, ..options(Vec::new()) });
         // Fewer cycles than between two counts.
         for number in 0..30 {
             let giant = pod_of(&list.pod(&format!("giant-{number}"), 200 + number));

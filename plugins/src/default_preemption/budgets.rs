@@ -43,5 +43,5 @@ impl<'a> Budgets<'a> {
 /// Whether the budget counts the pod. Pods that the API server is already disrupting are not
 /// counted again.
 fn protects(budget: &Typed<'_, PodDisruptionBudget>, pod: &PodInfo) -> bool {
-    budget.selects(pod) && !budget.disrupted_pods.contains(&pod.name)
+    budget.selects(pod) && budget.disrupted_pods.binary_search(&pod.name).is_err()
 }

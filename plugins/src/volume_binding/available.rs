@@ -49,7 +49,7 @@ impl Available {
         let mut available = Self::default();
         let mut known: SmallMap<_, usize> = SmallMap::default();
         let mut place_of = |available: &mut Self, volume: &'a Arc<Object>| {
-            let affinity = PersistentVolume::of(&volume.body).map(|body| body.node_affinity.as_deref());
+            let affinity = PersistentVolume::of(&volume.body).map(|body| body.node_affinity.as_ref());
             known.get(&affinity).copied().unwrap_or_else(|| {
                 let place = available.add_place(volume);
                 known.insert(affinity, place);

@@ -355,14 +355,9 @@ impl Provisioning {
 /// Whether the class allows volumes for a node with these labels. As upstream, a term without
 /// requirements allows nothing.
 fn is_allowed(class: &Object, labels: &Labels) -> bool {
-    let Some(class) = StorageClass::of(&class.body) else {
-        return false;
-    };
-    let meets = |(key, values): &(Arc<str>, Box<[Arc<str>]>)| {
-        labels.get(key).is_some_and(|value| values.contains(value))
-    };
-    class.allowed_topologies.is_empty()
-        || class.allowed_topologies.iter().any(|term| !term.is_empty() && term.iter().all(meets))
+    StorageClass::of(&class.body).is_some_and(|class| {
+        class.allowed_topologies.is_empty() || class.allowed_topologies.any_matches(labels)
+    })
 }
 
 fn is_accessible(storage: &Object, labels: &Labels) -> bool {

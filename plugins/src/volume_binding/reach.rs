@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use supercargo_framework::affinity::{Operator, Requirement};
+use supercargo_framework::label_terms::LabelTerms;
 use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume, Untranslatable, annotations};
 use supercargo_framework::{Labels, NodeSelectorTerm};
 
@@ -41,7 +42,7 @@ pub(super) struct Reach {
 struct Migrated {
     plugin: Arc<str>,
     /// The affinity with the driver's labels, or why the volume cannot be translated.
-    terms: Result<Option<Box<[NodeSelectorTerm]>>, Arc<str>>,
+    terms: Result<Option<LabelTerms>, Arc<str>>,
 }
 
 /// Why a node cannot access a volume.
@@ -60,7 +61,7 @@ impl Reach {
 
     /// What the answers depend on: volumes in one place are accessible from the same nodes.
     pub(super) fn place(&self) -> impl Ord {
-        let affinity = PersistentVolume::of(&self.volume.body).map(|body| body.node_affinity.as_deref());
+        let affinity = PersistentVolume::of(&self.volume.body).map(|body| body.node_affinity.as_ref());
         (affinity, self.migrated.as_deref())
     }
 
@@ -76,17 +77,17 @@ impl Reach {
 
     /// Whether the node can access the volume; an error if its source cannot be translated.
     pub(super) fn includes(&self, from: Viewpoint<'_>) -> Result<bool, String> {
-        Ok(match_terms(self.terms(from.csi_node)?, from.labels))
+        Ok(any_matches(self.terms(from.csi_node)?, from.labels))
     }
 
     /// The same with the reason if it cannot.
     pub(super) fn check(&self, from: Viewpoint<'_>) -> Result<(), Unreachable> {
         let terms = self.terms(from.csi_node).map_err(Unreachable::Untranslatable)?;
-        if match_terms(terms, from.labels) {
+        if any_matches(terms, from.labels) {
             return Ok(());
         }
         let mut reasons: Vec<String> = Vec::new();
-        for (i, term) in terms.unwrap_or_default().iter().enumerate() {
+        for (i, term) in terms.map_or(&[][..], |terms| terms).iter().enumerate() {
             for reason in &term.invalid {
                 let located = format!("nodeSelectorTerms[{i}].{reason}");
                 if !reasons.contains(&located) {
@@ -102,15 +103,15 @@ impl Reach {
     }
 
     /// The terms that apply to a node with this CSINode.
-    fn terms(&self, csi_node: Option<&Object>) -> Result<Option<&[NodeSelectorTerm]>, String> {
+    fn terms(&self, csi_node: Option<&Object>) -> Result<Option<&LabelTerms>, String> {
         match &self.migrated {
             Some(migrated) if is_migrated_on(&migrated.plugin, csi_node) => match &migrated.terms {
-                Ok(terms) => Ok(terms.as_deref()),
+                Ok(terms) => Ok(terms.as_ref()),
                 Err(error) => Err(format!("could not translate pv: {error}")),
             },
             _ => {
                 let body = PersistentVolume::of(&self.volume.body);
-                Ok(body.and_then(|body| body.node_affinity.as_deref()))
+                Ok(body.and_then(|body| body.node_affinity.as_ref()))
             }
         }
     }
@@ -119,18 +120,11 @@ impl Reach {
 /// Whether a node with these labels can access a volume that is not of an in-tree plugin, or whose
 /// plugin is not considered.
 pub(super) fn is_reached(volume: &PersistentVolume, labels: &Labels) -> bool {
-    match_terms(volume.node_affinity.as_deref(), labels)
+    any_matches(volume.node_affinity.as_ref(), labels)
 }
 
-/// Upstream matches terms against a node that has only labels, so requirements on fields never
-/// match.
-fn match_terms(terms: Option<&[NodeSelectorTerm]>, labels: &Labels) -> bool {
-    let matches = |term: &NodeSelectorTerm| {
-        term.invalid.is_empty()
-            && !term.is_empty()
-            && term.match_expressions.iter().all(|requirement| requirement.matches_labels(labels))
-    };
-    terms.is_none_or(|terms| terms.iter().any(matches))
+fn any_matches(terms: Option<&LabelTerms>, labels: &Labels) -> bool {
+    terms.is_none_or(|terms| terms.any_matches(labels))
 }
 
 /// Whether the node's kubelet uses the CSI driver instead of the in-tree plugin.
@@ -154,11 +148,7 @@ fn migrate(volume: &Object) -> Option<Migrated> {
 /// Same as upstream's translation of topologies: the zones of the affinity move to the driver's
 /// key; without any, those of the volume's labels are added. A beta region label becomes the region
 /// label.
-fn translate(
-    terms: Option<&[NodeSelectorTerm]>,
-    labels: &Labels,
-    driver_key: &str,
-) -> Option<Box<[NodeSelectorTerm]>> {
+fn translate(terms: Option<&[NodeSelectorTerm]>, labels: &Labels, driver_key: &str) -> Option<LabelTerms> {
     let (zone, region) = zone_and_region_keys(terms.unwrap_or_default(), labels);
     let mut translated: Option<Vec<NodeSelectorTerm>> = terms.map(<[_]>::to_vec);
     if has_values(terms.unwrap_or_default(), zone) {

@@ -1,4 +1,4 @@
-//! The footprint of a scheduler, by its own report and by the operating system.
+//! The footprint of a scheduler, by its metrics and by the operating system.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,23 @@ use kube::{Client, Config};
 /// The allowed growth of memory that nothing uses: allocators keep some freed memory.
 const MEMORY: (u64, u64) = (4, 16 << 20);
 
-/// Counts by kind, and the memory of the process in bytes.
+/// The metrics that must not grow: what the scheduler keeps, and what it has yet to do.
+const FAMILIES: [&str; 12] = [
+    "scheduler_cache_size",
+    "scheduler_pending_pods",
+    "supercargo_bindings_in_flight",
+    "supercargo_event_series",
+    "supercargo_informer_objects",
+    "supercargo_informer_pending_notifications",
+    "supercargo_interned_values",
+    "supercargo_pending_allocations",
+    "supercargo_pending_writes",
+    "supercargo_table_bytes",
+    "supercargo_table_changes",
+    "supercargo_tables",
+];
+
+/// Counts by series, and the memory of the process in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Footprint {
     pub(super) counts: BTreeMap<String, u64>,
@@ -35,16 +51,34 @@ impl Gauges {
     }
 
     pub(super) async fn read(&self) -> Footprint {
-        let request = Request::get("/debug/footprint").body(Vec::new()).unwrap();
-        let counts = self.client.request(request).await.unwrap();
+        let request = Request::get("/metrics").body(Vec::new()).unwrap();
+        let counts = counts(&self.client.request_text(request).await.unwrap());
         Footprint { counts, memory: memory(self.pid) }
     }
+}
+
+/// The counts in a text of metrics. Each family must have one, or the test compares nothing.
+fn counts(metrics: &str) -> BTreeMap<String, u64> {
+    let is_of = |series: &str, family: &str| series.split('{').next() == Some(family);
+    let counts: BTreeMap<_, _> = metrics
+        .lines()
+        .filter_map(|line| line.rsplit_once(' '))
+        .filter(|(series, _)| FAMILIES.iter().any(|family| is_of(series, family)))
+        .map(|(series, value)| (series.to_owned(), value.parse::<f64>().unwrap() as u64))
+        .collect();
+    for family in FAMILIES {
+        assert!(counts.keys().any(|series| is_of(series, family)), "no {family} in:\n{metrics}");
+    }
+    counts
 }
 
 impl Footprint {
     /// Whether writes are pending.
     pub(super) fn is_at_work(&self) -> bool {
-        ["bindings", "statusWrites", "eventWrites"].iter().any(|name| self.counts[*name] > 0)
+        let at_work = ["supercargo_bindings_in_flight", "supercargo_pending_writes"];
+        self.counts
+            .iter()
+            .any(|(series, count)| *count > 0 && at_work.iter().any(|it| series.starts_with(it)))
     }
 }
 
@@ -69,15 +103,15 @@ const CHANGES: u64 = 1024;
 const VALUES: u64 = 2;
 
 /// The allowed number at the end, given the number at the beginning.
-fn allowed(name: &str, base: u64) -> u64 {
-    match name {
+fn allowed(series: &str, base: u64) -> u64 {
+    match series.split('{').next().unwrap_or(series) {
         // At the beginning, the first warnings may be missing.
-        "eventSeries" => 0,
-        "changes" => CHANGES,
+        "supercargo_event_series" => 0,
+        "supercargo_table_changes" => CHANGES,
         // Interned values are dropped when their number has doubled, or after this many lookups.
-        "internedOfPods" | "internedOfNodes" => base + base / 5 + 64 + VALUES * CHANGES,
+        "supercargo_interned_values" => base + base / 5 + 64 + VALUES * CHANGES,
         // Nodes come back in another order.
-        "tableBytes" => base + base / 4,
+        "supercargo_table_bytes" => base + base / 4,
         _ => base,
     }
 }
@@ -113,16 +147,16 @@ mod tests {
     #[test]
     fn any_surplus_is_found() {
         let base = [
-            ("cachedPods", 100),
-            ("changes", 300),
-            ("eventSeries", 9),
-            ("internedOfPods", 1000),
-            ("queuedPods", 0),
-            ("tableBytes", 1_000_000),
+            ("scheduler_cache_size{type=\"pods\"}", 100),
+            ("scheduler_pending_pods{queue=\"active\"}", 0),
+            ("supercargo_event_series", 9),
+            ("supercargo_interned_values{resource=\"pods\"}", 1000),
+            ("supercargo_table_bytes", 1_000_000),
+            ("supercargo_table_changes", 300),
         ];
         let before = footprint(&base, 100 << 20);
         let mut after = before.clone();
-        after.counts.insert("eventSeries".to_owned(), 0);
+        after.counts.insert("supercargo_event_series".to_owned(), 0);
         assert_eq!(surplus(&before, &after), Vec::<String>::new());
         for (name, _) in base {
             let mut leaky = after.clone();
@@ -131,7 +165,7 @@ mod tests {
             let found = surplus(&before, &leaky);
             assert!(found.len() == 1 && found[0].starts_with(name), "{found:?}");
             leaky.counts.remove(name);
-            assert_eq!(surplus(&before, &leaky).len(), 1, "{name} is no longer told");
+            assert_eq!(surplus(&before, &leaky).len(), 1, "{name} is missing");
         }
         after.memory = 142 << 20;
         let found = surplus(&before, &after);

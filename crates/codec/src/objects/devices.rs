@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use supercargo_framework::affinity::NodeTerms;
 use supercargo_framework::objects::{
     Body, DeviceClass, DeviceNodeSelector, DeviceSelector, DeviceTaint, DeviceTaintRule, DeviceToleration,
     DeviceTolerationOperator, Quantities, TaintRuleSelector,
@@ -212,7 +213,10 @@ impl Interners {
     }
 
     pub(super) fn device_node_selector(&mut self, selector: &NodeSelector<'_>) -> DeviceNodeSelector {
-        DeviceNodeSelector { terms: self.node_selector(selector), raw: Arc::new(selector.raw()) }
+        DeviceNodeSelector {
+            terms: NodeTerms::new(self.node_selector(selector)),
+            raw: Arc::new(selector.raw()),
+        }
     }
 
     /// A quantity, as its text. It must be valid.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::Indexed;
-use supercargo_framework::affinity::{Operator, Requirement};
+use supercargo_framework::affinity::{NodeSelectorTerm, Operator, Requirement};
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{
-    Body, ClaimRef, PersistentVolume, PersistentVolumeClaim, StorageClass, TopologyTerm, VolumeMode,
+    Body, ClaimRef, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeMode,
 };
 use supercargo_framework::quantity;
 use supercargo_framework::selector::LabelSelector;
@@ -132,7 +132,7 @@ impl<'a> Document<'a> for Volume<'a> {
                 name: shared.text(&claim.name),
                 uid: shared.text(&claim.uid),
             }),
-            node_affinity: required.map(|selector| shared.node_selector(selector)),
+            node_affinity: required.map(|selector| shared.node_selector(selector).into()),
             phase: shared.text(&self.status.phase),
             csi,
             untranslatable,
@@ -245,14 +245,14 @@ pub(super) struct Class<'a> {
     #[serde(borrow)]
     volume_binding_mode: Str<'a>,
     #[serde(borrow)]
-    allowed_topologies: List<Obj<WireTopologyTerm<'a>>>,
+    allowed_topologies: List<Obj<TopologyTerm<'a>>>,
     #[serde(borrow)]
     parameters: Pairs<'a>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct WireTopologyTerm<'a> {
+struct TopologyTerm<'a> {
     #[serde(borrow)]
     match_label_expressions: List<Obj<TopologyRequirement<'a>>>,
 }
@@ -276,9 +276,17 @@ impl<'a> Document<'a> for Class<'a> {
     }
 
     fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
-        let mut term = |term: &Obj<WireTopologyTerm<'_>>| -> TopologyTerm {
-            let requirements = term.match_label_expressions.iter();
-            requirements.map(|one| (shared.text(&one.key), shared.texts(&one.values))).collect()
+        let mut term = |term: &Obj<TopologyTerm<'_>>| {
+            let one_of = |one: &Obj<TopologyRequirement<'_>>| {
+                let values = shared.texts(&one.values);
+                Requirement {
+                    key: shared.text(&one.key),
+                    operator: Operator::In,
+                    values: values.into_vec().into(),
+                }
+            };
+            let match_expressions = term.match_label_expressions.iter().map(one_of).collect();
+            NodeSelectorTerm { match_expressions, ..NodeSelectorTerm::default() }
         };
         let mode = self.volume_binding_mode.non_empty();
         Ok(Body::StorageClass(StorageClass {

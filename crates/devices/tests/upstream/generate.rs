@@ -128,7 +128,7 @@ impl Generator {
         let raw = json!({ "nodeSelectorTerms": [{
             "matchExpressions": [{ "key": key, "operator": "In", "values": values }],
         }] });
-        let terms = Box::new([NodeSelectorTerm::parse(vec![requirement], Vec::new())]);
+        let terms = [NodeSelectorTerm::parse(vec![requirement], Vec::new())].into();
         DeviceNodeSelector { terms, raw: Arc::new(raw) }
     }
 

@@ -169,7 +169,7 @@ fn place(word: &str) -> DevicePlace {
             let raw = json!({ "nodeSelectorTerms": [{
                 "matchExpressions": [{ "key": key, "operator": "In", "values": [value] }],
             }] });
-            let terms = Box::new([NodeSelectorTerm::parse(vec![requirement], Vec::new())]);
+            let terms = [NodeSelectorTerm::parse(vec![requirement], Vec::new())].into();
             DevicePlace::Selector(DeviceNodeSelector { terms, raw: Arc::new(raw) })
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::Object;
-use crate::affinity::NodeSelectorTerm;
+use crate::affinity::{NodeSelectorTerm, NodeTerms};
 use crate::taint::TaintEffect;
 
 /// The finalizer of allocated claims.
@@ -21,7 +21,7 @@ pub type Quantities = Box<[(Arc<str>, Arc<str>)]>;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceNodeSelector {
     /// The terms; one that matches is enough.
-    pub terms: Box<[NodeSelectorTerm]>,
+    pub terms: NodeTerms<NodeSelectorTerm>,
     /// The API's `NodeSelector`, which writes send back.
     pub raw: Arc<serde_json::Value>,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::devices::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use super::groups::PodGroup;
-use crate::affinity::NodeSelectorTerm;
+use crate::label_terms::LabelTerms;
 use crate::labels::Labels;
 use crate::selector::LabelSelector;
 
@@ -206,7 +206,7 @@ pub struct PersistentVolume {
     /// `spec.claimRef`.
     pub claim: Option<ClaimRef>,
     /// `spec.nodeAffinity.required`; an empty list matches no node.
-    pub node_affinity: Option<Box<[NodeSelectorTerm]>>,
+    pub node_affinity: Option<LabelTerms>,
     /// `status.phase`.
     pub phase: Arc<str>,
     /// The CSI source; in-tree sources with a CSI driver are translated. `None` for other sources.
@@ -248,9 +248,6 @@ impl PersistentVolumeClaim {
     }
 }
 
-/// One term of `allowedTopologies`: every key must have one of its values.
-pub type TopologyTerm = Box<[(Arc<str>, Box<[Arc<str>]>)]>;
-
 /// storage.k8s.io/v1 StorageClass.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StorageClass {
@@ -258,8 +255,8 @@ pub struct StorageClass {
     pub provisioner: Arc<str>,
     /// Whether `volumeBindingMode` is `WaitForFirstConsumer`; `None` if unset.
     pub waits_for_first_consumer: Option<bool>,
-    /// `allowedTopologies`; empty allows every node.
-    pub allowed_topologies: Box<[TopologyTerm]>,
+    /// `allowedTopologies`; empty allows every node. Each requirement is one on a label (`In`).
+    pub allowed_topologies: LabelTerms,
     /// `parameters`.
     pub parameters: Labels,
 }
@@ -338,6 +335,6 @@ pub struct PodDisruptionBudget {
     pub selector: Option<LabelSelector>,
     /// `status.disruptionsAllowed`.
     pub disruptions_allowed: i32,
-    /// The names in `status.disruptedPods`.
+    /// The names in `status.disruptedPods`, sorted.
     pub disrupted_pods: Box<[Arc<str>]>,
 }

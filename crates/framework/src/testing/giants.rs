@@ -5,6 +5,7 @@
 //! costs, from its bytes to its binding.
 
 mod claims;
+mod selectors;
 
 use serde_json::{Map, Value, json};
 
@@ -103,11 +104,31 @@ pub enum PodList {
     Owners,
     /// Resource claims by template, with their statuses.
     ResourceClaims,
+    /// Requirements of the selector of one hard spread constraint, which every pod meets.
+    SpreadRequirements,
+    /// `matchLabelKeys` of one hard spread constraint, all of them labels of the pod.
+    MatchLabelKeys,
+    /// Labels by which a Service selects the pod.
+    ServiceSelector,
+    /// Requirements of the selector of the pod's ReplicaSet, which every pod meets.
+    ReplicaSetRequirements,
+    /// Requirements of the selector of a PodDisruptionBudget, which every pod meets. The pod fits
+    /// on no node without preemption.
+    BudgetRequirements,
+    /// Pods that a PodDisruptionBudget counts as disrupted. The pod fits on no node without
+    /// preemption.
+    DisruptedPods,
+    /// Node affinity terms of the volume of the pod's claim, each of another node.
+    VolumeTerms,
+    /// Requirements of the selector of the pod's claim, which every volume meets.
+    ClaimRequirements,
+    /// Topologies of the storage class of the pod's claim, which no node has.
+    ClassTopologies,
 }
 
 impl PodList {
     /// All lists.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 50] = [
         Self::AntiAffinityKeys,
         Self::AffinityKeys,
         Self::PreferredKeys,
@@ -149,6 +170,15 @@ impl PodList {
         Self::Gates,
         Self::Owners,
         Self::ResourceClaims,
+        Self::SpreadRequirements,
+        Self::MatchLabelKeys,
+        Self::ServiceSelector,
+        Self::ReplicaSetRequirements,
+        Self::BudgetRequirements,
+        Self::DisruptedPods,
+        Self::VolumeTerms,
+        Self::ClaimRequirements,
+        Self::ClassTopologies,
     ];
 
     /// A pod `default/<name>` with this many items.
@@ -190,8 +220,8 @@ impl PodList {
             }
             Self::NodeSelector => ("nodeSelector", map(items, key, "")),
             Self::Tolerations => ("tolerations", all(|i| json!({ "key": key(i), "operator": "Exists" }))),
-            Self::HardConstraints => ("topologySpreadConstraints", all(|i| constraint(i, "DoNotSchedule"))),
-            Self::SoftConstraints => ("topologySpreadConstraints", all(|i| constraint(i, "ScheduleAnyway"))),
+            Self::HardConstraints => (SPREAD, all(|i| constraint(i, "DoNotSchedule"))),
+            Self::SoftConstraints => (SPREAD, all(|i| constraint(i, "ScheduleAnyway"))),
             Self::HostPorts => ("containers/0/ports", all(port)),
             Self::Claims
             | Self::BoundClaims
@@ -223,7 +253,7 @@ impl PodList {
             Self::SidecarResources => {
                 ("initContainers", all(|i| with(with_resource(i), "restartPolicy", "Always".into())))
             }
-            Self::Labels => return labelled(pod, items),
+            Self::Labels | Self::ServiceSelector => return labelled(pod, items),
             Self::LabelsAndTerms => {
                 pod = labelled(pod, items);
                 (ANTI_AFFINITY, all(|i| term("zone", one(has(&key(2 * i))))))
@@ -234,6 +264,24 @@ impl PodList {
                 pod["status"] = json!({ "resourceClaimStatuses": list(items, claim) });
                 ("resourceClaims", all(|i| json!({ "name": key(i), "resourceClaimTemplateName": "t" })))
             }
+            Self::SpreadRequirements => {
+                let every_pod = json!({ "matchExpressions": all(|i| lacks(&key(i))) });
+                (SPREAD, one(with(constraint(0, "DoNotSchedule"), "labelSelector", every_pod)))
+            }
+            Self::MatchLabelKeys => {
+                pod = labelled(pod, items);
+                (SPREAD, one(with(constraint(0, "DoNotSchedule"), "matchLabelKeys", texts(items))))
+            }
+            Self::ReplicaSetRequirements => {
+                pod["metadata"]["ownerReferences"] = one(with(owner(0, true), "name", "giant".into()));
+                return pod;
+            }
+            Self::BudgetRequirements | Self::DisruptedPods => {
+                ("containers/0/resources", json!({ "requests": { "cpu": "32" } }))
+            }
+            Self::VolumeTerms | Self::ClaimRequirements | Self::ClassTopologies => {
+                ("volumes", one(claim_volume(0, &key(0))))
+            }
             Self::Owners => {
                 pod["metadata"]["ownerReferences"] = list(items, |i| owner(i, i + 1 == items));
                 return pod;
@@ -243,7 +291,7 @@ impl PodList {
         pod
     }
 
-    /// The objects that the items name, for kinds of items that exist.
+    /// The objects that the items name or are part of.
     pub fn objects(self, items: usize) -> Vec<Object> {
         match self {
             Self::BoundClaims => claims::bound(items),
@@ -254,8 +302,29 @@ impl PodList {
             Self::OneClaim => claims::bound(2),
             Self::OneDelayedClaim => claims::one_delayed(items),
             Self::OneProvisionedClaim => claims::provisioned(1),
+            Self::ServiceSelector => selectors::service(items),
+            Self::ReplicaSetRequirements => selectors::replica_set(items),
+            Self::BudgetRequirements => selectors::budget(items),
+            Self::DisruptedPods => selectors::disruptions(items),
+            Self::VolumeTerms => claims::with_terms(items),
+            Self::ClaimRequirements => claims::with_requirements(items),
+            Self::ClassTopologies => claims::with_topologies(items),
             _ => Vec::new(),
         }
+    }
+
+    /// Whether the items concern the pods of the giant's namespace, so that all pods should be in
+    /// it.
+    pub fn concerns_namespace(self) -> bool {
+        matches!(
+            self,
+            Self::SpreadRequirements
+                | Self::MatchLabelKeys
+                | Self::ServiceSelector
+                | Self::ReplicaSetRequirements
+                | Self::BudgetRequirements
+                | Self::DisruptedPods
+        )
     }
 }
 
@@ -267,6 +336,7 @@ const AFFINITY: &str = "affinity/podAffinity/requiredDuringSchedulingIgnoredDuri
 const PREFERRED: &str = "affinity/podAffinity/preferredDuringSchedulingIgnoredDuringExecution";
 const ANTI_AFFINITY: &str = "affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED_ANTI: &str = "affinity/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+const SPREAD: &str = "topologySpreadConstraints";
 const NODE_TERMS: &str =
     "affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
 

@@ -241,6 +241,8 @@ families! {
         "Lists and watches started, and failures of both.");
     INFORMER_UNDECODABLE = counter("supercargo_informer_undecodable_objects_total", &["resource"],
         "Objects skipped because they could not be decoded.");
+    INTERNED = gauge("supercargo_interned_values", &["resource"],
+        "Distinct values that the objects in an informer's store share.");
     MAILBOX_DELAY = gauge("supercargo_mailbox_delay_seconds", &[],
         "Time that this scrape waited for the scheduler thread; changes that arrive with it wait as long.");
     TABLE_CYCLES = counter("supercargo_table_cycles_total", &["result"],
@@ -251,6 +253,10 @@ families! {
         "Invalidations of cached plugin results, by rule.");
     TABLES = gauge("supercargo_tables", &["part"], "Number of evaluation tables and of their columns.");
     TABLE_BYTES = gauge("supercargo_table_bytes", &[], "Approximate memory of evaluation tables.");
+    TABLE_CHANGES = gauge("supercargo_table_changes", &[],
+        "Changes kept until evaluation tables have applied them.");
+    ALLOCATIONS = gauge("supercargo_pending_allocations", &[],
+        "Allocations of devices that bindings in flight have yet to write.");
     BINDINGS = gauge("supercargo_bindings_in_flight", &[],
         "Pods between the choice of a node and the API server's response.");
     BACKLOG = gauge("supercargo_binding_backlog", &[],
@@ -262,6 +268,9 @@ families! {
     ANOMALIES = counter("supercargo_anomalies_total", &[], "Internal inconsistencies; the log has the details.");
     PLUGIN_FAILURES = counter("supercargo_plugin_failures_total", &["plugin", "extension_point"],
         "Internal errors of plugins; rejections of pods are not counted.");
+    EVENT_SERIES = gauge("supercargo_event_series", &[], "Series of Kubernetes events that repetitions extend.");
+    PENDING_WRITES = gauge("supercargo_pending_writes", &["kind"],
+        "Writes of Kubernetes events and of pod statuses that are queued or in flight.");
     EVENTS_LOST = counter("supercargo_events_lost_total", &[],
         "Kubernetes events dropped because the API server did not accept them fast enough.");
     LOG_LINES_DROPPED = counter("supercargo_log_lines_dropped_total", &[],

@@ -52,7 +52,7 @@ fn place() -> impl Strategy<Value = DevicePlace> {
         let requirement =
             RawRequirement { key: "zone".into(), operator: "In".into(), values: vec![ZONES[zone].into()] };
         let term = NodeSelectorTerm::parse(vec![requirement], Vec::new());
-        DevicePlace::Selector(DeviceNodeSelector { terms: Box::new([term]), raw: Arc::new(Value::Null) })
+        DevicePlace::Selector(DeviceNodeSelector { terms: [term].into(), raw: Arc::new(Value::Null) })
     };
     prop_oneof![
         6 => (0..NODES).prop_map(|node| DevicePlace::Node(format!("n{node}").into())),

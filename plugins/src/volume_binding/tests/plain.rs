@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use supercargo_framework::affinity::Requirement;
+use supercargo_framework::label_terms::LabelTerms;
 use supercargo_framework::objects::{
     Body, CsiStorageCapacity, Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim,
-    StorageClass, TopologyTerm, VolumeMode, annotations,
+    StorageClass, VolumeMode, annotations,
 };
 use supercargo_framework::testing::node;
 use supercargo_framework::{Labels, NodeSelectorTerm};
@@ -28,7 +30,7 @@ const LOST: &str = "node(s) unavailable due to one or more pvc(s) bound to non-e
 /// Bindings, and what is provisioned with which capacity.
 type Found = (Vec<(String, String)>, Vec<(String, Option<String>)>);
 
-fn random_affinity() -> impl Strategy<Value = Option<Box<[NodeSelectorTerm]>>> {
+fn random_affinity() -> impl Strategy<Value = Option<LabelTerms>> {
     prop_oneof![
         3 => Just(None),
         3 => select(&ZONES[..]).prop_map(|zone| affinity("zone", &[zone])),
@@ -205,9 +207,9 @@ fn plain_volume<'a>(
 fn plain_storage(objects: &Objects, claim: &Object, labels: &Labels) -> Result<Option<String>, &'static str> {
     let class = objects.get("storage.k8s.io/StorageClass", &body(claim).storage_class).unwrap();
     let class_body = StorageClass::of(&class.body).unwrap();
-    let allows = |term: &TopologyTerm| {
-        !term.is_empty()
-            && term.iter().all(|(key, values)| labels.get(key).is_some_and(|it| values.contains(it)))
+    let allows = |term: &NodeSelectorTerm| {
+        let meets = |it: &Requirement| labels.get(&it.key).is_some_and(|value| it.values.contains(value));
+        !term.match_expressions.is_empty() && term.match_expressions.iter().all(meets)
     };
     let terms = &class_body.allowed_topologies;
     if &*class_body.provisioner != DRIVER || !(terms.is_empty() || terms.iter().any(allows)) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use supercargo_framework::affinity::RawRequirement;
+use supercargo_framework::label_terms::LabelTerms;
 use supercargo_framework::objects::{
     Body, ClaimRef, CsiDriver, CsiNode, CsiStorageCapacity, Object, Objects, PersistentVolume,
     PersistentVolumeClaim, StorageClass, Untranslatable, annotations, resources,
@@ -123,8 +124,10 @@ pub(super) type Term<'a> = &'a [(&'a str, &'a [&'a str])];
 
 /// The class [`DYNAMIC`] with `allowedTopologies`.
 pub(super) fn dynamic_class_for(terms: &[Term<'_>]) -> Object {
-    let text = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect();
-    let term = |term: &Term<'_>| term.iter().map(|(key, values)| (Arc::from(*key), text(values))).collect();
+    let term = |term: &Term<'_>| {
+        let one_of = |(key, values): &(&str, &[&str])| one_of(key, values);
+        NodeSelectorTerm::parse(term.iter().map(one_of).collect(), Vec::new())
+    };
     let body = StorageClass {
         provisioner: DRIVER.into(),
         waits_for_first_consumer: Some(true),
@@ -163,10 +166,13 @@ pub(super) fn selector(key: &str, value: &str) -> LabelSelector {
 }
 
 /// A volume's node affinity on one label.
-pub(super) fn affinity(key: &str, values: &[&str]) -> Option<Box<[NodeSelectorTerm]>> {
+pub(super) fn affinity(key: &str, values: &[&str]) -> Option<LabelTerms> {
+    Some([NodeSelectorTerm::parse(vec![one_of(key, values)], vec![])].into())
+}
+
+fn one_of(key: &str, values: &[&str]) -> RawRequirement {
     let values = values.iter().map(|value| Arc::from(*value)).collect();
-    let requirement = RawRequirement { key: key.into(), operator: "In".into(), values };
-    Some([NodeSelectorTerm::parse(vec![requirement], vec![])].into())
+    RawRequirement { key: key.into(), operator: "In".into(), values }
 }
 
 /// A `claimRef` to a claim in namespace `default`.

@@ -118,6 +118,38 @@ pub(super) fn selecting(claims: usize) -> Vec<Object> {
     others.chain((0..volumes).map(volume)).chain((0..claims).map(claim)).collect()
 }
 
+/// A claim whose volume is on many nodes, none of which exists.
+pub(super) fn with_terms(terms: usize) -> Vec<Object> {
+    let mut volume = volume_where(&key(0), HOSTNAME, "");
+    if let Body::PersistentVolume(body) = &mut volume.body {
+        body.node_affinity = Some((0..terms).map(|i| node_term(HOSTNAME, &key(i))).collect());
+    }
+    let claim = claim(&key(0), STATIC, &key(0));
+    let annotations = [(annotations::BIND_COMPLETED, "yes")].into_iter().collect();
+    vec![Object { annotations, ..claim }, volume]
+}
+
+/// A claim with many requirements, and volumes that all meet them. No node can access any.
+pub(super) fn with_requirements(requirements: usize) -> Vec<Object> {
+    let mut claim = claim(&key(0), STATIC, "");
+    if let Body::PersistentVolumeClaim(body) = &mut claim.body {
+        let lacks =
+            |i| RawRequirement { key: key(i).into(), operator: "DoesNotExist".into(), values: Vec::new() };
+        body.selector = LabelSelector::parse(&Labels::default(), (0..requirements).map(lacks)).ok();
+    }
+    let volumes = (0..MANY_VOLUMES.min(requirements)).map(|i| local_volume(&key(i), usize::MAX));
+    [class(STATIC, "kubernetes.io/no-provisioner"), claim].into_iter().chain(volumes).collect()
+}
+
+/// A claim of a class with many topologies, none of which a node has.
+pub(super) fn with_topologies(topologies: usize) -> Vec<Object> {
+    let mut class = class(DYNAMIC, DRIVER);
+    if let Body::StorageClass(body) = &mut class.body {
+        body.allowed_topologies = (0..topologies).map(|i| node_term(HOSTNAME, &key(i))).collect();
+    }
+    vec![class, claim(&key(0), DYNAMIC, "")]
+}
+
 fn zone_of(i: usize, all: usize) -> &'static str {
     if i + 1 == all { "b" } else { "a" }
 }
@@ -177,14 +209,18 @@ fn volume(name: &str, zone: &str) -> Object {
 
 /// A volume for nodes with this label.
 fn volume_where(name: &str, label: &str, value: &str) -> Object {
-    let required = RawRequirement { key: label.into(), operator: "In".into(), values: vec![value.into()] };
     let body = PersistentVolume {
         capacity: 1 << 30,
         access_modes: ["ReadWriteOnce".into()].into(),
         storage_class: STATIC.into(),
-        node_affinity: Some([NodeSelectorTerm::parse(vec![required], vec![])].into()),
+        node_affinity: Some([node_term(label, value)].into()),
         phase: "Available".into(),
         ..PersistentVolume::default()
     };
     object(&resources::PERSISTENT_VOLUME, name, Body::PersistentVolume(body))
+}
+
+fn node_term(label: &str, value: &str) -> NodeSelectorTerm {
+    let required = RawRequirement { key: label.into(), operator: "In".into(), values: vec![value.into()] };
+    NodeSelectorTerm::parse(vec![required], vec![])
 }
