@@ -22,10 +22,7 @@ use supercargo_scheduler::record::{Replayed, replay};
 use crate::check::check;
 #[cfg(feature = "demo")]
 use crate::demo::{DemoOptions, demo};
-use crate::insight::{
-    EmptyOptions, FitsOptions, PendingOptions, ResilienceOptions, WhatIfOptions, WhyOptions, empty, fits,
-    pending, resilience, what_if, why,
-};
+use crate::insight::{Ask, Empty, FitsQuestion, Pending, Resilience, WhatIfQuestion, WhyQuestion};
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
 use config::ConfigCommand;
@@ -68,17 +65,17 @@ enum Command {
     #[command(after_help = feature_gates::help(), args_override_self = true)]
     Check(Box<Flags>),
     /// Explain why a pod is pending, or why it is on its node
-    Why(WhyOptions),
+    Why(Ask<WhyQuestion>),
     /// List what is pending in the cluster, by reason
-    Pending(PendingOptions),
+    Pending(Ask<Pending>),
     /// Count how many more pods like one fit
-    Fits(FitsOptions),
+    Fits(Ask<FitsQuestion>),
     /// Show where pods go if nodes are drained, fail or are added
-    WhatIf(WhatIfOptions),
+    WhatIf(Ask<WhatIfQuestion>),
     /// Show which pods stay down if a node or a zone fails
-    Resilience(ResilienceOptions),
+    Resilience(Ask<Resilience>),
     /// Show which nodes could go, one after the other
-    Empty(EmptyOptions),
+    Empty(Ask<Empty>),
     /// Print or validate a configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -149,13 +146,14 @@ fn level_source(level: &str) -> &'static str {
 /// Runs the command with these plugins.
 pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> {
     let usual_level = match cli.command {
-        Command::Demo { .. }
-        | Command::Empty(_)
+        Command::Demo { .. } => "warn",
+        // It repeats --insecure-skip-tls-verify.
+        Command::Empty(_)
         | Command::Fits(_)
         | Command::Pending(_)
         | Command::Resilience(_)
         | Command::WhatIf(_)
-        | Command::Why(_) => "warn",
+        | Command::Why(_) => "warn,kube_client::client::tls=error",
         // Everything else is in its report.
         Command::Check(_) => "error",
         _ => "info",
@@ -173,12 +171,12 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
         Command::Check(flags) => {
             return on_runtime(check(&flags, &flags.features.applied_to(catalog)?));
         }
-        Command::Why(options) => return on_runtime(why(options, catalog)),
-        Command::Fits(options) => return on_runtime(fits(options, catalog)),
-        Command::Pending(options) => return on_runtime(pending(options, catalog)),
-        Command::WhatIf(options) => return on_runtime(what_if(options, catalog)),
-        Command::Resilience(options) => return on_runtime(resilience(options, catalog)),
-        Command::Empty(options) => return on_runtime(empty(options, catalog)),
+        Command::Why(ask) => return on_runtime(ask.print(catalog)),
+        Command::Fits(ask) => return on_runtime(ask.print(catalog)),
+        Command::Pending(ask) => return on_runtime(ask.print(catalog)),
+        Command::WhatIf(ask) => return on_runtime(ask.print(catalog)),
+        Command::Resilience(ask) => return on_runtime(ask.print(catalog)),
+        Command::Empty(ask) => return on_runtime(ask.print(catalog)),
         Command::Config(command) => return config::execute(&command, catalog),
         #[cfg(feature = "demo")]
         Command::Demo(options) => on_runtime(demo(options, catalog, sink))?,

@@ -1,12 +1,16 @@
 //! Answers about a cluster, from the scheduler's own plugins: `supercargo why`, `fits`, `pending`,
 //! `what-if`, `resilience` and `empty`.
 //!
-//! They read the cluster once and decide in this process, so they work beside any scheduler.
+//! A command reads the cluster once and decides in its process, so it works beside any scheduler.
+//! With `--server` it asks a running supercargo, whose [endpoint](endpoint) answers from a fork of
+//! its scheduler.
 
 mod empty;
+pub(crate) mod endpoint;
 mod fits;
 mod pending;
 mod progress;
+mod remote;
 mod report;
 mod resilience;
 mod what_if;
@@ -20,6 +24,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use supercargo_client::connection::Connection;
 use supercargo_client::host::Host;
 use supercargo_codec::{NodeKind, PodKind};
@@ -38,12 +43,15 @@ use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
 use crate::run::reading_client;
 
-pub(crate) use self::empty::{EmptyOptions, empty};
-pub(crate) use self::fits::{FitsOptions, fits};
-pub(crate) use self::pending::{PendingOptions, pending};
-pub(crate) use self::resilience::{ResilienceOptions, resilience};
-pub(crate) use self::what_if::{WhatIfOptions, what_if};
-pub(crate) use self::why::{WhyOptions, why};
+use self::progress::Deadline;
+use self::remote::Remote;
+
+pub(crate) use self::empty::Empty;
+pub(crate) use self::fits::FitsQuestion;
+pub(crate) use self::pending::Pending;
+pub(crate) use self::resilience::Resilience;
+pub(crate) use self::what_if::WhatIfQuestion;
+pub(crate) use self::why::WhyQuestion;
 
 /// How long an answer may take.
 const SHORT: Duration = Duration::from_secs(30);
@@ -53,22 +61,51 @@ const LONG: Duration = Duration::from_hours(1);
 /// The exit code if no answer is possible.
 const NO_ANSWER: u8 = 3;
 
-/// A pod, and how to reach its cluster.
+/// A question about a cluster's state: the arguments of a command, and the query of an endpoint.
+pub(crate) trait Question: Args + Serialize + Send + Sync + 'static {
+    /// The name of the command, and the end of the endpoint's path.
+    const NAME: &'static str;
+    /// How long an answer may take.
+    const TIMEOUT: Duration = SHORT;
+
+    /// The answer, and whether it is a good one.
+    fn answer(&self, state: State, view: &View) -> Result<(String, bool)>;
+}
+
+/// A command that asks a question.
 #[derive(Debug, Args)]
-struct Question {
-    /// Pod: NAME, pod/NAME or NAMESPACE/NAME
-    #[arg(value_name = "POD")]
-    pod: String,
+pub(crate) struct Ask<Q: Args> {
+    #[command(flatten)]
+    question: Q,
+    #[command(flatten)]
+    view: View,
     #[command(flatten)]
     source: Source,
 }
 
-/// How to reach a cluster, and how to answer.
-#[derive(Debug, Args)]
-struct Source {
+/// How to read names and to write an answer.
+#[derive(Args, Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = None::<&str>)]
+pub(crate) struct View {
     /// Namespace of pods; by default that of the kubeconfig's context, and all for `pending`
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
+    /// Output format
+    #[arg(long, short, value_enum, default_value = "table")]
+    output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+enum Format {
+    Table,
+    Json,
+}
+
+/// Where the cluster's state comes from.
+#[derive(Debug, Args)]
+struct Source {
     /// Configuration of the scheduler, as for `run`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -76,58 +113,65 @@ struct Source {
     /// or the service account
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Output format
-    #[arg(long, short, value_enum, default_value = "table")]
-    output: Format,
     /// How long the answer may take; by default 30s, or 1h for `pending`, `resilience` and `empty`
     #[arg(long, value_name = "DURATION", value_parser = supercargo_config::flags::length)]
     timeout: Option<Duration>,
     #[command(flatten)]
     features: FeatureOptions,
+    #[command(flatten)]
+    remote: Remote,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Table,
-    Json,
-}
-
-/// The cluster's state, and the pod that the question is about.
-struct Asked {
+/// A cluster's state.
+pub(crate) struct State {
     fork: Fork,
-    pod: Arc<PodInfo>,
-}
-
-impl Question {
-    /// Reads the cluster.
-    async fn ask(&self, catalog: &Catalog) -> Result<Asked> {
-        let Question { pod, source } = self;
-        let Snapshot { fork, namespace, .. } = source.read(catalog).await?;
-        let key = key(pod, source.namespace.as_deref(), &namespace)?;
-        let pod = fork.pod(&key).cloned().with_context(|| format!("there is no unfinished pod {key}"))?;
-        Ok(Asked { fork, pod })
-    }
-}
-
-/// The cluster's state, and the namespace of pods that are named without one.
-struct Snapshot {
-    fork: Fork,
+    config: Arc<Config>,
+    /// The namespace of pods that are named without one.
     namespace: String,
-    config: Config,
+    deadline: Deadline,
 }
 
-impl Snapshot {
+impl State {
     /// A copy of the state.
     fn fork(&self) -> Result<Fork> {
         Ok(self.fork.fork(scheduler_options(&self.config))?)
+    }
+
+    /// The key of a pod that someone names.
+    fn key(&self, pod: &str, view: &View) -> Result<PodKey> {
+        key(pod, view.namespace.as_deref(), &self.namespace)
+    }
+
+    /// The pod that someone names.
+    fn pod(&self, pod: &str, view: &View) -> Result<Arc<PodInfo>> {
+        let key = self.key(pod, view)?;
+        self.fork.pod(&key).cloned().with_context(|| format!("there is no unfinished pod {key}"))
+    }
+}
+
+impl<Q: Question> Ask<Q> {
+    /// Prints the answer.
+    pub(crate) async fn print(self, catalog: &Catalog) -> Result<ExitCode> {
+        let Self { question, view, source } = self;
+        let limit = source.timeout.unwrap_or(Q::TIMEOUT);
+        if source.remote.server.is_some() {
+            return print(limit, source.remote.ask(&question, &view)).await;
+        }
+        let catalog = source.features.applied_to(catalog)?;
+        // A task of its own: plugins may compute for long.
+        let answer = tokio::spawn(async move {
+            let state = source.read(&catalog, limit).await?;
+            question.answer(state, &view)
+        });
+        print(limit, async { answer.await.context("a plugin panicked").flatten() }).await
     }
 }
 
 impl Source {
     /// Reads the cluster.
-    async fn read(&self, catalog: &Catalog) -> Result<Snapshot> {
-        let catalog = self.features.applied_to(catalog)?;
-        let config = Config::load_or_default(self.config.as_deref(), &catalog)?;
+    async fn read(&self, catalog: &Catalog, limit: Duration) -> Result<State> {
+        let deadline = Deadline::after(limit);
+        let config = Config::load_or_default(self.config.as_deref(), catalog)?;
         let configured = &config.client_connection.kubeconfig;
         let kubeconfig = self.kubeconfig.clone().or_else(|| configured.clone()).or_else(usual_kubeconfig);
         let connection = Connection::open(None, kubeconfig.as_deref()).await?;
@@ -142,7 +186,6 @@ impl Source {
         }
         let (pods, nodes) = kinds(config.client_connection.reads_protobuf());
         let kinds = (pods.features(config.features.clone()), nodes);
-        let limit = self.timeout.unwrap_or(SHORT);
         let inputs = timeout(limit, read(&connection, kinds, &kinds_to_read)).await;
         let late = || {
             let seconds = limit.as_secs();
@@ -155,20 +198,15 @@ impl Source {
                 scheduler.take_effects();
             }
         }
-        let namespace = self.namespace.clone().unwrap_or_else(|| connection.namespace());
-        Ok(Snapshot { fork: Fork::new(scheduler, now), namespace, config })
+        let (fork, namespace) = (Fork::new(scheduler, now), connection.namespace());
+        Ok(State { fork, config: Arc::new(config), namespace, deadline })
     }
 }
 
 /// Prints an answer. The exit code is 1 if it is a bad one, and 3 if there is none in time.
-async fn print(
-    limit: Duration,
-    answer: impl Future<Output = Result<(String, bool)>> + Send + 'static,
-) -> Result<ExitCode> {
-    // A task of its own: plugins may compute for long.
-    let answer = timeout(limit, tokio::spawn(answer)).await;
+async fn print(limit: Duration, answer: impl Future<Output = Result<(String, bool)>>) -> Result<ExitCode> {
     let late = || format!("no answer within {} s; --timeout allows more", limit.as_secs());
-    match answer.with_context(late).and_then(|answer| answer.context("a plugin panicked")).flatten() {
+    match timeout(limit, answer).await.with_context(late).flatten() {
         Ok((text, is_good)) => {
             output::print(text.as_bytes())?;
             Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

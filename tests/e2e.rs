@@ -13,6 +13,7 @@ mod endpoints;
 mod events;
 mod extenders;
 mod failover;
+mod insight;
 mod operations;
 mod outage;
 mod output;

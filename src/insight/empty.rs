@@ -1,34 +1,32 @@
 //! `supercargo empty`: which nodes could go, one after the other.
 
 use std::fmt::Write as _;
-use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
-use supercargo_config::Catalog;
 use supercargo_framework::NodeInfo;
 use supercargo_scheduler::{Fork, Verb};
 
 use super::progress::Progress;
 use super::report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
 use super::what_if::{Nodes, named};
-use super::{Format, LONG, Source, print};
+use super::{Format, LONG, Question, State, View};
 use crate::text::count;
 
-#[derive(Debug, Args)]
+#[derive(Args, Debug, Serialize)]
 #[command(after_help = "\
 The nodes with the least requests are tried first. Each is drained as with `what-if --drain`. If no pod is worse \
 off, it is gone for the next one. Nothing is changed in the cluster.
 
 Exit codes: 0 if a node could go, 1 if none could, 2 for wrong usage, 3 if no answer is possible.")]
-pub(crate) struct EmptyOptions {
+pub(crate) struct Empty {
     /// Only these nodes: a name, or KEY=VALUE for all nodes with this label
     #[arg(long, value_name = "NODES")]
     nodes: Vec<Nodes>,
-    #[command(flatten)]
-    source: Source,
 }
 
 /// A node that was tried.
@@ -40,43 +38,41 @@ struct Tried {
     obstacle: Option<(String, String)>,
 }
 
-/// Prints which nodes could go.
-pub(crate) async fn empty(options: EmptyOptions, catalog: &Catalog) -> Result<ExitCode> {
-    let catalog = catalog.clone();
-    print(options.source.timeout.unwrap_or(LONG), async move { answer(&options, &catalog).await }).await
-}
+impl Question for Empty {
+    const NAME: &'static str = "empty";
+    const TIMEOUT: Duration = LONG;
 
-/// The answer, and whether a node could go.
-async fn answer(EmptyOptions { nodes, source }: &EmptyOptions, catalog: &Catalog) -> Result<(String, bool)> {
-    let mut snapshot = source.read(catalog).await?;
-    snapshot.fork.what_if(&[], 0)?;
-    let only = named(&snapshot.fork, nodes)?;
-    for name in &only {
-        snapshot.fork.cache().nodes().get(name).with_context(|| format!("there is no node {name}"))?;
-    }
-    let order = least_used(&snapshot.fork, &only);
-    let mut progress = Progress::new("nodes", order.len());
-    let mut tried = Vec::with_capacity(order.len());
-    for node in order {
-        let mut fork = snapshot.fork()?;
-        let what_if = fork.what_if(&[Verb::Drain(vec![Arc::clone(&node)])], 1)?;
-        let mut obstacle = first_obstacle(&what_if);
-        if obstacle.is_none() {
-            // It is gone for the next one.
-            obstacle = first_obstacle(&fork.what_if(&[Verb::Fail(vec![Arc::clone(&node)])], 1)?);
+    /// The answer is good if a node could go.
+    fn answer(&self, mut state: State, view: &View) -> Result<(String, bool)> {
+        state.fork.what_if(&[], 0)?;
+        let only = named(&state.fork, &self.nodes)?;
+        for name in &only {
+            state.fork.cache().nodes().get(name).with_context(|| format!("there is no node {name}"))?;
         }
-        if obstacle.is_none() {
-            snapshot.fork = fork;
+        let order = least_used(&state.fork, &only);
+        let mut progress = Progress::new("nodes", order.len(), state.deadline);
+        let mut tried = Vec::with_capacity(order.len());
+        for node in order {
+            let mut fork = state.fork()?;
+            let what_if = fork.what_if(&[Verb::Drain(vec![Arc::clone(&node)])], 1)?;
+            let mut obstacle = first_obstacle(&what_if);
+            if obstacle.is_none() {
+                // It is gone for the next one.
+                obstacle = first_obstacle(&fork.what_if(&[Verb::Fail(vec![Arc::clone(&node)])], 1)?);
+            }
+            if obstacle.is_none() {
+                state.fork = fork;
+            }
+            tried.push(Tried { node, pods: what_if.pods.len(), obstacle });
+            progress.step()?;
         }
-        tried.push(Tried { node, pods: what_if.pods.len(), obstacle });
-        progress.step();
+        let is_good = tried.iter().any(|it| it.obstacle.is_none());
+        let text = match view.output {
+            Format::Table => table(&tried),
+            Format::Json => json(&tried),
+        };
+        Ok((text, is_good))
     }
-    let is_good = tried.iter().any(|it| it.obstacle.is_none());
-    let text = match source.output {
-        Format::Table => table(&tried),
-        Format::Json => json(&tried),
-    };
-    Ok((text, is_good))
 }
 
 /// The nodes, those with the least requests first; cordoned ones, which take no pods, too.

@@ -1,23 +1,23 @@
 //! `supercargo fits`: how many more pods like a given one fit.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
-use supercargo_config::Catalog;
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::Fits;
 
-use super::{Asked, Format, Question, SHORT, print, report};
+use super::{Format, Question, State, View, report};
 
-#[derive(Debug, Args)]
+#[derive(Args, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[command(after_help = "\
 Exit codes: 0 if as many fit as --count names, 1 if fewer do, 2 for wrong usage, 3 if no answer is possible.
 Pods are placed one after the other, as the scheduler would, without preemption. Nothing is created.")]
-pub(crate) struct FitsOptions {
-    #[command(flatten)]
-    question: Question,
+pub(crate) struct FitsQuestion {
+    /// Pod: NAME, pod/NAME or NAMESPACE/NAME
+    #[arg(value_name = "POD")]
+    pod: String,
     /// Number of pods that must fit; exit code 1 if fewer do
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     count: usize,
@@ -26,22 +26,19 @@ pub(crate) struct FitsOptions {
     limit: usize,
 }
 
-/// Prints how many more pods fit.
-pub(crate) async fn fits(options: FitsOptions, catalog: &Catalog) -> Result<ExitCode> {
-    let catalog = catalog.clone();
-    print(options.question.source.timeout.unwrap_or(SHORT), async move { answer(&options, &catalog).await })
-        .await
-}
+impl Question for FitsQuestion {
+    const NAME: &'static str = "fits";
 
-/// The answer, and whether enough pods fit.
-async fn answer(options: &FitsOptions, catalog: &Catalog) -> Result<(String, bool)> {
-    let Asked { fork, pod } = options.question.ask(catalog).await?;
-    let fits = fork.fits(&pod, options.limit.max(options.count))?;
-    let text = match options.question.source.output {
-        Format::Table => report::fits(&pod, &fits),
-        Format::Json => json(&pod, &fits),
-    };
-    Ok((text, fits.count() >= options.count))
+    /// The answer is good if enough pods fit.
+    fn answer(&self, state: State, view: &View) -> Result<(String, bool)> {
+        let pod = state.pod(&self.pod, view)?;
+        let fits = state.fork.fits(&pod, self.limit.max(self.count))?;
+        let text = match view.output {
+            Format::Table => report::fits(&pod, &fits),
+            Format::Json => json(&pod, &fits),
+        };
+        Ok((text, fits.count() >= self.count))
+    }
 }
 
 fn json(pod: &PodInfo, fits: &Fits) -> String {

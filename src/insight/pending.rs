@@ -3,35 +3,32 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
-use supercargo_config::Catalog;
 use supercargo_framework::PodInfo;
 use supercargo_framework::signature::Signature;
 use supercargo_scheduler::{Fork, Why};
 
-use super::progress::Progress;
+use super::progress::{Deadline, Progress};
 use super::report::{MOST_LINES, document, fix_text, hindrances, key_reason, text, write_wrapped};
-use super::{Format, LONG, Source, print};
+use super::{Format, LONG, Question, State, View};
 use crate::text::count;
 
 /// The most workloads of a reason that are named.
 const MOST_WORKLOADS: usize = 5;
 
-#[derive(Debug, Args)]
+#[derive(Args, Debug, Serialize)]
 #[command(after_help = "\
 Pods of one workload that the scheduler treats alike share an answer, as from `why`. Without --namespace, all \
 namespaces count.
 
 Exit codes: 0 if no pod is pending, 1 if some are, 2 for wrong usage, 3 if no answer is possible.")]
-pub(crate) struct PendingOptions {
-    #[command(flatten)]
-    source: Source,
-}
+pub(crate) struct Pending {}
 
 /// The pods that are pending for one reason.
 #[derive(Default)]
@@ -50,32 +47,30 @@ impl Reason {
     }
 }
 
-/// Prints what is pending.
-pub(crate) async fn pending(options: PendingOptions, catalog: &Catalog) -> Result<ExitCode> {
-    let catalog = catalog.clone();
-    print(options.source.timeout.unwrap_or(LONG), async move { answer(&options, &catalog).await }).await
-}
+impl Question for Pending {
+    const NAME: &'static str = "pending";
+    const TIMEOUT: Duration = LONG;
 
-/// The answer, and whether no pod is pending.
-async fn answer(PendingOptions { source }: &PendingOptions, catalog: &Catalog) -> Result<(String, bool)> {
-    let mut snapshot = source.read(catalog).await?;
-    let mut pods = snapshot.fork.pending();
-    if let Some(namespace) = &source.namespace {
-        pods.retain(|pod| *pod.namespace == **namespace);
+    /// The answer is good if no pod is pending.
+    fn answer(&self, mut state: State, view: &View) -> Result<(String, bool)> {
+        let mut pods = state.fork.pending();
+        if let Some(namespace) = &view.namespace {
+            pods.retain(|pod| *pod.namespace == **namespace);
+        }
+        let reasons = reasons(&mut state.fork, &pods, state.deadline)?;
+        let text = match view.output {
+            Format::Table => table(pods.len(), &reasons),
+            Format::Json => json(&reasons),
+        };
+        Ok((text, pods.is_empty()))
     }
-    let reasons = reasons(&mut snapshot.fork, &pods);
-    let text = match source.output {
-        Format::Table => table(pods.len(), &reasons),
-        Format::Json => json(&reasons),
-    };
-    Ok((text, pods.is_empty()))
 }
 
 /// The reasons, those of the most pods first.
-fn reasons(fork: &mut Fork, pods: &[Arc<PodInfo>]) -> Vec<(String, Reason)> {
+fn reasons(fork: &mut Fork, pods: &[Arc<PodInfo>], deadline: Deadline) -> Result<Vec<(String, Reason)>> {
     // Pods of a workload with equal signatures share an answer.
     let mut answers: HashMap<(String, Signature), (String, Option<String>)> = HashMap::new();
-    let mut progress = Progress::new("pods", pods.len());
+    let mut progress = Progress::new("pods", pods.len(), deadline);
     let mut reasons: BTreeMap<String, Reason> = BTreeMap::new();
     for pod in pods {
         let workload = workload(pod);
@@ -91,11 +86,11 @@ fn reasons(fork: &mut Fork, pods: &[Arc<PodInfo>]) -> Vec<(String, Reason)> {
             (reason.example, reason.fix) = (pod.key().to_string(), fix);
         }
         *reason.workloads.entry(workload).or_default() += 1;
-        progress.step();
+        progress.step()?;
     }
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, reason)| Reverse(reason.pods()));
-    reasons
+    Ok(reasons)
 }
 
 /// The pod's workload: its controller, or the pod itself.

@@ -1,15 +1,36 @@
-//! A counter on a terminal, for answers that take long.
+//! A counter on a terminal, and a deadline, for answers that take long.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::time::Duration;
 
+use anyhow::{Result, ensure};
 use tokio::time::Instant;
 
 /// The time between two lines.
 const INTERVAL: Duration = Duration::from_millis(200);
 
+/// When an answer is too late.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline {
+    at: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    pub(super) fn after(limit: Duration) -> Self {
+        Self { at: Instant::now() + limit, limit }
+    }
+
+    /// An error once the deadline has passed.
+    fn check(self) -> Result<()> {
+        ensure!(Instant::now() < self.at, "no answer within {} s", self.limit.as_secs());
+        Ok(())
+    }
+}
+
 /// Counts steps on standard error, if that is a terminal.
 pub(super) struct Progress {
+    deadline: Deadline,
     what: &'static str,
     done: usize,
     all: usize,
@@ -18,12 +39,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(what: &'static str, all: usize) -> Self {
-        Self { what, done: 0, all, shown: None, is_terminal: stderr().is_terminal() }
+    pub(super) fn new(what: &'static str, all: usize, deadline: Deadline) -> Self {
+        Self { deadline, what, done: 0, all, shown: None, is_terminal: stderr().is_terminal() }
     }
 
-    /// Counts a step.
-    pub(super) fn step(&mut self) {
+    /// Counts a step. An error once the deadline has passed.
+    pub(super) fn step(&mut self) -> Result<()> {
         self.done += 1;
         let is_due = self.shown.is_none_or(|shown| shown.elapsed() >= INTERVAL);
         if self.is_terminal && is_due {
@@ -32,6 +53,7 @@ impl Progress {
             // Nobody may read it.
             let _ = write!(stderr(), "\r{done} of {all} {what} ");
         }
+        self.deadline.check()
     }
 }
 

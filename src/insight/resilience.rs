@@ -3,31 +3,29 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
-use supercargo_config::Catalog;
 use supercargo_scheduler::{Fork, Verb, WhatIf};
 
 use super::progress::Progress;
 use super::report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
-use super::{Format, LONG, Source, print};
+use super::{Format, LONG, Question, State, View};
 use crate::text::count;
 
-#[derive(Debug, Args)]
+#[derive(Args, Debug, Serialize)]
 #[command(after_help = "\
 Each failure is imagined alone, as with `what-if --fail`. Nothing is changed in the cluster.
 
 Exit codes: 0 if no failure leaves a pod without a node, 1 if one does, 2 for wrong usage, 3 if no answer is possible.")]
-pub(crate) struct ResilienceOptions {
+pub(crate) struct Resilience {
     /// What fails at once: `node`, or all nodes with the same value of this label
     #[arg(long, value_name = "node|LABEL", default_value = "node")]
     by: String,
-    #[command(flatten)]
-    source: Source,
 }
 
 /// What a failure leads to.
@@ -42,36 +40,32 @@ struct Failure {
     first: Option<(String, String)>,
 }
 
-/// Prints who stays down.
-pub(crate) async fn resilience(options: ResilienceOptions, catalog: &Catalog) -> Result<ExitCode> {
-    let catalog = catalog.clone();
-    print(options.source.timeout.unwrap_or(LONG), async move { answer(&options, &catalog).await }).await
-}
+impl Question for Resilience {
+    const NAME: &'static str = "resilience";
+    const TIMEOUT: Duration = LONG;
 
-/// The answer, and whether no pod stays down.
-async fn answer(
-    ResilienceOptions { by, source }: &ResilienceOptions,
-    catalog: &Catalog,
-) -> Result<(String, bool)> {
-    let mut snapshot = source.read(catalog).await?;
-    // Pods that are pending now are not the failure's.
-    snapshot.fork.what_if(&[], 0)?;
-    let groups = groups(&snapshot.fork, by);
-    ensure!(!groups.is_empty(), "no node has the label {by}");
-    let mut progress = Progress::new("failures", groups.len());
-    let mut failures = Vec::with_capacity(groups.len());
-    for (name, nodes) in groups {
-        let what_if = snapshot.fork()?.what_if(&[Verb::Fail(nodes)], 1)?;
-        failures.push(Failure::new(name, &what_if));
-        progress.step();
+    /// The answer is good if no pod stays down.
+    fn answer(&self, mut state: State, view: &View) -> Result<(String, bool)> {
+        let by = &self.by;
+        // Pods that are pending now are not the failure's.
+        state.fork.what_if(&[], 0)?;
+        let groups = groups(&state.fork, by);
+        ensure!(!groups.is_empty(), "no node has the label {by}");
+        let mut progress = Progress::new("failures", groups.len(), state.deadline);
+        let mut failures = Vec::with_capacity(groups.len());
+        for (name, nodes) in groups {
+            let what_if = state.fork()?.what_if(&[Verb::Fail(nodes)], 1)?;
+            failures.push(Failure::new(name, &what_if));
+            progress.step()?;
+        }
+        failures.sort_by_key(|it| (Reverse(it.down), Reverse(it.pods)));
+        let is_good = failures.iter().all(|failure| failure.down == 0);
+        let text = match view.output {
+            Format::Table => table(by, &failures),
+            Format::Json => json(by, &failures),
+        };
+        Ok((text, is_good))
     }
-    failures.sort_by_key(|it| (Reverse(it.down), Reverse(it.pods)));
-    let is_good = failures.iter().all(|failure| failure.down == 0);
-    let text = match source.output {
-        Format::Table => table(by, &failures),
-        Format::Json => json(by, &failures),
-    };
-    Ok((text, is_good))
 }
 
 /// What fails at once.

@@ -1,37 +1,29 @@
 //! `supercargo what-if`: where pods go if nodes are drained or fail, or come, or pods come or go.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use supercargo_config::Catalog;
+use serde::Serialize;
 use supercargo_framework::NodeInfo;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::{Fork, Verb};
 
-use super::{Format, SHORT, Snapshot, Source, key, print, report};
+use super::{Format, Question, State, View, report};
 
-#[derive(Debug, Args)]
+#[derive(Args, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[group(required = true, multiple = true)]
 #[command(override_usage = "supercargo what-if [OPTIONS] CHANGE...")]
+#[command(next_help_heading = "Changes")]
 #[command(after_help = "\
 Changes apply in the order of this list: --add, --uncordon, --cordon, --delete, --copy, --fail, --drain.
 Controllers replace pods at once, a pod on a node is ready, and volumes are bound at once. A drain leaves pods of \
 DaemonSets and respects PodDisruptionBudgets. Nothing is changed in the cluster.
 
 Exit codes: 0 if nobody is worse off, 1 if a pod is, 2 for wrong usage, 3 if no answer is possible.")]
-pub(crate) struct WhatIfOptions {
-    #[command(flatten)]
-    verbs: VerbOptions,
-    #[command(flatten)]
-    source: Source,
-}
-
-#[derive(Debug, Args)]
-#[group(required = true, multiple = true)]
-#[command(next_help_heading = "Changes")]
-struct VerbOptions {
+pub(crate) struct WhatIfQuestion {
     /// Add nodes like this one (default 1)
     #[arg(long, value_name = "NODE[=COUNT]")]
     add: Vec<String>,
@@ -58,29 +50,22 @@ struct VerbOptions {
 /// A node's name, or a label.
 pub(super) type Nodes = String;
 
-/// Prints what the changes lead to.
-pub(crate) async fn what_if(options: WhatIfOptions, catalog: &Catalog) -> Result<ExitCode> {
-    let catalog = catalog.clone();
-    print(options.source.timeout.unwrap_or(SHORT), async move { answer(&options, &catalog).await }).await
+impl Question for WhatIfQuestion {
+    const NAME: &'static str = "what-if";
+
+    /// The answer is good if nobody is worse off.
+    fn answer(&self, mut state: State, view: &View) -> Result<(String, bool)> {
+        let verbs = self.parse(&state.fork, |text| state.key(text, view))?;
+        let what_if = state.fork.what_if(&verbs, report::MOST_LINES)?;
+        let text = match view.output {
+            Format::Table => report::what_if(&what_if),
+            Format::Json => report::what_if_json(&what_if),
+        };
+        Ok((text, !what_if.pods.iter().any(|outcome| outcome.end.is_bad())))
+    }
 }
 
-/// The answer, and whether nobody is worse off.
-async fn answer(
-    WhatIfOptions { verbs, source }: &WhatIfOptions,
-    catalog: &Catalog,
-) -> Result<(String, bool)> {
-    let Snapshot { mut fork, namespace, .. } = source.read(catalog).await?;
-    let pod = |text: &str| key(text, source.namespace.as_deref(), &namespace);
-    let verbs = verbs.parse(&fork, pod)?;
-    let what_if = fork.what_if(&verbs, report::MOST_LINES)?;
-    let text = match source.output {
-        Format::Table => report::what_if(&what_if),
-        Format::Json => report::what_if_json(&what_if),
-    };
-    Ok((text, !what_if.pods.iter().any(|outcome| outcome.end.is_bad())))
-}
-
-impl VerbOptions {
+impl WhatIfQuestion {
     fn parse(&self, fork: &Fork, pod: impl Fn(&str) -> Result<PodKey>) -> Result<Vec<Verb>> {
         let mut verbs = Vec::new();
         for text in &self.add {

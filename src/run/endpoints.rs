@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::debugger::Debugger;
+use crate::insight::endpoint::Insight;
 use crate::reload::Generation;
 use crate::watchdog::Watchdog;
 use supercargo_client::election::Leadership;
@@ -29,6 +30,7 @@ pub(super) struct EndpointState {
     pub(super) debugger: Debugger,
     pub(super) watchdog: Watchdog,
     pub(super) generations: watch::Receiver<Generation>,
+    pub(super) insight: Insight,
     pub(super) started: Timestamp,
 }
 
@@ -41,9 +43,10 @@ impl EndpointState {
         log_level: LogLevel,
         stop: CancellationToken,
     ) -> Endpoints {
-        let Self { leadership, synced, debugger, watchdog, generations, started } = self;
+        let Self { leadership, synced, debugger, watchdog, generations, insight, started } = self;
         // Constant: a reload cannot change it.
         let profiling = generations.borrow().config.enable_profiling;
+        let queries = if flags.misc.insight { insight.endpoints() } else { BTreeMap::new() };
         let resources = (Arc::clone(&metrics), leadership.clone());
         let (of_configz, of_flagz) = (generations.clone(), generations);
         Endpoints {
@@ -76,6 +79,7 @@ impl EndpointState {
                 ("/debug/cache", page(&debugger, |it| async move { it.cache_json().await })),
                 ("/debug/queue", page(&debugger, |it| async move { it.queue_json().await })),
             ]),
+            queries,
             log_level: profiling.then_some(log_level),
         }
     }

@@ -31,6 +31,7 @@ use crate::effects::EffectHandler;
 use crate::events::Writer;
 use crate::extender::HttpExtenders;
 use crate::informers::{self, Informers};
+use crate::insight::endpoint::Insight;
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, MaybeRecorded, Message, Owner, StopOnDrop};
 use crate::preemptor::Preemptor;
@@ -200,6 +201,11 @@ impl Process {
             debugger: self.debugger.clone(),
             watchdog: self.watchdog.clone(),
             generations: self.generations.subscribe(),
+            insight: Insight::new(
+                self.mailbox.clone(),
+                Arc::clone(&self.host.clock),
+                self.generations.subscribe(),
+            ),
             started: self.host.wall(),
         }
     }

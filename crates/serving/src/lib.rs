@@ -69,7 +69,7 @@ pub use self::error::{LookupError, ServeError};
 use self::handler_chain::HandlerChain;
 pub use self::health::{Check, Checks, Probe};
 use self::review::Reviewer;
-pub use self::routes::{Endpoints, JsonPage, TextPage};
+pub use self::routes::{Answer, Answering, Endpoints, JsonPage, TextPage};
 use self::sni::Certificates;
 use self::trust::Trust;
 use supercargo_client::api::Api;

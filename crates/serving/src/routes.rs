@@ -9,7 +9,7 @@ use axum::extract::{DefaultBodyLimit, Path, Query};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 use futures::future::BoxFuture;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -28,6 +28,44 @@ pub type TextPage = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 /// JSON that is generated for each request.
 pub type JsonPage = Arc<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;
 
+/// Answers the query of a request.
+pub type Answering = Arc<dyn Fn(Vec<(String, String)>) -> BoxFuture<'static, Answer> + Send + Sync>;
+
+/// An answer to a query.
+#[derive(Debug)]
+pub enum Answer {
+    /// A text, with headers.
+    Text(StatusCode, String, Vec<(&'static str, &'static str)>),
+    /// 429: too many queries wait.
+    Busy,
+}
+
+impl Answer {
+    /// 200 with these headers.
+    pub fn text(text: String, headers: impl Into<Vec<(&'static str, &'static str)>>) -> Self {
+        Self::Text(StatusCode::OK, text, headers.into())
+    }
+
+    /// 400.
+    pub fn bad_request(text: String) -> Self {
+        Self::Text(StatusCode::BAD_REQUEST, text, Vec::new())
+    }
+
+    /// 422: the query is valid and has no answer.
+    pub fn unprocessable(text: String) -> Self {
+        Self::Text(StatusCode::UNPROCESSABLE_ENTITY, text, Vec::new())
+    }
+
+    fn into_response(self) -> Response {
+        let Self::Text(status, text, headers) = self else { return text::too_many_requests() };
+        let mut response = plain(status, text);
+        for (name, value) in headers {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
 /// The content of the endpoints.
 #[derive(Clone)]
 pub struct Endpoints {
@@ -43,6 +81,8 @@ pub struct Endpoints {
     pub flagz: Arc<dyn Fn() -> String + Send + Sync>,
     /// Debugging pages by path, such as `/debug/cache`.
     pub debug: BTreeMap<&'static str, JsonPage>,
+    /// Endpoints that answer queries, by path.
+    pub queries: BTreeMap<String, Answering>,
     /// `/debug/flags/v`; not served if `None`. kube-scheduler serves it if profiling is enabled.
     pub log_level: Option<LogLevel>,
     /// The version whose features are emulated, for `/statusz`.
@@ -53,7 +93,7 @@ pub struct Endpoints {
 
 impl Endpoints {
     pub(super) fn into_routes(self) -> Router {
-        let Self { checks, metrics, resource_metrics, configz, flagz, debug, log_level, .. } = self;
+        let Self { checks, metrics, resource_metrics, configz, flagz, debug, queries, log_level, .. } = self;
         let slis = Arc::new(Slis::default());
         let mut routes = Router::new()
             .route("/metrics", text_page(metrics))
@@ -71,6 +111,11 @@ impl Endpoints {
         paths.extend(debug.keys());
         for (path, page) in debug {
             routes = routes.route(path, get(async move || json(&page().await)));
+        }
+        for (path, answer) in queries {
+            let page =
+                async move |Query(query): Query<Vec<(String, String)>>| answer(query).await.into_response();
+            routes = routes.route(&path, get(page));
         }
         if let Some(level) = log_level {
             paths.push("/debug/flags/v");

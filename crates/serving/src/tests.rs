@@ -21,6 +21,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use super::routes::Answer;
 use super::testing::{self, access_review, token_review};
 use super::*;
 
@@ -33,6 +34,7 @@ const GUARDED: &[&str] = &[
     "/configz",
     "/flagz",
     "/statusz",
+    "/ask",
     "/debug/cache",
     "/debug/flags/v",
     "/debug/pprof/heap",
@@ -156,6 +158,17 @@ fn endpoints(is_well: &Arc<AtomicBool>, slow: &Arc<Semaphore>) -> Endpoints {
                 })),
             ),
         ]),
+        queries: BTreeMap::from([(
+            "/ask".to_owned(),
+            Arc::new(|query: Vec<(String, String)>| {
+                let answer = if query.is_empty() {
+                    Answer::Busy
+                } else {
+                    Answer::text(format!("{query:?}"), [("is-good", "true")])
+                };
+                async move { answer }.boxed()
+            }) as _,
+        )]),
         log_level: Some(supercargo_telemetry::logs::LogLevel::detached("info")),
         emulated_version: "1.37".to_owned(),
         started: jiff::Timestamp::UNIX_EPOCH,
@@ -218,6 +231,8 @@ async fn each_path_serves_its_content() {
                 r#"{"componentconfig":{"kind":"KubeSchedulerConfiguration"}}"#,
             ),
             ("/debug/cache", 200, "application/json", r#"{"nodes":[]}"#),
+            ("/ask?a=b%26", 200, "text/plain; charset=utf-8", r#"[("a", "b&")]"#),
+            ("/ask", 429, "text/plain; charset=utf-8", "Too many requests, please try again later.\n"),
             ("/debug/flags/v", 200, "text/plain; charset=utf-8", "info\n"),
             ("/livez?verbose", 200, "text/plain; charset=utf-8", "[+]ping ok\nlivez check passed\n"),
             ("/readyz/shutdown", 200, "text/plain; charset=utf-8", "ok"),

@@ -234,6 +234,7 @@ fn endpoints() -> Endpoints {
         configz: Arc::new(|| json!({"kind": "KubeSchedulerConfiguration"})),
         flagz: Arc::new(String::new),
         debug: BTreeMap::from([("/debug/cache", Arc::new(|| async { json!({}) }.boxed()) as _)]),
+        queries: BTreeMap::new(),
         log_level: None,
         emulated_version: "1.37".to_owned(),
         started: jiff::Timestamp::UNIX_EPOCH,

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
-use clap::{Arg, Args, Command, Error};
+use clap::{Arg, ArgAction, Args, Command, Error};
 use http::Uri;
 
-use super::value::{FlagError, length, memory};
+use super::value::{FlagError, boolean, length, memory};
 
 /// Configuration file, API server, recording.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,13 @@ pub struct MiscOptions {
     /// the log.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Answer `why`, `what-if` and other questions from the running scheduler, under /insight/ on the
+    /// HTTPS port.
+    #[arg(
+        long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_value = "false", default_missing_value = "true", value_parser = boolean
+    )]
+    pub insight: bool,
     /// Memory limit of evaluation tables. Default: a quarter of the container's memory limit, at
     /// most 256Mi.
     #[arg(long, value_name = "QUANTITY", value_parser = memory)]

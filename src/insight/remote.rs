@@ -1,0 +1,95 @@
+//! Questions to a running supercargo.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use clap::Args;
+use http::{Request, StatusCode, Uri};
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde::Serialize;
+use serde_json::{Value, json};
+use supercargo_client::connection::client;
+use supercargo_client::transport::Transport;
+
+use super::endpoint::{GOOD, PATH};
+use super::{Question, View};
+
+/// The name of everything in the kubeconfig.
+const NAME: &str = "supercargo";
+
+/// A running supercargo.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Running supercargo")]
+pub(super) struct Remote {
+    /// Ask the supercargo at this URL, which runs with --insight, instead of reading the cluster
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "kubeconfig", "feature_gates"])]
+    pub(super) server: Option<Uri>,
+    /// File with a bearer token for --server
+    #[arg(long, value_name = "FILE", requires = "server")]
+    token_file: Option<PathBuf>,
+    /// File with the certificates of those who sign --server's
+    #[arg(long, value_name = "FILE", requires = "server")]
+    certificate_authority: Option<PathBuf>,
+    /// Trust any certificate of --server
+    #[arg(long, requires = "server")]
+    insecure_skip_tls_verify: bool,
+}
+
+impl Remote {
+    /// Asks a question. Returns the answer, and whether it is a good one.
+    pub(super) async fn ask<Q: Question>(&self, question: &Q, view: &View) -> Result<(String, bool)> {
+        let query = query(question)? + &query(view)?;
+        let request = Request::get(format!("{PATH}{}?{query}", Q::NAME)).body(Bytes::new())?;
+        let server = self.server.as_ref().context("--server is not set")?;
+        let response = Transport::from(client(self.config(server).await?)?).send(request).await;
+        let response = response.map_err(anyhow::Error::from_boxed);
+        let response = response.with_context(|| format!("cannot ask {server}"))?;
+        let text = String::from_utf8_lossy(response.body()).into_owned();
+        match response.status() {
+            StatusCode::OK => Ok((text, response.headers().get(GOOD).is_some_and(|good| good == "true"))),
+            StatusCode::NOT_FOUND => bail!("{server} does not answer questions: it runs without --insight"),
+            StatusCode::UNAUTHORIZED => bail!("{server} does not accept the token; see --token-file"),
+            _ => bail!("{}", text.trim_end()),
+        }
+    }
+
+    /// How to reach the server: a kubeconfig in memory reads the files.
+    async fn config(&self, server: &Uri) -> Result<Config> {
+        ensure!(server.scheme().is_some(), "--server={server} needs a scheme: https://{server}");
+        let cluster = json!({
+            "server": server.to_string(),
+            "certificate-authority": self.certificate_authority,
+            "insecure-skip-tls-verify": self.insecure_skip_tls_verify,
+        });
+        let kubeconfig: Kubeconfig = serde_json::from_value(json!({
+            "clusters": [{ "name": NAME, "cluster": cluster }],
+            "users": [{ "name": NAME, "user": { "tokenFile": self.token_file } }],
+            "contexts": [{ "name": NAME, "context": { "cluster": NAME, "user": NAME } }],
+            "current-context": NAME,
+        }))?;
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        config.context("cannot use --certificate-authority or --token-file")
+    }
+}
+
+/// The query of an endpoint: each argument by its name.
+pub(super) fn query(arguments: &impl Serialize) -> Result<String> {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    let Value::Object(arguments) = serde_json::to_value(arguments)? else { return Ok(String::new()) };
+    let mut add = |name: &str, value: &Value| match value {
+        Value::Null => {}
+        Value::String(text) => drop(query.append_pair(name, text)),
+        other => drop(query.append_pair(name, &other.to_string())),
+    };
+    for (name, value) in &arguments {
+        match value {
+            Value::Array(values) => values.iter().for_each(|value| add(name, value)),
+            value => add(name, value),
+        }
+    }
+    let query = query.finish();
+    Ok(if query.is_empty() { query } else { query + "&" })
+}
