@@ -1,6 +1,7 @@
 //! What answers to questions cost: `cargo bench -p supercargo-benches --bench why`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use supercargo_benches::{Bench, default_options};
@@ -38,6 +39,15 @@ fn full(nodes: usize) -> Bench {
     bench
 }
 
+/// A pod comes to each node and goes again.
+fn change_every_node(bench: &mut Bench, nodes: usize) {
+    for i in 0..nodes {
+        let pod = Arc::new(pod("passing").request("cpu", "1m").node(&format!("node-{i}")).build());
+        bench.handle(Input::AssignedPod(Notification::Added(Arc::clone(&pod))));
+        bench.handle(Input::AssignedPod(Notification::Deleted(pod)));
+    }
+}
+
 fn why(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("why");
     group.sample_size(10);
@@ -52,6 +62,29 @@ fn why(criterion: &mut Criterion) {
         group.bench_function(BenchmarkId::new("pending", nodes), |b| {
             b.iter(|| asked.why(&pending));
         });
+        drop(asked);
+        // The first change of each node after a copy costs more than later ones.
+        let mut bench = bench;
+        for copied in [false, true] {
+            let name = if copied { "changes-after-a-fork" } else { "changes" };
+            group.bench_function(BenchmarkId::new(name, nodes), |b| {
+                b.iter_custom(|times| {
+                    (0..times)
+                        .map(|_| {
+                            let copy = copied.then(|| bench.scheduler.fork(bench.now, default_options()));
+                            let began = Instant::now();
+                            change_every_node(&mut bench, nodes);
+                            let took = began.elapsed();
+                            drop(copy);
+                            took
+                        })
+                        .sum()
+                });
+            });
+        }
+        let fork = || {
+            bench.scheduler.fork(bench.now, default_options()).expect("the default options make a scheduler")
+        };
         let drained = (0..DRAINED).map(|i| format!("node-{i}").into()).collect();
         let drain = [Verb::Drain(drained)];
         group.bench_function(BenchmarkId::new("what-if-drain", nodes), |b| {
