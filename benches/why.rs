@@ -8,7 +8,7 @@ use supercargo_benches::{Bench, default_options};
 use supercargo_framework::TaintEffect;
 use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::testing::{node, pod};
-use supercargo_scheduler::{Input, Notification, Verb};
+use supercargo_scheduler::{Fork, Input, Notification, Verb};
 
 /// The number of nodes that are drained.
 const DRAINED: usize = 20;
@@ -39,6 +39,10 @@ fn full(nodes: usize) -> Bench {
     bench
 }
 
+fn fork(bench: &Bench) -> Fork {
+    bench.scheduler.fork(bench.now, default_options()).expect("the default options make a scheduler")
+}
+
 /// A pod comes to each node and goes again.
 fn change_every_node(bench: &mut Bench, nodes: usize) {
     for i in 0..nodes {
@@ -54,11 +58,8 @@ fn why(criterion: &mut Criterion) {
     for nodes in [500, 5000] {
         let bench = full(nodes);
         let pending = Arc::new(pod("pending").request("cpu", "4").request("memory", "4Gi").build());
-        let fork = || {
-            bench.scheduler.fork(bench.now, default_options()).expect("the default options make a scheduler")
-        };
-        group.bench_function(BenchmarkId::new("fork", nodes), |b| b.iter(fork));
-        let mut asked = fork();
+        group.bench_function(BenchmarkId::new("fork", nodes), |b| b.iter(|| fork(&bench)));
+        let mut asked = fork(&bench);
         group.bench_function(BenchmarkId::new("pending", nodes), |b| {
             b.iter(|| asked.why(&pending));
         });
@@ -71,7 +72,7 @@ fn why(criterion: &mut Criterion) {
                 b.iter_custom(|times| {
                     (0..times)
                         .map(|_| {
-                            let copy = copied.then(|| bench.scheduler.fork(bench.now, default_options()));
+                            let copy = copied.then(|| fork(&bench));
                             let began = Instant::now();
                             change_every_node(&mut bench, nodes);
                             let took = began.elapsed();
@@ -82,13 +83,10 @@ fn why(criterion: &mut Criterion) {
                 });
             });
         }
-        let fork = || {
-            bench.scheduler.fork(bench.now, default_options()).expect("the default options make a scheduler")
-        };
         let drained = (0..DRAINED).map(|i| format!("node-{i}").into()).collect();
         let drain = [Verb::Drain(drained)];
         group.bench_function(BenchmarkId::new("what-if-drain", nodes), |b| {
-            b.iter_batched(fork, |mut fork| fork.what_if(&drain, 20), BatchSize::PerIteration);
+            b.iter_batched(|| fork(&bench), |mut fork| fork.what_if(&drain, 20), BatchSize::PerIteration);
         });
     }
     group.finish();

@@ -147,7 +147,7 @@ fn level_source(level: &str) -> &'static str {
 pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> {
     let usual_level = match cli.command {
         Command::Demo { .. } => "warn",
-        // It repeats --insecure-skip-tls-verify.
+        // kube warns of what --insecure-skip-tls-verify already says.
         Command::Empty(_)
         | Command::Fits(_)
         | Command::Pending(_)

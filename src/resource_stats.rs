@@ -1,5 +1,5 @@
-//! How much of everything exists, counted for each scrape of `/metrics`. What must not grow over
-//! time is among it: process memory cannot show that, because an allocator keeps freed memory.
+//! How much of everything exists, counted for each scrape of `/metrics`. It includes what must not
+//! grow over time: process memory cannot show that, because an allocator keeps freed memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -70,7 +70,7 @@ impl Upstream {
         nodes: usize,
         namespaces: usize,
     ) -> Result<Option<Longest>> {
-        // Gated pods have no cycle, and this program knows no volumes.
+        // Gated pods have no cycle, and this program knows neither volumes nor other objects.
         if list == PodList::Gates || !list.objects(1).is_empty() {
             return Ok(None);
         }

@@ -220,6 +220,9 @@ fn score_plugins_declare_their_normalization() {
     ] {
         let plugin = Driver::new(name).points.score.clone().expect("the plugin scores");
         assert_eq!(plugin.normalization(), normalization, "{name}");
+        let caching = Driver::new(name).points.caching.clone();
+        let by_range = caching.is_some_and(|caching| caching.normalizes_by_range());
+        assert_eq!(by_range, normalization == Normalize::Custom, "{name}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! `/insight/`: the same questions to a running scheduler.
 //!
 //! A question is asked of a fork. The owner copies its state for that; everything else happens on
-//! another thread. Questions within a moment share a copy, so that they take at most 1 % of the
+//! another thread. Questions within a moment share a copy, so that copying takes at most 1 % of the
 //! owner's time.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Command, FromArgMatches as _};
 use supercargo_client::host::Clock;
 use supercargo_scheduler::Fork;
-use supercargo_serving::{Answer, Answering};
+use supercargo_serving::{QueryPage, QueryResponse};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
@@ -34,9 +34,8 @@ const LIMIT: Duration = Duration::from_secs(25);
 /// The most questions that are answered at once, and those that wait besides.
 const MOST_RUNNING: usize = 2;
 const MOST_WAITING: usize = 8;
-/// Copying may take one part of the owner's time in this many. Changes of what is shared with a copy
-/// take about as long again.
-const SHARE: u32 = 200;
+/// Copying may take one part of the owner's time in this many.
+const SHARE: u32 = 100;
 
 /// A question that can be asked: reads the arguments, and answers.
 type Ask = fn(&[(String, String)]) -> Result<Box<dyn AskOf>, clap::Error>;
@@ -126,11 +125,11 @@ impl Insight {
     }
 
     /// The endpoints, by path.
-    pub(crate) fn endpoints(self) -> BTreeMap<String, Answering> {
+    pub(crate) fn endpoints(self) -> BTreeMap<String, QueryPage> {
         let insight = Arc::new(self);
         let endpoint = |(name, ask): (&str, Ask)| {
             let insight = Arc::clone(&insight);
-            let answering: Answering = Arc::new(move |query| {
+            let answering: QueryPage = Arc::new(move |query| {
                 let insight = Arc::clone(&insight);
                 Box::pin(async move { insight.answer(ask, &query).await })
             });
@@ -139,23 +138,25 @@ impl Insight {
         QUESTIONS.into_iter().map(endpoint).collect()
     }
 
-    async fn answer(self: &Arc<Self>, ask: Ask, query: &[(String, String)]) -> Answer {
+    async fn answer(self: &Arc<Self>, ask: Ask, query: &[(String, String)]) -> QueryResponse {
         let question = match ask(query) {
             Ok(question) => question,
-            Err(error) => return Answer::bad_request(error.to_string()),
+            Err(error) => return QueryResponse::bad_request(error.to_string()),
         };
-        let Ok(_place) = self.places.try_acquire() else { return Answer::Busy };
+        let Ok(_place) = self.places.try_acquire() else { return QueryResponse::Busy };
         let deadline = Deadline::after(LIMIT);
         // Never closed.
-        let Ok(_running) = self.running.acquire().await else { return Answer::Busy };
+        let Ok(_running) = self.running.acquire().await else { return QueryResponse::Busy };
         let answer = async {
             let state = self.state(deadline).await?;
             let answer = spawn_blocking(move || question.answer(state)).await;
             answer.context("a plugin panicked")?
         };
         match answer.await {
-            Ok((text, is_good)) => Answer::text(text, [(GOOD, if is_good { "true" } else { "false" })]),
-            Err(error) => Answer::unprocessable(format!("{error:#}")),
+            Ok((text, is_good)) => {
+                QueryResponse::text(text, [(GOOD, if is_good { "true" } else { "false" })])
+            }
+            Err(error) => QueryResponse::unprocessable(format!("{error:#}")),
         }
     }
 
@@ -253,7 +254,7 @@ mod tests {
         (insight, owner)
     }
 
-    async fn why(insight: &Arc<Insight>, pod: &str) -> Answer {
+    async fn why(insight: &Arc<Insight>, pod: &str) -> QueryResponse {
         insight.answer(parse::<WhyQuestion>, &pairs(&[("pod", pod)])).await
     }
 
@@ -261,11 +262,11 @@ mod tests {
     async fn questions_within_a_moment_share_a_copy_that_is_dropped_then() {
         let (insight, owner) = owner();
         for _ in 0..3 {
-            let Answer::Text(status, text, headers) = why(&insight, "p").await else { panic!("busy") };
+            let QueryResponse::Text(status, text, headers) = why(&insight, "p").await else { panic!("busy") };
             assert_eq!((status.as_u16(), &headers[..]), (200, &[(GOOD, "true")][..]), "{text}");
             assert!(text.starts_with("default/p fits on 1 of 1 node;"), "{text}");
         }
-        let Answer::Text(status, text, _) = why(&insight, "q").await else { panic!("busy") };
+        let QueryResponse::Text(status, text, _) = why(&insight, "q").await else { panic!("busy") };
         assert_eq!((status.as_u16(), &*text), (422, "there is no unfinished pod default/q"));
         sleep(Duration::from_hours(1)).await;
         assert!(insight.kept.lock().await.is_none());
@@ -284,7 +285,7 @@ mod tests {
         for question in &mut asked {
             assert!(futures::poll!(question).is_pending());
         }
-        assert!(matches!(why(&insight, "p").await, Answer::Busy));
+        assert!(matches!(why(&insight, "p").await, QueryResponse::Busy));
         drop(asked);
         assert!(futures::poll!(Box::pin(why(&insight, "p"))).is_pending());
     }

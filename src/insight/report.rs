@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use supercargo_framework::taint::Taint;
 use supercargo_framework::{ClusterEvent, EventResource, PodInfo};
-use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodChange, Refusal, Shortage, Why};
+use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodFix, Refusal, Shortage, Why};
 
 pub(super) use self::what_if::{first_obstacle, obstacle_json, what_if, what_if_json};
 use crate::text::{count, quantity, wrap};
@@ -326,17 +326,17 @@ pub(super) fn fix_text(fix: &Fix) -> String {
     format!("{}; {then} {}", changes.join(", and "), fix.node)
 }
 
-fn change_text(change: &PodChange) -> String {
+fn change_text(change: &PodFix) -> String {
     match change {
-        PodChange::Request { resource, from, to } => {
+        PodFix::Request { resource, from, to } => {
             format!("request {resource} {} instead of {}", quantity(resource, *to), quantity(resource, *from))
         }
-        PodChange::Tolerate(taint) => format!("tolerate {}", taint_text(taint)),
-        PodChange::NoNodeAffinity => "drop the node selector and the required node affinity".to_owned(),
-        PodChange::SoftSpread => "let topology spread constraints be ScheduleAnyway".to_owned(),
-        PodChange::NoPodAffinity => "drop required affinity and anti-affinity to pods".to_owned(),
-        PodChange::NoHostPorts => "use no host port".to_owned(),
-        PodChange::Priority(priority) => format!("have priority {priority}"),
+        PodFix::Tolerate(taint) => format!("tolerate {}", taint_text(taint)),
+        PodFix::NoNodeAffinity => "drop the node selector and the required node affinity".to_owned(),
+        PodFix::SoftSpread => "let topology spread constraints be ScheduleAnyway".to_owned(),
+        PodFix::NoPodAffinity => "drop required affinity and anti-affinity to pods".to_owned(),
+        PodFix::NoHostPorts => "use no host port".to_owned(),
+        PodFix::Priority(priority) => format!("have priority {priority}"),
     }
 }
 
@@ -428,17 +428,17 @@ fn code(Refusal { plugin, reason, detail, .. }: &Refusal) -> &'static str {
 }
 
 fn fix_json(Fix { changes, node, preempts }: &Fix) -> Value {
-    let change = |change: &PodChange| match change {
-        PodChange::Request { resource, from, to } => json!({
+    let change = |change: &PodFix| match change {
+        PodFix::Request { resource, from, to } => json!({
             "change": "Request", "resource": resource,
             "from": quantity(resource, *from), "to": quantity(resource, *to),
         }),
-        PodChange::Tolerate(taint) => json!({ "change": "Tolerate", "taint": taint_json(taint) }),
-        PodChange::NoNodeAffinity => json!({ "change": "NoNodeAffinity" }),
-        PodChange::SoftSpread => json!({ "change": "SoftSpread" }),
-        PodChange::NoPodAffinity => json!({ "change": "NoPodAffinity" }),
-        PodChange::NoHostPorts => json!({ "change": "NoHostPorts" }),
-        PodChange::Priority(priority) => json!({ "change": "Priority", "to": priority }),
+        PodFix::Tolerate(taint) => json!({ "change": "Tolerate", "taint": taint_json(taint) }),
+        PodFix::NoNodeAffinity => json!({ "change": "NoNodeAffinity" }),
+        PodFix::SoftSpread => json!({ "change": "SoftSpread" }),
+        PodFix::NoPodAffinity => json!({ "change": "NoPodAffinity" }),
+        PodFix::NoHostPorts => json!({ "change": "NoHostPorts" }),
+        PodFix::Priority(priority) => json!({ "change": "Priority", "to": priority }),
     };
     json!({ "changes": changes.iter().map(change).collect::<Vec<_>>(), "node": node, "preempts": preempts })
 }

@@ -45,7 +45,7 @@ fn duration() -> Option<Duration> {
     Some(Duration::try_from(duration).expect("time goes forward"))
 }
 
-/// The scheduler and its footprint endpoint.
+/// The scheduler and its metrics.
 struct Subject {
     supercargo: Supercargo,
     gauges: Gauges,

@@ -6,7 +6,7 @@
 //! is exceeded is visible.
 
 use crate::ast::Id;
-use crate::fault::EvalFailure;
+use crate::eval_failure::EvalFailure;
 use crate::value::Value;
 
 const NONE: u32 = u32::MAX;

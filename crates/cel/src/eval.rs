@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::ast::{Id, Name};
 use crate::cost::{self, Costs, Seen};
-use crate::fault::{EvalFailure, Steps};
+use crate::eval_failure::{EvalFailure, Steps};
 use crate::map::Map;
 use crate::plan::{Attribute, CallNode, FoldNode, Key, Node, Qualifier, Root, is_key};
 use crate::value::{List, MAX_NESTING, Outcome, Value};

@@ -12,7 +12,7 @@ mod units;
 use std::sync::Arc;
 
 use crate::declarations::{Overload, function};
-use crate::fault::{EvalFailure, Steps};
+use crate::eval_failure::{EvalFailure, Steps};
 use crate::types::Type;
 use crate::value::{Outcome, Value};
 

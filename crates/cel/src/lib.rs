@@ -44,7 +44,7 @@ mod cost;
 mod declarations;
 mod device;
 mod eval;
-mod fault;
+mod eval_failure;
 mod functions;
 mod go_regex;
 mod gofmt;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::fault::{EvalFailure, Steps};
+use crate::eval_failure::{EvalFailure, Steps};
 use crate::numbers;
 use crate::value::{Outcome, Value};
 

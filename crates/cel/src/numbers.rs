@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::fault::EvalFailure;
+use crate::eval_failure::EvalFailure;
 use crate::value::Value;
 
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::ast::{Call, Expr, Fold, Id, Kind, Name};
 use crate::checker::{Checked, DEVICE, global_type};
-use crate::fault::{EvalFailure, Steps};
+use crate::eval_failure::{EvalFailure, Steps};
 use crate::functions::{Binding, bind, optimized};
 use crate::map::Map;
 use crate::types::Type;

@@ -1,6 +1,6 @@
 //! Timestamps and durations as Go's `time` reads and prints them. There is no clock here.
 
-use crate::fault::EvalFailure;
+use crate::eval_failure::EvalFailure;
 
 const MIN_SECONDS: i64 = -62_135_596_800;
 const MAX_SECONDS: i64 = 253_402_300_799;

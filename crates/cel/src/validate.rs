@@ -2,7 +2,7 @@
 
 use crate::ast::{Expr, Id, Kind};
 use crate::checker::Checked;
-use crate::fault::Steps;
+use crate::eval_failure::Steps;
 use crate::functions::{optimized, to_duration, to_timestamp};
 use crate::parser::Places;
 use crate::source::{Errors, Source};
@@ -71,9 +71,10 @@ impl Validator<'_> {
             "duration" => to_duration(args, &mut Steps::default()).is_ok(),
             "timestamp" => to_timestamp(args, &mut Steps::default()).is_ok(),
             "matches" => match value {
-                Value::String(pattern) => {
-                    !matches!(optimized(function, pattern), Some(Err(crate::fault::EvalFailure::Error(_))))
-                }
+                Value::String(pattern) => !matches!(
+                    optimized(function, pattern),
+                    Some(Err(crate::eval_failure::EvalFailure::Error(_)))
+                ),
                 _ => true,
             },
             _ => true,

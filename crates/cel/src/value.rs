@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::fault::{EvalFailure, Steps};
+use crate::eval_failure::{EvalFailure, Steps};
 use crate::gofmt;
 use crate::map::Map;
 use crate::net::{Cidr, Ip};

@@ -237,6 +237,23 @@ pub const NOT_SCORED: i64 = -(1 << 48);
 /// What the scheduler knows about the filters of a dry run. A PostFilter plugin that tries many
 /// nodes can use it; one that runs [`RunFilters`](crate::plugin::RunFilters) alone gets the same
 /// results.
+///
+/// ```
+/// use supercargo_framework::plugin::RunFilters;
+/// use supercargo_framework::{CycleState, NodeInfo, PodInfo, PodTotals};
+///
+/// /// Whether the node is too small for the pod beside pods with these total requests.
+/// fn is_too_small(
+///     filters: &dyn RunFilters,
+///     state: &CycleState,
+///     pod: &PodInfo,
+///     node: &NodeInfo,
+///     kept: &PodTotals,
+/// ) -> bool {
+///     let status = filters.caching().and_then(|caching| caching.filter_totals(state, pod, node, kept));
+///     status.is_some_and(|status| !status.is_success())
+/// }
+/// ```
 pub trait CachingFilters {
     /// The result of `run_filters` for a node on which all filters passed with different pods:
     /// skips filters that do not depend on the pods of the node.

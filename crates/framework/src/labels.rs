@@ -54,7 +54,12 @@ impl Labels {
     /// Whether every label of `self` is in `other` with the same value, as a `nodeSelector`
     /// requires.
     pub fn is_subset_of(&self, other: &Self) -> bool {
-        self.iter().all(|(key, value)| other.get(key) == Some(value))
+        if self.len() <= FEW {
+            return self.iter().all(|(key, value)| other.get(key) == Some(value));
+        }
+        // Both are sorted.
+        let mut others = other.iter();
+        self.iter().all(|(key, value)| others.find(|(other, _)| *other >= key) == Some((key, value)))
     }
 }
 
@@ -76,6 +81,9 @@ impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
         iter.into_iter().map(|(k, v)| (k.into(), v.into())).collect::<Vec<_>>().into()
     }
 }
+
+/// The number of labels up to which it is as quick to look each of them up.
+const FEW: usize = 8;
 
 /// The longest label value.
 pub const MAX_LABEL_VALUE: usize = 63;
@@ -122,6 +130,23 @@ fn is_dns_subdomain(prefix: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_labels_are_a_subset_if_each_is_there() {
+        let all = |count: usize| -> Labels { (0..count).map(|i| (format!("k{i:03}"), "v")).collect() };
+        for count in [0, 1, FEW, FEW + 1, 50] {
+            assert!(all(count).is_subset_of(&all(count)) && all(count).is_subset_of(&all(60)), "{count}");
+            for i in 0..count {
+                let missing: Arc<str> = format!("k{i:03}").into();
+                let pairs = all(60);
+                let others = pairs.iter().filter(|(key, _)| **key != missing);
+                let other: Labels = others.map(|(key, value)| (Arc::clone(key), Arc::clone(value))).collect();
+                assert!(!all(count).is_subset_of(&other), "{count} without {i}");
+            }
+        }
+        let other: Labels = all(60).iter().map(|(key, _)| (Arc::clone(key), Arc::from("w"))).collect();
+        assert!(!all(50).is_subset_of(&other));
+    }
 
     #[test]
     fn labels_are_sorted_and_found_by_key() {

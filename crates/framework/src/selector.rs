@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::affinity::{RawRequirement, Requirement};
+use crate::affinity::{Operator, RawRequirement, Requirement};
 use crate::labels::Labels;
 use crate::selector_set::{MANY, SelectorSet};
 
@@ -84,6 +84,44 @@ impl LabelSelector {
             None => self.requirements.iter().all(|requirement| requirement.matches_labels(labels)),
             Some(together) => together.any_matches(labels),
         }
+    }
+}
+
+/// Labels that pods must have, as a Service selects by them; none select nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Labels", into = "Labels")]
+pub struct EqualitySelector {
+    labels: Labels,
+    selector: LabelSelector,
+}
+
+impl EqualitySelector {
+    /// The labels.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// The same as requirements.
+    pub fn as_selector(&self) -> &LabelSelector {
+        &self.selector
+    }
+}
+
+impl From<Labels> for EqualitySelector {
+    fn from(labels: Labels) -> Self {
+        let requirement = |(key, value): (&Arc<str>, &Arc<str>)| Requirement {
+            key: Arc::clone(key),
+            operator: Operator::In,
+            values: [Arc::clone(value)].into(),
+        };
+        let requirements: Vec<_> = labels.iter().map(requirement).collect();
+        Self { selector: LabelSelector::new(requirements), labels }
+    }
+}
+
+impl From<EqualitySelector> for Labels {
+    fn from(selector: EqualitySelector) -> Self {
+        selector.labels
     }
 }
 

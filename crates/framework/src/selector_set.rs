@@ -131,13 +131,17 @@ impl SelectorSet {
     /// What the selectors can tell about these labels.
     pub fn touched<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> Touched {
         let mut touched = SmallVec::new();
+        // Labels are sorted, so each is looked for from where the last one was.
+        let (mut start, mut last) = (0, "");
         for (key, value) in labels {
-            let start = self.clauses.partition_point(|clause| {
-                steps::add(1);
-                *clause.key < *key
-            });
+            if *key < *last {
+                start = 0;
+            }
+            last = key;
+            start += gallop(&self.clauses[start..], |clause| *clause.key < *key);
             let rest = &self.clauses[start..];
-            if rest.first().is_none_or(|clause| *clause.key != *key) {
+            let rest = &rest[..gallop(rest, |clause| *clause.key == *key)];
+            if rest.is_empty() {
                 continue;
             }
             for decided in [Decided::Presence, Decided::Value(value)] {
@@ -197,6 +201,22 @@ impl SelectorSet {
         });
         by_default.for_each(visit);
     }
+}
+
+/// The number of clauses before the first that this does not hold of. It costs the logarithm of that
+/// number, not of all clauses.
+fn gallop(clauses: &[Clause], holds: impl Fn(&Clause) -> bool) -> usize {
+    let holds = |clause: &Clause| {
+        steps::add(1);
+        holds(clause)
+    };
+    let (mut first, mut step) = (0, 1);
+    while clauses.get(first + step - 1).is_some_and(holds) {
+        first += step;
+        step *= 2;
+    }
+    let end = clauses.len().min(first + step - 1);
+    first + clauses[first..end].partition_point(holds)
 }
 
 /// The places of the clauses with this key.

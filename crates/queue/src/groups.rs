@@ -15,9 +15,9 @@ use supercargo_framework::objects::{ObjectBody as _, PodGroup, resources};
 use supercargo_framework::pod::PodStatus;
 use supercargo_framework::{ClusterEvent, PodInfo, Text, Timestamp, Uid};
 
-use crate::cause::EntryReason;
 use crate::context::QueueCx;
 use crate::entry::QueuedPod;
+use crate::entry_reason::EntryReason;
 use crate::queueing_strategy::QueueingStrategy;
 use crate::requeue::PreCheck;
 use crate::stall::is_stalled;

@@ -10,9 +10,9 @@
 // Tests print, and read from the environment how long to run.
 #![cfg_attr(test, allow(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
-mod cause;
 mod context;
 mod entry;
+mod entry_reason;
 mod groups;
 mod guarded_sort;
 mod hints;
@@ -43,10 +43,10 @@ use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo
 use supercargo_runtime::observer::{Entity, Observation, QueueName};
 use supercargo_runtime::profile::{ProfileIndex, Profiles};
 
-use self::cause::EntryReason;
 pub use self::context::QueueCx;
 use self::entry::Window;
 pub use self::entry::{Backoff, QueuedPod};
+use self::entry_reason::EntryReason;
 use self::groups::Groups;
 pub use self::groups::{GroupLengths, GroupOutcome, QueuedGroup};
 use self::guarded_sort::GuardedSort;

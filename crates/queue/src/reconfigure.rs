@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use supercargo_framework::Text;
 
-use super::cause::EntryReason;
 use super::context::QueueCx;
 use super::entry::QueuedPod;
+use super::entry_reason::EntryReason;
 use super::guarded_sort::GuardedSort;
 use super::hints::QueueingHints;
 use super::queueing_strategy::QueueingStrategy;

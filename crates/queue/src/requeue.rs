@@ -6,9 +6,9 @@ use std::time::Duration;
 use supercargo_framework::event::Change;
 use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Uid};
 
-use super::cause::EntryReason;
 use super::context::QueueCx;
 use super::entry::QueuedPod;
+use super::entry_reason::EntryReason;
 use super::hints::Concerned;
 use super::queueing_strategy::QueueingStrategy;
 use super::rank::{ActiveRank, BackoffRank};

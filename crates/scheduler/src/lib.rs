@@ -110,4 +110,4 @@ pub use supercargo_runtime::profile::{NamedBinder, PluginLists, ProfileError, Pr
 pub use tables::{DEFAULT_TABLE_MEMORY, Rule, TableStats};
 pub use views::{BindingView, Known, NodeView, PodOnNode, QueueView};
 pub use what_if::{End, PodOutcome, Verb, WhatIf, WhatIfError};
-pub use why::{Detail, Fix, PodChange, Refusal, Shortage, Why, WhyError};
+pub use why::{Detail, Fix, PodFix, Refusal, Shortage, Why, WhyError};

@@ -23,7 +23,7 @@ use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::profile::ProfileIndex;
 
 pub(crate) use self::fixes::NODE_CONDITIONS;
-pub use self::fixes::{Fix, PodChange};
+pub use self::fixes::{Fix, PodFix};
 use crate::attempt::post_filter;
 use crate::cycle::{Cycle, Prepared, not_named};
 use crate::filtering::Filters;

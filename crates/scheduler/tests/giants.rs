@@ -128,10 +128,10 @@ fn life_of_pod(list: PodList, Size { items, nodes }: Size, more: Vec<Arc<dyn Plu
     let giant = |name: &str| pod_of(&list.pod(name, items));
     let namespaces = if list.concerns_namespace() { 1 } else { nodes / 4 };
     let mut cluster = Cluster::of(nodes, namespaces, options(more));
-    for object in list.objects(items) {
-        cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
-    }
     steps_of(|| {
+        for object in list.objects(items) {
+            cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
+        }
         cluster.try_pod(giant("alone"));
         let bound = Arc::new(PodInfo { node_name: Some("node-0".into()), ..giant("bound") });
         cluster.handle(Input::AssignedPod(Notification::Added(Arc::clone(&bound))));
@@ -203,6 +203,9 @@ fn tables_of_giants_keep_to_their_memory() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for list in PodList::ALL {
         let mut cluster = Cluster::of(20, 5, Options { table_memory: LIMIT, ..options(Vec::new()) });
+        for object in list.objects(200) {
+            cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
+        }
         // Fewer cycles than between two counts.
         for number in 0..30 {
             let giant = pod_of(&list.pod(&format!("giant-{number}"), 200 + number));

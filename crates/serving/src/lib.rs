@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `connections`, `connection_limit`, `activity` | HTTP connections, their number and idle time |
 //! | `tls`, `certificate`, `sni` | TLS settings and serving certificates |
-//! | `handlers` | authentication, authorization and timeout of each request |
+//! | `handler_chain` | authentication, authorization and timeout of each request |
 //! | `authenticator`, `trust`, `user` | the user of a request; trusted CAs |
 //! | `authorizer` | whether the user may send the request |
 //! | `review`, `answers` | reviews by the API server, and their cache |
@@ -69,7 +69,7 @@ pub use self::error::{LookupError, ServeError};
 use self::handler_chain::HandlerChain;
 pub use self::health::{Check, Checks, Probe};
 use self::review::Reviewer;
-pub use self::routes::{Answer, Answering, Endpoints, JsonPage, TextPage};
+pub use self::routes::{Endpoints, JsonPage, QueryPage, QueryResponse, TextPage};
 use self::sni::Certificates;
 use self::trust::Trust;
 use supercargo_client::api::Api;

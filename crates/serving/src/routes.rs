@@ -29,18 +29,18 @@ pub type TextPage = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 pub type JsonPage = Arc<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;
 
 /// Answers the query of a request.
-pub type Answering = Arc<dyn Fn(Vec<(String, String)>) -> BoxFuture<'static, Answer> + Send + Sync>;
+pub type QueryPage = Arc<dyn Fn(Vec<(String, String)>) -> BoxFuture<'static, QueryResponse> + Send + Sync>;
 
 /// An answer to a query.
 #[derive(Debug)]
-pub enum Answer {
+pub enum QueryResponse {
     /// A text, with headers.
     Text(StatusCode, String, Vec<(&'static str, &'static str)>),
     /// 429: too many queries wait.
     Busy,
 }
 
-impl Answer {
+impl QueryResponse {
     /// 200 with these headers.
     pub fn text(text: String, headers: impl Into<Vec<(&'static str, &'static str)>>) -> Self {
         Self::Text(StatusCode::OK, text, headers.into())
@@ -82,7 +82,7 @@ pub struct Endpoints {
     /// Debugging pages by path, such as `/debug/cache`.
     pub debug: BTreeMap<&'static str, JsonPage>,
     /// Endpoints that answer queries, by path.
-    pub queries: BTreeMap<String, Answering>,
+    pub queries: BTreeMap<String, QueryPage>,
     /// `/debug/flags/v`; not served if `None`. kube-scheduler serves it if profiling is enabled.
     pub log_level: Option<LogLevel>,
     /// The version whose features are emulated, for `/statusz`.
@@ -109,6 +109,8 @@ impl Endpoints {
         let mut paths: Vec<&str> =
             vec!["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz"];
         paths.extend(debug.keys());
+        let of_queries: Vec<String> = queries.keys().cloned().collect();
+        paths.extend(of_queries.iter().map(String::as_str));
         for (path, page) in debug {
             routes = routes.route(path, get(async move || json(&page().await)));
         }

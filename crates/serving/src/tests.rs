@@ -21,7 +21,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::routes::Answer;
+use super::routes::QueryResponse;
 use super::testing::{self, access_review, token_review};
 use super::*;
 
@@ -162,9 +162,9 @@ fn endpoints(is_well: &Arc<AtomicBool>, slow: &Arc<Semaphore>) -> Endpoints {
             "/ask".to_owned(),
             Arc::new(|query: Vec<(String, String)>| {
                 let answer = if query.is_empty() {
-                    Answer::Busy
+                    QueryResponse::Busy
                 } else {
-                    Answer::text(format!("{query:?}"), [("is-good", "true")])
+                    QueryResponse::text(format!("{query:?}"), [("is-good", "true")])
                 };
                 async move { answer }.boxed()
             }) as _,

@@ -8,7 +8,7 @@ use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{LabelSelector, Labels, NodeRecord, PodInfo, SmallMap};
 
 use super::PodTopologySpread;
-use super::default_selector::{Lookup, default_selector};
+use super::default_selector::{Lookup, Selectors, default_selectors};
 
 /// A constraint of one pod. It contains everything that it is derived from, so its hash can be
 /// signed.
@@ -22,12 +22,12 @@ pub(super) struct Constraint {
     honors_affinity: bool,
     honors_taints: bool,
     /// `None` selects no pod.
-    selector: Option<LabelSelector>,
+    selectors: Option<Selectors>,
 }
 
 impl Constraint {
-    fn new(spec: &TopologySpreadConstraint, selector: Option<LabelSelector>, pod: &PodInfo) -> Self {
-        let selects_self = selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels));
+    fn new(spec: &TopologySpreadConstraint, selectors: Option<Selectors>, pod: &PodInfo) -> Self {
+        let selects_self = selectors.as_ref().is_some_and(|selectors| selectors.match_labels(&pod.labels));
         Self {
             max_skew: spec.max_skew,
             topology_key: Arc::clone(&spec.topology_key),
@@ -35,13 +35,13 @@ impl Constraint {
             selects_self,
             honors_affinity: spec.honors_affinity,
             honors_taints: spec.honors_taints,
-            selector,
+            selectors,
         }
     }
 
     /// Whether the constraint selects pods with these labels.
     pub(super) fn selects(&self, labels: &Labels) -> bool {
-        self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
+        self.selectors.as_ref().is_some_and(|selectors| selectors.match_labels(labels))
     }
 
     /// Whether nodes that the pod's node affinity rejects are excluded.
@@ -57,17 +57,17 @@ impl Constraint {
     /// Whether a pod on a node counts: it is in the namespace and not terminating. Same as
     /// upstream, including its quirk: an empty selector, which matches every pod, counts none.
     pub(super) fn counts(&self, pod: &PodInfo, namespace: &str) -> bool {
-        self.selector.as_ref().is_some_and(|selector| {
-            !selector.is_empty()
+        self.selectors.as_ref().is_some_and(|selectors| {
+            !selectors.are_empty()
                 && !pod.terminating
                 && *pod.namespace == *namespace
-                && selector.matches(&pod.labels)
+                && selectors.match_labels(&pod.labels)
         })
     }
 
     /// The number of these pods that count.
     pub(super) fn count(&self, pods: &[Arc<PodInfo>], namespace: &str) -> i64 {
-        if self.selector.as_ref().is_none_or(LabelSelector::is_empty) {
+        if self.selectors.as_ref().is_none_or(Selectors::are_empty) {
             return 0;
         }
         pods.iter().filter(|pod| self.counts(pod, namespace)).count() as i64
@@ -146,17 +146,19 @@ impl PodTopologySpread {
         let own = &pod.spec.topology_spread;
         if !own.is_empty() {
             let of_sort = own.iter().filter(|spec| wanted(spec));
-            return of_sort.map(|spec| Constraint::new(spec, self.selector(spec, pod), pod)).collect();
+            return of_sort
+                .map(|spec| Constraint::new(spec, self.selector(spec, pod).map(Into::into), pod))
+                .collect();
         }
         let mut defaults = self.defaults.iter().filter(|spec| wanted(spec)).peekable();
         if defaults.peek().is_none() {
             return Vec::new();
         }
-        let selector = default_selector(lookup, pod);
-        if selector.is_empty() {
+        let selectors = default_selectors(lookup, pod);
+        if selectors.are_empty() {
             return Vec::new();
         }
-        defaults.map(|spec| Constraint::new(spec, Some(selector.clone()), pod)).collect()
+        defaults.map(|spec| Constraint::new(spec, Some(selectors.clone()), pod)).collect()
     }
 
     /// A constraint's selector with the requirements of `matchLabelKeys`: the pod's values of the

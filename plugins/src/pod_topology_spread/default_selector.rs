@@ -1,10 +1,9 @@
 //! Selectors of default constraints: those of the pod's services and of its owner.
 
-use std::sync::Arc;
-
-use supercargo_framework::affinity::{Operator, Requirement};
+use smallvec::SmallVec;
+use supercargo_framework::affinity::Requirement;
 use supercargo_framework::objects::{Service, Typed, Workload, resources};
-use supercargo_framework::{Context, LabelSelector, PodInfo, QueueContext, SmallMap, Text};
+use supercargo_framework::{Context, LabelSelector, Labels, PodInfo, QueueContext, SmallMap, Text};
 
 /// The source of services and workloads: a cycle, or a queueing hint.
 pub(super) trait Lookup {
@@ -35,35 +34,61 @@ impl Lookup for QueueContext<'_> {
     }
 }
 
-/// The selectors of all services that select the pod and of its owner, combined; empty if there are
-/// none.
-pub(super) fn default_selector(lookup: &dyn Lookup, pod: &PodInfo) -> LabelSelector {
-    let mut requirements: Vec<Requirement> = Vec::new();
-    let mut known = SmallMap::default();
+/// Selectors that must all match; an empty one matches every pod.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Selectors(SmallVec<[LabelSelector; 1]>);
+
+impl Selectors {
+    /// Whether they match every pod.
+    pub(super) fn are_empty(&self) -> bool {
+        self.0.iter().all(LabelSelector::is_empty)
+    }
+
+    /// Whether all of them match these labels.
+    pub(super) fn match_labels(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|selector| selector.matches(labels))
+    }
+}
+
+impl From<LabelSelector> for Selectors {
+    fn from(selector: LabelSelector) -> Self {
+        Self([selector].into())
+    }
+}
+
+/// The selectors of all services that select the pod and of its owner; empty if there are none.
+pub(super) fn default_selectors(lookup: &dyn Lookup, pod: &PodInfo) -> Selectors {
+    let owner = owner(lookup, pod);
+    let of_owner = owner.as_ref().and_then(|(_, owner)| owner.selector.as_ref());
+    // Upstream merges the map of this owner into that of the services; it takes precedence.
+    let overriding = match (&owner, of_owner) {
+        (Some((kind, _)), Some(selector)) if *kind == resources::REPLICATION_CONTROLLER => {
+            selector.requirements()
+        }
+        _ => &[],
+    };
+    let overridden: SmallMap<_, _> = overriding
+        .iter()
+        .filter(|own| pod.labels.get(&own.key).is_none_or(|value| !own.values.contains(value)))
+        .map(|own| (&*own.key, ()))
+        .collect();
+    let mut selectors = Selectors::default();
     lookup.services(&pod.namespace, &mut |service| {
-        if !service.selector.is_subset_of(&pod.labels) {
+        let labels = service.selector.labels();
+        if labels.is_empty() || !labels.is_subset_of(&pod.labels) {
             return;
         }
-        for (key, value) in service.selector.iter() {
-            if known.insert(Arc::clone(key), ()).is_none() {
-                requirements.push(Requirement {
-                    key: Arc::clone(key),
-                    operator: Operator::In,
-                    values: [Arc::clone(value)].into(),
-                });
-            }
-        }
+        let selector = service.selector.as_selector();
+        let is_overridden = |requirement: &Requirement| overridden.contains(&*requirement.key);
+        selectors.0.push(if selector.requirements().iter().any(is_overridden) {
+            let rest = selector.requirements().iter().filter(|it| !is_overridden(it)).cloned();
+            LabelSelector::new(rest.collect::<Vec<_>>())
+        } else {
+            selector.clone()
+        });
     });
-    if let Some((kind, owner)) = owner(lookup, pod) {
-        let owners = owner.selector.as_ref().map_or(&[][..], LabelSelector::requirements);
-        if kind == resources::REPLICATION_CONTROLLER {
-            // Upstream merges this owner's map into that of the services; it takes precedence.
-            let own: SmallMap<_, _> = owners.iter().map(|owner| (&owner.key, ())).collect();
-            requirements.retain(|requirement| !own.contains(&requirement.key));
-        }
-        requirements.extend(owners.iter().cloned());
-    }
-    LabelSelector::new(requirements)
+    selectors.0.extend(of_owner.cloned());
+    selectors
 }
 
 /// The workload that controls the pod, if it exists and its kind has a selector.

@@ -268,7 +268,7 @@ pub(super) fn objects(list: impl IntoIterator<Item = Object>) -> Objects {
 }
 
 pub(super) fn service(key: &str, labels: &[(&str, &str)]) -> Object {
-    let selector = labels.iter().copied().collect();
+    let selector = labels.iter().copied().collect::<Labels>().into();
     object(&resources::SERVICE, key, Body::Service(Service { selector }))
 }
 

@@ -174,7 +174,7 @@ fn equal_in(scope: HintScope, pod: &PodInfo, other: &PodInfo) -> PodInfo {
 /// Objects that hints look up.
 fn looked_up() -> Objects {
     let mut objects = related_objects();
-    let service = Service { selector: [("version", "1")].into_iter().collect() };
+    let service = Service { selector: [("version", "1")].into_iter().collect::<Labels>().into() };
     objects.insert(Arc::new(object(&resources::SERVICE, "default/service", Body::Service(service))));
     objects
 }

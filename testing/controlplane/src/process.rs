@@ -94,7 +94,7 @@ impl Process {
             // A broken pipe means that the program has ended already.
             let _ = stop_pipe.write_all(b"stop\n");
         }
-        // A failure means that the shell is reaped already. The stop_pipe must live until here.
+        // A failure means that the shell is reaped already. The pipe must live until here.
         let _ = self.shell.wait();
     }
 

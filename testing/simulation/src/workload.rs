@@ -369,7 +369,8 @@ impl Workload {
     /// A pod with one enormous list.
     async fn add_giant(&mut self) {
         let name = self.name("giant");
-        let list = PodList::ALL[self.random.usize(..PodList::ALL.len())];
+        let lists: Vec<_> = PodList::ALL.into_iter().filter(|list| !list.is_beside_pod()).collect();
+        let list = lists[self.random.usize(..lists.len())];
         let mut giant = list.pod(&name, GIANT);
         giant["spec"]["terminationGracePeriodSeconds"] = json!(1);
         self.add(PODS, new(giant)).await;

@@ -1,6 +1,6 @@
 //! What runs for an overload.
 
-use crate::fault::Steps;
+use crate::eval_failure::Steps;
 use crate::value::{Outcome, Value};
 
 /// The code of an overload.

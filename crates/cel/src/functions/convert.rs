@@ -1,7 +1,7 @@
 //! Conversions between types, and the parts of times.
 
 use super::code::Code;
-use crate::fault::{EvalFailure, Steps};
+use crate::eval_failure::{EvalFailure, Steps};
 use crate::gofmt;
 use crate::numbers::{double_to_int, double_to_uint};
 use crate::time::{Civil, Timestamp, parse_duration};

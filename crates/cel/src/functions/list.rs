@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::code::Code;
 use super::operators::{add, is_ordered, order};
-use crate::fault::{EvalFailure, Steps};
+use crate::eval_failure::{EvalFailure, Steps};
 use crate::value::{List, Outcome, Value};
 
 /// The greatest number of elements that upstream sorts in a stable way. More, with equal keys, are

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::code::Code;
-use crate::fault::{EvalFailure, Steps};
+use crate::eval_failure::{EvalFailure, Steps};
 use crate::numbers::compare as compare_numbers;
 use crate::value::{Outcome, Value};
 

@@ -1,7 +1,7 @@
 //! Optional values, and maps that folds make.
 
 use super::code::Code;
-use crate::fault::{EvalFailure, Steps};
+use crate::eval_failure::{EvalFailure, Steps};
 use crate::value::{MAX_NESTING, Outcome, Value};
 
 pub(super) fn code(overload: &str) -> Option<Code> {

@@ -7,7 +7,7 @@ use regex::Regex;
 use super::Binding;
 use super::code::Code;
 use super::text::text;
-use crate::fault::EvalFailure;
+use crate::eval_failure::EvalFailure;
 use crate::go_regex;
 use crate::value::{Outcome, Value};
 

@@ -1,7 +1,7 @@
 //! Functions of strings.
 
 use super::code::Code;
-use crate::fault::{EvalFailure, Steps};
+use crate::eval_failure::{EvalFailure, Steps};
 use crate::value::{List, Outcome, Value};
 
 /// A text may not grow longer, in bytes. The cost limit ends most uses of such a text.

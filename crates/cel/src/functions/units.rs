@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::code::Code;
-use crate::fault::EvalFailure;
+use crate::eval_failure::EvalFailure;
 use crate::net::{Cidr, Ip};
 use crate::quantity::{Quantity, QuantityError};
 use crate::semver::Version;

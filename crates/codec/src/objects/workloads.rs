@@ -38,7 +38,7 @@ impl<'a> Document<'a> for Service<'a> {
     }
 
     fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
-        Ok(Body::Service(objects::Service { selector: shared.labels(self.spec.selector.iter()) }))
+        Ok(Body::Service(objects::Service { selector: shared.labels(self.spec.selector.iter()).into() }))
     }
 }
 

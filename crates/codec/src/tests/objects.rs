@@ -367,7 +367,7 @@ fn selectors_of_workloads_are_parsed() {
     else {
         panic!()
     };
-    assert_eq!(service.selector, labels(&[("app", "web")]));
+    assert_eq!(*service.selector.labels(), labels(&[("app", "web")]));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::devices::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice}
 use super::groups::PodGroup;
 use crate::label_terms::LabelTerms;
 use crate::labels::Labels;
-use crate::selector::LabelSelector;
+use crate::selector::{EqualitySelector, LabelSelector};
 
 /// Names of kinds, equal to [`EventResource::Other`](crate::EventResource::Other) for kinds with
 /// upstream events.
@@ -314,7 +314,7 @@ pub struct VolumeAttachment {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// `spec.selector`; an empty one selects nothing.
-    pub selector: Labels,
+    pub selector: EqualitySelector,
 }
 
 /// A workload that selects pods.

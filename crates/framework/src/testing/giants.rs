@@ -1,4 +1,4 @@
-//! Pods and nodes with one enormous list each, as the API server sends them.
+//! Pods, nodes and other objects with one enormous list each, as the API server sends them.
 //!
 //! The API server stores objects of up to 1.5 MiB, so a list can have a hundred thousand items.
 //! Every user who may create pods can write one. Tests and benchmarks bound what such an object
@@ -16,7 +16,7 @@ pub const MOST_BYTES: usize = 1536 << 10;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// A list-like field of a pod.
+/// A list-like field of a pod, or of an object that a pod's attempt reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodList {
     /// Required anti-affinity terms, each with its own topology key.
@@ -291,6 +291,19 @@ impl PodList {
         pod
     }
 
+    /// Whether the list is in another object than the pod.
+    pub fn is_beside_pod(self) -> bool {
+        matches!(
+            self,
+            Self::ReplicaSetRequirements
+                | Self::BudgetRequirements
+                | Self::DisruptedPods
+                | Self::VolumeTerms
+                | Self::ClaimRequirements
+                | Self::ClassTopologies
+        )
+    }
+
     /// The objects that the items name or are part of.
     pub fn objects(self, items: usize) -> Vec<Object> {
         match self {
@@ -313,8 +326,7 @@ impl PodList {
         }
     }
 
-    /// Whether the items concern the pods of the giant's namespace, so that all pods should be in
-    /// it.
+    /// Whether the cost depends on the pods in the giant's namespace.
     pub fn concerns_namespace(self) -> bool {
         matches!(
             self,

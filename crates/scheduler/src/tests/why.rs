@@ -8,7 +8,7 @@ use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::{Context, CycleState, NodeInfo, Now, Plugin, PodInfo, Status, TaintEffect};
 
 use super::test_bed::{TestBed, all_plugins, options};
-use crate::{Detail, Effect, PodChange, Scheduler, Shortage, Why};
+use crate::{Detail, Effect, PodFix, Scheduler, Shortage, Why};
 
 fn bed() -> TestBed {
     TestBed::of(options(all_plugins(Vec::new())))
@@ -163,8 +163,8 @@ fn a_change_that_does_not_help_is_not_offered() {
     assert_eq!(fixes(&why(&mut bed, asks("p", "4"))), [""; 0]);
 }
 
-fn priority_of(why: &Why) -> Option<(Vec<PodChange>, bool)> {
-    let fix = why.fixes.iter().find(|fix| matches!(fix.changes[..], [PodChange::Priority(_)]))?;
+fn priority_of(why: &Why) -> Option<(Vec<PodFix>, bool)> {
+    let fix = why.fixes.iter().find(|fix| matches!(fix.changes[..], [PodFix::Priority(_)]))?;
     Some((fix.changes.clone(), fix.preempts))
 }
 
@@ -175,7 +175,7 @@ fn preemption_needs_a_priority_above_the_victim() {
     bed.assigned(asks("bound", "3").priority(7).node("a"));
     let low = why(&mut bed, asks("p", "4").priority(i32::MIN));
     assert_eq!(low.preemption, None);
-    assert_eq!(priority_of(&low), Some((vec![PodChange::Priority(8)], true)));
+    assert_eq!(priority_of(&low), Some((vec![PodFix::Priority(8)], true)));
     let high = why(&mut bed, asks("p", "4").priority(8));
     assert_eq!(high.preemption.as_deref(), Some("a"));
     assert!(bed.scheduler.take_effects().is_empty(), "nothing is evicted");
@@ -227,7 +227,7 @@ fn room_for_nominated_pods_is_reported() {
     bed.pod(asks("first", "3").priority(5).nominated("a"));
     let why = why(&mut bed, asks("p", "2"));
     assert_eq!(lines(&why), [": the room is reserved for nominated pods: 1 1 0"]);
-    assert_eq!(priority_of(&why), Some((vec![PodChange::Priority(6)], false)));
+    assert_eq!(priority_of(&why), Some((vec![PodFix::Priority(6)], false)));
     assert!(why.message.starts_with("0/1 nodes are available: 1 Insufficient cpu."), "{}", why.message);
 }
 

@@ -26,7 +26,7 @@ pub(crate) const NODE_CONDITIONS: &str = "node.kubernetes.io/";
 #[derive(Clone, Debug)]
 pub struct Fix {
     /// What changes; several changes only if no single one helps.
-    pub changes: Vec<PodChange>,
+    pub changes: Vec<PodFix>,
     /// The node that the pod then gets, maybe only after preemption.
     pub node: Arc<str>,
     /// Whether other pods are preempted for it.
@@ -35,7 +35,7 @@ pub struct Fix {
 
 /// A change of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PodChange {
+pub enum PodFix {
     /// The pod requests no more of a resource than a node has left.
     Request {
         /// The resource.
@@ -59,7 +59,7 @@ pub enum PodChange {
     Priority(i32),
 }
 
-impl PodChange {
+impl PodFix {
     /// Applies the change to a pod; `None` if that is without effect.
     pub fn apply(&self, pod: &PodInfo) -> Option<PodInfo> {
         let mut changed = pod.clone();
@@ -112,7 +112,7 @@ impl Scheduler {
     /// The changes that help, of those that the refusals suggest: single ones, or else pairs. Then
     /// a higher priority.
     pub(super) fn fixes(&self, now: Now, profile: ProfileIndex, pod: &Arc<PodInfo>, why: &Why) -> Vec<Fix> {
-        let try_all = |changes: &[&PodChange]| {
+        let try_all = |changes: &[&PodFix]| {
             let mut changed = PodInfo::clone(pod);
             for change in changes {
                 changed = change.apply(&changed)?;
@@ -145,7 +145,7 @@ impl Scheduler {
         let above: BTreeSet<i32> = others.filter(|priority| *priority >= pod.priority).collect();
         above.into_iter().filter_map(|priority| priority.checked_add(1)).take(MOST_TRIALS).find_map(
             |priority| {
-                let change = PodChange::Priority(priority);
+                let change = PodFix::Priority(priority);
                 let changed = Arc::new(change.apply(pod)?);
                 let trial = |cycle: &Cycle<'_>| placed(cycle, true);
                 let (node, preempts) = self.with_cycle(now, &changed, profile, trial)?;
@@ -170,13 +170,13 @@ fn placed(cycle: &Cycle<'_>, may_preempt: bool) -> Option<(Arc<str>, bool)> {
 }
 
 /// The changes that refusals suggest: of each kind the one that helps most nodes, then the others.
-fn suggested(why: &Why) -> Vec<PodChange> {
+fn suggested(why: &Why) -> Vec<PodFix> {
     let mut refusals: Vec<_> = why.refusals.iter().collect();
     refusals.sort_by_key(|refusal| Reverse((refusal.only, refusal.nodes.len())));
-    let mut changes: Vec<PodChange> = Vec::new();
+    let mut changes: Vec<PodFix> = Vec::new();
     let mut others = Vec::new();
     for change in refusals.into_iter().filter_map(suggestion) {
-        let is_of_kind = |it: &PodChange| std::mem::discriminant(it) == std::mem::discriminant(&change);
+        let is_of_kind = |it: &PodFix| std::mem::discriminant(it) == std::mem::discriminant(&change);
         if changes.iter().any(is_of_kind) { others.push(change) } else { changes.push(change) }
     }
     others.retain(|change| !changes.contains(change));
@@ -185,17 +185,17 @@ fn suggested(why: &Why) -> Vec<PodChange> {
     changes
 }
 
-fn suggestion(refusal: &Refusal) -> Option<PodChange> {
+fn suggestion(refusal: &Refusal) -> Option<PodFix> {
     Some(match (&refusal.detail, &*refusal.plugin) {
         (Detail::Taint(taint), _) if taint.key.starts_with(NODE_CONDITIONS) => return None,
-        (Detail::Taint(taint), _) => PodChange::Tolerate(taint.clone()),
+        (Detail::Taint(taint), _) => PodFix::Tolerate(taint.clone()),
         (Detail::Short(Shortage { resource, requested, free, .. }), _) if *free > 0 => {
-            PodChange::Request { resource: Arc::clone(resource), from: *requested, to: *free }
+            PodFix::Request { resource: Arc::clone(resource), from: *requested, to: *free }
         }
-        (_, "NodeAffinity") => PodChange::NoNodeAffinity,
-        (_, "PodTopologySpread") => PodChange::SoftSpread,
-        (_, "InterPodAffinity") => PodChange::NoPodAffinity,
-        (_, "NodePorts") => PodChange::NoHostPorts,
+        (_, "NodeAffinity") => PodFix::NoNodeAffinity,
+        (_, "PodTopologySpread") => PodFix::SoftSpread,
+        (_, "InterPodAffinity") => PodFix::NoPodAffinity,
+        (_, "NodePorts") => PodFix::NoHostPorts,
         _ => return None,
     })
 }

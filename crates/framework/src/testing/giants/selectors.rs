@@ -9,7 +9,8 @@ use crate::testing::object;
 
 /// A Service that selects the giant by all of its labels.
 pub(super) fn service(items: usize) -> Vec<Object> {
-    let selector: Labels = (0..items).map(|i| (key(i), "")).collect();
+    let labels: Labels = (0..items).map(|i| (key(i), "")).collect();
+    let selector = labels.into();
     vec![object(&resources::SERVICE, "default/giant", Body::Service(Service { selector }))]
 }
 

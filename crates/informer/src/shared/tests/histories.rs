@@ -45,7 +45,7 @@ enum Fault {
 
 #[derive(Clone, Copy, Debug)]
 enum How {
-    RecordedCall,
+    Watched,
     Silently,
     Undecodable,
 }
@@ -85,7 +85,7 @@ struct Setting {
 }
 
 fn how() -> impl Strategy<Value = How> {
-    prop_oneof![8 => Just(How::RecordedCall), 2 => Just(How::Silently), 1 => Just(How::Undecodable)]
+    prop_oneof![8 => Just(How::Watched), 2 => Just(How::Silently), 1 => Just(How::Undecodable)]
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
@@ -262,19 +262,19 @@ impl Stage {
     fn apply(&mut self, name: u8, passes: bool, how: How) {
         let name = how.name(name);
         let key = format!("ns/p{name}");
-        if matches!(how, How::RecordedCall) && name < STEADY {
+        if matches!(how, How::Watched) && name < STEADY {
             self.passing[usize::from(name)] = passes;
         }
         let passes = self.passing[usize::from(name)];
         let pod = labelled(name, passes);
         match how {
-            How::RecordedCall => self.rig.source.apply(pod),
+            How::Watched => self.rig.source.apply(pod),
             How::Silently => self.rig.source.apply_silently(pod),
             How::Undecodable => self.rig.source.apply_undecodable(pod),
         }
         let state = match how {
             How::Undecodable => State::Unreadable,
-            How::RecordedCall | How::Silently => State::Live { passes },
+            How::Watched | How::Silently => State::Live { passes },
         };
         self.model.note(&key, self.version(), state);
     }
@@ -287,7 +287,7 @@ impl Stage {
         }
         let pod = labelled(name, self.passing[usize::from(name)]);
         match how {
-            How::RecordedCall => self.rig.source.delete(pod),
+            How::Watched => self.rig.source.delete(pod),
             How::Silently => self.rig.source.delete_silently(pod),
             How::Undecodable => self.rig.source.delete_undecodable(pod),
         }
@@ -378,7 +378,7 @@ impl Stage {
     async fn catch_up(&mut self) {
         for name in 0..OBJECTS {
             if self.model.state(&format!("ns/p{name}")) == State::Unreadable {
-                self.apply(name, true, How::RecordedCall);
+                self.apply(name, true, How::Watched);
             }
         }
         self.rig.source.serve();

@@ -247,7 +247,7 @@ pub(super) fn of_kind(kind: usize, version: usize, node: usize) -> Object {
             object(
                 &resources::SERVICE,
                 ["default/web", "other/web"][kind],
-                Body::Service(Service { selector }),
+                Body::Service(Service { selector: selector.into() }),
             )
         }
         2 | 3 => {

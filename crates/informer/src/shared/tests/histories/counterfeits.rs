@@ -16,7 +16,7 @@ fn genuine() -> (Stage, Account) {
         seed: 1,
         cut_short: false,
     };
-    let apply = |name| Step::Apply { name, passes: true, how: How::RecordedCall };
+    let apply = |name| Step::Apply { name, passes: true, how: How::Watched };
     let steps = vec![
         apply(0),
         apply(1),
@@ -24,7 +24,7 @@ fn genuine() -> (Stage, Account) {
         apply(0),
         apply(0),
         apply(2),
-        Step::Delete { name: 1, how: How::RecordedCall },
+        Step::Delete { name: 1, how: How::Watched },
         Step::Wait(40_000),
         Step::Delete { name: 0, how: How::Silently },
         Step::Fault(Fault::ForgetHistory),
@@ -132,6 +132,6 @@ fn the_model_detects_a_stale_store_or_handler() {
     stage.gone.push((player, told));
     assert_eq!(stage.check(true).unwrap_err(), "received a notification after its removal");
     stage.gone.clear();
-    stage.apply(3, true, How::RecordedCall);
+    stage.apply(3, true, How::Watched);
     assert!(stage.check(true).unwrap_err().starts_with("the store has"));
 }
