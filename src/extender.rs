@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 
 use crate::watchdog::Watchdog;
 use supercargo_client::api::full_text;
-use supercargo_client::connection::{self, without_needless_trust};
+use supercargo_client::connection::{self, to_endpoint};
 use supercargo_client::transport::{is_connection_refused, read_answer};
 use supercargo_config::{ExtenderConfig, ExtenderTls};
 
@@ -213,12 +213,8 @@ async fn connection(extender: &ExtenderConfig) -> Result<kube::Config> {
     let scheme = uri.scheme_str().unwrap_or("http");
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let file = kubeconfig(&format!("{scheme}://{authority}"), extender)?;
-    let mut connection = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    // A retry would exceed the timeout.
-    connection.default_retry = false;
-    connection.disable_compression = true;
-    connection.proxy_url = None;
-    Ok(without_needless_trust(connection))
+    let connection = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    Ok(to_endpoint(connection))
 }
 
 /// The connection as a kubeconfig, so that kube reads, decodes and validates certificates. As

@@ -88,7 +88,8 @@ pub(crate) struct Ask<Q: Args> {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = None::<&str>)]
 pub(crate) struct View {
-    /// Namespace of pods; by default that of the kubeconfig's context, and all for `pending`
+    /// Namespace of pods; by default that of the kubeconfig's context (`default` with --server),
+    /// and all for `pending`
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
     /// Output format
@@ -113,7 +114,8 @@ struct Source {
     /// or the service account
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// How long the answer may take; by default 30s, or 1h for `pending`, `resilience` and `empty`
+    /// How long the answer may take; by default 30s, or 1h for `pending`, `resilience` and `empty`.
+    /// With --server at most 30s
     #[arg(long, value_name = "DURATION", value_parser = supercargo_config::flags::length)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -134,7 +136,8 @@ pub(crate) struct State {
 impl State {
     /// A copy of the state.
     fn fork(&self) -> Result<Fork> {
-        Ok(self.fork.fork(scheduler_options(&self.config))?)
+        let deadline = self.deadline;
+        Ok(self.fork.fork(scheduler_options(&self.config))?.stop_when(move || deadline.is_over()))
     }
 
     /// The key of a pod that someone names.
@@ -155,7 +158,8 @@ impl<Q: Question> Ask<Q> {
         let Self { question, view, source } = self;
         let limit = source.timeout.unwrap_or(Q::TIMEOUT);
         if source.remote.server.is_some() {
-            return print(limit, source.remote.ask(&question, &view)).await;
+            let ask = source.remote.ask(&question, &view);
+            return print(limit.min(SHORT), ask).await;
         }
         let catalog = source.features.applied_to(catalog)?;
         // A task of its own: plugins may compute for long.
@@ -198,7 +202,8 @@ impl Source {
                 scheduler.take_effects();
             }
         }
-        let (fork, namespace) = (Fork::new(scheduler, now), connection.namespace());
+        let fork = Fork::new(scheduler, now).stop_when(move || deadline.is_over());
+        let namespace = connection.namespace();
         Ok(State { fork, config: Arc::new(config), namespace, deadline })
     }
 }
@@ -246,6 +251,15 @@ fn usual_kubeconfig() -> Option<PathBuf> {
         let file = PathBuf::from(std::env::var_os("HOME")?).join(".kube/config");
         file.exists().then_some(file)
     })
+}
+
+/// A count that is small enough to imagine as many pods.
+fn at_most_100_000(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if count <= 100_000 => Ok(count),
+        Ok(_) => Err("must be at most 100,000".to_owned()),
+        Err(_) => Err(format!("{text} is not a number")),
+    }
 }
 
 /// The key of the pod that someone names.

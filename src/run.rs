@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use futures::FutureExt as _;
 use futures::future::OptionFuture;
 use http::{Method, StatusCode};
@@ -155,6 +155,10 @@ pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
         hostname: &host.name,
     };
     let server = Server::bind(setup).await?;
+    ensure!(
+        server.is_some() || !flags.misc.insight,
+        "--insight needs the HTTPS server, which --secure-port=0 turns off"
+    );
     let clients = Clients::connect(connection)?;
     let metrics = Metrics::new(&config.features);
     let config_file = watched.map(|(path, period)| {
@@ -174,8 +178,9 @@ pub async fn run(options: RunOptions, catalog: &Catalog) -> Result<()> {
     let closing = CancellationToken::new();
     let _close = closing.clone().drop_guard();
     let mut serving = server.map(|server| {
-        let endpoints =
-            process.endpoint_state().endpoints(metrics, flags.clone(), log_level, signalled.clone());
+        let insight = flags.misc.insight.then(|| process.insight(catalog));
+        let state = process.endpoint_state();
+        let endpoints = state.endpoints(metrics, flags.clone(), log_level, signalled.clone(), insight);
         tokio::spawn(server.serve(endpoints, closing.clone())).fuse()
     });
     let not_served = OptionFuture::from(serving.as_mut().map(|serving| failed("HTTPS server", serving)));

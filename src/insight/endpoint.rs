@@ -5,50 +5,54 @@
 //! owner's time.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Command, FromArgMatches as _};
+use parking_lot::Mutex as BlockingMutex;
 use supercargo_client::host::Clock;
+use supercargo_framework::Timestamp;
 use supercargo_scheduler::Fork;
 use supercargo_serving::{QueryPage, QueryResponse};
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::progress::Deadline;
-use super::{Empty, FitsQuestion, Pending, Question, Resilience, State, View, WhatIfQuestion, WhyQuestion};
+use super::{
+    Empty, FitsQuestion, Format, Pending, Question, Resilience, State, View, WhatIfQuestion, WhyQuestion,
+};
 use crate::options::scheduler_options;
 use crate::owner::Mailbox;
 use crate::reload::Generation;
-use supercargo_config::Config;
+use supercargo_config::{Catalog, Config};
 
 /// The path of the questions, which end with the name of one.
 pub(super) const PATH: &str = "/insight/";
 /// The header that says whether an answer is a good one: `true` or `false`.
 pub(super) const GOOD: &str = "supercargo-good";
+/// The header with the time of the state.
+const AS_OF: &str = "supercargo-as-of";
 
-/// How long an answer may take. The request may have waited for a review and for the owner.
-const LIMIT: Duration = Duration::from_secs(25);
+/// How long an answer may take. The request as a whole may take a little longer.
+const LIMIT: Duration = Duration::from_secs(20);
 /// The most questions that are answered at once, and those that wait besides.
 const MOST_RUNNING: usize = 2;
 const MOST_WAITING: usize = 8;
 /// Copying may take one part of the owner's time in this many.
 const SHARE: u32 = 100;
+/// The memory for the evaluation tables of a copy.
+const TABLE_MEMORY: usize = 16 << 20;
 
-/// A question that can be asked: reads the arguments, and answers.
-type Ask = fn(&[(String, String)]) -> Result<Box<dyn AskOf>, clap::Error>;
+/// Answers a question with the arguments of a query.
+type Ask = fn(&[(String, String)]) -> Result<Asked, clap::Error>;
 
 /// A question with its arguments.
-trait AskOf: Send {
-    fn answer(&self, state: State) -> Result<(String, bool)>;
-}
-
-impl<Q: Question> AskOf for (Q, View) {
-    fn answer(&self, state: State) -> Result<(String, bool)> {
-        self.0.answer(state, &self.1)
-    }
+struct Asked {
+    is_json: bool,
+    answer: Box<dyn FnOnce(State) -> Result<(String, bool)> + Send>,
 }
 
 const QUESTIONS: [(&str, Ask); 6] = [
@@ -73,7 +77,7 @@ struct Arguments<Q: Args> {
 }
 
 /// Reads the arguments of a command from a query. An argument without a flag has its name, too.
-fn parse<Q: Question>(query: &[(String, String)]) -> Result<Box<dyn AskOf>, clap::Error> {
+fn parse<Q: Question>(query: &[(String, String)]) -> Result<Asked, clap::Error> {
     let command = Arguments::<Q>::augment_args(Command::new(Q::NAME)).no_binary_name(true);
     let mut command = command.disable_help_flag(true).override_usage("").after_help("");
     command.build();
@@ -84,7 +88,8 @@ fn parse<Q: Question>(query: &[(String, String)]) -> Result<Box<dyn AskOf>, clap
     let arguments: Vec<String> = flags.chain(["--".to_owned()]).chain(plain).collect();
     let Arguments { question, view } =
         Arguments::<Q>::from_arg_matches(&command.try_get_matches_from(arguments)?)?;
-    Ok(Box::new((question, view)))
+    let is_json = view.output == Format::Json;
+    Ok(Asked { is_json, answer: Box::new(move |state| question.answer(state, &view)) })
 }
 
 /// Answers questions about a running scheduler.
@@ -92,26 +97,29 @@ pub(crate) struct Insight {
     mailbox: Mailbox,
     clock: Arc<dyn Clock>,
     generations: watch::Receiver<Generation>,
+    catalog: Catalog,
+    /// Cancelled once the scheduler knows the cluster.
+    synced: CancellationToken,
     /// The last copy of the state, while it may be used.
-    kept: Mutex<Option<Kept>>,
-    places: Semaphore,
-    running: Semaphore,
-}
-
-/// Drops the copy that may be used until this time.
-async fn forget(insight: Weak<Insight>, until: Instant) {
-    sleep_until(until).await;
-    let Some(insight) = insight.upgrade() else { return };
-    let old = insight.kept.lock().await.take_if(|kept| kept.until <= until);
-    // It takes milliseconds in a large cluster.
-    drop(spawn_blocking(move || drop(old)));
+    kept: Mutex<Option<Arc<Kept>>>,
+    places: Arc<Semaphore>,
+    running: Arc<Semaphore>,
 }
 
 /// A copy of the state.
 struct Kept {
-    fork: Fork,
+    fork: BlockingMutex<Fork>,
     config: Arc<Config>,
+    as_of: Timestamp,
     until: Instant,
+}
+
+/// The configuration of a copy. The owner uses its plugins at the same time, and plugins keep what
+/// they have seen, so a copy gets plugins of its own.
+fn own_plugins(config: &Config, catalog: &Catalog) -> Result<Config> {
+    let own = Config::parse("configuration", &config.to_yaml(), catalog);
+    let own = own.map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    Ok(Config { table_memory: Some(TABLE_MEMORY), features: config.features.clone(), ..own })
 }
 
 impl Insight {
@@ -119,9 +127,12 @@ impl Insight {
         mailbox: Mailbox,
         clock: Arc<dyn Clock>,
         generations: watch::Receiver<Generation>,
+        catalog: Catalog,
+        synced: CancellationToken,
     ) -> Self {
-        let (places, running) = (Semaphore::new(MOST_RUNNING + MOST_WAITING), Semaphore::new(MOST_RUNNING));
-        Self { mailbox, clock, generations, kept: Mutex::default(), places, running }
+        let semaphore = |places| Arc::new(Semaphore::new(places));
+        let (places, running) = (semaphore(MOST_RUNNING + MOST_WAITING), semaphore(MOST_RUNNING));
+        Self { mailbox, clock, generations, catalog, synced, kept: Mutex::default(), places, running }
     }
 
     /// The endpoints, by path.
@@ -129,57 +140,98 @@ impl Insight {
         let insight = Arc::new(self);
         let endpoint = |(name, ask): (&str, Ask)| {
             let insight = Arc::clone(&insight);
-            let answering: QueryPage = Arc::new(move |query| {
+            let page: QueryPage = Arc::new(move |query| {
                 let insight = Arc::clone(&insight);
                 Box::pin(async move { insight.answer(ask, &query).await })
             });
-            (format!("{PATH}{name}"), answering)
+            (format!("{PATH}{name}"), page)
         };
         QUESTIONS.into_iter().map(endpoint).collect()
     }
 
     async fn answer(self: &Arc<Self>, ask: Ask, query: &[(String, String)]) -> QueryResponse {
-        let question = match ask(query) {
-            Ok(question) => question,
+        let Asked { is_json, answer } = match ask(query) {
+            Ok(asked) => asked,
             Err(error) => return QueryResponse::bad_request(error.to_string()),
         };
-        let Ok(_place) = self.places.try_acquire() else { return QueryResponse::Busy };
-        let deadline = Deadline::after(LIMIT);
+        if !self.synced.is_cancelled() {
+            return QueryResponse::unavailable("the scheduler does not know the cluster yet".to_owned());
+        }
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return QueryResponse::Busy };
+        let until = Instant::now() + LIMIT;
         // Never closed.
-        let Ok(_running) = self.running.acquire().await else { return QueryResponse::Busy };
-        let answer = async {
-            let state = self.state(deadline).await?;
-            let answer = spawn_blocking(move || question.answer(state)).await;
-            answer.context("a plugin panicked")?
-        };
-        match answer.await {
-            Ok((text, is_good)) => {
-                QueryResponse::text(text, [(GOOD, if is_good { "true" } else { "false" })])
-            }
+        let turn = timeout_at(until, Arc::clone(&self.running).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return QueryResponse::Busy };
+        match self.answer_by(until, answer, (place, turn)).await {
+            Ok((as_of, text, is_good)) => QueryResponse::answer(text, is_json)
+                .with(GOOD, is_good.to_string())
+                .with(AS_OF, as_of.to_rfc3339()),
             Err(error) => QueryResponse::unprocessable(format!("{error:#}")),
         }
     }
 
-    /// A copy of the scheduler's state.
-    async fn state(self: &Arc<Self>, deadline: Deadline) -> Result<State> {
-        let mut kept = self.kept.lock().await;
-        if kept.as_ref().is_none_or(|kept| kept.until <= Instant::now()) {
-            let config = Arc::clone(&self.generations.borrow().config);
-            let (clock, options) = (Arc::clone(&self.clock), scheduler_options(&config));
-            let copy = self.mailbox.ask(move |scheduler| {
-                let began = Instant::now();
-                let fork = scheduler.fork(clock.now(), options);
-                (fork, began.elapsed())
-            });
-            let (fork, took) = copy.await.context("the scheduler has stopped")?;
-            let until = Instant::now() + took * SHARE;
-            *kept = Some(Kept { fork: fork?, config, until });
-            tokio::spawn(forget(Arc::downgrade(self), until));
-        }
-        let Kept { fork, config, .. } = kept.as_ref().context("a copy was made")?;
-        let (fork, config) = (fork.fork(scheduler_options(config))?, Arc::clone(config));
-        Ok(State { fork, config, namespace: "default".to_owned(), deadline })
+    /// The answer, and the time of the state that it is about. It keeps its permits until it ends,
+    /// whether or not anybody waits for it.
+    async fn answer_by(
+        self: &Arc<Self>,
+        until: Instant,
+        answer: impl FnOnce(State) -> Result<(String, bool)> + Send + 'static,
+        permits: (OwnedSemaphorePermit, OwnedSemaphorePermit),
+    ) -> Result<(Timestamp, String, bool)> {
+        // A task goes on if nobody waits: others will use the copy.
+        let copy = tokio::spawn(Arc::clone(self).copy());
+        let kept = timeout_at(until, copy).await.context("the scheduler is busy")???;
+        let insight = Arc::clone(self);
+        let answered = spawn_blocking(move || {
+            let _permits = permits;
+            let Kept { fork, config, as_of, .. } = &*kept;
+            let config = own_plugins(config, &insight.catalog)?;
+            let (deadline, options) = (Deadline::at(until, LIMIT), scheduler_options(&config));
+            let fork = fork.lock().fork(options)?.stop_when(move || deadline.is_over());
+            let (config, namespace) = (Arc::new(config), "default".to_owned());
+            let (text, is_good) = answer(State { fork, config, namespace, deadline })?;
+            Ok((*as_of, text, is_good))
+        });
+        answered.await.context("a plugin panicked")?
     }
+
+    /// A copy of the scheduler's state.
+    async fn copy(self: Arc<Self>) -> Result<Arc<Kept>> {
+        let mut kept = self.kept.lock().await;
+        if let Some(kept) = kept.as_ref().filter(|kept| Instant::now() < kept.until) {
+            return Ok(Arc::clone(kept));
+        }
+        let Generation { config, number, .. } = self.generations.borrow().clone();
+        let own = own_plugins(&config, &self.catalog)?;
+        let options = scheduler_options(&own);
+        let clock = Arc::clone(&self.clock);
+        let copy = self.mailbox.ask(move |scheduler| {
+            let (began, now) = (Instant::now(), clock.now());
+            let is_current = scheduler.reconfigurations() + 1 == number;
+            (is_current.then(|| scheduler.fork(now, options)), now.wall, began.elapsed())
+        });
+        let (fork, as_of, took) = copy.await.context("the scheduler has stopped")?;
+        let fork = fork.context("the configuration is being replaced; ask again")??;
+        let until = Instant::now() + took * SHARE;
+        let new = Arc::new(Kept { fork: BlockingMutex::new(fork), config, as_of, until });
+        let old = kept.replace(Arc::clone(&new));
+        tokio::spawn(forget(Arc::downgrade(&self), until));
+        drop(kept);
+        drop_aside(old);
+        Ok(new)
+    }
+}
+
+/// Drops the copy that may be used until this time.
+async fn forget(insight: std::sync::Weak<Insight>, until: Instant) {
+    sleep_until(until).await;
+    let Some(insight) = insight.upgrade() else { return };
+    drop_aside(insight.kept.lock().await.take_if(|kept| kept.until <= until));
+}
+
+/// Drops a copy on another thread: it takes milliseconds in a large cluster.
+fn drop_aside(copy: Option<Arc<Kept>>) {
+    drop(spawn_blocking(move || drop(copy)));
 }
 
 #[cfg(test)]
@@ -190,7 +242,6 @@ mod tests {
     use supercargo_framework::Now;
     use supercargo_framework::testing::{node, pod};
     use supercargo_scheduler::{Input, Notification, Scheduler};
-    use tokio::time::sleep;
 
     use super::super::remote::query;
     use super::*;
@@ -232,6 +283,14 @@ mod tests {
         assert_eq!(read, [&given[..], &pairs(&[("output", "table")])].concat());
     }
 
+    fn insight(mailbox: Mailbox) -> Arc<Insight> {
+        let config = Config::default_with(&Catalog::in_tree()).unwrap();
+        let (_, generations) = watch::channel(Generation::first(Arc::new(config)));
+        let (clock, synced) = (Arc::new(SystemClock::default()), CancellationToken::new());
+        synced.cancel();
+        Arc::new(Insight::new(mailbox, clock, generations, Catalog::in_tree(), synced))
+    }
+
     /// A scheduler with a node and a pod that fits, and the number of its copies.
     fn owner() -> (Arc<Insight>, JoinHandle<usize>) {
         let config = Config::default_with(&Catalog::in_tree()).unwrap();
@@ -241,9 +300,6 @@ mod tests {
         let pod = pod("p").scheduler("supercargo").request("cpu", "1").build();
         scheduler.handle(Now::default(), Input::QueuedPod(Notification::Added(Arc::new(pod))));
         let (mailbox, messages) = Mailbox::new();
-        let (_, generations) = watch::channel(Generation::first(Arc::new(config)));
-        let clock = Arc::new(SystemClock::default());
-        let insight = Arc::new(Insight::new(mailbox, clock, generations));
         let owner = thread::spawn(move || {
             let questions = messages.iter().filter_map(|message| match message {
                 Message::Ask(question) => Some(question),
@@ -251,26 +307,39 @@ mod tests {
             });
             questions.map(|question| question(&scheduler)).count()
         });
-        (insight, owner)
+        (insight(mailbox), owner)
     }
 
-    async fn why(insight: &Arc<Insight>, pod: &str) -> QueryResponse {
-        insight.answer(parse::<WhyQuestion>, &pairs(&[("pod", pod)])).await
+    /// The status, the text and the headers of an answer; `None` if the endpoint is busy.
+    type Told = Option<(u16, String, Vec<&'static str>)>;
+
+    async fn why(insight: &Arc<Insight>, pod: &str) -> Told {
+        match insight.answer(parse::<WhyQuestion>, &pairs(&[("pod", pod)])).await {
+            QueryResponse::Text { status, text, headers, .. } => {
+                Some((status.as_u16(), text, headers.into_iter().map(|(name, _)| name).collect()))
+            }
+            QueryResponse::Busy => None,
+        }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn questions_within_a_moment_share_a_copy_that_is_dropped_then() {
         let (insight, owner) = owner();
-        for _ in 0..3 {
-            let QueryResponse::Text(status, text, headers) = why(&insight, "p").await else { panic!("busy") };
-            assert_eq!((status.as_u16(), &headers[..]), (200, &[(GOOD, "true")][..]), "{text}");
-            assert!(text.starts_with("default/p fits on 1 of 1 node;"), "{text}");
-        }
-        let QueryResponse::Text(status, text, _) = why(&insight, "q").await else { panic!("busy") };
-        assert_eq!((status.as_u16(), &*text), (422, "there is no unfinished pod default/q"));
-        sleep(Duration::from_hours(1)).await;
+        let (status, text, headers) = why(&insight, "p").await.unwrap();
+        assert_eq!((status, &headers[..]), (200, &[GOOD, AS_OF][..]), "{text}");
+        assert!(text.starts_with("default/p fits on 1 of 1 node;"), "{text}");
+        // However quickly it was made.
+        let until = Instant::now() + Duration::from_hours(1);
+        let kept = Arc::into_inner(insight.kept.lock().await.take().unwrap()).unwrap();
+        *insight.kept.lock().await = Some(Arc::new(Kept { until, ..kept }));
+        let told = why(&insight, "q").await.unwrap();
+        assert_eq!(told, (422, "there is no unfinished pod default/q".to_owned(), Vec::new()));
+        assert_eq!(why(&insight, "p").await.unwrap().0, 200);
+        let kept = Arc::into_inner(insight.kept.lock().await.take().unwrap()).unwrap();
+        *insight.kept.lock().await = Some(Arc::new(Kept { until: Instant::now(), ..kept }));
+        forget(Arc::downgrade(&insight), Instant::now()).await;
         assert!(insight.kept.lock().await.is_none());
-        why(&insight, "p").await;
+        assert_eq!(why(&insight, "p").await.unwrap().0, 200);
         drop(insight);
         assert_eq!(owner.join().unwrap(), 2);
     }
@@ -278,15 +347,72 @@ mod tests {
     #[tokio::test]
     async fn at_most_ten_questions_wait() {
         let (mailbox, _messages) = Mailbox::new();
-        let config = Config::default_with(&Catalog::in_tree()).unwrap();
-        let (_, generations) = watch::channel(Generation::first(Arc::new(config)));
-        let insight = Arc::new(Insight::new(mailbox, Arc::new(SystemClock::default()), generations));
+        let insight = insight(mailbox);
         let mut asked: Vec<_> = (0..10).map(|_| Box::pin(why(&insight, "p"))).collect();
         for question in &mut asked {
             assert!(futures::poll!(question).is_pending());
         }
-        assert!(matches!(why(&insight, "p").await, QueryResponse::Busy));
+        assert_eq!(why(&insight, "p").await, None);
         drop(asked);
         assert!(futures::poll!(Box::pin(why(&insight, "p"))).is_pending());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_question_that_nobody_waits_for_keeps_its_place_until_it_ends() {
+        let (insight, _owner) = owner();
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let slow = move |_: State| {
+            begin.send(()).unwrap();
+            ended.recv().unwrap();
+            Ok((String::new(), true))
+        };
+        let permits = || {
+            let place = Arc::clone(&insight.places).try_acquire_owned().unwrap();
+            (place, Arc::clone(&insight.running).try_acquire_owned().unwrap())
+        };
+        let asked = tokio::spawn({
+            let (insight, permits) = (Arc::clone(&insight), permits());
+            async move { insight.answer_by(Instant::now() + LIMIT, slow, permits).await }
+        });
+        begun.await.unwrap();
+        asked.abort();
+        assert!(asked.await.unwrap_err().is_cancelled());
+        assert_eq!(insight.running.available_permits(), MOST_RUNNING - 1);
+        end.send(()).unwrap();
+        drop(insight.running.acquire_many(MOST_RUNNING as u32).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn there_is_no_answer_before_the_scheduler_knows_the_cluster() {
+        let (mailbox, _messages) = Mailbox::new();
+        let insight =
+            Insight { synced: CancellationToken::new(), ..Arc::into_inner(insight(mailbox)).unwrap() };
+        assert_eq!(why(&Arc::new(insight), "p").await.unwrap().0, 503);
+    }
+
+    #[tokio::test]
+    async fn a_copy_of_another_configuration_is_refused() {
+        let (insight, _owner) = owner();
+        let (sender, generations) = watch::channel(insight.generations.borrow().clone());
+        let mut insight = Arc::into_inner(insight).unwrap();
+        insight.generations = generations;
+        sender.send_modify(|generation| generation.number += 1);
+        let (status, text, _) = why(&Arc::new(insight), "p").await.unwrap();
+        assert!(status == 422 && text.contains("being replaced"), "{status} {text}");
+    }
+
+    /// Plugins keep what they have seen of one scheduler's objects.
+    #[test]
+    fn a_copy_shares_no_plugin_with_the_scheduler() {
+        let config = Config::default_with(&Catalog::in_tree()).unwrap();
+        let plugins = |config: &Config| {
+            let options = scheduler_options(config);
+            options.profiles[0].plugins.filter.iter().map(|it| Arc::as_ptr(it).addr()).collect::<Vec<_>>()
+        };
+        let own = plugins(&own_plugins(&config, &Catalog::in_tree()).unwrap());
+        let shared = plugins(&config);
+        assert!(!own.is_empty() && own.iter().all(|plugin| !shared.contains(plugin)));
+        assert_eq!(own.len(), shared.len());
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::Fits;
 
-use super::{Format, Question, State, View, report};
+use super::{Format, Question, State, View, at_most_100_000, report};
 
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -19,10 +19,10 @@ pub(crate) struct FitsQuestion {
     #[arg(value_name = "POD")]
     pod: String,
     /// Number of pods that must fit; exit code 1 if fewer do
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = at_most_100_000)]
     count: usize,
     /// Maximum number of pods to try
-    #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = at_most_100_000)]
     limit: usize,
 }
 

@@ -21,9 +21,19 @@ impl Deadline {
         Self { at: Instant::now() + limit, limit }
     }
 
+    /// At this time, which is the end of this limit.
+    pub(super) fn at(at: Instant, limit: Duration) -> Self {
+        Self { at, limit }
+    }
+
+    /// Whether it has passed.
+    pub(super) fn is_over(self) -> bool {
+        Instant::now() >= self.at
+    }
+
     /// An error once the deadline has passed.
     fn check(self) -> Result<()> {
-        ensure!(Instant::now() < self.at, "no answer within {} s", self.limit.as_secs());
+        ensure!(!self.is_over(), "no answer within {} s", self.limit.as_secs());
         Ok(())
     }
 }

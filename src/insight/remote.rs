@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
+use http::uri::Scheme;
 use http::{Request, StatusCode, Uri};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::Serialize;
 use serde_json::{Value, json};
-use supercargo_client::connection::client;
+use supercargo_client::connection::{client, to_endpoint};
 use supercargo_client::transport::Transport;
 
 use super::endpoint::{GOOD, PATH};
@@ -24,7 +25,7 @@ const NAME: &str = "supercargo";
 #[command(next_help_heading = "Running supercargo")]
 pub(super) struct Remote {
     /// Ask the supercargo at this URL, which runs with --insight, instead of reading the cluster
-    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "kubeconfig", "feature_gates"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "kubeconfig", "feature_gates", "emulated_version"])]
     pub(super) server: Option<Uri>,
     /// File with a bearer token for --server
     #[arg(long, value_name = "FILE", requires = "server")]
@@ -33,7 +34,7 @@ pub(super) struct Remote {
     #[arg(long, value_name = "FILE", requires = "server")]
     certificate_authority: Option<PathBuf>,
     /// Trust any certificate of --server
-    #[arg(long, requires = "server")]
+    #[arg(long, requires = "server", conflicts_with = "certificate_authority")]
     insecure_skip_tls_verify: bool,
 }
 
@@ -51,13 +52,16 @@ impl Remote {
             StatusCode::OK => Ok((text, response.headers().get(GOOD).is_some_and(|good| good == "true"))),
             StatusCode::NOT_FOUND => bail!("{server} does not answer questions: it runs without --insight"),
             StatusCode::UNAUTHORIZED => bail!("{server} does not accept the token; see --token-file"),
-            _ => bail!("{}", text.trim_end()),
+            StatusCode::FORBIDDEN => {
+                bail!("the token's user may not ask; bind the ClusterRole supercargo-insight-reader to it")
+            }
+            _ => bail!("{}", text.trim_start_matches("error: ").trim_end()),
         }
     }
 
     /// How to reach the server: a kubeconfig in memory reads the files.
     async fn config(&self, server: &Uri) -> Result<Config> {
-        ensure!(server.scheme().is_some(), "--server={server} needs a scheme: https://{server}");
+        ensure!(server.scheme() == Some(&Scheme::HTTPS), "--server={server} does not begin with https://");
         let cluster = json!({
             "server": server.to_string(),
             "certificate-authority": self.certificate_authority,
@@ -71,7 +75,8 @@ impl Remote {
         }))?;
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        config.context("cannot use --certificate-authority or --token-file")
+        let config = config.context("cannot use --certificate-authority or --token-file")?;
+        Ok(to_endpoint(config))
     }
 }
 

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use serde::Serialize;
 use supercargo_framework::NodeInfo;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::{Fork, Verb};
 
-use super::{Format, Question, State, View, report};
+use super::{Format, Question, State, View, at_most_100_000, report};
 
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -85,6 +85,11 @@ impl WhatIfQuestion {
             let nodes = named(fork, all)?;
             verbs.extend((!nodes.is_empty()).then(|| verb(nodes)));
         }
+        let added = |verb: &Verb| match verb {
+            Verb::AddNodes { count, .. } | Verb::AddPods { count, .. } => *count,
+            _ => 0,
+        };
+        ensure!(verbs.iter().map(added).sum::<usize>() <= 100_000, "more than 100,000 nodes and pods to add");
         Ok(verbs)
     }
 }
@@ -92,7 +97,8 @@ impl WhatIfQuestion {
 /// A name, and a count after `=`.
 fn counted(text: &str) -> Result<(&str, usize)> {
     let Some((name, count)) = text.split_once('=') else { return Ok((text, 1)) };
-    Ok((name, count.parse().with_context(|| format!("{text}: {count} is no count"))?))
+    let count = at_most_100_000(count).map_err(|problem| anyhow!("{text}: {problem}"))?;
+    Ok((name, count))
 }
 
 /// The nodes of these names or labels, each once.

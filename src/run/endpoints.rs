@@ -30,7 +30,6 @@ pub(super) struct EndpointState {
     pub(super) debugger: Debugger,
     pub(super) watchdog: Watchdog,
     pub(super) generations: watch::Receiver<Generation>,
-    pub(super) insight: Insight,
     pub(super) started: Timestamp,
 }
 
@@ -42,11 +41,12 @@ impl EndpointState {
         flags: Flags,
         log_level: LogLevel,
         stop: CancellationToken,
+        insight: Option<Insight>,
     ) -> Endpoints {
-        let Self { leadership, synced, debugger, watchdog, generations, insight, started } = self;
+        let Self { leadership, synced, debugger, watchdog, generations, started } = self;
         // Constant: a reload cannot change it.
         let profiling = generations.borrow().config.enable_profiling;
-        let queries = if flags.misc.insight { insight.endpoints() } else { BTreeMap::new() };
+        let queries = insight.map(Insight::endpoints).unwrap_or_default();
         let resources = (Arc::clone(&metrics), leadership.clone());
         let (of_configz, of_flagz) = (generations.clone(), generations);
         Endpoints {

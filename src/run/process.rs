@@ -46,7 +46,7 @@ use supercargo_client::election::{Candidacy, Elector, Leadership, Loss};
 use supercargo_client::fence::Fence;
 use supercargo_client::host::Host;
 use supercargo_codec::{NodeKind, PodKind};
-use supercargo_config::Config;
+use supercargo_config::{Catalog, Config};
 use supercargo_telemetry::LogObserver;
 use supercargo_telemetry::metrics::Metrics;
 use supercargo_telemetry::traces::{Traced, traced};
@@ -193,6 +193,12 @@ impl Process {
         })
     }
 
+    /// Answers questions. The catalog has the plugins of the configuration.
+    pub(super) fn insight(&self, catalog: &Catalog) -> Insight {
+        let (clock, generations) = (Arc::clone(&self.host.clock), self.generations.subscribe());
+        Insight::new(self.mailbox.clone(), clock, generations, catalog.clone(), self.synced.clone())
+    }
+
     /// State that the endpoints serve.
     pub(super) fn endpoint_state(&self) -> EndpointState {
         EndpointState {
@@ -201,11 +207,6 @@ impl Process {
             debugger: self.debugger.clone(),
             watchdog: self.watchdog.clone(),
             generations: self.generations.subscribe(),
-            insight: Insight::new(
-                self.mailbox.clone(),
-                Arc::clone(&self.host.clock),
-                self.generations.subscribe(),
-            ),
             started: self.host.wall(),
         }
     }

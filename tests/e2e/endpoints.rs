@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use self::test_bed::bed_or_skip;
-use crate::support::{eventually, pod};
+use crate::support::{answer, eventually, pod};
 
 /// Every path except health checks.
 const GUARDED: &[&str] = &[
@@ -25,6 +25,12 @@ const GUARDED: &[&str] = &[
     "/debug/cache",
     "/debug/flags/v",
     "/debug/pprof/heap",
+    "/insight/empty",
+    "/insight/fits",
+    "/insight/pending",
+    "/insight/resilience",
+    "/insight/what-if",
+    "/insight/why",
     "/debug/queue",
     "/healthz/ping",
     "/livez/ping",
@@ -143,7 +149,7 @@ fn ca_files_replace_cluster_ca_and_are_reloaded() {
 fn scheduler_serves_every_endpoint_and_logs_no_secrets() {
     let Some(bed) = bed_or_skip() else { return };
     let (token, admin) = (bed.account("logged"), bed.plane.token("admin").unwrap());
-    let (supercargo, client) = bed.process("supercargo");
+    let (supercargo, client, [url, certificate]) = bed.process("supercargo", &["--insight"]);
     let statusz = client.get("/statusz", Some(admin)).body;
     let served = statusz.lines().find_map(|line| line.strip_prefix("Paths: ")).unwrap();
     for path in served.split_whitespace() {
@@ -154,9 +160,27 @@ fn scheduler_serves_every_endpoint_and_logs_no_secrets() {
     }
     for path in GUARDED {
         assert_eq!(client.get(path, None).status, 401, "{path}");
-        let is_there = !["/", "/nothing", "/debug/pprof/heap"].contains(path);
-        assert_eq!(client.get(path, Some(admin)).status, if is_there { 200 } else { 404 }, "{path}");
+        let expected = match *path {
+            "/" | "/nothing" | "/debug/pprof/heap" => 404,
+            // These need arguments.
+            "/insight/why" | "/insight/fits" | "/insight/what-if" => 400,
+            // There is no node.
+            "/insight/resilience" => 422,
+            _ => 200,
+        };
+        assert_eq!(client.get(path, Some(admin)).status, expected, "{path}");
     }
+    let tokens = tempfile::tempdir().unwrap();
+    let ask = |token: &str| {
+        let file = tokens.path().join("token");
+        std::fs::write(&file, token).unwrap();
+        let file = file.display().to_string();
+        let server = ["--server", &url, "--certificate-authority", &certificate, "--token-file", &file];
+        answer(&[&["pending", "--namespace=nobody"][..], &server[..]].concat())
+    };
+    assert_eq!(ask(admin), (Some(0), "No pod is pending\n".to_owned(), String::new()));
+    let (code, _, error) = ask(&token);
+    assert!(code == Some(3) && error.contains("supercargo-insight-reader"), "{error}");
     // From here on, the log level is the highest.
     let set = client.try_send(Method::PUT, "/debug/flags/v", Some(admin), "10").unwrap();
     assert_eq!((set.status, set.body.as_str()), (200, "logging trace from now on\n"));

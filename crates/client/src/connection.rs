@@ -259,6 +259,15 @@ async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<C
     Ok(without_needless_trust(config))
 }
 
+/// The connection to something else than an API server: without proxy, compression and retries,
+/// which exceed the timeouts of callers.
+pub fn to_endpoint(mut config: Config) -> Config {
+    config.default_retry = false;
+    config.disable_compression = true;
+    config.proxy_url = None;
+    without_needless_trust(config)
+}
+
 /// Skips loading the system's CA certificates if no certificate is verified. In an image without
 /// any, loading them would be an error.
 pub fn without_needless_trust(mut config: Config) -> Config {

@@ -203,8 +203,8 @@ impl SelectorSet {
     }
 }
 
-/// The number of clauses before the first that this does not hold of. It costs the logarithm of that
-/// number, not of all clauses.
+/// The number of clauses before the first that this does not hold of. It costs the logarithm of
+/// that number, not of all clauses.
 fn gallop(clauses: &[Clause], holds: impl Fn(&Clause) -> bool) -> usize {
     let holds = |clause: &Clause| {
         steps::add(1);

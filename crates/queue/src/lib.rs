@@ -176,7 +176,7 @@ impl SchedulingQueue {
     pub fn fork(&self, profiles: &Profiles, extended: bool) -> Self {
         Self {
             options: self.options,
-            sort: Arc::clone(&self.sort),
+            sort: Arc::new(GuardedSort::new(profiles.queue_sort())),
             hints: QueueingHints::new(profiles, extended),
             entries: self.entries.clone(),
             rejected: self.rejected.clone(),

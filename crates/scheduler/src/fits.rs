@@ -30,7 +30,13 @@ impl Fits {
 
 impl Scheduler {
     /// See [`Fork::fits`](crate::Fork::fits). Afterwards, the state has pods that do not exist.
-    pub(crate) fn fits(mut self, now: Now, pod: &PodInfo, most: usize) -> Result<Fits, WhyError> {
+    pub(crate) fn fits(
+        mut self,
+        now: Now,
+        pod: &PodInfo,
+        most: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Fits, WhyError> {
         if !can_be_copied(pod) {
             return Err(WhyError::Claims);
         }
@@ -38,6 +44,9 @@ impl Scheduler {
         let profile = self.answering_profile(pod);
         let mut by_node = BTreeMap::new();
         for number in 0..most {
+            if stop() {
+                return Err(WhyError::Stopped);
+            }
             let copy = Arc::new(copy_of(pod, number));
             let queued = QueuedPod::new(Arc::clone(&copy), profile, now.wall);
             let mut state = CycleState::default();

@@ -17,12 +17,15 @@ use crate::why::{Why, WhyError};
 pub struct Fork {
     pub(crate) scheduler: Scheduler,
     now: Now,
+    stop: Box<dyn Fn() -> bool + Send>,
 }
 
 impl Scheduler {
-    /// Copies the state; nodes, pods and objects are shared. `options` must be those of this
-    /// scheduler. Its plugins may be the same ones: what they keep follows the objects that they
-    /// see.
+    /// Copies the state; pods and objects are shared. `options` must be those of this scheduler.
+    ///
+    /// Plugins may be the same ones if one thread uses both schedulers: what a plugin keeps follows
+    /// the objects of the scheduler that calls it. On another thread the copy needs plugins of its
+    /// own.
     ///
     /// Bindings and preemptions in progress stay behind: in the copy, their pods are assumed, and
     /// the victims are still there.
@@ -44,14 +47,20 @@ impl Scheduler {
             preemptions: self.preemptions.fork(),
             ..new
         };
-        Ok(Fork { scheduler, now })
+        Ok(Fork::new(scheduler, now))
     }
 }
 
 impl Fork {
     /// Turns a scheduler into a fork.
     pub fn new(scheduler: Scheduler, now: Now) -> Self {
-        Self { scheduler, now }
+        Self { scheduler, now, stop: Box::new(|| false) }
+    }
+
+    /// Makes [`fits`](Self::fits) and [`what_if`](Self::what_if) fail once `stop` returns `true`.
+    #[must_use]
+    pub fn stop_when(self, stop: impl Fn() -> bool + Send + 'static) -> Self {
+        Self { stop: Box::new(stop), ..self }
     }
 
     /// Copies the copy. See [`Scheduler::fork`].
@@ -101,7 +110,7 @@ impl Fork {
     ///
     /// Claims and volumes are not reserved, so a pod with either is refused.
     pub fn fits(self, pod: &PodInfo, most: usize) -> Result<Fits, WhyError> {
-        self.scheduler.fits(self.now, pod, most)
+        self.scheduler.fits(self.now, pod, most, &*self.stop)
     }
 
     /// Applies changes one after the other and lets the scheduler go on until nothing happens any
@@ -111,6 +120,6 @@ impl Fork {
     /// Controllers replace pods at once; a pod on a node is ready. PreBind succeeds, and extenders
     /// are not asked. The first profile schedules the pods that no profile is responsible for.
     pub fn what_if(&mut self, verbs: &[Verb], reasons: usize) -> Result<WhatIf, WhatIfError> {
-        self.scheduler.what_if(&mut self.now, verbs, reasons)
+        self.scheduler.what_if(&mut self.now, verbs, reasons, &*self.stop)
     }
 }

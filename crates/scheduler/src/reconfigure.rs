@@ -41,7 +41,13 @@ impl Scheduler {
             self.unclaimed_pods.insert(pod.key(), pod);
         }
         self.add_pods_with_profile(now);
+        self.reconfigurations += 1;
         Ok(())
+    }
+
+    /// How often the profiles were replaced.
+    pub fn reconfigurations(&self) -> u64 {
+        self.reconfigurations
     }
 
     /// Drops a pod whose profile was removed during its attempt, until another profile serves it.

@@ -95,6 +95,8 @@ pub struct Scheduler {
     #[cfg(test)]
     pub(crate) comparison: Option<crate::tables::comparison::Comparison>,
     pub(crate) draining: bool,
+    /// How often its profiles were replaced.
+    pub(crate) reconfigurations: u64,
     /// The report of a plugin's panic during the last call of the queue.
     pub(crate) plugin_panic: Option<String>,
 }
@@ -128,6 +130,7 @@ impl Scheduler {
             current_plugin: CurrentPlugin::default(),
             next_start_node: 0,
             draining: false,
+            reconfigurations: 0,
             plugin_panic: None,
         })
     }

@@ -57,6 +57,9 @@ pub enum WhatIfError {
     /// Copies of the pod would need claims of their own.
     #[error("pod {0} has volumes or resource claims, so copies of it cannot be imagined")]
     Claims(PodKey),
+    /// The answer took too long.
+    #[error("the answer takes too long")]
+    Stopped,
 }
 
 /// What a change leads to.
@@ -120,15 +123,16 @@ impl Scheduler {
         now: &mut Now,
         verbs: &[Verb],
         reasons: usize,
+        stop: &dyn Fn() -> bool,
     ) -> Result<WhatIf, WhatIfError> {
         self.extenders.clear();
-        let mut cluster = Cluster::new(self, now);
-        cluster.settle();
+        let mut cluster = Cluster::new(self, now, stop);
+        cluster.settle()?;
         cluster.preempted.clear();
         let before = cluster.pods();
         for verb in verbs {
             cluster.apply(verb)?;
-            cluster.settle();
+            cluster.settle()?;
         }
         Ok(cluster.outcome(&before, reasons))
     }
@@ -161,7 +165,7 @@ impl Cluster<'_> {
             }
             Verb::Drain(names) => {
                 let nodes = self.nodes(names)?;
-                self.drain(&nodes);
+                self.drain(&nodes)?;
             }
             Verb::Fail(names) => {
                 let nodes = self.nodes(names)?;

@@ -115,6 +115,9 @@ pub enum WhyError {
     /// A dry run does not reserve what the pod has.
     #[error("the pod has volumes or resource claims, which a dry run does not reserve")]
     Claims,
+    /// The answer took too long.
+    #[error("the answer takes too long")]
+    Stopped,
 }
 
 impl From<FailureKind> for WhyError {

@@ -31,36 +31,65 @@ pub type JsonPage = Arc<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;
 /// Answers the query of a request.
 pub type QueryPage = Arc<dyn Fn(Vec<(String, String)>) -> BoxFuture<'static, QueryResponse> + Send + Sync>;
 
-/// An answer to a query.
+/// The response to a query.
 #[derive(Debug)]
 pub enum QueryResponse {
-    /// A text, with headers.
-    Text(StatusCode, String, Vec<(&'static str, &'static str)>),
+    /// A text.
+    Text {
+        /// The status.
+        status: StatusCode,
+        /// The text.
+        text: String,
+        /// Whether it is JSON.
+        is_json: bool,
+        /// Headers.
+        headers: Vec<(&'static str, String)>,
+    },
     /// 429: too many queries wait.
     Busy,
 }
 
 impl QueryResponse {
-    /// 200 with these headers.
-    pub fn text(text: String, headers: impl Into<Vec<(&'static str, &'static str)>>) -> Self {
-        Self::Text(StatusCode::OK, text, headers.into())
+    /// 200.
+    pub fn answer(text: String, is_json: bool) -> Self {
+        Self::Text { status: StatusCode::OK, text, is_json, headers: Vec::new() }
     }
 
     /// 400.
     pub fn bad_request(text: String) -> Self {
-        Self::Text(StatusCode::BAD_REQUEST, text, Vec::new())
+        Self::error(StatusCode::BAD_REQUEST, text)
     }
 
     /// 422: the query is valid and has no answer.
     pub fn unprocessable(text: String) -> Self {
-        Self::Text(StatusCode::UNPROCESSABLE_ENTITY, text, Vec::new())
+        Self::error(StatusCode::UNPROCESSABLE_ENTITY, text)
+    }
+
+    /// 503: there is no answer yet.
+    pub fn unavailable(text: String) -> Self {
+        Self::error(StatusCode::SERVICE_UNAVAILABLE, text)
+    }
+
+    fn error(status: StatusCode, text: String) -> Self {
+        Self::Text { status, text, is_json: false, headers: Vec::new() }
+    }
+
+    /// With this header. A value that no header can have is left out.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: String) -> Self {
+        if let Self::Text { headers, .. } = &mut self {
+            headers.push((name, value));
+        }
+        self
     }
 
     fn into_response(self) -> Response {
-        let Self::Text(status, text, headers) = self else { return text::too_many_requests() };
-        let mut response = plain(status, text);
+        let Self::Text { status, text, is_json, headers } = self else { return text::too_many_requests() };
+        let mut response = answer(status, if is_json { text::JSON } else { text::PLAIN }, text);
         for (name, value) in headers {
-            response.headers_mut().insert(name, HeaderValue::from_static(value));
+            if let Ok(value) = HeaderValue::try_from(value) {
+                response.headers_mut().insert(name, value);
+            }
         }
         response
     }

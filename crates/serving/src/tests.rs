@@ -164,7 +164,7 @@ fn endpoints(is_well: &Arc<AtomicBool>, slow: &Arc<Semaphore>) -> Endpoints {
                 let answer = if query.is_empty() {
                     QueryResponse::Busy
                 } else {
-                    QueryResponse::text(format!("{query:?}"), [("is-good", "true")])
+                    QueryResponse::answer(format!("{query:?}"), false).with("is-good", "true".to_owned())
                 };
                 async move { answer }.boxed()
             }) as _,

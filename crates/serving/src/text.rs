@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 /// The content type of plain text, as upstream.
 pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
+/// The content type of JSON.
+pub(super) const JSON: &str = "application/json";
 
 /// A response with this type and body.
 pub(super) fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {

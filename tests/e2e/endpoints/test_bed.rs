@@ -105,16 +105,18 @@ impl TestBed {
         Served::start(Some(&self.plane.kubeconfig(user).unwrap()), options)
     }
 
-    /// Starts a scheduler with this user on a free port and waits until it is ready.
-    pub(super) fn process(&self, user: &str) -> (Supercargo, Https) {
+    /// Starts a scheduler with this user on a free port and waits until it is ready. Also returns
+    /// the URL, and the file with the certificate.
+    pub(super) fn process(&self, user: &str, more: &[&str]) -> (Supercargo, Https, [String; 2]) {
         let folder = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
         let port = free_port();
         let port_flag = format!("--secure-port={port}");
         let folder_flag = format!("--cert-dir={}", folder.display());
-        let args = [port_flag.as_str(), "--bind-address=127.0.0.1", &folder_flag];
+        let args = [&[port_flag.as_str(), "--bind-address=127.0.0.1", &folder_flag], more].concat();
         let supercargo = Supercargo::start(&self.plane.kubeconfig(user).unwrap(), None, &args);
         let client = ready(port, &folder, || supercargo.log_tail());
-        (supercargo, client)
+        let certificate = folder.join("kube-scheduler.crt").display().to_string();
+        (supercargo, client, [format!("https://127.0.0.1:{port}"), certificate])
     }
 
     pub(super) fn create(&self, object: &Value) {

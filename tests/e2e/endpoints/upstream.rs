@@ -48,7 +48,7 @@ fn health_checks(of: &Https, token: &str) -> Vec<String> {
 fn endpoint_answers_match_kube_scheduler() {
     let Some(bed) = bed_or_skip() else { return };
     let (theirs, _running) = kube_scheduler(&bed);
-    let (_supercargo, ours) = bed.process("supercargo");
+    let (_supercargo, ours, _) = bed.process("supercargo", &[]);
     let (reader, stranger) = (bed.account("compared-reader"), bed.account("compared-stranger"));
     bed.allow("compared-reader", &json!([{"nonResourceURLs": ["*"], "verbs": ["get"]}]));
 

@@ -34,8 +34,8 @@ pub struct MiscOptions {
     /// the log.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Answer `why`, `what-if` and other questions from the running scheduler, under /insight/ on the
-    /// HTTPS port.
+    /// Answer `why`, `what-if` and other questions from the running scheduler, under /insight/ on
+    /// the HTTPS port.
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value = "false", default_missing_value = "true", value_parser = boolean

@@ -6,8 +6,8 @@
 //! recomputed only where [`Applied`](crate::caching::Applied) and [`Scope`](crate::caching::Scope)
 //! require it. After each step it compares them with the answers of a new state. It also checks
 //! every other promise of [`Caching`](crate::caching::Caching): columns equal single answers,
-//! classes and domains score alike, `filter_never_fails`, `pre_score_skips` and `normalizes_by_range`
-//! hold.
+//! classes and domains score alike, `filter_never_fails`, `pre_score_skips` and
+//! `normalizes_by_range` hold.
 //!
 //! [`Histories`] makes up histories from random pods and nodes. [`replay`] checks a history of your
 //! own, for example one from a property-testing library.

@@ -35,7 +35,7 @@ pub(super) fn asks(name: &str, cpus: u32) -> PodBuilder {
 
 fn fits(bed: TestBed, pod: PodBuilder, most: usize) -> Result<Fits, WhyError> {
     let now = bed.now;
-    bed.scheduler.fits(now, &pod.build(), most)
+    bed.scheduler.fits(now, &pod.build(), most, &|| false)
 }
 
 fn by_node(fits: &Fits) -> String {

@@ -32,6 +32,7 @@ const CALM: Duration = Duration::from_mins(1);
 pub(super) struct Cluster<'s> {
     scheduler: &'s mut Scheduler,
     now: &'s mut Now,
+    stop: &'s dyn Fn() -> bool,
     versions: u64,
     /// The number of nodes and pods that were added.
     added: usize,
@@ -54,12 +55,13 @@ pub(super) struct Cluster<'s> {
 
 impl<'s> Cluster<'s> {
     /// The first profile schedules the pods that no profile is responsible for.
-    pub(super) fn new(scheduler: &'s mut Scheduler, now: &'s mut Now) -> Self {
+    pub(super) fn new(scheduler: &'s mut Scheduler, now: &'s mut Now, stop: &'s dyn Fn() -> bool) -> Self {
         let at_start = scheduler.cache.pods().filter(|pod| !pod.terminating).cloned().collect();
         let mut cluster = Self {
             scheduler,
             progress: now.monotonic,
             now,
+            stop,
             versions: 0,
             added: 0,
             at_start,
@@ -105,11 +107,14 @@ impl<'s> Cluster<'s> {
     }
 
     /// Lets the scheduler go on until nothing happens any more.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle(&mut self) -> Result<(), WhatIfError> {
         self.progress = self.now.monotonic;
         let until = self.now.monotonic + HORIZON;
         loop {
             self.carry_out();
+            if (self.stop)() {
+                return Err(WhatIfError::Stopped);
+            }
             if self.scheduler.has_work() && self.scheduler.schedule_one(*self.now, &mut NoCalls) {
                 continue;
             }
@@ -118,7 +123,7 @@ impl<'s> Cluster<'s> {
             self.is_still = is_calm || backing_off == 0 && self.scheduler.bindings_in_flight() == 0;
             let wait = self.scheduler.next_deadline(*self.now).max(Duration::from_millis(1));
             if self.is_still || self.now.monotonic + wait > until {
-                return;
+                return Ok(());
             }
             let Now { wall, monotonic } = *self.now;
             *self.now = Now { wall: wall.plus(wait), monotonic: monotonic + wait };

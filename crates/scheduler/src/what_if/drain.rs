@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use supercargo_framework::objects::{PodDisruptionBudget, Typed, resources};
 use supercargo_framework::{NodeRecord, PodInfo};
 
-use super::End;
 use super::cluster::{Cluster, is_of_node};
+use super::{End, WhatIfError};
 
 /// How many more evictions budgets allow, by key.
 type Allowed = FxHashMap<Arc<str>, i64>;
@@ -15,7 +15,7 @@ type Allowed = FxHashMap<Arc<str>, i64>;
 impl Cluster<'_> {
     /// Evicts pods as budgets allow. A budget allows another eviction once a replacement has a
     /// node.
-    pub(super) fn drain(&mut self, nodes: &[Arc<NodeRecord>]) {
+    pub(super) fn drain(&mut self, nodes: &[Arc<NodeRecord>]) -> Result<(), WhatIfError> {
         for node in nodes {
             self.cordon(node, true);
             self.drained.insert(Arc::clone(&node.name));
@@ -40,12 +40,13 @@ impl Cluster<'_> {
                 self.evicted.insert(pod.uid.clone());
                 self.evict(pod);
             }
-            self.settle();
+            self.settle()?;
         }
         for pod in left {
             let budgets = self.protecting(&pod).map(|key| name(&key)).collect();
             self.fates.insert(pod.uid.clone(), End::HeldUp(budgets));
         }
+        Ok(())
     }
 
     /// What the budgets of these pods allow now: what they allowed at first, and as many more as
