@@ -12,9 +12,9 @@ use supercargo_framework::NodeInfo;
 use supercargo_scheduler::{Fork, Verb};
 
 use super::progress::Progress;
+use super::question::{Format, LONG, Question, State, View};
 use super::report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
 use super::what_if::{Nodes, named};
-use super::{Format, LONG, Question, State, View};
 use crate::text::count;
 
 #[derive(Args, Debug, Serialize)]

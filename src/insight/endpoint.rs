@@ -20,10 +20,14 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::empty::Empty;
+use super::fits::FitsQuestion;
+use super::pending::Pending;
 use super::progress::Deadline;
-use super::{
-    Empty, FitsQuestion, Format, Pending, Question, Resilience, State, View, WhatIfQuestion, WhyQuestion,
-};
+use super::question::{Format, Question, State, View};
+use super::resilience::Resilience;
+use super::what_if::WhatIfQuestion;
+use super::why::WhyQuestion;
 use crate::options::scheduler_options;
 use crate::owner::Mailbox;
 use crate::reload::Generation;

@@ -7,7 +7,8 @@ use serde_json::json;
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::Fits;
 
-use super::{Format, Question, State, View, at_most_100_000, report};
+use super::question::{Format, Question, State, View, at_most_100_000};
+use super::report;
 
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -15,8 +15,8 @@ use supercargo_framework::signature::Signature;
 use supercargo_scheduler::{Fork, Why};
 
 use super::progress::{Deadline, Progress};
+use super::question::{Format, LONG, Question, State, View};
 use super::report::{MOST_LINES, document, fix_text, hindrances, key_reason, text, write_wrapped};
-use super::{Format, LONG, Question, State, View};
 use crate::text::count;
 
 /// The most workloads of a reason that are named.

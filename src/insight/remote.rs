@@ -15,7 +15,7 @@ use supercargo_client::connection::{client, to_endpoint};
 use supercargo_client::transport::Transport;
 
 use super::endpoint::{GOOD, PATH};
-use super::{Question, View};
+use super::question::{Question, View};
 
 /// The name of everything in the kubeconfig.
 const NAME: &str = "supercargo";

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use supercargo_scheduler::{Fork, Verb, WhatIf};
 
 use super::progress::Progress;
+use super::question::{Format, LONG, Question, State, View};
 use super::report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
-use super::{Format, LONG, Question, State, View};
 use crate::text::count;
 
 #[derive(Args, Debug, Serialize)]

@@ -10,7 +10,8 @@ use supercargo_framework::NodeInfo;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::{Fork, Verb};
 
-use super::{Format, Question, State, View, at_most_100_000, report};
+use super::question::{Format, Question, State, View, at_most_100_000};
+use super::report;
 
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -4,7 +4,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde::Serialize;
 
-use super::{Format, Question, State, View, report};
+use super::question::{Format, Question, State, View};
+use super::report;
 
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,0 +1,123 @@
+//! Questions about a cluster's state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use supercargo_config::Config;
+use supercargo_framework::PodInfo;
+use supercargo_framework::pod::PodKey;
+use supercargo_scheduler::Fork;
+
+use super::progress::Deadline;
+use crate::options::scheduler_options;
+
+/// How long an answer may take.
+pub(super) const SHORT: Duration = Duration::from_secs(30);
+/// The same for one that tries many changes.
+pub(super) const LONG: Duration = Duration::from_hours(1);
+
+/// A question about a cluster's state: the arguments of a command, and the query of an endpoint.
+pub(crate) trait Question: Args + Serialize + Send + Sync + 'static {
+    /// The name of the command, and the end of the endpoint's path.
+    const NAME: &'static str;
+    /// How long an answer may take.
+    const TIMEOUT: Duration = SHORT;
+
+    /// The answer, and whether it is a good one.
+    fn answer(&self, state: State, view: &View) -> Result<(String, bool)>;
+}
+
+/// How to read names and to write an answer.
+#[derive(Args, Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = None::<&str>)]
+pub(crate) struct View {
+    /// Namespace of pods; by default that of the kubeconfig's context (`default` with --server),
+    /// and all for `pending`
+    #[arg(long, short, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+    /// Output format
+    #[arg(long, short, value_enum, default_value = "table")]
+    pub(super) output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Format {
+    Table,
+    Json,
+}
+
+/// A cluster's state.
+pub(crate) struct State {
+    pub(super) fork: Fork,
+    pub(super) config: Arc<Config>,
+    /// The namespace of pods that are named without one.
+    pub(super) namespace: String,
+    pub(super) deadline: Deadline,
+}
+
+impl State {
+    /// A copy of the state.
+    pub(super) fn fork(&self) -> Result<Fork> {
+        let deadline = self.deadline;
+        Ok(self.fork.fork(scheduler_options(&self.config))?.stop_when(move || deadline.is_over()))
+    }
+
+    /// The key of a pod that someone names.
+    pub(super) fn key(&self, pod: &str, view: &View) -> Result<PodKey> {
+        key(pod, view.namespace.as_deref(), &self.namespace)
+    }
+
+    /// The pod that someone names.
+    pub(super) fn pod(&self, pod: &str, view: &View) -> Result<Arc<PodInfo>> {
+        let key = self.key(pod, view)?;
+        self.fork.pod(&key).cloned().with_context(|| format!("there is no unfinished pod {key}"))
+    }
+}
+
+/// A count that is small enough to imagine as many pods.
+pub(super) fn at_most_100_000(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if count <= 100_000 => Ok(count),
+        Ok(_) => Err("must be at most 100,000".to_owned()),
+        Err(_) => Err(format!("{text} is not a number")),
+    }
+}
+
+/// The key of the pod that someone names.
+fn key(pod: &str, namespace: Option<&str>, usual: &str) -> Result<PodKey> {
+    let (before, name) = pod.split_once('/').unwrap_or(("pod", pod));
+    let is_kind = ["pod", "pods", "po"].contains(&before);
+    let namespace = match namespace {
+        Some(other) if !is_kind && other != before => {
+            bail!("the namespace {before} of {pod} conflicts with --namespace {other}")
+        }
+        _ if !is_kind => before,
+        namespace => namespace.unwrap_or(usual),
+    };
+    Ok(PodKey { namespace: namespace.into(), name: name.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_are_named_as_kubectl_or_logs_name_them() {
+        let cases = [
+            ("p", None, "usual/p"),
+            ("pod/p", None, "usual/p"),
+            ("pod/p", Some("n"), "n/p"),
+            ("p", Some("n"), "n/p"),
+            ("n/p", None, "n/p"),
+        ];
+        for (pod, namespace, expected) in cases {
+            assert_eq!(key(pod, namespace, "usual").unwrap().to_string(), expected);
+        }
+        assert!(key("n/p", Some("other"), "usual").is_err());
+    }
+}
