@@ -146,7 +146,15 @@ impl Binder {
     }
 
     /// Sends a request that writes an object of this kind, and then another one.
-    pub(crate) fn write(&self, resource: Text, call: ApiCall, then: Option<ApiCall>, retry: Option<Uid>) {
+    /// A pod for which it is learns when that is over.
+    pub(crate) fn write(
+        &self,
+        resource: Text,
+        call: ApiCall,
+        then: Option<ApiCall>,
+        pod: Option<Uid>,
+        retries: bool,
+    ) {
         let (binder, cx) = (self.clone(), self.context(CancellationToken::new()));
         tokio::spawn(async move {
             let requests = async {
@@ -156,11 +164,12 @@ impl Binder {
                 }
                 Ok::<_, ApiError>(())
             };
-            if let Err(error) = requests.await {
+            let result = requests.await;
+            if let Err(error) = &result {
                 tracing::warn!(%resource, %error, "cannot write the object");
-                if let Some(pod) = retry {
-                    binder.mailbox.send(Input::WriteFailed(pod));
-                }
+            }
+            if let Some(pod) = pod {
+                binder.mailbox.send(Input::WriteEnded { pod, retry: retries && result.is_err() });
             }
         });
     }

@@ -29,7 +29,9 @@ impl CarryOut for EffectHandler {
                 self.binder.bind(pod, node, extenders, binders, settled);
             }
             Effect::ReadPod { pod, uid } => self.binder.read(pod, uid),
-            Effect::Write { resource, call, then, retry } => self.binder.write(resource, call, then, retry),
+            Effect::Write { resource, call, then, pod, retries } => {
+                self.binder.write(resource, call, then, pod, retries);
+            }
             Effect::Evict { preemption, victims } => self.preemptor.evict(preemption, victims),
             Effect::PatchPodStatus(patch) => self.patches.send(patch),
             Effect::PatchGroupStatus(patch) => self.patches.send_group(patch),

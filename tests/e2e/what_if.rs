@@ -111,7 +111,7 @@ async fn answers_of_imagined_changes_are_as_documented() {
     for (arguments, problem) in [
         (["--drain", "node-x"], "there is no node node-x"),
         (["--drain", "zone=x"], "no node has the label zone=x"),
-        (["--add", "node-a=many"], "node-a=many: many is no count"),
+        (["--add", "node-a=many"], "node-a=many: many is not a number"),
         (["--delete", "nobody"], "there is no unfinished pod default/nobody"),
     ] {
         let (code, printed, error) = what_if(&arguments);

@@ -87,8 +87,11 @@ pub enum Command {
         call: ApiCall,
         /// A request to send after it, whose answer nobody needs.
         then: Option<ApiCall>,
-        /// The pod to try again after its backoff if a request fails.
-        retry: Option<Uid>,
+        /// The pod for which it is. It is not tried again before the answer: until then, it sees the
+        /// object as it was.
+        pod: Option<Uid>,
+        /// Whether to try the pod again after its backoff if a request fails.
+        retries: bool,
     },
     /// Make room for a pod or a group. Bindings of victims that are not bound yet are rejected;
     /// other victims are deleted, the last one after all others. The preemptor is not retried until

@@ -42,7 +42,7 @@ impl Scheduler {
     /// Takes the next pod from the queue and tries to find a node for it. `false` if the queue has
     /// none to try.
     pub fn schedule_one(&mut self, now: Now, calls: &mut dyn Calls) -> bool {
-        if self.draining || self.preemptions.held.is_some() {
+        if self.is_held_up() {
             return false;
         }
         let mut queued = match self.with_queue(now, SchedulingQueue::pop) {

@@ -172,17 +172,19 @@ pub enum Effect {
         /// Its UID; another pod of this name counts as gone.
         uid: Uid,
     },
-    /// Write an object of this kind. Ends in `Input::Written`; if it fails, in `Input::WriteFailed`
-    /// for the pod.
+    /// Write an object of this kind. An answer is an `Input::Written`. If it is for a pod, it ends in
+    /// `Input::WriteEnded`.
     Write {
         /// The object's kind.
         resource: Text,
         /// The request.
         call: ApiCall,
-        /// A request to send after it.
+        /// A request to send after it, whose answer nobody needs.
         then: Option<ApiCall>,
-        /// The pod to try again if a request fails.
-        retry: Option<Uid>,
+        /// The pod for which it is.
+        pod: Option<Uid>,
+        /// Whether to try the pod again if a request fails.
+        retries: bool,
     },
     /// Patch the pod's status.
     PatchPodStatus(StatusPatch),

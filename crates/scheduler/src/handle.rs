@@ -26,9 +26,7 @@ impl Scheduler {
             Input::Node(notification) => self.node(now, notification),
             Input::Object(notification) => self.object(now, notification),
             Input::Written(object) => self.written(now, object),
-            Input::WriteFailed(pod) => {
-                self.with_queue(now, |queue, cx| queue.retry_after_backoff(cx, &pod));
-            }
+            Input::WriteEnded { pod, retry } => self.write_ended(now, &pod, retry),
             Input::BindingReport(report) => self.binding_reported(report),
             Input::PreBound { pod, status } => self.pre_bound(now, &pod, status),
             Input::Bound { pod, by, outcome } => self.bound(now, &pod, &by, outcome),
@@ -40,6 +38,18 @@ impl Scheduler {
         self.requeue_left_behind(now);
         self.with_queue(now, supercargo_queue::SchedulingQueue::tick);
         self.tick_bindings(now);
+    }
+
+    fn write_ended(&mut self, now: Now, pod: &Uid, retry: bool) {
+        if let Some(writes) = self.unanswered_writes.get_mut(pod) {
+            *writes -= 1;
+            if *writes == 0 {
+                self.unanswered_writes.remove(pod);
+            }
+        }
+        if retry {
+            self.with_queue(now, |queue, cx| queue.retry_after_backoff(cx, pod));
+        }
     }
 
     /// Reports the time that an informer's event took.

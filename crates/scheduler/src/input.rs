@@ -60,8 +60,14 @@ pub enum Input {
     Object(Notification<Object>),
     /// The API server's answer to a binding's write of an object, before the informer shows it.
     Written(Arc<Object>),
-    /// A request of [`Effect::Write`](crate::Effect::Write) failed: the pod is tried again.
-    WriteFailed(Uid),
+    /// The requests of an [`Effect::Write`](crate::Effect::Write) for a pod have been answered, or
+    /// failed.
+    WriteEnded {
+        /// The pod.
+        pod: Uid,
+        /// Whether to try it again after its backoff.
+        retry: bool,
+    },
     /// PreBind reports something.
     BindingReport(BindingReport),
     /// PreBind ended.

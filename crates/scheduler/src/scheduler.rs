@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
 use supercargo_framework::binding::Cluster;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
@@ -85,6 +86,8 @@ pub struct Scheduler {
     pub(crate) hash_seed: HashSeed,
     pub(crate) bindings: Bindings,
     pub(crate) preemptions: Preemptions,
+    /// The number of writes for a pod that have not been answered.
+    pub(crate) unanswered_writes: FxHashMap<Uid, usize>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) observer: Box<dyn Observer>,
     pub(crate) current_plugin: CurrentPlugin,
@@ -125,6 +128,7 @@ impl Scheduler {
             hash_seed,
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
+            unanswered_writes: FxHashMap::default(),
             effects: Vec::new(),
             observer: Box::new(Unobserved),
             current_plugin: CurrentPlugin::default(),
@@ -165,7 +169,16 @@ impl Scheduler {
 
     /// Whether [`schedule_one`](Self::schedule_one) has a pod to try.
     pub fn has_work(&self) -> bool {
-        !self.draining && self.preemptions.held.is_none() && self.queue.has_poppable()
+        !self.is_held_up() && self.queue.has_poppable()
+    }
+
+    /// Whether no attempt may begin: there are to be none, one waits for its preemption, or the next
+    /// pod waits for a write. As upstream, which waits within the attempt, others wait with it.
+    pub(crate) fn is_held_up(&self) -> bool {
+        let waits = |pod: &Arc<PodInfo>| self.unanswered_writes.contains_key(&pod.uid);
+        self.draining
+            || self.preemptions.held.is_some()
+            || !self.unanswered_writes.is_empty() && self.queue.peek().is_some_and(waits)
     }
 
     /// The pod that [`schedule_one`](Self::schedule_one) tries next, if it has work; of a group,
@@ -365,8 +378,11 @@ impl Scheduler {
                     self.note_object(&claim);
                     self.objects.remove_pending(&claim.uid);
                 }
-                Command::Write { resource, call, then, retry } => {
-                    self.effects.push(Effect::Write { resource, call, then, retry });
+                Command::Write { resource, call, then, pod, retries } => {
+                    if let Some(pod) = &pod {
+                        *self.unanswered_writes.entry(pod.clone()).or_default() += 1;
+                    }
+                    self.effects.push(Effect::Write { resource, call, then, pod, retries });
                 }
                 Command::Preempt { preemptor, node, victims, plugin, asynchronous } => {
                     self.preempt(now, Order { preemptor, node, victims, plugin, asynchronous });

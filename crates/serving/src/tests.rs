@@ -254,7 +254,7 @@ async fn each_path_serves_its_content() {
                 "\nsupercargo statusz\nWarning: This endpoint is not meant to be machine parseable, ",
             ),
             ("/statusz", "\nBinary version: "),
-            ("/statusz", "Emulation version: 1.37\nPaths: /configz /debug/cache /debug/flags/v "),
+            ("/statusz", "Emulation version: 1.37\nPaths: /ask /configz /debug/cache /debug/flags/v "),
             ("/debug/pprof/heap", "pprof is not available"),
         ] {
             let answered = bed.get(path, Some("reader")).await;

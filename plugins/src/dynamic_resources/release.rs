@@ -13,7 +13,13 @@ pub(super) fn deallocate(claim: &Object, pod: &PodInfo) -> Command {
     let mut written = Written::of(claim);
     written.deallocate();
     let call = request("PUT", claim, "application/json", written.into_value());
-    Command::Write { resource: claim.resource.clone(), call, then: None, retry: Some(pod.uid.clone()) }
+    Command::Write {
+        resource: claim.resource.clone(),
+        call,
+        then: None,
+        pod: Some(pod.uid.clone()),
+        retries: true,
+    }
 }
 
 /// Deletes a claim that the scheduler has created, its finalizer first. If it fails, `pod` is tried
@@ -25,7 +31,8 @@ pub(super) fn delete(claim: &Object, pod: Option<&PodInfo>) -> Command {
         resource: claim.resource.clone(),
         call: ApiCall::request("PUT", path(claim, ""), "application/json", written.into_value()),
         then: Some(ApiCall::request("DELETE", path(claim, ""), "application/json", Value::Null)),
-        retry: pod.map(|pod| pod.uid.clone()),
+        pod: pod.map(|pod| pod.uid.clone()),
+        retries: true,
     }
 }
 
@@ -37,7 +44,13 @@ pub(super) fn unreserve(claim: &Object, pod: &PodInfo) -> Command {
         "status": { "reservedFor": [{ "$patch": "delete", "uid": *pod.uid.text() }] },
     });
     let call = request("PATCH", claim, "application/strategic-merge-patch+json", patch);
-    Command::Write { resource: claim.resource.clone(), call, then: None, retry: None }
+    Command::Write {
+        resource: claim.resource.clone(),
+        call,
+        then: None,
+        pod: Some(pod.uid.clone()),
+        retries: false,
+    }
 }
 
 fn request(method: &str, claim: &Object, content_type: &str, body: Value) -> ApiCall {

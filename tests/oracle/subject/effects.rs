@@ -191,12 +191,13 @@ impl Effects {
                 });
                 self.ended.push(Input::PodRead { pod: uid, read });
             }
-            Effect::Write { call, then, retry, .. } => {
+            Effect::Write { call, then, pod, retries, .. } => {
                 let mut world = lock(&self.world);
                 let result =
                     world.call(call).and_then(|_| then.map_or(Ok(Value::Null), |then| world.call(then)));
                 drop(world);
-                self.ended.extend(retry.filter(|_| result.is_err()).map(Input::WriteFailed));
+                let retry = retries && result.is_err();
+                self.ended.extend(pod.map(|pod| Input::WriteEnded { pod, retry }));
             }
             // Evictions are stored separately, and histories have no groups.
             Effect::Evict { .. } | Effect::PatchGroupStatus(_) => {}

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use supercargo_framework::binding::{BindingReport, DeviceWait, DevicesAwaited, Occurrence};
+use serde_json::Value;
+use supercargo_framework::binding::{ApiCall, BindingReport, DeviceWait, DevicesAwaited, Occurrence};
 use supercargo_framework::context::Command;
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::{Body, ClaimAllocation, Object, ResourceClaim, resources};
@@ -11,11 +12,11 @@ use supercargo_framework::plugin::{Permit, PreFilter};
 use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{node, object, pod};
-use supercargo_framework::{ActionType, EventResource, Status};
+use supercargo_framework::{ActionType, EventResource, Now, Status};
 
 use super::fake::Fake;
 use super::test_bed::TestBed;
-use crate::{Input, Notification, Place};
+use crate::{Input, NoCalls, Notification, Place};
 
 /// A pod that waits for changes of claims, and the claim `c` as the informer has it.
 fn waiting_for_claims() -> TestBed {
@@ -129,4 +130,31 @@ fn reports_of_a_binding_are_observed_while_it_lasts() {
     let observed = bed.observed();
     let expected = ["claim created: true", "profile 0 awaited [\"d\"]: timeout"];
     assert_eq!(observed[observed.len() - 2..], expected, "{observed:?}");
+}
+
+#[test]
+fn a_pod_is_not_tried_before_the_writes_for_it_are_answered() {
+    let mut bed = TestBed::with(Vec::new());
+    bed.node(node("n1"));
+    bed.pod(pod("a"));
+    let write = || Command::Write {
+        resource: resources::RESOURCE_CLAIM,
+        call: ApiCall::request("PUT", "/claim".to_owned(), "application/json", Value::Null),
+        then: None,
+        pod: Some("a".into()),
+        retries: false,
+    };
+    bed.scheduler.execute(Now::default(), vec![write(), write()]);
+    let ended = || Input::WriteEnded { pod: "a".into(), retry: false };
+    for _ in 0..2 {
+        assert!(!bed.scheduler.has_work());
+        assert!(!bed.scheduler.schedule_one(Now::default(), &mut NoCalls));
+        assert_eq!(bed.place("a"), Some(Place::Active));
+        bed.handle(ended());
+    }
+    assert!(bed.scheduler.has_work() && bed.scheduler.schedule_one(Now::default(), &mut NoCalls));
+    assert_ne!(bed.place("a"), Some(Place::Active));
+    // An answer that nobody waits for, such as to a request of an earlier process.
+    bed.handle(ended());
+    assert!(bed.scheduler.unanswered_writes.is_empty());
 }

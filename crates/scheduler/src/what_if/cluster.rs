@@ -165,6 +165,7 @@ impl<'s> Cluster<'s> {
                     self.evict(&pod);
                 }
             }
+            Effect::Write { pod: Some(pod), .. } => self.handle(Input::WriteEnded { pod, retry: false }),
             // Nobody reads these, and nothing waits for them.
             Effect::CancelPreBind(_)
             | Effect::ReadPod { .. }

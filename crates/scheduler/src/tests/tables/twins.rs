@@ -264,24 +264,30 @@ impl Twins {
             }
             // PostFilter takes the devices of a claim away, or a claim for extended resources is
             // deleted.
-            Effect::Write { resource, call: ApiCall::Request { method, body, .. }, then, .. }
+            Effect::Write { resource, call: ApiCall::Request { method, body, .. }, then, pod, .. }
                 if *method == *"PUT" =>
             {
                 let version = self.written_version();
                 let claim = devices::replaced(body, version);
                 if then.is_some() {
-                    return self.delete_object(&resource, &claim.key);
+                    self.delete_object(&resource, &claim.key)?;
+                } else {
+                    self.deallocations += 1;
+                    self.update_object(claim)?;
                 }
-                self.deallocations += 1;
-                return self.update_object(claim);
+                return self.end_write(pod);
             }
+            Effect::Write { pod, .. } => return self.end_write(pod),
             Effect::ReadPod { .. }
-            | Effect::Write { .. }
             | Effect::PatchGroupStatus(_)
             | Effect::CancelPreBind(_)
             | Effect::RecordEvent(_) => {}
         }
         Ok(())
+    }
+
+    fn end_write(&mut self, pod: Option<Uid>) -> Result<(), Difference> {
+        pod.map_or(Ok(()), |pod| self.handle(Input::WriteEnded { pod, retry: false }))
     }
 
     /// Adds a pod.

@@ -175,10 +175,8 @@ impl World {
                 Effect::RecordEvent(event) if event.reason == *"FailedScheduling" => {
                     self.claims.remove(&event.uid);
                 }
-                Effect::Write { .. }
-                | Effect::PatchGroupStatus(_)
-                | Effect::CancelPreBind(_)
-                | Effect::RecordEvent(_) => {}
+                Effect::Write { pod, .. } => assert_eq!(pod, None, "no pod has claims"),
+                Effect::PatchGroupStatus(_) | Effect::CancelPreBind(_) | Effect::RecordEvent(_) => {}
             }
         }
     }
