@@ -87,8 +87,8 @@ pub enum Command {
         call: ApiCall,
         /// A request to send after it, whose answer nobody needs.
         then: Option<ApiCall>,
-        /// The pod for which it is. It is not tried again before the answer: until then, it sees the
-        /// object as it was.
+        /// The pod for which it is. It is not tried again before the answer: until then, it sees
+        /// the object as it was.
         pod: Option<Uid>,
         /// Whether to try the pod again after its backoff if a request fails.
         retries: bool,

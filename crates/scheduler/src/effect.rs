@@ -172,8 +172,8 @@ pub enum Effect {
         /// Its UID; another pod of this name counts as gone.
         uid: Uid,
     },
-    /// Write an object of this kind. An answer is an `Input::Written`. If it is for a pod, it ends in
-    /// `Input::WriteEnded`.
+    /// Write an object of this kind. An answer is an `Input::Written`. If it is for a pod, it ends
+    /// in `Input::WriteEnded`.
     Write {
         /// The object's kind.
         resource: Text,

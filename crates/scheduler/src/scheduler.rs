@@ -172,8 +172,9 @@ impl Scheduler {
         !self.is_held_up() && self.queue.has_poppable()
     }
 
-    /// Whether no attempt may begin: there are to be none, one waits for its preemption, or the next
-    /// pod waits for a write. As upstream, which waits within the attempt, others wait with it.
+    /// Whether no attempt may begin: there are to be none, one waits for its preemption, or the
+    /// next pod waits for a write. As upstream, which waits within the attempt, others wait with
+    /// it.
     pub(crate) fn is_held_up(&self) -> bool {
         let waits = |pod: &Arc<PodInfo>| self.unanswered_writes.contains_key(&pod.uid);
         self.draining
