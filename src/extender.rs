@@ -13,7 +13,6 @@ use anyhow::{Context as _, Result};
 use http::{Request, StatusCode, Uri, header};
 use kube::Client;
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
@@ -21,7 +20,7 @@ use tokio::runtime::Handle;
 
 use crate::watchdog::Watchdog;
 use supercargo_client::api::full_text;
-use supercargo_client::connection::{self, to_endpoint};
+use supercargo_client::connection::{self, kubeconfig_of, to_endpoint};
 use supercargo_client::transport::{is_connection_refused, read_answer};
 use supercargo_config::{ExtenderConfig, ExtenderTls};
 
@@ -212,41 +211,24 @@ async fn connection(extender: &ExtenderConfig) -> Result<kube::Config> {
     let uri: Uri = extender.url_prefix.parse()?;
     let scheme = uri.scheme_str().unwrap_or("http");
     let authority = uri.authority().map_or("", |authority| authority.as_str());
-    let file = kubeconfig(&format!("{scheme}://{authority}"), extender)?;
-    let connection = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    Ok(to_endpoint(connection))
-}
-
-/// The connection as a kubeconfig, so that kube reads, decodes and validates certificates. As
-/// upstream, `enableHTTPS` without a CA bundle accepts any certificate.
-fn kubeconfig(server: &str, extender: &ExtenderConfig) -> Result<Kubeconfig> {
     let ExtenderTls { insecure, server_name, cert_file, key_file, ca_file, cert_data, key_data, ca_data } =
         &extender.tls;
+    // As upstream, `enableHTTPS` without a CA bundle accepts any certificate.
     let unchecked = extender.enable_https && ca_file.is_none() && ca_data.is_none();
-    let name = "extender";
-    let mut file = json!({
-        "clusters": [{ "name": name, "cluster": {
-            "server": server,
-            "insecure-skip-tls-verify": *insecure || unchecked,
-            "tls-server-name": server_name,
-            "certificate-authority": ca_file,
-            "certificate-authority-data": ca_data,
-        } }],
-        "users": [{ "name": name, "user": {
-            "client-certificate": cert_file,
-            "client-certificate-data": cert_data,
-            "client-key": key_file,
-            "client-key-data": key_data,
-        } }],
-        "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
-        "current-context": name,
+    let cluster = json!({
+        "server": format!("{scheme}://{authority}"),
+        "insecure-skip-tls-verify": *insecure || unchecked,
+        "tls-server-name": server_name,
+        "certificate-authority": ca_file,
+        "certificate-authority-data": ca_data,
     });
-    for part in ["/clusters/0/cluster", "/users/0/user"] {
-        if let Some(fields) = file.pointer_mut(part).and_then(serde_json::Value::as_object_mut) {
-            fields.retain(|_, value| !value.is_null());
-        }
-    }
-    Ok(serde_json::from_value(file)?)
+    let user = json!({
+        "client-certificate": cert_file,
+        "client-certificate-data": cert_data,
+        "client-key": key_file,
+        "client-key-data": key_data,
+    });
+    Ok(to_endpoint(kubeconfig_of(cluster, user)?).await?)
 }
 
 #[cfg(test)]

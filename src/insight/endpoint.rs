@@ -5,7 +5,7 @@
 //! owner's time.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -227,7 +227,7 @@ impl Insight {
 }
 
 /// Drops the copy that may be used until this time.
-async fn forget(insight: std::sync::Weak<Insight>, until: Instant) {
+async fn forget(insight: Weak<Insight>, until: Instant) {
     sleep_until(until).await;
     let Some(insight) = insight.upgrade() else { return };
     drop_aside(insight.kept.lock().await.take_if(|kept| kept.until <= until));
@@ -281,9 +281,8 @@ mod tests {
         let command = Arguments::<WhatIfQuestion>::augment_args(Command::new("what-if"));
         let matches = command.try_get_matches_from(flags).unwrap();
         let Arguments { question, view } = Arguments::<WhatIfQuestion>::from_arg_matches(&matches).unwrap();
-        let text = query(&question).unwrap() + &query(&view).unwrap();
-        let read: Vec<(String, String)> =
-            form_urlencoded::parse(text.trim_end_matches('&').as_bytes()).into_owned().collect();
+        let text = query(&question, &view).unwrap();
+        let read: Vec<(String, String)> = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
         assert_eq!(read, [&given[..], &pairs(&[("output", "table")])].concat());
     }
 

@@ -8,17 +8,13 @@ use clap::Args;
 use http::uri::Scheme;
 use http::{Request, StatusCode, Uri};
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::Serialize;
 use serde_json::{Value, json};
-use supercargo_client::connection::{client, to_endpoint};
+use supercargo_client::connection::{client, kubeconfig_of, to_endpoint};
 use supercargo_client::transport::Transport;
 
 use super::endpoint::{GOOD, PATH};
 use super::question::{Question, View};
-
-/// The name of everything in the kubeconfig.
-const NAME: &str = "supercargo";
 
 /// A running supercargo.
 #[derive(Debug, Args)]
@@ -41,7 +37,7 @@ pub(super) struct Remote {
 impl Remote {
     /// Asks a question. Returns the answer, and whether it is a good one.
     pub(super) async fn ask<Q: Question>(&self, question: &Q, view: &View) -> Result<(String, bool)> {
-        let query = query(question)? + &query(view)?;
+        let query = query(question, view)?;
         let request = Request::get(format!("{PATH}{}?{query}", Q::NAME)).body(Bytes::new())?;
         let server = self.server.as_ref().context("--server is not set")?;
         let response = Transport::from(client(self.config(server).await?)?).send(request).await;
@@ -67,34 +63,26 @@ impl Remote {
             "certificate-authority": self.certificate_authority,
             "insecure-skip-tls-verify": self.insecure_skip_tls_verify,
         });
-        let kubeconfig: Kubeconfig = serde_json::from_value(json!({
-            "clusters": [{ "name": NAME, "cluster": cluster }],
-            "users": [{ "name": NAME, "user": { "tokenFile": self.token_file } }],
-            "contexts": [{ "name": NAME, "context": { "cluster": NAME, "user": NAME } }],
-            "current-context": NAME,
-        }))?;
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let config = config.context("cannot use --certificate-authority or --token-file")?;
-        Ok(to_endpoint(config))
+        let config = to_endpoint(kubeconfig_of(cluster, json!({ "tokenFile": self.token_file }))?).await;
+        config.context("cannot use --certificate-authority or --token-file")
     }
 }
 
 /// The query of an endpoint: each argument by its name.
-pub(super) fn query(arguments: &impl Serialize) -> Result<String> {
+pub(super) fn query(question: &impl Serialize, view: &View) -> Result<String> {
     let mut query = form_urlencoded::Serializer::new(String::new());
-    let Value::Object(arguments) = serde_json::to_value(arguments)? else { return Ok(String::new()) };
     let mut add = |name: &str, value: &Value| match value {
         Value::Null => {}
         Value::String(text) => drop(query.append_pair(name, text)),
         other => drop(query.append_pair(name, &other.to_string())),
     };
-    for (name, value) in &arguments {
-        match value {
-            Value::Array(values) => values.iter().for_each(|value| add(name, value)),
-            value => add(name, value),
+    for arguments in [serde_json::to_value(question)?, serde_json::to_value(view)?] {
+        for (name, value) in arguments.as_object().into_iter().flatten() {
+            match value {
+                Value::Array(values) => values.iter().for_each(|value| add(name, value)),
+                value => add(name, value),
+            }
         }
     }
-    let query = query.finish();
-    Ok(if query.is_empty() { query } else { query + "&" })
+    Ok(query.finish())
 }

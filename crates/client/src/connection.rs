@@ -12,8 +12,9 @@ use http::Uri;
 use http::uri::Scheme;
 use jiff::Timestamp;
 use kube::client::ConfigExt as _;
-use kube::config::AuthInfo;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
@@ -259,13 +260,29 @@ async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<C
     Ok(without_needless_trust(config))
 }
 
+/// A kubeconfig of one cluster and one user, with the fields of these objects that are not null, so
+/// that kube reads, decodes and validates files.
+pub fn kubeconfig_of(mut cluster: Value, mut user: Value) -> Result<Kubeconfig, serde_json::Error> {
+    const NAME: &str = "endpoint";
+    for fields in [&mut cluster, &mut user].into_iter().filter_map(Value::as_object_mut) {
+        fields.retain(|_, value| !value.is_null());
+    }
+    serde_json::from_value(json!({
+        "clusters": [{ "name": NAME, "cluster": cluster }],
+        "users": [{ "name": NAME, "user": user }],
+        "contexts": [{ "name": NAME, "context": { "cluster": NAME, "user": NAME } }],
+        "current-context": NAME,
+    }))
+}
+
 /// The connection to something else than an API server: without proxy, compression and retries,
 /// which exceed the timeouts of callers.
-pub fn to_endpoint(mut config: Config) -> Config {
+pub async fn to_endpoint(kubeconfig: Kubeconfig) -> Result<Config, KubeconfigError> {
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.default_retry = false;
     config.disable_compression = true;
     config.proxy_url = None;
-    without_needless_trust(config)
+    Ok(without_needless_trust(config))
 }
 
 /// Skips loading the system's CA certificates if no certificate is verified. In an image without
@@ -286,7 +303,7 @@ fn checks_certificate(config: &Config) -> bool {
 /// its errors as Rust does.
 fn client_problem(error: &kube::Error) -> String {
     use kube::client::RustlsTlsError;
-    use kube::config::{KubeconfigError, LoadDataError};
+    use kube::config::LoadDataError;
     use rustls::{CertificateError, InconsistentKeys};
     let field = match error {
         kube::Error::RustlsTls(RustlsTlsError::MissingCertificate) => {

@@ -112,6 +112,11 @@ impl Requirement {
         }
     }
 
+    /// The requirement that the label has this value.
+    pub fn equals(key: &Arc<str>, value: &Arc<str>) -> Self {
+        Self { key: Arc::clone(key), operator: Operator::In, values: [Arc::clone(value)].into() }
+    }
+
     /// Whether these labels meet the requirement.
     pub fn matches_labels(&self, labels: &Labels) -> bool {
         steps::add(1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::affinity::{Operator, RawRequirement, Requirement};
+use crate::affinity::{RawRequirement, Requirement};
 use crate::labels::Labels;
 use crate::selector_set::{MANY, SelectorSet};
 
@@ -109,12 +109,8 @@ impl EqualitySelector {
 
 impl From<Labels> for EqualitySelector {
     fn from(labels: Labels) -> Self {
-        let requirement = |(key, value): (&Arc<str>, &Arc<str>)| Requirement {
-            key: Arc::clone(key),
-            operator: Operator::In,
-            values: [Arc::clone(value)].into(),
-        };
-        let requirements: Vec<_> = labels.iter().map(requirement).collect();
+        let requirements: Vec<_> =
+            labels.iter().map(|(key, value)| Requirement::equals(key, value)).collect();
         Self { selector: LabelSelector::new(requirements), labels }
     }
 }

@@ -138,15 +138,15 @@ impl Endpoints {
         let mut paths: Vec<&str> =
             vec!["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz"];
         paths.extend(debug.keys());
-        let of_queries: Vec<String> = queries.keys().cloned().collect();
-        paths.extend(of_queries.iter().map(String::as_str));
+        paths.extend(queries.keys().map(String::as_str));
         for (path, page) in debug {
             routes = routes.route(path, get(async move || json(&page().await)));
         }
-        for (path, answer) in queries {
+        for (path, answer) in &queries {
+            let answer = Arc::clone(answer);
             let page =
                 async move |Query(query): Query<Vec<(String, String)>>| answer(query).await.into_response();
-            routes = routes.route(&path, get(page));
+            routes = routes.route(path, get(page));
         }
         if let Some(level) = log_level {
             paths.push("/debug/flags/v");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::affinity::{Operator, Requirement};
+use supercargo_framework::affinity::Requirement;
 use supercargo_framework::taint::first_untolerated;
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{LabelSelector, Labels, NodeRecord, PodInfo, SmallMap};
@@ -166,14 +166,7 @@ impl PodTopologySpread {
     fn selector(&self, spec: &TopologySpreadConstraint, pod: &PodInfo) -> Option<LabelSelector> {
         let selector = spec.selector.as_ref()?;
         let keys: &[_] = if self.match_label_keys { &spec.match_label_keys } else { &[] };
-        let same = keys.iter().filter_map(|key| {
-            let value = pod.labels.get(key)?;
-            Some(Requirement {
-                key: Arc::clone(key),
-                operator: Operator::In,
-                values: [Arc::clone(value)].into(),
-            })
-        });
+        let same = keys.iter().filter_map(|key| Some(Requirement::equals(key, pod.labels.get(key)?)));
         let mut same = same.peekable();
         if same.peek().is_none() {
             return Some(selector.clone());
