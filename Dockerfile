@@ -60,6 +60,7 @@ COPY crates/serving/Cargo.toml crates/serving/
 COPY crates/telemetry/Cargo.toml crates/telemetry/
 COPY examples/scheduler/Cargo.toml examples/scheduler/
 COPY plugins/Cargo.toml plugins/
+COPY plugins/volumes/Cargo.toml plugins/volumes/
 COPY testing/apiserver/Cargo.toml testing/apiserver/
 COPY testing/controlplane/Cargo.toml testing/controlplane/
 COPY testing/simulation/Cargo.toml testing/simulation/
@@ -84,6 +85,7 @@ COPY crates/serving/src crates/serving/src
 COPY crates/telemetry/src crates/telemetry/src
 COPY examples/scheduler/src examples/scheduler/src
 COPY plugins/src plugins/src
+COPY plugins/volumes/src plugins/volumes/src
 COPY src src
 COPY build.rs ./
 # Shown by --version.

@@ -1,27 +1,7 @@
-//! Arguments that several plugins have, or none.
-
-use std::sync::Arc;
+//! Arguments that several plugins have.
 
 use serde::Deserialize;
-use serde_json::Value;
-use supercargo_framework::Features;
-use supercargo_framework::plugin::Plugin;
-use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::resource::names;
-
-/// No arguments.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NoArgs {}
-
-/// Builds a plugin that has no arguments.
-pub(crate) fn without_args<P: Plugin + Default>(
-    args: &Value,
-    _: &Features,
-) -> Result<Arc<dyn Plugin>, ArgsError> {
-    decode_args::<NoArgs>(args)?;
-    Ok(Arc::new(P::default()))
-}
 
 /// A resource with its weight in a score.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -6,7 +6,7 @@ use supercargo_framework::objects::Objects;
 use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::{Context, CycleState, NodeInfo, Now, PodInfo, Status};
 
-use crate::testing::{Driver, node_info, nodes};
+use supercargo_framework::testing::{Driver, node_info, nodes};
 
 /// A step on a node: a pod is added, or (`None`) the last pod is removed.
 pub(crate) type Step = (usize, Option<PodInfo>);

@@ -17,7 +17,7 @@ use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Plugin, PodInfo, QueueContext, Status,
 };
 
-use crate::hint::{self, Hint};
+use supercargo_framework::hint::{self, Hint};
 
 /// The plugin's name.
 pub const NAME: &str = "GangScheduling";
@@ -147,7 +147,7 @@ mod tests {
     use supercargo_framework::{Nodes, Now};
 
     use super::*;
-    use crate::testing::Driver;
+    use crate::testing::driver;
 
     fn group(name: &str, policy: GroupPolicy) -> Arc<Object> {
         let body = Body::PodGroup(PodGroup { policy, ..PodGroup::default() });
@@ -235,7 +235,7 @@ mod tests {
             ("fewer of another", pod_group, ActionType::UPDATE, object(gang("h", 3), gang("h", 2)), false),
         ];
         for (name, resource, action, change, expected) in cases {
-            let answer = Driver::new(NAME).hint(resource, action, &pod("a").group("g").build(), &change);
+            let answer = driver(NAME).hint(resource, action, &pod("a").group("g").build(), &change);
             assert_eq!(answer, Some(Ok(QueueingHint::queue_if(expected))), "{name}");
         }
     }

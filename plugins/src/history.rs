@@ -9,12 +9,10 @@ use proptest::test_runner::TestRunner;
 use supercargo_framework::caching::Stateless;
 use supercargo_framework::objects::Object;
 use supercargo_framework::testing::caching::{NODES, replay};
-use supercargo_framework::testing::pod;
+use supercargo_framework::testing::{Driver, pod};
 use supercargo_framework::{NodeInfo, PodInfo};
 
 pub(crate) use supercargo_framework::testing::caching::Step;
-
-use crate::testing::Driver;
 
 /// Pods of one template, of which some have other labels: some of them have equal signatures.
 pub(crate) fn of_one_template(

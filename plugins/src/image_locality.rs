@@ -118,14 +118,14 @@ mod tests {
     use supercargo_framework::Now;
     use supercargo_framework::context::Read;
     use supercargo_framework::objects::Objects;
-    use supercargo_framework::testing::{node, pod};
+    use supercargo_framework::testing::{node, node_info, nodes, pod};
 
     use super::*;
-    use crate::testing::{Driver, node_info, nodes};
+    use crate::testing::driver;
 
     #[test]
     fn nodes_score_by_size_and_spread_of_their_images() {
-        let plugin = Driver::new(NAME);
+        let plugin = driver(NAME);
         let cluster = nodes([
             node_info(node("a").image("big:1", 1000 * MIB).build(), []),
             node_info(node("b").image("big:1", 900 * MIB).image("small:latest", 20 * MIB).build(), []),

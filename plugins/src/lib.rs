@@ -1,12 +1,14 @@
 //! The in-tree scheduling plugins, one module each, with upstream's decisions, texts, weights and
-//! queueing hints.
+//! queueing hints. Those that read a pod's volumes are in a crate of their own,
+//! [`supercargo_volume_plugins`].
 //!
 //! [`registry`] has a factory for each plugin; [`DEFAULT_PLUGINS`] are enabled by default. Plugins
 //! do not depend on each other, and have no state except their arguments: a cycle's state is in
 //! `CycleState`.
 
 use supercargo_framework::Feature;
-use supercargo_framework::registry::{DefaultPlugin, Factory, Registry};
+use supercargo_framework::registry::{DefaultPlugin, Factory, Registry, without_args};
+pub use supercargo_volume_plugins::{node_volume_limits, volume_binding, volume_restrictions, volume_zone};
 
 mod applied;
 mod args;
@@ -19,7 +21,6 @@ pub mod dynamic_resources;
 mod extended_resources;
 mod float_int;
 pub mod gang_scheduling;
-mod hint;
 #[cfg(test)]
 mod history;
 pub mod image_locality;
@@ -31,14 +32,11 @@ pub mod node_ports;
 pub mod node_resources_balanced_allocation;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
-pub mod node_volume_limits;
 pub mod pod_group_pods_count;
 pub mod pod_topology_spread;
-mod pod_volumes;
 pub mod priority_sort;
 mod resource_usage;
 pub mod scheduling_gates;
-mod shape;
 pub mod taint_toleration;
 #[cfg(test)]
 mod testing;
@@ -46,45 +44,38 @@ mod testing;
 mod tests;
 pub mod topology_placement_generator;
 pub mod unsupported_constraints;
-pub mod volume_binding;
-pub mod volume_restrictions;
-pub mod volume_zone;
 
-/// Every plugin of this crate.
+/// The plugins of this crate, without those of [`supercargo_volume_plugins`].
 const PLUGINS: &[(&str, Factory)] = &[
-    (scheduling_gates::NAME, args::without_args::<scheduling_gates::SchedulingGates>),
-    (priority_sort::NAME, args::without_args::<priority_sort::PrioritySort>),
-    (unsupported_constraints::NAME, args::without_args::<unsupported_constraints::UnsupportedConstraints>),
-    (node_name::NAME, args::without_args::<node_name::NodeName>),
-    (node_unschedulable::NAME, args::without_args::<node_unschedulable::NodeUnschedulable>),
-    (taint_toleration::NAME, args::without_args::<taint_toleration::TaintToleration>),
+    (scheduling_gates::NAME, without_args::<scheduling_gates::SchedulingGates>),
+    (priority_sort::NAME, without_args::<priority_sort::PrioritySort>),
+    (unsupported_constraints::NAME, without_args::<unsupported_constraints::UnsupportedConstraints>),
+    (node_name::NAME, without_args::<node_name::NodeName>),
+    (node_unschedulable::NAME, without_args::<node_unschedulable::NodeUnschedulable>),
+    (taint_toleration::NAME, without_args::<taint_toleration::TaintToleration>),
     (node_affinity::NAME, node_affinity::from_args),
-    (node_ports::NAME, args::without_args::<node_ports::NodePorts>),
+    (node_ports::NAME, without_args::<node_ports::NodePorts>),
     (node_resources_fit::NAME, node_resources_fit::from_args),
-    (volume_restrictions::NAME, args::without_args::<volume_restrictions::VolumeRestrictions>),
-    (node_volume_limits::NAME, node_volume_limits::from_args),
-    (volume_binding::NAME, volume_binding::from_args),
-    (volume_zone::NAME, args::without_args::<volume_zone::VolumeZone>),
     (pod_topology_spread::NAME, pod_topology_spread::from_args),
     (inter_pod_affinity::NAME, inter_pod_affinity::from_args),
     (dynamic_resources::NAME, dynamic_resources::from_args),
     (default_preemption::NAME, default_preemption::from_args),
     (node_resources_balanced_allocation::NAME, node_resources_balanced_allocation::from_args),
-    (image_locality::NAME, args::without_args::<image_locality::ImageLocality>),
-    (default_binder::NAME, args::without_args::<default_binder::DefaultBinder>),
+    (image_locality::NAME, without_args::<image_locality::ImageLocality>),
+    (default_binder::NAME, without_args::<default_binder::DefaultBinder>),
     (node_declared_features::NAME, node_declared_features::from_args),
-    (gang_scheduling::NAME, args::without_args::<gang_scheduling::GangScheduling>),
+    (gang_scheduling::NAME, without_args::<gang_scheduling::GangScheduling>),
     (
         topology_placement_generator::NAME,
-        args::without_args::<topology_placement_generator::TopologyPlacementGenerator>,
+        without_args::<topology_placement_generator::TopologyPlacementGenerator>,
     ),
-    (pod_group_pods_count::NAME, args::without_args::<pod_group_pods_count::PodGroupPodsCount>),
+    (pod_group_pods_count::NAME, without_args::<pod_group_pods_count::PodGroupPodsCount>),
 ];
 
-/// The factories of all plugins in this crate.
+/// The factories of all in-tree plugins.
 pub fn registry() -> Registry {
     let mut registry = Registry::new();
-    for (name, factory) in PLUGINS {
+    for (name, factory) in PLUGINS.iter().chain(supercargo_volume_plugins::PLUGINS) {
         registry.register(name, *factory);
     }
     registry

@@ -23,7 +23,7 @@ use supercargo_framework::{
     NodeSelectorTerm, Plugin, PodInfo, PreferredTerm, Status,
 };
 
-use crate::hint::{self, Hint};
+use supercargo_framework::hint::{self, Hint};
 
 /// The plugin's name.
 pub const NAME: &str = "NodeAffinity";

@@ -8,15 +8,14 @@ use supercargo_framework::event::{Change, EventRegistration, HintScope, Queueing
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
 };
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, without_args};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Feature, Features, NodeFlags, NodeIndex, NodeInfo, Nodes,
     Plugin, PodInfo, Status,
 };
 
-use crate::args::without_args;
-use crate::hint::{self, Hint};
+use supercargo_framework::hint::{self, Hint};
 
 /// The plugin's name.
 pub const NAME: &str = "NodeDeclaredFeatures";
@@ -142,11 +141,11 @@ impl Caching for NodeDeclaredFeatures {
 #[cfg(test)]
 mod tests {
     use supercargo_framework::objects::Objects;
-    use supercargo_framework::testing::{self, node, pod};
+    use supercargo_framework::testing::{self, node, node_added, node_info, node_updated, pod, pod_updated};
     use supercargo_framework::{CycleState, NodeRecord, Nodes, Now};
 
     use super::*;
-    use crate::testing::{Driver, node_added, node_info, node_updated, pod_updated};
+    use crate::testing::driver;
 
     fn list(names: &[&str]) -> Vec<Arc<str>> {
         names.iter().map(|name| Arc::from(*name)).collect()
@@ -172,11 +171,11 @@ mod tests {
             ("one of two declared", &["A", "B"], &["B", "C"], lacking()),
         ];
         for (name, needed, declared, expected) in cases {
-            let status = Driver::new(NAME).filter(&needing("p", needed), &node_info(declaring(declared), []));
+            let status = driver(NAME).filter(&needing("p", needed), &node_info(declaring(declared), []));
             assert_eq!(status, expected, "{name}");
         }
-        assert!(matches!(Driver::new(NAME).pre_filter(&needing("p", &[])), PreFilter::Skip));
-        assert!(matches!(Driver::new(NAME).pre_filter(&needing("p", &["A"])), PreFilter::AllNodes));
+        assert!(matches!(driver(NAME).pre_filter(&needing("p", &[])), PreFilter::Skip));
+        assert!(matches!(driver(NAME).pre_filter(&needing("p", &["A"])), PreFilter::AllNodes));
     }
 
     #[test]
@@ -190,7 +189,7 @@ mod tests {
             ("the same", CHANGED, node_updated(declaring(&["A"]), declaring(&["A"])), Skip),
         ];
         for (name, action, change, expected) in cases {
-            let hint = Driver::new(NAME).hint(EventResource::Node, action, &needing("p", &["A"]), &change);
+            let hint = driver(NAME).hint(EventResource::Node, action, &needing("p", &["A"]), &change);
             assert_eq!(hint, Some(Ok(expected)), "{name}");
         }
     }
@@ -207,7 +206,7 @@ mod tests {
         for (name, new, expected) in cases {
             for action in [ActionType::UPDATE, ActionType::UPDATE_POD_LABEL] {
                 let change = pod_updated(waiting.clone(), new.clone());
-                let hint = Driver::new(NAME).hint(EventResource::TargetPod, action, &waiting, &change);
+                let hint = driver(NAME).hint(EventResource::TargetPod, action, &waiting, &change);
                 assert_eq!(hint, Some(Ok(expected)), "{name}");
             }
         }

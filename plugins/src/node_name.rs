@@ -94,10 +94,10 @@ impl Caching for NodeName {
 #[cfg(test)]
 mod tests {
     use supercargo_framework::event::QueueingHint;
-    use supercargo_framework::testing::{node, pod};
+    use supercargo_framework::testing::{node, node_added, node_info, node_updated, pod};
 
     use super::*;
-    use crate::testing::{Driver, node_added, node_info, node_updated};
+    use crate::testing::driver;
 
     #[test]
     fn node_name_matches_only_that_node() {
@@ -109,13 +109,13 @@ mod tests {
         ];
         let node = node_info(node("n1").build(), []);
         for (name, pod, expected) in cases {
-            assert_eq!(Driver::new(NAME).filter(&pod, &node), expected, "{name}");
+            assert_eq!(driver(NAME).filter(&pod, &node), expected, "{name}");
         }
     }
 
     #[test]
     fn pre_filter_returns_only_the_named_node() {
-        let plugin = Driver::new(NAME);
+        let plugin = driver(NAME);
         assert!(matches!(plugin.pre_filter(&pod("p").build()), PreFilter::AllNodes));
         let PreFilter::Nodes(names) = plugin.pre_filter(&pod("p").node("n1").build()) else {
             panic!("the pod names a node");
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn only_added_nodes_wake_the_pod() {
-        let (plugin, waiting) = (Driver::new(NAME), pod("p").node("n2").build());
+        let (plugin, waiting) = (driver(NAME), pod("p").node("n2").build());
         let added = node_added(node("n1").build());
         assert_eq!(
             plugin.hint(EventResource::Node, ActionType::ADD, &waiting, &added),

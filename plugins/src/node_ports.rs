@@ -13,7 +13,7 @@ use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeFlags, NodeInfo, Nodes, Plugin, PodInfo, Status,
 };
 
-use crate::hint::{self, Hint};
+use supercargo_framework::hint::{self, Hint};
 
 /// The plugin's name.
 pub const NAME: &str = "NodePorts";
@@ -97,10 +97,10 @@ impl Caching for NodePorts {
 mod tests {
     use supercargo_framework::HostPort;
     use supercargo_framework::ports::Protocol;
-    use supercargo_framework::testing::{node, pod};
+    use supercargo_framework::testing::{node, node_added, node_info, pod, pod_deleted};
 
     use super::*;
-    use crate::testing::{Driver, node_added, node_info, pod_deleted};
+    use crate::testing::driver;
 
     #[test]
     fn requested_host_ports_must_be_free() {
@@ -113,7 +113,7 @@ mod tests {
         ];
         let node = node_info(node("n").build(), [pod("other").host_port(80).build()]);
         for (name, pod, expected) in cases {
-            assert_eq!(Driver::new(NAME).filter(&pod.build(), &node), expected, "{name}");
+            assert_eq!(driver(NAME).filter(&pod.build(), &node), expected, "{name}");
         }
     }
 
@@ -134,14 +134,14 @@ mod tests {
             ("another protocol", local(), with_port("127.0.0.1", Protocol::Udp), true),
         ];
         for (name, wanted, used, fits) in cases {
-            let status = Driver::new(NAME).filter(&wanted, &node_info(node("n").build(), [used]));
+            let status = driver(NAME).filter(&wanted, &node_info(node("n").build(), [used]));
             assert_eq!(status.is_success(), fits, "{name}");
         }
     }
 
     #[test]
     fn pods_without_host_ports_skip_filter() {
-        let plugin = Driver::new(NAME);
+        let plugin = driver(NAME);
         assert!(matches!(plugin.pre_filter(&pod("p").build()), PreFilter::Skip));
         assert!(matches!(plugin.pre_filter(&pod("p").host_port(80).build()), PreFilter::AllNodes));
     }
@@ -156,7 +156,7 @@ mod tests {
             ("another port", pod("q").host_port(81).node("n"), Skip),
             ("no port", pod("q").node("n"), Skip),
         ];
-        let (plugin, waiting) = (Driver::new(NAME), pod("p").host_port(80).build());
+        let (plugin, waiting) = (driver(NAME), pod("p").host_port(80).build());
         for (name, gone, expected) in cases {
             let change = pod_deleted(gone.build());
             let hint = plugin.hint(EventResource::AssignedPod, ActionType::DELETE, &waiting, &change);

@@ -232,10 +232,10 @@ impl Caching for BalancedAllocation {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+    use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, node_info, nodes, pod};
 
     use super::*;
-    use crate::testing::{Driver, args_error, node_info, nodes};
+    use crate::testing::{args_error, driver, driver_with_args};
 
     fn sized(cpu: &str, memory: &str) -> NodeBuilder {
         node("n").allocatable("cpu", cpu).allocatable("memory", memory)
@@ -279,14 +279,14 @@ mod tests {
         ];
         for (name, new, node, pods, expected) in cases {
             let info = node_info(node.build(), pods.into_iter().map(PodBuilder::build));
-            assert_eq!(Driver::new(NAME).score(&new.build(), info), expected, "{name}");
+            assert_eq!(driver(NAME).score(&new.build(), info), expected, "{name}");
         }
     }
 
     #[test]
     fn more_than_two_resources_use_the_standard_deviation() {
         let args = json!({"resources": [{"name": "cpu"}, {"name": "memory", "weight": 1}, {"name": "example.com/gpu"}]});
-        let plugin = Driver::with_args(NAME, args);
+        let plugin = driver_with_args(NAME, args);
         let gpus = || sized("4", "4Gi").allocatable("example.com/gpu", "4");
         let new = asking("4", "0").request("example.com/gpu", "2").build();
         // Fractions 1, 0 and 1/2: a deviation of sqrt(1/6), so 59 after 100.
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn pods_without_scored_requests_skip() {
-        let (plugin, cluster) = (Driver::new(NAME), nodes([node_info(sized("4", "4Gi").build(), [])]));
+        let (plugin, cluster) = (driver(NAME), nodes([node_info(sized("4", "4Gi").build(), [])]));
         let cases = [
             ("nothing", pod("p").build(), Code::Skip),
             ("only what is not scored", pod("p").request("example.com/gpu", "1").build(), Code::Skip),
@@ -315,7 +315,7 @@ mod tests {
     fn pod_level_requests_count() {
         let new = pod("p").pod_level_request("cpu", "4").build();
         let info = node_info(sized("4", "4Gi").build(), []);
-        assert_eq!(Driver::new(NAME).score(&new, info), 50);
+        assert_eq!(driver(NAME).score(&new, info), 50);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use supercargo_framework::{
     Taint, TaintEffect,
 };
 
-use crate::hint::{self, Hint};
+use supercargo_framework::hint::{self, Hint};
 
 /// The plugin's name.
 pub const NAME: &str = "NodeUnschedulable";
@@ -138,10 +138,12 @@ impl Caching for NodeUnschedulable {
 
 #[cfg(test)]
 mod tests {
-    use supercargo_framework::testing::{PodBuilder, node, pod};
+    use supercargo_framework::testing::{
+        PodBuilder, node, node_added, node_info, node_updated, pod, pod_updated,
+    };
 
     use super::*;
-    use crate::testing::{Driver, node_added, node_info, node_updated, pod_updated};
+    use crate::testing::driver;
 
     fn tolerant(name: &str) -> PodBuilder {
         pod(name).tolerates("node.kubernetes.io/unschedulable", "", TaintEffect::NoSchedule)
@@ -169,7 +171,7 @@ mod tests {
             ),
         ];
         for (name, pod, node, expected) in cases {
-            let status = Driver::new(NAME).filter(&pod.build(), &node_info(node, []));
+            let status = driver(NAME).filter(&pod.build(), &node_info(node, []));
             assert_eq!(status, expected, "{name}");
         }
     }
@@ -195,7 +197,7 @@ mod tests {
             ),
         ];
         for (name, action, change, expected) in cases {
-            let hint = Driver::new(NAME).hint(EventResource::Node, action, &pod("p").build(), &change);
+            let hint = driver(NAME).hint(EventResource::Node, action, &pod("p").build(), &change);
             assert_eq!(hint, Some(Ok(expected)), "{name}");
         }
     }
@@ -208,7 +210,7 @@ mod tests {
             ("of something else", other(), QueueingHint::Skip),
         ];
         for (name, new, expected) in cases {
-            let hint = Driver::new(NAME).hint(
+            let hint = driver(NAME).hint(
                 EventResource::TargetPod,
                 ActionType::UPDATE_POD_TOLERATION,
                 &pod("p").build(),

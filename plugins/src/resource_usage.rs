@@ -221,10 +221,9 @@ pub(crate) const CHUNK: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use supercargo_framework::testing::{node, pod};
+    use supercargo_framework::testing::{node, node_info, pod};
 
     use super::*;
-    use crate::testing::node_info;
 
     #[test]
     fn usage_counts_the_pods_of_the_node_and_the_new_one() {

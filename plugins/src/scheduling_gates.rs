@@ -42,13 +42,13 @@ impl EnqueueExtensions for SchedulingGates {
 #[cfg(test)]
 mod tests {
     use supercargo_framework::event::QueueingHint;
-    use supercargo_framework::testing::pod;
+    use supercargo_framework::testing::{pod, pod_updated};
 
     use rustc_hash::FxHashSet;
     use supercargo_framework::objects::Objects;
 
     use super::*;
-    use crate::testing::{Driver, pod_updated};
+    use crate::testing::driver;
 
     #[test]
     fn pods_with_scheduling_gates_are_gated() {
@@ -73,7 +73,7 @@ mod tests {
             ("its labels", EventResource::TargetPod, ActionType::UPDATE_POD_LABEL, None),
         ];
         for (name, resource, action, expected) in cases {
-            assert_eq!(Driver::new(NAME).hint(resource, action, &gated, &change), expected, "{name}");
+            assert_eq!(driver(NAME).hint(resource, action, &gated, &change), expected, "{name}");
         }
     }
 }

@@ -16,7 +16,7 @@ use supercargo_framework::{
     Plugin, PodInfo, Status, TaintEffect,
 };
 
-use crate::hint::{self, Hint};
+use supercargo_framework::hint::{self, Hint};
 
 /// The plugin's name.
 pub const NAME: &str = "TaintToleration";
@@ -165,10 +165,12 @@ impl Caching for TaintToleration {
 mod tests {
     use supercargo_framework::Toleration;
     use supercargo_framework::taint::TolerationOperator;
-    use supercargo_framework::testing::{NodeBuilder, node, pod};
+    use supercargo_framework::testing::{
+        NodeBuilder, node, node_added, node_info, node_updated, nodes, pod, pod_updated,
+    };
 
     use super::*;
-    use crate::testing::{Driver, node_added, node_info, node_updated, nodes, pod_updated};
+    use crate::testing::driver;
 
     const NO_SCHEDULE: TaintEffect = TaintEffect::NoSchedule;
     const PREFER: TaintEffect = TaintEffect::PreferNoSchedule;
@@ -210,7 +212,7 @@ mod tests {
             ),
         ];
         for (name, pod, node, expected) in cases {
-            let status = Driver::new(NAME).filter(&pod.build(), &node_info(node.build(), []));
+            let status = driver(NAME).filter(&pod.build(), &node_info(node.build(), []));
             assert_eq!(status, expected, "{name}");
         }
     }
@@ -246,7 +248,7 @@ mod tests {
             ),
         ];
         for (name, pod, raw, normalized) in cases {
-            let (plugin, pod) = (Driver::new(NAME), pod.build());
+            let (plugin, pod) = (driver(NAME), pod.build());
             assert_eq!(plugin.raw_scores(&pod, &three), Some(raw.to_vec()), "{name}");
             assert_eq!(plugin.scores(&pod, &three), normalized, "{name}");
         }
@@ -278,7 +280,7 @@ mod tests {
             ),
         ];
         for (name, action, change, expected) in cases {
-            let hint = Driver::new(NAME).hint(EventResource::Node, action, &pod("p").build(), &change);
+            let hint = driver(NAME).hint(EventResource::Node, action, &pod("p").build(), &change);
             assert_eq!(hint, Some(Ok(expected)), "{name}");
         }
     }
@@ -287,8 +289,7 @@ mod tests {
     fn new_tolerations_of_the_pod_wake_it() {
         let old = pod("p").build();
         let change = pod_updated(old.clone(), pod("p").tolerates("unrelated", "", NO_SCHEDULE).build());
-        let hint =
-            |resource| Driver::new(NAME).hint(resource, ActionType::UPDATE_POD_TOLERATION, &old, &change);
+        let hint = |resource| driver(NAME).hint(resource, ActionType::UPDATE_POD_TOLERATION, &old, &change);
         assert_eq!(hint(EventResource::TargetPod), Some(Ok(QueueingHint::Queue)));
         assert_eq!(hint(EventResource::UnscheduledPod), None);
     }

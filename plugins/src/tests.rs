@@ -1,6 +1,7 @@
 //! Properties of all plugins.
 
 mod columns;
+mod exclusive_claims;
 mod hint_scopes;
 
 use std::collections::BTreeSet;
@@ -16,14 +17,16 @@ use supercargo_framework::plugin::{Normalize, Plugin};
 use supercargo_framework::pod::{OwnerRef, RareSpec};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm};
 use supercargo_framework::signature::{Signature, Signer};
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
+use supercargo_framework::testing::{
+    Driver, NodeBuilder, PodBuilder, claim, node, node_info, nodes, object, objects, pod,
+};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{
     ActionType, EventResource, Features, LabelSelector, Labels, NodeInfo, Nodes, PodInfo, TaintEffect,
 };
 
-use crate::testing::{Driver, claim, node_info, nodes, objects};
+use crate::testing::driver;
 use crate::{DEFAULT_PLUGINS, history, registry};
 
 fn build(name: &str) -> Arc<dyn Plugin> {
@@ -199,7 +202,7 @@ fn plugins_register_upstreams_events() {
         ),
     ];
     for (name, expected) in cases {
-        let registered = Driver::new(name).events().into_iter().map(|registration| {
+        let registered = driver(name).events().into_iter().map(|registration| {
             let hinted = registration.hint.is_some();
             (registration.event.resource, registration.event.action, hinted)
         });
@@ -218,9 +221,9 @@ fn score_plugins_declare_their_normalization() {
         ("NodeResourcesBalancedAllocation", Normalize::None),
         ("ImageLocality", Normalize::None),
     ] {
-        let plugin = Driver::new(name).points.score.clone().expect("the plugin scores");
+        let plugin = driver(name).points.score.clone().expect("the plugin scores");
         assert_eq!(plugin.normalization(), normalization, "{name}");
-        let caching = Driver::new(name).points.caching.clone();
+        let caching = driver(name).points.caching.clone();
         let by_range = caching.is_some_and(|caching| caching.normalizes_by_range());
         assert_eq!(by_range, normalization == Normalize::Custom, "{name}");
     }
@@ -440,7 +443,7 @@ fn random_node(name: impl Into<String>) -> impl Strategy<Value = NodeInfo> {
 
 /// Every plugin.
 fn drivers() -> Vec<Driver> {
-    DEFAULT_PLUGINS.iter().map(|plugin| Driver::new(plugin.name)).collect()
+    DEFAULT_PLUGINS.iter().map(|plugin| driver(plugin.name)).collect()
 }
 
 /// The pod's signature over these plugins.

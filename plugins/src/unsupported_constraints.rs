@@ -12,7 +12,7 @@ use supercargo_framework::plugin::{
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{ActionType, Context, CycleState, EventResource, Plugin, PodInfo, Status};
 
-use crate::hint;
+use supercargo_framework::hint;
 
 /// The plugin's name.
 pub const NAME: &str = "UnsupportedConstraints";
@@ -66,10 +66,10 @@ impl SignPlugin for UnsupportedConstraints {
 #[cfg(test)]
 mod tests {
     use supercargo_framework::RareSpec;
-    use supercargo_framework::testing::{node, pod};
+    use supercargo_framework::testing::{node, node_info, pod, pod_updated};
 
     use super::*;
-    use crate::testing::{Driver, node_info, pod_updated};
+    use crate::testing::driver;
 
     fn constrained(name: &str, fields: &[&str]) -> PodInfo {
         let unsupported = fields.iter().map(|field| Arc::from(*field)).collect();
@@ -94,9 +94,9 @@ mod tests {
         ];
         let node = node_info(node("n").build(), []);
         for (fields, expected) in cases {
-            assert_eq!(Driver::new(NAME).filter(&constrained("p", fields), &node), expected);
+            assert_eq!(driver(NAME).filter(&constrained("p", fields), &node), expected);
         }
-        assert!(matches!(Driver::new(NAME).pre_filter(&constrained("p", &[])), PreFilter::Skip));
+        assert!(matches!(driver(NAME).pre_filter(&constrained("p", &[])), PreFilter::Skip));
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         for (name, new, expected) in cases {
             for action in [ActionType::UPDATE, ActionType::UPDATE_POD_LABEL] {
                 let change = pod_updated(waiting.clone(), new.clone());
-                let hint = Driver::new(NAME).hint(EventResource::TargetPod, action, &waiting, &change);
+                let hint = driver(NAME).hint(EventResource::TargetPod, action, &waiting, &change);
                 assert_eq!(hint, Some(Ok(expected)), "{name}");
             }
         }

@@ -182,7 +182,7 @@ fn first_column<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
 
 #[test]
 fn troubleshooting_guide_lists_plugin_reasons() {
-    let code: String = xtask::source::sources("plugins/src").iter().map(|path| read(path)).collect();
+    let code: String = xtask::source::sources("plugins").iter().map(|path| read(path)).collect();
     let guide = read(Path::new("docs/troubleshooting.md"));
     let reasons = first_column(&guide, "### FailedScheduling messages");
     assert!(reasons.len() > 20, "{reasons:?}");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -67,6 +68,25 @@ pub fn decode_args<T: DeserializeOwned>(args: &Value) -> Result<T, ArgsError> {
 /// Builds a plugin from its arguments, `{}` if none are configured, and the feature gates. Unknown
 /// fields are errors.
 pub type Factory = fn(&Value, &Features) -> Result<Arc<dyn Plugin>, ArgsError>;
+
+/// No arguments.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoArgs {}
+
+/// The [`Factory`] of a plugin that has no arguments.
+///
+/// ```
+/// # use supercargo_framework::registry::{ArgsError, Factory, without_args};
+/// # use supercargo_framework::Plugin;
+/// # fn factory<P: Plugin + Default>() -> Factory {
+/// without_args::<P>
+/// # }
+/// ```
+pub fn without_args<P: Plugin + Default>(args: &Value, _: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
+    decode_args::<NoArgs>(args)?;
+    Ok(Arc::new(P::default()))
+}
 
 /// Plugins by name.
 #[derive(Clone, Debug, Default)]

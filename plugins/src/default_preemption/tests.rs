@@ -15,14 +15,14 @@ use supercargo_framework::objects::resources::POD_DISRUPTION_BUDGET;
 use supercargo_framework::objects::{Body, Object, Objects, PodDisruptionBudget};
 use supercargo_framework::plugin::{Candidate, ExtensionPoints, NodeStatuses, Nomination, RunFilters};
 use supercargo_framework::selector::LabelSelector;
-use supercargo_framework::testing::{PodBuilder, node, object, pod};
+use supercargo_framework::testing::{PodBuilder, node, node_info, nodes, object, pod, pod_deleted};
 use supercargo_framework::{
     Code, Context, CycleState, EventResource, Labels, NodeIndex, NodeInfo, Nodes, Now, PodInfo, QueueContext,
     Status, Timestamp,
 };
 
 use super::{NAME, from_args};
-use crate::testing::{Driver, node_info, nodes, pod_deleted};
+use crate::testing::{driver, driver_with_args};
 
 /// Filters that only check CPU.
 pub(super) struct ByCpu;
@@ -75,7 +75,7 @@ impl Answer {
 
 /// Runs the filters and then PostFilter.
 pub(super) fn post_filter(pod: PodBuilder, nodes: &Nodes, objects: &Objects) -> Answer {
-    run(&Driver::new(NAME).points, pod, nodes, objects, &ByCpu, None)
+    run(&driver(NAME).points, pod, nodes, objects, &ByCpu, None)
 }
 
 fn run(
@@ -208,7 +208,7 @@ fn unhelpful_preemption_counts_all_nodes() {
 #[test]
 fn nodes_without_own_status_use_the_common_status() {
     let cluster = nodes([four("n1", [cpus("a", 4)]), four("n2", [started(cpus("b", 4), 5)])]);
-    let points = Driver::new(NAME).points.clone();
+    let points = driver(NAME).points.clone();
     let preempt = |absent, by_node: Vec<(NodeIndex, Status)>| {
         let mut statuses: NodeStatuses = by_node.into_iter().collect();
         statuses.absent = absent;
@@ -312,7 +312,7 @@ fn failures_are_reported_and_keep_the_nomination() {
         ("extender", error("preemption: the extender broke")),
         ("strict extender", Status::unschedulable("preemption: no candidate node for preemption")),
     ];
-    let points = Driver::new(NAME).points.clone();
+    let points = driver(NAME).points.clone();
     for (what, status) in cases {
         let high = cpus("high", 4).priority(1);
         let answer = run(&points, high, &cluster, &Objects::default(), &Broken(what), None);
@@ -337,7 +337,7 @@ fn pods_with_a_preemption_in_flight_are_gated() {
         let cx = QueueContext { objects: &objects, preempting: &preempting };
         points.pre_enqueue.as_ref().unwrap().pre_enqueue(&cx, &high)
     };
-    let points = Driver::new(NAME).points.clone();
+    let points = driver(NAME).points.clone();
     let text = "waiting for the preemption for this pod to be finished";
     assert_eq!(held(&points, &["high"]), Status::unresolvable(text));
     assert!(held(&points, &["other"]).is_success());
@@ -349,7 +349,7 @@ fn pods_with_a_preemption_in_flight_are_gated() {
 
 #[test]
 fn deleted_pods_do_not_wake_the_preemptor() {
-    let driver = Driver::new(NAME);
+    let driver = driver(NAME);
     let hint = driver.hint(
         EventResource::AssignedPod,
         supercargo_framework::ActionType::DELETE,
@@ -361,7 +361,7 @@ fn deleted_pods_do_not_wake_the_preemptor() {
         EventResource::Node,
         supercargo_framework::ActionType::ADD,
         &pod("high").build(),
-        &crate::testing::node_added(node("n1").build()),
+        &supercargo_framework::testing::node_added(node("n1").build()),
     );
     assert_eq!(hint, None);
 }
@@ -369,7 +369,7 @@ fn deleted_pods_do_not_wake_the_preemptor() {
 #[test]
 fn the_search_ends_with_enough_candidates_without_violations() {
     let args = json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1});
-    let points = Driver::with_args(NAME, args).points.clone();
+    let points = driver_with_args(NAME, args).points.clone();
     let names: Vec<_> = (0..20).map(|i| format!("n{i}")).collect();
     let tried = |protected: &dyn Fn(usize) -> bool, uid: &str| {
         let infos = names.iter().enumerate().map(|(i, name)| {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::hint::{self, Hint};
 use supercargo_framework::objects::{
     DeviceTaintRule, Object, ObjectBody as _, ResourceClaim, ResourceSlice, TaintRuleSelector, resources,
 };
 use supercargo_framework::{ActionType, EventResource, PodInfo, QueueContext};
 
 use super::claims;
-use crate::hint::{self, Hint};
 
 const CHANGED: ActionType = ActionType::ADD.union(ActionType::UPDATE);
 

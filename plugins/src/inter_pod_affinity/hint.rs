@@ -3,11 +3,11 @@
 //! Same as upstream's, including its quirk: namespace selectors are matched against empty labels.
 
 use supercargo_framework::event::{Change, QueueingHint};
+use supercargo_framework::hint::{Hint, held_a_node, new_node};
 use supercargo_framework::pod_affinity::PodAffinityTerm;
 use supercargo_framework::{Labels, PodInfo};
 
 use super::terms::affinity_of;
-use crate::hint::{Hint, held_a_node, new_node};
 
 fn matches(term: &PodAffinityTerm, owner: &PodInfo, pod: &PodInfo) -> bool {
     term.matches(&owner.namespace, &pod.namespace, &pod.labels, &Labels::default())

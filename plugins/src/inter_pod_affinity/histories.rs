@@ -8,7 +8,7 @@ use super::properties::{any_node, any_pod};
 use super::tests::namespace;
 use super::*;
 use crate::history::{Step, check, check_sensitivity, of_one_template, steps};
-use crate::testing::Driver;
+use crate::testing::{driver, driver_with_args};
 
 fn any_namespace() -> impl Strategy<Value = Object> {
     (select(vec!["default", "blue", "unknown"]), select(vec!["red", "blue"]))
@@ -28,7 +28,7 @@ fn any_history() -> impl Strategy<Value = (Vec<PodInfo>, Vec<Step>)> {
 proptest! {
     #[test]
     fn updated_state_equals_a_fresh_one((pods, steps) in any_history()) {
-        check(&Driver::new(NAME), &pods, steps)?;
+        check(&driver(NAME), &pods, steps)?;
     }
 
     #[test]
@@ -37,11 +37,11 @@ proptest! {
             "hardPodAffinityWeight": 0,
             "ignorePreferredTermsOfExistingPods": true,
         });
-        check(&Driver::with_args(NAME, args), &pods, steps)?;
+        check(&driver_with_args(NAME, args), &pods, steps)?;
     }
 }
 
 #[test]
 fn histories_use_cached_answers_and_detect_stale_state() {
-    check_sensitivity(&Driver::new(NAME), any_history());
+    check_sensitivity(&driver(NAME), any_history());
 }

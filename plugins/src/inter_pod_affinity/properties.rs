@@ -5,16 +5,16 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::Objects;
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm};
-use supercargo_framework::testing::{node, pod};
+use supercargo_framework::testing::{node, node_info, nodes, pod};
 use supercargo_framework::{LabelSelector, Labels, NodeInfo, NodeRecord, Status};
 
 use super::tests::{namespace, objects, selector};
 use super::*;
 use crate::dry_run;
-use crate::testing::{Driver, node_info, nodes};
-use supercargo_framework::node::HOSTNAME;
+use crate::testing::driver;
 
 fn any_term() -> impl Strategy<Value = PodAffinityTerm> {
     let selectors = vec![
@@ -251,7 +251,7 @@ proptest! {
     ) {
         let naive = Naive::new(&pod, &cluster);
         let expected: Vec<_> = cluster.iter().map(|info| naive.verdict(info.node())).collect();
-        let verdicts = Driver::new(NAME).verdicts(&pod, &nodes(cluster.clone()), &known());
+        let verdicts = driver(NAME).verdicts(&pod, &nodes(cluster.clone()), &known());
         prop_assert_eq!(verdicts, expected);
     }
 
@@ -261,7 +261,7 @@ proptest! {
         cluster in any_cluster(),
     ) {
         let expected = Naive::new(&pod, &cluster).scores();
-        let scores = Driver::new(NAME).scores_in(&pod, &nodes(cluster.clone()), &known());
+        let scores = driver(NAME).scores_in(&pod, &nodes(cluster.clone()), &known());
         // A skipped plugin gives every node the same score.
         prop_assert_eq!(scores.unwrap_or_else(|| vec![0; cluster.len()]), expected);
     }
@@ -272,6 +272,6 @@ proptest! {
         cluster in any_cluster(),
         steps in vec((0..6_usize, option::of(any_pod(1, 0))), 1..8),
     ) {
-        dry_run::check(&Driver::new(NAME), &known(), &pod, cluster, steps)?;
+        dry_run::check(&driver(NAME), &known(), &pod, cluster, steps)?;
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use supercargo_framework::caching::{Applied, Scope};
+use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::Object;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize, PreScorePlugin, ScorePlugin};
 use supercargo_framework::pod_affinity::{PodAffinityTerm, WeightedPodAffinityTerm};
@@ -13,7 +14,6 @@ use super::InterPodAffinity;
 use super::terms::{List, OwnTerms, Tally, affinity_of, namespace_of};
 use crate::applied::Domains;
 use crate::domain_counts::{self, ByDomain};
-use supercargo_framework::node::HOSTNAME;
 
 /// The pod's preferences and properties, prepared for matching.
 struct Preferences {

@@ -4,11 +4,14 @@ use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::objects::{Body, Namespace, Object, Objects};
 use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm};
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
+use supercargo_framework::testing::{
+    NodeBuilder, PodBuilder, node, node_added, node_info, node_updated, nodes, object, pod, pod_deleted,
+    pod_updated,
+};
 use supercargo_framework::{Code, Context, CycleState, LabelSelector, Labels, NodeInfo, Nodes, Now, Status};
 
 use super::*;
-use crate::testing::{Driver, node_added, node_info, node_updated, nodes, pod_deleted, pod_updated};
+use crate::testing::{driver, driver_with_args};
 
 /// A selector of one label.
 pub(super) fn selector(key: &str, operator: &str, values: &[&str]) -> LabelSelector {
@@ -94,7 +97,7 @@ fn short(status: &Status) -> &'static str {
 }
 
 fn verdicts(pod: PodBuilder, cluster: &Nodes, objects: &Objects) -> String {
-    let verdicts = Driver::new(NAME).verdicts(&pod.build(), cluster, objects);
+    let verdicts = driver(NAME).verdicts(&pod.build(), cluster, objects);
     verdicts.iter().map(short).collect::<Vec<_>>().join(" ")
 }
 
@@ -253,16 +256,16 @@ fn namespace_selectors_select_existing_namespaces_by_label() {
 
 #[test]
 fn pods_that_no_term_matches_skip() {
-    assert!(matches!(Driver::new(NAME).pre_filter(&app("x").build()), PreFilter::Skip));
+    assert!(matches!(driver(NAME).pre_filter(&app("x").build()), PreFilter::Skip));
     let preferring = app("x").likes(1, near("db", "zone")).build();
-    assert!(matches!(Driver::new(NAME).pre_filter(&preferring), PreFilter::Skip));
+    assert!(matches!(driver(NAME).pre_filter(&preferring), PreFilter::Skip));
 }
 
 #[test]
 fn invalid_terms_reject_the_pod() {
     let reason = "requiredAffinityTerms: \"Near\" is not a valid label selector operator";
     let pod = pod("p").affinity(|affinity| affinity.invalid = Some(reason.into())).build();
-    let driver = Driver::new(NAME);
+    let driver = driver(NAME);
     let status = driver.filter(&pod, &node_info(node("a").build(), []));
     assert_eq!(status, Status::unresolvable(format!("parsing pod: {reason}")));
     let status = driver.pre_score(&pod, &three_and_one());
@@ -278,7 +281,7 @@ fn scores(args: Value, pod: PodBuilder, more: [(usize, PodBuilder); 1]) -> Optio
         infos[i].add_pod(Arc::new(more.build()));
     }
     let known = objects([namespace("default", "blue")]);
-    Driver::with_args(NAME, args).scores_in(&pod.build(), &nodes(infos), &known)
+    driver_with_args(NAME, args).scores_in(&pod.build(), &nodes(infos), &known)
 }
 
 #[test]
@@ -354,7 +357,7 @@ fn arguments_weigh_or_ignore_terms_of_existing_pods() {
 fn equal_raw_scores_normalise_to_zero() {
     let uniform = nodes(["a", "b"].map(|name| node_info(host(name, "z").build(), [app("db").build()])));
     let liking = app("new").likes(5, near("db", "zone")).build();
-    let driver = Driver::new(NAME);
+    let driver = driver(NAME);
     assert_eq!(driver.raw_scores(&liking, &uniform), Some(vec![10, 10]));
     assert_eq!(driver.scores_in(&liking, &uniform, &Objects::default()), Some(vec![0, 0]));
 }
@@ -429,10 +432,10 @@ fn matching_pod_changes_wake_the_pod() {
     ];
     for (name, waiting, action, change, queues) in cases {
         let known = objects([namespace("default", "blue")]);
-        let hint = Driver::new(NAME).hint_in(&known, EventResource::AssignedPod, action, &waiting, &change);
+        let hint = driver(NAME).hint_in(&known, EventResource::AssignedPod, action, &waiting, &change);
         assert_eq!(hint, Some(Ok(QueueingHint::queue_if(queues))), "{name}");
     }
-    let hint = |resource, action| Driver::new(NAME).hint(resource, action, &joining(), &Change::Unspecified);
+    let hint = |resource, action| driver(NAME).hint(resource, action, &joining(), &Change::Unspecified);
     assert!(matches!(hint(EventResource::AssignedPod, Action::ADD), Some(Err(_))));
     assert_eq!(hint(EventResource::TargetPod, label), Some(Ok(QueueingHint::Queue)), "its own labels");
     assert_eq!(hint(EventResource::UnscheduledPod, label), None, "those of a pod without a node");
@@ -460,7 +463,7 @@ fn nodes_with_a_changed_domain_wake_the_pod() {
         ("no term", pod("p").build(), Action::ADD, node_added(zone("z1")), false),
     ];
     for (name, waiting, action, change, queues) in cases {
-        let hint = Driver::new(NAME).hint(EventResource::Node, action, &waiting, &change);
+        let hint = driver(NAME).hint(EventResource::Node, action, &waiting, &change);
         assert_eq!(hint, Some(Ok(QueueingHint::queue_if(queues))), "{name}");
     }
 }
@@ -468,7 +471,7 @@ fn nodes_with_a_changed_domain_wake_the_pod() {
 #[test]
 fn signatures_have_terms_and_labels_that_terms_match() {
     assert_eq!(from_args(&Value::Null, &Features::default()).unwrap().reads(), ["Namespace"]);
-    let driver = Driver::new(NAME);
+    let driver = driver(NAME);
     let none = Objects::default();
     let holding = |other: PodBuilder| nodes([node_info(node("n").build(), [other.build()])]);
     let try_sign = |pod: PodBuilder, cluster: &Nodes| {
@@ -504,7 +507,7 @@ fn signatures_have_terms_and_labels_that_terms_match() {
 
 #[test]
 fn signatures_change_with_the_epoch_of_keys() {
-    let (driver, none) = (Driver::new(NAME), Objects::default());
+    let (driver, none) = (driver(NAME), Objects::default());
     let mut cluster = nodes([node_info(node("n").build(), [])]);
     let sign = |cluster: &Nodes| {
         let mut signer = Signer::default();

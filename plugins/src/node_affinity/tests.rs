@@ -1,8 +1,10 @@
 use serde_json::{Value, json};
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use supercargo_framework::testing::{
+    NodeBuilder, PodBuilder, node, node_added, node_info, node_updated, nodes, pod,
+};
 
 use super::*;
-use crate::testing::{Driver, node_added, node_info, node_updated, nodes};
+use crate::testing::{driver, driver_with_args};
 
 /// Arguments that add a required term for the `pool` label and a preferred term for the `disk`
 /// label.
@@ -83,7 +85,7 @@ fn a_node_must_match_selector_and_affinity() {
     ];
     let node = node_info(in_zone("a").build(), []);
     for (name, pod, expected) in cases {
-        assert_eq!(Driver::new(NAME).filter(&pod, &node), expected, "{name}");
+        assert_eq!(driver(NAME).filter(&pod, &node), expected, "{name}");
     }
 }
 
@@ -99,10 +101,10 @@ fn added_affinity_is_checked_first() {
     ];
     for (name, node, expected) in cases {
         let status =
-            Driver::with_args(NAME, added()).filter(&wanting_zone("a").build(), &node_info(node.build(), []));
+            driver_with_args(NAME, added()).filter(&wanting_zone("a").build(), &node_info(node.build(), []));
         assert_eq!(status, expected, "{name}");
     }
-    let free = Driver::with_args(NAME, added()).filter(&pod("p").build(), &node_info(node("n").build(), []));
+    let free = driver_with_args(NAME, added()).filter(&pod("p").build(), &node_info(node("n").build(), []));
     assert_eq!(free, enforced(), "a pod without affinity is not skipped");
 }
 
@@ -139,7 +141,7 @@ fn pre_filter_returns_nodes_if_every_term_names_them() {
         ),
     ];
     for (name, pod, expected) in cases {
-        let found = match Driver::new(NAME).pre_filter(&pod.build()) {
+        let found = match driver(NAME).pre_filter(&pod.build()) {
             PreFilter::AllNodes => Ok(None),
             PreFilter::Nodes(names) => {
                 let mut names: Vec<_> = names.iter().map(ToString::to_string).collect();
@@ -162,8 +164,8 @@ fn pre_filter_returns_nodes_if_every_term_names_them() {
 #[test]
 fn pods_without_affinity_skip_unless_affinity_is_added() {
     let plain = pod("p").preferred_affinity(1, "a", "Exists", &[]).build();
-    assert!(matches!(Driver::new(NAME).pre_filter(&plain), PreFilter::Skip));
-    assert!(matches!(Driver::with_args(NAME, added()).pre_filter(&plain), PreFilter::AllNodes));
+    assert!(matches!(driver(NAME).pre_filter(&plain), PreFilter::Skip));
+    assert!(matches!(driver_with_args(NAME, added()).pre_filter(&plain), PreFilter::AllNodes));
 }
 
 #[test]
@@ -201,7 +203,7 @@ fn matching_preferences_add_their_weights() {
         ),
     ];
     for (name, args, pod, raw, normalized) in cases {
-        let (plugin, pod) = (Driver::with_args(NAME, args), pod.build());
+        let (plugin, pod) = (driver_with_args(NAME, args), pod.build());
         assert_eq!(plugin.raw_scores(&pod, &three()), Some(raw.to_vec()), "{name}");
         assert_eq!(plugin.scores(&pod, &three()), normalized, "{name}");
     }
@@ -258,7 +260,7 @@ fn pre_score_skips_without_preferences_and_fails_on_invalid_ones() {
     ];
     let cluster = nodes([node_info(node("n").build(), [])]);
     for (name, pod, expected) in cases {
-        assert_eq!(Driver::new(NAME).pre_score(&pod, &cluster), expected, "{name}");
+        assert_eq!(driver(NAME).pre_score(&pod, &cluster), expected, "{name}");
     }
 }
 
@@ -289,7 +291,7 @@ fn nodes_that_start_to_match_wake_the_pod() {
             Some(_) => ActionType::UPDATE_NODE_LABEL,
         };
         for waiting in [wanting_zone("a"), pod("p").node_selector("zone", "a")] {
-            let hint = Driver::new(NAME).hint(EventResource::Node, action, &waiting.build(), &change);
+            let hint = driver(NAME).hint(EventResource::Node, action, &waiting.build(), &change);
             assert_eq!(hint, Some(Ok(expected)), "{name}");
         }
     }
@@ -297,7 +299,7 @@ fn nodes_that_start_to_match_wake_the_pod() {
 
 #[test]
 fn added_affinity_is_checked_on_the_new_node_only() {
-    let plugin = Driver::with_args(NAME, added());
+    let plugin = driver_with_args(NAME, added());
     let hint = |change: &Change| {
         plugin.hint(EventResource::Node, ActionType::UPDATE_NODE_LABEL, &wanting_zone("a").build(), change)
     };
@@ -319,7 +321,7 @@ fn added_affinity_is_checked_on_the_new_node_only() {
 #[test]
 fn hints_fail_on_invalid_terms_unless_already_decided() {
     let hint = |waiting: PodBuilder, change: &Change| {
-        Driver::new(NAME)
+        driver(NAME)
             .hint(EventResource::Node, ActionType::ADD, &waiting.build(), change)
             .expect("added nodes are registered")
     };

@@ -4,11 +4,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use supercargo_framework::labels::is_label_key;
 use supercargo_framework::registry::{ArgsError, decode_args};
+use supercargo_framework::shape::{Shape, ShapePoint};
 
 use super::IgnoredResources;
 use super::strategy::{Method, Strategy};
 use crate::args::{ResourceSpec, resources_or_default};
-use crate::shape::{Shape, ShapePoint};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

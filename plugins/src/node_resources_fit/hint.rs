@@ -8,7 +8,7 @@ use supercargo_framework::objects::{DeviceClass, Object, ObjectBody as _, Object
 use supercargo_framework::resource::names;
 use supercargo_framework::{PodInfo, Resource};
 
-use crate::hint::{Hint, held_a_node, new_node, new_pod, old_pod};
+use supercargo_framework::hint::{Hint, held_a_node, new_node, new_pod, old_pod};
 
 /// A pod was deleted.
 pub(super) fn after_pod_deleted(_: &PodInfo, change: &Change) -> Hint {

@@ -5,12 +5,12 @@
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::MAX_NODE_SCORE;
+use supercargo_framework::shape::Shape;
 use supercargo_framework::{NodeColumns, NodeInfo, PodInfo};
 
 use crate::args::ResourceSpec;
 use crate::float_int::{float, floor, integer};
 use crate::resource_usage::{CHUNK, DeviceUsage, ScoredResource, Usage, UsageColumns, chunks};
-use crate::shape::Shape;
 
 /// A scoring strategy: the resources, and how each is scored.
 pub(super) struct Strategy {
@@ -167,10 +167,10 @@ fn share(amount: i64, capacity: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+    use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, node_info, pod};
 
     use super::super::NAME;
-    use crate::testing::{Driver, node_info};
+    use crate::testing::driver_with_args;
 
     fn asking(cpu: &str, memory: &str) -> PodBuilder {
         pod("p").request("cpu", cpu).request("memory", memory)
@@ -186,7 +186,7 @@ mod tests {
 
     fn score(args: Value, new: PodBuilder, node: NodeBuilder, pods: Vec<PodBuilder>) -> i64 {
         let info = node_info(node.build(), pods.into_iter().map(PodBuilder::build));
-        Driver::with_args(NAME, args).score(&new.build(), info)
+        driver_with_args(NAME, args).score(&new.build(), info)
     }
 
     #[test]

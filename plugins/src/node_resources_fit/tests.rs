@@ -2,10 +2,12 @@ use serde_json::json;
 use supercargo_framework::Now;
 use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::requests::PodRequests;
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use supercargo_framework::testing::{
+    Driver, NodeBuilder, PodBuilder, node, node_added, node_info, node_updated, pod, pod_deleted, pod_updated,
+};
 
 use super::*;
-use crate::testing::{Driver, node_added, node_info, node_updated, pod_deleted, pod_updated};
+use crate::testing::{driver, driver_with_args, driver_with_features};
 
 fn status(code: Code, reasons: &[&'static str]) -> Status {
     Status::with_reasons(code, reasons.iter().map(|reason| Text::Static(reason)).collect())
@@ -130,7 +132,7 @@ fn nodes_must_have_all_requested_resources() {
     ];
     for (name, new, pods, expected) in cases {
         let info = node_info(small().build(), pods.into_iter().map(PodBuilder::build));
-        assert_eq!(Driver::new(NAME).filter(&new.build(), &info), expected, "{name}");
+        assert_eq!(driver(NAME).filter(&new.build(), &info), expected, "{name}");
     }
 }
 
@@ -140,7 +142,7 @@ fn ignored_extended_resources_are_not_filtered() {
         "ignoredResources": ["example.com/ignored", "hugepages-2Mi"],
         "ignoredResourceGroups": ["vendor.io"],
     });
-    let plugin = Driver::with_args(NAME, args);
+    let plugin = driver_with_args(NAME, args);
     let cases: [(&str, PodBuilder, &[&str]); 5] = [
         ("by name", pod("p").request("example.com/ignored", "1"), &[]),
         ("by group", pod("p").request("vendor.io/anything", "1"), &[]),
@@ -171,7 +173,7 @@ fn ignored_extended_resources_are_not_filtered() {
 fn reasons_are_allocated_once_per_pod() {
     let (nodes, objects) = Default::default();
     let cx = Context::new(&nodes, &objects, &[], Now::default());
-    let points = Driver::new(NAME).points.clone();
+    let points = driver(NAME).points.clone();
     let (pre_filter, filter) = (points.pre_filter.unwrap(), points.filter.unwrap());
     let new = pod("p").request("example.com/fpga", "1").build();
     let info = node_info(small().build(), []);
@@ -187,7 +189,7 @@ fn reasons_are_allocated_once_per_pod() {
 }
 
 fn hint(resource: EventResource, action: ActionType, waiting: &PodInfo, change: &Change) -> QueueingHint {
-    Driver::new(NAME)
+    driver(NAME)
         .hint(resource, action, waiting, change)
         .expect("the event is registered")
         .expect("the change has what the hint needs")
@@ -247,7 +249,7 @@ fn scaled_down_pods_wake_the_pod_if_they_free_its_resources() {
 fn the_pods_own_scale_down_wakes_it() {
     let (old, new) = (pod("p").request("cpu", "2").build(), pod("p").request("cpu", "1").build());
     let change = pod_updated(old, new.clone());
-    let hint = |action| Driver::new(NAME).hint(EventResource::TargetPod, action, &new, &change);
+    let hint = |action| driver(NAME).hint(EventResource::TargetPod, action, &new, &change);
     assert_eq!(hint(ActionType::UPDATE_POD_SCALE_DOWN), Some(Ok(QueueingHint::Queue)));
     assert_eq!(hint(ActionType::UPDATE_POD_SCALE_UP), None);
 }
@@ -299,7 +301,7 @@ fn new_nodes_wake_the_pod_if_it_fits_when_empty() {
 
 #[test]
 fn hints_do_not_consider_ignored_resources() {
-    let plugin = Driver::with_args(NAME, json!({"ignoredResources": ["example.com/ignored"]}));
+    let plugin = driver_with_args(NAME, json!({"ignoredResources": ["example.com/ignored"]}));
     let waiting = pod("p").request("example.com/ignored", "1").build();
     let added = plugin.hint(EventResource::Node, ActionType::ADD, &waiting, &node_added(small().build()));
     assert_eq!(added, Some(Ok(QueueingHint::Skip)));
@@ -344,9 +346,9 @@ fn without_in_place_resize_only_deletions_wake_the_pod() {
     let (waiting, change) = (pod("p").request("cpu", "1").build(), pod_updated(running("2"), running("1")));
     let hint = |plugin: &Driver, action| plugin.hint(EventResource::AssignedPod, action, &waiting, &change);
     let shrunk = ActionType::UPDATE_POD_SCALE_DOWN;
-    assert_eq!(hint(&Driver::with_features(NAME, &off), shrunk), None);
-    assert_eq!(hint(&Driver::new(NAME), shrunk), Some(Ok(QueueingHint::Queue)));
-    assert!(hint(&Driver::with_features(NAME, &off), ActionType::DELETE).is_some());
+    assert_eq!(hint(&driver_with_features(NAME, &off), shrunk), None);
+    assert_eq!(hint(&driver(NAME), shrunk), Some(Ok(QueueingHint::Queue)));
+    assert!(hint(&driver_with_features(NAME, &off), ActionType::DELETE).is_some());
 }
 
 /// The verdict still depends on every resource: only some of them are named.
@@ -357,7 +359,7 @@ fn at_most_64_scalar_resources_are_named() {
     let offering = (0..90).fold(node("n"), |node, i| node.allocatable(&name(i), "1")).build();
     let full = node_info(offering, [wants(0..90).build()]);
     for (wanted, code) in [(90, Code::Unschedulable), (91, Code::UnschedulableAndUnresolvable)] {
-        let status = Driver::new(NAME).filter(&wants(0..wanted).build(), &full);
+        let status = driver(NAME).filter(&wants(0..wanted).build(), &full);
         assert_eq!((status.code(), status.reasons().len()), (code, MAX_SCALAR_REASONS), "{wanted}");
     }
 }
@@ -368,7 +370,8 @@ fn the_state_counts_with_its_texts() {
     let (pre_filter, caching) = (points.pre_filter.unwrap(), points.caching.unwrap());
     let bytes = |resources: usize| {
         let pod = (0..resources).fold(pod("p"), |pod, i| pod.request(&format!("example.com/r{i:04}"), "1"));
-        let (objects, nodes) = (crate::testing::objects([]), crate::testing::nodes([]));
+        let (objects, nodes) =
+            (supercargo_framework::testing::objects([]), supercargo_framework::testing::nodes([]));
         let mut state = CycleState::new();
         pre_filter.pre_filter(&Context::new(&nodes, &objects, &[], Now::default()), &mut state, &pod.build());
         caching.state_bytes(&state)

@@ -1,11 +1,11 @@
 //! Queueing hints for pods that hard constraints rejected.
 
 use supercargo_framework::event::{Change, QueueingHint};
+use supercargo_framework::hint::{self, Hint, held_a_node};
 use supercargo_framework::{NodeRecord, PodInfo, QueueContext};
 
 use super::PodTopologySpread;
 use super::constraint::{Constraint, has_every_key};
-use crate::hint::{self, Hint, held_a_node};
 
 /// Whether another pod can affect the pending pod.
 fn is_involved(changed: &PodInfo, waiting: &PodInfo) -> bool {

@@ -9,7 +9,7 @@ use super::properties::{any_incoming, any_node, any_pod};
 use super::tests::service;
 use super::*;
 use crate::history::{Step, check, check_sensitivity, of_one_template, steps};
-use crate::testing::Driver;
+use crate::testing::{driver, driver_with_args};
 
 /// Services, which make default constraints apply.
 fn any_service() -> impl Strategy<Value = Object> {
@@ -26,7 +26,7 @@ fn any_history() -> impl Strategy<Value = (Vec<PodInfo>, Vec<Step>)> {
 proptest! {
     #[test]
     fn updated_state_equals_a_fresh_one((pods, steps) in any_history()) {
-        check(&Driver::new(NAME), &pods, steps)?;
+        check(&driver(NAME), &pods, steps)?;
     }
 
     #[test]
@@ -37,11 +37,11 @@ proptest! {
             {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"},
         ]);
         let args = serde_json::json!({"defaultingType": "List", "defaultConstraints": defaults});
-        check(&Driver::with_args(NAME, args), &pods, steps)?;
+        check(&driver_with_args(NAME, args), &pods, steps)?;
     }
 }
 
 #[test]
 fn histories_use_cached_answers_and_detect_stale_state() {
-    check_sensitivity(&Driver::new(NAME), any_history());
+    check_sensitivity(&driver(NAME), any_history());
 }

@@ -10,13 +10,13 @@ use proptest::sample::select;
 use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::Objects;
 use supercargo_framework::taint::first_untolerated;
-use supercargo_framework::testing::{node, pod};
+use supercargo_framework::testing::{node, node_info, nodes, pod};
 use supercargo_framework::{LabelSelector, NodeInfo, NodeRecord, Status, TaintEffect};
 
 use super::tests::{ZONE, hard, selector};
 use super::*;
 use crate::dry_run;
-use crate::testing::{Driver, node_info, nodes};
+use crate::testing::driver;
 
 fn any_selector() -> impl Strategy<Value = Option<LabelSelector>> {
     select(vec![
@@ -217,14 +217,14 @@ proptest! {
     fn filter_follows_the_documentation(pod in any_incoming(), cluster in any_cluster()) {
         let naive = Naive::new(&pod, &cluster, true);
         let expected: Vec<_> = cluster.iter().map(|info| naive.verdict(info.node())).collect();
-        let verdicts = Driver::new(NAME).verdicts(&pod, &nodes(cluster.clone()), &Objects::default());
+        let verdicts = driver(NAME).verdicts(&pod, &nodes(cluster.clone()), &Objects::default());
         prop_assert_eq!(verdicts, expected);
     }
 
     #[test]
     fn score_follows_the_documentation(pod in any_incoming(), cluster in any_cluster()) {
         let expected = Naive::new(&pod, &cluster, false).scores();
-        let scores = Driver::new(NAME).scores_in(&pod, &nodes(cluster.clone()), &Objects::default());
+        let scores = driver(NAME).scores_in(&pod, &nodes(cluster.clone()), &Objects::default());
         prop_assert_eq!(scores, expected);
     }
 
@@ -249,6 +249,6 @@ proptest! {
         };
         let cluster: Vec<_> = cluster.iter().map(staying).collect();
         let steps = steps.into_iter().map(|(node, added)| (node, added.map(stays))).collect();
-        dry_run::check(&Driver::new(NAME), &Objects::default(), &pod, cluster, steps)?;
+        dry_run::check(&driver(NAME), &Objects::default(), &pod, cluster, steps)?;
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use supercargo_framework::caching::{Applied, NOT_SCORED, Scope};
+use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize, PreScorePlugin, ScorePlugin};
 use supercargo_framework::{
     Context, CycleState, Labels, NodeIndex, NodeInfo, NodeRecord, PodInfo, SmallMap, Status,
 };
 
 use super::constraint::{Constraint, Inclusion, has_every_key, keys};
-use supercargo_framework::node::HOSTNAME;
 
 use super::PodTopologySpread;
 use crate::applied::{in_domain, widen};

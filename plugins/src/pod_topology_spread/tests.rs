@@ -5,14 +5,17 @@ use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::{Body, Object, Objects, Service, Workload, resources};
 use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::taint::TolerationOperator;
-use supercargo_framework::testing::{self, NodeBuilder, PodBuilder, node, object, pod};
+use supercargo_framework::testing::{
+    self, NodeBuilder, PodBuilder, node, node_added, node_info, node_updated, nodes, object, pod,
+    pod_deleted, pod_updated,
+};
 use supercargo_framework::{
     Code, Context, CycleState, LabelSelector, Labels, NodeInfo, NodeRecord, Nodes, Now, OwnerRef, Status,
     TaintEffect, Toleration,
 };
 
 use super::*;
-use crate::testing::{Driver, node_added, node_info, node_updated, nodes, pod_deleted, pod_updated};
+use crate::testing::{driver, driver_with_args};
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -68,7 +71,7 @@ fn host(name: &str, zone: &str) -> NodeBuilder {
 }
 
 fn verdicts(pod: PodBuilder, cluster: &Nodes) -> String {
-    let verdicts = Driver::new(NAME).verdicts(&pod.build(), cluster, &Objects::default());
+    let verdicts = driver(NAME).verdicts(&pod.build(), cluster, &Objects::default());
     let short = verdicts.iter().map(|status| match (status.code(), &*status.message()) {
         (Code::Success, _) => "ok",
         (Code::Unschedulable, "node(s) didn't match pod topology spread constraints") => "skewed",
@@ -160,7 +163,7 @@ fn dry_runs_count_terminating_pods_and_empty_selectors_match() {
     let infos = [node_info(host("a", "z1").build(), [leaving.clone()]), holding(host("b", "z2"), 0)];
     let (cluster, none) = (nodes(infos.clone()), Objects::default());
     let cx = Context::new(&cluster, &none, &[], Now::default());
-    let points = Driver::new(NAME).points.clone();
+    let points = driver(NAME).points.clone();
     let (pre_filter, filter) = (points.pre_filter.unwrap(), points.filter.unwrap());
     let extensions = pre_filter.extensions().unwrap();
     let verdicts = |pod: &PodInfo, change: &dyn Fn(&mut CycleState)| {
@@ -250,12 +253,9 @@ fn match_label_keys_require_their_feature_gate() {
 #[test]
 fn pods_without_hard_constraints_skip_filter() {
     for pod in [web("p"), web("p").spread([soft(ZONE)])] {
-        assert!(matches!(Driver::new(NAME).pre_filter(&pod.build()), PreFilter::Skip));
+        assert!(matches!(driver(NAME).pre_filter(&pod.build()), PreFilter::Skip));
     }
-    assert!(matches!(
-        Driver::new(NAME).pre_filter(&web("p").spread([hard(ZONE)]).build()),
-        PreFilter::AllNodes
-    ));
+    assert!(matches!(driver(NAME).pre_filter(&web("p").spread([hard(ZONE)]).build()), PreFilter::AllNodes));
 }
 
 /// A cluster of services and workloads.
@@ -290,7 +290,7 @@ fn owned(pod: PodBuilder, api_version: &str, kind: &str) -> PodBuilder {
 fn default_constraints_use_services_and_owners() {
     let list = json!({"defaultingType": "List", "defaultConstraints":
         [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]});
-    let driver = Driver::with_args(NAME, list);
+    let driver = driver_with_args(NAME, list);
     let cluster = || nodes([holding(host("a", "z1"), 2), holding(host("b", "z2"), 0)]);
     let app = || Some(selector("app", "In", &["web"]));
     let other = || Some(selector("app", "In", &["other"]));
@@ -345,7 +345,7 @@ fn default_constraints_use_services_and_owners() {
 }
 
 fn scores(pod: PodBuilder, cluster: &Nodes, objects: &Objects) -> Option<Vec<i64>> {
-    Driver::new(NAME).scores_in(&pod.build(), cluster, objects)
+    driver(NAME).scores_in(&pod.build(), cluster, objects)
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn a_larger_max_skew_reduces_score_differences() {
     let cluster = nodes([holding(host("a", "z1"), 2), holding(host("b", "z2"), 0)]);
     let with_skew = |max_skew| {
         let constraint = TopologySpreadConstraint { max_skew, ..soft(ZONE) };
-        Driver::new(NAME).raw_scores(&web("p").spread([constraint]).build(), &cluster)
+        driver(NAME).raw_scores(&web("p").spread([constraint]).build(), &cluster)
     };
     // Two pods at ln(4) each are 2.77.
     assert_eq!(with_skew(1), Some(vec![3, 0]));
@@ -388,9 +388,9 @@ fn system_defaults_spread_over_hosts_and_zones() {
     ]);
     let services = objects([service("default/s", &[("app", "web")])]);
     // Hosts ln(5), zones ln(5) with the nameless one, skews 3 and 5: 9.2, 6 and, by host alone, 2.
-    let driver = Driver::new(NAME);
+    let driver = driver(NAME);
     assert_eq!(driver.scores_in(&web("p").build(), &cluster, &services), Some(vec![22, 55, 100]));
-    let off = Driver::with_args(NAME, json!({"defaultingType": "List"}));
+    let off = driver_with_args(NAME, json!({"defaultingType": "List"}));
     assert_eq!(off.scores_in(&web("p").build(), &cluster, &services), None);
 }
 
@@ -407,7 +407,7 @@ fn default_constraints_read_only_needed_kinds() {
 
 #[test]
 fn signatures_contain_the_effective_constraints() {
-    let driver = Driver::new(NAME);
+    let driver = driver(NAME);
     let sign_in = |pod: PodBuilder, objects: &Objects| {
         let mut signer = Signer::default();
         driver.sign_in(&pod.build(), &Nodes::default(), objects, &mut signer).expect("the plugin signs");
@@ -491,14 +491,14 @@ fn counted_pod_changes_wake_the_pod() {
         ),
     ];
     for (name, waiting, action, change, queues) in cases {
-        let hint = Driver::new(NAME).hint(EventResource::AssignedPod, action, &waiting, &change);
+        let hint = driver(NAME).hint(EventResource::AssignedPod, action, &waiting, &change);
         assert_eq!(hint, Some(Ok(QueueingHint::queue_if(queues))), "{name}");
     }
     let nothing = Change::Unspecified;
-    let hint = Driver::new(NAME).hint(EventResource::AssignedPod, Action::ADD, &waiting(), &nothing);
+    let hint = driver(NAME).hint(EventResource::AssignedPod, Action::ADD, &waiting(), &nothing);
     assert!(matches!(hint, Some(Err(_))));
     let toleration = Action::UPDATE_POD_TOLERATION;
-    let of_others = Driver::new(NAME).hint(EventResource::AssignedPod, toleration, &waiting(), &nothing);
+    let of_others = driver(NAME).hint(EventResource::AssignedPod, toleration, &waiting(), &nothing);
     assert_eq!(of_others, None, "tolerations of other pods do not count");
 }
 
@@ -525,7 +525,7 @@ fn own_labels_and_tolerations_wake_the_pod_if_they_count() {
     for (name, action, old, new, queues) in cases {
         let (old, new) = (old.build(), new.build());
         let change = pod_updated(old, new.clone());
-        let hint = Driver::new(NAME).hint(EventResource::TargetPod, action, &new, &change);
+        let hint = driver(NAME).hint(EventResource::TargetPod, action, &new, &change);
         assert_eq!(hint, Some(Ok(QueueingHint::queue_if(queues))), "{name}");
     }
 }
@@ -558,7 +558,7 @@ fn nodes_that_change_domain_or_inclusion_wake_the_pod() {
     ];
     let waiting = web("p").spread([hard(ZONE), hard(HOSTNAME)]).build();
     for (name, action, change, queues) in cases {
-        let hint = Driver::new(NAME).hint(EventResource::Node, action, &waiting, &change);
+        let hint = driver(NAME).hint(EventResource::Node, action, &waiting, &change);
         assert_eq!(hint, Some(Ok(QueueingHint::queue_if(queues))), "{name}");
     }
 }
@@ -569,7 +569,7 @@ fn hints_consider_default_constraints() {
         [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]});
     let gone = pod_deleted(web("x").node("n").build());
     let hint = |objects: &Objects| {
-        let driver = Driver::with_args(NAME, list.clone());
+        let driver = driver_with_args(NAME, list.clone());
         driver.hint_in(objects, EventResource::AssignedPod, ActionType::DELETE, &web("p").build(), &gone)
     };
     let services = objects([service("default/s", &[("app", "web")])]);

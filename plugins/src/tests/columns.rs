@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use supercargo_framework::objects::Objects;
 use supercargo_framework::testing::caching::{Columns, check_columns};
-use supercargo_framework::testing::{self, NodeBuilder, PodBuilder, node, pod};
+use supercargo_framework::testing::{self, Driver, NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::{
     Context, Feature, Features, NodeIndex, NodeInfo, Nodes, Now, PodInfo, TaintEffect,
 };
 
-use crate::testing::Driver;
+use crate::testing::driver_with_args;
 use crate::{DEFAULT_PLUGINS, registry};
 
 /// Amounts of every magnitude, on both sides of the floating-point limit, and invalid ones.
@@ -154,7 +154,7 @@ fn drivers() -> Vec<(String, Driver)> {
     ];
     defaults
         .chain(others)
-        .map(|(name, args)| (format!("{name} {args}"), Driver::with_args(name, args)))
+        .map(|(name, args)| (format!("{name} {args}"), driver_with_args(name, args)))
         .collect()
 }
 

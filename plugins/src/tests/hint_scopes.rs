@@ -15,15 +15,17 @@ use supercargo_framework::objects::{
 };
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
 use supercargo_framework::requests::PodRequests;
-use supercargo_framework::testing::{object, pod};
+use supercargo_framework::testing::{
+    claim, claim_source, node_added, node_updated, object, object_added, object_deleted, object_updated, pod,
+    pod_deleted, pod_updated,
+};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{
     LabelSelector, Labels, PodInfo, PodSpec, QueueContext, Resource, Volume, VolumeSource,
 };
 
 use super::{POD_CHANGES, PodChange, drivers, owned, random_node, related_objects};
-use crate::testing::{Driver, claim, claim_source, node_added, node_updated, pod_deleted, pod_updated};
-use crate::testing::{object_added, object_deleted, object_updated};
+use crate::testing::driver_with_args;
 
 fn app(value: &str) -> LabelSelector {
     let labels: Labels = [("app", value)].into_iter().collect();
@@ -198,7 +200,7 @@ fn differ(
 fn hints() -> impl Iterator<Item = EventRegistration> {
     let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
     let args = json!({"defaultingType": "List", "defaultConstraints": [constraint]});
-    let drivers = drivers().into_iter().chain([Driver::with_args("PodTopologySpread", args)]);
+    let drivers = drivers().into_iter().chain([driver_with_args("PodTopologySpread", args)]);
     let registrations = drivers.flat_map(|driver| driver.events());
     registrations.filter(|it| it.hint.is_some())
 }

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
+use serde_json::Value;
 
 use crate::caching::{Caching, Uncached};
 use crate::context::{Context, QueueContext};
 use crate::cycle_state::CycleState;
 use crate::event::{ActionType, Change, ClusterEvent, EventRegistration, EventResource, QueueingHint};
+use crate::features::Features;
 use crate::node_info::NodeInfo;
 use crate::nodes::Nodes;
 use crate::objects::Objects;
 use crate::plugin::{ExtensionPoints, MAX_NODE_SCORE, Normalize, Plugin, PreFilter};
 use crate::pod::PodInfo;
+use crate::registry::Factory;
 use crate::signature::{Signature, Signer, Unsignable};
 use crate::status::{Code, Status};
 use crate::time::Now;
@@ -30,6 +33,11 @@ impl Driver {
     /// A driver for this plugin.
     pub fn new(plugin: Arc<dyn Plugin>) -> Self {
         Self { points: plugin.extension_points() }
+    }
+
+    /// A driver for the plugin that a factory builds.
+    pub fn build(factory: Factory, args: &Value, features: &Features) -> Self {
+        Self::new(factory(args, features).unwrap_or_else(|error| panic!("{error}")))
     }
 
     /// The plugin's caching, or the defaults.

@@ -71,7 +71,7 @@ impl CachingFilters for ByTotals {
 /// The result, and how often `run_filters` and `run_filters_again` ran.
 pub(super) fn with_totals(pod: PodBuilder, cluster: &Nodes, objects: &Objects) -> (Answer, usize, usize) {
     let filters = ByTotals::default();
-    let answer = run(&Driver::new(NAME).points, pod, cluster, objects, &filters, None);
+    let answer = run(&driver(NAME).points, pod, cluster, objects, &filters, None);
     (answer, filters.at_first.get(), filters.again.get())
 }
 

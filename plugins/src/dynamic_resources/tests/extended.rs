@@ -6,7 +6,7 @@ use supercargo_framework::binding::{BindingContext, Certainty};
 use supercargo_framework::objects::{EXTENDED_RESOURCE_CLAIM, Objects};
 use supercargo_framework::pod::{ExtendedResource, OwnerRef, RareSpec};
 use supercargo_framework::pod_claims::ExtendedRequest;
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, node_info, nodes, pod};
 use supercargo_framework::{Code, PodInfo, Timestamp};
 
 use super::pre_bind::{Script, found, lines, now, refused, script};
@@ -15,7 +15,7 @@ use crate::dynamic_resources::NAME;
 use crate::dynamic_resources::extended::{Created, NewClaim};
 use crate::dynamic_resources::pre_bind::{Work, run};
 use crate::dynamic_resources::write::{self, Consumer};
-use crate::testing::{Driver, node_info, nodes};
+use crate::testing::driver;
 
 const GPU: &str = "example.com/gpu";
 
@@ -50,7 +50,7 @@ fn verdict(pod: &PodInfo, node: NodeBuilder, more: Option<Object>) -> (Code, Str
         objects.insert(object.into());
     }
     let cluster = nodes([node_info(node.build(), [])]);
-    let status = Driver::new(NAME).verdicts(pod, &cluster, &objects).remove(0);
+    let status = driver(NAME).verdicts(pod, &cluster, &objects).remove(0);
     (status.code(), status.message().clone())
 }
 

@@ -10,9 +10,8 @@ use proptest::test_runner::TestRunner;
 use serde_json::Value;
 use supercargo_framework::affinity::{NodeSelectorTerm, RawRequirement};
 use supercargo_framework::caching::{Applied, IncrementalPlugin};
-use supercargo_framework::objects::Objects;
 use supercargo_framework::objects::{
-    CounterConsumption, CounterSet, DeviceCount, DeviceNodeSelector, DeviceTaint, DeviceTaintRule,
+    CounterConsumption, CounterSet, DeviceCount, DeviceNodeSelector, DeviceTaint, DeviceTaintRule, Objects,
     Quantities, TaintRuleSelector,
 };
 use supercargo_framework::pod::RareSpec;
@@ -25,7 +24,7 @@ use supercargo_framework::{Context, CycleState, NodeInfo, NodeRecord, Nodes, Now
 
 use super::*;
 use crate::dynamic_resources::NAME;
-use crate::testing::Driver;
+use crate::testing::driver;
 
 const CLAIMS: usize = 4;
 const POOLS: [&str; 2] = ["p0", "p1"];
@@ -178,14 +177,10 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
     )
 }
 
-fn driver() -> Driver {
-    Driver::new(NAME)
-}
-
 proptest! {
     #[test]
     fn kept_answers_equal_those_of_a_new_cycle(steps in history()) {
-        replay(&driver().points, &pods(), steps).map_err(|it| TestCaseError::fail(it.to_string()))?;
+        replay(&driver(NAME).points, &pods(), steps).map_err(|it| TestCaseError::fail(it.to_string()))?;
     }
 }
 
@@ -216,8 +211,8 @@ fn histories_show_whether_devices_are_followed() {
     let (mut reused, mut found) = (0, 0);
     for _ in 0..100 {
         let steps = history().new_tree(&mut runner).unwrap().current();
-        reused += replay(&driver().points, &pods(), steps.clone()).unwrap();
-        let mut deaf = driver().points.clone();
+        reused += replay(&driver(NAME).points, &pods(), steps.clone()).unwrap();
+        let mut deaf = driver(NAME).points.clone();
         deaf.incremental = Some(Arc::new(Deaf));
         found += usize::from(replay(&deaf, &pods(), steps).is_err());
     }
@@ -226,7 +221,7 @@ fn histories_show_whether_devices_are_followed() {
 
 #[test]
 fn a_change_in_the_pool_of_a_node_alters_answers_about_this_node() {
-    let plugin = driver();
+    let plugin = driver(NAME);
     let mut objects = Objects::default();
     for object in [class(), claim("c0", |_| {}), slice("s", &["gpu-0"], 1)] {
         objects.insert(object.into());
@@ -255,7 +250,7 @@ fn a_change_in_the_pool_of_a_node_alters_answers_about_this_node() {
 
 #[test]
 fn pods_share_answers_if_their_claims_request_the_same() {
-    let plugin = driver();
+    let plugin = driver(NAME);
     let sign = |change: fn(&mut ResourceClaim)| {
         let mut objects = Objects::default();
         objects.insert(claim("c0", change).into());

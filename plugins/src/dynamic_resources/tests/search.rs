@@ -3,12 +3,12 @@
 use supercargo_framework::objects::{DeviceCount, Objects};
 use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
-use supercargo_framework::testing::{node, pod};
+use supercargo_framework::testing::{node, node_info, nodes, pod};
 use supercargo_framework::{Code, Status};
 
 use super::*;
 use crate::dynamic_resources::NAME;
-use crate::testing::{Driver, node_info, nodes};
+use crate::testing::driver_with_args;
 
 /// The verdict on a node with nine devices for a claim of this many and then as many again.
 fn verdict(args: &Value, count: i64) -> Status {
@@ -30,7 +30,7 @@ fn verdict(args: &Value, count: i64) -> Status {
     let rare = RareSpec { resource_claims: Box::new([entry]), ..RareSpec::default() };
     let pod = pod("p").with_spec(|spec| spec.rare = Some(Box::new(rare))).build();
     let cluster = nodes([node_info(node("n").build(), [])]);
-    Driver::with_args(NAME, args.clone()).verdicts(&pod, &cluster, &objects).remove(0)
+    driver_with_args(NAME, args.clone()).verdicts(&pod, &cluster, &objects).remove(0)
 }
 
 #[test]

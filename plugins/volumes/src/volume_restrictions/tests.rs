@@ -1,18 +1,14 @@
-use proptest::collection::vec;
-use proptest::prelude::*;
-use proptest::sample::select;
 use supercargo_framework::Nodes;
 use supercargo_framework::Now;
 use supercargo_framework::objects::{Body, Object, Objects};
-use supercargo_framework::testing::{node, object, pod};
-use supercargo_framework::volume::{Volume, VolumeSource};
-
-use super::*;
-use crate::history;
-use crate::testing::{
-    Driver, claim, claim_source, node_added, node_info, nodes, object_added, objects, pod_deleted,
+use supercargo_framework::testing::{
+    claim, claim_source, node, node_added, node_info, nodes, object, object_added, objects, pod, pod_deleted,
     with_volumes,
 };
+use supercargo_framework::volume::VolumeSource;
+
+use super::*;
+use crate::testing::driver;
 
 fn gce(name: &str, read_only: bool) -> VolumeSource {
     VolumeSource::GcePersistentDisk { pd_name: name.into(), read_only }
@@ -81,7 +77,7 @@ fn exclusive_disks_allow_one_pod_per_node() {
     for (name, wanted, had, fits) in cases {
         let other = with_volumes(pod("other").namespace("elsewhere"), &[("v", had)]);
         let node = node_info(node("n").build(), [other]);
-        let status = Driver::new(NAME).filter(&with_volumes(pod("p"), &[("v", wanted)]), &node);
+        let status = driver(NAME).filter(&with_volumes(pod("p"), &[("v", wanted)]), &node);
         let expected =
             if fits { Status::success() } else { Status::unschedulable("node(s) had no available disk") };
         assert_eq!(status, expected, "{name}");
@@ -115,11 +111,7 @@ fn read_write_once_pod_claims_in_use_reject_every_node() {
     ];
     for (name, cluster, claims, expected) in cases {
         let pod = using("p", "default", claims);
-        assert_eq!(
-            Driver::new(NAME).verdicts(&pod, &cluster, &objects),
-            [expected.clone(), expected],
-            "{name}"
-        );
+        assert_eq!(driver(NAME).verdicts(&pod, &cluster, &objects), [expected.clone(), expected], "{name}");
     }
 }
 
@@ -196,7 +188,7 @@ fn deleted_pods_with_a_shared_volume_wake_the_pod() {
     ];
     for (name, gone, expected) in cases {
         let change = pod_deleted(gone);
-        let hint = Driver::new(NAME).hint(EventResource::AssignedPod, ActionType::DELETE, &waiting, &change);
+        let hint = driver(NAME).hint(EventResource::AssignedPod, ActionType::DELETE, &waiting, &change);
         assert_eq!(hint, Some(Ok(expected)), "{name}");
     }
 }
@@ -207,7 +199,7 @@ fn added_claims_wake_pods_that_use_them() {
     let waiting = with_volumes(pod("p"), &[("c", claim_source("own")), ("e", VolumeSource::Ephemeral)]);
     let hint = |action, key| {
         let resource = EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM);
-        Driver::new(NAME).hint(resource, action, &waiting, &object_added(claim(key, "", "")))
+        driver(NAME).hint(resource, action, &waiting, &object_added(claim(key, "", "")))
     };
     assert_eq!(hint(ActionType::ADD, "default/own"), Some(Ok(Queue)));
     assert_eq!(hint(ActionType::ADD, "elsewhere/own"), Some(Ok(Skip)));
@@ -215,7 +207,7 @@ fn added_claims_wake_pods_that_use_them() {
     assert_eq!(hint(ActionType::ADD, "default/p-e"), Some(Ok(Skip)), "ephemeral volumes are ignored");
     assert_eq!(hint(ActionType::UPDATE, "default/own"), None);
     let added = node_added(node("n").build());
-    let hint = Driver::new(NAME).hint(EventResource::Node, ActionType::ADD, &waiting, &added);
+    let hint = driver(NAME).hint(EventResource::Node, ActionType::ADD, &waiting, &added);
     assert_eq!(hint, Some(Ok(Queue)), "every added node helps");
 }
 
@@ -235,44 +227,5 @@ fn state_changes_only_with_users_of_exclusive_claims() {
         assert_eq!(VolumeRestrictions.pod_removed(&mut state, &pod, &other, &node), expected, "{name}");
         assert_eq!(VolumeRestrictions.node_added(&mut state, &pod, &node), Applied::Here);
         assert_eq!(VolumeRestrictions.node_removed(&mut state, &pod, &node), Applied::Here);
-    }
-}
-
-fn any_user() -> impl Strategy<Value = PodInfo> {
-    let claims = vec(select(vec!["own", "shared", "other"]), 0..3);
-    (claims, select(vec!["default", "default", "other"]), any::<bool>(), 0..1_000_000_u32).prop_map(
-        |(claims, namespace, has_disk, id)| {
-            let mut pod = using(&format!("pod-{id}"), namespace, &claims);
-            if has_disk {
-                let disk = Volume { name: "disk".into(), source: gce("a", false) };
-                let spec = Arc::make_mut(&mut pod.spec);
-                spec.volumes = spec.volumes.iter().cloned().chain([disk]).collect();
-            }
-            pod
-        },
-    )
-}
-
-fn any_node(name: String) -> impl Strategy<Value = NodeInfo> {
-    vec(any_user(), 0..2).prop_map(move |pods| node_info(node(&name).build(), pods))
-}
-
-fn any_claim() -> impl Strategy<Value = Object> {
-    let keys = vec!["default/own", "default/shared", "default/other", "other/own"];
-    (select(keys), any::<bool>()).prop_map(
-        |(key, is_exclusive)| {
-            if is_exclusive { exclusive(key) } else { claim(key, "", "") }
-        },
-    )
-}
-
-proptest! {
-    #[test]
-    fn updated_state_equals_a_fresh_one(
-        pods in vec(any_user(), 2),
-        claims in vec(any_claim().prop_map(history::Step::SetObject), 3),
-        steps in history::steps(any_user, any_node, any_claim, 2),
-    ) {
-        history::check(&Driver::new(NAME), &pods, claims.into_iter().chain(steps).collect())?;
     }
 }

@@ -1,14 +1,14 @@
 use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::objects::{Body, CsiNodeDriver, CsiSource, Object, StorageClass};
 use supercargo_framework::pod::OwnerRef;
-use supercargo_framework::testing::{node, object, pod};
+use supercargo_framework::testing::{
+    Driver, claim, claim_source, node, node_info, nodes, object, object_added, object_deleted,
+    object_updated, objects, pod, pod_deleted, with_volumes,
+};
 use supercargo_framework::volume::VolumeSource;
 
 use super::*;
-use crate::testing::{
-    Driver, claim, claim_source, node_info, nodes, object_added, object_deleted, object_updated, objects,
-    pod_deleted, with_volumes,
-};
+use crate::testing::{driver, driver_with_features};
 
 const DRIVER: &str = "csi.example.com";
 
@@ -68,7 +68,7 @@ fn verdict_of(driver: &Driver, pod: &PodInfo, pods: Vec<PodInfo>, list: Vec<Obje
 }
 
 fn verdict(pod: &PodInfo, pods: Vec<PodInfo>, list: Vec<Object>) -> Status {
-    verdict_of(&Driver::new(NAME), pod, pods, list)
+    verdict_of(&driver(NAME), pod, pods, list)
 }
 
 fn with_limit(limit: i32, more: impl IntoIterator<Item = Object>) -> Vec<Object> {
@@ -251,7 +251,7 @@ fn required_drivers_must_be_installed() {
         let list: Vec<_> = storage().into_iter().chain(more).collect();
         let pod = using("p", &["a"]);
         assert_eq!(verdict(&pod, vec![], list.clone()), expected, "{name}");
-        let status = verdict_of(&Driver::with_features(NAME, &off), &pod, vec![], list);
+        let status = verdict_of(&driver_with_features(NAME, &off), &pod, vec![], list);
         assert_eq!(status, Status::success(), "{name}, with the feature off");
     }
 }
@@ -275,12 +275,12 @@ fn pods_without_countable_volumes_skip_filter() {
         ("in-tree", with_volumes(pod("p"), &[("v", VolumeSource::Cinder("d".into()))]), false),
     ];
     for (name, pod, skips) in cases {
-        assert_eq!(matches!(Driver::new(NAME).pre_filter(&pod), PreFilter::Skip), skips, "{name}");
+        assert_eq!(matches!(driver(NAME).pre_filter(&pod), PreFilter::Skip), skips, "{name}");
     }
 }
 
 fn hint(resource: Text, action: ActionType, pod: &PodInfo, change: &Change) -> Option<QueueingHint> {
-    let hint = Driver::new(NAME).hint(EventResource::Other(resource), action, pod, change)?;
+    let hint = driver(NAME).hint(EventResource::Other(resource), action, pod, change)?;
     Some(hint.expect("the event has its objects"))
 }
 
@@ -334,7 +334,7 @@ fn deleted_pods_with_volumes_wake_the_pod() {
     ];
     for (name, gone, expected) in cases {
         let change = pod_deleted(gone);
-        let plugin = Driver::new(NAME);
+        let plugin = driver(NAME);
         let hint = plugin.hint(EventResource::AssignedPod, ActionType::DELETE, &using("p", &["a"]), &change);
         assert_eq!(hint, Some(Ok(expected)), "{name}");
     }
@@ -388,7 +388,7 @@ fn detached_volumes_wake_pods_with_claims_or_of_the_driver() {
         assert_eq!(verdict, Status::success(), "{driver} does not count");
     }
     let broken = inline(ebs("aws://x/y"));
-    let plugin = Driver::new(NAME);
+    let plugin = driver(NAME);
     let resource = EventResource::Other(resources::VOLUME_ATTACHMENT);
     let answer = plugin.hint(resource, ActionType::DELETE, &broken, &change);
     assert!(matches!(answer, Some(Err(_))), "an error counts as Queue");

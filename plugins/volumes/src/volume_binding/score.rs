@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 use supercargo_framework::objects::{CsiStorageCapacity, ObjectBody, PersistentVolume};
+use supercargo_framework::shape::Shape;
 
 use super::find::PodVolumes;
-use crate::shape::Shape;
 
 /// The requested and available bytes of a storage class on a node.
 struct ClassUsage<'a> {

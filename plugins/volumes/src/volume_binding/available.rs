@@ -5,11 +5,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use supercargo_framework::affinity::Operator;
+use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume};
 use supercargo_framework::{Labels, SmallMap, steps};
 
 use super::reach::is_reached;
-use supercargo_framework::node::HOSTNAME;
 
 /// Volumes in order of preference, by the nodes that can access them, and by sort: claims can tell
 /// two of one sort apart by their capacity only. The volumes of a zone share one place, so that a

@@ -2,8 +2,9 @@
 //! plugins.
 
 use serde::Deserialize;
-use supercargo_framework::plugin::MAX_NODE_SCORE;
-use supercargo_framework::registry::ArgsError;
+
+use crate::plugin::MAX_NODE_SCORE;
+use crate::registry::ArgsError;
 
 /// The maximum score of a point, which maps to [`MAX_NODE_SCORE`].
 const MAX_POINT_SCORE: i64 = 10;
@@ -11,7 +12,7 @@ const MAX_POINT_SCORE: i64 = 10;
 /// A point of the function, as configured.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct ShapePoint {
+pub struct ShapePoint {
     utilization: i32,
     score: i32,
 }
@@ -26,11 +27,11 @@ struct Point {
 }
 
 /// The function; it has at least one point.
-pub(crate) struct Shape(Box<[Point]>);
+pub struct Shape(Box<[Point]>);
 
 impl Shape {
     /// Validates the points at this path of the arguments.
-    pub(crate) fn parse(points: &[ShapePoint], path: &str) -> Result<Self, ArgsError> {
+    pub fn parse(points: &[ShapePoint], path: &str) -> Result<Self, ArgsError> {
         if points.is_empty() {
             return Err(ArgsError::new(path, "must have at least one point"));
         }
@@ -63,7 +64,7 @@ impl Shape {
     }
 
     /// The line from the maximum score at 0 % to 0 at 100 %.
-    pub(crate) fn least_used() -> Self {
+    pub fn least_used() -> Self {
         Self::through([(0, MAX_POINT_SCORE), (100, 0)])
     }
 
@@ -74,7 +75,7 @@ impl Shape {
     }
 
     /// The score of a utilization; constant before the first point and after the last.
-    pub(crate) fn at(&self, utilization: i64) -> i64 {
+    pub fn at(&self, utilization: i64) -> i64 {
         let points = &self.0;
         match points.partition_point(|point| point.utilization < utilization) {
             0 => points[0].score,

@@ -15,14 +15,13 @@ use supercargo_framework::objects::{CsiDriver, CsiNode, PersistentVolume, Volume
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
 };
-use supercargo_framework::registry::ArgsError;
+use supercargo_framework::registry::{ArgsError, without_args};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Feature, Features, NodeFlags, NodeInfo, Plugin, PodInfo,
     SmallMap, Status, Text,
 };
 
-use crate::args::without_args;
 use crate::pod_volumes::{KeyBuffer, has_claims, sign};
 use attachable::{Attachable, Counted, Lookup, may_count};
 

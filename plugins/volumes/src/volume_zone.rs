@@ -8,6 +8,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use supercargo_framework::caching::{Caching, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::hint::Hint;
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{PersistentVolume, PersistentVolumeClaim, StorageClass, resources};
 use supercargo_framework::plugin::{
@@ -18,7 +19,6 @@ use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, NodeInfo, Plugin, PodInfo, Status, VolumeSource,
 };
 
-use crate::hint::Hint;
 use crate::pod_volumes::{
     claim_not_found, has_claims, names_claim, new_object, old_object, sign, with_claims,
 };

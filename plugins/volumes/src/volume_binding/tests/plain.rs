@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use supercargo_framework::affinity::Requirement;
 use supercargo_framework::label_terms::LabelTerms;
+use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::{
     Body, CsiStorageCapacity, Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim,
     StorageClass, VolumeMode, annotations,
@@ -15,7 +16,6 @@ use supercargo_framework::testing::node;
 use supercargo_framework::{Labels, NodeSelectorTerm};
 
 use super::world::*;
-use supercargo_framework::node::HOSTNAME;
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const HOSTS: [&str; 4] = ["a1", "a2", "b1", "c1"];
@@ -136,7 +136,7 @@ fn random_objects() -> impl Strategy<Value = Vec<Object>> {
     (volumes, 0..13_usize, claims, storage, any::<bool>(), select(terms)).prop_map(
         |(volumes, some, claims, storage, reports, terms)| {
             let volumes = volumes.into_iter().take(some);
-            let others = storage.into_iter().chain([driver(reports), dynamic_class_for(terms)]);
+            let others = storage.into_iter().chain([csi_driver(reports), dynamic_class_for(terms)]);
             volumes.chain(claims).chain(others).collect()
         },
     )

@@ -7,7 +7,7 @@ use serde_json::Value;
 use supercargo_framework::registry::{ArgsError, decode_args};
 use supercargo_framework::{Feature, Features};
 
-use crate::shape::{Shape, ShapePoint};
+use supercargo_framework::shape::{Shape, ShapePoint};
 
 /// The default timeout of PreBind, in seconds.
 const DEFAULT_BIND_TIMEOUT: i64 = 600;

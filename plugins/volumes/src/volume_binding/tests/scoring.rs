@@ -44,7 +44,7 @@ fn scoring_requires_its_feature_gate() {
 
 #[test]
 fn less_used_storage_scores_higher() {
-    let counted = |capacity| [driver(true), storage("s", Some("a"), capacity, Some(1000))];
+    let counted = |capacity| [csi_driver(true), storage("s", Some("a"), capacity, Some(1000))];
     let other_class = || {
         volume("w", |volume| {
             volume.storage_class = DYNAMIC.into();
@@ -106,7 +106,7 @@ fn less_used_storage_scores_higher() {
 
 #[test]
 fn pods_that_no_node_can_have_storage_for_are_not_scored() {
-    let unknown = |name: &str| [driver(false), storage(name, Some("a"), Some(100), None)];
+    let unknown = |name: &str| [csi_driver(false), storage(name, Some("a"), Some(100), None)];
     let cases: [(&str, Vec<Object>, &[&str]); 6] = [
         ("no claims", vec![], &[]),
         ("bound claims only", vec![sized("v", 10), bound_claim("c", "v")], &["c"]),
@@ -118,7 +118,7 @@ fn pods_that_no_node_can_have_storage_for_are_not_scored() {
         ),
         (
             "provisioned by a driver without any capacity",
-            vec![driver(true), asking("c", DYNAMIC, 20)],
+            vec![csi_driver(true), asking("c", DYNAMIC, 20)],
             &["c"],
         ),
         (

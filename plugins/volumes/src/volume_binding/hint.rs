@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::hint::Hint;
 use supercargo_framework::objects::{
     CsiDriver, CsiNode, CsiStorageCapacity, Object, ObjectBody, PersistentVolumeClaim, StorageClass, Typed,
     annotations, resources,
@@ -10,7 +11,6 @@ use supercargo_framework::objects::{
 use supercargo_framework::{ActionType, EventResource, PodInfo, Text, VolumeSource};
 
 use super::delayed::volume_limit;
-use crate::hint::Hint;
 use crate::pod_volumes::uses_claim;
 
 /// The events, in upstream's order.

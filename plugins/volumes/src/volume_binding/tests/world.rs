@@ -11,14 +11,13 @@ use supercargo_framework::objects::{
     PersistentVolumeClaim, StorageClass, Untranslatable, annotations, resources,
 };
 use supercargo_framework::plugin::{ExtensionPoints, PreFilter};
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, object, pod};
+use supercargo_framework::testing::{NodeBuilder, PodBuilder, node_info, nodes, object, pod};
 use supercargo_framework::{
     Command, Context, CycleState, Features, LabelSelector, Labels, NodeSelectorTerm, Nodes, Now, PodInfo,
     Status, Volume, VolumeSource,
 };
 
 use super::super::from_args;
-use crate::testing::{node_info, nodes};
 
 /// A class without provisioner that waits for the first consumer.
 pub(super) const LOCAL: &str = "local";
@@ -138,7 +137,7 @@ pub(super) fn dynamic_class_for(terms: &[Term<'_>]) -> Object {
 }
 
 /// [`DRIVER`], with or without storage capacity.
-pub(super) fn driver(storage_capacity: bool) -> Object {
+pub(super) fn csi_driver(storage_capacity: bool) -> Object {
     let body = CsiDriver { storage_capacity, ..Default::default() };
     object(&resources::CSI_DRIVER, DRIVER, Body::CsiDriver(body))
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin};
 use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::hint::{self, Hint};
 use supercargo_framework::objects::{PersistentVolumeClaim, resources};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin,
@@ -18,7 +19,6 @@ use supercargo_framework::{
     VolumeSource,
 };
 
-use crate::hint::{self, Hint};
 use crate::pod_volumes::{
     claim_names, claim_not_found, has_claims, names_claim, new_object, share_claim, sign, with_claims,
 };

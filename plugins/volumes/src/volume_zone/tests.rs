@@ -1,12 +1,12 @@
 use supercargo_framework::objects::{Body, Object};
-use supercargo_framework::testing::{NodeBuilder, node, object, pod};
+use supercargo_framework::testing::{
+    NodeBuilder, claim, claim_source, node, node_added, node_info, node_updated, nodes, object, object_added,
+    object_updated, objects, pod, with_volumes,
+};
 use supercargo_framework::volume::VolumeSource;
 
 use super::*;
-use crate::testing::{
-    Driver, claim, claim_source, node_added, node_info, node_updated, nodes, object_added, object_updated,
-    objects, with_volumes,
-};
+use crate::testing::driver;
 
 const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
@@ -28,7 +28,7 @@ fn using(claims: &[&str]) -> PodInfo {
 
 fn verdict(pod: &PodInfo, list: Vec<Object>, node: NodeBuilder) -> Status {
     let cluster = nodes([node_info(node.build(), [])]);
-    Driver::new(NAME).verdicts(pod, &cluster, &objects(list)).remove(0)
+    driver(NAME).verdicts(pod, &cluster, &objects(list)).remove(0)
 }
 
 fn zone_conflict() -> Status {
@@ -120,7 +120,7 @@ fn ephemeral_volumes_are_ignored() {
     let pod = with_volumes(pod("p"), &[("e", VolumeSource::Ephemeral)]);
     let list = vec![claim("default/p-e", "", "v"), volume("v", &[(ZONE, "a")])];
     assert_eq!(verdict(&pod, list, node("n").zone("b")), Status::success());
-    assert!(matches!(Driver::new(NAME).pre_filter(&pod), PreFilter::Skip));
+    assert!(matches!(driver(NAME).pre_filter(&pod), PreFilter::Skip));
 }
 
 #[test]
@@ -172,10 +172,10 @@ fn added_or_moved_objects_wake_the_pod() {
     for (name, action, change, expected) in cases {
         let Change::Object { new: Some(new), .. } = &change else { panic!("every event here has an object") };
         let resource = EventResource::Other(new.resource.clone());
-        let hint = Driver::new(NAME).hint(resource, action, &waiting, &change);
+        let hint = driver(NAME).hint(resource, action, &waiting, &change);
         assert_eq!(hint, expected.map(Ok), "{name}");
     }
-    let plugin = Driver::new(NAME);
+    let plugin = driver(NAME);
     let change = node_added(node("n").build());
     assert_eq!(plugin.hint(EventResource::Node, added, &waiting, &change), Some(Ok(Queue)));
     let change = node_updated(node("n").build(), node("n").zone("a").build());

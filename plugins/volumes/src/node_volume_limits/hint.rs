@@ -2,11 +2,11 @@
 
 use supercargo_framework::PodInfo;
 use supercargo_framework::event::{Change, QueueingHint};
+use supercargo_framework::hint::{Hint, held_a_node, old_pod};
 use supercargo_framework::objects::{CsiNode, PersistentVolumeClaim, VolumeAttachment};
 use supercargo_framework::volume::VolumeSource;
 
 use super::attachable::{inline_driver, may_count};
-use crate::hint::{Hint, held_a_node, old_pod};
 use crate::pod_volumes::{new_object, old_object, uses_claim};
 
 /// The limit of a driver has increased. As upstream, an absent limit counts as 0.

@@ -128,7 +128,7 @@ fn bound_volumes_must_exist_and_match_the_node() {
 #[test]
 fn reasons_add_up_in_upstreams_order() {
     let far = volume("far", |volume| volume.node_affinity = affinity("zone", &["b"]));
-    let full = || [driver(true), storage("s", Some("a"), Some(1), None)];
+    let full = || [csi_driver(true), storage("s", Some("a"), Some(1), None)];
     let cases: [(&str, Vec<Object>, String); 4] = [
         (
             "reach before volumes",
@@ -283,18 +283,18 @@ fn provisioning_respects_allowed_topologies() {
 fn storage_capacity_is_checked_if_the_driver_reports_it() {
     let cases: [(&str, Vec<Object>, &str); 9] = [
         ("no driver object", vec![], ""),
-        ("does not count", vec![driver(false)], ""),
-        ("nothing said", vec![driver(true)], NO_STORAGE),
-        ("enough", vec![driver(true), storage("s", Some("a"), Some(5), None)], ""),
-        ("too little", vec![driver(true), storage("s", Some("a"), Some(4), None)], NO_STORAGE),
+        ("does not count", vec![csi_driver(false)], ""),
+        ("nothing said", vec![csi_driver(true)], NO_STORAGE),
+        ("enough", vec![csi_driver(true), storage("s", Some("a"), Some(5), None)], ""),
+        ("too little", vec![csi_driver(true), storage("s", Some("a"), Some(4), None)], NO_STORAGE),
         (
             "the largest volume goes before the sum",
-            vec![driver(true), storage("s", Some("a"), Some(9), Some(4))],
+            vec![csi_driver(true), storage("s", Some("a"), Some(9), Some(4))],
             NO_STORAGE,
         ),
-        ("elsewhere", vec![driver(true), storage("s", Some("b"), Some(9), None)], NO_STORAGE),
-        ("nowhere", vec![driver(true), storage("s", None, Some(9), None)], NO_STORAGE),
-        ("of unknown size", vec![driver(true), storage("s", Some("a"), None, None)], NO_STORAGE),
+        ("elsewhere", vec![csi_driver(true), storage("s", Some("b"), Some(9), None)], NO_STORAGE),
+        ("nowhere", vec![csi_driver(true), storage("s", None, Some(9), None)], NO_STORAGE),
+        ("of unknown size", vec![csi_driver(true), storage("s", Some("a"), None, None)], NO_STORAGE),
     ];
     for (name, objects, expected) in cases {
         assert_eq!(verdict(objects.into_iter().chain([dynamic_claim("c")])), expected, "{name}");
@@ -304,7 +304,7 @@ fn storage_capacity_is_checked_if_the_driver_reports_it() {
         if let supercargo_framework::objects::Body::CsiStorageCapacity(body) = &mut other.body {
             body.storage_class = class.into();
         }
-        verdict([driver(true), other, dynamic_claim("c")])
+        verdict([csi_driver(true), other, dynamic_claim("c")])
     };
     assert_eq!((of_class(DYNAMIC), of_class(LOCAL)), (String::new(), NO_STORAGE.to_owned()));
     let asking = |request| {
@@ -320,11 +320,11 @@ fn storage_capacity_is_checked_if_the_driver_reports_it() {
         ("a capacity of 0 satisfies a request of 0", Some(0), vec![little()], ""),
         ("but not a request of 1", Some(1), vec![little()], NO_STORAGE),
     ] {
-        let objects = objects.into_iter().chain([driver(true), asking(request)]);
+        let objects = objects.into_iter().chain([csi_driver(true), asking(request)]);
         assert_eq!(verdict(objects), expected, "{name}");
     }
     let own = volume("v", |volume| volume.storage_class = DYNAMIC.into());
-    assert_eq!(verdict([driver(true), own, dynamic_claim("c")]), "", "an existing volume needs none");
+    assert_eq!(verdict([csi_driver(true), own, dynamic_claim("c")]), "", "an existing volume needs none");
 }
 
 #[test]

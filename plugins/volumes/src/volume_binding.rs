@@ -32,6 +32,7 @@ use supercargo_framework::plugin::{
     PreScorePlugin, ReservePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
+use supercargo_framework::shape::Shape;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
     Command, Context, CycleState, Feature, Features, NodeIndex, NodeInfo, Plugin, PodInfo, Status,
@@ -41,7 +42,6 @@ use supercargo_framework::{
 use self::change::Changes;
 use self::claims::Claims;
 use crate::pod_volumes::has_claims;
-use crate::shape::Shape;
 
 /// The plugin's name.
 pub const NAME: &str = "VolumeBinding";

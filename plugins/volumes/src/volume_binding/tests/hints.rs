@@ -9,13 +9,13 @@ use supercargo_framework::{ActionType, EventResource, PodInfo, Text, Volume, Vol
 
 use super::super::NAME;
 use super::world::*;
-use crate::testing::Driver;
+use crate::testing::driver;
 
 fn hint(resource: &Text, pod: &PodInfo, old: Option<Object>, new: Object) -> Option<QueueingHint> {
     let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
     let change = Change::Object { old: old.map(Arc::new), new: Some(Arc::new(new)) };
     let resource = EventResource::Other(resource.clone());
-    Driver::new(NAME).hint(resource, action, pod, &change).map(|hint| hint.unwrap())
+    driver(NAME).hint(resource, action, pod, &change).map(|hint| hint.unwrap())
 }
 
 const QUEUE: Option<QueueingHint> = Some(QueueingHint::Queue);
@@ -35,7 +35,7 @@ fn registered_events_match_upstream() {
         (other(&resources::CSI_DRIVER), ActionType::UPDATE, true),
         (other(&resources::CSI_STORAGE_CAPACITY), changed, true),
     ];
-    let registered = Driver::new(NAME).events().into_iter().map(|registration| {
+    let registered = driver(NAME).events().into_iter().map(|registration| {
         let hinted = registration.hint.is_some();
         (registration.event.resource, registration.event.action, hinted)
     });
@@ -95,12 +95,12 @@ fn drivers_that_stop_counting_storage_wake_inline_users() {
         pod("p").with_spec(|spec| spec.volumes = [volume].into()).build()
     };
     let hint = |pod: &PodInfo, old, new| hint(&resources::CSI_DRIVER, pod, old, new);
-    assert_eq!(hint(&inline(DRIVER), Some(driver(true)), driver(false)), QUEUE);
-    assert_eq!(hint(&inline(DRIVER), Some(driver(false)), driver(true)), SKIP);
-    assert_eq!(hint(&inline(DRIVER), Some(driver(true)), driver(true)), SKIP);
-    assert_eq!(hint(&inline("other"), Some(driver(true)), driver(false)), SKIP);
-    assert_eq!(hint(&pod_with(&["c"]).build(), Some(driver(true)), driver(false)), SKIP);
-    assert_eq!(hint(&inline(DRIVER), None, driver(false)), None, "an added driver is not registered");
+    assert_eq!(hint(&inline(DRIVER), Some(csi_driver(true)), csi_driver(false)), QUEUE);
+    assert_eq!(hint(&inline(DRIVER), Some(csi_driver(false)), csi_driver(true)), SKIP);
+    assert_eq!(hint(&inline(DRIVER), Some(csi_driver(true)), csi_driver(true)), SKIP);
+    assert_eq!(hint(&inline("other"), Some(csi_driver(true)), csi_driver(false)), SKIP);
+    assert_eq!(hint(&pod_with(&["c"]).build(), Some(csi_driver(true)), csi_driver(false)), SKIP);
+    assert_eq!(hint(&inline(DRIVER), None, csi_driver(false)), None, "an added driver is not registered");
 }
 
 #[test]
@@ -131,17 +131,17 @@ fn events_without_their_object_are_errors() {
         Change::Unspecified,
         Change::Object {
             old: None,
-            new: Some(Arc::new(annotated(driver(true), annotations::SELECTED_NODE, "n"))),
+            new: Some(Arc::new(annotated(csi_driver(true), annotations::SELECTED_NODE, "n"))),
         },
     ] {
-        let hint = Driver::new(NAME).hint(resource.clone(), ActionType::ADD, &pod, &change);
+        let hint = driver(NAME).hint(resource.clone(), ActionType::ADD, &pod, &change);
         assert!(hint.unwrap().is_err());
     }
 }
 
 #[test]
 fn signatures_are_equal_for_equal_claims() {
-    let driver = Driver::new(NAME);
+    let driver = driver(NAME);
     let sign = |pod: PodInfo| driver.sign(&pod);
     assert_eq!(sign(pod("a").build()), sign(pod("b").namespace("other").build()));
     let rename = |pod: &mut PodInfo| pod.name = "q".into();
