@@ -51,6 +51,7 @@ COPY crates/client/Cargo.toml crates/client/
 COPY crates/codec/Cargo.toml crates/codec/
 COPY crates/config/Cargo.toml crates/config/
 COPY crates/devices/Cargo.toml crates/devices/
+COPY crates/evaluation/Cargo.toml crates/evaluation/
 COPY crates/framework/Cargo.toml crates/framework/
 COPY crates/informer/Cargo.toml crates/informer/
 COPY crates/queue/Cargo.toml crates/queue/
@@ -76,6 +77,7 @@ COPY crates/client/src crates/client/src
 COPY crates/codec/src crates/codec/src
 COPY crates/config/src crates/config/src
 COPY crates/devices/src crates/devices/src
+COPY crates/evaluation/src crates/evaluation/src
 COPY crates/framework/src crates/framework/src
 COPY crates/informer/src crates/informer/src
 COPY crates/queue/src crates/queue/src

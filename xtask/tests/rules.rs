@@ -18,6 +18,19 @@ const PURE: &[(&str, &[&str])] = &[
         &["rustc-hash", "serde_json", "smallvec", "supercargo-cel", "supercargo-framework", "thiserror"],
     ),
     (
+        "supercargo-evaluation",
+        &[
+            "rustc-hash",
+            "serde",
+            "serde_json",
+            "smallvec",
+            "supercargo-framework",
+            "supercargo-queue",
+            "supercargo-runtime",
+            "thiserror",
+        ],
+    ),
+    (
         "supercargo-framework",
         &["bitflags", "rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "thiserror"],
     ),
@@ -45,6 +58,7 @@ const PURE: &[(&str, &[&str])] = &[
             "serde",
             "serde_json",
             "smallvec",
+            "supercargo-evaluation",
             "supercargo-framework",
             "supercargo-queue",
             "supercargo-runtime",
@@ -105,11 +119,12 @@ const OURS: &[(&str, &[&str])] = &[
     ("supercargo-config", &["cel", "devices", "framework", "plugins", "volume-plugins"]),
     ("supercargo-controlplane", &[]),
     ("supercargo-devices", &["cel", "framework"]),
+    ("supercargo-evaluation", &["framework", "queue", "runtime"]),
     ("supercargo-framework", &[]),
     ("supercargo-plugins", &["cel", "devices", "framework", "volume-plugins"]),
     ("supercargo-queue", &["framework", "runtime"]),
     ("supercargo-runtime", &["framework"]),
-    ("supercargo-scheduler", &["framework", "queue", "runtime"]),
+    ("supercargo-scheduler", &["evaluation", "framework", "queue", "runtime"]),
     (
         "supercargo-serving",
         &[
@@ -263,11 +278,8 @@ fn only_the_listed_modules_change_the_cluster() {
 #[test]
 fn only_the_listed_plugins_send_requests() {
     let sends = |path: &std::path::PathBuf| !is_test(path) && !found(&read(path), &["ApiCall::"]).is_empty();
-    let modules: Vec<String> = sources("plugins")
-        .iter()
-        .filter(|path| sends(path))
-        .map(|path| path.display().to_string())
-        .collect();
+    let modules: Vec<String> =
+        sources("plugins").iter().filter(|path| sends(path)).map(|path| path.display().to_string()).collect();
     assert_eq!(modules, API_CALLS);
 }
 

@@ -12,14 +12,14 @@ use supercargo_framework::{
 };
 
 use crate::bindings::{Binding, MAX_PERMIT_WAIT, Waits};
-use crate::cycle::Cycle;
 use crate::dry_run::DryRun;
 use crate::effect::{Effect, EventType, PodEvent};
-use crate::extender::Calls;
-use crate::extender_calls::Extenders;
-use crate::sampling::Sampling;
 use crate::scheduler::{Scheduler, context};
-use crate::tables::{CycleInput, TableAnswer};
+use supercargo_evaluation::cycle::Cycle;
+use supercargo_evaluation::extender::Calls;
+use supercargo_evaluation::extender_calls::Extenders;
+use supercargo_evaluation::sampling::Sampling;
+use supercargo_evaluation::tables::{CycleInput, TableAnswer};
 use supercargo_queue::{Popped, QueuedPod, SchedulingQueue};
 use supercargo_runtime::diagnosis::FitError;
 use supercargo_runtime::failure::{Failure, FailureKind};

@@ -8,11 +8,11 @@ use supercargo_framework::plugin::{Nomination, PreFlight};
 use supercargo_framework::{Code, Feature, Now, PodInfo, Status, Text, Uid, go_duration};
 
 use crate::bindings::{Binding, Stage};
-use crate::cache::on_node;
 use crate::drain::DRAINED;
 use crate::effect::{Effect, EventType, PreBindWork};
-use crate::extender::ExtenderSpec;
 use crate::scheduler::Scheduler;
+use supercargo_evaluation::cache::on_node;
+use supercargo_evaluation::extender::ExtenderSpec;
 use supercargo_queue::PreCheck;
 use supercargo_runtime::failure::{Failure, FailureKind};
 use supercargo_runtime::observer::{AttemptResult, Observation, Observer, Point, Timespan};

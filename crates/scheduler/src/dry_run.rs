@@ -7,9 +7,9 @@ use supercargo_framework::caching::{Caching, CachingFilters, Scope};
 use supercargo_framework::plugin::{Candidate, FilterPlugin, PreFilterPlugin, RunFilters};
 use supercargo_framework::{CycleState, NodeInfo, PodInfo, PodTotals, Status};
 
-use crate::cycle::Cycle;
-use crate::filtering::{Filters, named_error};
-use crate::skipped_filters::SkippedFilters;
+use supercargo_evaluation::cycle::Cycle;
+use supercargo_evaluation::filtering::{Filters, named_error};
+use supercargo_evaluation::skipped_filters::SkippedFilters;
 use supercargo_runtime::observer::Point;
 use supercargo_runtime::profile::Named;
 

@@ -10,7 +10,7 @@ use supercargo_framework::plugin::{Nomination, PreBindPlugin};
 use supercargo_framework::pod::{PodCondition, PodKey};
 use supercargo_framework::{PodInfo, ResourceVersion, Text, Uid};
 
-use crate::extender::ExtenderSpec;
+use supercargo_evaluation::extender::ExtenderSpec;
 
 /// One plugin's part in PreBind.
 pub struct PreBindWork {

@@ -8,9 +8,9 @@ use supercargo_framework::{CycleState, Now, PodInfo, Uid};
 use supercargo_queue::QueuedPod;
 
 use crate::attempt::Scope;
-use crate::extender::NoCalls;
 use crate::scheduler::Scheduler;
 use crate::why::{Why, WhyError};
+use supercargo_evaluation::extender::NoCalls;
 
 /// How many pods fit.
 #[derive(Clone, Debug)]

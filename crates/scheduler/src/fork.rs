@@ -6,11 +6,11 @@ use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{Now, PodInfo};
 
-use crate::cache::Cache;
 use crate::fits::Fits;
 use crate::scheduler::{BuildError, Options, Scheduler};
 use crate::what_if::{Verb, WhatIf, WhatIfError};
 use crate::why::{Why, WhyError};
+use supercargo_evaluation::cache::Cache;
 
 /// A copy of a scheduler that answers questions, with a clock of its own. Nobody takes its effects,
 /// so it changes nothing outside.

@@ -16,8 +16,8 @@ use supercargo_framework::{CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status
 use crate::attempt::Scope;
 use crate::bindings::Binding;
 use crate::effect::{Effect, GroupPatch};
-use crate::extender::Calls;
 use crate::scheduler::Scheduler;
+use supercargo_evaluation::extender::Calls;
 use supercargo_queue::{GroupOutcome, QueuedGroup, QueuedPod};
 use supercargo_runtime::failure::{Failure, FailureKind};
 use supercargo_runtime::observer::{AttemptResult, Observation, Timespan};

@@ -14,9 +14,9 @@ use supercargo_framework::plugin::{Assignments, GroupCycle, Nominations, RunFilt
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};
 
 use crate::dry_run::DryRun;
-use crate::extender::Calls;
 use crate::group_cycle::{Placed, Refusal, TriedGroup};
 use crate::scheduler::Scheduler;
+use supercargo_evaluation::extender::Calls;
 use supercargo_runtime::observer::{Observation, Point, Timespan};
 use supercargo_runtime::panic_guard::panic_report;
 

@@ -9,10 +9,10 @@ use supercargo_framework::{
     ActionType, ClusterEvent, EventResource, NodeRecord, Now, PodInfo, Status, Text, Uid,
 };
 
-use crate::cache::on_node;
 use crate::effect::{Effect, EventType, PodEvent};
 use crate::input::{Input, Notification};
 use crate::scheduler::Scheduler;
+use supercargo_evaluation::cache::on_node;
 use supercargo_framework::cluster_events;
 use supercargo_queue::PreCheck;
 use supercargo_runtime::observer::{Observation, TimePoint, Timespan};
@@ -301,7 +301,7 @@ impl Scheduler {
         let is_known =
             written.as_ref().zip(new.as_ref()).is_some_and(|(written, new)| !new.is_newer_than(written));
         let old = written.or(old);
-        self.note_object(&object);
+        self.cache.note_object(&object);
         // Hints see the objects as they are after the event.
         match &new {
             Some(new) => drop(self.objects.insert(Arc::clone(new))),
@@ -325,7 +325,7 @@ impl Scheduler {
     fn written(&mut self, now: Now, object: Arc<Object>) {
         let from = self.observer.time_point();
         let old = self.objects.get(&object.resource, &object.key).cloned();
-        self.note_object(&object);
+        self.cache.note_object(&object);
         if self.objects.assume(Arc::clone(&object)) {
             let change = Change::Object { old, new: Some(Arc::clone(&object)) };
             self.object_changed(now, from, &object.resource, ActionType::UPDATE, change);

@@ -49,16 +49,10 @@
 mod attempt;
 mod binding_cycle;
 mod bindings;
-mod cache;
-mod changes;
-mod cycle;
 mod drain;
 mod dry_run;
 mod effect;
-mod extender;
-mod extender_calls;
 mod failure_handler;
-mod filtering;
 mod fits;
 mod fork;
 mod group_cycle;
@@ -67,47 +61,43 @@ mod handle;
 mod input;
 mod invariants;
 mod node_recheck;
-mod node_tree;
 mod placements;
 mod preemption;
 mod preemptions;
 mod reconfigure;
 pub mod record;
-mod sampling;
 mod scheduler;
-mod scoring;
-mod skipped_filters;
 mod stall;
 mod stats;
-mod tables;
 #[cfg(test)]
 mod tests;
-mod tie_breakers;
 mod uncertain_binding;
 mod unconfirmed_patches;
 mod views;
 mod what_if;
 mod why;
 
-pub use cache::{Cache, CacheError};
 pub use effect::{
     Effect, EventType, GroupPatch, GroupReference, PodEvent, PreBindWork, StatusPatch, VictimEviction,
 };
-pub use extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls};
 pub use fits::Fits;
 pub use fork::Fork;
 pub use input::{Eviction, Input, Notification, PodRead};
 pub use scheduler::{BuildError, Options, Scheduler};
-pub use scoring::PluginScores;
 pub use stall::stalled;
 pub use stats::{Rejected, Stats};
+pub use supercargo_evaluation::cache::{Cache, CacheError};
+pub use supercargo_evaluation::extender::{
+    Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, NoCalls,
+};
+pub use supercargo_evaluation::scoring::PluginScores;
+pub use supercargo_evaluation::tables::{DEFAULT_TABLE_MEMORY, Rule, TableStats};
 pub use supercargo_queue::{Backoff, GroupLengths, Place, QueueOptions, QueuedPod};
 pub use supercargo_runtime::observer::{
     AttemptResult, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName, TimePoint,
     Timespan, Unobserved,
 };
 pub use supercargo_runtime::profile::{NamedBinder, PluginLists, ProfileError, ProfileSpec};
-pub use tables::{DEFAULT_TABLE_MEMORY, Rule, TableStats};
 pub use views::{BindingView, Known, NodeView, PodOnNode, QueueView};
 pub use what_if::{End, PodOutcome, Verb, WhatIf, WhatIfError};
 pub use why::{Detail, Fix, PodFix, Refusal, Shortage, Why, WhyError};

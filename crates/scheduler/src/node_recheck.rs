@@ -6,10 +6,10 @@ use std::sync::Arc;
 use supercargo_framework::{Now, PodInfo, Status, Text, Uid};
 
 use crate::bindings::Binding;
-use crate::cycle::Cycle;
-use crate::extender::NoCalls;
-use crate::extender_calls::Extenders;
 use crate::scheduler::Scheduler;
+use supercargo_evaluation::cycle::Cycle;
+use supercargo_evaluation::extender::NoCalls;
+use supercargo_evaluation::extender_calls::Extenders;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::observer::Observation;
 use supercargo_runtime::phase_timer::PhaseTimer;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use supercargo_framework::plugin::{Assignments, GroupInfo, Placement, PlacementScorePlugin};
 use supercargo_framework::{Code, Context, Feature, Now, PodInfo, Status};
 
-use crate::extender::Calls;
 use crate::group_cycle::{Refusal, Results, TriedGroup};
 use crate::scheduler::Scheduler;
-use crate::scoring::check_range;
+use supercargo_evaluation::extender::Calls;
+use supercargo_evaluation::scoring::check_range;
 use supercargo_queue::QueuedPod;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::observer::{Observation, Point, Timespan};

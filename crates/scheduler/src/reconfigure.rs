@@ -6,7 +6,7 @@ use std::sync::Arc;
 use supercargo_framework::{Now, PodInfo};
 
 use crate::scheduler::{BuildError, Options, Scheduler, registered_kinds};
-use crate::tables::Tables;
+use supercargo_evaluation::tables::Tables;
 use supercargo_queue::QueuedPod;
 use supercargo_runtime::profile::{ProfileIndex, Profiles};
 

@@ -11,9 +11,9 @@ use supercargo_framework::Now;
 use thiserror::Error;
 
 use crate::effect::Effect;
-use crate::extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
 use crate::input::Input;
 use crate::scheduler::{BuildError, Options, Scheduler};
+use supercargo_evaluation::extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
 
 /// A call to the scheduler.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use supercargo_framework::binding::Cluster;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
-use supercargo_framework::objects::{Object, Objects};
+use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{
@@ -17,13 +17,14 @@ use supercargo_framework::{
 use thiserror::Error;
 
 use crate::bindings::Bindings;
-use crate::cache::Cache;
-use crate::changes;
 use crate::effect::Effect;
-use crate::extender::ExtenderSpec;
 use crate::preemptions::{Order, Preemptions};
-use crate::tables::{Rule, TableStats, Tables};
 use crate::unconfirmed_patches::UnconfirmedPatches;
+use supercargo_evaluation::cache::Cache;
+use supercargo_evaluation::extender::ExtenderSpec;
+#[cfg(test)]
+use supercargo_evaluation::tables::comparison::Comparison;
+use supercargo_evaluation::tables::{Rule, TableStats, Tables};
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_queue::{Place, PreCheck, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 use supercargo_runtime::observer::{Observation, Observer, Unobserved};
@@ -96,7 +97,7 @@ pub struct Scheduler {
     pub(crate) tables: Option<Tables>,
     /// Compares answers of tables with the plain path.
     #[cfg(test)]
-    pub(crate) comparison: Option<crate::tables::comparison::Comparison>,
+    pub(crate) comparison: Option<Comparison>,
     pub(crate) draining: bool,
     /// How often its profiles were replaced.
     pub(crate) reconfigurations: u64,
@@ -245,6 +246,15 @@ impl Scheduler {
         self.tables.as_ref().map_or(0, |tables| tables.applied(rule))
     }
 
+    /// Compares every answer of tables with the plain path.
+    #[cfg(test)]
+    pub(crate) fn compare_tables(&mut self) {
+        self.comparison = Some(Comparison::default());
+        if let Some(tables) = &mut self.tables {
+            tables.expect_comparison();
+        }
+    }
+
     /// Switches a rule off, which makes decisions wrong. Shows that the rule is needed.
     #[cfg(test)]
     pub(crate) fn switch_off(&mut self, rule: Rule) {
@@ -322,12 +332,6 @@ impl Scheduler {
         self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, pre_check));
     }
 
-    /// An object of another kind changes: tables must catch up.
-    pub(crate) fn note_object(&mut self, object: &Object) {
-        let (resource, key) = (object.resource.clone(), Arc::clone(&object.key));
-        self.cache.note(changes::CacheChange::Object { resource, key });
-    }
-
     pub(crate) fn anomaly(&mut self, text: &str) {
         self.observer.observe(Observation::Anomaly(text));
     }
@@ -357,7 +361,7 @@ impl Scheduler {
                     self.cancel_binding(&pod, supercargo_framework::Status::error(message).by(plugin));
                 }
                 Command::Assume(object) => {
-                    self.note_object(&object);
+                    self.cache.note_object(&object);
                     if !self.objects.assume(Arc::clone(&object)) {
                         self.anomaly(&format!(
                             "{} {} changed before it was assumed",
@@ -366,17 +370,17 @@ impl Scheduler {
                     }
                 }
                 Command::Restore(object) => {
-                    self.note_object(&object);
+                    self.cache.note_object(&object);
                     self.objects.restore(&object);
                 }
                 Command::AddPending(claim) => {
-                    self.note_object(&claim);
+                    self.cache.note_object(&claim);
                     if !self.objects.add_pending(Arc::clone(&claim)) {
                         self.anomaly(&format!("{} {} already has an allocation", claim.resource, claim.key));
                     }
                 }
                 Command::RemovePending(claim) => {
-                    self.note_object(&claim);
+                    self.cache.note_object(&claim);
                     self.objects.remove_pending(&claim.uid);
                 }
                 Command::Write { resource, call, then, pod, retries } => {

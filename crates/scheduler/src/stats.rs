@@ -6,7 +6,7 @@ use supercargo_framework::Text;
 use supercargo_queue::GroupLengths;
 
 use crate::scheduler::Scheduler;
-use crate::tables::TableStats;
+use supercargo_evaluation::tables::TableStats;
 
 /// The number of queued pods that a plugin rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Scheduler {
             preemptions: self.preemptions.len(),
             pending_allocations: self.objects.list_pending().count(),
             tables: self.table_stats(),
-            changes: self.cache.changes.len(),
+            changes: self.cache.change_count(),
         }
     }
 }

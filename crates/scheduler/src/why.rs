@@ -25,10 +25,10 @@ use supercargo_runtime::profile::ProfileIndex;
 pub(crate) use self::fixes::NODE_CONDITIONS;
 pub use self::fixes::{Fix, PodFix};
 use crate::attempt::post_filter;
-use crate::cycle::{Cycle, Prepared, not_named};
-use crate::filtering::Filters;
 use crate::scheduler::Scheduler;
-use crate::scoring::PluginScores;
+use supercargo_evaluation::cycle::{Cycle, Prepared, not_named};
+use supercargo_evaluation::filtering::Filters;
+use supercargo_evaluation::scoring::PluginScores;
 
 /// The most reasons of a plugin that stay apart; further ones count as one. A plugin may name each
 /// node in its reason.

@@ -14,13 +14,13 @@ use supercargo_framework::{Labels, NodeRecord, Now, PodInfo, PodSpec, Status, Ui
 use supercargo_runtime::profile::ProfileIndex;
 
 use super::{End, Pods, WhatIfError};
-use crate::cache::on_node;
 use crate::effect::{Effect, StatusPatch};
-use crate::extender::NoCalls;
 use crate::fits::copy_of;
 use crate::input::{Eviction, Input, Notification};
 use crate::scheduler::Scheduler;
 use crate::why::{NODE_CONDITIONS, Why};
+use supercargo_evaluation::cache::on_node;
+use supercargo_evaluation::extender::NoCalls;
 
 /// How long pods may take to come to rest, in imagined time.
 const HORIZON: Duration = Duration::from_mins(10);

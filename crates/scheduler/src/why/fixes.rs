@@ -14,8 +14,8 @@ use supercargo_runtime::profile::ProfileIndex;
 
 use super::{Detail, Refusal, Shortage, Why};
 use crate::attempt::post_filter;
-use crate::cycle::Cycle;
 use crate::scheduler::Scheduler;
+use supercargo_evaluation::cycle::Cycle;
 
 /// The most changes that are tried, and the most priorities.
 const MOST_TRIALS: usize = 32;

@@ -14,7 +14,6 @@ use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, SplitMix64, node, object, pod};
 use supercargo_framework::{PodInfo, Status};
 
-use crate::tables::comparison::Comparison;
 use crate::tests::test_bed::{TestBed, all_plugins, options};
 use crate::{Effect, Input, Notification, TableStats};
 
@@ -99,7 +98,7 @@ fn claim(name: &str, shape: usize) -> Object {
 impl Cluster {
     fn new(nodes: usize) -> Self {
         let mut bed = TestBed::of(options(all_plugins(Vec::new())));
-        bed.scheduler.comparison = Some(Comparison::default());
+        bed.scheduler.compare_tables();
         let mut cluster = Self { bed, version: 1, bound: BTreeMap::new() };
         for number in 0..nodes {
             cluster.bed.node(machine(number, ["a", "b"][number % 2]));

@@ -13,7 +13,6 @@ use supercargo_framework::{Features, NodeRecord, Now, Plugin, PodInfo, Uid};
 use super::devices;
 use super::tally::{How, Tally};
 use super::templates::{HOST, Shape, ZONE};
-use crate::tables::comparison::Comparison;
 use crate::tests::test_bed::{WALL, all_plugins, in_tree, options};
 use crate::tests::why::Explained;
 use crate::{Effect, Input, NoCalls, Notification, Options, ProfileSpec, Rule, Scheduler, VictimEviction};
@@ -148,10 +147,10 @@ fn options_of(setting: &Setting, plain: bool) -> Options {
 
 fn scheduler(setting: &Setting, plain: bool) -> Scheduler {
     let mut scheduler = Scheduler::new(options_of(setting, plain)).unwrap();
-    scheduler.cache.changes.kept = setting.kept;
+    scheduler.cache.keep_changes(setting.kept);
     if let Some(tables) = &mut scheduler.tables {
         tables.set_coarse(setting.coarse);
-        scheduler.comparison = Some(Comparison::default());
+        scheduler.compare_tables();
     }
     if let Some(off) = setting.off {
         scheduler.switch_off(off);

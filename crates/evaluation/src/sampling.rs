@@ -3,13 +3,13 @@
 /// The number of nodes to find, and the node to begin with: upstream's sampling. It is used only if
 /// configured, if an extender filters, or if nothing scores.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sampling {
+pub struct Sampling {
     /// The configured percentage; 0 means adaptive.
-    pub(crate) percentage: i32,
+    pub percentage: i32,
     /// The index of the first node.
-    pub(crate) start: usize,
+    pub start: usize,
     /// Whether the first node that fits is chosen: nothing scores, and no extender filters.
-    pub(crate) takes_first: bool,
+    pub takes_first: bool,
 }
 
 /// Smaller clusters are not sampled.

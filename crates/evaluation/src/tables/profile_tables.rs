@@ -26,15 +26,15 @@ use supercargo_runtime::profile::TablePlugin;
 const MAX_TRIED: usize = 32;
 
 /// The answer of a table.
-pub(crate) struct TableAnswer {
+pub struct TableAnswer {
     /// The best node, or why there is none.
-    pub(crate) found: Result<NodeIndex, Box<Diagnosis>>,
+    pub found: Result<NodeIndex, Box<Diagnosis>>,
     /// The plugins whose answers it contains.
-    pub(crate) evaluated: Evaluated,
+    pub evaluated: Evaluated,
 }
 
 /// The verdict of all filters on a node with its nominated pods.
-pub(crate) type NominatedVerdict<'a> = &'a mut dyn FnMut(&CycleState, NodeIndex) -> Status;
+pub type NominatedVerdict<'a> = &'a mut dyn FnMut(&CycleState, NodeIndex) -> Status;
 
 /// The tables and columns of one profile.
 pub(super) struct ProfileTables {
@@ -150,8 +150,10 @@ impl ProfileTables {
         let verdicts = table.settle(view, plugins, &self.columns)?;
         let found = match table.select(view, plugins, &self.columns, &verdicts)? {
             Some(index) => {
-                #[cfg(test)]
-                table.note_totals(view, plugins, &self.columns, &verdicts)?;
+                #[cfg(any(test, feature = "testing"))]
+                if view.rules.are_compared {
+                    table.note_totals(view, plugins, &self.columns, &verdicts)?;
+                }
                 Some(Ok(index))
             }
             None if !uncached.is_empty() => None,

@@ -14,7 +14,7 @@ use supercargo_runtime::observer::{Evaluated, Observation, PluginSet, Point};
 use supercargo_runtime::profile::Named;
 
 /// The filters of one cycle.
-pub(crate) type Filters<'a> = SmallVec<[&'a Named<dyn FilterPlugin>; 16]>;
+pub type Filters<'a> = SmallVec<[&'a Named<dyn FilterPlugin>; 16]>;
 
 impl Cycle<'_> {
     /// Filters nodes in a circle, beginning at `start`, until `wanted` are found. An error ends the
@@ -59,13 +59,13 @@ impl Cycle<'_> {
     }
 
     /// The filters whose plugin was not skipped in PreFilter.
-    pub(crate) fn filters(&self, state: &CycleState) -> Filters<'_> {
+    pub fn filters(&self, state: &CycleState) -> Filters<'_> {
         let skipped = SkippedFilters::of(state);
         self.profile.filter.iter().filter(|filter| !skipped.contains(filter.name)).collect()
     }
 
     /// The nodes that pods of at least this pod's priority are nominated for, sorted.
-    pub(crate) fn nominated_nodes(&self) -> Vec<NodeIndex> {
+    pub fn nominated_nodes(&self) -> Vec<NodeIndex> {
         let nominator = &self.queue.nominator;
         let mut nodes: Vec<NodeIndex> = nominator
             .nodes()
@@ -82,13 +82,13 @@ impl Cycle<'_> {
     }
 
     /// The verdict of all filters on a node, with and without its nominated pods.
-    pub(crate) fn verdict(&self, state: &CycleState, index: NodeIndex) -> Status {
+    pub fn verdict(&self, state: &CycleState, index: NodeIndex) -> Status {
         self.filter_with_nominated(&self.filters(state), state, self.cx.node(index))
     }
 
     /// Filters a node as it is and, if pods of at least this pod's priority are nominated for it,
     /// with these pods.
-    pub(crate) fn filter_with_nominated(
+    pub fn filter_with_nominated(
         &self,
         filters: &[&Named<dyn FilterPlugin>],
         state: &CycleState,
@@ -127,7 +127,7 @@ impl Cycle<'_> {
     }
 
     /// Whether there are such pods.
-    pub(crate) fn has_nominated(&self, node: &NodeInfo) -> bool {
+    pub fn has_nominated(&self, node: &NodeInfo) -> bool {
         !self.nominated(node).is_empty()
     }
 
@@ -151,7 +151,8 @@ impl Cycle<'_> {
         self.filter_node(nth, filters, &state, &node)
     }
 
-    pub(crate) fn filter_node(
+    /// Runs filters on the `nth` node, as it is, until one rejects it.
+    pub fn filter_node(
         &self,
         nth: usize,
         filters: &[&Named<dyn FilterPlugin>],
@@ -192,6 +193,6 @@ impl Cycle<'_> {
 }
 
 /// The error of a plugin's AddPod or RemovePod.
-pub(crate) fn named_error(verb: &str, plugin: &str, status: &Status) -> Status {
+pub fn named_error(verb: &str, plugin: &str, status: &Status) -> Status {
     Status::error(format!("running {verb} on PreFilter plugin {plugin:?}: {}", status.message()))
 }

@@ -14,13 +14,13 @@ use supercargo_runtime::profile::{ProfileIndex, Scorer};
 
 /// Compares every answer of a table with that of the plain path.
 #[derive(Debug, Default)]
-pub(crate) struct Comparison {
+pub struct Comparison {
     /// The number of compared answers.
-    pub(crate) compared: u64,
+    pub compared: u64,
     /// The number of compared answers without a node.
-    pub(crate) without_node: u64,
+    pub without_node: u64,
     /// The differences.
-    pub(crate) differences: Vec<String>,
+    pub differences: Vec<String>,
 }
 
 /// The answer of one path.
@@ -74,7 +74,7 @@ impl Comparison {
     }
 
     /// Compares an answer.
-    pub(crate) fn compare(
+    pub fn compare(
         &mut self,
         cycle: &Cycle<'_>,
         answer: &TableAnswer,
@@ -152,13 +152,13 @@ impl Tables {
     }
 
     /// The total scores behind the last answer with a node.
-    pub(crate) fn totals(&self, profile: ProfileIndex) -> &[(NodeIndex, i64)] {
+    pub fn totals(&self, profile: ProfileIndex) -> &[(NodeIndex, i64)] {
         let table = self.profiles[profile.0].tables.get(self.signer.bytes());
         table.map_or(&[], |table| &table.totals)
     }
 
     /// Sets the maximum number of domains of a coarse key.
-    pub(crate) fn set_coarse(&mut self, domains: usize) {
+    pub fn set_coarse(&mut self, domains: usize) {
         self.topology.coarse = domains;
     }
 }

@@ -23,11 +23,7 @@ pub struct PluginScores {
 impl Cycle<'_> {
     /// The feasible node with the highest total score. Ties go to the first in visiting order,
     /// unless an extender has scored the nodes.
-    pub(crate) fn best(
-        &self,
-        state: &mut CycleState,
-        feasible: &[NodeIndex],
-    ) -> Result<NodeIndex, FailureKind> {
+    pub fn best(&self, state: &mut CycleState, feasible: &[NodeIndex]) -> Result<NodeIndex, FailureKind> {
         let mut totals = self.scores(state, feasible)?;
         let breakers = self.extenders.score(feasible, &mut totals);
         let rank = |i: usize| (totals[i], breakers.get(i));
@@ -41,11 +37,7 @@ impl Cycle<'_> {
     }
 
     /// The weighted sum of all plugins' normalised scores, per feasible node.
-    pub(crate) fn scores(
-        &self,
-        state: &mut CycleState,
-        feasible: &[NodeIndex],
-    ) -> Result<Vec<i64>, FailureKind> {
+    pub fn scores(&self, state: &mut CycleState, feasible: &[NodeIndex]) -> Result<Vec<i64>, FailureKind> {
         if self.profile.score.is_empty() && !self.extenders.are_configured {
             return Ok(vec![1; feasible.len()]);
         }
@@ -80,7 +72,7 @@ impl Cycle<'_> {
     }
 
     /// Each plugin's scores of the feasible nodes, as raw and normalised ones.
-    pub(crate) fn score_table(
+    pub fn score_table(
         &self,
         state: &mut CycleState,
         feasible: &[NodeIndex],
@@ -187,7 +179,7 @@ fn normalize(scorer: &Scorer, state: &CycleState, pod: &PodInfo, scores: &mut [i
 }
 
 /// Checks that all scores of a plugin are in range.
-pub(crate) fn check_range(point: Point, plugin: &str, scores: &[i64]) -> Result<(), String> {
+pub fn check_range(point: Point, plugin: &str, scores: &[i64]) -> Result<(), String> {
     match scores.iter().find(|score| !(0..=MAX_NODE_SCORE).contains(*score)) {
         None => Ok(()),
         Some(score) => Err(format!(
@@ -199,7 +191,7 @@ pub(crate) fn check_range(point: Point, plugin: &str, scores: &[i64]) -> Result<
 }
 
 /// Scales scores to the largest one (upstream's DefaultNormalizeScore).
-pub(crate) fn by_max(scores: &mut [i64], reverse: bool) {
+pub fn by_max(scores: &mut [i64], reverse: bool) {
     let max = scores.iter().copied().max().unwrap_or(0);
     for score in scores {
         let proportional = if max == 0 { *score } else { MAX_NODE_SCORE * *score / max };

@@ -77,15 +77,18 @@ impl Rule {
 pub(super) struct Rules {
     counts: [u64; Rule::ALL.len()],
     /// The rule that a test switches off.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) off: Option<Rule>,
+    /// Whether answers are compared: total scores are kept, and sizes checked.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) are_compared: bool,
 }
 
 impl Rules {
     /// Counts an application of the rule. Returns whether to follow it.
     pub(super) fn follow(&mut self, rule: Rule) -> bool {
         self.counts[rule as usize] += 1;
-        #[cfg(test)]
+        #[cfg(any(test, feature = "testing"))]
         if self.off == Some(rule) {
             return false;
         }

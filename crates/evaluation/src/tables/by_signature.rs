@@ -26,7 +26,7 @@ impl BySignature {
         self.tables.iter().flatten()
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn get(&self, signature: &[u8]) -> Option<&Table> {
         self.tables[*self.places.get(signature)?].as_ref()
     }

@@ -18,26 +18,32 @@ use supercargo_runtime::plugin_calls::PluginCalls;
 use supercargo_runtime::profile::{Named, Profile};
 
 /// Everything that a cycle reads.
-pub(crate) struct Cycle<'a> {
-    pub(crate) cx: &'a Context<'a>,
-    pub(crate) profile: &'a Profile,
-    pub(crate) pod: &'a Arc<PodInfo>,
-    pub(crate) queue: &'a SchedulingQueue,
-    pub(crate) extenders: Extenders<'a>,
+pub struct Cycle<'a> {
+    /// What plugins read.
+    pub cx: &'a Context<'a>,
+    /// The pod's profile.
+    pub profile: &'a Profile,
+    /// The pod.
+    pub pod: &'a Arc<PodInfo>,
+    /// Has the nominated pods, which count as placed.
+    pub queue: &'a SchedulingQueue,
+    /// The extenders that are interested in the pod.
+    pub extenders: Extenders<'a>,
     /// `None` if all nodes are filtered, in visiting order.
-    pub(crate) sampling: Option<Sampling>,
+    pub sampling: Option<Sampling>,
     /// The nodes that may be chosen, in visiting order; `None` for all. Plugins count all nodes.
-    pub(crate) candidates: Option<&'a [NodeIndex]>,
-    pub(crate) plugins: &'a PluginCalls<'a>,
+    pub candidates: Option<&'a [NodeIndex]>,
+    /// Calls the plugins.
+    pub plugins: &'a PluginCalls<'a>,
     /// The plugins that have been evaluated.
-    pub(crate) evaluated: Cell<Evaluated>,
+    pub evaluated: Cell<Evaluated>,
 }
 
 /// The most volumes of a pod that tables answer for.
 const MOST_VOLUMES: usize = 1024;
 
 /// PreFilter's result.
-pub(crate) enum Prepared {
+pub enum Prepared {
     /// These nodes, or all.
     Nodes(Option<NodeNames>),
     /// No nodes; the reason is in the diagnosis.
@@ -47,7 +53,7 @@ pub(crate) enum Prepared {
 impl Cycle<'_> {
     /// Finds the best node. Also returns how many nodes the search passed, which is where the next
     /// sampled search starts.
-    pub(crate) fn run(&self, state: &mut CycleState) -> (Result<NodeIndex, FailureKind>, usize) {
+    pub fn run(&self, state: &mut CycleState) -> (Result<NodeIndex, FailureKind>, usize) {
         let mut passed = 0;
         let result = self.find(state, &mut passed);
         (result, passed)
@@ -61,7 +67,7 @@ impl Cycle<'_> {
     /// Whether tables may answer: all nodes are filtered, no extender is called, and the pod has no
     /// nominated node to try first. A pod with thousands of claims that fits nowhere is not
     /// prepared twice, for tables and for the diagnosis.
-    pub(crate) fn can_use_tables(&self) -> bool {
+    pub fn can_use_tables(&self) -> bool {
         self.sampling.is_none()
             && self.candidates.is_none()
             && self.pod.spec.volumes.len() <= MOST_VOLUMES
@@ -72,7 +78,7 @@ impl Cycle<'_> {
 
     /// Filters a node from scratch. Skips plugins that have reserved something for the pod: their
     /// earlier result holds.
-    pub(crate) fn recheck(&self, index: NodeIndex) -> Result<Status, FailureKind> {
+    pub fn recheck(&self, index: NodeIndex) -> Result<Status, FailureKind> {
         let mut state = CycleState::default();
         let node = self.cx.node(index);
         match self.pre_filter(&mut state, &mut Diagnosis::default())? {
@@ -89,7 +95,7 @@ impl Cycle<'_> {
     }
 
     /// Prepares the state for a node, from scratch. The error says why the pod cannot be there.
-    pub(crate) fn prepare(&self, state: &mut CycleState, index: NodeIndex) -> Result<(), FailureKind> {
+    pub fn prepare(&self, state: &mut CycleState, index: NodeIndex) -> Result<(), FailureKind> {
         match self.pre_filter(state, &mut Diagnosis::default())? {
             Prepared::Nodes(_) => {}
             Prepared::Rejected => {
@@ -109,7 +115,7 @@ impl Cycle<'_> {
     }
 
     /// The nodes that fit the pod; an error if there is none.
-    pub(crate) fn feasible(
+    pub fn feasible(
         &self,
         state: &mut CycleState,
         passed: &mut usize,
@@ -137,7 +143,7 @@ impl Cycle<'_> {
     }
 
     /// Runs PreFilter.
-    pub(crate) fn pre_filter(
+    pub fn pre_filter(
         &self,
         state: &mut CycleState,
         diagnosis: &mut Diagnosis,
@@ -286,7 +292,7 @@ fn no_node_satisfies(diagnosis: &Diagnosis) -> Status {
 }
 
 /// The status of the nodes that PreFilter plugins did not name.
-pub(crate) fn not_named(diagnosis: &Diagnosis) -> Status {
+pub fn not_named(diagnosis: &Diagnosis) -> Status {
     let plugins = plugin_names(diagnosis).join(" ");
     Status::unresolvable(format!("node(s) didn't satisfy plugin(s) [{plugins}]"))
 }

@@ -32,7 +32,7 @@ pub struct ExtenderSpec {
 impl ExtenderSpec {
     /// Whether the extender is interested in the pod: a container names one of its resources, even
     /// with the amount 0.
-    pub(crate) fn is_interested(&self, pod: &PodInfo) -> bool {
+    pub fn is_interested(&self, pod: &PodInfo) -> bool {
         if self.managed_resources.is_empty() {
             return true;
         }

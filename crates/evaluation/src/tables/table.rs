@@ -56,10 +56,10 @@ pub(super) struct Table {
     excluded: Vec<NodeIndex>,
     pub(super) last_used: u64,
     /// Whether it was updated since it was built.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) has_replayed: bool,
     /// The total scores behind the last answer.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) totals: Vec<(NodeIndex, i64)>,
 }
 
@@ -100,9 +100,9 @@ impl Table {
             ungrouped: Vec::new(),
             excluded: Vec::new(),
             last_used: 0,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             has_replayed: false,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             totals: Vec::new(),
         };
         table.rebuild(view, plugins, columns)?;
@@ -315,7 +315,7 @@ impl Table {
     ) -> Result<bool, Fallback> {
         let Some(mut rows) = self.changed_rows(view, columns) else {
             self.rebuild(view, plugins, columns)?;
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             {
                 self.has_replayed = false;
             }
@@ -326,7 +326,7 @@ impl Table {
         rows.sort_unstable();
         rows.dedup();
         view.replayed(rows.len());
-        #[cfg(test)]
+        #[cfg(any(test, feature = "testing"))]
         {
             self.has_replayed |= !rows.is_empty();
         }

@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
+use supercargo_framework::objects::Object;
 use supercargo_framework::{NodeIndex, NodeInfo, NodeRecord, Nodes, PodInfo, Uid};
 use thiserror::Error;
 
@@ -71,7 +72,7 @@ impl Borrow<Uid> for CachedPod {
 }
 
 /// A copy of the pod that has this node.
-pub(crate) fn on_node(pod: &PodInfo, node: &Arc<str>) -> Arc<PodInfo> {
+pub fn on_node(pod: &PodInfo, node: &Arc<str>) -> Arc<PodInfo> {
     Arc::new(PodInfo { node_name: Some(Arc::clone(node)), ..pod.clone() })
 }
 
@@ -121,8 +122,15 @@ impl Cache {
         &self.nodes
     }
 
-    #[cfg(test)]
-    pub(crate) fn nodes_mut(&mut self) -> &mut Nodes {
+    /// Sets the maximum number of changes that are kept for tables.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn keep_changes(&mut self, count: usize) {
+        self.changes.kept = count;
+    }
+
+    /// The nodes, to be damaged by tests.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn nodes_mut(&mut self) -> &mut Nodes {
         &mut self.nodes
     }
 
@@ -137,17 +145,17 @@ impl Cache {
     }
 
     /// The pods that have a node, assumed ones included.
-    pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
+    pub fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.pods().map(|pod| &pod.uid)
     }
 
     /// The pods that have a node, assumed ones included.
-    pub(crate) fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+    pub fn pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
         self.pods.iter().map(|cached| &cached.pod)
     }
 
     /// A pod with a node, in the version that was assumed or that the informer last reported.
-    pub(crate) fn pod(&self, uid: &Uid) -> Option<&Arc<PodInfo>> {
+    pub fn pod(&self, uid: &Uid) -> Option<&Arc<PodInfo>> {
         self.pods.get(uid).map(|cached| &cached.pod)
     }
 
@@ -167,7 +175,7 @@ impl Cache {
     }
 
     /// The assumed pods.
-    pub(crate) fn assumed(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+    pub fn assumed(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
         self.pods.iter().filter(|cached| cached.is_assumed()).map(|cached| &cached.pod)
     }
 
@@ -212,7 +220,7 @@ impl Cache {
 
     /// Takes a pod off its node for a trial; the cache still knows it. `false` if it is on no known
     /// node.
-    pub(crate) fn set_aside(&mut self, uid: &Uid) -> bool {
+    pub fn set_aside(&mut self, uid: &Uid) -> bool {
         let Some(index) = self.node_of(uid).and_then(|node| self.nodes.index_of(node)) else { return false };
         let Some(pod) = self.nodes.update(index, |info| info.remove_pod(uid)).flatten() else { return false };
         let node = Arc::clone(self.nodes.at(index).node());
@@ -221,7 +229,7 @@ impl Cache {
     }
 
     /// Undoes [`set_aside`](Self::set_aside).
-    pub(crate) fn put_back(&mut self, uid: &Uid) {
+    pub fn put_back(&mut self, uid: &Uid) {
         let Some(pod) = self.pod(uid).cloned() else { return };
         let Some(index) = self.node_of(uid).and_then(|node| self.nodes.index_of(node)) else { return };
         self.nodes.update(index, |info| info.add_pod(Arc::clone(&pod)));
@@ -230,12 +238,12 @@ impl Cache {
     }
 
     /// Adds a pod to a node, or removes it there, in a trial that tables do not see.
-    pub(crate) fn try_on(&mut self, index: NodeIndex, change: impl FnOnce(&mut NodeInfo)) {
+    pub fn try_on(&mut self, index: NodeIndex, change: impl FnOnce(&mut NodeInfo)) {
         self.nodes.update(index, change);
     }
 
     /// Ends a trial on a node: its pods are those of before, in the same order.
-    pub(crate) fn restore(&mut self, index: NodeIndex, earlier: NodeInfo) {
+    pub fn restore(&mut self, index: NodeIndex, earlier: NodeInfo) {
         let now: FxHashSet<&Uid> = self.nodes.at(index).pods().iter().map(|pod| &pod.uid).collect();
         let gone = earlier.pods().iter().filter(|pod| !now.contains(&pod.uid));
         let gone: Vec<_> = gone.map(Arc::clone).collect();
@@ -303,8 +311,19 @@ impl Cache {
         Ok(())
     }
 
-    /// Adds a change for evaluation tables to catch up with.
-    pub(crate) fn note(&mut self, change: CacheChange) {
+    /// The number of changes that tables may still catch up with.
+    pub fn change_count(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Notes that an object of another kind changed, for tables to catch up with.
+    pub fn note_object(&mut self, object: &Object) {
+        let (resource, key) = (object.resource.clone(), Arc::clone(&object.key));
+        self.note(CacheChange::Object { resource, key });
+    }
+
+    /// Adds a change for tables to catch up with.
+    fn note(&mut self, change: CacheChange) {
         self.changes.push(change, self.nodes.len() + self.pods.len());
     }
 

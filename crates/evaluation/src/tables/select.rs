@@ -333,7 +333,7 @@ impl Table {
     }
 
     /// Keeps the totals behind an answer for the comparison.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn note_totals(
         &mut self,
         view: &View<'_>,

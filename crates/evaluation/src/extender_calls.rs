@@ -15,12 +15,12 @@ use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::plugin_calls::PluginCalls;
 
 /// The extenders of a cycle.
-pub(crate) struct Extenders<'a> {
+pub struct Extenders<'a> {
     cx: &'a Context<'a>,
     pod: &'a Arc<PodInfo>,
     plugins: &'a PluginCalls<'a>,
     /// Whether there are extenders at all, interested in the pod or not.
-    pub(crate) are_configured: bool,
+    pub are_configured: bool,
     interested: SmallVec<[&'a ExtenderSpec; 2]>,
     /// In a cell because PostFilter calls extenders through a shared reference.
     calls: RefCell<&'a mut dyn Calls>,
@@ -28,7 +28,7 @@ pub(crate) struct Extenders<'a> {
 
 impl<'a> Extenders<'a> {
     /// The extenders among `all` that are interested in the pod.
-    pub(crate) fn of_pod(
+    pub fn of_pod(
         all: &'a [ExtenderSpec],
         cx: &'a Context<'a>,
         pod: &'a Arc<PodInfo>,
@@ -44,7 +44,7 @@ impl<'a> Extenders<'a> {
     }
 
     /// Lets the extenders filter the feasible nodes, one after the other.
-    pub(crate) fn filter(
+    pub fn filter(
         &self,
         diagnosis: &mut Diagnosis,
         mut feasible: Vec<NodeIndex>,
@@ -125,7 +125,7 @@ impl<'a> Extenders<'a> {
 
     /// Lets the extenders that take part in preemption remove candidates and victims, one after the
     /// other.
-    pub(crate) fn preempt(
+    pub fn preempt(
         &self,
         pod: &Arc<PodInfo>,
         mut candidates: Vec<Candidate>,
