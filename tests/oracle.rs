@@ -114,7 +114,7 @@ fn made_up() -> Result<()> {
         }
         let Some((seed, played)) = waiting.pop_front() else { break };
         let theirs = upstream.answers().with_context(|| format!("seed {seed}"))?;
-        let compare::Comparison { found, counts: compared, .. } =
+        let compare::StepComparison { found, counts: compared, .. } =
             compare::compared(&theirs, &played.answers, &meant.in_random(&played.history));
         counts.merge(&compared);
         let kind = found.first().map(|difference| kind_of(&difference.path));

@@ -2,7 +2,7 @@
 //! back to the server. Most tests run on a paused clock.
 
 mod cluster;
-mod gaps;
+mod missed_changes;
 mod objects;
 mod outages;
 mod pods;

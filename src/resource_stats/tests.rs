@@ -249,6 +249,6 @@ async fn metrics_of_leadership_and_reloads_follow_their_state() {
 fn informer_latency_histogram_has_the_buckets_of_the_informers() {
     assert_eq!(
         spec::INFORMER_LAG.kind,
-        spec::Kind::Histogram(spec::Buckets::Given(&kube_informers::LATENCY_BUCKETS))
+        spec::MetricKind::Histogram(spec::Buckets::Given(&kube_informers::LATENCY_BUCKETS))
     );
 }

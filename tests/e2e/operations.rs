@@ -11,14 +11,14 @@ use tempfile::TempDir;
 use crate::support::{Cluster, Extender, Supercargo, config, eventually, node, node_of, pod};
 
 /// An API server in memory with a node, and a folder for files.
-struct Bed {
+struct TestBed {
     _endpoint: Endpoint,
     _runtime: tokio::runtime::Runtime,
     folder: TempDir,
     cluster: Cluster,
 }
 
-impl Bed {
+impl TestBed {
     fn new() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -59,7 +59,7 @@ fn replace(file: &Path, text: &str) {
 
 #[test]
 fn reload_applies_valid_config_and_ignores_invalid() {
-    let bed = Bed::new();
+    let bed = TestBed::new();
     let file = bed.folder.path().join("config.yaml");
     replace(&file, &config(&["first"]));
     let supercargo = bed.start(&file);
@@ -85,7 +85,7 @@ fn reload_applies_valid_config_and_ignores_invalid() {
 
 #[test]
 fn sigusr2_compares_and_dumps_the_cache() {
-    let bed = Bed::new();
+    let bed = TestBed::new();
     let file = bed.folder.path().join("config.yaml");
     replace(&file, &config(&["first"]));
     let supercargo = bed.start(&file);
@@ -118,7 +118,7 @@ fn times(span: &Value) -> (u64, u64) {
 
 #[test]
 fn collector_receives_spans_of_a_successful_attempt() {
-    let bed = Bed::new();
+    let bed = TestBed::new();
     // It answers like a collector that accepts everything.
     let collector = Extender::start(|_, _| (200, json!({})));
     let endpoint = format!("--tracing-endpoint={}", collector.url());

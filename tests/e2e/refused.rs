@@ -16,7 +16,7 @@ use crate::support::{Cluster, Supercargo, eventually, node, node_of, pod};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A scheduler on an API server in memory with kubelets.
-struct Bed {
+struct TestBed {
     supercargo: Supercargo,
     cluster: Cluster,
     server: ApiServer,
@@ -26,7 +26,7 @@ struct Bed {
     _runtime: Runtime,
 }
 
-impl Bed {
+impl TestBed {
     fn new() -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let server = ApiServer::default();
@@ -93,7 +93,7 @@ impl Bed {
 
 #[test]
 fn pod_rejected_by_kubelet_frees_its_resources() {
-    let bed = Bed::new();
+    let bed = TestBed::new();
     let cluster = &bed.cluster;
     cluster.create(&node("n", &[], &[("cpu", "1")]));
     for (name, cpu) in [("ours", "800m"), ("next", "500m")] {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use supercargo_config::{Catalog, Config};
 use supercargo_telemetry::metrics::Metrics;
-use supercargo_telemetry::metrics::spec::{ALL, Kind};
+use supercargo_telemetry::metrics::spec::{ALL, MetricKind};
 
 use super::promql::{Selector, read};
 
@@ -43,7 +43,7 @@ fn series() -> BTreeMap<String, BTreeSet<&'static str>> {
     let mut series = BTreeMap::new();
     for spec in ALL {
         let labels: BTreeSet<_> = spec.labels.iter().copied().collect();
-        if matches!(spec.kind, Kind::Histogram(_)) {
+        if matches!(spec.kind, MetricKind::Histogram(_)) {
             for end in ["_sum", "_count"] {
                 series.insert(format!("{}{end}", spec.name), labels.clone());
             }

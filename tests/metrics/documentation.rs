@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use supercargo_telemetry::metrics::spec::{ALL, Buckets, Kind, Spec};
+use supercargo_telemetry::metrics::spec::{ALL, Buckets, MetricKind, Spec};
 
 /// The table in the document.
 const BEGIN: &str = "<!-- families: begin -->\n";
@@ -15,12 +15,12 @@ const UPDATE: &str = "UPDATE_METRICS";
 fn row(spec: &Spec) -> String {
     let labels = spec.labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
     let kind = match spec.kind {
-        Kind::Counter => "counter".to_owned(),
-        Kind::Gauge => "gauge".to_owned(),
-        Kind::Histogram(Buckets::Exponential(first, factor, count)) => {
+        MetricKind::Counter => "counter".to_owned(),
+        MetricKind::Gauge => "gauge".to_owned(),
+        MetricKind::Histogram(Buckets::Exponential(first, factor, count)) => {
             format!("histogram: {count} bounds from {first}, ×{factor}")
         }
-        Kind::Histogram(Buckets::Given(bounds)) => {
+        MetricKind::Histogram(Buckets::Given(bounds)) => {
             format!("histogram: {} bounds from {} to {}", bounds.len(), bounds[0], bounds[bounds.len() - 1])
         }
     };

@@ -120,7 +120,7 @@ impl Recorded {
 
 /// The comparison of both sides' answers to a history.
 #[derive(Debug, Default)]
-pub(super) struct Comparison {
+pub(super) struct StepComparison {
     /// The differences of the first step that has differences not on purpose.
     pub(super) found: Vec<Difference>,
     pub(super) counts: Counts,
@@ -130,8 +130,8 @@ pub(super) struct Comparison {
 
 /// Compares up to the first step with a difference that is not on purpose, or up to a step after
 /// which nothing is comparable.
-pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>) -> Comparison {
-    let mut comparison = Comparison::default();
+pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>) -> StepComparison {
+    let mut comparison = StepComparison::default();
     for (step, (theirs, ours)) in upstream.iter().zip(ours).enumerate() {
         comparison.counts.note(theirs);
         let has_random_order = ours.has_random_order;
@@ -417,7 +417,7 @@ mod tests {
     fn found(upstream: &[Answer], ours: &[Answer], meant: &str) -> Vec<String> {
         let meant: Meant = serde_saphyr::from_str(&format!("differences: [{meant}]")).unwrap();
         let meant = meant.in_scenario("s");
-        let Comparison { found, used, .. } = compared(upstream, ours, &meant);
+        let StepComparison { found, used, .. } = compared(upstream, ours, &meant);
         let unused = meant.unused(&used).into_iter().map(|path| format!("unused {path}"));
         found.into_iter().map(|difference| difference.path).chain(unused).collect()
     }

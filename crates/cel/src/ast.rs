@@ -13,11 +13,11 @@ pub(crate) type Name = Arc<str>;
 #[derive(Clone, Debug)]
 pub(crate) struct Expr {
     pub(crate) id: Id,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ExprKind,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ExprKind {
     /// Stands where an error was reported.
     Unspecified,
     Literal(Value),
@@ -95,7 +95,7 @@ impl Expr {
     /// The name, if this is an identifier.
     pub(crate) fn as_ident(&self) -> Option<&Name> {
         match &self.kind {
-            Kind::Ident(name) => Some(name),
+            ExprKind::Ident(name) => Some(name),
             _ => None,
         }
     }
@@ -103,8 +103,8 @@ impl Expr {
     /// The dotted name that this may be, such as `a.b.c`.
     pub(crate) fn as_qualified_name(&self) -> Option<String> {
         match &self.kind {
-            Kind::Ident(name) => Some(name.to_string()),
-            Kind::Select(select) if !select.test_only => {
+            ExprKind::Ident(name) => Some(name.to_string()),
+            ExprKind::Select(select) if !select.test_only => {
                 Some(format!("{}.{}", select.operand.as_qualified_name()?, select.field))
             }
             _ => None,
@@ -114,13 +114,13 @@ impl Expr {
     /// The direct children, in the order in which cel-go visits them.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match &self.kind {
-            Kind::Unspecified | Kind::Literal(_) | Kind::Ident(_) => Vec::new(),
-            Kind::Select(select) => vec![&select.operand],
-            Kind::Call(call) => call.target.iter().chain(&call.args).collect(),
-            Kind::List(elements) => elements.iter().map(|element| &element.value).collect(),
-            Kind::Map(entries) => entries.iter().flat_map(|entry| [&entry.key, &entry.value]).collect(),
-            Kind::Struct(message) => message.fields.iter().map(|field| &field.value).collect(),
-            Kind::Fold(fold) => {
+            ExprKind::Unspecified | ExprKind::Literal(_) | ExprKind::Ident(_) => Vec::new(),
+            ExprKind::Select(select) => vec![&select.operand],
+            ExprKind::Call(call) => call.target.iter().chain(&call.args).collect(),
+            ExprKind::List(elements) => elements.iter().map(|element| &element.value).collect(),
+            ExprKind::Map(entries) => entries.iter().flat_map(|entry| [&entry.key, &entry.value]).collect(),
+            ExprKind::Struct(message) => message.fields.iter().map(|field| &field.value).collect(),
+            ExprKind::Fold(fold) => {
                 vec![&fold.range, &fold.accu_init, &fold.condition, &fold.step, &fold.result]
             }
         }

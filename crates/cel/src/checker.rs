@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ast::{Call, Expr, Fold, Id, Kind, Name, Select, Struct};
+use crate::ast::{Call, Expr, ExprKind, Fold, Id, Name, Select, Struct};
 use crate::declarations::{Function, Overload, function};
 use crate::parser::Places;
 use crate::source::{Errors, Source};
@@ -86,15 +86,15 @@ impl Checker<'_> {
     fn check_kind(&mut self, expr: &mut Expr) -> Type {
         let id = expr.id;
         match &mut expr.kind {
-            Kind::Unspecified => Type::Error,
-            Kind::Literal(value) => literal_type(value),
-            Kind::Ident(name) => {
+            ExprKind::Unspecified => Type::Error,
+            ExprKind::Literal(value) => literal_type(value),
+            ExprKind::Ident(name) => {
                 let name = name.clone();
                 self.check_ident(id, &name)
             }
-            Kind::Select(_) => self.check_select(expr),
-            Kind::Call(_) => self.check_call(expr),
-            Kind::List(elements) => {
+            ExprKind::Select(_) => self.check_select(expr),
+            ExprKind::Call(_) => self.check_call(expr),
+            ExprKind::List(elements) => {
                 let mut joined = None;
                 for element in elements {
                     let t = self.check_item(&mut element.value, element.optional);
@@ -102,7 +102,7 @@ impl Checker<'_> {
                 }
                 Type::list(joined.unwrap_or_else(|| self.new_var()))
             }
-            Kind::Map(entries) => {
+            ExprKind::Map(entries) => {
                 let mut joined: Option<(Type, Type)> = None;
                 for entry in entries {
                     let (key, value) = joined.unzip();
@@ -114,8 +114,8 @@ impl Checker<'_> {
                 let (key, value) = joined.unwrap_or_else(|| (self.new_var(), self.new_var()));
                 Type::map(key, value)
             }
-            Kind::Struct(message) => self.check_struct(id, message),
-            Kind::Fold(fold) => self.check_fold(fold),
+            ExprKind::Struct(message) => self.check_struct(id, message),
+            ExprKind::Fold(fold) => self.check_fold(fold),
         }
     }
 
@@ -178,13 +178,13 @@ impl Checker<'_> {
     fn check_select(&mut self, expr: &mut Expr) -> Type {
         let id = expr.id;
         let qualified = expr.as_qualified_name();
-        let Kind::Select(select) = &mut expr.kind else { return Type::Error };
+        let ExprKind::Select(select) = &mut expr.kind else { return Type::Error };
         if let Some(name) = qualified {
             let first = name.find('.').filter(|dot| *dot > 0).map_or(&*name, |dot| &name[..dot]);
             let first = if name.starts_with('.') { leading_part(&name) } else { first };
             if let Some((resolved, t)) = self.resolve(&name, first) {
                 self.checked.names.insert(id, resolved.clone());
-                expr.kind = Kind::Ident(resolved);
+                expr.kind = ExprKind::Ident(resolved);
                 return t;
             }
         }
@@ -231,7 +231,7 @@ impl Checker<'_> {
 
     fn check_call(&mut self, expr: &mut Expr) -> Type {
         let id = expr.id;
-        let Kind::Call(call) = &mut expr.kind else { return Type::Error };
+        let ExprKind::Call(call) = &mut expr.kind else { return Type::Error };
         let Call { function: name, target, args } = &mut **call;
         if &**name == "_?._" {
             return self.check_opt_select(id, args);
@@ -260,7 +260,7 @@ impl Checker<'_> {
 
     fn check_opt_select(&mut self, id: Id, args: &mut [Expr]) -> Type {
         let [operand, field] = args else { return Type::Error };
-        let Kind::Literal(Value::String(name)) = &field.kind else { return Type::Error };
+        let ExprKind::Literal(Value::String(name)) = &field.kind else { return Type::Error };
         let name = name.clone();
         self.checked.types[field.id as usize] = Some(Type::String);
         let t = self.check_field(id, operand, &name, true);

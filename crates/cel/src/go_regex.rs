@@ -15,7 +15,7 @@ const MAX_SIZE: usize = 1 << 20;
 
 /// Why an expression cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Error {
+pub(crate) enum RegexError {
     /// Go's error.
     Invalid(String),
     /// Go accepts it, and this crate does not.
@@ -23,7 +23,7 @@ pub(crate) enum Error {
 }
 
 /// Compiles an expression.
-pub(crate) fn compile(pattern: &str) -> Result<Regex, Error> {
+pub(crate) fn compile(pattern: &str) -> Result<Regex, RegexError> {
     let mut translator = Translator {
         chars: pattern.chars().collect(),
         at: 0,
@@ -36,11 +36,11 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, Error> {
         .size_limit(MAX_SIZE)
         .nest_limit(250)
         .build()
-        .map_err(|_| Error::Unsupported("regular expression too large".into()))
+        .map_err(|_| RegexError::Unsupported("regular expression too large".into()))
 }
 
-fn invalid<T>(reason: &str, text: &str) -> Result<T, Error> {
-    Err(Error::Invalid(format!("error parsing regexp: {reason}: `{text}`")))
+fn invalid<T>(reason: &str, text: &str) -> Result<T, RegexError> {
+    Err(RegexError::Invalid(format!("error parsing regexp: {reason}: `{text}`")))
 }
 
 /// What a repetition would repeat.
@@ -82,7 +82,7 @@ impl Translator {
         self.chars[from..to.min(self.chars.len())].iter().collect()
     }
 
-    fn run(&mut self, pattern: &str) -> Result<(), Error> {
+    fn run(&mut self, pattern: &str) -> Result<(), RegexError> {
         let mut last = Last::Nothing;
         while let Some(c) = self.peek() {
             let start = self.at;
@@ -159,7 +159,7 @@ impl Translator {
         }
     }
 
-    fn close_group(&mut self, pattern: &str) -> Result<(), Error> {
+    fn close_group(&mut self, pattern: &str) -> Result<(), RegexError> {
         match self.repeats[..] {
             [.., _, inner] => self.last_repeats = inner,
             _ => return invalid("unexpected )", pattern),
@@ -179,7 +179,7 @@ impl Translator {
     }
 
     /// After a repetition: whether it may stand here, and a `?` that makes it lazy.
-    fn repeat(&mut self, last: Last, start: usize, counts: Option<Counts>) -> Result<Last, Error> {
+    fn repeat(&mut self, last: Last, start: usize, counts: Option<Counts>) -> Result<Last, RegexError> {
         if self.peek() == Some('?') {
             self.at += 1;
             self.out.push('?');
@@ -205,7 +205,7 @@ impl Translator {
     }
 
     /// `{2,3}`, if that is what stands here; else the brace is a character.
-    fn counts(&mut self) -> Result<Option<Counts>, Error> {
+    fn counts(&mut self) -> Result<Option<Counts>, RegexError> {
         let start = self.at;
         let is_part = |c: &char| c.is_ascii_digit() || *c == ',';
         let length = self.chars[start + 1..].iter().take_while(|c| is_part(c)).count() + 1;
@@ -234,7 +234,7 @@ impl Translator {
         Ok(Some(counts))
     }
 
-    fn open_group(&mut self) -> Result<(), Error> {
+    fn open_group(&mut self) -> Result<(), RegexError> {
         let start = self.at;
         if !self.starts_with("(?") {
             self.at += 1;
@@ -248,7 +248,7 @@ impl Translator {
         self.flags(start)
     }
 
-    fn named_group(&mut self, start: usize) -> Result<(), Error> {
+    fn named_group(&mut self, start: usize) -> Result<(), RegexError> {
         let name_start = start + if self.starts_with("(?P<") { 4 } else { 3 };
         let rest: String = self.text(start, self.chars.len());
         let Some(length) = self.chars[name_start..].iter().position(|c| *c == '>') else {
@@ -264,7 +264,7 @@ impl Translator {
         Ok(())
     }
 
-    fn flags(&mut self, start: usize) -> Result<(), Error> {
+    fn flags(&mut self, start: usize) -> Result<(), RegexError> {
         let mut at = start + 2;
         let (mut is_negated, mut saw_flag) = (false, false);
         loop {
@@ -290,10 +290,10 @@ impl Translator {
     }
 
     /// An escape outside a class; whether it is something to repeat.
-    fn escape(&mut self) -> Result<bool, Error> {
+    fn escape(&mut self) -> Result<bool, RegexError> {
         let start = self.at;
         let Some(c) = self.chars.get(start + 1).copied() else {
-            return Err(Error::Invalid(
+            return Err(RegexError::Invalid(
                 "error parsing regexp: trailing backslash at end of expression: ``".into(),
             ));
         };
@@ -309,8 +309,8 @@ impl Translator {
             return Ok(true);
         }
         match c {
-            'B' => Err(Error::Unsupported("regular expression with \\B is not supported".into())),
-            'p' | 'P' => Err(Error::Unsupported("regular expression with \\p is not supported".into())),
+            'B' => Err(RegexError::Unsupported("regular expression with \\B is not supported".into())),
+            'p' | 'P' => Err(RegexError::Unsupported("regular expression with \\p is not supported".into())),
             'Q' => {
                 self.at += 2;
                 let rest = self.text(self.at, self.chars.len());
@@ -331,10 +331,10 @@ impl Translator {
     }
 
     /// The character of an escape, in or outside a class.
-    fn escaped_char(&mut self) -> Result<char, Error> {
+    fn escaped_char(&mut self) -> Result<char, RegexError> {
         let start = self.at;
         let Some(c) = self.chars.get(start + 1).copied() else {
-            return Err(Error::Invalid(
+            return Err(RegexError::Invalid(
                 "error parsing regexp: trailing backslash at end of expression: ``".into(),
             ));
         };
@@ -354,7 +354,7 @@ impl Translator {
         Ok(value)
     }
 
-    fn octal(&mut self, start: usize, first: char) -> Result<char, Error> {
+    fn octal(&mut self, start: usize, first: char) -> Result<char, RegexError> {
         let is_octal = |c: Option<char>| c.is_some_and(|c| c.is_digit(8));
         if first != '0' && !is_octal(self.peek()) {
             return invalid("invalid escape sequence", &self.text(start, self.at));
@@ -368,7 +368,7 @@ impl Translator {
         Ok(char::from_u32(value).unwrap_or('\0'))
     }
 
-    fn hex(&mut self, start: usize) -> Result<char, Error> {
+    fn hex(&mut self, start: usize) -> Result<char, RegexError> {
         let fail = |to: usize, all: &Self| invalid("invalid escape sequence", &all.text(start, to));
         if self.peek() == Some('{') {
             let mut value = 0_u32;
@@ -389,7 +389,7 @@ impl Translator {
             }
             self.at += 1;
             return char::from_u32(value).ok_or_else(|| {
-                Error::Unsupported("regular expression with a surrogate is not supported".into())
+                RegexError::Unsupported("regular expression with a surrogate is not supported".into())
             });
         }
         let mut value = 0;
@@ -404,7 +404,7 @@ impl Translator {
         Ok(char::from_u32(value).unwrap_or('\0'))
     }
 
-    fn class(&mut self) -> Result<(), Error> {
+    fn class(&mut self) -> Result<(), RegexError> {
         let start = self.at;
         let rest = self.text(start, self.chars.len());
         self.at += 1;
@@ -429,7 +429,7 @@ impl Translator {
     }
 
     /// A class within a class, such as `\d` or `[:alpha:]`.
-    fn class_set(&mut self) -> Result<bool, Error> {
+    fn class_set(&mut self) -> Result<bool, RegexError> {
         if self.starts_with("[:") {
             let length = self.chars[self.at + 2..].windows(2).position(|pair| pair == [':', ']']);
             let Some(length) = length else { return Ok(false) };
@@ -451,7 +451,7 @@ impl Translator {
         }
         let Some(c) = self.chars.get(self.at + 1).copied() else { return Ok(false) };
         if matches!(c, 'p' | 'P') {
-            return Err(Error::Unsupported("regular expression with \\p is not supported".into()));
+            return Err(RegexError::Unsupported("regular expression with \\p is not supported".into()));
         }
         let Some(set) = perl_class(c) else { return Ok(false) };
         self.at += 2;
@@ -459,7 +459,7 @@ impl Translator {
         Ok(true)
     }
 
-    fn class_range(&mut self) -> Result<(), Error> {
+    fn class_range(&mut self) -> Result<(), RegexError> {
         let start = self.at;
         let low = self.class_char()?;
         let mut high = low;
@@ -474,7 +474,7 @@ impl Translator {
         Ok(())
     }
 
-    fn class_char(&mut self) -> Result<char, Error> {
+    fn class_char(&mut self) -> Result<char, RegexError> {
         match self.peek() {
             Some('\\') => self.escaped_char(),
             Some(c) => {

@@ -1,6 +1,6 @@
 //! Macros: calls that stand for other expressions.
 
-use crate::ast::{Call, Element, Expr, Fold, Id, Kind, Name, Select};
+use crate::ast::{Call, Element, Expr, ExprKind, Fold, Id, Name, Select};
 use crate::parser::Parser;
 use crate::source::Offset;
 use crate::value::Value;
@@ -84,16 +84,16 @@ struct Maker<'a, 'b> {
 }
 
 impl Maker<'_, '_> {
-    fn node(&mut self, kind: Kind) -> Expr {
+    fn node(&mut self, kind: ExprKind) -> Expr {
         Expr { id: self.parser.places.add(self.at), kind }
     }
 
     fn literal(&mut self, value: Value) -> Expr {
-        self.node(Kind::Literal(value))
+        self.node(ExprKind::Literal(value))
     }
 
     fn ident(&mut self, name: &str) -> Expr {
-        self.node(Kind::Ident(name.into()))
+        self.node(ExprKind::Ident(name.into()))
     }
 
     fn accu(&mut self) -> Expr {
@@ -102,19 +102,19 @@ impl Maker<'_, '_> {
 
     fn list(&mut self, elements: Vec<Expr>) -> Expr {
         let elements = elements.into_iter().map(|value| Element { value, optional: false }).collect();
-        self.node(Kind::List(elements))
+        self.node(ExprKind::List(elements))
     }
 
     fn call(&mut self, function: &str, args: Vec<Expr>) -> Expr {
-        self.node(Kind::Call(Box::new(Call { function: function.into(), target: None, args })))
+        self.node(ExprKind::Call(Box::new(Call { function: function.into(), target: None, args })))
     }
 
     fn member(&mut self, function: &str, target: Expr, args: Vec<Expr>) -> Expr {
-        self.node(Kind::Call(Box::new(Call { function: function.into(), target: Some(target), args })))
+        self.node(ExprKind::Call(Box::new(Call { function: function.into(), target: Some(target), args })))
     }
 
     fn fold(&mut self, fold: Fold) -> Expr {
-        self.node(Kind::Fold(Box::new(fold)))
+        self.node(ExprKind::Fold(Box::new(fold)))
     }
 
     /// A variable with a value: a fold over nothing whose result may name its accumulator.
@@ -152,18 +152,18 @@ impl Maker<'_, '_> {
             self.renumber(child, start);
         };
         match &mut expr.kind {
-            Kind::Unspecified | Kind::Literal(_) | Kind::Ident(_) => {}
-            Kind::Select(select) => each(&mut select.operand),
-            Kind::Call(call) => call.target.iter_mut().chain(&mut call.args).for_each(each),
-            Kind::List(elements) => elements.iter_mut().for_each(|element| each(&mut element.value)),
-            Kind::Map(entries) => {
+            ExprKind::Unspecified | ExprKind::Literal(_) | ExprKind::Ident(_) => {}
+            ExprKind::Select(select) => each(&mut select.operand),
+            ExprKind::Call(call) => call.target.iter_mut().chain(&mut call.args).for_each(each),
+            ExprKind::List(elements) => elements.iter_mut().for_each(|element| each(&mut element.value)),
+            ExprKind::Map(entries) => {
                 for entry in entries {
                     each(&mut entry.key);
                     each(&mut entry.value);
                 }
             }
-            Kind::Struct(message) => message.fields.iter_mut().for_each(|field| each(&mut field.value)),
-            Kind::Fold(fold) => {
+            ExprKind::Struct(message) => message.fields.iter_mut().for_each(|field| each(&mut field.value)),
+            ExprKind::Fold(fold) => {
                 each(&mut fold.range);
                 each(&mut fold.accu_init);
                 each(&mut fold.condition);
@@ -176,10 +176,10 @@ impl Maker<'_, '_> {
 
 fn has(maker: &mut Maker<'_, '_>, mut args: Vec<Expr>) -> Expanded {
     let arg = args.swap_remove(0);
-    let Kind::Select(select) = arg.kind else {
+    let ExprKind::Select(select) = arg.kind else {
         return Err(Misuse(arg.id, "invalid argument to has() macro".into()));
     };
-    Ok(maker.node(Kind::Select(Box::new(Select { test_only: true, ..*select }))))
+    Ok(maker.node(ExprKind::Select(Box::new(Select { test_only: true, ..*select }))))
 }
 
 fn member(maker: &mut Maker<'_, '_>, kind: Macro, target: Expr, args: Vec<Expr>) -> Expanded {
@@ -296,7 +296,7 @@ fn fold(
             insert.push(body);
             let more = maker.call("cel.@mapInsert", insert);
             let step = filtered(maker, filter, more);
-            (maker.node(Kind::Map(Vec::new())), maker.literal(Value::Bool(true)), step)
+            (maker.node(ExprKind::Map(Vec::new())), maker.literal(Value::Bool(true)), step)
         }
     };
     let mut result = maker.accu();
@@ -334,7 +334,10 @@ fn opt_map(maker: &mut Maker<'_, '_>, kind: Macro, target: Expr, args: Vec<Expr>
 
 fn sort_by(maker: &mut Maker<'_, '_>, target: Expr, args: Vec<Expr>) -> Expanded {
     const INPUT: &str = "@__sortBy_input__";
-    if matches!(target.kind, Kind::Literal(_) | Kind::Map(_) | Kind::Struct(_) | Kind::Unspecified) {
+    if matches!(
+        target.kind,
+        ExprKind::Literal(_) | ExprKind::Map(_) | ExprKind::Struct(_) | ExprKind::Unspecified
+    ) {
         let message =
             "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
         return Err(Misuse(target.id, message.into()));

@@ -1,6 +1,6 @@
 //! From tokens to a tree. Each function is a rule of cel-go's grammar.
 
-use crate::ast::{Call, Element, Entry, Expr, Field, Id, Kind, Name, Select, Struct};
+use crate::ast::{Call, Element, Entry, Expr, ExprKind, Field, Id, Name, Select, Struct};
 use crate::lexer::{Lexeme, Token, tokens};
 use crate::literals::{double, integer, unescape, unsigned};
 use crate::macros;
@@ -200,14 +200,14 @@ impl Parser<'_> {
     /// Reports an error of the tree, which does not end parsing.
     pub(crate) fn report(&mut self, at: Offset, message: impl Into<String>) -> Expr {
         self.errors.report(self.source.location(at), message);
-        Expr { id: self.places.add(at), kind: Kind::Unspecified }
+        Expr { id: self.places.add(at), kind: ExprKind::Unspecified }
     }
 
-    fn node(&mut self, at: Offset, kind: Kind) -> Expr {
+    fn node(&mut self, at: Offset, kind: ExprKind) -> Expr {
         Expr { id: self.places.add(at), kind }
     }
 
-    fn leaf(&mut self, at: Offset, kind: Kind) -> Node {
+    fn leaf(&mut self, at: Offset, kind: ExprKind) -> Node {
         Node { expr: self.node(at, kind), depth: 0 }
     }
 
@@ -260,7 +260,7 @@ impl Parser<'_> {
         let left = self.balance(function, &mut terms[..=middle], &ops[..middle]);
         let right = self.balance(function, &mut terms[middle + 1..], &ops[middle + 1..]);
         let call = Call { function: function.into(), target: None, args: vec![left, right] };
-        self.node(ops[middle], Kind::Call(Box::new(call)))
+        self.node(ops[middle], ExprKind::Call(Box::new(call)))
     }
 
     fn relation(&mut self) -> Parsed<Node> {
@@ -346,12 +346,12 @@ impl Parser<'_> {
             return deeper(expr, depth.max(args_depth));
         }
         let expr = if optional {
-            let name = self.node(id, Kind::Literal(Value::string(&field)));
+            let name = self.node(id, ExprKind::Literal(Value::string(&field)));
             let call = Call { function: "_?._".into(), target: None, args: vec![operand, name] };
-            self.node(op.start, Kind::Call(Box::new(call)))
+            self.node(op.start, ExprKind::Call(Box::new(call)))
         } else {
             let select = Select { operand, field, test_only: false };
-            self.node(op.start, Kind::Select(Box::new(select)))
+            self.node(op.start, ExprKind::Select(Box::new(select)))
         };
         deeper(expr, depth)
     }
@@ -425,7 +425,7 @@ impl Parser<'_> {
                 let expr = self.report(start, format!("reserved identifier: {name}"));
                 return Ok(Node { expr, depth: 0 });
             }
-            return Ok(self.leaf(id.start, Kind::Ident(qualified.into())));
+            return Ok(self.leaf(id.start, ExprKind::Ident(qualified.into())));
         }
         let open = self.advance();
         let (args, depth) = self.arguments()?;
@@ -474,7 +474,7 @@ impl Parser<'_> {
         }
         self.close(&[Token::RightBrace])?;
         let message = Struct { name: name.into(), fields };
-        Ok(Node { expr: self.node(open.start, Kind::Struct(Box::new(message))), depth })
+        Ok(Node { expr: self.node(open.start, ExprKind::Struct(Box::new(message))), depth })
     }
 
     /// Consumes the comma before another item.
@@ -502,7 +502,7 @@ impl Parser<'_> {
             }
         }
         self.close(&[Token::RightBracket])?;
-        Ok(Node { expr: self.node(open.start, Kind::List(elements)), depth })
+        Ok(Node { expr: self.node(open.start, ExprKind::List(elements)), depth })
     }
 
     fn map(&mut self) -> Parsed<Node> {
@@ -521,7 +521,7 @@ impl Parser<'_> {
             }
         }
         self.close(&[Token::RightBrace])?;
-        Ok(Node { expr: self.node(open.start, Kind::Map(entries)), depth })
+        Ok(Node { expr: self.node(open.start, ExprKind::Map(entries)), depth })
     }
 
     fn literal(&mut self) -> Parsed<Node> {
@@ -547,7 +547,7 @@ impl Parser<'_> {
             _ => return Err(Stop::Syntax),
         };
         match value {
-            Ok(value) => Ok(self.leaf(start, Kind::Literal(value))),
+            Ok(value) => Ok(self.leaf(start, ExprKind::Literal(value))),
             Err(message) => Ok(Node { expr: self.report(start, message), depth: 0 }),
         }
     }
@@ -557,7 +557,7 @@ impl Parser<'_> {
             Ok(expanded) => expanded,
             Err((target, args)) => {
                 let call = Call { function: function.into(), target, args };
-                self.node(at, Kind::Call(Box::new(call)))
+                self.node(at, ExprKind::Call(Box::new(call)))
             }
         }
     }

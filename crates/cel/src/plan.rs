@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::ast::{Call, Expr, Fold, Id, Kind, Name};
+use crate::ast::{Call, Expr, ExprKind, Fold, Id, Name};
 use crate::checker::{Checked, DEVICE, global_type};
 use crate::eval_failure::{EvalFailure, Steps};
 use crate::functions::{Binding, bind, optimized};
@@ -169,35 +169,35 @@ impl Planner<'_> {
     fn plan(&self, expr: &Expr) -> Planned {
         let id = expr.id;
         match &expr.kind {
-            Kind::Unspecified => Err(EvalFailure::error("unsupported expr")),
-            Kind::Literal(value) => Ok(Node::Constant { id, value: Ok(value.clone()) }),
-            Kind::Ident(name) => self.plan_ident(id, name),
-            Kind::Select(select) => {
+            ExprKind::Unspecified => Err(EvalFailure::error("unsupported expr")),
+            ExprKind::Literal(value) => Ok(Node::Constant { id, value: Ok(value.clone()) }),
+            ExprKind::Ident(name) => self.plan_ident(id, name),
+            ExprKind::Select(select) => {
                 let operand = self.plan(&select.operand)?;
                 let value = Value::string(&select.field);
                 let key = Key::Constant { value, test_only: select.test_only };
                 let test_only = select.test_only.then_some(id);
                 Ok(qualified(operand, Qualifier { id, key, optional: false }, test_only))
             }
-            Kind::Call(call) => self.plan_call(id, call),
-            Kind::List(list) => {
+            ExprKind::Call(call) => self.plan_call(id, call),
+            ExprKind::List(list) => {
                 let plan = |element: &crate::ast::Element| Ok((self.plan(&element.value)?, element.optional));
                 let elements = list.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
                 Ok(fold_list(id, elements))
             }
-            Kind::Map(map) => {
+            ExprKind::Map(map) => {
                 let plan = |entry: &crate::ast::Entry| {
                     Ok((self.plan(&entry.key)?, self.plan(&entry.value)?, entry.optional))
                 };
                 let entries = map.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
                 fold_map(id, entries)
             }
-            Kind::Struct(message) => {
+            ExprKind::Struct(message) => {
                 let fields =
                     message.fields.iter().map(|field| self.plan(&field.value)).collect::<Result<_, _>>()?;
                 Ok(Node::Struct { id, fields })
             }
-            Kind::Fold(fold) => self.plan_fold(id, fold),
+            ExprKind::Fold(fold) => self.plan_fold(id, fold),
         }
     }
 

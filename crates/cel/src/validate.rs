@@ -1,6 +1,6 @@
 //! Rules for literals that a checked expression must keep, as the environment demands.
 
-use crate::ast::{Expr, Id, Kind};
+use crate::ast::{Expr, ExprKind, Id};
 use crate::checker::Checked;
 use crate::eval_failure::Steps;
 use crate::functions::{optimized, to_duration, to_timestamp};
@@ -39,20 +39,20 @@ impl Validator<'_> {
 
     fn walk(&mut self, expr: &Expr) {
         match &expr.kind {
-            Kind::Call(call) => {
+            ExprKind::Call(call) => {
                 if UNSUPPORTED.contains(&&*call.function) || call.function.starts_with("format.") {
                     self.report(expr.id, format!("function '{}' is not supported", call.function));
                 }
-                if let Some(Expr { id, kind: Kind::Literal(value) }) = call.args.first() {
+                if let Some(Expr { id, kind: ExprKind::Literal(value) }) = call.args.first() {
                     self.check_literal(&call.function, *id, value);
                 }
             }
-            Kind::List(elements) => {
+            ExprKind::List(elements) => {
                 let items: Vec<_> =
                     elements.iter().map(|element| (&element.value, element.optional)).collect();
                 self.check_same_types(&items, true);
             }
-            Kind::Map(entries) => {
+            ExprKind::Map(entries) => {
                 let keys: Vec<_> = entries.iter().map(|entry| (&entry.key, false)).collect();
                 let values: Vec<_> = entries.iter().map(|entry| (&entry.value, entry.optional)).collect();
                 self.check_same_types(&keys, false);

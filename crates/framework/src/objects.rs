@@ -141,14 +141,14 @@ fn is_newer(version: &str, than: &str) -> bool {
 
 /// The objects of a kind.
 #[derive(Clone, Debug)]
-struct Kind {
+struct ResourceKind {
     entries: SeededMap<Arc<str>, Entry>,
     /// Their keys, in order.
     keys: BTreeSet<Arc<str>>,
     changes: ChangeLog,
 }
 
-impl Kind {
+impl ResourceKind {
     /// The entries with these keys.
     fn of<'a>(&'a self, keys: impl Iterator<Item = &'a Arc<str>>) -> impl Iterator<Item = &'a Arc<Object>> {
         keys.filter_map(|key| self.entries.get(key)).map(Entry::latest)
@@ -162,7 +162,7 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub struct Objects {
     seed: HashSeed,
-    kinds: FxHashMap<Text, Kind>,
+    kinds: FxHashMap<Text, ResourceKind>,
     volumes: KeyIndex,
     claims: KeyIndex,
     classes: KeyIndex,
@@ -209,8 +209,11 @@ impl Objects {
     }
 
     fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
-        let empty =
-            || Kind { entries: self.seed.map(), keys: BTreeSet::new(), changes: ChangeLog::default() };
+        let empty = || ResourceKind {
+            entries: self.seed.map(),
+            keys: BTreeSet::new(),
+            changes: ChangeLog::default(),
+        };
         let kind = self.kinds.entry(object.resource.clone()).or_insert_with(empty);
         kind.changes.add(&object.key);
         let Some(entry) = kind.entries.get_mut(&object.key) else {

@@ -84,7 +84,7 @@ impl Observer for Counted {
     }
 }
 
-struct Bed {
+struct TestBed {
     queue: SchedulingQueue,
     profiles: Profiles,
     now: Now,
@@ -94,7 +94,7 @@ struct Bed {
     objects: Objects,
 }
 
-impl Bed {
+impl TestBed {
     fn new(options: QueueOptions) -> Self {
         let registry = supercargo_plugins::registry();
         let build =
@@ -197,7 +197,7 @@ fn an_update_in_flight_counts_when_the_attempt_fails() {
         ("a label", pod("a").request("cpu", "2").label("x", "y"), Place::Unschedulable),
     ];
     for (name, new, expected) in cases {
-        let mut bed = Bed::new(QueueOptions::default());
+        let mut bed = TestBed::new(QueueOptions::default());
         bed.add(pod("a").request("cpu", "2"));
         let entry = bed.pop();
         bed.update(pod("a").request("cpu", "2"), new.resource_version("2"));
@@ -209,7 +209,7 @@ fn an_update_in_flight_counts_when_the_attempt_fails() {
 
 #[test]
 fn only_registered_events_with_pods_in_flight_are_kept() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.node_event(ActionType::ADD);
     assert_eq!(bed.queue.in_flight.event_count(), 0);
     bed.add(pod("a"));
@@ -224,7 +224,7 @@ fn only_registered_events_with_pods_in_flight_are_kept() {
 
 #[test]
 fn a_plugin_that_registers_new_nodes_gets_no_taint_updates() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.add(pod("a"));
     let entry = bed.pop();
     bed.fail(entry, FIT);
@@ -236,7 +236,7 @@ fn a_plugin_that_registers_new_nodes_gets_no_taint_updates() {
 
 #[test]
 fn a_failure_after_done_requeues_the_pod_with_backoff() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.add(pod("a"));
     let entry = bed.pop();
     bed.with(|queue, _| queue.done(&"a".into()));
@@ -246,7 +246,7 @@ fn a_failure_after_done_requeues_the_pod_with_backoff() {
 
 #[test]
 fn a_pod_that_is_queued_already_is_not_queued_again() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.add(pod("a"));
     let entry = bed.pop();
     bed.with(|queue, _| queue.done(&"a".into()));
@@ -258,7 +258,7 @@ fn a_pod_that_is_queued_already_is_not_queued_again() {
 #[test]
 fn without_backoff_pods_are_active_at_once() {
     let backoff = Backoff { max: Duration::ZERO, ..Backoff::default() };
-    let mut bed = Bed::new(QueueOptions { backoff, ..QueueOptions::default() });
+    let mut bed = TestBed::new(QueueOptions { backoff, ..QueueOptions::default() });
     bed.add(pod("a"));
     let entry = bed.pop();
     bed.fail(entry, None);
@@ -268,7 +268,7 @@ fn without_backoff_pods_are_active_at_once() {
 #[test]
 fn activate_takes_a_pod_out_of_either_backoff() {
     for rejected_by in [FIT, None] {
-        let mut bed = Bed::new(QueueOptions::default());
+        let mut bed = TestBed::new(QueueOptions::default());
         bed.add(pod("a"));
         let entry = bed.pop();
         bed.node_event(ActionType::ADD);
@@ -284,7 +284,7 @@ fn activate_takes_a_pod_out_of_either_backoff() {
 
 #[test]
 fn a_held_pod_that_its_own_update_does_not_free_is_not_counted() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     let asks = |cpu: &str| pod("a").request("cpu", cpu);
     bed.add(asks("2"));
     let entry = bed.pop();
@@ -305,7 +305,7 @@ fn a_held_pod_that_its_own_update_does_not_free_is_not_counted() {
 
 #[test]
 fn an_activation_in_flight_concerns_that_pod_only() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     for name in ["a", "b"] {
         bed.add(pod(name));
     }
@@ -318,7 +318,7 @@ fn an_activation_in_flight_concerns_that_pod_only() {
 
 #[test]
 fn a_flush_of_overdue_pods_counts_for_pods_in_flight() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.add(pod("a"));
     let a = bed.pop();
     bed.fail(a, FIT);
@@ -334,10 +334,10 @@ fn a_flush_of_overdue_pods_counts_for_pods_in_flight() {
 
 #[test]
 fn a_flush_asks_pre_enqueue_again_every_five_minutes() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.preempting.insert("a".into());
     bed.add(pod("a"));
-    let pass = |bed: &mut Bed, seconds: u64| {
+    let pass = |bed: &mut TestBed, seconds: u64| {
         for _ in 0..seconds / 10 {
             let later = Duration::from_secs(10);
             bed.now = Now { wall: bed.now.wall.plus(later), monotonic: bed.now.monotonic + later };
@@ -355,7 +355,7 @@ fn a_flush_asks_pre_enqueue_again_every_five_minutes() {
 
 #[test]
 fn a_pod_that_a_hint_sends_straight_to_a_queue_is_no_new_entity() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.add(pod("a"));
     let entry = bed.pop();
     bed.fail(entry, FIT);
@@ -379,7 +379,7 @@ fn a_pod_that_a_hint_sends_straight_to_a_queue_is_no_new_entity() {
 /// Upstream keeps one list of events for all pods in flight, and hints compare no UIDs.
 #[test]
 fn an_own_update_in_flight_counts_for_all_pods_in_flight() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     for name in ["a", "b"] {
         bed.add(pod(name).request("cpu", "2"));
     }
@@ -391,7 +391,7 @@ fn an_own_update_in_flight_counts_for_all_pods_in_flight() {
 
 #[test]
 fn the_nomination_of_a_gated_pod_counts() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.add(pod("a").gate("g").nominated("n1").priority(7));
     assert_eq!(bed.place("a"), Some(Place::Gated));
     assert_eq!(bed.queue.nominated_on("n1")[0].priority, 7);
@@ -401,8 +401,8 @@ fn the_nomination_of_a_gated_pod_counts() {
 
 #[test]
 fn nominations_follow_the_pods_in_the_queue() {
-    let mut bed = Bed::new(QueueOptions::default());
-    let names = |bed: &Bed| -> Vec<Uid> {
+    let mut bed = TestBed::new(QueueOptions::default());
+    let names = |bed: &TestBed| -> Vec<Uid> {
         bed.queue.nominated_on("n1").iter().map(|pod: &Arc<PodInfo>| pod.uid.clone()).collect()
     };
     bed.add(pod("a").nominated("n1"));
@@ -421,7 +421,7 @@ fn nominations_follow_the_pods_in_the_queue() {
 
 #[test]
 fn only_the_name_of_a_nominated_pod_in_flight_is_known() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.add(pod("a").nominated("n1").priority(7).request("cpu", "2"));
     assert_eq!(bed.queue.nominated_on("n1")[0].priority, 7);
     bed.pop();
@@ -431,7 +431,7 @@ fn only_the_name_of_a_nominated_pod_in_flight_is_known() {
 
 #[test]
 fn ten_thousand_pods_come_and_go_quickly() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     let observer = &mut Unobserved;
     let mut cx = QueueCx {
         now: bed.now,
@@ -463,8 +463,8 @@ fn template(name: &str, milli_cpu: u64) -> PodBuilder {
 
 /// A bed with `pods` pods of each template, in turn, that NodeResourcesFit rejected. Templates
 /// differ in the CPU that they request. All request a GPU, too.
-fn rejected(templates: u64, pods: u64) -> Bed {
-    let mut bed = Bed::new(QueueOptions::default());
+fn rejected(templates: u64, pods: u64) -> TestBed {
+    let mut bed = TestBed::new(QueueOptions::default());
     let template = |i: u64| template("t", 1 + i).build().spec;
     let specs: Vec<_> = (0..templates).map(template).collect();
     for i in 0..pods {
@@ -497,7 +497,7 @@ fn an_event_asks_hints_once_per_template() {
 fn hints_are_not_asked_about_pods_that_request_more_than_a_node_offers() {
     // The node has 64 CPUs, and 64 of another resource.
     for resource in ["cpu", "example.com/gpu"] {
-        let mut bed = Bed::new(QueueOptions::default());
+        let mut bed = TestBed::new(QueueOptions::default());
         for amount in 0..1000 {
             bed.add(pod(&format!("p{amount}")).request(resource, &format!("{}", 65 + amount / 100)));
             let entry = bed.pop();
@@ -523,7 +523,7 @@ proptest! {
     fn an_event_moves_every_pod_that_fits(
         requests in prop::collection::vec(amounts(), 1..30), old in amounts(), new in amounts(),
     ) {
-        let mut bed = Bed::new(QueueOptions::default());
+        let mut bed = TestBed::new(QueueOptions::default());
         for (i, requests) in requests.iter().enumerate() {
             let pod = pod(&format!("p{i}"));
             bed.add(RESOURCES.iter().zip(requests).fold(pod, |pod, (name, amount)| pod.request(name, amount)));
@@ -578,7 +578,7 @@ fn marked(name: &str) -> PodBuilder {
 
 #[test]
 fn a_pod_with_which_a_scheduler_stalled_is_delayed_and_then_last() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.add(marked("a").priority(9));
     assert_eq!((bed.place("a"), bed.queue.has_poppable()), (Some(Place::Backoff), false));
     bed.now.wall = bed.now.wall.plus(Duration::from_mins(5) + Duration::from_secs(2));
@@ -591,7 +591,7 @@ fn a_pod_with_which_a_scheduler_stalled_is_delayed_and_then_last() {
 
 #[test]
 fn a_waiting_pod_is_delayed_when_the_leader_marks_it() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.add(pod("a"));
     bed.add(pod("b"));
     bed.update(pod("a"), marked("a").resource_version("2"));

@@ -55,7 +55,7 @@ fn reviews(review: &Value) -> (u16, Value) {
     access_review(spec["user"] == "writer" || spec["user"] == "reader" && verb == "get", "")
 }
 
-struct Bed {
+struct TestBed {
     api: testing::Server,
     address: SocketAddr,
     stop: CancellationToken,
@@ -73,7 +73,7 @@ struct Answered {
     body: String,
 }
 
-impl Bed {
+impl TestBed {
     async fn new() -> Self {
         Self::with(false, Duration::from_secs(10)).await
     }
@@ -194,7 +194,7 @@ fn client(pem: &[u8]) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
 
 #[tokio::test]
 async fn all_paths_but_health_require_authentication_and_authorization() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     for path in GUARDED {
         for token in [None, Some("made-up")] {
             let answered = bed.get(path, token).await;
@@ -220,7 +220,7 @@ async fn all_paths_but_health_require_authentication_and_authorization() {
 #[tokio::test]
 async fn each_path_serves_its_content() {
     for http1_only in [false, true] {
-        let bed = Bed::with(http1_only, Duration::from_secs(10)).await;
+        let bed = TestBed::with(http1_only, Duration::from_secs(10)).await;
         for (path, status, content_type, body) in [
             ("/metrics", 200, "text/plain; version=0.0.4; charset=utf-8", "scheduler_pending_pods 1\n"),
             ("/metrics/resources", 200, "text/plain; version=0.0.4; charset=utf-8", ""),
@@ -268,7 +268,7 @@ async fn each_path_serves_its_content() {
 
 #[tokio::test]
 async fn health_check_results_are_counted_until_reset() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     let slis = async || bed.get("/metrics/slis", Some("reader")).await.body;
     assert_eq!(slis().await, "");
     for path in ["/readyz", "/readyz?exclude=shutdown", "/readyz/shutdown", "/livez", "/livez"] {
@@ -298,7 +298,7 @@ async fn health_check_results_are_counted_until_reset() {
 
 #[tokio::test]
 async fn setting_the_log_level_requires_write_permission() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     let put = async |token, body: &str| bed.request(Method::PUT, "/debug/flags/v", Some(token), body).await;
     assert_eq!(put("reader", "4").await.status, 403);
     for (body, now) in [("4", "debug"), ("0", "info"), ("warn,supercargo=debug\n", "warn,supercargo=debug")] {
@@ -318,7 +318,7 @@ async fn setting_the_log_level_requires_write_permission() {
 
 #[tokio::test]
 async fn a_panicking_handler_returns_500_and_the_server_continues() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     let answered = bed.get("/debug/panic", Some("reader")).await;
     assert_eq!(answered.status, 500);
     assert!(!answered.body.contains("on purpose"), "{}", answered.body);
@@ -327,7 +327,7 @@ async fn a_panicking_handler_returns_500_and_the_server_continues() {
 
 #[tokio::test]
 async fn without_api_server_only_health_is_served() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     assert_eq!(bed.get("/metrics", Some("reader")).await.status, 200);
     bed.api.answer(|_| (500, json!({})));
     // Earlier results are cached for a while.
@@ -339,7 +339,7 @@ async fn without_api_server_only_health_is_served() {
 
 #[tokio::test]
 async fn requests_in_flight_are_answered_at_shutdown() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     let slow = bed.get("/debug/slow", Some("reader"));
     let stop = async {
         // The slow request has begun once it is the only unfinished one.
@@ -399,7 +399,7 @@ async fn used_addresses_are_reported_and_port_0_disables_serving() {
 
 #[tokio::test]
 async fn strangers_do_not_delay_known_callers_or_probes() {
-    let bed = Bed::with(false, Duration::ZERO).await;
+    let bed = TestBed::with(false, Duration::ZERO).await;
     assert_eq!(bed.get("/metrics", Some("reader")).await.status, 200);
     bed.api.answer(|review| match review["spec"]["token"].as_str() {
         Some(token) if token.starts_with("made-up") => (testing::NEVER, json!({})),
@@ -440,7 +440,7 @@ const BESIEGERS: usize = 1500;
 async fn a_siege_of_strangers_cuts_off_neither_known_clients_nor_probes() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     let siege = async {
         // The slow request has been reviewed, so that its client is known.
         while bed.api.requests().len() < 2 {
@@ -480,7 +480,7 @@ async fn a_siege_of_strangers_cuts_off_neither_known_clients_nor_probes() {
 #[tokio::test]
 async fn large_heads_of_requests_are_refused() {
     for http1_only in [false, true] {
-        let bed = Bed::with(http1_only, Duration::ZERO).await;
+        let bed = TestBed::with(http1_only, Duration::ZERO).await;
         for (size, is_answered) in [(12 << 10, true), (20 << 10, false)] {
             let request = Request::get(format!("https://{}/livez", bed.address));
             let request = request.header("x-large", "x".repeat(size)).body(Full::default()).unwrap();
@@ -492,7 +492,7 @@ async fn large_heads_of_requests_are_refused() {
 
 #[tokio::test]
 async fn a_connection_makes_the_server_hold_little() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     let mut tls = trusting(&fs::read(bed.folder.path().join("kube-scheduler.crt")).unwrap());
     tls.alpn_protocols = vec![b"h2".to_vec()];
     let tcp = tokio::net::TcpStream::connect(bed.address).await.unwrap();
@@ -592,7 +592,7 @@ async fn an_invalid_file_does_not_block_reloading_others() {
 
 #[tokio::test]
 async fn changed_certificates_apply_to_new_connections() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     let other = tempfile::tempdir().unwrap();
     let options = ServingOptions { cert_dir: Some(other.path().to_owned()), ..ServingOptions::default() };
     Certificates::new(&options, "host").unwrap();

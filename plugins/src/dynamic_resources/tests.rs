@@ -1,9 +1,9 @@
 //! What scenarios cannot show: conflicts of writes, and the following of changes. Scenarios
 //! (`tests/parity/scenarios/resource-claims*`, `devices*`, `device-selectors`) show the rest.
 
+mod cached_answers;
 mod extended;
-mod follow;
-mod kept;
+mod known_devices;
 mod pre_bind;
 mod search;
 

@@ -80,7 +80,7 @@ mod time;
 mod watch;
 
 pub use listen::{Endpoint, Listen};
-pub use proto::{Error as ProtobufError, message as protobuf_message};
+pub use proto::{ProtobufError, message as protobuf_message};
 pub use response::{Body, Disconnect};
 pub use server::{ApiServer, Backup, Clock, Settings};
 pub use service::Service;

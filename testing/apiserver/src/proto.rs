@@ -15,7 +15,7 @@ mod error;
 pub(crate) mod fixtures;
 mod wire;
 
-pub use error::Error;
+pub use error::ProtobufError;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -54,8 +54,10 @@ pub(crate) fn encode(object: &Value) -> Result<Bytes> {
 /// body.
 pub fn message(object: &Value) -> Result<Bytes> {
     let (api_version, kind) = types(object);
-    let id = message_type(api_version, kind)
-        .ok_or_else(|| Error::NoMessage { api_version: api_version.to_owned(), kind: kind.to_owned() })?;
+    let id = message_type(api_version, kind).ok_or_else(|| ProtobufError::NoMessage {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+    })?;
     encode_message(id, object)
 }
 
@@ -123,13 +125,13 @@ pub(crate) fn watch_frame(event: &str, object: &[u8]) -> Bytes {
 /// Decodes a body. Fields that the wire omits are missing; [`crate::decode::decode`] normalises the
 /// object.
 pub(crate) fn decode(body: &[u8]) -> Result<Value> {
-    let unknown = body.strip_prefix(MAGIC).ok_or(Error::NoPrefix)?;
+    let unknown = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoPrefix)?;
     let Unknown { api_version, kind, raw, content_type } = Unknown::of(unknown)?;
     if content_type == "application/json" {
         return Ok(serde_json::from_slice(raw)?);
     }
     let Some(id) = message_type(api_version, kind) else {
-        return Err(Error::NoMessage { api_version: api_version.to_owned(), kind: kind.to_owned() });
+        return Err(ProtobufError::NoMessage { api_version: api_version.to_owned(), kind: kind.to_owned() });
     };
     let mut object = decode::message(Schema::get().get_type(id), raw)?;
     object["apiVersion"] = api_version.into();

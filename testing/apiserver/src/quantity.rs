@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// Why text is not a quantity, in upstream's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Error {
+pub(crate) enum QuantityError {
     /// Not a number and a unit.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
@@ -73,16 +73,16 @@ pub(crate) struct Quantity {
 }
 
 /// The quantity in upstream's canonical form.
-pub(crate) fn canonical(text: &str) -> Result<Cow<'_, str>, Error> {
+pub(crate) fn canonical(text: &str) -> Result<Cow<'_, str>, QuantityError> {
     normalise(text, false)
 }
 
 /// The same, rounded up to thousandths, as upstream does for the amounts in a ResourceList.
-pub(crate) fn canonical_milli(text: &str) -> Result<Cow<'_, str>, Error> {
+pub(crate) fn canonical_milli(text: &str) -> Result<Cow<'_, str>, QuantityError> {
     normalise(text, true)
 }
 
-fn normalise(text: &str, milli: bool) -> Result<Cow<'_, str>, Error> {
+fn normalise(text: &str, milli: bool) -> Result<Cow<'_, str>, QuantityError> {
     if text == "0" {
         return Ok(Cow::Borrowed(text));
     }
@@ -92,7 +92,7 @@ fn normalise(text: &str, milli: bool) -> Result<Cow<'_, str>, Error> {
         Some(scale) if parts.looks_canonical(scale, format) && (!milli || scale >= MILLI) => {
             return Ok(Cow::Borrowed(text));
         }
-        None if !parts.is_number => return Err(Error::Number),
+        None if !parts.is_number => return Err(QuantityError::Number),
         _ => {}
     }
     let mut number = parts.number(exponent, format);
@@ -110,11 +110,11 @@ impl Quantity {
     pub(crate) const ZERO: Self = Self { nanos: 0, format: Format::Decimal };
 
     /// Parses a quantity.
-    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(text: &str) -> Result<Self, QuantityError> {
         let parts = Parts::of(text)?;
         let (exponent, format) = interpret(parts.suffix)?;
         if !parts.is_number && !parts.suffix.is_empty() {
-            return Err(Error::Number);
+            return Err(QuantityError::Number);
         }
         let nanos = match format {
             Format::Binary => parts.binary_nanos(exponent),
@@ -125,11 +125,11 @@ impl Quantity {
     }
 
     /// Parses a quantity in an object: text or, from YAML, a number.
-    pub(crate) fn read(value: &Value) -> Result<Self, Error> {
+    pub(crate) fn read(value: &Value) -> Result<Self, QuantityError> {
         match value {
             Value::String(text) => Self::parse(text),
             Value::Number(number) => Self::parse(&number.to_string()),
-            _ => Err(Error::Format),
+            _ => Err(QuantityError::Format),
         }
     }
 
@@ -220,9 +220,9 @@ impl From<Quantity> for Value {
 }
 
 impl<'a> Parts<'a> {
-    fn of(text: &'a str) -> Result<Self, Error> {
+    fn of(text: &'a str) -> Result<Self, QuantityError> {
         if text.is_empty() {
-            return Err(Error::Format);
+            return Err(QuantityError::Format);
         }
         let negative = text.starts_with('-');
         let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -235,7 +235,7 @@ impl<'a> Parts<'a> {
         if exponent.bytes().all(|byte| byte.is_ascii_digit()) {
             Ok(Self { negative, is_number, whole, fraction, suffix })
         } else {
-            Err(Error::Format)
+            Err(QuantityError::Format)
         }
     }
 
@@ -429,7 +429,7 @@ fn digits(text: &str) -> (&str, &str) {
 }
 
 /// The exponent of a suffix: a power of ten, or of two in the binary family.
-fn interpret(suffix: &str) -> Result<(i32, Format), Error> {
+fn interpret(suffix: &str) -> Result<(i32, Format), QuantityError> {
     if let Some((_, exponent)) = DECIMAL_SUFFIXES.iter().find(|(known, _)| *known == suffix) {
         return Ok((*exponent, Format::Decimal));
     }
@@ -437,9 +437,9 @@ fn interpret(suffix: &str) -> Result<(i32, Format), Error> {
     if let Some((_, power)) = unit {
         return Ok((power * 10, Format::Binary));
     }
-    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(Error::Suffix)?;
+    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
     // Upstream truncates exponents beyond 32 bits; no caller depends on that.
-    let exponent = exponent.parse::<i32>().map_err(|_| Error::Suffix)?;
+    let exponent = exponent.parse::<i32>().map_err(|_| QuantityError::Suffix)?;
     Ok((exponent, Format::Exponent))
 }
 
@@ -504,14 +504,14 @@ mod tests {
     #[test]
     fn invalid_quantities_are_rejected() {
         for text in ["", "x", "1 ", "1..2", "1x", "true", "{}", "1e3x", "é", "1é"] {
-            assert_eq!(canonical(text), Err(Error::Format), "{text}");
+            assert_eq!(canonical(text), Err(QuantityError::Format), "{text}");
         }
         for text in ["-Pi", ".Ei", "-e-20"] {
-            assert_eq!(canonical(text), Err(Error::Number), "{text}");
+            assert_eq!(canonical(text), Err(QuantityError::Number), "{text}");
         }
         assert_eq!(canonical("Ki"), Ok(Cow::Borrowed("0")));
         for text in ["1mm", "1i", "1e", "1Kim", "1e99999999999"] {
-            assert_eq!(canonical(text), Err(Error::Suffix), "{text}");
+            assert_eq!(canonical(text), Err(QuantityError::Suffix), "{text}");
         }
     }
 
@@ -556,12 +556,12 @@ mod tests {
 
     #[test]
     fn invalid_quantities_have_upstream_errors() {
-        assert_eq!(Quantity::parse("").unwrap_err(), Error::Format);
-        assert_eq!(Quantity::parse("one").unwrap_err(), Error::Format);
-        assert_eq!(Quantity::parse("1 Gi").unwrap_err(), Error::Format);
-        assert_eq!(Quantity::parse("1ee").unwrap_err(), Error::Suffix);
-        assert_eq!(Quantity::parse("1K").unwrap_err(), Error::Suffix);
-        assert_eq!(Quantity::parse("1ü").unwrap_err(), Error::Format);
+        assert_eq!(Quantity::parse("").unwrap_err(), QuantityError::Format);
+        assert_eq!(Quantity::parse("one").unwrap_err(), QuantityError::Format);
+        assert_eq!(Quantity::parse("1 Gi").unwrap_err(), QuantityError::Format);
+        assert_eq!(Quantity::parse("1ee").unwrap_err(), QuantityError::Suffix);
+        assert_eq!(Quantity::parse("1K").unwrap_err(), QuantityError::Suffix);
+        assert_eq!(Quantity::parse("1ü").unwrap_err(), QuantityError::Format);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What must hold all the time, as seen at the server: the witness looks at each write of a
+//! What must hold all the time, as seen at the server: the checker looks at each write of a
 //! scheduler before and after it takes effect.
 
 mod devices;
@@ -42,8 +42,8 @@ pub struct Sender {
     pub sent: Duration,
 }
 
-/// What has been seen.
-pub struct Witness {
+/// Checks the writes of schedulers against what it saw before.
+pub struct InvariantChecker {
     /// The trace of the run.
     pub trace: Trace,
     zero: Instant,
@@ -65,7 +65,7 @@ pub struct Witness {
     forgiven_until: Duration,
     /// Until when schedulers may not know what others did shortly before.
     views_lag_until: Duration,
-    /// What did not hold.
+    /// The violations.
     pub failures: Vec<String>,
 }
 
@@ -74,13 +74,13 @@ pub struct Seen {
     from: Sender,
     method: Method,
     path: String,
-    kind: Kind,
+    kind: RequestKind,
     /// Of a claim: whether it had devices.
     was_allocated: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RequestKind {
     Read,
     Lease,
     Event,
@@ -91,7 +91,7 @@ enum Kind {
     Write,
 }
 
-impl Kind {
+impl RequestKind {
     fn of(request: &Request<Bytes>) -> Self {
         let path = request.uri().path();
         match () {
@@ -105,8 +105,8 @@ impl Kind {
     }
 }
 
-impl Witness {
-    /// A witness of a run that begins now. Call it in the runtime of the server.
+impl InvariantChecker {
+    /// A checker of a run that begins now. Call it in the runtime of the server.
     pub fn new(trace: Trace) -> Arc<Mutex<Self>> {
         Arc::new(Mutex::new(Self {
             trace,
@@ -173,59 +173,59 @@ impl Witness {
 
     /// Sees a request that is about to take effect.
     pub async fn before(
-        witness: &Mutex<Self>,
+        checker: &Mutex<Self>,
         server: &ApiServer,
         from: &Sender,
         request: &Request<Bytes>,
     ) -> Seen {
-        let kind = Kind::of(request);
+        let kind = RequestKind::of(request);
         let path = request.uri().path().to_owned();
-        if matches!(kind, Kind::Binding | Kind::Claim | Kind::Write) {
-            witness.lock().check_lease(from, request.method(), &path);
+        if matches!(kind, RequestKind::Binding | RequestKind::Claim | RequestKind::Write) {
+            checker.lock().check_lease(from, request.method(), &path);
         }
-        let was_allocated = kind == Kind::Claim && Self::is_allocated(server, &path).await;
-        if kind == Kind::Binding {
+        let was_allocated = kind == RequestKind::Claim && Self::is_allocated(server, &path).await;
+        if kind == RequestKind::Binding {
             let pod = pod_of_binding(server, &path).await;
-            let mut witness = witness.lock();
-            let is_again = witness.bound.get(&pod.metadata.uid).is_some_and(|(by, _)| *by == from.process);
-            if is_again && !witness.is_forgiving() {
-                witness.fail(format!("{}: {path} sent again, although it had taken effect", from.process));
+            let mut checker = checker.lock();
+            let is_again = checker.bound.get(&pod.metadata.uid).is_some_and(|(by, _)| *by == from.process);
+            if is_again && !checker.is_forgiving() {
+                checker.fail(format!("{}: {path} sent again, although it had taken effect", from.process));
             }
         }
         Seen { from: from.clone(), method: request.method().clone(), path, kind, was_allocated }
     }
 
     /// Sees the outcome of a request.
-    pub async fn after(witness: &Mutex<Self>, server: &ApiServer, seen: Seen, status: StatusCode) {
+    pub async fn after(checker: &Mutex<Self>, server: &ApiServer, seen: Seen, status: StatusCode) {
         let Seen { from, method, path, kind, was_allocated } = seen;
         {
-            let mut witness = witness.lock();
-            witness.note(format_args!("{} {method} {path} {}", from.process, status.as_u16()));
+            let mut checker = checker.lock();
+            checker.note(format_args!("{} {method} {path} {}", from.process, status.as_u16()));
             let what = match kind {
-                Kind::Read => "reads",
-                Kind::Event => "events",
-                Kind::Lease => "lease writes",
-                Kind::Binding => "bindings",
-                Kind::Claim => "writes of claims",
-                Kind::Write => "other writes",
+                RequestKind::Read => "reads",
+                RequestKind::Event => "events",
+                RequestKind::Lease => "lease writes",
+                RequestKind::Binding => "bindings",
+                RequestKind::Claim => "writes of claims",
+                RequestKind::Write => "other writes",
             };
-            witness.trace.count(what, 1);
+            checker.trace.count(what, 1);
         }
         if !status.is_success() {
             return;
         }
         match kind {
-            Kind::Lease => {
+            RequestKind::Lease => {
                 let lease = ask(server, Method::GET, LEASE_PATH, None).await.1;
-                witness.lock().see_lease(&from, text(&lease, "/spec/holderIdentity"));
+                checker.lock().see_lease(&from, text(&lease, "/spec/holderIdentity"));
             }
-            Kind::Binding => {
+            RequestKind::Binding => {
                 let pod = pod_of_binding(server, &path).await;
-                witness.lock().see_binding(&from, &pod);
-                Self::check_room(witness, server, &from, &pod.spec.node_name).await;
-                Self::check_reservations(witness, server, &from, &pod).await;
+                checker.lock().see_binding(&from, &pod);
+                Self::check_room(checker, server, &from, &pod.spec.node_name).await;
+                Self::check_reservations(checker, server, &from, &pod).await;
             }
-            Kind::Claim if !was_allocated => Self::check_devices(witness, server, &from, &path).await,
+            RequestKind::Claim if !was_allocated => Self::check_devices(checker, server, &from, &path).await,
             _ => {}
         }
     }
@@ -297,21 +297,21 @@ impl Witness {
 
     /// No node has more pods than it holds by the decisions of one leader: those of others that it
     /// could not know do not count.
-    async fn check_room(witness: &Mutex<Self>, server: &ApiServer, from: &Sender, node_name: &str) {
+    async fn check_room(checker: &Mutex<Self>, server: &ApiServer, from: &Sender, node_name: &str) {
         let (status, node) = ask(server, Method::GET, &format!("/api/v1/nodes/{node_name}"), None).await;
         let pods = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node_name}");
         let pods = get::<BoundPods>(server, &pods).await.unwrap_or_default().items;
-        let mut witness = witness.lock();
-        let now = witness.now();
+        let mut checker = checker.lock();
+        let now = checker.now();
         let is_old = |at: Option<&Duration>| at.is_none_or(|at| *at + FORGIVEN < now);
-        if witness.is_forgiving() || !status.is_success() || !is_old(witness.touched.get(node_name)) {
+        if checker.is_forgiving() || !status.is_success() || !is_old(checker.touched.get(node_name)) {
             return;
         }
-        witness.trace.count("checks of a node's room", 1);
-        let since = witness.acquired.get(&from.process).copied().unwrap_or_default();
+        checker.trace.count("checks of a node's room", 1);
+        let since = checker.acquired.get(&from.process).copied().unwrap_or_default();
         // What a new leader may not have seen.
-        let late = if now < witness.views_lag_until { FORGIVEN } else { Duration::ZERO };
-        let is_known = |pod: &&BoundPod| match witness.bound.get(&pod.metadata.uid) {
+        let late = if now < checker.views_lag_until { FORGIVEN } else { Duration::ZERO };
+        let is_known = |pod: &&BoundPod| match checker.bound.get(&pod.metadata.uid) {
             Some((by, at)) => *by == from.process || *at + late < since,
             None => true,
         };
@@ -326,7 +326,7 @@ impl Witness {
         }
         let room = amounts(&node["status"]["allocatable"]);
         if used.iter().zip(room).any(|(used, room)| *used > room) {
-            witness.fail(format!("{}: node {node_name} holds {room:?}, and has {used:?}", from.process));
+            checker.fail(format!("{}: node {node_name} holds {room:?}, and has {used:?}", from.process));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! ```text
 //! plan ──> world ──> machine (runtime, clocks, process) ──letters──> network ──> API server
 //!            │                                                         │           ^
-//!            └── faults                                    invariants: witness   workload
+//!            └── faults                                    invariants: checker   workload
 //! ```
 //!
 //! A seed decides everything, and two runs of it have the same trace. What is not simulated: TLS

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::util::ServiceExt as _;
 
-use crate::invariants::{Sender, Witness};
+use crate::invariants::{InvariantChecker, Sender};
 use crate::plan::{MACHINES, REPLICAS};
 use crate::sabotage::Sabotage;
 
@@ -43,7 +43,7 @@ pub struct Letter {
 /// The network.
 pub struct Network {
     server: ApiServer,
-    witness: Arc<Mutex<Witness>>,
+    checker: Arc<Mutex<InvariantChecker>>,
     state: Mutex<State>,
     /// Wakes what waits for a link.
     changed: Notify,
@@ -128,7 +128,7 @@ impl Network {
     /// A network without faults.
     pub fn new(
         server: ApiServer,
-        witness: Arc<Mutex<Witness>>,
+        checker: Arc<Mutex<InvariantChecker>>,
         random: Rng,
         streams_lists: bool,
         sabotage: Option<Sabotage>,
@@ -139,7 +139,7 @@ impl Network {
         }
         let state = State { random, links, faults: Faults::default(), last_uid: None, messages: 0 };
         let (state, changed, is_ending) = (Mutex::new(state), Notify::new(), AtomicBool::new(false));
-        Arc::new(Self { server, witness, state, changed, streams_lists, is_ending, sabotage })
+        Arc::new(Self { server, checker, state, changed, streams_lists, is_ending, sabotage })
     }
 
     /// Carries letters until their senders are gone. A task of the server's runtime.
@@ -263,13 +263,13 @@ impl Network {
         Ok(Response::from_parts(head, received))
     }
 
-    /// Lets the server respond, and the witness see it.
+    /// Lets the server respond, and the checker see it.
     async fn apply(
         &self,
         from: &Sender,
         request: Request<Bytes>,
     ) -> io::Result<Response<supercargo_apiserver::Body>> {
-        let seen = Witness::before(&self.witness, &self.server, from, &request).await;
+        let seen = InvariantChecker::before(&self.checker, &self.server, from, &request).await;
         let response = match self.stale(from.machine, &request) {
             Some(old) => {
                 let response = self.answer(old).await?;
@@ -278,7 +278,7 @@ impl Network {
             }
             None => self.answer(request).await?,
         };
-        Witness::after(&self.witness, &self.server, seen, response.status()).await;
+        InvariantChecker::after(&self.checker, &self.server, seen, response.status()).await;
         Ok(response)
     }
 
@@ -301,7 +301,7 @@ impl Network {
         let exact = format!("resourceVersion={version}&resourceVersionMatch=Exact");
         let mut old = request.clone();
         *old.uri_mut() = uri.replace("resourceVersion=0", &exact).parse().ok()?;
-        self.witness.lock().trace.count("stale lists answered", 1);
+        self.checker.lock().trace.count("stale lists answered", 1);
         Some(old)
     }
 

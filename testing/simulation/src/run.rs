@@ -12,7 +12,7 @@ use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 
 use crate::api::{self, ask, list};
-use crate::invariants::{LEASE, LEASE_PATH, Witness, claim_of};
+use crate::invariants::{InvariantChecker, LEASE, LEASE_PATH, claim_of};
 use crate::machine::cpu_time;
 use crate::plan::{LAST_FAULT, Mood, Plan};
 use crate::sabotage::Sabotage;
@@ -83,23 +83,23 @@ pub struct Report {
 pub fn run(options: &Options) -> Result<Report> {
     let began = cpu_time();
     let plan = Plan::new(options.seed, options.length, &options.without);
-    let mut world = World::new(&plan, || Witness::new(Trace::new(options.trace)), options.sabotage)?;
-    let mut workload = world.within(Workload::new(world.server.clone(), Arc::clone(&world.witness), &plan));
+    let mut world = World::new(&plan, || InvariantChecker::new(Trace::new(options.trace)), options.sabotage)?;
+    let mut workload = world.within(Workload::new(world.server.clone(), Arc::clone(&world.checker), &plan));
     live(&mut world, &mut workload, &plan)?;
     if !world.has_failed() {
         end(&mut world, &mut workload, &plan)?;
     }
-    let witness = world.witness.lock();
-    let counts = witness.trace.counts().iter().map(|(what, count)| ((*what).to_owned(), *count));
+    let checker = world.checker.lock();
+    let counts = checker.trace.counts().iter().map(|(what, count)| ((*what).to_owned(), *count));
     Ok(Report {
         seed: options.seed,
         mood: plan.mood,
         faults: plan.faults.len(),
         simulated: world.now,
         took: cpu_time().saturating_sub(began),
-        hash: witness.trace.hash(),
+        hash: checker.trace.hash(),
         counts: counts.collect(),
-        failures: witness.failures.clone(),
+        failures: checker.failures.clone(),
         broke_off: false,
     })
 }
@@ -135,14 +135,14 @@ fn end(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
     world.run_until(world.now + SETTLING)?;
     world.within(workload.make_way());
     world.run_until(world.now + HINTED)?;
-    world.within(check_probes(&world.server, &world.witness, &probes, &late_probes));
+    world.within(check_probes(&world.server, &world.checker, &probes, &late_probes));
     let waiting = world.within(waiting(&world.server));
     world.run_until(world.now + FLUSHING)?;
     let still_waiting = world.within(self::waiting(&world.server));
     let found = waiting.iter().filter(|(uid, _)| !still_waiting.contains_key(*uid)).count();
-    world.witness.lock().trace.count("pods found only at the flush", found as u64);
+    world.checker.lock().trace.count("pods found only at the flush", found as u64);
     check_leader(world);
-    world.within(check_conditions(&world.server, &world.witness, &still_waiting));
+    world.within(check_conditions(&world.server, &world.checker, &still_waiting));
     check_that_none_fits(world, plan, &still_waiting)?;
     workload_gone(world, workload)
 }
@@ -181,22 +181,26 @@ fn check_leader(world: &World) {
     let leads = |process: &str| holder.strip_prefix(process).is_some_and(|rest| rest.starts_with('_'));
     let leaders = world.owners().filter(|(process, _)| leads(process)).count();
     let writers = world.writers();
-    let mut witness = world.witness.lock();
+    let mut checker = world.checker.lock();
     if leaders != 1 {
-        witness.fail(format!("{leaders} running processes hold the lease of {holder:?}"));
+        checker.fail(format!("{leaders} running processes hold the lease of {holder:?}"));
     }
     if !matches!(&writers[..], [one] if leads(one)) {
-        witness.fail(format!("{writers:?} may write, and {holder:?} holds the lease"));
+        checker.fail(format!("{writers:?} may write, and {holder:?} holds the lease"));
     }
 }
 
 /// Each pod that waits says why.
-async fn check_conditions(server: &ApiServer, witness: &Mutex<Witness>, waiting: &BTreeMap<String, Value>) {
+async fn check_conditions(
+    server: &ApiServer,
+    checker: &Mutex<InvariantChecker>,
+    waiting: &BTreeMap<String, Value>,
+) {
     for pod in list(server, PODS).await.iter().filter(|pod| waiting.contains_key(api::uid(pod))) {
         let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
         let mut scheduled = conditions.filter(|condition| condition["type"] == "PodScheduled");
         if scheduled.next().is_none_or(|condition| condition["status"] != "False") {
-            witness.lock().fail(format!("pod {} waits, and its conditions do not say why", api::name(pod)));
+            checker.lock().fail(format!("pod {} waits, and its conditions do not say why", api::name(pod)));
         }
     }
 }
@@ -204,7 +208,12 @@ async fn check_conditions(server: &ApiServer, witness: &Mutex<Witness>, waiting:
 /// Pods that were created at the end have a node. Those of the time after the last fault have an
 /// event, too: writing one is given up if requests are lost, or if its process loses the lease,
 /// which may be due to the last fault.
-async fn check_probes(server: &ApiServer, witness: &Mutex<Witness>, probes: &[String], late: &[String]) {
+async fn check_probes(
+    server: &ApiServer,
+    checker: &Mutex<InvariantChecker>,
+    probes: &[String],
+    late: &[String],
+) {
     let events = list(server, EVENTS).await;
     let is_scheduled = |event: &&Value| event["reason"] == "Scheduled";
     let scheduled: BTreeSet<&str> =
@@ -212,12 +221,12 @@ async fn check_probes(server: &ApiServer, witness: &Mutex<Witness>, probes: &[St
     for path in probes.iter().chain(late) {
         let pod = ask(server, Method::GET, path, None).await.1;
         if api::node_of(&pod).is_empty() {
-            witness.lock().fail(format!("{path} was created at the end, and has no node"));
+            checker.lock().fail(format!("{path} was created at the end, and has no node"));
         } else if late.contains(path)
             && !scheduled.contains(api::uid(&pod))
-            && witness.lock().is_bound_by_leader(api::uid(&pod))
+            && checker.lock().is_bound_by_leader(api::uid(&pod))
         {
-            witness.lock().fail(format!("{path} has a node, and no event"));
+            checker.lock().fail(format!("{path} has a node, and no event"));
         }
     }
 }
@@ -225,7 +234,7 @@ async fn check_probes(server: &ApiServer, witness: &Mutex<Witness>, probes: &[St
 /// A new scheduler, which tries every pod, finds a node for none that waits.
 fn check_that_none_fits(world: &World, plan: &Plan, waiting: &BTreeMap<String, Value>) -> Result<()> {
     let quiet = Plan { faults: Vec::new(), ..plan.clone() };
-    let mut other = World::new(&quiet, || Witness::new(Trace::new(false)), None)?;
+    let mut other = World::new(&quiet, || InvariantChecker::new(Trace::new(false)), None)?;
     // The lease is not held there, and events are of no account.
     let saved = world.server.save();
     let is_left_out =
@@ -234,15 +243,15 @@ fn check_that_none_fits(world: &World, plan: &Plan, waiting: &BTreeMap<String, V
     other.server.load(&objects.join("---\n"))?;
     other.run_until(SETTLING)?;
     let pods = other.within(list(&other.server, PODS));
-    let mut witness = world.witness.lock();
+    let mut checker = world.checker.lock();
     for pod in pods.iter().filter(|pod| waiting.contains_key(api::uid(pod)) && !api::node_of(pod).is_empty())
     {
         let (name, node) = (api::name(pod), api::node_of(pod));
-        witness.fail(format!("pod {name} waits, and a new scheduler binds it to {node}"));
+        checker.fail(format!("pod {name} waits, and a new scheduler binds it to {node}"));
     }
-    let failures: Vec<String> = other.witness.lock().failures.clone();
-    failures.into_iter().for_each(|what| witness.fail(format!("in the copy: {what}")));
-    witness.trace.count("waiting pods tried by a new scheduler", waiting.len() as u64);
+    let failures: Vec<String> = other.checker.lock().failures.clone();
+    failures.into_iter().for_each(|what| checker.fail(format!("in the copy: {what}")));
+    checker.trace.count("waiting pods tried by a new scheduler", waiting.len() as u64);
     Ok(())
 }
 
@@ -286,9 +295,9 @@ fn check_sizes(world: &World) {
     if claims > 0 {
         left.push(format!("{claims} claims, 0 expected"));
     }
-    let mut witness = world.witness.lock();
-    witness.trace.greatest("largest tables that were left, bytes", largest as u64);
-    left.into_iter().for_each(|what| witness.fail(format!("after all pods are gone: {what}")));
+    let mut checker = world.checker.lock();
+    checker.trace.greatest("largest tables that were left, bytes", largest as u64);
+    left.into_iter().for_each(|what| checker.fail(format!("after all pods are gone: {what}")));
 }
 
 /// No process has much more memory than one that starts now.
@@ -296,14 +305,14 @@ fn check_memory(world: &mut World) -> Result<()> {
     let old = world.weigh();
     world.run_until(world.now + SYNCING)?;
     let new = world.weigh().into_iter().map(|(_, bytes)| bytes).max().unwrap_or_default();
-    let mut witness = world.witness.lock();
+    let mut checker = world.checker.lock();
     for (process, bytes) in old {
         let more = bytes.saturating_sub(new);
-        witness.trace.greatest("largest growth of a process, bytes", more as u64);
+        checker.trace.greatest("largest growth of a process, bytes", more as u64);
         if more > new + MOST_GROWTH {
-            witness.fail(format!("{process} has {bytes} bytes of memory, and a new process {new}"));
+            checker.fail(format!("{process} has {bytes} bytes of memory, and a new process {new}"));
         }
     }
-    witness.trace.greatest("largest new process, bytes", new as u64);
+    checker.trace.greatest("largest new process, bytes", new as u64);
     Ok(())
 }

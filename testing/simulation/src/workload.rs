@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::api::{self, ask, list, tell};
 use crate::extender;
-use crate::invariants::Witness;
+use crate::invariants::InvariantChecker;
 use crate::out_of_tree_plugin::LABEL;
 use crate::plan::{Plan, exponential};
 
@@ -54,7 +54,7 @@ const CROWD: u64 = 12;
 /// Changes the cluster.
 pub struct Workload {
     server: ApiServer,
-    witness: Arc<Mutex<Witness>>,
+    checker: Arc<Mutex<InvariantChecker>>,
     random: Rng,
     pause: Duration,
     nodes: u64,
@@ -70,11 +70,11 @@ pub struct Workload {
 
 impl Workload {
     /// The cluster in the beginning, and what changes it.
-    pub async fn new(server: ApiServer, witness: Arc<Mutex<Witness>>, plan: &Plan) -> Self {
+    pub async fn new(server: ApiServer, checker: Arc<Mutex<InvariantChecker>>, plan: &Plan) -> Self {
         let random = Rng::with_seed(plan.seed ^ 0x776f_726b);
         let mut workload = Self {
             server,
-            witness,
+            checker,
             random,
             pause: plan.pause,
             nodes: plan.nodes,
@@ -144,7 +144,7 @@ impl Workload {
                 "spec": { "unschedulable": null },
             });
             let name = format!("node-{index}");
-            self.witness.lock().touch(&name);
+            self.checker.lock().touch(&name);
             tell(&self.server, Method::PATCH, &format!("{NODES}/{name}"), Some(&change)).await;
         }
     }
@@ -187,7 +187,7 @@ impl Workload {
     /// Deletes the pod that a lonely one waits for.
     pub async fn make_way(&mut self) {
         let Some(path) = self.lonely.take() else { return };
-        self.witness.lock().note(format_args!("deleted {path}"));
+        self.checker.lock().note(format_args!("deleted {path}"));
         tell(&self.server, Method::DELETE, &path, None).await;
     }
 
@@ -282,7 +282,7 @@ impl Workload {
 
     async fn post(&mut self, path: &str, object: Value) {
         let status = tell(&self.server, Method::POST, path, Some(&object)).await;
-        self.witness.lock().note(format_args!("created {path}/{} {}", api::name(&object), status.as_u16()));
+        self.checker.lock().note(format_args!("created {path}/{} {}", api::name(&object), status.as_u16()));
         assert!(status.is_success() || status.as_u16() == 409, "{path}: {status} for {object}");
     }
 
@@ -293,7 +293,7 @@ impl Workload {
 
     async fn delete_oldest(&mut self) {
         let Some(path) = self.living.pop_front() else { return };
-        self.witness.lock().note(format_args!("deleted {path}"));
+        self.checker.lock().note(format_args!("deleted {path}"));
         tell(&self.server, Method::DELETE, &path, Some(&json!({ "propagationPolicy": "Background" }))).await;
     }
 
@@ -383,7 +383,7 @@ impl Workload {
             .find(|pod| pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()));
         if let Some(pod) = gated {
             let path = format!("{PODS}/{}", api::name(pod));
-            self.witness.lock().note(format_args!("opened {path}"));
+            self.checker.lock().note(format_args!("opened {path}"));
             tell(&self.server, Method::PATCH, &path, Some(&json!({ "spec": { "schedulingGates": null } })))
                 .await;
         }
@@ -400,7 +400,7 @@ impl Workload {
             },
             "status": { "capacity": amounts, "allocatable": amounts },
         });
-        self.witness.lock().touch(&name);
+        self.checker.lock().touch(&name);
         self.post(NODES, node).await;
     }
 
@@ -421,7 +421,7 @@ impl Workload {
                 node["status"][amounts][what] = json!(amount);
             }
         }
-        self.witness.lock().touch(&name);
+        self.checker.lock().touch(&name);
         self.post(NODES, node).await;
     }
 
@@ -434,9 +434,9 @@ impl Workload {
         self.removed.push(index);
         let path = format!("{NODES}/node-{index}");
         {
-            let mut witness = self.witness.lock();
-            witness.touch(&format!("node-{index}"));
-            witness.note(format_args!("deleted {path}"));
+            let mut checker = self.checker.lock();
+            checker.touch(&format!("node-{index}"));
+            checker.note(format_args!("deleted {path}"));
         }
         tell(&self.server, Method::DELETE, &path, None).await;
     }
@@ -466,7 +466,7 @@ impl Workload {
             (true, "/spec/unschedulable") => json!({ "spec": { "unschedulable": null } }),
             (true, _) => json!({ "metadata": { "annotations": { SIMULATE: null } } }),
         };
-        self.witness.lock().note(format_args!("changed {path} {change}"));
+        self.checker.lock().note(format_args!("changed {path} {change}"));
         tell(&self.server, Method::PATCH, &path, Some(&change)).await;
     }
 }

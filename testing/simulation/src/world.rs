@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::disk::Disks;
 use crate::extender::Extender;
-use crate::invariants::{Sender, Witness};
+use crate::invariants::{InvariantChecker, Sender};
 use crate::machine::{EPOCH, Machine, Progress, Setting};
 use crate::network::{Faults, Letter, Network, client};
 use crate::out_of_tree_plugin;
@@ -67,7 +67,7 @@ pub struct World {
     network: Arc<Network>,
     letters: mpsc::UnboundedSender<Letter>,
     /// What has been seen.
-    pub witness: Arc<Mutex<Witness>>,
+    pub checker: Arc<Mutex<InvariantChecker>>,
     extender: Extender,
     simulation: Option<Simulation>,
     backups: Vec<Backup>,
@@ -113,7 +113,7 @@ impl World {
     /// A system whose processes start at once.
     pub fn new(
         plan: &Plan,
-        witness_of: impl FnOnce() -> Arc<Mutex<Witness>>,
+        checker_of: impl FnOnce() -> Arc<Mutex<InvariantChecker>>,
         sabotage: Option<Sabotage>,
     ) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
@@ -126,10 +126,10 @@ impl World {
         let settings =
             Settings { history: 20_000, seed: plan.seed, clock: Arc::new(clock), ..Settings::default() };
         let server = ApiServer::new(settings);
-        let witness = witness_of();
+        let checker = checker_of();
         let random = Rng::with_seed(plan.seed ^ 0x6e65_7477);
         let network =
-            Network::new(server.clone(), Arc::clone(&witness), random, plan.streams_lists, sabotage);
+            Network::new(server.clone(), Arc::clone(&checker), random, plan.streams_lists, sabotage);
         let (letters, received) = mpsc::unbounded_channel();
         runtime.spawn(Arc::clone(&network).carry_all(received));
         let volumes_stall = Arc::<AtomicBool>::default();
@@ -145,7 +145,7 @@ impl World {
             server,
             network,
             letters,
-            witness,
+            checker,
             extender: Extender::new(plan.seed),
             simulation: None,
             backups: Vec::new(),
@@ -194,7 +194,7 @@ impl World {
 
     /// Whether something did not hold.
     pub fn has_failed(&self) -> bool {
-        !self.witness.lock().failures.is_empty()
+        !self.checker.lock().failures.is_empty()
     }
 
     /// The running owners of schedulers, with the names of their processes.
@@ -235,8 +235,8 @@ impl World {
 
     /// The machine of the process that holds the lease.
     fn leader(&self) -> Option<usize> {
-        let witness = self.witness.lock();
-        let leader = witness.leader()?;
+        let checker = self.checker.lock();
+        let leader = checker.leader()?;
         self.machines.iter().position(|slot| slot.process == *leader)
     }
 
@@ -245,12 +245,12 @@ impl World {
         let what = fault.trouble(self.leader());
         let end = self.now + fault.lasts;
         {
-            let mut witness = self.witness.lock();
+            let mut checker = self.checker.lock();
             if what.delays_watches() {
-                witness.views_lag(end);
+                checker.views_lag(end);
             }
-            witness.note(format_args!("fault {what:?} for {:?}", fault.lasts));
-            witness.trace.count(what.name(), 1);
+            checker.note(format_args!("fault {what:?} for {:?}", fault.lasts));
+            checker.trace.count(what.name(), 1);
         }
         let runtime = self.runtime.handle().clone();
         let _entered = runtime.enter();
@@ -369,7 +369,7 @@ impl World {
         self.simulation = None;
         let _entered = self.runtime.enter();
         self.server.restore(backup);
-        self.witness.lock().restored();
+        self.checker.lock().restored();
         self.simulate();
     }
 
@@ -384,8 +384,8 @@ impl World {
         self.processes += 1;
         let process: Arc<str> = format!("machine-{index}-{}", self.processes).into();
         let from = Sender { machine: index, process: Arc::clone(&process), sent: Duration::ZERO };
-        let (letters, witness, config) =
-            (self.letters.clone(), Arc::clone(&self.witness), self.disks.path(index));
+        let (letters, checker, config) =
+            (self.letters.clone(), Arc::clone(&self.checker), self.disks.path(index));
         let (extender, sabotage) = (self.extender.clone(), self.sabotage);
         // The sender's part of a slice has no finer true time.
         let (zero, server) = (self.zero, self.runtime.handle().clone());
@@ -393,7 +393,7 @@ impl World {
             let _entered = server.enter();
             zero.elapsed()
         };
-        witness.lock().note(format_args!("{process} starts"));
+        checker.lock().note(format_args!("{process} starts"));
         let started = Machine::start(Setting {
             name: process.to_string(),
             seed: self.seed.wrapping_mul(31).wrapping_add(self.processes),
@@ -416,7 +416,7 @@ impl World {
             // It ends with an error, and is started again.
             Err(_) if self.disks.is_torn(index) => {
                 slot.starts_at = self.now + Duration::from_millis(self.random.u64(..RESTART));
-                self.witness.lock().trace.count("processes that could not start", 1);
+                self.checker.lock().trace.count("processes that could not start", 1);
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -448,9 +448,9 @@ impl World {
             self.run_machine(index, slice);
         }
         let writers = self.writers();
-        let mut witness = self.witness.lock();
-        if writers.len() > 1 && !witness.is_forgiving() {
-            witness.fail(format!("{} may write at one time", writers.join(" and ")));
+        let mut checker = self.checker.lock();
+        if writers.len() > 1 && !checker.is_forgiving() {
+            checker.fail(format!("{} may write at one time", writers.join(" and ")));
         }
         Ok(())
     }
@@ -469,20 +469,20 @@ impl World {
         let progress = machine.run(slice, slot.hangs || is_asleep || is_deaf);
         let longest = std::mem::take(&mut machine.longest_turn);
         let slice_took = std::mem::take(&mut machine.longest_slice);
-        let mut witness = self.witness.lock();
-        witness.trace.greatest("longest tasks of a slice, µs of work", slice_took.as_micros() as u64);
-        witness.trace.greatest("longest turn, µs of work", longest.as_micros() as u64);
+        let mut checker = self.checker.lock();
+        checker.trace.greatest("longest tasks of a slice, µs of work", slice_took.as_micros() as u64);
+        checker.trace.greatest("longest turn, µs of work", longest.as_micros() as u64);
         if longest > LONGEST_TURN {
-            witness.fail(format!("{}: a turn took {longest:?} of work", slot.process));
+            checker.fail(format!("{}: a turn took {longest:?} of work", slot.process));
         }
         if let Progress::Ended(outcome) = progress {
             let how = outcome.map_or_else(|error| format!("{error:#}"), |()| "as asked".to_owned());
-            witness.note(format_args!("{} ended: {how}", slot.process));
-            witness.trace.count("processes ended by themselves", 1);
+            checker.note(format_args!("{} ended: {how}", slot.process));
+            checker.trace.count("processes ended by themselves", 1);
             if how.contains("panicked") || how.contains("failed") {
-                witness.fail(format!("{} ended: {how}", slot.process));
+                checker.fail(format!("{} ended: {how}", slot.process));
             }
-            drop(witness);
+            drop(checker);
             slot.starts_at = self.now + Duration::from_millis(self.random.u64(..RESTART));
             self.kill(index);
         }
@@ -509,10 +509,10 @@ impl World {
                 let what = scheduler.inconsistencies().into_iter().chain(self.surplus(&scheduler.stats()));
                 found.extend(what.map(|what| format!("{process}: {what}")));
             }
-            let mut witness = self.witness.lock();
-            witness.trace.count("checks of inner consistency", 1);
-            found.into_iter().for_each(|what| witness.fail(what));
-            drop(witness);
+            let mut checker = self.checker.lock();
+            checker.trace.count("checks of inner consistency", 1);
+            found.into_iter().for_each(|what| checker.fail(what));
+            drop(checker);
             let owners = owners(&self.machines).map(|(process, owner)| (process, owner.scheduler()));
             self.retained.see(owners);
         }
@@ -539,7 +539,7 @@ mod tests {
     #[test]
     fn end_of_a_fault_ends_no_other_of_its_kind() {
         let plan = Plan::new(1, Duration::ZERO, &[]);
-        let mut world = World::new(&plan, || Witness::new(Trace::new(false)), None).unwrap();
+        let mut world = World::new(&plan, || InvariantChecker::new(Trace::new(false)), None).unwrap();
         let begin = |world: &mut World, what, seconds| {
             let lasts = Duration::from_secs(seconds);
             world.begin(&PlannedFault { at: Duration::ZERO, lasts, what, hits_leader: false }).unwrap();

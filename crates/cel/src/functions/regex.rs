@@ -44,8 +44,8 @@ pub(crate) fn optimized(name: &str, pattern: &str) -> Option<Result<Binding, Eva
 
 fn compile(pattern: &str) -> Result<Regex, EvalFailure> {
     go_regex::compile(pattern).map_err(|error| match error {
-        go_regex::Error::Invalid(message) => EvalFailure::error(message),
-        go_regex::Error::Unsupported(message) => EvalFailure::halt(message),
+        go_regex::RegexError::Invalid(message) => EvalFailure::error(message),
+        go_regex::RegexError::Unsupported(message) => EvalFailure::halt(message),
     })
 }
 

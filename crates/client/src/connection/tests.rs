@@ -12,12 +12,12 @@ use crate::api::full_text;
 use crate::transport::{BoxError, Transport};
 
 /// A server, and a kubeconfig that can be changed.
-struct Bed {
+struct TestBed {
     endpoint: Endpoint,
     dir: TempDir,
 }
 
-impl Bed {
+impl TestBed {
     async fn new() -> Self {
         let endpoint = ApiServer::default().listen(Listen::default()).await.unwrap();
         Self { endpoint, dir: tempfile::tempdir().unwrap() }
@@ -68,7 +68,7 @@ fn identity() -> (String, String) {
 
 #[tokio::test]
 async fn a_renewed_ca_file_is_trusted_without_a_restart() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     bed.write("ca.crt", identity().0);
     bed.describe(
         json!({ "certificate-authority-data": null, "certificate-authority": bed.path("ca.crt") }),
@@ -87,7 +87,7 @@ async fn a_renewed_ca_file_is_trusted_without_a_restart() {
 
 #[tokio::test]
 async fn a_renewed_client_certificate_is_used_once_its_key_is_there() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     let files = json!({ "client-certificate": bed.path("crt"), "client-key": bed.path("key") });
     bed.describe(json!({}), files);
     let (first, second) = (identity(), identity());
@@ -110,7 +110,7 @@ async fn a_renewed_client_certificate_is_used_once_its_key_is_there() {
 
 #[tokio::test]
 async fn unchanged_files_do_not_open_connections_anew() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     bed.describe(json!({}), json!({}));
     let connection = bed.open().await;
     let before = connection.access();
@@ -121,7 +121,7 @@ async fn unchanged_files_do_not_open_connections_anew() {
 
 #[tokio::test]
 async fn another_server_in_the_kubeconfig_is_not_followed() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     bed.describe(json!({}), json!({}));
     let transport = Transport::connect(bed.open().await).unwrap();
     bed.describe(json!({ "server": "https://127.0.0.1:1" }), json!({ "token": "of-another-server" }));
@@ -131,7 +131,7 @@ async fn another_server_in_the_kubeconfig_is_not_followed() {
 
 #[tokio::test]
 async fn tokens_of_an_exec_plugin_are_renewed_and_kept_while_it_fails() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     let soon = crate::host::machine_time() + Duration::from_secs(30);
     let print = |token: &str| {
         let status = json!({ "token": token, "expirationTimestamp": soon.to_string() });
@@ -167,7 +167,7 @@ async fn tokens_of_an_exec_plugin_are_renewed_and_kept_while_it_fails() {
 
 #[tokio::test]
 async fn rejected_credentials_of_an_exec_plugin_are_renewed_once_per_period() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     let print = |token: &str| {
         bed.write("credential", json!({ "status": { "token": token } }).to_string());
     };
@@ -207,7 +207,7 @@ async fn rejected_credentials_of_an_exec_plugin_are_renewed_once_per_period() {
 
 #[tokio::test]
 async fn the_follower_ends_with_its_last_connection() {
-    let bed = Bed::new().await;
+    let bed = TestBed::new().await;
     bed.describe(json!({}), json!({}));
     let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let connection = bed.open().await;

@@ -1,6 +1,6 @@
 //! Candidates and the API server in memory, with a paused clock.
 
-mod frozen;
+mod dead_connections;
 mod property;
 mod several;
 mod single;

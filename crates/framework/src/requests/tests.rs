@@ -1,4 +1,4 @@
-mod three_sums;
+mod resizes;
 
 use super::*;
 

@@ -37,13 +37,13 @@ fn options(queue: QueueKind) -> ControllerOptions<Pod> {
 
 /// Records its calls, and the store's content at that time.
 #[derive(Clone)]
-struct Witness {
+struct RecordingHandler {
     log: EventLog<Pods>,
     store: Arc<OnceLock<Store<Pod>>>,
     seen: Arc<Mutex<Vec<String>>>,
 }
 
-impl Witness {
+impl RecordingHandler {
     fn look(&self) {
         let told = self.log.take().join("");
         let pods = self.store.get().unwrap().list();
@@ -60,7 +60,7 @@ impl Witness {
     }
 }
 
-impl EventHandler<Pod> for Witness {
+impl EventHandler<Pod> for RecordingHandler {
     fn on_add(&mut self, pod: &Arc<Pod>, is_in_initial_list: bool) {
         self.log.on_add(pod, is_in_initial_list);
         self.look();
@@ -77,11 +77,11 @@ impl EventHandler<Pod> for Witness {
     }
 }
 
-/// A private informer with a witness.
+/// A private informer with a handler that records.
 struct Rig {
     source: FakeSource<Pods>,
     controller: Arc<Controller<Pods>>,
-    witness: Witness,
+    handler: RecordingHandler,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
@@ -93,18 +93,18 @@ impl Rig {
             source.apply(pod(name));
         }
         let log = EventLog::new(source.kind());
-        let witness = Witness { log, store: Arc::default(), seen: Arc::default() };
-        let controller = Controller::new(source.kind(), source.clone(), witness.clone(), options);
-        let _ = witness.store.set(controller.store());
+        let handler = RecordingHandler { log, store: Arc::default(), seen: Arc::default() };
+        let controller = Controller::new(source.kind(), source.clone(), handler.clone(), options);
+        let _ = handler.store.set(controller.store());
         let stop = CancellationToken::new();
         let running = tokio::spawn(Arc::clone(&controller).run(stop.clone()));
-        Self { source, controller, witness, stop, running }
+        Self { source, controller, handler, stop, running }
     }
 
     async fn stop(self) {
         self.stop.cancel();
         self.running.await.unwrap();
-        assert_eq!(self.witness.log.faults(), [""; 0]);
+        assert_eq!(self.handler.log.faults(), [""; 0]);
         assert_eq!(self.source.watchers(), 0);
     }
 
@@ -123,13 +123,13 @@ async fn a_private_handler_sees_each_change_in_the_store() {
         let (store, lister) = (rig.controller.store(), rig.controller.lister());
         assert!(store.is_empty() && !rig.controller.has_synced());
         rig.controller.synced().await;
-        assert_eq!(rig.witness.take(), ["add a 2 initial | a2"], "{kind:?}");
+        assert_eq!(rig.handler.take(), ["add a 2 initial | a2"], "{kind:?}");
         for change in [FakeSource::apply, FakeSource::apply, FakeSource::delete] {
             change(&rig.source, pod("b"));
             settle().await;
         }
         let expected = ["add b 3 | a2 b3", "update b 3>4 | a2 b4", "delete b 5 | a2"];
-        assert_eq!(rig.witness.take(), expected, "{kind:?}");
+        assert_eq!(rig.handler.take(), expected, "{kind:?}");
         assert_eq!((store.len(), lister.list().len()), (1, 1));
         assert_eq!(rig.controller.last_sync_resource_version(), "5");
         assert_eq!((rig.controller.last_error(), rig.controller.undecodable()), (None, 0));
@@ -154,7 +154,7 @@ async fn relist_order_and_store_content_follow_the_queue_kind() {
     for kind in KINDS {
         let rig = Rig::start(&["a", "b", "c"], options(kind));
         rig.controller.synced().await;
-        let initial = rig.witness.take();
+        let initial = rig.handler.take();
         assert!(initial.len() == 3 && initial.iter().all(|told| told.contains("initial")), "{initial:?}");
         rig.source.delete_silently(pod("c"));
         for name in ["a", "b", "d"] {
@@ -162,16 +162,16 @@ async fn relist_order_and_store_content_follow_the_queue_kind() {
         }
         rig.relist().await;
         let expected = if matches!(kind, QueueKind::RealFifo { .. }) { by_list } else { by_object };
-        assert_eq!(rig.witness.take(), expected, "{kind:?}");
+        assert_eq!(rig.handler.take(), expected, "{kind:?}");
         for name in ["a", "b", "d"] {
             rig.source.delete_silently(pod(name));
         }
         rig.relist().await;
-        let gone = rig.witness.take();
+        let gone = rig.handler.take();
         assert!(gone.len() == 3 && gone.iter().all(|told| told.starts_with("tombstone")), "{gone:?}");
         rig.source.apply_silently(pod("e"));
         rig.relist().await;
-        assert_eq!(rig.witness.take(), ["add e 14 | e14"], "{kind:?}");
+        assert_eq!(rig.handler.take(), ["add e 14 | e14"], "{kind:?}");
         rig.stop().await;
     }
 }
@@ -181,14 +181,14 @@ async fn private_delta_fifo_applies_changes_of_an_object_one_by_one() {
     for kind in KINDS {
         let rig = Rig::start(&["a"], options(kind));
         rig.controller.synced().await;
-        rig.witness.take();
+        rig.handler.take();
         // All of it is queued before anything is processed.
         rig.source.apply(pod("a"));
         rig.source.apply(pod("a"));
         rig.source.delete(pod("a"));
         settle().await;
         let expected = ["update a 2>3 | a3", "update a 3>4 | a4", "delete a 5 | "];
-        assert_eq!(rig.witness.take(), expected, "{kind:?}");
+        assert_eq!(rig.handler.take(), expected, "{kind:?}");
         rig.stop().await;
     }
 }
@@ -198,9 +198,9 @@ async fn a_private_handler_receives_updates_with_equal_version() {
     for kind in KINDS {
         let rig = Rig::start(&["a"], options(kind));
         rig.controller.synced().await;
-        rig.witness.take();
+        rig.handler.take();
         rig.relist().await;
-        assert_eq!(rig.witness.take(), ["update a 2>2 | a2"], "{kind:?}");
+        assert_eq!(rig.handler.take(), ["update a 2>2 | a2"], "{kind:?}");
         rig.stop().await;
     }
 }
@@ -213,7 +213,7 @@ async fn an_empty_first_list_syncs_a_private_informer() {
         assert!(rig.controller.has_synced(), "{kind:?}");
         rig.source.apply(pod("a"));
         settle().await;
-        assert_eq!(rig.witness.take(), ["add a 2 | a2"]);
+        assert_eq!(rig.handler.take(), ["add a 2 | a2"]);
         rig.stop().await;
     }
 }
@@ -227,7 +227,7 @@ async fn delivery_of_unknown_deletions_depends_on_the_queue() {
         rig.source.delete(pod("a"));
         settle().await;
         let passed_on = matches!(kind, QueueKind::RealFifo { .. });
-        assert_eq!(rig.witness.take(), vec!["delete a 3 unknown | "; usize::from(passed_on)], "{kind:?}");
+        assert_eq!(rig.handler.take(), vec!["delete a 3 unknown | "; usize::from(passed_on)], "{kind:?}");
         rig.stop().await;
     }
 }
@@ -241,13 +241,13 @@ async fn a_private_store_has_the_version_of_the_last_change() {
     rig.source.apply(pod("a"));
     settle().await;
     assert_eq!(
-        (rig.witness.take().pop(), store.resource_version()),
+        (rig.handler.take().pop(), store.resource_version()),
         (Some("update a 2>3 | a3".into()), "3".into())
     );
     rig.source.delete(pod("a"));
     settle().await;
     assert_eq!(
-        (rig.witness.take().pop(), store.resource_version()),
+        (rig.handler.take().pop(), store.resource_version()),
         (Some("delete a 4 | ".into()), "4".into())
     );
     rig.stop().await;
@@ -261,7 +261,7 @@ async fn the_store_version_ignores_objects_without_version() {
     let store = rig.controller.store();
     rig.source.apply(pod("a"));
     settle().await;
-    assert_eq!((rig.witness.take().len(), store.resource_version()), (2, "2".to_owned()));
+    assert_eq!((rig.handler.take().len(), store.resource_version()), (2, "2".to_owned()));
     assert_eq!(rig.controller.last_sync_resource_version(), "3", "the reflector knows more");
     rig.source.apply_silently(pod("a"));
     rig.relist().await;
@@ -329,12 +329,12 @@ async fn should_resync_decides_and_resyncs_send_no_request() {
             ControllerOptions { resync: secs(10), should_resync: Some(should_resync), ..options(kind) };
         let rig = Rig::start(&["a", "b"], with);
         rig.controller.synced().await;
-        rig.witness.take();
+        rig.handler.take();
         tokio::time::sleep(secs(11)).await;
-        assert_eq!(rig.witness.take(), [""; 0]);
+        assert_eq!(rig.handler.take(), [""; 0]);
         wanted.store(true, Ordering::Relaxed);
         tokio::time::sleep(secs(10)).await;
-        let mut told = rig.witness.take();
+        let mut told = rig.handler.take();
         told.sort();
         assert_eq!(told, ["update a 2>2 | a2 b3", "update b 3>3 | a2 b3"], "{kind:?}");
         assert_eq!(rig.source.requests().len(), 1);

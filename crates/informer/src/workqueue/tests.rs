@@ -2,7 +2,7 @@ mod delays;
 mod drains;
 mod histories;
 mod metrics;
-mod pieces;
+mod parallelize;
 mod queues;
 mod rate_limiters;
 

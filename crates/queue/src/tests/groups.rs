@@ -8,7 +8,7 @@ use supercargo_framework::testing::object;
 use super::*;
 use crate::{GroupLengths, GroupOutcome};
 
-impl Bed {
+impl TestBed {
     fn with_groups() -> Self {
         Self::new(QueueOptions { groups: true, ..QueueOptions::default() })
     }
@@ -90,7 +90,7 @@ fn names(group: &QueuedGroup) -> Vec<&str> {
 
 #[test]
 fn a_gang_waits_for_its_object_and_for_enough_pods() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.add_member(member("b"));
     assert_eq!(bed.places(&["b"]), [Some(Place::Aside)]);
     bed.set_group(gang(2));
@@ -106,8 +106,8 @@ fn a_gang_waits_for_its_object_and_for_enough_pods() {
 
 #[test]
 fn groups_and_their_pods_are_counted_where_they_wait() {
-    let mut bed = Bed::with_groups();
-    let lengths = |bed: &Bed| bed.queue.group_lengths().unwrap();
+    let mut bed = TestBed::with_groups();
+    let lengths = |bed: &TestBed| bed.queue.group_lengths().unwrap();
     bed.add(pod("single"));
     bed.add_member(member("a"));
     assert_eq!(lengths(&bed), GroupLengths { incomplete: 1, ..GroupLengths::default() });
@@ -129,7 +129,7 @@ fn groups_and_their_pods_are_counted_where_they_wait() {
 
 #[test]
 fn without_the_gate_members_are_queued_alone() {
-    let mut bed = Bed::new(QueueOptions::default());
+    let mut bed = TestBed::new(QueueOptions::default());
     bed.add(member("a"));
     assert_eq!(&*bed.pop().pod.name, "a");
     assert_eq!(bed.queue.group_lengths(), None);
@@ -137,7 +137,7 @@ fn without_the_gate_members_are_queued_alone() {
 
 #[test]
 fn members_are_tried_by_priority_attempts_age_and_name() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.set_group(PodGroup::default());
     for (name, priority) in [("c", 0), ("b", 0), ("z", 9)] {
         bed.add_member(member(name).priority(priority));
@@ -152,7 +152,7 @@ fn members_are_tried_by_priority_attempts_age_and_name() {
 
 #[test]
 fn the_priority_of_the_group_orders_it_among_pods() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.add(pod("single").priority(5));
     bed.set_group(PodGroup { priority: 4, ..PodGroup::default() });
     bed.add_member(member("a").priority(100));
@@ -163,7 +163,7 @@ fn the_priority_of_the_group_orders_it_among_pods() {
 
 #[test]
 fn a_gang_that_loses_a_pod_waits_again() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.set_group(gang(2));
     bed.add_member(member("a"));
     bed.add_member(member("b"));
@@ -175,7 +175,7 @@ fn a_gang_that_loses_a_pod_waits_again() {
 
 #[test]
 fn one_gated_member_gates_the_group() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.set_group(PodGroup::default());
     bed.add_member(member("a"));
     bed.add_member(member("b").gate("wait"));
@@ -186,7 +186,7 @@ fn one_gated_member_gates_the_group() {
 
 #[test]
 fn only_a_lower_min_count_wakes_a_gang() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.set_group(gang(3));
     bed.add_member(member("a"));
     for (min_count, expected) in [(4, Place::Gated), (2, Place::Gated), (1, Place::Active)] {
@@ -197,7 +197,7 @@ fn only_a_lower_min_count_wakes_a_gang() {
 
 #[test]
 fn members_of_a_deleted_group_wait_for_another() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.set_group(PodGroup::default());
     bed.add_member(member("a"));
     bed.remove_group();
@@ -211,7 +211,7 @@ fn members_of_a_deleted_group_wait_for_another() {
 
 #[test]
 fn a_rejected_group_waits_longer_the_more_pods_it_has() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.set_group(PodGroup::default());
     let pods: Vec<_> = (0..16).map(|i| format!("p{i:02}")).collect();
     let back: Vec<_> = pods.iter().map(|pod| &**pod).collect();
@@ -232,7 +232,7 @@ fn a_rejected_group_waits_longer_the_more_pods_it_has() {
 
 #[test]
 fn the_rest_of_a_group_keeps_its_turn() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.set_group(PodGroup::default());
     bed.add_member(member("a"));
     bed.add_member(member("b"));
@@ -246,7 +246,7 @@ fn the_rest_of_a_group_keeps_its_turn() {
 
 #[test]
 fn the_pods_that_came_during_an_attempt_take_a_new_turn() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.set_group(PodGroup::default());
     bed.add_member(member("a"));
     bed.wait(1);
@@ -262,7 +262,7 @@ fn the_pods_that_came_during_an_attempt_take_a_new_turn() {
 
 #[test]
 fn activating_a_member_activates_its_group() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.set_group(PodGroup::default());
     bed.add_member(member("a"));
     bed.add_member(member("b"));
@@ -301,7 +301,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #[test]
     fn no_member_is_lost_or_in_two_places(steps in proptest::collection::vec(step(), 1..40)) {
-        let mut bed = Bed::with_groups();
+        let mut bed = TestBed::with_groups();
         let mut known = BTreeSet::new();
         let all = ["p0", "p1", "p2", "p3"];
         for step in steps {
@@ -340,7 +340,7 @@ proptest! {
 
 #[test]
 fn a_new_pod_asks_hints_about_its_own_gang_only() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     for number in 0..100 {
         let name = format!("g{number}");
         bed.objects.insert(Arc::new(pod_group(&name, gang(3))));
@@ -348,7 +348,7 @@ fn a_new_pod_asks_hints_about_its_own_gang_only() {
             bed.add_member(pod(&format!("{name}-{i}")).group(&name));
         }
     }
-    let announce = |bed: &mut Bed, pod: PodBuilder| {
+    let announce = |bed: &mut TestBed, pod: PodBuilder| {
         let pod = Arc::new(pod.build());
         bed.counted.hints.set(0);
         let change = Change::Pod { old: None, new: Some(Arc::clone(&pod)) };
@@ -368,7 +368,7 @@ fn a_new_pod_asks_hints_about_its_own_gang_only() {
 #[test]
 fn a_group_with_a_pod_of_a_stall_is_delayed_and_then_last() {
     for pod_comes_first in [true, false] {
-        let mut bed = Bed::with_groups();
+        let mut bed = TestBed::with_groups();
         let stalled = || marked("a").group("g").priority(9);
         if pod_comes_first {
             bed.add_member(stalled());
@@ -396,7 +396,7 @@ fn a_group_with_a_pod_of_a_stall_is_delayed_and_then_last() {
 
 #[test]
 fn a_waiting_group_is_delayed_when_the_leader_marks_a_member() {
-    let mut bed = Bed::with_groups();
+    let mut bed = TestBed::with_groups();
     bed.set_group(gang(2));
     bed.add_member(member("a"));
     bed.add_member(member("b"));

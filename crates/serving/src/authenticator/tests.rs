@@ -11,7 +11,7 @@ use supercargo_config::flags::{AuthenticationOptions, RequestHeaderOptions};
 const TTL: Duration = Duration::from_secs(10);
 
 /// Trusts clients of one CA, and front proxies named `proxy` of another.
-struct Bed {
+struct TestBed {
     server: Server,
     clients: Authority,
     proxies: Authority,
@@ -19,7 +19,7 @@ struct Bed {
     _folder: TempDir,
 }
 
-fn bed() -> Bed {
+fn bed() -> TestBed {
     let (server, clients, proxies) = (Server::default(), Authority::new(), Authority::new());
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, pem: &str| {
@@ -40,7 +40,7 @@ fn bed() -> Bed {
     assert!(!trust.needs_lookup());
     let reviewer = Arc::new(Reviewer::new(server.api(), "token"));
     let authenticator = Authenticator::new(trust, reviewer, TTL);
-    Bed { server, clients, proxies, authenticator, _folder: folder }
+    TestBed { server, clients, proxies, authenticator, _folder: folder }
 }
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {

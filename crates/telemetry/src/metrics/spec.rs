@@ -2,7 +2,7 @@
 
 /// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A value that only increases.
     Counter,
     /// A value that increases and decreases.
@@ -38,7 +38,7 @@ pub struct Spec {
     /// Its name.
     pub name: &'static str,
     /// Its type.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
     /// Its help text. As in Kubernetes, the text of a family that kube-scheduler has, too, begins
@@ -52,7 +52,7 @@ impl Spec {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Self {
-        Self { name, kind: Kind::Counter, labels, help }
+        Self { name, kind: MetricKind::Counter, labels, help }
     }
 
     pub(crate) const fn gauge(
@@ -60,7 +60,7 @@ impl Spec {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Self {
-        Self { name, kind: Kind::Gauge, labels, help }
+        Self { name, kind: MetricKind::Gauge, labels, help }
     }
 
     pub(crate) const fn histogram(
@@ -69,7 +69,7 @@ impl Spec {
         buckets: Buckets,
         help: &'static str,
     ) -> Self {
-        Self { name, kind: Kind::Histogram(buckets), labels, help }
+        Self { name, kind: MetricKind::Histogram(buckets), labels, help }
     }
 }
 
@@ -296,7 +296,7 @@ mod tests {
         for (n, spec) in ALL.iter().enumerate() {
             assert!(!ALL[..n].iter().any(|other| other.name == spec.name), "{}", spec.name);
             assert!(!spec.help.is_empty() && !spec.help.contains(['\n', '\\']), "{}", spec.name);
-            assert_eq!(spec.kind == Kind::Counter, spec.name.ends_with("_total"), "{}", spec.name);
+            assert_eq!(spec.kind == MetricKind::Counter, spec.name.ends_with("_total"), "{}", spec.name);
         }
     }
 

@@ -3,7 +3,7 @@
 pub use kube_informers::prometheus::CONTENT_TYPE;
 use kube_informers::prometheus::{MetricType, TextWriter};
 
-use super::spec::{Kind, Spec};
+use super::spec::{MetricKind, Spec};
 
 /// Writes a text. Writing to a string cannot fail.
 #[derive(Debug, Default)]
@@ -13,9 +13,9 @@ impl Text {
     /// Begins a family; its samples follow.
     pub fn family(&mut self, spec: &Spec) {
         let kind = match spec.kind {
-            Kind::Counter => MetricType::Counter,
-            Kind::Gauge => MetricType::Gauge,
-            Kind::Histogram(_) => MetricType::Histogram,
+            MetricKind::Counter => MetricType::Counter,
+            MetricKind::Gauge => MetricType::Gauge,
+            MetricKind::Histogram(_) => MetricType::Histogram,
         };
         let _ = self.0.family(spec.name, kind, spec.help);
     }

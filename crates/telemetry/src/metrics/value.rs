@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::spec::{Kind, Spec};
+use super::spec::{MetricKind, Spec};
 use super::text::Text;
 
 /// The value of one series.
 pub trait Value: Default + Send + Sync {
     /// An empty value.
-    fn new(kind: &Kind) -> Self;
+    fn new(kind: &MetricKind) -> Self;
 
     /// Writes the samples.
     fn write(&self, text: &mut Text, spec: &Spec, labels: &[&str]);
@@ -37,7 +37,7 @@ impl Counter {
 }
 
 impl Value for Counter {
-    fn new(_: &Kind) -> Self {
+    fn new(_: &MetricKind) -> Self {
         Self::default()
     }
 
@@ -63,7 +63,7 @@ impl Gauge {
 }
 
 impl Value for Gauge {
-    fn new(_: &Kind) -> Self {
+    fn new(_: &MetricKind) -> Self {
         Self::default()
     }
 
@@ -104,10 +104,10 @@ impl Histogram {
 }
 
 impl Value for Histogram {
-    fn new(kind: &Kind) -> Self {
+    fn new(kind: &MetricKind) -> Self {
         match kind {
-            Kind::Histogram(buckets) => Self::with_bounds(buckets.bounds()),
-            Kind::Counter | Kind::Gauge => Self::with_bounds(Vec::new()),
+            MetricKind::Histogram(buckets) => Self::with_bounds(buckets.bounds()),
+            MetricKind::Counter | MetricKind::Gauge => Self::with_bounds(Vec::new()),
         }
     }
 

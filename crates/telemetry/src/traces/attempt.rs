@@ -9,7 +9,7 @@ use supercargo_runtime::observer::{AttemptResult, Timespan};
 
 use super::attempt_record::{AttemptRecord, TimedPlugin, TimedPoint};
 use super::ids::{Ids, SpanId, TraceId};
-use super::otlp::{Attribute, Failed, Kind, Span};
+use super::otlp::{Attribute, Failed, Span, SpanKind};
 
 /// The name of the span of an attempt.
 const NAME: &str = "scheduling attempt";
@@ -45,7 +45,7 @@ impl Trace {
             span_id: id,
             parent_span_id: None,
             name: name.into(),
-            kind: Kind,
+            kind: SpanKind,
             start_time_unix_nano: self.epoch.saturating_add(took.from.0),
             end_time_unix_nano: self.epoch.saturating_add(took.to.0),
             attributes: Vec::new(),

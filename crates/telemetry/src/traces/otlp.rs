@@ -83,7 +83,7 @@ pub(super) struct Span {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) parent_span_id: Option<SpanId>,
     pub(super) name: Cow<'static, str>,
-    pub(super) kind: Kind,
+    pub(super) kind: SpanKind,
     #[serde(serialize_with = "as_text")]
     pub(super) start_time_unix_nano: u64,
     #[serde(serialize_with = "as_text")]
@@ -95,9 +95,9 @@ pub(super) struct Span {
 
 /// All spans are internal: none is a call to another service.
 #[derive(Debug)]
-pub(super) struct Kind;
+pub(super) struct SpanKind;
 
-impl Serialize for Kind {
+impl Serialize for SpanKind {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u8(INTERNAL)
     }
@@ -177,7 +177,7 @@ mod tests {
             span_id: SpanId(number(0xeee1_9b7e_c3c1_b174)),
             parent_span_id: None,
             name: "whole".into(),
-            kind: Kind,
+            kind: SpanKind,
             start_time_unix_nano: 1_544_712_660_000_000_000,
             end_time_unix_nano: 1_544_712_661_000_000_000,
             attributes: vec![Attribute::number("calls", 7_u32)],
@@ -188,7 +188,7 @@ mod tests {
             span_id: SpanId(number(0xb)),
             parent_span_id: Some(root.span_id),
             name: "part".into(),
-            kind: Kind,
+            kind: SpanKind,
             start_time_unix_nano: 1_544_712_660_000_000_000,
             end_time_unix_nano: 1_544_712_660_000_000_001,
             attributes: Vec::new(),

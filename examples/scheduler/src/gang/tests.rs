@@ -11,12 +11,12 @@ use supercargo_scheduler::{
 use super::{GANG, GANG_SIZE, from_args};
 
 /// A scheduler whose default profile has the plugin, a node for `cpus` pods, and the time.
-struct Bed {
+struct TestBed {
     scheduler: Scheduler,
     now: Now,
 }
 
-impl Bed {
+impl TestBed {
     fn new(cpus: u32) -> Self {
         let catalog = supercargo::config::Catalog::in_tree();
         let build = |name| {
@@ -65,7 +65,7 @@ fn member(name: &str, gang: &str) -> PodBuilder {
 
 #[test]
 fn complete_gangs_are_bound() {
-    let mut bed = Bed::new(8);
+    let mut bed = TestBed::new(8);
     bed.pod(member("a", "g"));
     bed.pod(member("b", "g"));
     bed.pod(member("other", "h"));
@@ -79,7 +79,7 @@ fn complete_gangs_are_bound() {
 
 #[test]
 fn incomplete_gangs_release_their_nodes() {
-    let mut bed = Bed::new(2);
+    let mut bed = TestBed::new(2);
     for name in ["a", "b", "c"] {
         bed.pod(member(name, "g"));
     }
@@ -94,7 +94,7 @@ fn incomplete_gangs_release_their_nodes() {
 
 #[test]
 fn the_missing_pod_wakes_a_rejected_gang() {
-    let mut bed = Bed::new(8);
+    let mut bed = TestBed::new(8);
     bed.pod(member("a", "g"));
     bed.pod(member("b", "g"));
     assert_eq!(bed.bound(), Vec::<String>::new());

@@ -13,7 +13,7 @@ use supercargo_framework::{Numbering, steps};
 /// The kinds of claims, and the sorts of available volumes. Claims of one kind can be bound to the
 /// same volumes, and volumes of one sort to the same claims, if they are large enough.
 pub(super) struct Kinds {
-    of_claims: Vec<Kind>,
+    of_claims: Vec<ClaimKind>,
     /// An available volume of each sort.
     sorts: Vec<Arc<Object>>,
     /// Whether volume attributes classes are enabled.
@@ -21,7 +21,7 @@ pub(super) struct Kinds {
 }
 
 /// A kind of claims. Nodes ask about the same sorts, so answers about the first 64 are kept.
-struct Kind {
+struct ClaimKind {
     /// A claim of this kind.
     claim: Arc<Object>,
     /// The sorts that have been compared with the claim, a bit each.
@@ -48,7 +48,7 @@ impl Kinds {
             let kind =
                 known.number((body.volume_mode, attributes, modes(&body.access_modes), &body.selector));
             if kind == self.of_claims.len() {
-                self.of_claims.push(Kind::of(object));
+                self.of_claims.push(ClaimKind::of(object));
             }
             kind
         };
@@ -113,7 +113,7 @@ impl Kinds {
     }
 
     /// Whether an available volume can be bound to claims of a kind, if it is large enough.
-    fn suits_claim(&self, kind: &Kind, volume: &Object) -> bool {
+    fn suits_claim(&self, kind: &ClaimKind, volume: &Object) -> bool {
         steps::add(1);
         let (Some(claim), Some(body)) =
             (PersistentVolumeClaim::of(&kind.claim.body), PersistentVolume::of(&volume.body))
@@ -131,7 +131,7 @@ impl Kinds {
     }
 }
 
-impl Kind {
+impl ClaimKind {
     fn of(claim: &Arc<Object>) -> Self {
         Self { claim: Arc::clone(claim), compared: AtomicU64::new(0), suited: AtomicU64::new(0) }
     }

@@ -3,7 +3,7 @@
 mod binding;
 mod filtering;
 mod hints;
-mod plain;
+mod plain_rules;
 mod property;
 mod scoring;
 mod world;

@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use jiff::tz::Offset;
 use serde_json::{Map, Number, Value};
 
-use super::error::{Error, Result};
+use super::error::{ProtobufError, Result};
 use super::wire::{Datum, Fields, read_varint, text};
 use crate::decode::time::{Precision, show};
 use crate::schema::{Field, Schema, Shape, Type};
 
 /// The maximum nesting of messages, which bounds recursive types.
 const DEPTH: usize = 100;
-const WRONG_TYPE: Error = Error::Broken("wrong wireType");
+const WRONG_TYPE: ProtobufError = ProtobufError::Broken("wrong wireType");
 
 /// Decodes a message. Unknown fields are skipped.
 pub(super) fn message(one: &Type, bytes: &[u8]) -> Result<Value> {
@@ -31,7 +31,7 @@ fn fields(
     object: &mut Map<String, Value>,
     depth: usize,
 ) -> Result<()> {
-    let depth = depth.checked_sub(1).ok_or(Error::Broken("too deep"))?;
+    let depth = depth.checked_sub(1).ok_or(ProtobufError::Broken("too deep"))?;
     for entry in Fields::of(bytes) {
         let (number, datum) = entry?;
         let known = |field: &&Field| field.number == number && field.inside == inside;
@@ -189,6 +189,6 @@ fn time(bytes: &[u8], precision: Precision) -> Result<Value> {
     }
     // Go drops the fraction of a Time.
     let nanos = if precision == Precision::Seconds { 0 } else { nanos };
-    let time = Timestamp::new(seconds, nanos).map_err(|_| Error::Broken("a time out of range"))?;
+    let time = Timestamp::new(seconds, nanos).map_err(|_| ProtobufError::Broken("a time out of range"))?;
     Ok(show(Offset::UTC.to_datetime(time), precision).into())
 }

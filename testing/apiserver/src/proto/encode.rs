@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::error::{Error, Result};
+use super::error::{ProtobufError, Result};
 use super::wire;
 use crate::schema::{Field, Schema, Shape, Type};
 
@@ -130,6 +130,6 @@ fn null(number: u32, shape: &Shape, out: &mut Vec<u8>) {
     }
 }
 
-fn wrong_type(field: &str, value: &Value) -> Error {
-    Error::WrongType { field: field.to_owned(), value: value.to_string() }
+fn wrong_type(field: &str, value: &Value) -> ProtobufError {
+    ProtobufError::WrongType { field: field.to_owned(), value: value.to_string() }
 }

@@ -2,7 +2,7 @@
 
 /// Why a value cannot be converted to or from protobuf.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ProtobufError {
     /// The object's kind has no messages.
     #[error("{kind:?} in version {api_version:?} has no protobuf")]
     NoMessage {
@@ -30,4 +30,4 @@ pub enum Error {
     Json(#[from] serde_json::Error),
 }
 
-pub(super) type Result<T> = std::result::Result<T, Error>;
+pub(super) type Result<T> = std::result::Result<T, ProtobufError>;

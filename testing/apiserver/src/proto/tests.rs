@@ -95,13 +95,13 @@ fn packed_numbers_are_decoded() {
 #[test]
 fn kinds_without_messages_are_rejected() {
     let resource = json!({"apiVersion": "example.com/v1", "kind": "Foo"});
-    assert!(matches!(encode(&resource), Err(Error::NoMessage { .. })));
+    assert!(matches!(encode(&resource), Err(ProtobufError::NoMessage { .. })));
     let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"});
-    assert!(matches!(encode(&crd), Err(Error::NoMessage { .. })));
-    assert!(matches!(decode(&wrap("v1", "Foo", &[])), Err(Error::NoMessage { .. })));
-    assert!(matches!(decode(b"{}"), Err(Error::NoPrefix)));
+    assert!(matches!(encode(&crd), Err(ProtobufError::NoMessage { .. })));
+    assert!(matches!(decode(&wrap("v1", "Foo", &[])), Err(ProtobufError::NoMessage { .. })));
+    assert!(matches!(decode(b"{}"), Err(ProtobufError::NoPrefix)));
     let wrong = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": 5}});
-    assert!(matches!(encode(&wrong), Err(Error::WrongType { .. })));
+    assert!(matches!(encode(&wrong), Err(ProtobufError::WrongType { .. })));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn decoding_recursive_messages_terminates() {
         let inner = std::mem::take(&mut message);
         wire::bytes(number, &inner, &mut message);
     }
-    assert!(matches!(decode::message(ours(props), &message), Err(Error::Broken("too deep"))));
+    assert!(matches!(decode::message(ours(props), &message), Err(ProtobufError::Broken("too deep"))));
 }
 
 /// Catches a type that cannot be encoded before a client requests it.

@@ -1,6 +1,6 @@
 //! Protobuf's wire format.
 
-use super::error::{Error, Result};
+use super::error::{ProtobufError, Result};
 
 /// The wire types.
 pub(super) const VARINT: u32 = 0;
@@ -88,9 +88,9 @@ impl<'a> Fields<'a> {
 
     fn read(&mut self) -> Result<(u32, Datum<'a>)> {
         let key = read_varint(&mut self.rest)?;
-        let number = u32::try_from(key >> 3).map_err(|_| Error::Broken("illegal tag"))?;
+        let number = u32::try_from(key >> 3).map_err(|_| ProtobufError::Broken("illegal tag"))?;
         if number == 0 {
-            return Err(Error::Broken("illegal tag"));
+            return Err(ProtobufError::Broken("illegal tag"));
         }
         let datum = match u32::from(low_bits(key)) & 7 {
             VARINT => Datum::Varint(read_varint(&mut self.rest)?),
@@ -100,8 +100,8 @@ impl<'a> Fields<'a> {
                 let length = usize::try_from(read_varint(&mut self.rest)?).map_err(|_| TOO_SHORT)?;
                 Datum::Bytes(self.take(length)?)
             }
-            GROUP_START => return Err(Error::Broken("groups are not supported")),
-            _ => return Err(Error::Broken("illegal wireType")),
+            GROUP_START => return Err(ProtobufError::Broken("groups are not supported")),
+            _ => return Err(ProtobufError::Broken("illegal wireType")),
         };
         Ok((number, datum))
     }
@@ -134,7 +134,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-const TOO_SHORT: Error = Error::Broken("unexpected EOF");
+const TOO_SHORT: ProtobufError = ProtobufError::Broken("unexpected EOF");
 
 pub(super) fn read_varint(rest: &mut &[u8]) -> Result<u64> {
     let mut value = 0;
@@ -146,9 +146,9 @@ pub(super) fn read_varint(rest: &mut &[u8]) -> Result<u64> {
             return Ok(value);
         }
     }
-    Err(Error::Broken("integer overflow"))
+    Err(ProtobufError::Broken("integer overflow"))
 }
 
 pub(super) fn text(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes).map_err(|_| Error::Broken("a string is not UTF-8"))
+    std::str::from_utf8(bytes).map_err(|_| ProtobufError::Broken("a string is not UTF-8"))
 }

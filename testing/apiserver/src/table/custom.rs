@@ -25,12 +25,12 @@ enum JsonPathStep {
     Slice(Option<i64>, Option<i64>),
     Index(i64),
     All,
-    Filter { path: Vec<JsonPathStep>, comparison: Comparison, value: Value },
+    Filter { path: Vec<JsonPathStep>, comparison: Operator, value: Value },
     Exists(Vec<JsonPathStep>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Comparison {
+enum Operator {
     Equal,
     NotEqual,
     Less,
@@ -151,7 +151,7 @@ fn position(index: i64, length: usize) -> Option<usize> {
     usize::try_from(if index < 0 { index + length as i64 } else { index }).ok()
 }
 
-impl Comparison {
+impl Operator {
     fn holds(self, left: &Value, right: &Value) -> bool {
         let order = match (left, right) {
             (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
@@ -268,12 +268,12 @@ impl<'a> Parser<'a> {
         self.depth -= 1;
         self.skip_space();
         let operators = [
-            ("==", Comparison::Equal),
-            ("!=", Comparison::NotEqual),
-            ("<=", Comparison::LessOrEqual),
-            (">=", Comparison::GreaterOrEqual),
-            ("<", Comparison::Less),
-            (">", Comparison::Greater),
+            ("==", Operator::Equal),
+            ("!=", Operator::NotEqual),
+            ("<=", Operator::LessOrEqual),
+            (">=", Operator::GreaterOrEqual),
+            ("<", Operator::Less),
+            (">", Operator::Greater),
         ];
         let Some(comparison) =
             operators.into_iter().find_map(|(sign, comparison)| self.take(sign).then_some(comparison))

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 
-use super::{BoundPod, FORGIVEN, Sender, Witness};
+use super::{BoundPod, FORGIVEN, InvariantChecker, Sender};
 use crate::api::{ask, list, name, text, uid};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
@@ -44,7 +44,7 @@ fn devices(claim: &Value) -> impl Iterator<Item = [&str; 3]> {
     own.map(|result| ["driver", "pool", "device"].map(|field| result[field].as_str().unwrap_or_default()))
 }
 
-impl Witness {
+impl InvariantChecker {
     /// Whether the claim of this path has devices.
     pub(super) async fn is_allocated(server: &ApiServer, path: &str) -> bool {
         has_allocation(&ask(server, Method::GET, path.trim_end_matches("/status"), None).await.1)
@@ -52,20 +52,20 @@ impl Witness {
 
     /// No claim that has just got devices has one of another claim, as far as its scheduler could
     /// know.
-    pub(super) async fn check_devices(witness: &Mutex<Self>, server: &ApiServer, from: &Sender, path: &str) {
+    pub(super) async fn check_devices(checker: &Mutex<Self>, server: &ApiServer, from: &Sender, path: &str) {
         let claims = list(server, CLAIMS).await;
         let is_new = |claim: &&Value| path == format!("{CLAIMS}/{}/status", name(claim));
         let Some(new) = claims.iter().find(is_new).filter(|claim| has_allocation(claim)) else { return };
-        let mut witness = witness.lock();
-        let now = witness.now();
-        witness.allocated.insert(uid(new).to_owned(), (Arc::clone(&from.process), now));
-        if witness.is_forgiving() {
+        let mut checker = checker.lock();
+        let now = checker.now();
+        checker.allocated.insert(uid(new).to_owned(), (Arc::clone(&from.process), now));
+        if checker.is_forgiving() {
             return;
         }
-        witness.trace.count("checks of devices", 1);
+        checker.trace.count("checks of devices", 1);
         let wanted: BTreeSet<[&str; 3]> = devices(new).collect();
         let others =
-            claims.iter().filter(|other| uid(other) != uid(new) && witness.is_known(other, from, now));
+            claims.iter().filter(|other| uid(other) != uid(new) && checker.is_known(other, from, now));
         let of_two = others.flat_map(|other| devices(other).map(move |device| (device, name(other))));
         let found: Vec<String> = of_two
             .filter(|(device, _)| wanted.contains(device))
@@ -73,7 +73,7 @@ impl Witness {
                 format!("{}: claims {} and {other} have device {}", from.process, name(new), device.join("/"))
             })
             .collect();
-        found.into_iter().for_each(|what| witness.fail(what));
+        found.into_iter().for_each(|what| checker.fail(what));
     }
 
     /// Whether a scheduler must know of the devices of a claim. The answer to its own write may
@@ -89,19 +89,19 @@ impl Witness {
 
     /// A pod that has just been bound has its claims.
     pub(super) async fn check_reservations(
-        witness: &Mutex<Self>,
+        checker: &Mutex<Self>,
         server: &ApiServer,
         from: &Sender,
         pod: &BoundPod,
     ) {
         for claim in pod.spec.claims.iter().filter_map(|entry| claim_of(entry, &pod.status.claims)) {
             let claim = ask(server, Method::GET, &format!("{CLAIMS}/{claim}"), None).await.1;
-            let mut witness = witness.lock();
-            witness.trace.count("checks of claims of bound pods", 1);
+            let mut checker = checker.lock();
+            checker.trace.count("checks of claims of bound pods", 1);
             let is_its_own = has_allocation(&claim) && is_reserved_for(&claim, &pod.metadata.uid);
-            if !is_its_own && !witness.is_forgiving() {
+            if !is_its_own && !checker.is_forgiving() {
                 let (pod, claim) = (&pod.metadata.name, text(&claim, "/metadata/name"));
-                witness
+                checker
                     .fail(format!("{}: pod {pod} is bound, and claim {claim} is not its own", from.process));
             }
         }

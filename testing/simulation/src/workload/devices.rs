@@ -170,7 +170,7 @@ impl Workload {
     async fn annotate(&self, node: u64, annotations: Value) {
         let path = format!("{NODES}/node-{node}");
         let change = json!({ "metadata": { "annotations": annotations } });
-        self.witness.lock().note(format_args!("changed {path} {change}"));
+        self.checker.lock().note(format_args!("changed {path} {change}"));
         tell(&self.server, Method::PATCH, &path, Some(&change)).await;
     }
 

@@ -3,14 +3,14 @@
 //!
 //! `INFORMER_HISTORIES` sets the number of histories; the default is a few hundred.
 
-mod counterfeits;
+mod false_accounts;
 mod model;
 mod recording_handler;
 
 use proptest::prelude::*;
 
 use self::model::{Account, Initial, Model, State};
-use self::recording_handler::{HandlerCall, RecordedCall, RecordingHandler};
+use self::recording_handler::{HandlerCall, RecordingHandler, TimedCall};
 use super::*;
 use crate::list_watch::WatchEvent;
 use crate::testing::{connection_refused, refusal};
@@ -460,9 +460,9 @@ impl Stage {
 }
 
 /// The content that notifications add up to.
-fn fold(told: &[RecordedCall]) -> model::Content {
+fn fold(told: &[TimedCall]) -> model::Content {
     let mut content = model::Content::new();
-    for RecordedCall { said, .. } in told {
+    for TimedCall { said, .. } in told {
         match said {
             HandlerCall::Add { key, version, .. } => content.insert(key.clone(), *version),
             HandlerCall::Update { key, new, .. } => content.insert(key.clone(), *new),

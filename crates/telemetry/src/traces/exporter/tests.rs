@@ -33,7 +33,7 @@ fn attempt(spans: usize) -> Attempt {
 }
 
 /// An exporter and its channel.
-struct Bed {
+struct TestBed {
     exporter: Exporter,
     sender: mpsc::Sender<Attempt>,
     requests: Requests,
@@ -50,12 +50,12 @@ fn sending_by(client: kube::Client) -> SendRequest {
 }
 
 /// A collector that responds with these statuses in turn, and then with 200.
-fn bed(statuses: Vec<u16>) -> Bed {
+fn bed(statuses: Vec<u16>) -> TestBed {
     let (client, requests) = answering_client(statuses);
     let (sender, attempts) = mpsc::channel(1000);
     let not_taken = Arc::<Counter>::default();
     let exporter = Exporter::new(sending_by(client), "host", attempts, Arc::clone(&not_taken));
-    Bed { exporter, sender, requests, not_taken }
+    TestBed { exporter, sender, requests, not_taken }
 }
 
 /// The number of spans in each request.
@@ -70,7 +70,7 @@ fn sizes(requests: &Requests) -> Vec<usize> {
 
 #[tokio::test(start_paused = true)]
 async fn spans_are_sent_in_batches_and_flushed_at_the_end() {
-    let Bed { exporter, sender, requests, not_taken } = bed(Vec::new());
+    let TestBed { exporter, sender, requests, not_taken } = bed(Vec::new());
     for _ in 0..100 {
         sender.send(attempt(12)).await.unwrap();
     }
@@ -83,7 +83,7 @@ async fn spans_are_sent_in_batches_and_flushed_at_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn incomplete_batches_are_sent_after_a_delay() {
-    let Bed { exporter, sender, requests, .. } = bed(Vec::new());
+    let TestBed { exporter, sender, requests, .. } = bed(Vec::new());
     let task = tokio::spawn(exporter.run());
     let began = Instant::now();
     sender.send(attempt(3)).await.unwrap();
@@ -98,7 +98,7 @@ async fn incomplete_batches_are_sent_after_a_delay() {
 
 #[tokio::test(start_paused = true)]
 async fn spans_are_resent_to_a_busy_collector() {
-    let Bed { exporter, sender, requests, not_taken } = bed(vec![503, 429, 502, 504]);
+    let TestBed { exporter, sender, requests, not_taken } = bed(vec![503, 429, 502, 504]);
     sender.send(attempt(2)).await.unwrap();
     drop(sender);
     let began = Instant::now();
@@ -113,7 +113,7 @@ async fn spans_are_resent_to_a_busy_collector() {
 #[tokio::test(start_paused = true)]
 async fn rejected_spans_are_dropped_and_counted() {
     for (statuses, expected) in [(vec![400], 2), (vec![503; 5], 6)] {
-        let Bed { exporter, sender, requests, not_taken } = bed(statuses);
+        let TestBed { exporter, sender, requests, not_taken } = bed(statuses);
         sender.send(attempt(BATCH)).await.unwrap();
         sender.send(attempt(1)).await.unwrap();
         drop(sender);

@@ -31,7 +31,7 @@ impl Observer for Hand {
 }
 
 /// An observer and its finished attempts.
-struct Bed {
+struct TestBed {
     hand: Hand,
     observer: TracingObserver,
     attempts: mpsc::Receiver<Attempt>,
@@ -42,7 +42,7 @@ fn took(from: u64, to: u64) -> Timespan {
     Timespan { from: TimePoint(from), to: TimePoint(to) }
 }
 
-impl Bed {
+impl TestBed {
     fn with(per_million: u32, waiting: usize) -> Self {
         let (hand, drops) = (Hand::default(), Drops::default());
         let (sender, attempts) = mpsc::channel(waiting);
@@ -121,7 +121,7 @@ fn attribute<'a>(span: &'a Value, key: &str) -> Option<&'a Value> {
 
 #[test]
 fn spans_nest_from_attempt_to_points_to_plugins() {
-    let (mut bed, pod) = (Bed::new(), pod("p").namespace("ns").uid("u").build());
+    let (mut bed, pod) = (TestBed::new(), pod("p").namespace("ns").uid("u").build());
     bed.plugin(&pod, "Fit", Point::PreFilter, (110, 120));
     bed.point(&pod, Point::PreFilter, (100, 130));
     bed.plugin(&pod, "Fit", Point::Filter, (130, 140));
@@ -166,7 +166,7 @@ fn spans_nest_from_attempt_to_points_to_plugins() {
 
 #[test]
 fn attempts_of_two_pods_do_not_mix() {
-    let mut bed = Bed::new();
+    let mut bed = TestBed::new();
     let (one, other) = (pod("one").uid("1").build(), pod("other").uid("2").build());
     bed.point(&one, Point::Filter, (10, 20));
     bed.point(&other, Point::Filter, (20, 30));
@@ -189,7 +189,7 @@ fn attempts_of_two_pods_do_not_mix() {
 
 #[test]
 fn unschedulable_attempts_are_not_errors() {
-    let (mut bed, pod) = (Bed::new(), pod("p").uid("u").build());
+    let (mut bed, pod) = (TestBed::new(), pod("p").uid("u").build());
     bed.end(&pod, AttemptResult::Unschedulable, "0/3 nodes are available", (0, 10));
     let root = &bed.trace()[0];
     assert_eq!(attribute(root, "supercargo.message").unwrap()["stringValue"], "0/3 nodes are available");
@@ -202,7 +202,7 @@ fn unschedulable_attempts_are_not_errors() {
 
 #[test]
 fn aborted_attempts_leave_nothing_to_the_next_one() {
-    let (mut bed, pod) = (Bed::new(), pod("p").uid("u").build());
+    let (mut bed, pod) = (TestBed::new(), pod("p").uid("u").build());
     bed.plugin(&pod, "Fit", Point::Filter, (11, 12));
     bed.point(&pod, Point::Filter, (10, 20));
     bed.point(&pod, Point::Filter, (100, 110));
@@ -214,7 +214,7 @@ fn aborted_attempts_leave_nothing_to_the_next_one() {
 
 #[test]
 fn points_outside_an_attempt_are_ignored() {
-    let (mut bed, pod) = (Bed::new(), pod("p").uid("u").build());
+    let (mut bed, pod) = (TestBed::new(), pod("p").uid("u").build());
     bed.point(&pod, Point::PreEnqueue, (1, 2));
     bed.plugin(&pod, "Gates", Point::PreEnqueue, (1, 2));
     bed.end(&pod, AttemptResult::Scheduled, "", (3, 10));
@@ -225,7 +225,7 @@ fn points_outside_an_attempt_are_ignored() {
 
 #[test]
 fn sampling_rate_0_records_nothing() {
-    let (mut bed, pod) = (Bed::with(0, 100), pod("p").uid("u").build());
+    let (mut bed, pod) = (TestBed::with(0, 100), pod("p").uid("u").build());
     bed.point(&pod, Point::Filter, (10, 20));
     assert_eq!(bed.observer.open_attempts.borrow_mut().take(&pod.uid).count(), 0);
     bed.end(&pod, AttemptResult::Scheduled, "", (10, 20));
@@ -234,7 +234,7 @@ fn sampling_rate_0_records_nothing() {
 
 #[test]
 fn all_attempts_of_a_sampled_pod_are_recorded() {
-    let mut bed = Bed::with(ALL / 2, 10_000);
+    let mut bed = TestBed::with(ALL / 2, 10_000);
     for number in 0..1000 {
         let pod = pod(&format!("pod-{number}")).uid(&format!("uid-{number}")).build();
         for _ in 0..2 {
@@ -252,7 +252,7 @@ fn all_attempts_of_a_sampled_pod_are_recorded() {
 
 #[test]
 fn a_full_queue_drops_and_counts_new_attempts() {
-    let (mut bed, pod) = (Bed::with(ALL, 1), pod("p").uid("u").build());
+    let (mut bed, pod) = (TestBed::with(ALL, 1), pod("p").uid("u").build());
     bed.end(&pod, AttemptResult::Scheduled, "", (0, 10));
     bed.point(&pod, Point::Filter, (10, 20));
     bed.end(&pod, AttemptResult::Scheduled, "", (10, 20));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::recording_handler::{HandlerCall, RecordedCall};
+use super::recording_handler::{HandlerCall, TimedCall};
 
 /// The state of an object at some version of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) enum Initial {
 /// The notifications of a handler, with everything that constrains them.
 #[derive(Clone)]
 pub(super) struct Account {
-    pub(super) told: Vec<RecordedCall>,
+    pub(super) told: Vec<TimedCall>,
     pub(super) filtered: bool,
     pub(super) initial: Initial,
     /// Whether the queue groups changes by object, so that changes of one object can precede
@@ -80,7 +80,7 @@ impl Model {
         let mut known = Content::new();
         // Per key, the first version that has not been delivered.
         let mut reached = Content::new();
-        for RecordedCall { at, said } in &account.told {
+        for TimedCall { at, said } in &account.told {
             let result = match said {
                 HandlerCall::Add { key, version, .. } => {
                     self.check_add(account, &mut known, &reached, key, *version)
@@ -201,7 +201,7 @@ impl Model {
     fn check_initial(&self, account: &Account) -> Result<(), String> {
         let mut flagged = Content::new();
         let mut over = false;
-        for RecordedCall { said, .. } in &account.told {
+        for TimedCall { said, .. } in &account.told {
             match said {
                 HandlerCall::Add { key, version, initial: true } if !over => {
                     // A group can contain a deletion and another addition.

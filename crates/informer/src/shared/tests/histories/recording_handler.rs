@@ -33,7 +33,7 @@ impl HandlerCall {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct RecordedCall {
+pub(super) struct TimedCall {
     pub(super) at: Instant,
     pub(super) said: HandlerCall,
 }
@@ -41,7 +41,7 @@ pub(super) struct RecordedCall {
 /// Clones share the record.
 #[derive(Clone)]
 pub(super) struct RecordingHandler {
-    record: Arc<Mutex<Vec<RecordedCall>>>,
+    record: Arc<Mutex<Vec<TimedCall>>>,
     clumsy: Option<usize>,
 }
 
@@ -51,7 +51,7 @@ impl RecordingHandler {
         Self { record: Arc::default(), clumsy }
     }
 
-    pub(super) fn told(&self) -> Vec<RecordedCall> {
+    pub(super) fn told(&self) -> Vec<TimedCall> {
         self.record.lock().clone()
     }
 
@@ -61,7 +61,7 @@ impl RecordingHandler {
 
     fn write(&self, said: HandlerCall) {
         let mut record = self.record.lock();
-        record.push(RecordedCall { at: Instant::now(), said });
+        record.push(TimedCall { at: Instant::now(), said });
         let length = record.len();
         drop(record);
         if length < LEARNT && self.clumsy.is_some_and(|every| length.is_multiple_of(every)) {

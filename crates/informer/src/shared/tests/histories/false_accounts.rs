@@ -38,12 +38,12 @@ fn genuine() -> (Stage, Account) {
 }
 
 /// The position of the `n`th notification for the key.
-fn nth(told: &[RecordedCall], key: &str, n: usize) -> usize {
+fn nth(told: &[TimedCall], key: &str, n: usize) -> usize {
     let of_key = told.iter().enumerate().filter(|(_, told)| told.said.key() == key);
     of_key.map(|(at, _)| at).nth(n).unwrap()
 }
 
-fn change(told: &mut [RecordedCall], key: &str, n: usize, change: impl FnOnce(&mut HandlerCall)) {
+fn change(told: &mut [TimedCall], key: &str, n: usize, change: impl FnOnce(&mut HandlerCall)) {
     let at = nth(told, key, n);
     change(&mut told[at].said);
 }
@@ -56,7 +56,7 @@ fn the_model_detects_every_kind_of_false_account() {
     assert_eq!(lines.len(), 9, "{lines:#?}");
     stage.model.check(&account).unwrap();
 
-    type Forgery = fn(&mut Vec<RecordedCall>);
+    type Forgery = fn(&mut Vec<TimedCall>);
     let forgeries: [(&str, Forgery); 15] = [
         ("ends with", |told| drop(told.remove(nth(told, "ns/p1", 1)))),
         ("ends with", |told| drop(told.pop())),
@@ -96,7 +96,7 @@ fn the_model_detects_every_kind_of_false_account() {
                 panic!()
             };
             let said = HandlerCall::Delete { key, version: Some(version), tombstone: true };
-            told.push(RecordedCall { at: Instant::now(), said });
+            told.push(TimedCall { at: Instant::now(), said });
         }),
         ("initial objects", |told| {
             change(told, "ns/p1", 0, |said| {
@@ -113,7 +113,7 @@ fn the_model_detects_every_kind_of_false_account() {
         ("unchanged update for a handler without resyncs", |told| {
             let last = told.last().unwrap().clone();
             let HandlerCall::Update { key, new, .. } = last.said else { panic!() };
-            told.push(RecordedCall { at: last.at, said: HandlerCall::Update { key, old: new, new } });
+            told.push(TimedCall { at: last.at, said: HandlerCall::Update { key, old: new, new } });
         }),
     ];
     for (complaint, forge) in forgeries {
