@@ -505,7 +505,7 @@ mod tests {
         let _stop = StopOnDrop(mailbox.clone());
         let (release, released) = mpsc::channel::<()>();
         mailbox.post(Message::Ask(Box::new(move |_| released.recv().unwrap())));
-        let (tell, told) = mpsc::channel();
+        let (tell, received) = mpsc::channel();
         for _ in 0..3 {
             let (watchdog, tell) = (watchdog.clone(), tell.clone());
             mailbox.post(Message::Ask(Box::new(move |_| {
@@ -514,7 +514,7 @@ mod tests {
             })));
         }
         release.send(()).unwrap();
-        let steps: Vec<u64> = told.iter().take(3).collect();
+        let steps: Vec<u64> = received.iter().take(3).collect();
         assert!(steps.is_sorted_by(|one, next| one < next), "{steps:?}");
         mailbox.post(Message::Stop);
         owner.join().unwrap();

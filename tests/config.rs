@@ -81,13 +81,13 @@ fn every_config_error_is_reported_on_its_own_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "parallelism: 0\nprofiles:\n- plugins:\n    filtr: {}\n");
     let path = path.to_str().unwrap();
-    let (code, said) = refused(&["config", "validate", path]);
+    let (code, reported) = refused(&["config", "validate", path]);
     assert_eq!(code, 1);
     let expected = format!(
         "{path}:3:14: parallelism: must be greater than 0, is 0\n\
          {path}:6:5: profiles[0].plugins.filtr: unknown field; did you mean \"filter\"?\n"
     );
-    assert_eq!(said, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn every_error_of_plugin_arguments_is_reported() {
         + &args("DefaultPreemption", "minCandidateNodesPercentage: 200, minCandidateNodesAbsolute: -1")
         + &args("InterPodAffinity", "hardPodAffinityWeight: 101, ignorePreferredTermsOfExistingPods: 1");
     let path = file(folder.path(), &text);
-    let (code, said) = refused(&["config", "validate", path.to_str().unwrap()]);
+    let (code, reported) = refused(&["config", "validate", path.to_str().unwrap()]);
     assert_eq!(code, 1);
     for field in [
         "args.ignoredResources[0]",
@@ -111,9 +111,9 @@ fn every_error_of_plugin_arguments_is_reported() {
         "args.hardPodAffinityWeight",
         "args.ignorePreferredTermsOfExistingPods",
     ] {
-        assert_eq!(said.matches(&format!(".{field}: ")).count(), 1, "{field}:\n{said}");
+        assert_eq!(reported.matches(&format!(".{field}: ")).count(), 1, "{field}:\n{reported}");
     }
-    assert_eq!(said.lines().count(), 8, "{said}");
+    assert_eq!(reported.lines().count(), 8, "{reported}");
 }
 
 #[test]
@@ -141,16 +141,16 @@ fn write_config_to_writes_and_exits() {
     let written = folder.path().join("written.yaml");
     let config = format!("--config={}", path.display());
     let to = format!("--write-config-to={}", written.display());
-    let said =
+    let reported =
         output(&["run", &config, &to, "--leader-elect-retry-period=3s", "--kube-api-qps=5", "--vmodule=a=3"]);
-    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    assert_eq!(reported.status.code(), Some(0), "{}", text(&reported.stderr));
     let found = Config::load(&written, &Catalog::in_tree()).unwrap();
     let election = &found.leader_election;
     assert_eq!((election.lease_duration.as_secs(), election.retry_period.as_secs()), (20, 3));
     assert_eq!(found.client_connection.qps, None, "a deprecated flag does not count beside a file");
-    let said = text(&said.stdout) + &text(&said.stderr);
+    let reported = text(&reported.stdout) + &text(&reported.stderr);
     for warning in ["--kube-api-qps is ignored", "--vmodule is ignored"] {
-        assert!(said.contains(warning), "{warning} is not in\n{said}");
+        assert!(reported.contains(warning), "{warning} is not in\n{reported}");
     }
 }
 
@@ -176,26 +176,29 @@ fn invalid_command_line_is_rejected_with_a_suggestion() {
         (&["run", "--log-level=loud"], "--log-level: \"loud\" is not a log level"),
         (&["config", "validate"], "<FILE>"),
     ] {
-        let (code, said) = refused(args);
-        assert_eq!(code, 2, "{args:?}: {said}");
-        assert!(said.contains(message), "{args:?}: {said}");
+        let (code, reported) = refused(args);
+        assert_eq!(code, 2, "{args:?}: {reported}");
+        assert!(reported.contains(message), "{args:?}: {reported}");
     }
 }
 
 #[test]
 fn invalid_log_level_of_the_environment_names_the_variable() {
     let output = command(["config", "default"]).env("SUPERCARGO_LOG", "foo=bar=baz").output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.starts_with("supercargo: SUPERCARGO_LOG: \"foo=bar=baz\" is not a log level"), "{said}");
+    let reported = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{reported}");
+    assert!(
+        reported.starts_with("supercargo: SUPERCARGO_LOG: \"foo=bar=baz\" is not a log level"),
+        "{reported}"
+    );
 }
 
 #[test]
 fn version_names_the_commit_if_it_is_known() {
     let version = format!("supercargo {}", env!("CARGO_PKG_VERSION"));
-    let said = printed(&["--version"]);
-    let commit = said.trim_end().strip_prefix(&version).unwrap_or_else(|| panic!("{said}"));
-    assert!(commit.is_empty() || (commit.starts_with(" (") && commit.ends_with(')')), "{said}");
+    let reported = printed(&["--version"]);
+    let commit = reported.trim_end().strip_prefix(&version).unwrap_or_else(|| panic!("{reported}"));
+    assert!(commit.is_empty() || (commit.starts_with(" (") && commit.ends_with(')')), "{reported}");
     let package = env!("CARGO_PKG_VERSION");
     assert_eq!(build_script::version(None), package);
     assert_eq!(build_script::version(Some("0123456789abcdef")), format!("{package} (0123456789ab)"));

@@ -84,17 +84,17 @@ fn commands(dry: &Output) -> Vec<String> {
 #[test]
 fn dry_run_prints_every_step_and_runs_none() {
     let dry = Bench::new();
-    let said = dry.run(&["--dry-run"], "");
-    assert!(said.status.success(), "{}", text(&said.stderr));
+    let reported = dry.run(&["--dry-run"], "");
+    assert!(reported.status.success(), "{}", text(&reported.stderr));
     assert_eq!(dry.calls(), Vec::<String>::new());
-    let said = commands(&said);
+    let reported = commands(&reported);
 
     let real = Bench::new();
     let done = real.run(&[], "");
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
     assert!(text(&done.stdout).contains("== all of it held"));
     let mut calls = real.calls().into_iter();
-    for command in &said {
+    for command in &reported {
         // A dry run omits the files that the script's functions use.
         let command =
             command.strip_prefix("env SUPERCARGO_E2E_KUBECONFIG=FOLDER/kubeconfig ").unwrap_or(command);
@@ -110,12 +110,12 @@ fn dry_run_prints_every_step_and_runs_none() {
             real.calls()
         );
     }
-    assert!(said.len() > 25, "{said:#?}");
+    assert!(reported.len() > 25, "{reported:#?}");
 }
 
 #[test]
 fn suite_runs_on_the_new_cluster_with_the_built_image() {
-    let said = commands(&Bench::new().run(&["--dry-run"], ""));
+    let reported = commands(&Bench::new().run(&["--dry-run"], ""));
     let image = image();
     let steps = [
         format!("docker build --tag {image} "),
@@ -126,9 +126,12 @@ fn suite_runs_on_the_new_cluster_with_the_built_image() {
             .to_owned(),
         "kind delete cluster --name supercargo-test".to_owned(),
     ];
-    let mut said = said.iter();
+    let mut reported = reported.iter();
     for step in steps {
-        assert!(said.any(|command| command.starts_with(&step)), "{step} is not there, or not in its place");
+        assert!(
+            reported.any(|command| command.starts_with(&step)),
+            "{step} is not there, or not in its place"
+        );
     }
 }
 

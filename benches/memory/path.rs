@@ -129,8 +129,8 @@ fn followed<K: Kind>(
     let (scheduler, resident) = match tell {
         None => (store, per_pod(resident_before, resident()?, pods)),
         Some(mut tell) => {
-            let told = HandlerFuncs::new().with_add(move |pod: &Arc<K::Object>, _| tell(Arc::clone(pod)));
-            let registration = informer.add_event_handler(told, HandlerOptions::named("cache"))?;
+            let received = HandlerFuncs::new().with_add(move |pod: &Arc<K::Object>, _| tell(Arc::clone(pod)));
+            let registration = informer.add_event_handler(received, HandlerOptions::named("cache"))?;
             runtime.block_on(async {
                 while !registration.has_synced() {
                     tokio::time::sleep(Duration::from_millis(1)).await;

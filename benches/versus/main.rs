@@ -212,7 +212,7 @@ impl Versus {
         };
         let writes = script.counts().to_string();
         let bare = Bare { script, way: chosen, encoding };
-        let said = bare.to_string();
+        let reported = bare.to_string();
         let upstream = Contender::Scheduler(Scheduler::Upstream(self.upstream.clone()));
         let contenders = [upstream, supercargo, Contender::Bare(bare)];
         let mut outcomes: [Vec<Outcome>; 3] = Default::default();
@@ -237,7 +237,7 @@ impl Versus {
             pod_bytes: outcome.pod_bytes,
             rounds,
             settle: waits.settle,
-            bare: said,
+            bare: reported,
             writes,
             contenders: contenders.each_ref().map(|who| (who.name(), outcomes.next().unwrap_or_default())),
         })
@@ -265,10 +265,10 @@ impl Versus {
             // Twice, because one run may be disturbed.
             for (way, encoding) in tried.repeat(2) {
                 let bare = Bare { script: script.clone(), way, encoding };
-                let said = bare.to_string();
+                let reported = bare.to_string();
                 let names = names(pods.min(ENOUGH));
                 let turn = turn::take(cluster, &Contender::Bare(bare), &names, self.args.waits()).await;
-                let (outcome, _) = turn.with_context(|| format!("the bare client, {said}"))?;
+                let (outcome, _) = turn.with_context(|| format!("the bare client, {reported}"))?;
                 let took = outcome.written;
                 if best.is_none_or(|(least, _)| took < least) {
                     best = Some((took, (way, encoding)));

@@ -335,8 +335,8 @@ mod tests {
         let until = Instant::now() + Duration::from_hours(1);
         let kept = Arc::into_inner(insight.kept.lock().await.take().unwrap()).unwrap();
         *insight.kept.lock().await = Some(Arc::new(Kept { until, ..kept }));
-        let told = why(&insight, "q").await.unwrap();
-        assert_eq!(told, (422, "there is no unfinished pod default/q".to_owned(), Vec::new()));
+        let received = why(&insight, "q").await.unwrap();
+        assert_eq!(received, (422, "there is no unfinished pod default/q".to_owned(), Vec::new()));
         assert_eq!(why(&insight, "p").await.unwrap().0, 200);
         let kept = Arc::into_inner(insight.kept.lock().await.take().unwrap()).unwrap();
         *insight.kept.lock().await = Some(Arc::new(Kept { until: Instant::now(), ..kept }));

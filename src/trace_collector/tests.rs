@@ -107,8 +107,8 @@ async fn traces_are_posted_below_the_path_of_the_endpoint() {
     }
     assert!(!of_bound.contains(&"PostBind"));
     let of_failed = root(spans, "large");
-    let said = of_failed["attributes"].to_string();
-    assert!(said.contains("unschedulable") && said.contains("Insufficient cpu"), "{said}");
+    let reported = of_failed["attributes"].to_string();
+    assert!(reported.contains("unschedulable") && reported.contains("Insufficient cpu"), "{reported}");
     let post_filter =
         spans.iter().find(|span| span["name"] == "PostFilter" && span["parentSpanId"] == of_failed["spanId"]);
     assert!(names_below(spans, post_filter.unwrap()).contains(&"DefaultPreemption"));

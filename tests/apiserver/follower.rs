@@ -119,7 +119,7 @@ pub(super) struct ClientGo {
 struct State {
     synced: bool,
     store: BTreeMap<String, String>,
-    told: BTreeMap<String, String>,
+    received: BTreeMap<String, String>,
     strange: Option<Vec<String>>,
 }
 
@@ -195,7 +195,7 @@ impl Follower for ClientGo {
     fn held(&mut self) -> Held {
         let held = |(resource, state): (String, State)| {
             // Handlers lag behind the store.
-            let agree = state.synced && state.told == state.store;
+            let agree = state.synced && state.received == state.store;
             (resource, if agree { state.store } else { BTreeMap::new() })
         };
         self.states().into_iter().map(held).collect()

@@ -43,7 +43,7 @@ trait Followed {
 
 struct One<K: Kind> {
     informer: Arc<SharedInformer<K>>,
-    told: EventLog<K>,
+    received: EventLog<K>,
     registration: Registration,
     /// The object as JSON, if it is stored whole.
     json: fn(&K::Object) -> Option<Value>,
@@ -87,9 +87,10 @@ impl KubeInformers {
             let reflector = ReflectorOptions::default().backoff(backoff);
             SharedInformer::new(parts.kind, parts.list_watch, InformerOptions::default().reflector(reflector))
         });
-        let told = EventLog::new(Arc::clone(informer.kind()));
-        let registration = informer.add_event_handler(told.clone(), HandlerOptions::named(resource)).unwrap();
-        self.informers.insert(resource, Box::new(One { informer, told, registration, json }));
+        let received = EventLog::new(Arc::clone(informer.kind()));
+        let registration =
+            informer.add_event_handler(received.clone(), HandlerOptions::named(resource)).unwrap();
+        self.informers.insert(resource, Box::new(One { informer, received, registration, json }));
     }
 
     /// The number of lists and new watches, and the number of resumed watches.
@@ -117,13 +118,13 @@ impl<K: Kind> Followed for One<K> {
         };
         let stored: BTreeMap<_, _> = self.informer.store().list().iter().map(version).collect();
         // The log is not used.
-        self.told.take();
-        let agree = self.registration.has_synced() && self.told.content() == stored;
+        self.received.take();
+        let agree = self.registration.has_synced() && self.received.content() == stored;
         if agree { stored } else { BTreeMap::new() }
     }
 
     fn inconsistencies(&self) -> Vec<String> {
-        self.told.faults()
+        self.received.faults()
     }
 
     fn objects(&self) -> Option<BTreeMap<String, Value>> {

@@ -88,7 +88,7 @@ struct Running {
     child: Child,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
     /// The output so far, and its number of lines.
-    said: (String, usize),
+    reported: (String, usize),
 }
 
 impl Session {
@@ -236,20 +236,20 @@ impl Running {
     fn start(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        Self { child, lines, said: (String::new(), 0) }
+        Self { child, lines, reported: (String::new(), 0) }
     }
 
     /// Waits until the command has printed a total number of lines.
     async fn wait_for_lines(&mut self, count: usize) {
-        let (said, heard) = &mut self.said;
+        let (reported, heard) = &mut self.reported;
         while *heard < count {
             let line = timeout(PATIENCE, self.lines.next_line()).await;
             match line {
-                Ok(Ok(Some(line))) => *said += &(line + "\n"),
+                Ok(Ok(Some(line))) => *reported += &(line + "\n"),
                 Ok(Ok(None)) => break,
                 Ok(Err(error)) => panic!("cannot read the output of kubectl: {error}"),
                 Err(_) => {
-                    *said += "says nothing more\n";
+                    *reported += "says nothing more\n";
                     break;
                 }
             }
@@ -261,7 +261,7 @@ impl Running {
     async fn lines(mut self, count: usize) -> Ended {
         self.wait_for_lines(count).await;
         self.child.kill().await.unwrap();
-        Ended { code: 0, stdout: self.said.0, stderr: String::new() }
+        Ended { code: 0, stdout: self.reported.0, stderr: String::new() }
     }
 }
 

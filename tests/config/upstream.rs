@@ -104,8 +104,9 @@ fn written_by_upstream(program: &Path, folder: &Path, text: &str) -> String {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let written = fs::read_to_string(at("written.yaml")).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    let written =
+        fs::read_to_string(at("written.yaml")).unwrap_or_else(|error| panic!("{error}: {reported}"));
     fs::remove_file(at("written.yaml")).unwrap();
     written
 }

@@ -162,15 +162,15 @@ fn demo_with_keep_stays_up_and_prints_kubeconfig() {
     command.stdout(Stdio::piped());
     let mut process = Process(command.spawn().unwrap());
     let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
-    let mut said = Vec::new();
+    let mut reported = Vec::new();
     let path = loop {
-        let line = lines.next().unwrap_or_else(|| panic!("{said:?}")).unwrap();
+        let line = lines.next().unwrap_or_else(|| panic!("{reported:?}")).unwrap();
         if let Some(path) = line.strip_prefix("  export KUBECONFIG=") {
             break path.to_owned();
         }
-        said.push(line);
+        reported.push(line);
     };
-    assert!(said.contains(&"5 of 5 pods bound, on 3 nodes in 3 zones.".to_owned()), "{said:?}");
+    assert!(reported.contains(&"5 of 5 pods bound, on 3 nodes in 3 zones.".to_owned()), "{reported:?}");
     assert!(Path::new(&path).is_file(), "{path}");
     assert!(process.0.try_wait().unwrap().is_none());
     terminate(&process.0);

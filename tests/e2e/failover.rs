@@ -130,9 +130,9 @@ impl Scene {
     fn notes(&self) -> Vec<String> {
         let events = self.cluster.list("/apis/events.k8s.io/v1/namespaces/kube-system/events");
         let about = |event: &&Value| event["regarding"]["kind"] == "Lease";
-        let told: Vec<&Value> = events.iter().filter(about).collect();
-        assert!(told.iter().all(|event| name_of(event).starts_with("supercargo.")), "{told:?}");
-        told.iter().map(|event| event["note"].as_str().unwrap().to_owned()).collect()
+        let received: Vec<&Value> = events.iter().filter(about).collect();
+        assert!(received.iter().all(|event| name_of(event).starts_with("supercargo.")), "{received:?}");
+        received.iter().map(|event| event["note"].as_str().unwrap().to_owned()).collect()
     }
 }
 

@@ -104,7 +104,7 @@ fn sigusr2_compares_and_dumps_the_cache() {
 }
 
 /// The attributes of a span as text.
-fn said<'a>(span: &'a Value, key: &str) -> &'a str {
+fn reported<'a>(span: &'a Value, key: &str) -> &'a str {
     let mut attributes = span["attributes"].as_array().unwrap().iter();
     let attribute = attributes.find(|attribute| attribute["key"] == key);
     attribute.and_then(|attribute| attribute["value"]["stringValue"].as_str()).unwrap_or_default()
@@ -135,10 +135,13 @@ fn collector_receives_spans_of_a_successful_attempt() {
         .flat_map(|body| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap())
         .collect();
     let root = *spans.iter().find(|span| span["name"] == "scheduling attempt").unwrap();
-    assert_eq!((said(root, "k8s.pod.name"), said(root, "k8s.node.name")), ("small", "n1"));
-    assert_eq!((said(root, "supercargo.profile"), said(root, "supercargo.result")), ("first", "scheduled"));
+    assert_eq!((reported(root, "k8s.pod.name"), reported(root, "k8s.node.name")), ("small", "n1"));
+    assert_eq!(
+        (reported(root, "supercargo.profile"), reported(root, "supercargo.result")),
+        ("first", "scheduled")
+    );
     let uid = bed.cluster.pod("default", "small")["metadata"]["uid"].clone();
-    assert_eq!(said(root, "k8s.pod.uid"), uid);
+    assert_eq!(reported(root, "k8s.pod.uid"), uid);
     let (began, ended) = times(root);
     assert!(began < ended);
     for point in ["Filter", "Score", "Bind"] {

@@ -97,19 +97,21 @@ impl Memory {
             || (bound() == count).then_some(()),
             || format!("{} are", bound()),
         );
-        let told = || {
-            let mut told = BTreeMap::<String, usize>::new();
+        let received = || {
+            let mut received = BTreeMap::<String, usize>::new();
             for event in self.items("/apis/events.k8s.io/v1/namespaces/default/events") {
                 if event["reason"] == "Scheduled" {
-                    *told.entry(event["regarding"]["name"].as_str().unwrap().to_owned()).or_default() += 1;
+                    *received.entry(event["regarding"]["name"].as_str().unwrap().to_owned()).or_default() +=
+                        1;
                 }
             }
-            told
+            received
         };
-        let all_told = || Some(told()).filter(|told| told.len() == count);
-        let told =
-            eventually("every binding has its event", WITHIN, all_told, || format!("{} have", told().len()));
-        assert!(told.values().all(|times| *times == 1), "{told:?}");
+        let all_told = || Some(received()).filter(|received| received.len() == count);
+        let received = eventually("every binding has its event", WITHIN, all_told, || {
+            format!("{} have", received().len())
+        });
+        assert!(received.values().all(|times| *times == 1), "{received:?}");
     }
 
     fn hits(&self, rule: RuleId, times: u64) -> u64 {

@@ -175,13 +175,13 @@ async fn live(
     let mut beat = interval(churn::BEAT);
     // A late tick is not made up for.
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = Instant::now();
+    let mut received = Instant::now();
     while Instant::now() < end {
         beat.tick().await;
         churn.go_on().await;
         trouble.go_on();
-        if told.elapsed() > Duration::from_mins(1) {
-            told = Instant::now();
+        if received.elapsed() > Duration::from_mins(1) {
+            received = Instant::now();
             let (footprint, bound) = (subject.gauges.read().await, subject.bound());
             say(TEST, began, &format!("{churn}; {trouble}; {bound} bound; {footprint}"));
         }

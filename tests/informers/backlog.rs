@@ -171,10 +171,10 @@ async fn a_handler_far_behind_gets_every_change_across_a_relist() {
     let expected: BTreeMap<String, u64> =
         source.content().into_iter().map(|(key, version)| (key, version.parse().unwrap())).collect();
     {
-        let told = seen.lock();
-        assert_eq!(told.faults, Vec::<String>::new());
-        assert_eq!((told.calls, told.tombstones), (OBJECTS + CHANGES + of_the_list, 1));
-        assert_eq!(told.versions, expected);
+        let received = seen.lock();
+        assert_eq!(received.faults, Vec::<String>::new());
+        assert_eq!((received.calls, received.tombstones), (OBJECTS + CHANGES + of_the_list, 1));
+        assert_eq!(received.versions, expected);
     }
     // Only the current objects remain, in the server and the store.
     wait("the rest is let go", || living.load(Ordering::SeqCst) == 2 * (OBJECTS - 1));

@@ -43,7 +43,7 @@ struct Known {
     content: Content,
     /// The last version of each deleted object.
     gone: BTreeMap<String, String>,
-    told: Told,
+    received: Told,
     faults: Vec<String>,
 }
 
@@ -53,8 +53,8 @@ impl Model {
         self.0.lock().content.clone()
     }
 
-    pub(super) fn told(&self) -> Told {
-        self.0.lock().told
+    pub(super) fn received(&self) -> Told {
+        self.0.lock().received
     }
 
     /// Notifications that contradict earlier ones.
@@ -80,7 +80,7 @@ impl<P: AnyPod> EventHandler<P> for Model {
     fn on_add(&mut self, pod: &Arc<P>, _: bool) {
         let (key, state) = (pod.key(), pod.state());
         let mut known = self.0.lock();
-        known.told.adds += 1;
+        known.received.adds += 1;
         let before = known.content.get(&key).cloned();
         known.check(before.is_none(), || format!("add {key} {state:?}, known as {before:?}"));
         let gone = known.gone.remove(&key);
@@ -92,9 +92,9 @@ impl<P: AnyPod> EventHandler<P> for Model {
     fn on_update(&mut self, old: &Arc<P>, new: &Arc<P>) {
         let (key, before, after) = (new.key(), old.state(), new.state());
         let mut known = self.0.lock();
-        known.told.updates += 1;
-        known.told.repeats += usize::from(before == after);
-        known.told.replacements += usize::from(before.0 != after.0);
+        known.received.updates += 1;
+        known.received.repeats += usize::from(before == after);
+        known.received.replacements += usize::from(before.0 != after.0);
         let last = known.content.get(&key).cloned();
         known.check(last.as_ref() == Some(&before), || format!("update {key} {before:?}, known as {last:?}"));
         known.check(follows(&after.1, &before.1), || format!("update {key} {before:?} to {after:?}"));
@@ -108,8 +108,8 @@ impl<P: AnyPod> EventHandler<P> for Model {
         };
         let (key, state) = (pod.key(), pod.state());
         let mut known = self.0.lock();
-        known.told.deletes += 1;
-        known.told.tombstones += usize::from(deleted.is_final_state_unknown());
+        known.received.deletes += 1;
+        known.received.tombstones += usize::from(deleted.is_final_state_unknown());
         let last = known.content.remove(&key);
         let fits = match &last {
             // A deletion has the server's final version; a tombstone only the last known state.

@@ -114,7 +114,7 @@ async fn informers_stay_in_sync_with_a_failing_real_server() {
         catch_up(subject, &truth).await;
     }
     events.check(&subjects);
-    let told = subjects.iter().map(|subject| check(subject, &truth)).fold(Told::default(), sum);
+    let received = subjects.iter().map(|subject| check(subject, &truth)).fold(Told::default(), sum);
     let lists: usize = subjects.iter().map(|subject| subject.requests.lists()).sum();
     let watches: usize = subjects.iter().map(|subject| subject.requests.watches()).sum();
     let (cuts, left) = (proxy.cuts(), truth.all.len());
@@ -122,10 +122,10 @@ async fn informers_stay_in_sync_with_a_failing_real_server() {
         TEST,
         began,
         &format!(
-            "{PODS} pods, {} writes, {left} left; {} notifications to {} informers: {told:?}; {cuts} cuts, \
+            "{PODS} pods, {} writes, {left} left; {} notifications to {} informers: {received:?}; {cuts} cuts, \
              {compactions} compactions, {lists} lists or watches with initial events, {watches} watches resumed",
             progress.writes(),
-            told.all(),
+            received.all(),
             subjects.len(),
         ),
     );
@@ -134,7 +134,7 @@ async fn informers_stay_in_sync_with_a_failing_real_server() {
     // Sometimes the next failure precedes an informer's recovery.
     assert!(lists > subjects.len() * compactions / 2, "{lists} lists");
     assert!(watches > subjects.len() * 10, "{watches} watches");
-    assert!(told.repeats > 0 && told.tombstones > 0 && told.replacements > 0, "{told:?}");
+    assert!(received.repeats > 0 && received.tombstones > 0 && received.replacements > 0, "{received:?}");
     for subject in subjects {
         subject.stop().await;
     }
@@ -153,8 +153,8 @@ impl Stages {
         if self.gone.is_empty() && created > PODS / 4 {
             for subject in subjects.iter_mut() {
                 let model = subject.leave("removed").await;
-                let told = model.told();
-                self.gone.push((model, told));
+                let received = model.received();
+                self.gone.push((model, received));
             }
         }
         if !self.joined && created > PODS / 2 {
@@ -173,9 +173,9 @@ impl Stages {
 
     fn check(&self, subjects: &[Subject]) {
         assert!(self.joined && self.back && self.gone.len() == subjects.len(), "they came or went too late");
-        for (model, told) in &self.gone {
-            assert_eq!(model.told(), *told, "it was told of something after it had gone");
-            assert!(told.adds > PODS / 5, "{told:?}");
+        for (model, received) in &self.gone {
+            assert_eq!(model.received(), *received, "it was told of something after it had gone");
+            assert!(received.adds > PODS / 5, "{received:?}");
             assert_eq!(model.faults(), Vec::<String>::new());
         }
     }
@@ -233,13 +233,13 @@ fn check(subject: &Subject, truth: &Truth) -> Told {
     assert_eq!(by_namespace, truth.all.len(), "{name}: the index");
     let mut all = Told::default();
     for (handler, model, filtered) in subject.models() {
-        let told = model.told();
-        eprintln!("{TEST}: {name}, {handler}: {told:?}");
+        let received = model.received();
+        eprintln!("{TEST}: {name}, {handler}: {received:?}");
         assert_eq!(model.faults(), Vec::<String>::new(), "{name}, {handler}");
         let expected = if filtered { &truth.assigned } else { &truth.all };
         assert!(model.content() == *expected, "{name}, {handler}: it knows of {}", model.content().len());
-        assert!(told.adds >= told.deletes + expected.len(), "{name}, {handler}: {told:?}");
-        all = sum(all, told);
+        assert!(received.adds >= received.deletes + expected.len(), "{name}, {handler}: {received:?}");
+        all = sum(all, received);
     }
     all
 }

@@ -188,8 +188,8 @@ fn troubleshooting_guide_lists_plugin_reasons() {
     assert!(reasons.len() > 20, "{reasons:?}");
     for reason in reasons {
         // Variable parts are parameters in the code.
-        let said = format!("\"{}", reason.split('…').next().unwrap_or_default());
-        assert!(code.contains(&said), "no plugin says {reason}");
+        let reported = format!("\"{}", reason.split('…').next().unwrap_or_default());
+        assert!(code.contains(&reported), "no plugin says {reason}");
     }
 }
 

@@ -49,13 +49,13 @@ fn kind_cluster_has_the_documented_nodes() {
     assert_eq!(cluster["kind"], "Cluster");
     let nodes = cluster["nodes"].as_array().unwrap();
     for path in STEPS {
-        let said = format!("0/{} nodes are available", nodes.len());
-        assert!(read(path).contains(&said), "{path} should say {said}");
+        let reported = format!("0/{} nodes are available", nodes.len());
+        assert!(read(path).contains(&reported), "{path} should say {reported}");
     }
     let workers = nodes.iter().filter(|node| node["role"] == "worker").count();
     for (app, count) in [("many", workers), ("everywhere", nodes.len())] {
-        let said = format!(" {count} nodes_of app=supercargo-{app}\n");
-        assert!(read("tests/kind/run.sh").contains(&said), "run.sh should say{said}");
+        let reported = format!(" {count} nodes_of app=supercargo-{app}\n");
+        assert!(read("tests/kind/run.sh").contains(&reported), "run.sh should say{reported}");
     }
 }
 

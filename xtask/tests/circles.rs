@@ -15,7 +15,7 @@ const MOST_FILES: usize = 3;
 type Path = Vec<String>;
 
 /// What a file has, with one file per module.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct File {
     /// The names that it defines.
     defines: BTreeSet<String>,
@@ -130,7 +130,19 @@ fn definer<'a>(files: &'a BTreeMap<Path, File>, path: &[String], depth: usize) -
     }
 }
 
-/// The circles of more files than allowed.
+/// Whether the files of a circle are in one folder: siblings, or a module and its own files.
+fn is_in_one_folder(circle: &[&Path]) -> bool {
+    let mut folders = circle.iter().flat_map(|module| [module.as_slice(), parent(module)]);
+    circle.is_empty()
+        || folders
+            .any(|folder| circle.iter().all(|module| module.as_slice() == folder || parent(module) == folder))
+}
+
+fn parent(module: &Path) -> &[String] {
+    &module[..module.len().saturating_sub(1)]
+}
+
+/// The circles of more files than allowed, or across folders.
 fn circles(files: &BTreeMap<Path, File>) -> Vec<Vec<&Path>> {
     let next = |module: &Path| -> BTreeSet<&Path> {
         let uses = files[module].uses.iter().filter_map(|path| definer(files, path, 8));
@@ -148,11 +160,11 @@ fn circles(files: &BTreeMap<Path, File>) -> Vec<Vec<&Path>> {
         reached[module].iter().filter(|other| reached[*other].contains(module)).copied().collect()
     };
     let all: BTreeSet<Vec<&Path>> = reached.keys().map(circle).collect();
-    all.into_iter().filter(|circle| circle.len() > MOST_FILES).collect()
+    all.into_iter().filter(|circle| circle.len() > MOST_FILES || !is_in_one_folder(circle)).collect()
 }
 
 #[test]
-fn no_circle_of_imports_has_many_files() {
+fn circles_of_imports_are_small_and_within_a_folder() {
     for (name, folder) in Workspace::load().folders() {
         let sources = folder.join("src");
         if !root().join(&sources).is_dir() {
@@ -160,6 +172,10 @@ fn no_circle_of_imports_has_many_files() {
         }
         let files = files(sources.to_str().unwrap());
         let circles = circles(&files);
+        let circles: Vec<Vec<String>> = circles
+            .into_iter()
+            .map(|circle| circle.iter().map(|module| module.join("/")).collect())
+            .collect();
         assert!(circles.is_empty(), "{name}: these files import each other: {circles:#?}");
     }
 }
@@ -182,6 +198,12 @@ fn circles_are_found_through_reexports() {
     assert_eq!(circles(&files).len(), 1);
     files.get_mut(&path("d")).unwrap().uses.clear();
     assert!(circles(&files).is_empty());
+    for (other, circle_count) in [("c::own", 0), ("other::own", 1)] {
+        let mut files = files.clone();
+        files.insert(path(other), file("Own", &["c::C"], &[]));
+        files.get_mut(&path("c")).unwrap().uses.push(path(&format!("{other}::Own")));
+        assert_eq!(circles(&files).len(), circle_count, "{other}");
+    }
     let paths: Vec<String> = expand("a::{self, b::{C, D as E}}").into_iter().map(|(path, _)| path).collect();
     assert_eq!(paths, ["a", "a::b::C", "a::b::D"]);
 }

@@ -303,8 +303,8 @@ fn no_answer(error: &(dyn std::error::Error + 'static)) -> Failure {
 
 /// The pause that an overloaded server asks for; one second by default.
 fn retry_after(status: StatusCode, headers: &http::HeaderMap) -> Option<Duration> {
-    let said = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let wait = Duration::from_secs(said.unwrap_or(1)).min(LONGEST_RETRY_AFTER);
+    let retry_after = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let wait = Duration::from_secs(retry_after.unwrap_or(1)).min(LONGEST_RETRY_AFTER);
     (status == StatusCode::TOO_MANY_REQUESTS).then_some(wait)
 }
 

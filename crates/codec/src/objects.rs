@@ -87,7 +87,7 @@ impl ObjectKind {
             .map_err(|error| error.in_object(&self.resource, &metadata.namespace, &metadata.name))
     }
 
-    /// The whole object. Sets its type if `said` is given: items of a list lack it, but writes need
+    /// The whole object. Sets its type if `api_type` is given: items of a list lack it, but writes need
     /// it.
     fn raw(&self, json: &[u8], api_type: Option<(&str, &str)>) -> Result<Arc<Value>, WireError> {
         let mut whole = whole(&self.resource, json)?;

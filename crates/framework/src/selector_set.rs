@@ -160,14 +160,14 @@ impl SelectorSet {
     /// labels, with `false`.
     pub fn differences(&self, Touched(touched): &Touched, mut visit: impl FnMut(usize, bool)) {
         let clauses = touched.iter().flat_map(|(first, end)| &self.clauses[*first as usize..*end as usize]);
-        let mut said: SmallVec<[(u32, bool); 16]> =
+        let mut met: SmallVec<[(u32, bool); 16]> =
             clauses.map(|clause| (clause.selector, clause.is_met())).collect();
-        steps::add(said.len());
+        steps::add(met.len());
         // Each range is in the order of selectors, so this merges.
-        said.sort_by_key(|(selector, _)| *selector);
-        for of_one in said.chunk_by(|(a, _), (b, _)| a == b) {
+        met.sort_by_key(|(selector, _)| *selector);
+        for of_one in met.chunk_by(|(a, _), (b, _)| a == b) {
             let selector = of_one[0].0 as usize;
-            let is_met = of_one.iter().all(|(_, met)| *met);
+            let is_met = of_one.iter().all(|(_, is_met)| *is_met);
             match self.needs[selector] {
                 0 => visit(selector, false),
                 needed if is_met && of_one.len() == needed as usize => visit(selector, true),

@@ -355,12 +355,12 @@ impl<T: 'static> Delivery<T> {
     fn go_on(&mut self, handler: &mut dyn EventHandler<T>) {
         while let Some(change) = self.changes.pop_front() {
             // After a panic, the handler is used again only if its owner chose `SkipAfter`.
-            let told = catch_unwind(AssertUnwindSafe(|| match change {
+            let outcome = catch_unwind(AssertUnwindSafe(|| match change {
                 StoreChange::Added(object) => handler.on_add(&object, self.initial),
                 StoreChange::Updated(old, new) => handler.on_update(&old, &new),
                 StoreChange::Deleted(deleted) => handler.on_delete(&deleted),
             }));
-            if let Err(panic) = told {
+            if let Err(panic) = outcome {
                 self.panic = Some(panic);
                 return;
             }

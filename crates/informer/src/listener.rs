@@ -219,14 +219,14 @@ impl Progress {
 }
 
 /// One change of a batch. If `sync`, only handlers that take part in a resync receive it.
-pub(crate) struct Told<T> {
+pub(crate) struct Notice<T> {
     pub(crate) change: Notification<T>,
     pub(crate) sync: bool,
 }
 
 /// The changes of a batch, or a part of it. All listeners share them, so an unread change costs a
 /// listener nothing.
-pub(crate) type Changes<T> = Arc<[Told<T>]>;
+pub(crate) type Changes<T> = Arc<[Notice<T>]>;
 
 pub(crate) enum Message<T> {
     Changes {
@@ -251,9 +251,10 @@ impl<T> Shown<T> {
     }
 
     pub(crate) fn next(&mut self) -> Option<&Notification<T>> {
-        let skipped = self.changes.get(self.next..)?.iter().position(|told| self.syncing || !told.sync)?;
+        let skipped =
+            self.changes.get(self.next..)?.iter().position(|notice| self.syncing || !notice.sync)?;
         self.next += skipped + 1;
-        self.changes.get(self.next - 1).map(|told| &told.change)
+        self.changes.get(self.next - 1).map(|notice| &notice.change)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::failure::{FirstFailure, InformerFailure};
 use crate::handler::EventHandler;
 use crate::kind::Kind;
 use crate::latch::Latch;
-use crate::listener::{Changes, HandlerOptions, Listener, Message, Outbox, Progress, Registration, Told};
+use crate::listener::{Changes, HandlerOptions, Listener, Message, Notice, Outbox, Progress, Registration};
 use crate::metrics::Meters;
 use crate::notification::Notification;
 use crate::store::{Store, StoreChange};
@@ -152,7 +152,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
             max_pending: options.max_pending.unwrap_or(usize::MAX),
             failure: Arc::clone(&self.failure),
         };
-        let adds = self.store.list().into_iter().map(|object| Told {
+        let adds = self.store.list().into_iter().map(|object| Notice {
             change: Notification::Add { object, is_in_initial_list: true },
             sync: false,
         });
@@ -207,7 +207,7 @@ impl<T: Send + Sync + 'static> Processor<T> {
         let mut state = self.state.lock();
         state.forget_closed();
         let is_in_initial_list = batch.in_initial_list;
-        let told = self.store.apply(kind, batch.deltas).into_iter().map(|change| {
+        let received = self.store.apply(kind, batch.deltas).into_iter().map(|change| {
             let sync = is_sync(kind, &change);
             self.meters.count(&change, sync);
             let change = match change {
@@ -215,9 +215,9 @@ impl<T: Send + Sync + 'static> Processor<T> {
                 StoreChange::Updated(old, new) => Notification::Update { old, new },
                 StoreChange::Deleted(deleted) => Notification::Delete(deleted),
             };
-            Told { change, sync }
+            Notice { change, sync }
         });
-        for (changes, news) in parts(told) {
+        for (changes, news) in parts(received) {
             for Enrolled { outbox, schedule, .. } in &state.enrolled {
                 let count = if schedule.syncing { changes.len() } else { news };
                 outbox.send(Arc::clone(&changes), schedule.syncing, count, is_in_initial_list);
@@ -296,10 +296,10 @@ impl<T: Send + Sync + 'static> Processor<T> {
 
 /// Splits changes into messages, each with its number of changes that are not `sync`. A slow
 /// handler keeps a part alive, instead of a whole list.
-fn parts<T>(mut told: impl Iterator<Item = Told<T>>) -> impl Iterator<Item = (Changes<T>, usize)> {
+fn parts<T>(mut received: impl Iterator<Item = Notice<T>>) -> impl Iterator<Item = (Changes<T>, usize)> {
     std::iter::from_fn(move || {
-        let part: Changes<T> = told.by_ref().take(MAX_PART).collect();
-        let news = part.iter().filter(|told| !told.sync).count();
+        let part: Changes<T> = received.by_ref().take(MAX_PART).collect();
+        let news = part.iter().filter(|received| !received.sync).count();
         (!part.is_empty()).then_some((part, news))
     })
 }

@@ -162,7 +162,7 @@ impl<T: Send + Sync + 'static> Queue<T> for InformerQueue<T> {
 pub(crate) struct Population {
     populated: bool,
     remaining: usize,
-    told: bool,
+    announced: bool,
 }
 
 impl Population {
@@ -197,13 +197,13 @@ impl Population {
     pub(crate) fn batch<T>(&mut self, deltas: Vec<Delta<T>>, popped: usize) -> Batch<T> {
         let in_initial_list = !self.has_synced();
         self.popped(popped);
-        self.told |= self.has_synced();
+        self.announced |= self.has_synced();
         Batch { deltas, in_initial_list, synced: self.has_synced() }
     }
 
     /// An empty batch that reports an empty first list, once.
     pub(crate) fn untold<T>(&mut self) -> Option<Batch<T>> {
-        (self.has_synced() && !self.told).then(|| self.batch(Vec::new(), 0))
+        (self.has_synced() && !self.announced).then(|| self.batch(Vec::new(), 0))
     }
 }
 

@@ -181,7 +181,7 @@ mod tests {
     }
 
     /// Gives this answer at once.
-    async fn told(answers: &Answers<usize>, question: impl ToString, answer: usize) -> usize {
+    async fn received(answers: &Answers<usize>, question: impl ToString, answer: usize) -> usize {
         answers.get(key(question), async { Ok((answer, SHORT)) }).await.unwrap()
     }
 
@@ -211,32 +211,32 @@ mod tests {
     async fn errors_are_not_cached() {
         let answers = answers(3);
         assert_eq!(answers.get(key("x"), async { Err(ReviewError::Late) }).await, Err(ReviewError::Late));
-        assert_eq!(told(&answers, "x", 7).await, 7);
+        assert_eq!(received(&answers, "x", 7).await, 7);
     }
 
     #[tokio::test(start_paused = true)]
     async fn good_results_stay_however_many_strangers_come() {
         let answers = answers(10);
-        told(&answers, "good", 2).await;
+        received(&answers, "good", 2).await;
         for stranger in 0..100 {
-            told(&answers, stranger, 1).await;
+            received(&answers, stranger, 1).await;
         }
-        assert_eq!(told(&answers, "good", 4).await, 2);
+        assert_eq!(received(&answers, "good", 4).await, 2);
         // Of good results, the expired ones are evicted first.
         tokio::time::advance(SHORT).await;
         for number in 0..9 {
-            told(&answers, number, 6).await;
+            received(&answers, number, 6).await;
         }
-        told(&answers, "another", 6).await;
+        received(&answers, "another", 6).await;
         for number in 0..9 {
-            assert_eq!(told(&answers, number, 8).await, 6);
+            assert_eq!(received(&answers, number, 8).await, 6);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn strangers_wait_in_a_bounded_line_of_their_own() {
         let answers = answers(1000);
-        told(&answers, "good", 2).await;
+        received(&answers, "good", 2).await;
         tokio::time::advance(SHORT).await;
         let in_flight = AtomicUsize::new(0);
         let hanging = |question| {
@@ -254,23 +254,23 @@ mod tests {
         assert_eq!(answers.kept.lock().len(), kept, "a request that is turned away leaves nothing");
         // The same question costs no review, but waits, too.
         assert_eq!(hanging(0).await, Err(ReviewError::Busy));
-        assert_eq!(told(&answers, "good", 4).await, 4, "known callers have another line");
+        assert_eq!(received(&answers, "good", 4).await, 4, "known callers have another line");
         let late = tokio::time::timeout(TIMEOUT + Duration::from_secs(1), line.as_mut()).await;
         assert!(late.is_err(), "reviews in flight have a timeout elsewhere");
         drop(line);
-        assert_eq!(told(&answers, "now there is room", 1).await, 1);
+        assert_eq!(received(&answers, "now there is room", 1).await, 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_review_does_not_make_a_known_caller_a_stranger() {
         let answers = answers(3);
-        told(&answers, "good", 2).await;
+        received(&answers, "good", 2).await;
         for _ in 0..2 {
             tokio::time::advance(SHORT).await;
             answers.get(key("good"), async { Err(ReviewError::Late) }).await.unwrap_err();
             assert!(answers.entry(key("good")).was_good);
         }
-        told(&answers, "good", 1).await;
+        received(&answers, "good", 1).await;
         tokio::time::advance(SHORT).await;
         assert!(!answers.entry(key("good")).was_good, "a bad result counts");
     }

@@ -54,9 +54,9 @@ impl Probe {
             let line = if excluded.remove(check) {
                 format!("[+]{check} excluded: ok")
             } else {
-                let said = run();
-                slis.observe(check, name, said.is_ok());
-                match said {
+                let reported = run();
+                slis.observe(check, name, reported.is_ok());
+                match reported {
                     Ok(()) => format!("[+]{check} ok"),
                     Err(problem) => {
                         failures.push(format!("{check}: {problem}"));
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    async fn said(response: Response) -> (u16, String) {
+    async fn reported(response: Response) -> (u16, String) {
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
@@ -122,7 +122,7 @@ mod tests {
     async fn probes_have_upstreams_format() {
         let (mut probe, slis) = (Probe::default(), Slis::default());
         assert_eq!(
-            said(probe.all("livez", &query("verbose"), &slis)).await,
+            reported(probe.all("livez", &query("verbose"), &slis)).await,
             (200, "[+]ping ok\nlivez check passed\n".into())
         );
         probe.add("shutdown", || Ok(()));
@@ -139,11 +139,11 @@ mod tests {
                  warn: some health checks cannot be excluded: no matches for \"x\"\nreadyz check passed\n",
             ),
         ] {
-            let all = said(probe.all("readyz", &query(asked), &slis)).await;
+            let all = reported(probe.all("readyz", &query(asked), &slis)).await;
             assert_eq!(all, (status, text.to_owned()), "{asked}");
         }
-        assert_eq!(said(probe.one("shutdown").unwrap()).await, (200, "ok".into()));
-        let one = said(probe.one("sched-handler-sync").unwrap()).await;
+        assert_eq!(reported(probe.one("shutdown").unwrap()).await, (200, "ok".into()));
+        let one = reported(probe.one("sched-handler-sync").unwrap()).await;
         assert_eq!(one, (500, "internal server error: pods\n".into()));
         assert!(probe.one("ping").is_none());
     }

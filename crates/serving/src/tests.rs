@@ -241,10 +241,10 @@ async fn each_path_serves_its_content() {
         ] {
             let answered = bed.get(path, Some("reader")).await;
             assert_eq!((answered.status.as_u16(), answered.body.as_str()), (status, body), "{path}");
-            let said = |name: &str| answered.headers[name].to_str().unwrap();
-            assert_eq!(said("content-type"), content_type, "{path}");
-            assert_eq!(said("cache-control"), "no-cache, private", "{path}");
-            assert_eq!(said("x-content-type-options"), "nosniff", "{path}");
+            let reported = |name: &str| answered.headers[name].to_str().unwrap();
+            assert_eq!(reported("content-type"), content_type, "{path}");
+            assert_eq!(reported("cache-control"), "no-cache, private", "{path}");
+            assert_eq!(reported("x-content-type-options"), "nosniff", "{path}");
         }
         for (path, part) in [
             ("/flagz", "\nsupercargo flagz\nWarning: This endpoint is not meant to be machine parseable, "),
@@ -276,10 +276,10 @@ async fn health_check_results_are_counted_until_reset() {
     }
     bed.is_well.store(false, Ordering::SeqCst);
     bed.get("/readyz", None).await;
-    let said: Vec<String> =
+    let reported: Vec<String> =
         slis().await.lines().filter(|line| !line.starts_with("# HELP")).map(str::to_owned).collect();
     assert_eq!(
-        said,
+        reported,
         [
             "# TYPE kubernetes_healthcheck gauge",
             r#"kubernetes_healthcheck{name="ping",type="livez"} 1"#,

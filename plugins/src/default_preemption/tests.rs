@@ -322,10 +322,11 @@ fn failures_are_reported_and_keep_the_nomination() {
 
 #[test]
 fn several_errors_are_listed_once_each() {
-    let told = |errors: &[&str]| super::aggregate(errors.iter().map(|error| (*error).to_owned()).collect());
-    assert_eq!(told(&["a"]), "a");
-    assert_eq!(told(&["a", "a"]), "a");
-    assert_eq!(told(&["b", "a", "b"]), "[b, a]");
+    let received =
+        |errors: &[&str]| super::aggregate(errors.iter().map(|error| (*error).to_owned()).collect());
+    assert_eq!(received(&["a"]), "a");
+    assert_eq!(received(&["a", "a"]), "a");
+    assert_eq!(received(&["b", "a", "b"]), "[b, a]");
 }
 
 #[test]

@@ -73,10 +73,10 @@ fn not_yaml(file: &Path, text: &str, error: &serde_saphyr::Error) -> anyhow::Err
         "fix it, or remove the file from the folder"
     };
     // Removes the position, which is known, and advice for programmers.
-    let said = error.without_snippet().to_string();
-    let ends = [" at line ", ", set DuplicateKeyPolicy"].iter().filter_map(|end| said.find(end));
-    let said = said[..ends.min().unwrap_or(said.len())].trim_end_matches([':', ',']);
-    anyhow!("{}{place}: this is not YAML: {said}; {help}", file.display())
+    let reported = error.without_snippet().to_string();
+    let ends = [" at line ", ", set DuplicateKeyPolicy"].iter().filter_map(|end| reported.find(end));
+    let reported = reported[..ends.min().unwrap_or(reported.len())].trim_end_matches([':', ',']);
+    anyhow!("{}{place}: this is not YAML: {reported}; {help}", file.display())
 }
 
 /// Adds an object, or the items of a list as printed by `kubectl get -o yaml`.

@@ -139,8 +139,8 @@ fn decode_object(
     let unknown = decode_kind(kind, object)
         .map_err(|error| Status::bad_request(error.message(&kind.version, &kind.kind)))?;
     let validation = validation(request)?;
-    let said = validation.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
-    warnings.extend(said);
+    let answered = validation.act(&unknown, &kind.version, &kind.kind).map_err(Status::bad_request)?;
+    warnings.extend(answered);
     Ok(())
 }
 

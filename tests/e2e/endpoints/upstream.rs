@@ -29,7 +29,7 @@ fn kube_scheduler(bed: &TestBed) -> (Https, Handle) {
 }
 
 /// The parts of an answer that must be equal.
-fn told(answered: &Answered) -> (u16, &str, &str, Value) {
+fn received(answered: &Answered) -> (u16, &str, &str, Value) {
     let body = serde_json::from_str(&answered.body).unwrap_or_else(|_| json!(answered.body));
     (answered.status, answered.header("content-type"), answered.header("cache-control"), body)
 }
@@ -63,7 +63,7 @@ fn endpoint_answers_match_kube_scheduler() {
         let (mut ours, theirs) = (ours.get(path, None), theirs.get(path, None));
         // The only additional check of supercargo: see docs/endpoints.md.
         ours.body = ours.body.replace("[+]scheduler ok\n", "");
-        assert_eq!(told(&ours), told(&theirs), "{path}");
+        assert_eq!(received(&ours), received(&theirs), "{path}");
     }
     for path in ["/healthz?verbose", "/livez?verbose"] {
         assert!(ours.get(path, None).body.contains("[+]scheduler ok\n"), "{path}");
@@ -76,7 +76,7 @@ fn endpoint_answers_match_kube_scheduler() {
     for path in ["/metrics", "/configz", "/livez/ping"] {
         for token in [&*stranger, "made-up"] {
             let (ours, theirs) = (ours.get(path, Some(token)), theirs.get(path, Some(token)));
-            assert_eq!(told(&ours), told(&theirs), "{path}");
+            assert_eq!(received(&ours), received(&theirs), "{path}");
         }
     }
     for path in ["/metrics", "/metrics/resources", "/metrics/slis"] {

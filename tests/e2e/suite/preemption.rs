@@ -56,16 +56,16 @@ fn lowest_priority_pods_are_preempted_for_nominated_pod() {
         pod()["status"]["nominatedNodeName"].as_str().map(str::to_owned)
     });
     let path = format!("/api/v1/namespaces/{}/pods/{}", scenario.namespace, name_of(&victims[0]));
-    let told = scenario.eventually("a victim is on its way out, or gone", || {
+    let received = scenario.eventually("a victim is on its way out, or gone", || {
         let pod = scenario.cluster().find(&path).unwrap_or_default();
         (pod.is_null() || !pod["metadata"]["deletionTimestamp"].is_null()).then_some(pod)
     });
     assert_eq!(scenario.await_bound("high"), nominated);
     assert!(theirs.contains(nominated.as_str()), "{nominated} is not where the least important are");
     // A victim that is still visible has the condition with the reason.
-    let conditions = told["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let conditions = received["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let says = |condition: &Value| condition["reason"] == "PreemptionByScheduler";
-    assert!(told.is_null() || conditions.iter().any(says), "{conditions:?}");
+    assert!(received.is_null() || conditions.iter().any(says), "{conditions:?}");
     scenario.eventually("the victims are gone", || {
         let names: Vec<_> = victims.iter().map(name_of).collect();
         scenario.pods().iter().all(|pod| !names.contains(&name_of(pod))).then_some(())

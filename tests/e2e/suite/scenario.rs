@@ -244,8 +244,8 @@ impl Scenario {
         self.eventually(&format!("pod {pod} is unschedulable"), || {
             let pod = self.cluster().find(&path)?;
             let conditions = pod["status"]["conditions"].as_array()?;
-            let said = conditions.iter().find(|condition| condition["reason"] == "Unschedulable")?;
-            Some(said["message"].as_str()?.to_owned())
+            let reported = conditions.iter().find(|condition| condition["reason"] == "Unschedulable")?;
+            Some(reported["message"].as_str()?.to_owned())
         })
     }
 

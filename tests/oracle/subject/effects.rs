@@ -31,7 +31,7 @@ struct Evicting {
     victims: VecDeque<VictimEviction>,
     outcomes: Vec<Eviction>,
     /// Whether the first of them has its condition already.
-    told: bool,
+    received: bool,
 }
 
 /// Carries out effects.
@@ -96,7 +96,7 @@ impl Effects {
                 preemption,
                 victims: victims.into(),
                 outcomes: Vec::new(),
-                told: false,
+                received: false,
             }),
             effect => self.waiting.push_back(effect),
         }
@@ -123,7 +123,7 @@ impl Effects {
         let mut world = lock(&self.world);
         let outcome = if world.pod_of(&pod, &victim.uid.text()).is_none() {
             Some(Eviction::Gone)
-        } else if let Some(new) = victim.condition.as_ref().filter(|_| !evicting.told) {
+        } else if let Some(new) = victim.condition.as_ref().filter(|_| !evicting.received) {
             world.write(&pod, |pod| set_condition(pod, condition("DisruptionTarget", new)));
             None
         } else {
@@ -131,7 +131,7 @@ impl Effects {
             Some(Eviction::Deleted)
         };
         drop(world);
-        evicting.told = outcome.is_none();
+        evicting.received = outcome.is_none();
         if let Some(outcome) = outcome {
             evicting.outcomes.push(outcome);
             evicting.victims.pop_front();

@@ -96,7 +96,7 @@ impl Bench {
             .collect();
         for round in 0..self.options.rounds {
             for (table, &listeners) in all.iter_mut().zip(listeners) {
-                let mut told = Vec::new();
+                let mut notified = Vec::new();
                 for &(name, client) in &clients {
                     self.progress.say(&format!("{}, round {}: {name}", table.title, round + 1));
                     let task = Task {
@@ -112,11 +112,11 @@ impl Bench {
                     let (values, answer) = self.decoded(&task)?;
                     // kube_runtime does not deliver deletions.
                     if client != Client::Kube {
-                        told.push((name, Answer { nanos: 0, ..answer }));
+                        notified.push((name, Answer { nanos: 0, ..answer }));
                     }
                     table.record(name, &values);
                 }
-                agree(&told)?;
+                agree(&notified)?;
             }
         }
         for (table, listeners) in all.iter().zip(listeners) {
@@ -301,8 +301,8 @@ impl Table {
 }
 
 /// All clients must have received the same, or they did not do the same work.
-fn agree(told: &[(&str, Answer)]) -> Result<()> {
-    match told.split_first() {
+fn agree(notified: &[(&str, Answer)]) -> Result<()> {
+    match notified.split_first() {
         Some(((first, expected), others)) => match others.iter().find(|(_, answer)| answer != expected) {
             Some((name, answer)) => {
                 Err(format!("{name} ends with {answer:?}, {first} with {expected:?}").into())

@@ -45,14 +45,14 @@ struct RecordingHandler {
 
 impl RecordingHandler {
     fn look(&self) {
-        let told = self.log.take().join("");
+        let received = self.log.take().join("");
         let pods = self.store.get().unwrap().list();
         let mut stored: Vec<_> = pods
             .iter()
             .map(|pod| format!("{}{}", name(pod), pod.metadata.resource_version.as_deref().unwrap_or("-")))
             .collect();
         stored.sort();
-        self.seen.lock().push(format!("{told} | {}", stored.join(" ")));
+        self.seen.lock().push(format!("{received} | {}", stored.join(" ")));
     }
 
     fn take(&self) -> Vec<String> {
@@ -155,7 +155,10 @@ async fn relist_order_and_store_content_follow_the_queue_kind() {
         let rig = Rig::start(&["a", "b", "c"], options(kind));
         rig.controller.synced().await;
         let initial = rig.handler.take();
-        assert!(initial.len() == 3 && initial.iter().all(|told| told.contains("initial")), "{initial:?}");
+        assert!(
+            initial.len() == 3 && initial.iter().all(|received| received.contains("initial")),
+            "{initial:?}"
+        );
         rig.source.delete_silently(pod("c"));
         for name in ["a", "b", "d"] {
             rig.source.apply_silently(pod(name));
@@ -168,7 +171,7 @@ async fn relist_order_and_store_content_follow_the_queue_kind() {
         }
         rig.relist().await;
         let gone = rig.handler.take();
-        assert!(gone.len() == 3 && gone.iter().all(|told| told.starts_with("tombstone")), "{gone:?}");
+        assert!(gone.len() == 3 && gone.iter().all(|received| received.starts_with("tombstone")), "{gone:?}");
         rig.source.apply_silently(pod("e"));
         rig.relist().await;
         assert_eq!(rig.handler.take(), ["add e 14 | e14"], "{kind:?}");
@@ -334,9 +337,9 @@ async fn should_resync_decides_and_resyncs_send_no_request() {
         assert_eq!(rig.handler.take(), [""; 0]);
         wanted.store(true, Ordering::Relaxed);
         tokio::time::sleep(secs(10)).await;
-        let mut told = rig.handler.take();
-        told.sort();
-        assert_eq!(told, ["update a 2>2 | a2 b3", "update b 3>3 | a2 b3"], "{kind:?}");
+        let mut received = rig.handler.take();
+        received.sort();
+        assert_eq!(received, ["update a 2>2 | a2 b3", "update b 3>3 | a2 b3"], "{kind:?}");
         assert_eq!(rig.source.requests().len(), 1);
         rig.stop().await;
     }

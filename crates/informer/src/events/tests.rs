@@ -48,7 +48,7 @@ enum Try {
 
 /// A sink with scripted outcomes. Records each attempt and its time in milliseconds.
 #[derive(Clone)]
-struct Told(Arc<Mutex<Orders>>);
+struct ScriptedSink(Arc<Mutex<Orders>>);
 
 struct Orders {
     next: VecDeque<Try>,
@@ -58,7 +58,7 @@ struct Orders {
     written: Vec<String>,
 }
 
-impl Told {
+impl ScriptedSink {
     /// First the outcomes in `next`, then `then` repeatedly.
     fn new(next: impl IntoIterator<Item = Try>, then: Try) -> Self {
         let (next, since) = (next.into_iter().collect(), Instant::now());
@@ -82,7 +82,7 @@ impl Told {
     }
 }
 
-impl EventSink for Told {
+impl EventSink for ScriptedSink {
     fn write<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<(), SinkError>> {
         async move {
             match self.begin(record) {

@@ -28,7 +28,7 @@ pub(super) async fn refusal(answer: Response<Body>) -> Status {
         }
     }
     // The content type of an error can be missing or wrong, so the body decides.
-    let said = if text.starts_with(protobuf::MAGIC) {
+    let decoded = if text.starts_with(protobuf::MAGIC) {
         protobuf::open_envelope(&text)
             .map_err(Into::into)
             .and_then(|(content_type, object)| decode(content_type, object))
@@ -36,8 +36,8 @@ pub(super) async fn refusal(answer: Response<Body>) -> Status {
         decode(ContentType::Json, &text)
     };
     // Other JSON decodes as a `Status` without any field set.
-    let said = said.ok().filter(|status| !status.message.is_empty() || !status.reason.is_empty());
-    let mut status = said.unwrap_or_else(|| match std::str::from_utf8(&text) {
+    let decoded = decoded.ok().filter(|status| !status.message.is_empty() || !status.reason.is_empty());
+    let mut status = decoded.unwrap_or_else(|| match std::str::from_utf8(&text) {
         Ok(text) if !text.contains('\0') => Status::failure(text.trim(), ""),
         _ => Status::failure(code.canonical_reason().unwrap_or_default(), ""),
     });

@@ -42,7 +42,7 @@ impl Line {
 
     fn send_one(&self, number: usize, is_in_initial_list: bool) {
         let change = Notification::Add { object: Arc::new(number), is_in_initial_list };
-        self.outbox.send(Arc::new([Told { change, sync: false }]), false, 1, is_in_initial_list);
+        self.outbox.send(Arc::new([Notice { change, sync: false }]), false, 1, is_in_initial_list);
     }
 
     fn registration(&self) -> Registration {
@@ -76,7 +76,7 @@ async fn order_is_kept_with_one_and_many_pending_changes() {
 
 #[test]
 fn a_pending_change_costs_40_bytes_for_all_handlers_together() {
-    assert_eq!(size_of::<Told<String>>(), 40);
+    assert_eq!(size_of::<Notice<String>>(), 40);
     assert_eq!(size_of::<Notification<String>>(), 32);
     // The cost of a change that arrives alone: a message, and the two counters of its part.
     assert_eq!(size_of::<Message<String>>() + 2 * size_of::<usize>(), 40);
@@ -84,12 +84,17 @@ fn a_pending_change_costs_40_bytes_for_all_handlers_together() {
 
 #[test]
 fn a_listener_receives_unchanged_objects_only_in_its_resync() {
-    let told = |number, sync| {
+    let received = |number, sync| {
         let change = Notification::Add { object: Arc::new(number), is_in_initial_list: false };
-        Told { change, sync }
+        Notice { change, sync }
     };
-    let changes: Changes<usize> =
-        Arc::new([told(0, true), told(1, false), told(2, true), told(3, false), told(4, true)]);
+    let changes: Changes<usize> = Arc::new([
+        received(0, true),
+        received(1, false),
+        received(2, true),
+        received(3, false),
+        received(4, true),
+    ]);
     for (syncing, expected) in [(false, vec![1, 3]), (true, vec![0, 1, 2, 3, 4])] {
         let mut shown = Shown::new(Arc::clone(&changes), syncing);
         let mut seen = Vec::new();

@@ -185,7 +185,7 @@ fn populate(bed: &mut TestBed, nodes: &[NodePlan], budget: Option<i32>) {
 /// Deletes the victims of a cycle. Returns the lines of its effects.
 fn follow(bed: &mut TestBed, assigned: &mut BTreeMap<String, PodBuilder>) -> Vec<String> {
     let effects = bed.effects();
-    let said = effects.iter().map(super::test_bed::line).collect();
+    let reported = effects.iter().map(super::test_bed::line).collect();
     for effect in effects {
         if let Effect::Evict { preemption, victims } = effect {
             let outcomes = vec![Eviction::Deleted; victims.len()];
@@ -197,7 +197,7 @@ fn follow(bed: &mut TestBed, assigned: &mut BTreeMap<String, PodBuilder>) -> Vec
             }
         }
     }
-    said
+    reported
 }
 
 proptest! {
@@ -215,7 +215,7 @@ proptest! {
         let inner = inner(&serde_json::Value::Null, &Features::default()).expect("it needs no arguments");
         let plodding: Arc<dyn Plugin> = Arc::new(Plodding(inner.extension_points()));
         let mut beds = [TestBed::of(options(all_plugins(vec![]))), TestBed::of(options(plugins(vec![plodding])))];
-        let mut told: Vec<Vec<Vec<String>>> = Vec::new();
+        let mut received: Vec<Vec<Vec<String>>> = Vec::new();
         for bed in &mut beds {
             populate(bed, &nodes, budget);
             let mut assigned: BTreeMap<_, _> = nodes
@@ -227,19 +227,19 @@ proptest! {
                     (name.clone(), build(&name, shape).node(&format!("n{i}")))
                 })
                 .collect();
-            let mut said = Vec::new();
+            let mut reported = Vec::new();
             for (i, shape) in newcomers.iter().enumerate() {
                 bed.pod(build(&format!("new-{i}"), shape));
                 bed.cycle();
-                said.push(follow(bed, &mut assigned));
-                said.push(follow(bed, &mut assigned));
+                reported.push(follow(bed, &mut assigned));
+                reported.push(follow(bed, &mut assigned));
             }
             bed.pass_seconds(30);
             while bed.cycle() {
-                said.push(follow(bed, &mut assigned));
+                reported.push(follow(bed, &mut assigned));
             }
-            told.push(said);
+            received.push(reported);
         }
-        prop_assert_eq!(&told[0], &told[1]);
+        prop_assert_eq!(&received[0], &received[1]);
     }
 }

@@ -149,7 +149,7 @@ fn an_error_of_a_hint_queues_the_pod() {
 #[test]
 fn the_end_of_a_nomination_moves_pods_up_to_its_priority() {
     type Tell = fn(&mut TestBed);
-    let told: [(&str, Tell); 2] = [
+    let received: [(&str, Tell); 2] = [
         ("it was cleared", |bed| {
             let old = pod("big").priority(5).request("cpu", "16").nominated("n1");
             bed.update(old, pod("big").priority(5).request("cpu", "16").resource_version("2"));
@@ -158,7 +158,7 @@ fn the_end_of_a_nomination_moves_pods_up_to_its_priority() {
             bed.delete(pod("big").priority(5).request("cpu", "16").nominated("n1"));
         }),
     ];
-    for (name, end) in told {
+    for (name, end) in received {
         let mut bed = TestBed::new();
         bed.node(node("n1"));
         bed.pod(pod("big").priority(5).request("cpu", "16").nominated("n1"));
@@ -201,11 +201,11 @@ fn objects_of_other_kinds_move_pods_of_registered_plugins() {
 
 #[test]
 fn a_postfilter_nomination_lasts_until_the_next_attempt() {
-    let said = Arc::new(std::sync::Mutex::new(vec![
+    let reported = Arc::new(std::sync::Mutex::new(vec![
         (Nomination::Keep, Status::unschedulable("nothing to be done")),
         (Nomination::Override(Some("n1".into())), Status::success()),
     ]));
-    let answers = Arc::clone(&said);
+    let answers = Arc::clone(&reported);
     let preemption =
         Fake::new("Preemption").post_filter(move |_, _| answers.lock().unwrap().pop().unwrap()).build();
     let mut bed = TestBed::with(vec![preemption]);

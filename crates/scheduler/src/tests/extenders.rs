@@ -195,8 +195,8 @@ fn the_search_continues_if_an_extender_rejects_the_nominated_node() {
     bed.pod(pod("a").nominated("n2"));
     bed.cycle_with(&mut calls);
     assert_eq!(calls.asked, ["x filter n2", "x filter n1 n2 n3"]);
-    let said = bed.effect_lines();
-    assert!(["a bind to n1", "a bind to n3"].contains(&said[0].as_str()), "{said:?}");
+    let reported = bed.effect_lines();
+    assert!(["a bind to n1", "a bind to n3"].contains(&reported[0].as_str()), "{reported:?}");
 }
 
 #[test]

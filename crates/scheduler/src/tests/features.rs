@@ -49,7 +49,7 @@ fn without_tracking_observed_generation_is_kept_only_if_present() {
         let features = Features::default().with(Feature::PodObservedGenerationTracking, on);
         let mut bed = TestBed::of(Options { features, ..options(plugins(Vec::new())) });
         bed.node(node("n1"));
-        let told = PodCondition {
+        let received = PodCondition {
             status: "False".into(),
             reason: "Unschedulable".into(),
             message: "another one".into(),
@@ -58,7 +58,7 @@ fn without_tracking_observed_generation_is_kept_only_if_present() {
         };
         bed.pod(big("a").with(|pod| {
             pod.generation = 3;
-            pod.status.pod_scheduled = Some(told);
+            pod.status.pod_scheduled = Some(received);
         }));
         bed.cycle();
         let patched = |effect| match effect {

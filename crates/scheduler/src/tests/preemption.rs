@@ -217,8 +217,8 @@ fn a_failed_eviction_requeues_the_preemptor_at_once() {
     let mut bed = ordered(&three());
     bed.effect_lines();
     bed.evicted(1, &[broke(), Eviction::Deleted]);
-    let said = bed.effect_lines();
-    assert_eq!(said, ["b Normal Preempted Preempting: Preempted by pod high on node n1"], "c is spared");
+    let reported = bed.effect_lines();
+    assert_eq!(reported, ["b Normal Preempted Preempting: Preempted by pod high on node n1"], "c is spared");
     assert_eq!((bed.place("high"), bed.is_held()), (Some(Place::Active), false));
     assert!(bed.observed().iter().any(|line| line == "anomaly: cannot preempt pod default/a: it broke"));
 
@@ -449,7 +449,7 @@ fn a_nomination_holds_against_lower_priority_pods() {
     bed.delete_assigned(cpus("low", 4).node("n1"));
     bed.effect_lines();
     while bed.cycle() {}
-    let said = bed.effect_lines();
-    assert_eq!(said[0], "high bind to n1");
-    assert!(said.iter().all(|line| !line.starts_with("late bind")), "{said:?}");
+    let reported = bed.effect_lines();
+    assert_eq!(reported[0], "high bind to n1");
+    assert!(reported.iter().all(|line| !line.starts_with("late bind")), "{reported:?}");
 }

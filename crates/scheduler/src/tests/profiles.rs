@@ -73,9 +73,9 @@ fn pods_use_their_own_profile_and_others_are_ignored() {
     }
     assert!(bed.scheduler.is_responsible_for("strict") && !bed.scheduler.is_responsible_for("stranger"));
     while bed.cycle() {}
-    let said = bed.effect_lines();
-    assert_eq!(said[0], "a bind to n1");
-    assert!(said[1].starts_with("b Warning FailedScheduling") && said.len() == 3);
+    let reported = bed.effect_lines();
+    assert_eq!(reported[0], "a bind to n1");
+    assert!(reported[1].starts_with("b Warning FailedScheduling") && reported.len() == 3);
     assert_eq!(bed.place("c"), None);
 }
 

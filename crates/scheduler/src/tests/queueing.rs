@@ -161,8 +161,8 @@ fn a_wall_clock_set_back_delays_no_pod() {
     assert_eq!(bed.place("a"), Some(Place::Active), "the maximum wait is not extended");
     bed.effect_lines();
     while bed.cycle() {}
-    let said = bed.effects();
-    let set = said.iter().find_map(|effect| match effect {
+    let reported = bed.effects();
+    let set = reported.iter().find_map(|effect| match effect {
         Effect::PatchPodStatus(patch) => patch.condition.clone(),
         _ => None,
     });
@@ -305,11 +305,11 @@ fn a_repeated_add_is_an_update() {
 fn a_new_pod_of_the_same_name_replaces_the_old_one() {
     let again = || pod("a").uid("a2").resource_version("5");
     type Tell = fn(&mut TestBed, PodBuilder);
-    let told: [(&str, Tell); 2] = [
+    let received: [(&str, Tell); 2] = [
         ("as an update", |bed, new| bed.update(big("a"), new)),
         ("as new, the end of the old one was missed", |bed, new| bed.pod(new)),
     ];
-    for (name, tell) in told {
+    for (name, tell) in received {
         let mut bed = with_unschedulable(big("a"));
         tell(&mut bed, again());
         assert_eq!((bed.place("a"), bed.place("a2")), (None, Some(Place::Active)), "{name}");

@@ -31,9 +31,9 @@ impl TestBed {
 /// A bed whose pods are rejected with the message of this number.
 fn rejecting() -> (TestBed, Arc<AtomicUsize>) {
     let number = Arc::<AtomicUsize>::default();
-    let said = Arc::clone(&number);
+    let answered = Arc::clone(&number);
     let messages = ["zero", "one", "two"];
-    let filter = move |_: &_, _: &_, _: &_| Status::unschedulable(messages[said.load(Ordering::Relaxed)]);
+    let filter = move |_: &_, _: &_, _: &_| Status::unschedulable(messages[answered.load(Ordering::Relaxed)]);
     let mut bed = TestBed::with(vec![Fake::new("Rejects").filter(filter).build()]);
     bed.node(node("n1"));
     (bed, number)

@@ -95,12 +95,12 @@ fn failed_reads_are_retried_with_growing_pauses() {
 
 #[test]
 fn the_informer_may_settle_a_binding_before_the_read() {
-    for (node, said) in [("n1", 1), ("n2", 0)] {
+    for (node, reported) in [("n1", 1), ("n2", 0)] {
         let log = Log::default();
         let mut bed = uncertain(&log);
         bed.confirm(a(), node);
-        assert_eq!(bed.effect_lines().len(), said);
-        assert_eq!(log.take().len(), 1 - said);
+        assert_eq!(bed.effect_lines().len(), reported);
+        assert_eq!(log.take().len(), 1 - reported);
         assert_eq!((bed.node_of("a"), bed.is_assumed("a")), (Some(node), false));
         assert_eq!(bed.scheduler.bindings_in_flight(), 0);
         bed.read("a", PodRead::Exists(Some(node.into())));
@@ -110,7 +110,7 @@ fn the_informer_may_settle_a_binding_before_the_read() {
 
 #[test]
 fn the_informer_may_report_the_pod_before_bind_fails() {
-    for (on, said) in [("n1", 1), ("n2", 0)] {
+    for (on, reported) in [("n1", 1), ("n2", 0)] {
         let mut bed = TestBed::new();
         bed.node(node("n1"));
         bed.pod(a());
@@ -120,7 +120,7 @@ fn the_informer_may_report_the_pod_before_bind_fails() {
         bed.confirm(a(), on);
         assert!(bed.effect_lines().is_empty(), "Bind has not ended");
         bed.bound("a", failed(Certainty::Conflict, "conflict"));
-        assert_eq!(bed.effect_lines().len(), said, "no read is needed");
+        assert_eq!(bed.effect_lines().len(), reported, "no read is needed");
         assert_eq!((bed.node_of("a"), bed.scheduler.bindings_in_flight()), (Some(on), 0));
     }
 }

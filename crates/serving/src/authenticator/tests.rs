@@ -95,21 +95,22 @@ async fn untrusted_certificates_are_rejected_but_a_token_is_accepted() {
 #[tokio::test]
 async fn only_a_front_proxy_can_name_users() {
     let bed = bed();
-    let said = headers(&[
+    let reported = headers(&[
         ("x-remote-user", "joe"),
         ("x-remote-group", "a"),
         ("x-remote-group", "b"),
         ("x-remote-extra-example.org%2fkey", "value"),
     ]);
-    let user = bed.authenticator.user(&bed.proxies.client("proxy"), &said).await.unwrap().unwrap();
+    let user = bed.authenticator.user(&bed.proxies.client("proxy"), &reported).await.unwrap().unwrap();
     assert_eq!(user.name, "joe");
     assert_eq!(user.groups, ["a", "b", "system:authenticated"]);
     assert_eq!(user.extra["example.org/key"], ["value"]);
 
-    let user = bed.authenticator.user(&bed.clients.client("jane"), &said).await.unwrap().unwrap();
+    let user = bed.authenticator.user(&bed.clients.client("jane"), &reported).await.unwrap().unwrap();
     assert_eq!((user.name.as_str(), user.groups.len()), ("jane", 1));
-    assert_eq!(bed.authenticator.user(&[], &said).await, Ok(None));
-    let unknown = bed.authenticator.user(&bed.proxies.client("other"), &said).await.unwrap_err().to_string();
+    assert_eq!(bed.authenticator.user(&[], &reported).await, Ok(None));
+    let unknown =
+        bed.authenticator.user(&bed.proxies.client("other"), &reported).await.unwrap_err().to_string();
     assert!(unknown.contains("\"other\" is not an allowed front proxy"), "{unknown}");
     // The proxy itself is not a user: clients have another CA.
     assert!(bed.authenticator.user(&bed.proxies.client("proxy"), &HeaderMap::new()).await.is_err());

@@ -101,7 +101,7 @@ impl Attempt {
 fn point(trace: &Trace, parent: SpanId, id: SpanId, part: &TimedPoint) -> Span {
     Span {
         parent_span_id: Some(parent),
-        attributes: vec![said(part.status)],
+        attributes: vec![reported(part.status)],
         status: failure(part.status),
         ..trace.span(id, part.point.as_str(), part.took)
     }
@@ -117,7 +117,7 @@ fn plugin(
         parent_span_id: Some(parent),
         attributes: vec![
             Attribute::text("supercargo.extension_point", part.point.as_str()),
-            said(part.status),
+            reported(part.status),
             Attribute::number("supercargo.calls", *calls),
         ],
         status: failure(part.status),
@@ -125,7 +125,7 @@ fn plugin(
     }
 }
 
-fn said(status: Code) -> Attribute {
+fn reported(status: Code) -> Attribute {
     Attribute::text("supercargo.status", status.as_str())
 }
 

@@ -49,10 +49,10 @@ async fn one_of_three_candidates_leads_and_the_others_succeed_it() {
         expected.extend([format!("{identity} became leader"), format!("{identity} stopped leading")]);
         leader.resign().await;
     }
-    let mut told = notes(&server).await;
-    told.sort();
+    let mut received = notes(&server).await;
+    received.sort();
     expected.sort();
-    assert_eq!(told, expected);
+    assert_eq!(received, expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,8 +58,8 @@ async fn every_queue_converges_after_a_storm_of_changes() {
             assert_eq!(log.faults(), [""; 0], "{queue:?}");
             assert_eq!(log.content(), source.content(), "{queue:?}");
             assert_eq!(store.len(), source.content().len());
-            let told = log.lines();
-            assert!(told.len() > 150, "a storm, not a breeze: {}", told.len());
+            let received = log.lines();
+            assert!(received.len() > 150, "a storm, not a breeze: {}", received.len());
         }
         assert_eq!(source.watchers(), 0);
     }

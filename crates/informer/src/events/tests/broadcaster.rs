@@ -8,7 +8,7 @@ use crate::testing::settle;
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_event_is_attempted_twelve_times_then_the_next() {
-    let sink = Told::new([Try::Fails; 12], Try::Succeeds);
+    let sink = ScriptedSink::new([Try::Fails; 12], Try::Succeeds);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
     let recorder = broadcaster.new_recorder("test");
@@ -29,7 +29,7 @@ async fn a_failing_event_is_attempted_twelve_times_then_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn unavailable_sinks_are_retried_and_rejected_events_dropped() {
-    let sink = Told::new([Try::Fails, Try::Fails, Try::Succeeds, Try::IsRejected], Try::Succeeds);
+    let sink = ScriptedSink::new([Try::Fails, Try::Fails, Try::Succeeds, Try::IsRejected], Try::Succeeds);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
     let recorder = broadcaster.new_recorder("test");
@@ -45,7 +45,7 @@ async fn unavailable_sinks_are_retried_and_rejected_events_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unrepresentable_pause_lasts_until_the_shutdown() {
-    let sink = Told::new([], Try::Fails);
+    let sink = ScriptedSink::new([], Try::Fails);
     let options = EventOptions { pause: Duration::MAX, ..EventOptions::default() };
     let broadcaster = EventBroadcaster::with_options(options);
     broadcaster.start_recording_to_sink(sink.clone());
@@ -58,7 +58,7 @@ async fn an_unrepresentable_pause_lasts_until_the_shutdown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hanging_sink_delays_neither_callers_nor_other_sinks() {
-    let (hanging, other) = (Told::new([], Try::Hangs), Told::new([], Try::Succeeds));
+    let (hanging, other) = (ScriptedSink::new([], Try::Hangs), ScriptedSink::new([], Try::Succeeds));
     let broadcaster = EventBroadcaster::with_options(EventOptions { queue: 20, ..EventOptions::default() });
     broadcaster.start_recording_to_sink(hanging.clone());
     broadcaster.start_recording_to_sink(other.clone());
@@ -83,7 +83,7 @@ async fn a_hanging_sink_delays_neither_callers_nor_other_sinks() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_writes_queued_events_with_one_attempt_each() {
-    let sink = Told::new([Try::Takes(ms(500)), Try::Fails], Try::Succeeds);
+    let sink = ScriptedSink::new([Try::Takes(ms(500)), Try::Fails], Try::Succeeds);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
     let recorder = broadcaster.new_recorder("test");
@@ -104,7 +104,7 @@ async fn shutdown_writes_queued_events_with_one_attempt_each() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_interrupts_a_pause() {
-    let sink = Told::new([], Try::Fails);
+    let sink = ScriptedSink::new([], Try::Fails);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
     broadcaster.new_recorder("test").record(pod("a"), event("Fails"));
@@ -116,7 +116,7 @@ async fn shutdown_interrupts_a_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_respects_its_limit_and_leaves_no_task() {
-    let sink = Told::new([], Try::Hangs);
+    let sink = ScriptedSink::new([], Try::Hangs);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
     broadcaster.new_recorder("test").record(pod("a"), event("Hangs"));
@@ -129,7 +129,7 @@ async fn shutdown_respects_its_limit_and_leaves_no_task() {
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_last_handle_still_writes_queued_events() {
-    let sink = Told::new([Try::Fails], Try::Succeeds);
+    let sink = ScriptedSink::new([Try::Fails], Try::Succeeds);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
     let recorder = broadcaster.new_recorder("test");
@@ -143,7 +143,7 @@ async fn dropping_the_last_handle_still_writes_queued_events() {
 
 #[tokio::test]
 async fn events_recorded_before_shutdown_are_written() {
-    let sink = Told::new([], Try::Succeeds);
+    let sink = ScriptedSink::new([], Try::Succeeds);
     let broadcaster = EventBroadcaster::new();
     broadcaster.start_recording_to_sink(sink.clone());
     std::thread::scope(|scope| {
@@ -201,7 +201,7 @@ async fn dropped_events_are_logged_at_powers_of_two() {
     let _logging = tracing::subscriber::set_default(lines.clone());
     let broadcaster = EventBroadcaster::with_options(EventOptions { queue: 0, ..EventOptions::default() });
     for _ in 0..3 {
-        broadcaster.start_recording_to_sink(Told::new([], Try::Hangs));
+        broadcaster.start_recording_to_sink(ScriptedSink::new([], Try::Hangs));
     }
     let recorder = broadcaster.new_recorder("test");
     for _ in 0..100 {
@@ -222,7 +222,7 @@ async fn events_are_logged_despite_a_slow_sink() {
     crate::testing::log::ask_each_time();
     let _logging = tracing::subscriber::set_default(lines.clone());
     let broadcaster = EventBroadcaster::new();
-    broadcaster.start_recording_to_sink(Told::new([], Try::Hangs));
+    broadcaster.start_recording_to_sink(ScriptedSink::new([], Try::Hangs));
     broadcaster.start_logging();
     broadcaster.new_recorder("test").record(pod("a"), event("Logged"));
     settle().await;

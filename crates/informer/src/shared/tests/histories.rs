@@ -176,7 +176,7 @@ struct Player {
     manner: Manner,
     initial: Initial,
     joined: Instant,
-    /// The number of initial objects received when it was first seen synced.
+    /// The number of initial objects calls when it was first seen synced.
     synced_with: Option<usize>,
 }
 
@@ -185,7 +185,7 @@ impl Player {
         let source = &rig.source;
         let strays = matches!(setting.queue, QueueKind::RealFifo { .. });
         Account {
-            told: self.recorder.told(),
+            calls: self.recorder.calls(),
             filtered: self.manner.filtered,
             initial: self.initial.clone(),
             gathered: !strays,
@@ -204,12 +204,12 @@ impl Player {
     }
 
     fn beginning(&self) -> usize {
-        let told = self.recorder.told();
-        told.iter().filter(|told| matches!(told.said, HandlerCall::Add { initial: true, .. })).count()
+        let calls = self.recorder.calls();
+        calls.iter().filter(|calls| matches!(calls.call, HandlerCall::Add { initial: true, .. })).count()
     }
 
     fn syncs_since(&self, since: Instant) -> usize {
-        self.recorder.told().iter().filter(|told| told.at > since && told.said.is_sync()).count()
+        self.recorder.calls().iter().filter(|calls| calls.at > since && calls.call.is_sync()).count()
     }
 }
 
@@ -223,7 +223,7 @@ struct Stage {
     /// this from the last delivered one.
     passing: [bool; OBJECTS as usize],
     players: Vec<Player>,
-    /// Removed handlers, and how many notifications each had received.
+    /// Removed handlers, and how many notifications each had calls.
     gone: Vec<(Player, usize)>,
 }
 
@@ -348,8 +348,8 @@ impl Stage {
         let player = self.players.swap_remove(usize::from(n) % self.players.len());
         self.rig.informer.remove_event_handler(&player.registration);
         player.registration.stopped().await;
-        let told = player.recorder.len();
-        self.gone.push((player, told));
+        let calls = player.recorder.len();
+        self.gone.push((player, calls));
     }
 
     async fn perform(&mut self, step: Step) {
@@ -434,10 +434,10 @@ impl Stage {
                 return Err("synced before the end of its initial objects".to_owned());
             }
         }
-        for (player, told) in &self.gone {
+        for (player, calls) in &self.gone {
             self.model.check(&player.account(self, false))?;
-            if player.recorder.len() != *told {
-                return Err("received a notification after its removal".to_owned());
+            if player.recorder.len() != *calls {
+                return Err("calls a notification after its removal".to_owned());
             }
         }
         Ok(())
@@ -450,9 +450,9 @@ impl Stage {
             let shown = stored.iter().filter(|pod| !player.manner.filtered || passes(pod));
             let shown: model::Content =
                 shown.map(|pod| (recording_handler::key(pod), recording_handler::version(pod))).collect();
-            let told = fold(&player.recorder.told());
-            if told != shown {
-                return Err(format!("received {told:?} in total, but the store has {shown:?}"));
+            let calls = fold(&player.recorder.calls());
+            if calls != shown {
+                return Err(format!("calls {calls:?} in total, but the store has {shown:?}"));
             }
         }
         Ok(())
@@ -460,10 +460,10 @@ impl Stage {
 }
 
 /// The content that notifications add up to.
-fn fold(told: &[TimedCall]) -> model::Content {
+fn fold(calls: &[TimedCall]) -> model::Content {
     let mut content = model::Content::new();
-    for TimedCall { said, .. } in told {
-        match said {
+    for TimedCall { call, .. } in calls {
+        match call {
             HandlerCall::Add { key, version, .. } => content.insert(key.clone(), *version),
             HandlerCall::Update { key, new, .. } => content.insert(key.clone(), *new),
             HandlerCall::Delete { key, .. } => content.remove(key),

@@ -168,9 +168,9 @@ async fn a_handler_may_remove_itself_and_add_another() {
     let running = rig.run();
     settle().await;
     // A store has no order.
-    let mut told = log.take();
-    told.sort();
-    assert_eq!(told, ["add ns/a 2 initial", "add ns/b 3 initial"]);
+    let mut received = log.take();
+    received.sort();
+    assert_eq!(received, ["add ns/a 2 initial", "add ns/b 3 initial"]);
     rig.stop(running).await;
 }
 

@@ -92,16 +92,16 @@ async fn late_handlers_receive_unchanged_updates_until_the_next_check() {
     tokio::time::sleep(secs(12)).await;
     let (late, _) = rig.log(every(0));
     settle().await;
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..2 {
         early.take();
         late.take();
         // A relist without changes, at most 4 s later; the second one follows the check at 20 s.
         rig.source.reset_watch();
         tokio::time::sleep(secs(9)).await;
-        told.push((early.take(), late.take()));
+        received.push((early.take(), late.take()));
     }
-    assert_eq!(told, [(vec![], vec!["update ns/a 2>2".to_owned()]), (vec![], vec![])]);
+    assert_eq!(received, [(vec![], vec!["update ns/a 2>2".to_owned()]), (vec![], vec![])]);
 }
 
 #[tokio::test(start_paused = true)]

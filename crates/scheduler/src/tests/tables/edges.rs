@@ -122,12 +122,12 @@ fn try_equal_pods(beds: &mut [TestBed; 2]) -> TableStats {
 
 fn try_pods(beds: &mut [TestBed; 2], from: usize, pods: usize) -> TableStats {
     for number in from..from + pods {
-        let said = beds.each_mut().map(|bed| {
+        let reported = beds.each_mut().map(|bed| {
             bed.pod(pod(&format!("p{number}")).request("cpu", "100m"));
             while bed.cycle() {}
             bed.effect_lines()
         });
-        assert_eq!(said[0], said[1]);
+        assert_eq!(reported[0], reported[1]);
     }
     beds[0].scheduler.table_stats()
 }
@@ -317,12 +317,12 @@ fn tables_stay_within_the_memory_limit() {
     for number in 0..400_usize {
         // Some templates are frequent, most are rare.
         let kind = if number.is_multiple_of(4) { number % 3 } else { 3 + number % 170 };
-        let said = beds.each_mut().map(|bed| {
+        let reported = beds.each_mut().map(|bed| {
             bed.pod(pod(&format!("p{number}")).request("cpu", &format!("{}m", 10 + kind)));
             while bed.cycle() {}
             bed.effect_lines()
         });
-        assert_eq!(said[0], said[1]);
+        assert_eq!(reported[0], reported[1]);
         let stats = beds[0].scheduler.table_stats();
         if number == 0 {
             largest = stats.bytes;

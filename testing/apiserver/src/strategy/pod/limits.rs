@@ -44,8 +44,8 @@ pub(super) fn default(pod: &mut Value, range: &Value) {
     if let Some(annotations) =
         pod.get_mut("metadata").and_then(|metadata| object_mut(metadata, "annotations"))
     {
-        let said = format!("LimitRanger plugin set: {}", given.join("; "));
-        annotations.insert(ANNOTATION.to_owned(), said.into());
+        let reported = format!("LimitRanger plugin set: {}", given.join("; "));
+        annotations.insert(ANNOTATION.to_owned(), reported.into());
     }
 }
 

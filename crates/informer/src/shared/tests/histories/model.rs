@@ -39,7 +39,7 @@ pub(super) enum Initial {
 /// The notifications of a handler, with everything that constrains them.
 #[derive(Clone)]
 pub(super) struct Account {
-    pub(super) told: Vec<TimedCall>,
+    pub(super) calls: Vec<TimedCall>,
     pub(super) filtered: bool,
     pub(super) initial: Initial,
     /// Whether the queue groups changes by object, so that changes of one object can precede
@@ -80,8 +80,8 @@ impl Model {
         let mut known = Content::new();
         // Per key, the first version that has not been delivered.
         let mut reached = Content::new();
-        for TimedCall { at, said } in &account.told {
-            let result = match said {
+        for TimedCall { at, call } in &account.calls {
+            let result = match call {
                 HandlerCall::Add { key, version, .. } => {
                     self.check_add(account, &mut known, &reached, key, *version)
                 }
@@ -96,12 +96,12 @@ impl Model {
                     self.check_delete(account, &mut known, &mut reached, key, *version, *tombstone)
                 }
             };
-            result.map_err(|fault| format!("{fault}: {said:?}"))?;
-            if let Some(version) = known.get(said.key()) {
-                reached.insert(said.key().to_owned(), *version + 1);
+            result.map_err(|fault| format!("{fault}: {call:?}"))?;
+            if let Some(version) = known.get(call.key()) {
+                reached.insert(call.key().to_owned(), *version + 1);
             }
             // A resync delivers the last state again.
-            if let HandlerCall::Update { key, old, new } = said
+            if let HandlerCall::Update { key, old, new } = call
                 && old == new
             {
                 reached.insert(key.clone(), *new + 1);
@@ -201,14 +201,14 @@ impl Model {
     fn check_initial(&self, account: &Account) -> Result<(), String> {
         let mut flagged = Content::new();
         let mut over = false;
-        for TimedCall { said, .. } in &account.told {
-            match said {
+        for TimedCall { call, .. } in &account.calls {
+            match call {
                 HandlerCall::Add { key, version, initial: true } if !over => {
                     // A group can contain a deletion and another addition.
                     flagged.entry(key.clone()).or_insert(*version);
                 }
                 HandlerCall::Add { initial: true, .. } => {
-                    return Err(format!("initial flag after the initial objects: {said:?}"));
+                    return Err(format!("initial flag after the initial objects: {call:?}"));
                 }
                 HandlerCall::Update { .. } | HandlerCall::Delete { .. } if account.gathered => {}
                 // An update that makes the object pass.
@@ -216,7 +216,7 @@ impl Model {
                 _ => over = true,
             }
         }
-        // Handlers removed early may have received only part of the initial objects.
+        // Handlers removed early may have calls only part of the initial objects.
         if !account.complete && !over {
             return Ok(());
         }
@@ -227,7 +227,7 @@ impl Model {
                     // A listed object that has changed meanwhile keeps the flag, even if it passes
                     // only since then.
                     let listed = self.content_at(version, false);
-                    flagged.retain(|key, told| *told <= version || !listed.contains_key(key));
+                    flagged.retain(|key, calls| *calls <= version || !listed.contains_key(key));
                 }
                 self.content_at(version, account.filtered)
             }

@@ -35,7 +35,7 @@ impl HandlerCall {
 #[derive(Clone, Debug)]
 pub(super) struct TimedCall {
     pub(super) at: Instant,
-    pub(super) said: HandlerCall,
+    pub(super) call: HandlerCall,
 }
 
 /// Clones share the record.
@@ -51,7 +51,7 @@ impl RecordingHandler {
         Self { record: Arc::default(), clumsy }
     }
 
-    pub(super) fn told(&self) -> Vec<TimedCall> {
+    pub(super) fn calls(&self) -> Vec<TimedCall> {
         self.record.lock().clone()
     }
 
@@ -59,9 +59,9 @@ impl RecordingHandler {
         self.record.lock().len()
     }
 
-    fn write(&self, said: HandlerCall) {
+    fn write(&self, call: HandlerCall) {
         let mut record = self.record.lock();
-        record.push(TimedCall { at: Instant::now(), said });
+        record.push(TimedCall { at: Instant::now(), call });
         let length = record.len();
         drop(record);
         if length < LEARNT && self.clumsy.is_some_and(|every| length.is_multiple_of(every)) {
