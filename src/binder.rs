@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use supercargo_framework::binding::{
     ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BindingReport, BoxFuture, Certainty,
-    Predicate, WaitError,
+    Cluster, Predicate, WaitError,
 };
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{PodInfo, Status, Text, Uid, panic_text};
@@ -341,8 +341,17 @@ impl BindingCalls for PluginCalls {
         Box::pin(async move { cancelled.cancelled().await })
     }
 
+    /// By the scheduler's clock, which a test or a simulation may move.
     fn sleep(&self, duration: Duration) -> BoxFuture<()> {
-        Box::pin(sleep(duration))
+        let (done, answer) = oneshot::channel();
+        let predicate = Box::new(|_: &dyn Cluster| false);
+        self.mailbox.post(Message::WaitFor { predicate, timeout: duration, done });
+        Box::pin(async move {
+            if answer.await.is_err() {
+                // The owner has stopped.
+                sleep(duration).await;
+            }
+        })
     }
 }
 
@@ -608,6 +617,22 @@ mod tests {
             assert_eq!(bound(&[None, Some(code)]).await, (Err(certainty), 2, ms(10)));
         }
         assert_eq!(bound(&[Some(403)]).await, (Err(Certainty::Refused), 1, ms(0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sleep_ends_when_the_owner_says_that_time_has_passed() {
+        let (binder, messages) = binder();
+        let mut asleep = binder.context(CancellationToken::new()).sleep(Duration::from_secs(1));
+        assert!(timeout(Duration::from_secs(60), &mut asleep).await.is_err(), "by the tokio clock");
+        let Ok(Message::WaitFor { timeout: longest, done, .. }) = messages.try_recv() else { panic!() };
+        assert_eq!(longest, Duration::from_secs(1));
+        done.send(Err(WaitError::TimedOut)).unwrap();
+        timeout(Duration::ZERO, asleep).await.expect("it has ended");
+
+        drop(messages);
+        let began = tokio::time::Instant::now();
+        binder.context(CancellationToken::new()).sleep(Duration::from_secs(1)).await;
+        assert_eq!(began.elapsed(), Duration::from_secs(1), "without an owner");
     }
 
     #[tokio::test(start_paused = true)]

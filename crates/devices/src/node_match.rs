@@ -23,6 +23,9 @@ pub(crate) fn includes(place: &DevicePlace, node: &NodeRecord) -> Result<bool, S
 }
 
 fn invalid(selector: &DeviceNodeSelector) -> Option<String> {
+    if !selector.terms.has_invalid() {
+        return None;
+    }
     let reasons: Vec<String> = selector
         .terms
         .iter()

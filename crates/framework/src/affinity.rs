@@ -288,6 +288,7 @@ impl NodeTerm for PreferredTerm {
 #[serde(from = "Vec<T>", bound(deserialize = "T: NodeTerm + Deserialize<'de>"))]
 pub struct NodeTerms<T> {
     terms: Box<[T]>,
+    has_invalid: bool,
     together: Option<Box<Together>>,
 }
 
@@ -340,7 +341,13 @@ impl<T: NodeTerm> NodeTerms<T> {
         let requirements = |it: &T| it.term().match_expressions.len() + it.term().match_fields.len();
         let is_many = terms.iter().map(requirements).sum::<usize>() > MANY;
         let together = is_many.then(|| Box::new(Together::new(&terms)));
-        Self { terms, together }
+        let has_invalid = terms.iter().any(|it| !it.term().invalid.is_empty());
+        Self { terms, has_invalid, together }
+    }
+
+    /// Whether any term is invalid.
+    pub fn has_invalid(&self) -> bool {
+        self.has_invalid
     }
 }
 
@@ -371,7 +378,7 @@ impl NodeTerms<PreferredTerm> {
 
 impl<T> Default for NodeTerms<T> {
     fn default() -> Self {
-        Self { terms: Box::default(), together: None }
+        Self { terms: Box::default(), has_invalid: false, together: None }
     }
 }
 

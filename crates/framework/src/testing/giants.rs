@@ -5,6 +5,7 @@
 //! costs, from its bytes to its binding.
 
 mod claims;
+mod devices;
 mod selectors;
 
 use serde_json::{Map, Value, json};
@@ -124,11 +125,22 @@ pub enum PodList {
     ClaimRequirements,
     /// Topologies of the storage class of the pod's claim, which no node has.
     ClassTopologies,
+    /// Requirements of the topology of the storage for the pod's claim, which every node meets.
+    CapacityRequirements,
+    /// CSI drivers of a node, the last of which has the volume of the pod's claim.
+    NodeDrivers,
+    /// Labels of the pod's namespace, which its affinity selects by the last one.
+    NamespaceLabels,
+    /// Node selector terms of the allocation of the pod's ResourceClaim, each of another node.
+    AllocationTerms,
+    /// Requirements of the node selector of the slice with the devices that the pod's
+    /// ResourceClaim requests, which every node meets.
+    SliceRequirements,
 }
 
 impl PodList {
     /// All lists.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 55] = [
         Self::AntiAffinityKeys,
         Self::AffinityKeys,
         Self::PreferredKeys,
@@ -179,6 +191,11 @@ impl PodList {
         Self::VolumeTerms,
         Self::ClaimRequirements,
         Self::ClassTopologies,
+        Self::CapacityRequirements,
+        Self::NodeDrivers,
+        Self::NamespaceLabels,
+        Self::AllocationTerms,
+        Self::SliceRequirements,
     ];
 
     /// A pod `default/<name>` with this many items.
@@ -279,8 +296,17 @@ impl PodList {
             Self::BudgetRequirements | Self::DisruptedPods => {
                 ("containers/0/resources", json!({ "requests": { "cpu": "32" } }))
             }
-            Self::VolumeTerms | Self::ClaimRequirements | Self::ClassTopologies => {
-                ("volumes", one(claim_volume(0, &key(0))))
+            Self::VolumeTerms
+            | Self::ClaimRequirements
+            | Self::ClassTopologies
+            | Self::CapacityRequirements
+            | Self::NodeDrivers => ("volumes", one(claim_volume(0, &key(0)))),
+            Self::NamespaceLabels => {
+                let last = json!({ "matchExpressions": [has(&key(items - 1))] });
+                (ANTI_AFFINITY, one(with(by_key(HOSTNAME), "namespaceSelector", last)))
+            }
+            Self::AllocationTerms | Self::SliceRequirements => {
+                ("resourceClaims", one(json!({ "name": key(0), "resourceClaimName": key(0) })))
             }
             Self::Owners => {
                 pod["metadata"]["ownerReferences"] = list(items, |i| owner(i, i + 1 == items));
@@ -301,6 +327,11 @@ impl PodList {
                 | Self::VolumeTerms
                 | Self::ClaimRequirements
                 | Self::ClassTopologies
+                | Self::CapacityRequirements
+                | Self::NodeDrivers
+                | Self::NamespaceLabels
+                | Self::AllocationTerms
+                | Self::SliceRequirements
         )
     }
 
@@ -322,6 +353,11 @@ impl PodList {
             Self::VolumeTerms => claims::with_terms(items),
             Self::ClaimRequirements => claims::with_requirements(items),
             Self::ClassTopologies => claims::with_topologies(items),
+            Self::CapacityRequirements => claims::with_storage(items),
+            Self::NodeDrivers => claims::with_drivers(items),
+            Self::NamespaceLabels => selectors::namespace(items),
+            Self::AllocationTerms => devices::allocated(items),
+            Self::SliceRequirements => devices::sliced(items),
             _ => Vec::new(),
         }
     }

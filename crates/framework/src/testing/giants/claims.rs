@@ -8,8 +8,8 @@ use super::{HOSTNAME, key};
 use crate::affinity::{NodeSelectorTerm, RawRequirement};
 use crate::labels::Labels;
 use crate::objects::{
-    Body, CsiDriver, CsiStorageCapacity, Object, PersistentVolume, PersistentVolumeClaim, StorageClass,
-    annotations, resources,
+    Body, CsiDriver, CsiNode, CsiNodeDriver, CsiSource, CsiStorageCapacity, Object, PersistentVolume,
+    PersistentVolumeClaim, StorageClass, annotations, resources,
 };
 use crate::selector::LabelSelector;
 use crate::testing::object;
@@ -108,9 +108,7 @@ pub(super) fn selecting(claims: usize) -> Vec<Object> {
         body.request = Some(if i + 1 == claims { LARGEST } else { (1 + i as i64 % 5) << 30 });
         let disk = ["none", "none", "even", "odd"][i % 4];
         let labels: Labels = [("disk", disk)].into_iter().collect();
-        let lacks =
-            RawRequirement { key: key(i).into(), operator: "DoesNotExist".into(), values: Vec::new() };
-        body.selector = LabelSelector::parse(&labels, [lacks]).ok();
+        body.selector = LabelSelector::parse(&labels, [lacks(i)]).ok();
         claim
     };
     let storage = ["a", "b", "c"].map(|zone| storage(zone, LARGEST - 1));
@@ -133,8 +131,6 @@ pub(super) fn with_terms(terms: usize) -> Vec<Object> {
 pub(super) fn with_requirements(requirements: usize) -> Vec<Object> {
     let mut claim = claim(&key(0), STATIC, "");
     if let Body::PersistentVolumeClaim(body) = &mut claim.body {
-        let lacks =
-            |i| RawRequirement { key: key(i).into(), operator: "DoesNotExist".into(), values: Vec::new() };
         body.selector = LabelSelector::parse(&Labels::default(), (0..requirements).map(lacks)).ok();
     }
     let volumes = (0..MANY_VOLUMES.min(requirements)).map(|i| local_volume(&key(i), usize::MAX));
@@ -148,6 +144,35 @@ pub(super) fn with_topologies(topologies: usize) -> Vec<Object> {
         body.allowed_topologies = (0..topologies).map(|i| node_term(HOSTNAME, &key(i))).collect();
     }
     vec![class, claim(&key(0), DYNAMIC, "")]
+}
+
+/// A claim of a class whose only storage is for nodes with many requirements, and too small.
+pub(super) fn with_storage(requirements: usize) -> Vec<Object> {
+    let mut storage = storage("a", 1);
+    if let Body::CsiStorageCapacity(body) = &mut storage.body {
+        body.node_topology = LabelSelector::parse(&Labels::default(), (0..requirements).map(lacks)).ok();
+    }
+    vec![class(DYNAMIC, DRIVER), driver(), storage, claim(&key(0), DYNAMIC, "")]
+}
+
+/// A claim whose volume belongs to the last of a node's many drivers.
+pub(super) fn with_drivers(drivers: usize) -> Vec<Object> {
+    let mut volume = volume(&key(0), "a");
+    if let Body::PersistentVolume(body) = &mut volume.body {
+        let driver = key(drivers - 1).into();
+        body.csi = Some(CsiSource { driver, handle: "disk".into(), migrated_from: None });
+    }
+    let driver = |i| CsiNodeDriver { name: key(i).into(), limit: Some(25) };
+    let node = CsiNode { drivers: (0..drivers).map(driver).collect() };
+    let claim = claim(&key(0), STATIC, &key(0));
+    let annotations = [(annotations::BIND_COMPLETED, "yes")].into_iter().collect();
+    let node = object(&resources::CSI_NODE, "node-0", Body::CsiNode(node));
+    vec![node, Object { annotations, ..claim }, volume]
+}
+
+/// A requirement that every node, pod and volume meets.
+pub(super) fn lacks(i: usize) -> RawRequirement {
+    RawRequirement { key: key(i).into(), operator: "DoesNotExist".into(), values: Vec::new() }
 }
 
 fn zone_of(i: usize, all: usize) -> &'static str {
@@ -220,7 +245,7 @@ fn volume_where(name: &str, label: &str, value: &str) -> Object {
     object(&resources::PERSISTENT_VOLUME, name, Body::PersistentVolume(body))
 }
 
-fn node_term(label: &str, value: &str) -> NodeSelectorTerm {
+pub(super) fn node_term(label: &str, value: &str) -> NodeSelectorTerm {
     let required = RawRequirement { key: label.into(), operator: "In".into(), values: vec![value.into()] };
     NodeSelectorTerm::parse(vec![required], vec![])
 }

@@ -1,9 +1,9 @@
 //! Objects with one enormous selector each, beside a pod.
 
+use super::claims::lacks;
 use super::key;
-use crate::affinity::RawRequirement;
 use crate::labels::Labels;
-use crate::objects::{Body, Object, PodDisruptionBudget, Service, Workload, resources};
+use crate::objects::{Body, Namespace, Object, PodDisruptionBudget, Service, Workload, resources};
 use crate::selector::LabelSelector;
 use crate::testing::object;
 
@@ -35,13 +35,17 @@ pub(super) fn disruptions(items: usize) -> Vec<Object> {
     })]
 }
 
+/// The giant's namespace, with many labels.
+pub(super) fn namespace(items: usize) -> Vec<Object> {
+    let labels: Labels = (0..items).map(|i| (key(i), "")).collect();
+    vec![Object { labels, ..object(&resources::NAMESPACE, "default", Body::Namespace(Namespace {})) }]
+}
+
 fn budget_of(body: PodDisruptionBudget) -> Object {
     object(&resources::POD_DISRUPTION_BUDGET, "default/giant", Body::PodDisruptionBudget(body))
 }
 
 /// A selector that every pod meets.
 fn every_pod(items: usize) -> Option<LabelSelector> {
-    let lacks =
-        |i| RawRequirement { key: key(i).into(), operator: "DoesNotExist".into(), values: Vec::new() };
     LabelSelector::parse(&Labels::default(), (0..items).map(lacks)).ok()
 }
