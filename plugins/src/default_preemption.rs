@@ -18,8 +18,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHasher;
 use serde_json::Value;
+use supercargo_framework::caching::HintScope;
 use supercargo_framework::context::Command;
-use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::features::Feature;
 use supercargo_framework::objects::resources::{POD_DISRUPTION_BUDGET, POD_GROUP};
 use supercargo_framework::plugin::{

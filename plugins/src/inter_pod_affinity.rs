@@ -16,7 +16,8 @@ mod tests;
 use std::sync::Arc;
 
 use serde_json::Value;
-use supercargo_framework::event::{EventRegistration, HintScope};
+use supercargo_framework::caching::HintScope;
+use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, SignPlugin};
 use supercargo_framework::pod_affinity::PodAffinity;

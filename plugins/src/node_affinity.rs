@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use supercargo_framework::affinity::{self, METADATA_NAME, Operator};
+use supercargo_framework::caching::HintScope;
 use supercargo_framework::caching::{Caching, Scope, Stateless};
-use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeNames, Normalize, PreFilter, PreFilterPlugin,
     PreScorePlugin, ScorePlugin, SignPlugin,

@@ -9,8 +9,9 @@ mod tests;
 use std::sync::Arc;
 
 use serde_json::Value;
+use supercargo_framework::caching::HintScope;
 use supercargo_framework::caching::{Caching, Stateless};
-use supercargo_framework::event::{EventRegistration, HintScope};
+use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{
     Assignments, EnqueueExtensions, ExtensionPoints, FilterPlugin, GroupInfo, Placement,

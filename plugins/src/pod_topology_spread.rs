@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 use constraint::Constraint;
 use serde_json::Value;
-use supercargo_framework::event::{EventRegistration, HintScope};
+use supercargo_framework::caching::HintScope;
+use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::{EnqueueExtensions, ExtensionPoints, SignPlugin};
 use supercargo_framework::registry::ArgsError;

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::HintScope;
 use supercargo_framework::caching::{Caching, Scope, Stateless};
-use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreFilter, PreFilterPlugin, PreScorePlugin,
     ScorePlugin, SignPlugin,

@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::HintScope;
 use supercargo_framework::caching::Stateless;
-use supercargo_framework::event::{EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, PreFilter, PreFilterPlugin, SignPlugin,
 };

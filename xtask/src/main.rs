@@ -60,9 +60,25 @@ fn check() -> Step {
     } else {
         let packages: Vec<&str> = changed.iter().flat_map(|name| ["--package", name]).collect();
         run(subcommand("clippy", &[&packages[..], &["--all-targets", "--", "-D", "warnings"]].concat()))?;
+        let tested = with_testing_packages(&changed);
+        let packages: Vec<&str> = tested.iter().flat_map(|name| ["--package", name]).collect();
         run(unit_tests(&packages))?;
     }
     run(subcommand("test", &["--package", "xtask"]))
+}
+
+/// Packages whose behaviour another package tests.
+const TESTED_BY: &[(&str, &str)] = &[
+    ("supercargo-devices", "supercargo-plugins"),
+    ("supercargo-evaluation", "supercargo-scheduler"),
+    ("supercargo-runtime", "supercargo-scheduler"),
+    ("supercargo-volume-plugins", "supercargo-plugins"),
+];
+
+/// These packages, and those that test them.
+fn with_testing_packages(changed: &BTreeSet<String>) -> BTreeSet<&str> {
+    let testing = TESTED_BY.iter().filter(|(name, _)| changed.contains(*name)).map(|(_, by)| *by);
+    changed.iter().map(String::as_str).chain(testing).collect()
 }
 
 fn test() -> Step {

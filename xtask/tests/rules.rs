@@ -68,6 +68,17 @@ const PURE: &[(&str, &[&str])] = &[
     ("supercargo-volume-plugins", &["rustc-hash", "serde", "serde_json", "smallvec", "supercargo-framework"]),
 ];
 
+#[test]
+fn pure_crates_share_one_clippy_configuration() {
+    let workspace = Workspace::load();
+    let folders: BTreeMap<_, _> = workspace.folders().into_iter().collect();
+    let configuration = |name: &str| read(&folders[name].join("clippy.toml"));
+    let first = configuration(PURE[0].0);
+    for (name, _) in PURE {
+        assert!(configuration(name) == first, "clippy.toml of {name} differs from that of {}", PURE[0].0);
+    }
+}
+
 /// First parts of the names of crates that no pure crate may be built from.
 const IMPURE: &[&str] = &[
     // The cluster and the network.

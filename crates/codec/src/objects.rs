@@ -87,8 +87,8 @@ impl ObjectKind {
             .map_err(|error| error.in_object(&self.resource, &metadata.namespace, &metadata.name))
     }
 
-    /// The whole object. Sets its type if `api_type` is given: items of a list lack it, but writes need
-    /// it.
+    /// The whole object. Sets its type if `api_type` is given: items of a list lack it, but writes
+    /// need it.
     fn raw(&self, json: &[u8], api_type: Option<(&str, &str)>) -> Result<Arc<Value>, WireError> {
         let mut whole = whole(&self.resource, json)?;
         if let Some((api_version, kind)) = api_type {

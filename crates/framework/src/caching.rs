@@ -64,6 +64,8 @@
 //! }
 //! ```
 
+mod hints;
+
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -75,6 +77,8 @@ use crate::node_info::{NodeInfo, PodTotals};
 use crate::nodes::Nodes;
 use crate::pod::PodInfo;
 use crate::status::Status;
+
+pub use hints::{ClaimFn, GroupFn, HintCaching, HintScope, LabelsFn, OfferFn};
 
 /// What an answer about a node depends on, apart from the pod and the plugin's state. A table calls
 /// the plugin again for a node when that changes.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use bitflags::bitflags;
 use serde::{Deserialize, Serialize};
 
-use crate::context::QueueContext;
 use crate::node::NodeRecord;
 use crate::objects::Object;
 use crate::pod::PodInfo;
-use crate::resource::Resource;
 use crate::text::Text;
+
+pub use crate::event_registration::{EventRegistration, HintFn};
 
 bitflags! {
     /// A set of actions on an object.
@@ -265,171 +265,6 @@ impl QueueingHint {
     /// `Queue` if the condition holds.
     pub fn queue_if(condition: bool) -> Self {
         if condition { Self::Queue } else { Self::Skip }
-    }
-}
-
-/// A queueing hint: evaluates one event for one pending pod. An error counts as `Queue`.
-pub type HintFn =
-    Arc<dyn Fn(&QueueContext<'_>, &PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync>;
-
-bitflags! {
-    /// The parts of a pending pod that a hint reads; none if the event alone decides. The queue
-    /// asks a hint once for all pods that are equal in these parts.
-    ///
-    /// In every scope, a hint may compare the pod's UID with that of the event's pod: an event
-    /// about a pending pod is evaluated for that pod by itself.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct HintScope: u16 {
-        /// The namespace.
-        const NAMESPACE = 1 << 0;
-        /// The labels.
-        const LABELS = 1 << 1;
-        /// The controlling owner.
-        const CONTROLLER = 1 << 2;
-        /// The requests in `spec` and `status`.
-        const REQUESTS = 1 << 3;
-        /// `nodeSelector` and node affinity.
-        const NODE_AFFINITY = 1 << 4;
-        /// Pod affinity and anti-affinity.
-        const POD_AFFINITY = 1 << 5;
-        /// `topologySpreadConstraints`.
-        const TOPOLOGY_SPREAD = 1 << 6;
-        /// `tolerations`.
-        const TOLERATIONS = 1 << 7;
-        /// Host ports.
-        const HOST_PORTS = 1 << 8;
-        /// Volumes.
-        const VOLUMES = 1 << 9;
-        /// Anything.
-        const POD = 1 << 10;
-        /// The labels, of a pod with `matchLabelKeys`.
-        const MATCH_LABELS = 1 << 11;
-    }
-}
-
-/// What a change offers at most: a hint queues no pod whose `spec` requests more, unless devices
-/// provide it. `None` if the hint may queue any pod.
-pub type OfferFn = fn(&Change) -> Option<&Resource>;
-
-/// The ResourceClaim that a change is about, by its key: a hint queues no pod that does not name
-/// it. `None` if the hint may queue any pod.
-pub type ClaimFn = fn(&Change) -> Option<&Arc<str>>;
-
-/// The PodGroup that a change is about, by its key: a hint queues only its pods. `None` if the hint
-/// queues no pod.
-pub type GroupFn = fn(&Change) -> Option<Arc<str>>;
-
-/// Whether a hint reads labels of pending pods after this change.
-pub type LabelsFn = fn(&Change) -> bool;
-
-impl HintScope {
-    /// The parts that a hint of this scope reads after a change. `labels` are the changes after
-    /// which it reads labels, if not after all.
-    #[must_use]
-    pub fn after(self, labels: Option<LabelsFn>, change: &Change) -> Self {
-        if labels.is_none_or(|labels| labels(change)) { self } else { self - Self::LABELS }
-    }
-}
-
-/// An event that a plugin registers, with its queueing hint.
-pub struct EventRegistration {
-    /// The event.
-    pub event: ClusterEvent,
-    /// The hint; `None` always queues.
-    pub hint: Option<HintFn>,
-    /// The parts of the pending pod that the hint reads.
-    pub scope: HintScope,
-    /// The changes after which the hint reads labels, if not after all.
-    pub labels: Option<LabelsFn>,
-    /// What the change offers at most, for a hint that reads requests.
-    pub offer: Option<OfferFn>,
-    /// The claim that the change is about, for a hint that reads claims.
-    pub claim: Option<ClaimFn>,
-    /// The PodGroup that the change is about, for a hint that reads the pod's group.
-    pub group: Option<GroupFn>,
-}
-
-impl EventRegistration {
-    /// An event that always queues.
-    pub fn always(resource: EventResource, action: ActionType) -> Self {
-        Self {
-            event: ClusterEvent::new(resource, action),
-            hint: None,
-            scope: HintScope::empty(),
-            labels: None,
-            offer: None,
-            claim: None,
-            group: None,
-        }
-    }
-
-    /// An event that queues if `hint` returns `Queue`. The hint may read all of the pod.
-    pub fn hinted(
-        resource: EventResource,
-        action: ActionType,
-        hint: impl Fn(&PodInfo, &Change) -> Result<QueueingHint, String> + Send + Sync + 'static,
-    ) -> Self {
-        Self::reading(resource, action, move |_, pod, change| hint(pod, change))
-    }
-
-    /// The same with a `hint` that reads objects of other kinds.
-    pub fn reading(
-        resource: EventResource,
-        action: ActionType,
-        hint: impl Fn(&QueueContext<'_>, &PodInfo, &Change) -> Result<QueueingHint, String>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self {
-        let event = ClusterEvent::new(resource, action);
-        Self {
-            event,
-            hint: Some(Arc::new(hint)),
-            scope: HintScope::POD,
-            labels: None,
-            offer: None,
-            claim: None,
-            group: None,
-        }
-    }
-
-    /// Declares that the hint reads only these parts of the pod.
-    #[must_use]
-    pub fn scoped(self, scope: HintScope) -> Self {
-        Self { scope, ..self }
-    }
-
-    /// Declares that the hint reads labels only after these changes. The scope must contain labels.
-    #[must_use]
-    pub fn reading_labels_if(self, labels: LabelsFn) -> Self {
-        Self { labels: Some(labels), ..self }
-    }
-
-    /// Declares that the hint queues no pod that requests more than the change offers, so that the
-    /// queue need not call it for such pods. The scope must contain requests.
-    #[must_use]
-    pub fn offering(self, offer: OfferFn) -> Self {
-        Self { offer: Some(offer), ..self }
-    }
-
-    /// Declares that the hint queues no pod without the claim that the change is about, so that the
-    /// queue need not call it for such pods.
-    #[must_use]
-    pub fn of_claim(self, claim: ClaimFn) -> Self {
-        Self { claim: Some(claim), ..self }
-    }
-
-    /// Declares that the hint queues only pods of the PodGroup that the change is about, so that
-    /// the queue need not call it for others.
-    #[must_use]
-    pub fn of_group(self, group: GroupFn) -> Self {
-        Self { group: Some(group), ..self }
-    }
-}
-
-impl fmt::Debug for EventRegistration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.event, if self.hint.is_some() { " with hint" } else { "" })
     }
 }
 

@@ -1,9 +1,9 @@
 //! Exponential backoff with jitter, and the random numbers for it.
 
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::time::Duration;
 
+use fastrand::Rng;
 use tokio::time::Instant;
 
 /// Longer than any process lives, and short enough not to overflow in sums.
@@ -82,12 +82,12 @@ impl Backoff {
     }
 
     /// The wait before the next attempt.
-    pub(crate) fn next(&mut self, random: &mut SplitMix) -> Duration {
+    pub(crate) fn next(&mut self, random: &mut Rng) -> Duration {
         let now = Instant::now();
         if self.last_used.is_some_and(|last| now - last > self.policy.reset) {
             self.next = self.policy.initial;
         }
-        let wait = stretched(self.next, 1.0 + self.policy.jitter * random.fraction(), FOR_EVER);
+        let wait = stretched(self.next, 1.0 + self.policy.jitter * random.f64(), FOR_EVER);
         self.next = stretched(self.next, self.policy.factor, self.policy.max);
         // The wait itself does not count as idle time.
         self.last_used = Some(now + wait);
@@ -101,41 +101,15 @@ pub(crate) fn stretched(duration: Duration, factor: f64, max: Duration) -> Durat
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(max).min(max)
 }
 
-/// SplitMix64, a small seedable generator. Good enough to spread waits; not for secrets.
-#[derive(Debug)]
-pub(crate) struct SplitMix(u64);
+/// A generator with this seed, or a random one.
+pub(crate) fn random(seed: Option<u64>) -> Rng {
+    seed.map_or_else(Rng::new, Rng::with_seed)
+}
 
-impl SplitMix {
-    pub(crate) fn new(seed: Option<u64>) -> Self {
-        // The standard library seeds its hashers from the operating system. Borrowing that seed
-        // saves a dependency.
-        Self(seed.unwrap_or_else(|| RandomState::new().hash_one(0_u8)))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in [0, bound).
-    #[cfg(test)]
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    /// Uniform in [0, 1).
-    pub(crate) fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Uniform over the whole seconds of the range.
-    pub(crate) fn seconds(&mut self, range: Range<Duration>) -> Duration {
-        let (low, high) = (range.start.as_secs_f64(), range.end.as_secs_f64());
-        Duration::from_secs((low + (high - low) * self.fraction()) as u64)
-    }
+/// Uniform over the whole seconds of the range.
+pub(crate) fn seconds(random: &mut Rng, range: Range<Duration>) -> Duration {
+    let (low, high) = (range.start.as_secs_f64(), range.end.as_secs_f64());
+    Duration::from_secs((low + (high - low) * random.f64()) as u64)
 }
 
 #[cfg(test)]
@@ -144,7 +118,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waits_double_up_to_the_cap_with_jitter() {
-        let mut random = SplitMix::new(Some(1));
+        let mut random = random(Some(1));
         let mut backoff = Backoff::new(BackoffPolicy::default());
         for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {
             let wait = backoff.next(&mut random);
@@ -155,7 +129,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn two_idle_minutes_reset_the_waits() {
-        let mut random = SplitMix::new(Some(1));
+        let mut random = random(Some(1));
         let mut backoff = Backoff::new(BackoffPolicy { jitter: 0.0, ..BackoffPolicy::default() });
         let mut wait = async |quiet| {
             let wait = backoff.next(&mut random);
@@ -167,11 +141,11 @@ mod tests {
 
     #[test]
     fn random_numbers_repeat_only_with_a_seed() {
-        let draw = |seed| SplitMix::new(seed).next();
+        let draw = |seed| random(seed).u64(..);
         assert_eq!(draw(Some(7)), draw(Some(7)));
         assert_ne!(draw(None), draw(None));
-        let mut random = SplitMix::new(None);
+        let mut random = random(None);
         let range = Duration::from_mins(5)..Duration::from_mins(10);
-        assert!((0..1000).all(|_| range.contains(&random.seconds(range.clone()))));
+        assert!((0..1000).all(|_| range.contains(&seconds(&mut random, range.clone()))));
     }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use fastrand::Rng;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::{Backoff, BackoffPolicy, SplitMix};
+use crate::backoff::{Backoff, BackoffPolicy, random};
 use crate::delta::Queue;
 use crate::key::ObjectKey;
 use crate::kind::{GroupVersionResource, Kind};
@@ -178,7 +179,7 @@ pub(crate) struct Reflector<K: Kind, Q> {
     transform: Option<Transform<K::Object>>,
     on_error: Option<WatchErrorHandler>,
     options: ReflectorOptions,
-    random: SplitMix,
+    random: Rng,
     backoff: Backoff,
     /// The last version has expired, or is ahead of the server: request the most recent state.
     version_unavailable: bool,
@@ -212,7 +213,7 @@ impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
             status,
             transform: None,
             on_error: None,
-            random: SplitMix::new(options.seed),
+            random: random(options.seed),
             backoff: Backoff::new(options.backoff),
             options,
             version_unavailable: false,

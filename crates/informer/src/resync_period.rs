@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use parking_lot::Mutex;
 
-use crate::backoff::SplitMix;
+use crate::backoff::random;
 
 /// Returns a function that picks periods between `min` and twice that; same as the controller
 /// manager's `ResyncPeriod`.
@@ -23,17 +24,17 @@ pub fn resync_period(min: Duration) -> impl Fn() -> Duration + Send + Sync {
 /// for example, for the pauses between starting controllers. A factor of zero or less counts as 1,
 /// as in client-go.
 pub fn jitter(period: Duration, factor: f64) -> Duration {
-    jittered(period, factor, &mut SplitMix::new(None))
+    jittered(period, factor, &mut random(None))
 }
 
 fn seeded(min: Duration, seed: Option<u64>) -> impl Fn() -> Duration + Send + Sync {
-    let random = Mutex::new(SplitMix::new(seed));
+    let random = Mutex::new(random(seed));
     move || jittered(min, 1.0, &mut random.lock())
 }
 
-fn jittered(period: Duration, factor: f64, random: &mut SplitMix) -> Duration {
+fn jittered(period: Duration, factor: f64, random: &mut Rng) -> Duration {
     let factor = if factor > 0.0 { factor } else { 1.0 };
-    let extra = period.as_secs_f64() * factor * random.fraction();
+    let extra = period.as_secs_f64() * factor * random.f64();
     // An overflow yields the longest duration.
     period.saturating_add(Duration::try_from_secs_f64(extra).unwrap_or(Duration::MAX))
 }
@@ -56,7 +57,7 @@ mod tests {
 
     #[test]
     fn jitter_extends_a_period_by_at_most_the_factor() {
-        let (second, mut random) = (Duration::from_secs(1), SplitMix::new(Some(3)));
+        let (second, mut random) = (Duration::from_secs(1), random(Some(3)));
         for (factor, most) in [(0.5, 1.5), (3.0, 4.0), (0.0, 2.0), (-1.0, 2.0)] {
             let pauses: Vec<f64> =
                 (0..1000).map(|_| jittered(second, factor, &mut random).as_secs_f64()).collect();

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::event::{
-    Change, ClaimFn, EventRegistration, GroupFn, HintFn, HintScope, LabelsFn, OfferFn, QueueingHint,
-};
+use supercargo_framework::caching::{HintCaching, HintScope};
+use supercargo_framework::event::{Change, EventRegistration, HintFn, QueueingHint};
 use supercargo_framework::objects::{Objects, resources};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text};
 
@@ -26,16 +25,7 @@ struct Registration {
     plugin: Text,
     /// `None` always queues.
     hint: Option<HintFn>,
-    /// What the hint reads of a pod.
-    scope: HintScope,
-    /// The changes after which it reads labels, if not after all.
-    labels: Option<LabelsFn>,
-    /// What a change offers at most.
-    offer: Option<OfferFn>,
-    /// The claim that a change is about.
-    claim: Option<ClaimFn>,
-    /// The PodGroup that a change is about.
-    group: Option<GroupFn>,
+    caching: HintCaching,
 }
 
 /// The registrations of every profile.
@@ -83,7 +73,7 @@ impl QueueingHints {
     pub(crate) fn scope(&self, entry: &QueuedPod) -> HintScope {
         let registrations = &self.by_profile[entry.profile.0];
         let rejecting = registrations.iter().filter(|it| entry.rejected_by(&it.plugin));
-        rejecting.fold(HintScope::empty(), |scope, registration| scope | registration.scope)
+        rejecting.fold(HintScope::empty(), |scope, registration| scope | registration.caching.scope)
     }
 
     /// The hints about an event for pods that the same plugins rejected as this one.
@@ -124,7 +114,7 @@ impl QueueingHints {
         let mut groups = SmallVec::new();
         for registration in &self.by_profile[profile.0] {
             if registration.plugin == *plugin && registration.event.matches(event) {
-                groups.extend((registration.group?)(change));
+                groups.extend((registration.caching.group?)(change));
             }
         }
         Some(groups)
@@ -165,7 +155,7 @@ impl Concerned<'_> {
 
     /// What the hints read of a pod after this change.
     pub(crate) fn scope(&self) -> HintScope {
-        let scopes = self.hints.iter().map(|(it, _)| it.scope.after(it.labels, self.change));
+        let scopes = self.hints.iter().map(|(it, _)| it.caching.scope.after(it.caching.labels, self.change));
         scopes.fold(HintScope::empty(), HintScope::union)
     }
 
@@ -173,7 +163,7 @@ impl Concerned<'_> {
     pub(crate) fn offers(&self, objects: &Objects) -> Option<Vec<Amounts>> {
         let has_classes = objects.list(&resources::DEVICE_CLASS).next().is_some();
         let offer = |registration: &Registration| {
-            let amounts = Amounts::of((registration.offer?)(self.change)?);
+            let amounts = Amounts::of((registration.caching.offer?)(self.change)?);
             Some(if has_classes { amounts.with_any_others() } else { amounts })
         };
         self.hints.iter().map(|(registration, _)| offer(registration)).collect()
@@ -181,7 +171,8 @@ impl Concerned<'_> {
 
     /// The claim that a pod must name so that a hint may queue it; `None` if there is none.
     pub(crate) fn claim(&self) -> Option<&Arc<str>> {
-        let mut claims = self.hints.iter().map(|(registration, _)| (registration.claim?)(self.change));
+        let mut claims =
+            self.hints.iter().map(|(registration, _)| (registration.caching.claim?)(self.change));
         let first = claims.next()??;
         claims.all(|claim| claim == Some(first)).then_some(first)
     }
@@ -230,11 +221,7 @@ fn registrations_of(plugin: &Text, events: &[EventRegistration]) -> Vec<Registra
         event: it.event.clone(),
         plugin: plugin.clone(),
         hint: it.hint.clone(),
-        scope: it.scope,
-        labels: it.labels,
-        offer: it.offer,
-        claim: it.claim,
-        group: it.group,
+        caching: it.caching,
     };
     events.iter().map(of_plugin).collect()
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use supercargo_framework::event::HintScope;
+use supercargo_framework::caching::HintScope;
 use supercargo_framework::{PodInfo, PodSpec, Text, Uid};
 
 use super::entry::QueuedPod;

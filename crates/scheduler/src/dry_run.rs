@@ -27,12 +27,12 @@ pub(crate) struct DryRun<'a, 'c> {
 
 /// The change that a plugin's state follows.
 #[derive(Clone, Copy)]
-enum Verb {
+enum Extension {
     AddPod,
     RemovePod,
 }
 
-impl Verb {
+impl Extension {
     fn as_str(self) -> &'static str {
         match self {
             Self::AddPod => "AddPod",
@@ -69,11 +69,11 @@ impl<'a, 'c> DryRun<'a, 'c> {
         Self { cycle, filters, caching, of_pods, followers }
     }
 
-    fn follow(&self, verb: Verb, call: &mut dyn FnMut(&dyn PreFilterPlugin) -> Status) -> Status {
+    fn follow(&self, extension: Extension, call: &mut dyn FnMut(&dyn PreFilterPlugin) -> Status) -> Status {
         for Named { name, plugin } in &self.followers {
-            let status = self.cycle.plugins.call(verb.point(), name, || call(&**plugin), Status::code);
+            let status = self.cycle.plugins.call(extension.point(), name, || call(&**plugin), Status::code);
             if !status.is_success() {
-                return named_error(verb.as_str(), name, &status);
+                return named_error(extension.as_str(), name, &status);
             }
         }
         Status::success()
@@ -86,7 +86,7 @@ impl RunFilters for DryRun<'_, '_> {
     }
 
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status {
-        self.follow(Verb::AddPod, &mut |plugin| match plugin.extensions() {
+        self.follow(Extension::AddPod, &mut |plugin| match plugin.extensions() {
             Some(extensions) => extensions.add_pod(state, pod, added, node),
             None => Status::success(),
         })
@@ -99,7 +99,7 @@ impl RunFilters for DryRun<'_, '_> {
         removed: &PodInfo,
         node: &NodeInfo,
     ) -> Status {
-        self.follow(Verb::RemovePod, &mut |plugin| match plugin.extensions() {
+        self.follow(Extension::RemovePod, &mut |plugin| match plugin.extensions() {
             Some(extensions) => extensions.remove_pod(state, pod, removed, node),
             None => Status::success(),
         })

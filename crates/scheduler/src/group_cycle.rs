@@ -43,7 +43,7 @@ pub(crate) struct TriedGroup<'a> {
 }
 
 /// Why a group is not scheduled.
-pub(crate) enum Refusal {
+pub(crate) enum GroupFailure {
     /// Too few pods fit.
     Unschedulable(String),
     /// Something failed.
@@ -133,9 +133,9 @@ impl Scheduler {
             }
         };
         let mut group = TriedGroup { key, min_count, members: &mut members };
-        let (results, refusal) = self.try_group(now, &mut group, calls);
+        let (results, failure) = self.try_group(now, &mut group, calls);
         self.observer.observe(Observation::GroupAlgorithm(Timespan { from, to: self.observer.time_point() }));
-        let (outcome, result) = match refusal {
+        let (outcome, result) = match failure {
             None => {
                 self.report_group(now, key, "True", "Scheduled", "");
                 for (member, result) in members.into_iter().zip(results) {
@@ -146,12 +146,12 @@ impl Scheduler {
                 }
                 (GroupOutcome::Scheduled, AttemptResult::Scheduled)
             }
-            Some(refusal @ Refusal::Unschedulable(_)) => {
+            Some(failure @ GroupFailure::Unschedulable(_)) => {
                 let post_filter = self.post_filter_group(now, group, calls);
-                let result = self.refuse(now, key, members, results, refusal, post_filter);
+                let result = self.refuse(now, key, members, results, failure, post_filter);
                 (GroupOutcome::Rejected, result)
             }
-            Some(Refusal::Error(error)) => {
+            Some(GroupFailure::Error(error)) => {
                 (GroupOutcome::Failed, self.refuse_for_error(now, key, members, results, error))
             }
         };
@@ -201,7 +201,7 @@ impl Scheduler {
         group: &mut TriedGroup<'_>,
         nodes: Option<&[NodeIndex]>,
         calls: &mut dyn Calls,
-    ) -> (Results, Option<Refusal>) {
+    ) -> (Results, Option<GroupFailure>) {
         let TriedGroup { key, min_count, members } = group;
         let min_count = *min_count;
         let scheduled = self.objects.members.get(key).map_or(0, Members::scheduled);
@@ -209,7 +209,7 @@ impl Scheduler {
         let mut results = Results::with_capacity(members.len());
         if matches!(quorum.progress(), Progress::OutOfReach) {
             let message = format!("pod group is unschedulable, {}", quorum.out_of_reach());
-            return (results, Some(Refusal::Unschedulable(message)));
+            return (results, Some(GroupFailure::Unschedulable(message)));
         }
         for member in members.iter_mut() {
             member.began = self.observer.time_point();
@@ -218,14 +218,17 @@ impl Scheduler {
             quorum.scheduled += usize::from(result.is_ok());
             let error = result.as_ref().err().filter(|failure| !failure.kind.is_rejection());
             let error = error.map(|failure| {
-                Refusal::Error(format!("failed to schedule other pod from a pod group: {}", failure.kind))
+                GroupFailure::Error(format!(
+                    "failed to schedule other pod from a pod group: {}",
+                    failure.kind
+                ))
             });
             results.push(result);
             if error.is_some() {
                 return (results, error);
             }
             if matches!(quorum.progress(), Progress::OutOfReach) {
-                return (results, Some(Refusal::Unschedulable(quorum.out_of_reach())));
+                return (results, Some(GroupFailure::Unschedulable(quorum.out_of_reach())));
             }
         }
         (results, None)
@@ -295,20 +298,20 @@ impl Scheduler {
         key: &Arc<str>,
         members: Vec<QueuedPod>,
         results: Results,
-        refusal: Refusal,
+        failure: GroupFailure,
         post_filter: (Nominations, Status),
     ) -> AttemptResult {
         let (nominations, status) = post_filter;
         let mut nominations: BTreeMap<Uid, Nomination> = nominations.into_iter().collect();
         let waits = status.is_success();
         // The group's reason before and after PodGroupPostFilter, or an error.
-        let verdict = match refusal {
-            Refusal::Unschedulable(before) if waits || status.is_rejected() => {
+        let verdict = match failure {
+            GroupFailure::Unschedulable(before) if waits || status.is_rejected() => {
                 let after = format!("{before}, {}", status.message());
                 Ok((before, after))
             }
-            Refusal::Unschedulable(_) => Err(status.message()),
-            Refusal::Error(error) => Err(error),
+            GroupFailure::Unschedulable(_) => Err(status.message()),
+            GroupFailure::Error(error) => Err(error),
         };
         let mut results = results.into_iter();
         let rejected = |reason: &str| FailureKind::Rejected(reason.to_owned());
@@ -348,7 +351,7 @@ impl Scheduler {
         error: String,
     ) -> AttemptResult {
         let post_filter = (Nominations::new(), Status::success());
-        self.refuse(now, key, members, results, Refusal::Error(error), post_filter)
+        self.refuse(now, key, members, results, GroupFailure::Error(error), post_filter)
     }
 
     /// Patches the condition `PodGroupInitiallyScheduled`, unless it is up to date. Once true, it

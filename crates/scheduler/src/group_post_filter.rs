@@ -14,7 +14,7 @@ use supercargo_framework::plugin::{Assignments, GroupCycle, Nominations, RunFilt
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};
 
 use crate::dry_run::DryRun;
-use crate::group_cycle::{Placed, Refusal, TriedGroup};
+use crate::group_cycle::{GroupFailure, Placed, TriedGroup};
 use crate::scheduler::Scheduler;
 use supercargo_evaluation::extender::Calls;
 use supercargo_runtime::observer::{Observation, Point, Timespan};
@@ -78,6 +78,8 @@ impl Scheduler {
         let plugins: Vec<_> = plugins.iter().map(|it| (it.name, Arc::clone(&it.plugin))).collect();
         let mut reasons = Vec::new();
         for (name, plugin) in plugins {
+            // Not by `PluginCalls`, which would borrow a part of the scheduler: the plugin gets all
+            // of it.
             let from = self.observer.time_point();
             self.current_plugin.take();
             let mut cycle = PostFilterCycle {
@@ -268,8 +270,8 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
         }
         match refusal {
             None => {}
-            Some(Refusal::Unschedulable(message)) => return Err(Status::unschedulable(message)),
-            Some(Refusal::Error(message)) => return Err(Status::error(message)),
+            Some(GroupFailure::Unschedulable(message)) => return Err(Status::unschedulable(message)),
+            Some(GroupFailure::Error(message)) => return Err(Status::error(message)),
         }
         let placed: Vec<_> = results.into_iter().map(|result| result.ok().map(|it| it.node)).collect();
         let prepared = placed

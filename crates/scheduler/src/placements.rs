@@ -6,7 +6,7 @@ use std::sync::Arc;
 use supercargo_framework::plugin::{Assignments, GroupInfo, Placement, PlacementScorePlugin};
 use supercargo_framework::{Code, Context, Feature, Now, PodInfo, Status};
 
-use crate::group_cycle::{Refusal, Results, TriedGroup};
+use crate::group_cycle::{GroupFailure, Results, TriedGroup};
 use crate::scheduler::Scheduler;
 use supercargo_evaluation::extender::Calls;
 use supercargo_evaluation::scoring::check_range;
@@ -33,7 +33,7 @@ impl Scheduler {
         now: Now,
         group: &mut TriedGroup<'_>,
         calls: &mut dyn Calls,
-    ) -> (Results, Option<Refusal>) {
+    ) -> (Results, Option<GroupFailure>) {
         let (results, refusal) = if self.features.enabled(Feature::TopologyAwareWorkloadScheduling) {
             self.try_placements(now, group, calls)
         } else {
@@ -41,7 +41,7 @@ impl Scheduler {
         };
         // Enough pods are on nodes, but no other one fits.
         let is_idle = refusal.is_none() && results.iter().all(Result::is_err);
-        (results, if is_idle { Some(Refusal::Unschedulable(UNSCHEDULABLE.to_owned())) } else { refusal })
+        (results, if is_idle { Some(GroupFailure::Unschedulable(UNSCHEDULABLE.to_owned())) } else { refusal })
     }
 
     fn try_placements(
@@ -49,7 +49,7 @@ impl Scheduler {
         now: Now,
         group: &mut TriedGroup<'_>,
         calls: &mut dyn Calls,
-    ) -> (Results, Option<Refusal>) {
+    ) -> (Results, Option<GroupFailure>) {
         self.cache.refreshed();
         let profile = group.members[0].profile.0;
         let scheduled = self.scheduled_members(group.key);
@@ -65,7 +65,7 @@ impl Scheduler {
             let (results, refusal) = self.try_placement(now, group, Some(&placement), calls);
             let reason = match refusal {
                 None => None,
-                Some(Refusal::Unschedulable(reason)) => Some(reason),
+                Some(GroupFailure::Unschedulable(reason)) => Some(reason),
                 error => return (results, error),
             };
             let (is_feasible, to) = (reason.is_none(), self.observer.time_point());
@@ -94,7 +94,7 @@ impl Scheduler {
         group: &mut TriedGroup<'_>,
         placement: Option<&Placement>,
         calls: &mut dyn Calls,
-    ) -> (Results, Option<Refusal>) {
+    ) -> (Results, Option<GroupFailure>) {
         let nodes = placement.map(|placement| &*placement.nodes);
         let narrowed = nodes.filter(|nodes| nodes.len() < self.cache.nodes().len());
         let (mut results, refusal) = self.try_members(now, group, narrowed, calls);
@@ -116,7 +116,7 @@ impl Scheduler {
         now: Now,
         group: &TriedGroup<'_>,
         scheduled: &Assignments,
-    ) -> Result<Vec<Placement>, Refusal> {
+    ) -> Result<Vec<Placement>, GroupFailure> {
         let all = Placement { name: "".into(), nodes: self.cache.nodes().order().into() };
         self.call_plugins(now, group, scheduled, Point::PlacementGenerate, |profile, cx, info, calls| {
             let Some(Named { name, plugin }) = &profile.placement_generate else { return Ok(vec![all]) };
@@ -137,7 +137,7 @@ impl Scheduler {
         group: &TriedGroup<'_>,
         scheduled: &Assignments,
         feasible: &[Feasible],
-    ) -> Result<usize, Refusal> {
+    ) -> Result<usize, GroupFailure> {
         if feasible.len() == 1 {
             return Ok(0);
         }
@@ -168,7 +168,7 @@ impl Scheduler {
         scheduled: &Assignments,
         point: Point,
         part: impl FnOnce(&Profile, &Context<'_>, GroupInfo<'_>, &PluginCalls<'_>) -> Result<R, Status>,
-    ) -> Result<R, Refusal> {
+    ) -> Result<R, GroupFailure> {
         let first = &group.members[0];
         let called = self.catch_panic(|this| {
             let Some(object) = this.group(group.key) else {
@@ -182,9 +182,9 @@ impl Scheduler {
         });
         match called {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(status)) if status.is_rejected() => Err(Refusal::Unschedulable(status.message())),
-            Ok(Err(status)) => Err(Refusal::Error(status.message())),
-            Err(failure) => Err(Refusal::Error(failure.kind.to_string())),
+            Ok(Err(status)) if status.is_rejected() => Err(GroupFailure::Unschedulable(status.message())),
+            Ok(Err(status)) => Err(GroupFailure::Error(status.message())),
+            Err(failure) => Err(GroupFailure::Error(failure.kind.to_string())),
         }
     }
 }
@@ -227,9 +227,9 @@ fn assignments(members: &[QueuedPod], results: &Results) -> Assignments {
 
 /// The refusal of a group that fits on none of its placements. As upstream, it does not say why if
 /// no member was tried.
-fn none_available(placements: usize, first: &Results, reason: &str) -> Refusal {
+fn none_available(placements: usize, first: &Results, reason: &str) -> GroupFailure {
     let reason = if first.is_empty() { UNSCHEDULABLE } else { reason };
-    Refusal::Unschedulable(format!(
+    GroupFailure::Unschedulable(format!(
         "{UNSCHEDULABLE}, 0/{placements} placements are available, first placement status: {reason}"
     ))
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::caching::HintScope;
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::hint::{self, Hint};
 use supercargo_framework::objects::{
     DeviceTaintRule, Object, ObjectBody as _, ResourceClaim, ResourceSlice, TaintRuleSelector, resources,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use supercargo_framework::objects::{Body, CLAIM_FINALIZER, ClaimAllocation, Object, ResourceClaim};
 use supercargo_framework::pod::PodKey;
+use supercargo_framework::raw_object::{field, members, typed};
 use supercargo_framework::{PodInfo, Timestamp, Uid};
 
 use super::claims::body;
@@ -91,11 +92,7 @@ pub(super) struct Written(Value);
 impl Written {
     /// The claim as it was read. Objects of a list lack `apiVersion` and `kind`.
     pub(super) fn of(claim: &Object) -> Self {
-        let mut value = Value::clone(&body(claim).raw);
-        let fields = members(&mut value);
-        fields.entry("apiVersion").or_insert_with(|| json!("resource.k8s.io/v1"));
-        fields.entry("kind").or_insert_with(|| json!("ResourceClaim"));
-        Self(value)
+        Self(typed(&body(claim).raw, "resource.k8s.io/v1", "ResourceClaim"))
     }
 
     /// The API's answer to a request.
@@ -173,21 +170,6 @@ fn list<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Vec<Value
     }
     match value {
         Value::Array(list) => list,
-        _ => unreachable!("it has just been made one"),
-    }
-}
-
-fn field<'a>(value: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
-    members(members(value).entry(name).or_insert(Value::Null))
-}
-
-/// The members of an object; any other value, which the API never sends, is replaced.
-fn members(value: &mut Value) -> &mut Map<String, Value> {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    match value {
-        Value::Object(members) => members,
         _ => unreachable!("it has just been made one"),
     }
 }

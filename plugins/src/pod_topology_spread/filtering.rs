@@ -18,12 +18,12 @@ const NOT_PREPARED: &str = "reading \"PreFilterPodTopologySpread\" from cycleSta
 #[derive(Clone)]
 pub(super) struct Prepared {
     constraints: Arc<[Constraint]>,
-    standings: SmallVec<[Standing; 2]>,
+    standings: SmallVec<[FilteredConstraint; 2]>,
 }
 
 /// The counts of a constraint.
 #[derive(Clone)]
-struct Standing {
+struct FilteredConstraint {
     spread: Spread,
     /// The minimum that domains are compared with.
     floor: i64,
@@ -35,7 +35,7 @@ pub(super) fn bytes(state: &CycleState) -> usize {
     prepared.standings.iter().map(|standing| standing.spread.bytes()).sum()
 }
 
-impl Standing {
+impl FilteredConstraint {
     fn new(constraint: &Constraint, spread: Spread) -> Self {
         let floor = floor(constraint, &spread);
         Self { spread, floor }
@@ -99,7 +99,7 @@ fn visit<'a>(
 }
 
 /// Counts the pods that each constraint selects, by domain.
-fn count(cx: &Context<'_>, pod: &PodInfo, constraints: &[Constraint]) -> SmallVec<[Standing; 2]> {
+fn count(cx: &Context<'_>, pod: &PodInfo, constraints: &[Constraint]) -> SmallVec<[FilteredConstraint; 2]> {
     let mut spreads: SmallVec<[Counting; 2]> = constraints.iter().map(|_| Counting::default()).collect();
     for (_, node) in cx.nodes().iter() {
         visit(constraints, pod, node.node(), |i, constraint, domain| {
@@ -107,7 +107,7 @@ fn count(cx: &Context<'_>, pod: &PodInfo, constraints: &[Constraint]) -> SmallVe
         });
     }
     let standings = constraints.iter().zip(spreads);
-    standings.map(|(constraint, spread)| Standing::new(constraint, spread.into())).collect()
+    standings.map(|(constraint, spread)| FilteredConstraint::new(constraint, spread.into())).collect()
 }
 
 impl Prepared {

@@ -21,7 +21,7 @@ const NOT_PREPARED: &str = "error reading \"PreScorePodTopologySpread\" from cyc
 
 /// Where a constraint stands.
 #[derive(Clone, Default)]
-struct Standing {
+struct ScoredConstraint {
     /// The number of pods by domain, or by node for the hostname label; absent means 0.
     pods: ByDomain,
     /// The number of feasible nodes by domain; unused for the hostname label.
@@ -42,7 +42,7 @@ struct Prepared {
     keys: Arc<SmallMap<Arc<str>, ()>>,
     /// The constraints by hostname.
     by_node: SmallVec<[usize; 1]>,
-    standings: Vec<Standing>,
+    standings: Vec<ScoredConstraint>,
     /// The number of feasible nodes that are scored.
     scored: usize,
     /// Whether a node must have every topology key to be scored.
@@ -69,11 +69,12 @@ fn is_by_node(constraint: &Constraint) -> bool {
 /// The approximate size of the state in bytes.
 pub(super) fn bytes(state: &CycleState) -> usize {
     let Some(Shared(prepared)) = state.read() else { return 0 };
-    let of_standing = |it: &Standing| domain_counts::bytes(&it.pods) + domain_counts::bytes(&it.feasible);
+    let of_standing =
+        |it: &ScoredConstraint| domain_counts::bytes(&it.pods) + domain_counts::bytes(&it.feasible);
     prepared.standings.iter().map(of_standing).sum()
 }
 
-impl Standing {
+impl ScoredConstraint {
     /// A node became feasible or infeasible.
     fn count_feasible(&mut self, domain: &Arc<str>, feasible: bool) {
         match self.feasible.get_mut(domain) {
@@ -288,7 +289,7 @@ impl PreScorePlugin for PodTopologySpread {
             return Status::skip();
         }
         let mut prepared = Prepared {
-            standings: constraints.iter().map(|_| Standing::default()).collect(),
+            standings: constraints.iter().map(|_| ScoredConstraint::default()).collect(),
             keys: Arc::new(keys(&constraints)),
             by_node: (0..constraints.len()).filter(|i| is_by_node(&constraints[*i])).collect(),
             constraints: constraints.into(),

@@ -9,7 +9,8 @@ use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
-use supercargo_framework::event::{Change, EventRegistration, HintScope};
+use supercargo_framework::caching::HintScope;
+use supercargo_framework::event::{Change, EventRegistration};
 use supercargo_framework::objects::{
     Body, CsiDriver, DeviceClass, Objects, Service, VolumeAttachment, resources,
 };
@@ -191,7 +192,7 @@ fn differ(
     let cx = QueueContext { objects, preempting: &rustc_hash::FxHashSet::default() };
     let hint = it.hint.as_ref().expect("it has a hint");
     changes.iter().any(|change| {
-        let scope = it.scope.after(it.labels, change);
+        let scope = it.caching.scope.after(it.caching.labels, change);
         hint(&cx, pod, change) != hint(&cx, &equal_in(scope - part, pod, other), change)
     })
 }
@@ -210,7 +211,7 @@ proptest! {
     fn pods_equal_in_the_scope_get_one_answer(sample in any_sample()) {
         let objects = looked_up();
         for it in hints() {
-            prop_assert!(!differ(&it, HintScope::empty(), &objects, &sample), "{it:?}, {:?}", it.scope);
+            prop_assert!(!differ(&it, HintScope::empty(), &objects, &sample), "{it:?}, {:?}", it.caching.scope);
         }
     }
 }
@@ -222,8 +223,8 @@ fn some_pods_that_differ_in_a_part_of_the_scope_get_two_answers() {
     let mut sample = || any_sample().new_tree(&mut runner).expect("nothing is rejected").current();
     let samples: Vec<_> = (0..8_000).map(|_| sample()).collect();
     let objects = looked_up();
-    for it in hints().filter(|it| !it.scope.contains(HintScope::POD)) {
-        for part in it.scope {
+    for it in hints().filter(|it| !it.caching.scope.contains(HintScope::POD)) {
+        for part in it.caching.scope {
             let noticed = samples.iter().any(|sample| differ(&it, part, &objects, sample));
             assert!(noticed, "{it:?} does not read {part:?}");
         }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use smallvec::SmallVec;
+use supercargo_framework::caching::HintScope;
 use supercargo_framework::caching::{Caching, Stateless};
-use supercargo_framework::event::{EventRegistration, HintScope};
+use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::{CsiDriver, CsiNode, PersistentVolume, VolumeAttachment, resources};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,

@@ -5,8 +5,9 @@ mod tests;
 
 use std::sync::Arc;
 
+use supercargo_framework::caching::HintScope;
 use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin};
-use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::hint::{self, Hint};
 use supercargo_framework::objects::{PersistentVolumeClaim, resources};
 use supercargo_framework::plugin::{

@@ -6,8 +6,9 @@ mod tests;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use supercargo_framework::caching::HintScope;
 use supercargo_framework::caching::{Caching, Scope, Stateless};
-use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::hint::Hint;
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{PersistentVolume, PersistentVolumeClaim, StorageClass, resources};

@@ -1,42 +1,35 @@
 //! Reproducible randomness for generated names and UIDs.
 
-/// SplitMix64. Not cryptographically secure.
+use fastrand::Rng;
+
+/// Not cryptographically secure.
 #[derive(Clone, Debug)]
-pub(crate) struct Random {
-    state: u64,
-}
+pub(crate) struct Random(Rng);
 
 /// The alphabet of generated names. It has no vowels, so that no words appear.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self(Rng::with_seed(seed))
     }
 
     /// Changes the state by a text, so that later values differ from those that produced the text.
     pub(crate) fn mix_in(&mut self, text: &str) {
-        for byte in text.bytes() {
-            self.state = (self.state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let seed = self.0.get_seed();
+        self.0.seed(
+            text.bytes().fold(seed, |seed, byte| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)),
+        );
     }
 
     /// Five characters for the end of a generated name.
     pub(crate) fn suffix(&mut self) -> String {
-        (0..5).map(|_| char::from(LETTERS[(self.next() % LETTERS.len() as u64) as usize])).collect()
+        (0..5).map(|_| char::from(LETTERS[self.0.usize(..LETTERS.len())])).collect()
     }
 
     /// A version 4 UUID.
     pub(crate) fn uid(&mut self) -> String {
-        let (high, low) = (self.next(), self.next());
+        let (high, low) = (self.0.u64(..), self.0.u64(..));
         format!(
             "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
             high >> 32,

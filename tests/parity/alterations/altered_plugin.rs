@@ -367,7 +367,7 @@ pub(super) fn hints(resource: EventResource, hint: QueueingHint) -> AlterPoints 
     events(move |mut events| {
         for registration in events.iter_mut().filter(|given| given.event.resource == resource) {
             registration.hint = Some(Arc::new(move |_, _, _| Ok(hint)));
-            registration.offer = None;
+            registration.caching.offer = None;
         }
         events
     })

@@ -64,7 +64,7 @@ pub trait QueueSortPlugin: Send + Sync + 'static {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use supercargo_framework::event::{EventRegistration, HintScope, QueueingHint};
+/// use supercargo_framework::event::{EventRegistration, QueueingHint};
 /// use supercargo_framework::plugin::EnqueueExtensions;
 /// use supercargo_framework::{ActionType, EventResource};
 ///
@@ -76,7 +76,7 @@ pub trait QueueSortPlugin: Send + Sync + 'static {
 ///             let has_gpu = change.new_node().is_some_and(|node| node.labels.get("gpu").is_some());
 ///             Ok(QueueingHint::queue_if(has_gpu))
 ///         });
-///         vec![added.scoped(HintScope::empty())]
+///         vec![added]
 ///     }
 /// }
 /// ```

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::delivery::Delivery;
 use super::sink::{EventSink, LogSink, Record};
 use super::{Event, ObjectReference, Reporter};
-use crate::backoff::SplitMix;
+use crate::backoff::random;
 
 /// Options of a broadcaster. The defaults are client-go's, which has no time limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,7 +141,7 @@ impl EventBroadcaster {
             options: shared.options.clone(),
             failed: Arc::clone(&shared.failed),
             closing: shared.closing.clone(),
-            random: SplitMix::new(shared.options.seed),
+            random: random(shared.options.seed),
         };
         let abort = shared.abort.clone();
         shared.tasks.spawn(async move { abort.run_until_cancelled(delivery.run()).await });

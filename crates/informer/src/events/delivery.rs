@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fastrand::Rng;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::broadcaster::EventOptions;
 use super::sink::{EventSink, Record, SinkError};
-use crate::backoff::{FOR_EVER, SplitMix, stretched};
+use crate::backoff::{FOR_EVER, stretched};
 
 /// The maximum share by which a pause is extended, so that programs do not retry all at once.
 const JITTER: f64 = 0.25;
@@ -22,7 +23,7 @@ pub(super) struct Delivery<S> {
     pub(super) failed: Arc<AtomicU64>,
     /// Once cancelled, every event has one attempt.
     pub(super) closing: CancellationToken,
-    pub(super) random: SplitMix,
+    pub(super) random: Rng,
 }
 
 impl<S: EventSink> Delivery<S> {
@@ -57,7 +58,7 @@ impl<S: EventSink> Delivery<S> {
             if tries >= self.options.tries {
                 return Err(format!("{error}; gave up after {tries} attempts"));
             }
-            let pause = stretched(self.options.pause, 1.0 + JITTER * self.random.fraction(), FOR_EVER);
+            let pause = stretched(self.options.pause, 1.0 + JITTER * self.random.f64(), FOR_EVER);
             if self.closing.run_until_cancelled(sleep(pause)).await.is_none() {
                 return Err(format!("{error}; shutting down"));
             }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::list::Listing;
 use super::{MIN_WATCH_TIMEOUT, Reflector, ReflectorError};
-use crate::backoff::FOR_EVER;
+use crate::backoff::{FOR_EVER, seconds};
 use crate::consistency_detector::{compare_initial_events, versions_of};
 use crate::delta::{Delta, Queue};
 use crate::key::{Deleted, ObjectKey};
@@ -86,7 +86,7 @@ impl<T> OpenWatch<T> {
 impl<K: Kind, Q: Queue<K::Object>> Reflector<K, Q> {
     async fn open(&mut self, mut options: ListOptions) -> Result<OpenWatch<K::Object>, ListWatchError> {
         let shortest = self.options.min_watch_timeout.clamp(MIN_WATCH_TIMEOUT, FOR_EVER);
-        let timeout = self.random.seconds(shortest..2 * shortest);
+        let timeout = seconds(&mut self.random, shortest..2 * shortest);
         options.allow_bookmarks = true;
         options.timeout = Some(timeout);
         let opened = Instant::now();

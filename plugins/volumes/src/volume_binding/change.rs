@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use supercargo_framework::raw_object::{field, members, typed};
 
 use supercargo_framework::hash_seed::HashSeed;
 use supercargo_framework::objects::{
@@ -137,7 +138,7 @@ impl Put {
     /// Writes a volume with its claim.
     pub(super) fn volume(volume: &Object, claim: &Object) -> Option<Self> {
         let body = PersistentVolume::of(&volume.body)?;
-        let mut object = typed(&body.raw, "PersistentVolume");
+        let mut object = typed(&body.raw, "v1", "PersistentVolume");
         if object["spec"]["claimRef"]["uid"] != *claim.uid {
             let reference = json!({
                 "kind": "PersistentVolumeClaim",
@@ -156,7 +157,7 @@ impl Put {
     /// Writes a claim with its selected node.
     pub(super) fn claim(claim: &Object) -> Option<Self> {
         let body = PersistentVolumeClaim::of(&claim.body)?;
-        let mut object = typed(&body.raw, "PersistentVolumeClaim");
+        let mut object = typed(&body.raw, "v1", "PersistentVolumeClaim");
         write_annotation(&mut object, claim, annotations::SELECTED_NODE);
         let (namespace, name) = (claim.namespace(), claim.name());
         Some(Self { path: format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"), object })
@@ -168,29 +169,5 @@ fn write_annotation(raw: &mut Value, assumed: &Object, key: &str) {
     if let Some(value) = assumed.annotations.get(key) {
         let annotations = field(raw, "metadata").entry("annotations").or_insert(Value::Null);
         members(annotations).insert(key.to_owned(), json!(value));
-    }
-}
-
-/// A copy with `apiVersion` and `kind`, which objects of a list lack.
-fn typed(raw: &Value, kind: &str) -> Value {
-    let mut raw = raw.clone();
-    let fields = members(&mut raw);
-    fields.entry("apiVersion").or_insert_with(|| json!("v1"));
-    fields.entry("kind").or_insert_with(|| json!(kind));
-    raw
-}
-
-fn field<'a>(raw: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
-    members(members(raw).entry(name).or_insert(Value::Null))
-}
-
-/// The members of an object; any other value, which the API never sends, is replaced.
-fn members(value: &mut Value) -> &mut Map<String, Value> {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    match value {
-        Value::Object(members) => members,
-        _ => unreachable!("it has just been made one"),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::event::{Change, EventRegistration, HintScope, QueueingHint};
+use supercargo_framework::caching::HintScope;
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::hint::Hint;
 use supercargo_framework::objects::{
     CsiDriver, CsiNode, CsiStorageCapacity, Object, ObjectBody, PersistentVolumeClaim, StorageClass, Typed,

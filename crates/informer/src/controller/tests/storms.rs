@@ -3,14 +3,14 @@
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::backoff::SplitMix;
+use crate::backoff::random;
 use crate::listener::HandlerOptions;
 use crate::shared::{InformerOptions, SharedInformer};
 
 /// A writer. It shares the names of objects with the other writers.
 async fn hammer(source: FakeSource<Pods>, seed: u64) {
-    let mut random = SplitMix::new(Some(seed));
-    let mut below = |bound: f64| (random.fraction() * bound) as u32;
+    let mut random = random(Some(seed));
+    let mut below = |bound: f64| (random.f64() * bound) as u32;
     for _ in 0..150 {
         let object = pod(&char::from_u32(u32::from('a') + below(12.0)).unwrap().to_string());
         match below(20.0) {

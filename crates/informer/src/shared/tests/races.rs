@@ -1,7 +1,7 @@
 //! Concurrent operations on several threads.
 
 use super::*;
-use crate::backoff::SplitMix;
+use crate::backoff::random;
 
 /// A handler that counts existing objects, and its count.
 fn balance() -> (HandlerFuncs<Pod>, Arc<AtomicUsize>) {
@@ -45,10 +45,10 @@ fn a_hundred_workers_add_and_remove_handlers_until_the_informer_stops() {
             })
         });
         let workers: Vec<_> = workers.collect();
-        let mut random = SplitMix::new(Some(1));
+        let mut random = random(Some(1));
         for n in 0..10_000_u32 {
-            let pod = pod(&format!("p{}", random.below(50)));
-            if random.below(3) == 0 {
+            let pod = pod(&format!("p{}", random.usize(..50)));
+            if random.usize(..3) == 0 {
                 rig.source.delete(pod);
             } else {
                 rig.source.apply(pod);

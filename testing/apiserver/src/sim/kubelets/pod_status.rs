@@ -6,7 +6,6 @@ use rustc_hash::FxBuildHasher;
 use serde_json::{Map, Value, json};
 
 use crate::json::{int, list, object_mut, present, text, text_at};
-use crate::random::Random;
 use crate::sim::conditions::{self, Condition};
 use crate::strategy::pod::requests::is_sidecar;
 
@@ -267,7 +266,7 @@ fn image_id(image: &str) -> String {
 
 /// 64 hexadecimal digits that resemble a digest.
 fn digest(of: &impl std::hash::Hash) -> String {
-    let mut random = Random::new(FxBuildHasher.hash_one(of));
-    let parts: [u64; 4] = std::array::from_fn(|_| random.next());
+    let mut random = fastrand::Rng::with_seed(FxBuildHasher.hash_one(of));
+    let parts: [u64; 4] = std::array::from_fn(|_| random.u64(..));
     format!("{:016x}{:016x}{:016x}{:016x}", parts[0], parts[1], parts[2], parts[3])
 }
