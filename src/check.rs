@@ -130,7 +130,7 @@ fn check_version(version: &Value, report: &mut Report) -> Result<()> {
     let tested = TESTED.map(|minor| format!("1.{minor}")).join(", ");
     match minor.filter(|_| version["major"] == "1") {
         Some(minor) if TESTED.contains(&minor) => report.ok(&format!("version {name}")),
-        _ => report.warned(&format!("version {name} is not tested"), &format!("tested are {tested}")),
+        _ => report.warned(&format!("version {name} is not tested"), &format!("tested versions: {tested}")),
     }
 }
 
@@ -144,7 +144,7 @@ async fn check_permissions(api: &Api, needed: &[Permission], report: &mut Report
     for (permission, answer) in &answers {
         match answer {
             Ok(true) => granted += 1,
-            Ok(false) => report.failed(&format!("may not {permission}"), permission.advice())?,
+            Ok(false) => report.failed(&format!("no permission to {permission}"), permission.advice())?,
             Err(error) => {
                 let advice = "allow this user to create selfsubjectaccessreviews";
                 return report

@@ -74,7 +74,7 @@ enum Command {
     WhatIf(Ask<WhatIfQuestion>),
     /// Show which pods stay down if a node or a zone fails
     Resilience(Ask<Resilience>),
-    /// Show which nodes could go, one after the other
+    /// List nodes that can be drained one after another so that every pod gets another node
     Empty(Ask<Empty>),
     /// Print or validate a configuration
     #[command(subcommand)]

@@ -71,10 +71,12 @@ fn latest<T>(change: &Notification<T>) -> Arc<T> {
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cycle(pod) => write!(f, "it tries pod {}", pod.key()),
-            Self::Pod(pod) => write!(f, "it handles a change of pod {}", pod.key()),
-            Self::Node(node) => write!(f, "it handles a change of node {}", node.name),
-            Self::Object(object) => write!(f, "it handles a change of {} {}", object.resource, object.key),
+            Self::Cycle(pod) => write!(f, "while scheduling pod {}", pod.key()),
+            Self::Pod(pod) => write!(f, "while handling an update of pod {}", pod.key()),
+            Self::Node(node) => write!(f, "while handling an update of node {}", node.name),
+            Self::Object(object) => {
+                write!(f, "while handling an update of {} {}", object.resource, object.key)
+            }
         }
     }
 }
@@ -100,7 +102,7 @@ impl fmt::Display for Stalled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the scheduler has not advanced for {} s", self.stalled_for.as_secs())?;
         match &self.subject {
-            Some(subject) => write!(f, "; {subject}"),
+            Some(subject) => write!(f, " {subject}"),
             None => Ok(()),
         }
     }
@@ -198,14 +200,17 @@ mod tests {
         watchdog.begin(Some(Subject::Cycle(Arc::clone(&pod))));
         watchdog.tick();
         let stalled = watchdog.expired().await;
-        assert_eq!(stalled.to_string(), "the scheduler has not advanced for 60 s; it tries pod default/p");
+        assert_eq!(
+            stalled.to_string(),
+            "the scheduler has not advanced for 60 s while scheduling pod default/p"
+        );
         assert_eq!(stalled.pod().map(PodInfo::key), Some(pod.key()));
 
         let node = Arc::new(node("n").build());
         let change = Notification::Updated { old: Arc::clone(&node), new: node };
         watchdog.begin(Subject::of(&Input::Node(change)));
         let stalled = watchdog.expired().await;
-        assert!(stalled.to_string().ends_with(" 60 s; it handles a change of node n"), "{stalled}");
+        assert!(stalled.to_string().ends_with(" 60 s while handling an update of node n"), "{stalled}");
         assert!(stalled.pod().is_none(), "no pod is to blame");
 
         watchdog.begin(None);

@@ -101,9 +101,9 @@ async fn missing_permissions_and_an_expired_lease_are_reported_with_a_remedy() {
     } });
     let printed = checked(api("29", &["create pods", "watch leases"], Some(lease))).await;
     for line in [
-        "  FAIL  may not create pods/binding\n        the ClusterRole in manifests/base/clusterrole.yaml grants it",
-        "  FAIL  may not watch leases.coordination.k8s.io \"supercargo\" in kube-system\n        the Role in",
-        "  WARN  version v1.29.2 is not tested\n        tested are 1.34, 1.35, 1.36, 1.37\n",
+        "  FAIL  no permission to create pods/binding\n        the ClusterRole in manifests/base/clusterrole.yaml grants it",
+        "  FAIL  no permission to watch leases.coordination.k8s.io \"supercargo\" in kube-system\n        the Role in",
+        "  WARN  version v1.29.2 is not tested\n        tested versions: 1.34, 1.35, 1.36, 1.37\n",
         "        no process leads; look at the log of the holder\n",
     ] {
         assert!(printed.contains(line), "{line} is not in\n{printed}");

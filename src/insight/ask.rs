@@ -48,8 +48,8 @@ struct Source {
     /// Configuration of the scheduler, as for `run`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Kubeconfig; by default that of the configuration, the first of $KUBECONFIG, ~/.kube/config,
-    /// or the service account
+    /// Kubeconfig. Defaults, in order: the configuration's, the first file of $KUBECONFIG,
+    /// ~/.kube/config, the service account
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// How long the answer may take; by default 30s, or 1h for `pending`, `resilience` and `empty`.

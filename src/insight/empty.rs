@@ -1,4 +1,4 @@
-//! `supercargo empty`: which nodes could go, one after the other.
+//! `supercargo empty`: which nodes can be drained, one after another.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::text::count;
 #[derive(Args, Debug, Serialize)]
 #[command(after_help = "\
 The nodes with the least requests are tried first. Each is drained as with `what-if --drain`. If no pod is worse \
-off, it is gone for the next one. Nothing is changed in the cluster.
+off, it counts as removed when the next node is tried. Nothing is changed in the cluster.
 
 Exit codes: 0 if a node could go, 1 if none could, 2 for wrong usage, 3 if no answer is possible.")]
 pub(crate) struct Empty {
@@ -57,7 +57,7 @@ impl Question for Empty {
             let what_if = fork.what_if(&[Verb::Drain(vec![Arc::clone(&node)])], 1)?;
             let mut obstacle = first_obstacle(&what_if);
             if obstacle.is_none() {
-                // It is gone for the next one.
+                // It counts as removed when the next node is tried.
                 obstacle = first_obstacle(&fork.what_if(&[Verb::Fail(vec![Arc::clone(&node)])], 1)?);
             }
             if obstacle.is_none() {

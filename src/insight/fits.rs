@@ -13,7 +13,7 @@ use super::report;
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(after_help = "\
-Exit codes: 0 if as many fit as --count names, 1 if fewer do, 2 for wrong usage, 3 if no answer is possible.
+Exit codes: 0 if at least --count pods fit, 1 if fewer do, 2 for wrong usage, 3 if no answer is possible.
 Pods are placed one after the other, as the scheduler would, without preemption. Nothing is created.")]
 pub(crate) struct FitsQuestion {
     /// Pod: NAME, pod/NAME or NAMESPACE/NAME

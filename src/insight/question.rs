@@ -35,8 +35,7 @@ pub(crate) trait Question: Args + Serialize + Send + Sync + 'static {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = None::<&str>)]
 pub(crate) struct View {
-    /// Namespace of pods; by default that of the kubeconfig's context (`default` with --server),
-    /// and all for `pending`
+    /// Namespace of pods. Defaults to the context's (`default` with --server; all for `pending`)
     #[arg(long, short, value_name = "NAME")]
     pub(super) namespace: Option<String>,
     /// Output format

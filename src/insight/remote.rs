@@ -20,13 +20,13 @@ use super::question::{Question, View};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running supercargo")]
 pub(super) struct Remote {
-    /// Ask the supercargo at this URL, which runs with --insight, instead of reading the cluster
+    /// URL of a supercargo that runs with --insight; without it, the command reads the cluster
     #[arg(long, value_name = "URL", conflicts_with_all = ["config", "kubeconfig", "feature_gates", "emulated_version"])]
     pub(super) server: Option<Uri>,
     /// File with a bearer token for --server
     #[arg(long, value_name = "FILE", requires = "server")]
     token_file: Option<PathBuf>,
-    /// File with the certificates of those who sign --server's
+    /// CA bundle for the certificate of --server
     #[arg(long, value_name = "FILE", requires = "server")]
     certificate_authority: Option<PathBuf>,
     /// Trust any certificate of --server

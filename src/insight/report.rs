@@ -180,11 +180,11 @@ pub(super) fn key_reason(refusals: &[Refusal]) -> Option<String> {
     Some(match (refusal.only, &refusal.detail) {
         (0, _) => format!("{text}; every node is refused for several reasons"),
         (only, Detail::Short(Shortage { resource, requested, free, node })) => format!(
-            "{text}: nothing else refuses {}; {node} has the most, and is short by {}",
+            "{text}: the only reason on {}; {node} is closest and lacks {}",
             count(only, "node"),
             quantity(resource, requested.saturating_sub(*free))
         ),
-        (only, _) => format!("{text}: nothing else refuses {}", count(only, "node")),
+        (only, _) => format!("{text}: the only reason on {}", count(only, "node")),
     })
 }
 
@@ -481,10 +481,10 @@ mod tests {
             |only| refusal("NodeResourcesFit", "Insufficient memory", short(4 << 30, 3 << 30), (900, only));
         assert_eq!(
             key_reason(&[taint(), memory(38)]).unwrap(),
-            "memory: requests 4Gi, at most 3Gi free: nothing else refuses 38 nodes; node-112 has the most, and is \
-             short by 1Gi"
+            "memory: requests 4Gi, at most 3Gi free: the only reason on 38 nodes; node-112 is closest and \
+             lacks 1Gi"
         );
-        assert_eq!(key_reason(&[taint(), memory(1)]).unwrap(), "tainted: nothing else refuses 2 nodes");
+        assert_eq!(key_reason(&[taint(), memory(1)]).unwrap(), "tainted: the only reason on 2 nodes");
         let both = refusal("NodeAffinity", "elsewhere", Detail::None, (5000, 0));
         assert_eq!(key_reason(&[both]).unwrap(), "elsewhere; every node is refused for several reasons");
         assert_eq!(key_reason(&[]), None);

@@ -1,4 +1,4 @@
-//! `supercargo resilience`: who stays down if a node or a zone fails.
+//! `supercargo resilience`: which pods stay down if a node or a zone fails.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,11 +19,11 @@ use crate::text::count;
 
 #[derive(Args, Debug, Serialize)]
 #[command(after_help = "\
-Each failure is imagined alone, as with `what-if --fail`. Nothing is changed in the cluster.
+Each failure is simulated separately, as with `what-if --fail`. Nothing is changed in the cluster.
 
 Exit codes: 0 if no failure leaves a pod without a node, 1 if one does, 2 for wrong usage, 3 if no answer is possible.")]
 pub(crate) struct Resilience {
-    /// What fails at once: `node`, or all nodes with the same value of this label
+    /// Unit of failure: `node`, or a label: all nodes with the same value fail together
     #[arg(long, value_name = "node|LABEL", default_value = "node")]
     by: String,
 }
@@ -69,7 +69,7 @@ impl Question for Resilience {
     }
 }
 
-/// What fails at once.
+/// The nodes that fail together, by name.
 fn groups(fork: &Fork, by: &str) -> BTreeMap<String, Vec<Arc<str>>> {
     let nodes = fork.cache().nodes();
     let mut groups: BTreeMap<String, Vec<Arc<str>>> = BTreeMap::new();

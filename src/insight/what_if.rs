@@ -23,7 +23,8 @@ Changes apply in the order of this list: --add, --uncordon, --cordon, --delete, 
 Controllers replace pods at once, a pod on a node is ready, and volumes are bound at once. A drain leaves pods of \
 DaemonSets and respects PodDisruptionBudgets. Nothing is changed in the cluster.
 
-Exit codes: 0 if nobody is worse off, 1 if a pod is, 2 for wrong usage, 3 if no answer is possible.")]
+Exit codes: 0 if every affected pod gets a node, 1 if one ends without a node or on a drained node, 2 for wrong \
+usage, 3 if no answer is possible.")]
 pub(crate) struct WhatIfQuestion {
     /// Add nodes like this one (default 1)
     #[arg(long, value_name = "NODE[=COUNT]")]
@@ -54,7 +55,7 @@ pub(super) type Nodes = String;
 impl Question for WhatIfQuestion {
     const NAME: &'static str = "what-if";
 
-    /// The answer is good if nobody is worse off.
+    /// The answer is good if no pod ends without a node, or on a drained one.
     fn answer(&self, mut state: State, view: &View) -> Result<(String, bool)> {
         let verbs = self.parse(&state.fork, |text| state.key(text, view))?;
         let what_if = state.fork.what_if(&verbs, report::MOST_LINES)?;

@@ -217,7 +217,7 @@ async fn a_pod_that_hung_a_process_waits_while_the_next_schedules() {
     }
     tokio::time::resume();
     let error = first.await.unwrap().unwrap_err().to_string();
-    assert!(error.ends_with(" s; it tries pod default/hangs"), "{error}");
+    assert!(error.ends_with(" s while scheduling pod default/hangs"), "{error}");
     drop(release);
     let pod = request(&server, Method::GET, &format!("{PODS}/hangs"), &json!({})).await;
     assert_eq!(pod["status"]["conditions"][0]["reason"], "SchedulerStalled", "{pod}");

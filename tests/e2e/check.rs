@@ -18,13 +18,15 @@ fn check_lists_what_is_missing_and_passes_once_it_is_granted() {
     };
     let (code, printed, error) = check();
     assert_eq!((code, error.as_str()), (Some(1), ""), "{printed}");
-    for line in
-        ["  ok    version v1.", "  FAIL  may not list pods\n", "  FAIL  may not create pods/binding\n"]
-    {
+    for line in [
+        "  ok    version v1.",
+        "  FAIL  no permission to list pods\n",
+        "  FAIL  no permission to create pods/binding\n",
+    ] {
         assert!(printed.contains(line), "{line} is not in\n{printed}");
     }
     // As many as the access table has, and none twice.
-    let missing: Vec<&str> = printed.lines().filter(|line| line.contains("may not")).collect();
+    let missing: Vec<&str> = printed.lines().filter(|line| line.contains("no permission to")).collect();
     let table = crate::support::access::ACCESS.len() + crate::support::access::ELECTION_ACCESS.len();
     assert_eq!(missing.len(), table, "{printed}");
 

@@ -55,10 +55,10 @@ pub enum WhatIfError {
     #[error("there is no unfinished pod {0}")]
     NoPod(PodKey),
     /// Copies of the pod would need claims of their own.
-    #[error("pod {0} has volumes or resource claims, so copies of it cannot be imagined")]
+    #[error("pod {0} has volumes or resource claims, so it cannot be copied")]
     Claims(PodKey),
     /// The answer took too long.
-    #[error("the answer takes too long")]
+    #[error("timed out")]
     Stopped,
 }
 

@@ -37,7 +37,7 @@ fn write(text: &mut String, WhatIf { pods, of_nodes, is_still }: &WhatIf) -> std
     }
     if !is_still {
         writeln!(text)?;
-        write_wrapped(text, "", "Pods were still waiting after ten minutes of imagined time.")?;
+        write_wrapped(text, "", "The simulation ended after ten simulated minutes with pods still pending.")?;
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ fn obstacle(end: &End) -> String {
             format!("has several PodDisruptionBudgets: {}", budgets.join(", "))
         }
         End::HeldUp(budgets) => format!("PodDisruptionBudget {} allows no eviction", budgets.join(", ")),
-        End::Unknown => "its replacement needs claims, which are not imagined".to_owned(),
+        End::Unknown => "claims of its replacement are not simulated".to_owned(),
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let place = |part: &str| text.find(part).unwrap();
         assert!(place("stays\n  has several PodDisruptionBudgets: one, two\n") < place("a-moved"), "{text}");
-        assert!(text.contains("3 pods of DaemonSets") && text.contains("still waiting"), "{text}");
+        assert!(text.contains("3 pods of DaemonSets") && text.contains("still pending"), "{text}");
     }
 
     #[test]
