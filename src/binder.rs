@@ -176,7 +176,7 @@ impl Binder {
 
     fn context(&self, cancelled: CancellationToken) -> BindingContext {
         let (api, mailbox, backlog) = (self.api.clone(), self.mailbox.clone(), self.backlog.clone());
-        let calls = PluginCalls { api, mailbox, backlog, cancelled };
+        let calls = BinderCalls { api, mailbox, backlog, cancelled };
         BindingContext::new(Arc::new(calls))
     }
 }
@@ -282,14 +282,14 @@ async fn catch_panic<T>(point: &str, plugin: &str, run: impl Future<Output = T>)
 }
 
 /// Calls that plugins may make during a binding.
-struct PluginCalls {
+struct BinderCalls {
     api: Api,
     mailbox: Mailbox,
     backlog: Backlog,
     cancelled: CancellationToken,
 }
 
-impl BindingCalls for PluginCalls {
+impl BindingCalls for BinderCalls {
     fn call(&self, call: ApiCall) -> BoxFuture<Result<Value, ApiError>> {
         let (api, backlog) = (self.api.clone(), self.backlog.clone());
         Box::pin(async move {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use supercargo_framework::Uid;
-use supercargo_scheduler::{Known, NodeView, QueueView, Scheduler};
+use supercargo_scheduler::{KnownObjects, NodeView, QueueView, Scheduler};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval_at, sleep};
 
@@ -56,7 +56,7 @@ pub(crate) struct Mismatch {
 
 impl Mismatch {
     /// The differences between the informers and the scheduler.
-    fn between(informed: &Known, cached: &Known) -> Self {
+    fn between(informed: &KnownObjects, cached: &KnownObjects) -> Self {
         let text = |uid: &Uid| uid.to_string();
         Self {
             missed_nodes: informed.nodes.difference(&cached.nodes).cloned().collect(),
@@ -118,7 +118,7 @@ impl Debugger {
         Some(Mismatch { wrong_sums, ..Mismatch::between(&informed, &cached) })
     }
 
-    async fn wrong_sums(&self, cached: &Known) -> Option<BTreeSet<Arc<str>>> {
+    async fn wrong_sums(&self, cached: &KnownObjects) -> Option<BTreeSet<Arc<str>>> {
         let mut wrong = BTreeSet::new();
         let names: Vec<_> = cached.nodes.iter().cloned().collect();
         for some in names.chunks(SUMS_AT_ONCE).map(<[_]>::to_vec) {

@@ -13,7 +13,7 @@ use kube_informers::{
 };
 use parking_lot::Mutex;
 use supercargo_framework::{NodeRecord, PodInfo, Text};
-use supercargo_scheduler::{Input, Known, Notification};
+use supercargo_scheduler::{Input, KnownObjects, Notification};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::objects::WantedResource;
@@ -87,8 +87,8 @@ pub(crate) struct Stores {
 
 impl Stores {
     /// The nodes and pods, for comparison with the scheduler's cache.
-    pub(crate) fn known(&self) -> Known {
-        Known {
+    pub(crate) fn known(&self) -> KnownObjects {
+        KnownObjects {
             nodes: self.nodes.list().iter().map(|node| Arc::clone(&node.name)).collect(),
             pods: self.pods.list().iter().map(|pod| pod.uid.clone()).collect(),
         }

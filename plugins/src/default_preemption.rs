@@ -37,7 +37,7 @@ use self::args::Args;
 use self::budgets::Budgets;
 use self::candidates::Found;
 use self::victim::Groups;
-use self::victims::DryRun;
+use self::victims::VictimSearch;
 
 /// The plugin's name.
 pub const NAME: &str = "DefaultPreemption";
@@ -182,7 +182,7 @@ impl DefaultPreemption {
     ) -> Result<Vec<Candidate>, (Nomination, Status)> {
         let nodes = candidates::potential_nodes(cx.nodes(), statuses);
         let budgets = Budgets::new(cx.list(&POD_DISRUPTION_BUDGET));
-        let dry_run = DryRun { cx, state, pod, filters, budgets: &budgets, groups };
+        let dry_run = VictimSearch { cx, state, pod, filters, budgets: &budgets, groups };
         let wanted = self.args.candidates_wanted(nodes.len());
         let Found { candidates, mut statuses, errors } =
             dry_run.over(&nodes, offset(pod, nodes.len()), wanted);

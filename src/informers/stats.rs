@@ -8,14 +8,14 @@ use supercargo_framework::PodInfo;
 
 use supercargo_codec::{NodeKind, PodKind};
 
-type Ask = Box<dyn Fn() -> Option<InformerMetrics> + Send + Sync>;
+type Measure = Box<dyn Fn() -> Option<InformerMetrics> + Send + Sync>;
 
 /// The informers of a scheduler, through weak references: stats keep no informer alive.
 #[derive(Clone)]
 pub(crate) struct InformerStats {
     pods: Weak<SharedInformer<PodKind>>,
     nodes: Weak<SharedInformer<NodeKind>>,
-    all: Arc<Mutex<Vec<Ask>>>,
+    all: Arc<Mutex<Vec<Measure>>>,
 }
 
 impl InformerStats {

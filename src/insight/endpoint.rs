@@ -51,15 +51,15 @@ const SHARE: u32 = 100;
 const TABLE_MEMORY: usize = 16 << 20;
 
 /// Answers a question with the arguments of a query.
-type Ask = fn(&[(String, String)]) -> Result<Asked, clap::Error>;
+type Parse = fn(&[(String, String)]) -> Result<ParsedQuestion, clap::Error>;
 
 /// A question with its arguments.
-struct Asked {
+struct ParsedQuestion {
     is_json: bool,
     answer: Box<dyn FnOnce(State) -> Result<(String, bool)> + Send>,
 }
 
-const QUESTIONS: [(&str, Ask); 6] = [
+const QUESTIONS: [(&str, Parse); 6] = [
     entry::<WhyQuestion>(),
     entry::<FitsQuestion>(),
     entry::<Pending>(),
@@ -68,7 +68,7 @@ const QUESTIONS: [(&str, Ask); 6] = [
     entry::<Empty>(),
 ];
 
-const fn entry<Q: Question>() -> (&'static str, Ask) {
+const fn entry<Q: Question>() -> (&'static str, Parse) {
     (Q::NAME, parse::<Q>)
 }
 
@@ -81,7 +81,7 @@ struct Arguments<Q: Args> {
 }
 
 /// Reads the arguments of a command from a query. An argument without a flag has its name, too.
-fn parse<Q: Question>(query: &[(String, String)]) -> Result<Asked, clap::Error> {
+fn parse<Q: Question>(query: &[(String, String)]) -> Result<ParsedQuestion, clap::Error> {
     let command = Arguments::<Q>::augment_args(Command::new(Q::NAME)).no_binary_name(true);
     let mut command = command.disable_help_flag(true).override_usage("").after_help("");
     command.build();
@@ -93,7 +93,7 @@ fn parse<Q: Question>(query: &[(String, String)]) -> Result<Asked, clap::Error> 
     let Arguments { question, view } =
         Arguments::<Q>::from_arg_matches(&command.try_get_matches_from(arguments)?)?;
     let is_json = view.output == Format::Json;
-    Ok(Asked { is_json, answer: Box::new(move |state| question.answer(state, &view)) })
+    Ok(ParsedQuestion { is_json, answer: Box::new(move |state| question.answer(state, &view)) })
 }
 
 /// Answers questions about a running scheduler.
@@ -105,13 +105,13 @@ pub(crate) struct Insight {
     /// Cancelled once the scheduler knows the cluster.
     synced: CancellationToken,
     /// The last copy of the state, while it may be used.
-    kept: Mutex<Option<Arc<Kept>>>,
+    kept: Mutex<Option<Arc<SharedFork>>>,
     places: Arc<Semaphore>,
     running: Arc<Semaphore>,
 }
 
 /// A copy of the state.
-struct Kept {
+struct SharedFork {
     fork: BlockingMutex<Fork>,
     config: Arc<Config>,
     as_of: Timestamp,
@@ -142,7 +142,7 @@ impl Insight {
     /// The endpoints, by path.
     pub(crate) fn endpoints(self) -> BTreeMap<String, QueryPage> {
         let insight = Arc::new(self);
-        let endpoint = |(name, ask): (&str, Ask)| {
+        let endpoint = |(name, ask): (&str, Parse)| {
             let insight = Arc::clone(&insight);
             let page: QueryPage = Arc::new(move |query| {
                 let insight = Arc::clone(&insight);
@@ -153,8 +153,8 @@ impl Insight {
         QUESTIONS.into_iter().map(endpoint).collect()
     }
 
-    async fn answer(self: &Arc<Self>, ask: Ask, query: &[(String, String)]) -> QueryResponse {
-        let Asked { is_json, answer } = match ask(query) {
+    async fn answer(self: &Arc<Self>, ask: Parse, query: &[(String, String)]) -> QueryResponse {
+        let ParsedQuestion { is_json, answer } = match ask(query) {
             Ok(asked) => asked,
             Err(error) => return QueryResponse::bad_request(error.to_string()),
         };
@@ -188,7 +188,7 @@ impl Insight {
         let insight = Arc::clone(self);
         let answered = spawn_blocking(move || {
             let _permits = permits;
-            let Kept { fork, config, as_of, .. } = &*kept;
+            let SharedFork { fork, config, as_of, .. } = &*kept;
             let config = own_plugins(config, &insight.catalog)?;
             let (deadline, options) = (Deadline::at(until, LIMIT), scheduler_options(&config));
             let fork = fork.lock().fork(options)?.stop_when(move || deadline.is_over());
@@ -200,7 +200,7 @@ impl Insight {
     }
 
     /// A copy of the scheduler's state.
-    async fn copy(self: Arc<Self>) -> Result<Arc<Kept>> {
+    async fn copy(self: Arc<Self>) -> Result<Arc<SharedFork>> {
         let mut kept = self.kept.lock().await;
         if let Some(kept) = kept.as_ref().filter(|kept| Instant::now() < kept.until) {
             return Ok(Arc::clone(kept));
@@ -217,7 +217,7 @@ impl Insight {
         let (fork, as_of, took) = copy.await.context("the scheduler has stopped")?;
         let fork = fork.context("the configuration is being replaced; ask again")??;
         let until = Instant::now() + took * SHARE;
-        let new = Arc::new(Kept { fork: BlockingMutex::new(fork), config, as_of, until });
+        let new = Arc::new(SharedFork { fork: BlockingMutex::new(fork), config, as_of, until });
         let old = kept.replace(Arc::clone(&new));
         tokio::spawn(forget(Arc::downgrade(&self), until));
         drop(kept);
@@ -234,7 +234,7 @@ async fn forget(insight: Weak<Insight>, until: Instant) {
 }
 
 /// Drops a copy on another thread: it takes milliseconds in a large cluster.
-fn drop_aside(copy: Option<Arc<Kept>>) {
+fn drop_aside(copy: Option<Arc<SharedFork>>) {
     drop(spawn_blocking(move || drop(copy)));
 }
 
@@ -314,9 +314,9 @@ mod tests {
     }
 
     /// The status, the text and the headers of an answer; `None` if the endpoint is busy.
-    type Told = Option<(u16, String, Vec<&'static str>)>;
+    type TestAnswer = Option<(u16, String, Vec<&'static str>)>;
 
-    async fn why(insight: &Arc<Insight>, pod: &str) -> Told {
+    async fn why(insight: &Arc<Insight>, pod: &str) -> TestAnswer {
         match insight.answer(parse::<WhyQuestion>, &pairs(&[("pod", pod)])).await {
             QueryResponse::Text { status, text, headers, .. } => {
                 Some((status.as_u16(), text, headers.into_iter().map(|(name, _)| name).collect()))
@@ -334,12 +334,12 @@ mod tests {
         // However quickly it was made.
         let until = Instant::now() + Duration::from_hours(1);
         let kept = Arc::into_inner(insight.kept.lock().await.take().unwrap()).unwrap();
-        *insight.kept.lock().await = Some(Arc::new(Kept { until, ..kept }));
+        *insight.kept.lock().await = Some(Arc::new(SharedFork { until, ..kept }));
         let received = why(&insight, "q").await.unwrap();
         assert_eq!(received, (422, "there is no unfinished pod default/q".to_owned(), Vec::new()));
         assert_eq!(why(&insight, "p").await.unwrap().0, 200);
         let kept = Arc::into_inner(insight.kept.lock().await.take().unwrap()).unwrap();
-        *insight.kept.lock().await = Some(Arc::new(Kept { until: Instant::now(), ..kept }));
+        *insight.kept.lock().await = Some(Arc::new(SharedFork { until: Instant::now(), ..kept }));
         forget(Arc::downgrade(&insight), Instant::now()).await;
         assert!(insight.kept.lock().await.is_none());
         assert_eq!(why(&insight, "p").await.unwrap().0, 200);

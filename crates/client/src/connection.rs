@@ -36,7 +36,7 @@ pub enum ConnectError {
         /// The file.
         path: String,
         /// What is wrong.
-        problem: Box<kubeconfig::Problem>,
+        problem: Box<kubeconfig::KubeconfigProblem>,
     },
     /// There is neither a kubeconfig nor a service account.
     #[error(

@@ -39,7 +39,7 @@ use thiserror::Error;
 use tokio::time::Instant;
 
 pub use candidacy::Candidacy;
-pub use elector::{Elector, Loss, Lost};
+pub use elector::{Elector, Loss, LossReason};
 
 use crate::fence::Fence;
 use supercargo_config::LeaderElectionConfig;

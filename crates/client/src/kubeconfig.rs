@@ -15,7 +15,7 @@ use crate::key_pair::{KeyPair, KeyPairError};
 
 /// Why a kubeconfig cannot be used.
 #[derive(Debug, Error)]
-pub enum Problem {
+pub enum KubeconfigProblem {
     /// The file cannot be read.
     #[error("{0}")]
     Unreadable(io::Error),
@@ -63,39 +63,39 @@ impl std::fmt::Display for Contexts {
 }
 
 /// Reads the connection to the API server from a kubeconfig and the files that it names.
-pub(crate) async fn read(path: &Path) -> Result<Config, Problem> {
+pub(crate) async fn read(path: &Path) -> Result<Config, KubeconfigProblem> {
     let mut file = Kubeconfig::read_from(path).map_err(problem)?;
     include_files(&mut file)?;
     let contexts = Contexts(file.contexts.iter().map(|context| context.name.clone()).collect());
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
     config.map_err(|error| match error {
-        KubeconfigError::CurrentContextNotSet => Problem::NoContext(contexts),
+        KubeconfigError::CurrentContextNotSet => KubeconfigProblem::NoContext(contexts),
         // An empty name selects no context either.
-        KubeconfigError::LoadContext(name) if name.is_empty() => Problem::NoContext(contexts),
-        KubeconfigError::LoadContext(name) => Problem::UnknownContext(name, contexts),
+        KubeconfigError::LoadContext(name) if name.is_empty() => KubeconfigProblem::NoContext(contexts),
+        KubeconfigError::LoadContext(name) => KubeconfigProblem::UnknownContext(name, contexts),
         error => problem(error),
     })
 }
 
-fn problem(error: KubeconfigError) -> Problem {
+fn problem(error: KubeconfigError) -> KubeconfigProblem {
     match error {
-        KubeconfigError::ReadConfig(error, _) => Problem::Unreadable(error),
+        KubeconfigError::ReadConfig(error, _) => KubeconfigProblem::Unreadable(error),
         KubeconfigError::Parse(error) => {
-            Problem::Malformed(error.location().map(|at| format!("{}:{}", at.line(), at.column())))
+            KubeconfigProblem::Malformed(error.location().map(|at| format!("{}:{}", at.line(), at.column())))
         }
         KubeconfigError::LoadCertificateAuthority(LoadDataError::DecodeBase64(_)) => {
-            Problem::Authority("certificate-authority-data: not base64")
+            KubeconfigProblem::Authority("certificate-authority-data: not base64")
         }
-        KubeconfigError::ParseCertificates(_) => {
-            Problem::Authority("certificate-authority, or certificate-authority-data: malformed PEM")
-        }
-        error => Problem::Other(Box::new(error)),
+        KubeconfigError::ParseCertificates(_) => KubeconfigProblem::Authority(
+            "certificate-authority, or certificate-authority-data: malformed PEM",
+        ),
+        error => KubeconfigProblem::Other(Box::new(error)),
     }
 }
 
 /// Replaces the files that the current context names by their content, so that all of a connection
 /// is of one moment. kube's errors do not name the files.
-fn include_files(file: &mut Kubeconfig) -> Result<(), Problem> {
+fn include_files(file: &mut Kubeconfig) -> Result<(), KubeconfigProblem> {
     let Kubeconfig { current_context, contexts, clusters, auth_infos, .. } = file;
     let context = contexts.iter().find(|context| Some(&context.name) == current_context.as_ref());
     let Some(context) = context.and_then(|context| context.context.as_ref()) else { return Ok(()) };
@@ -108,7 +108,7 @@ fn include_files(file: &mut Kubeconfig) -> Result<(), Problem> {
     user.and_then(|user| user.auth_info.as_mut()).map_or(Ok(()), include_user)
 }
 
-fn include_user(user: &mut AuthInfo) -> Result<(), Problem> {
+fn include_user(user: &mut AuthInfo) -> Result<(), KubeconfigProblem> {
     let data = &mut user.client_certificate_data;
     let certificate = include("client-certificate", &mut user.client_certificate, data)?;
     let key = include("client-key", &mut user.client_key, &mut user.client_key_data)?;
@@ -127,15 +127,15 @@ fn include<T: From<String>>(
     field: &'static str,
     file: &mut Option<String>,
     data: &mut Option<T>,
-) -> Result<Option<(String, Vec<u8>)>, Problem> {
+) -> Result<Option<(String, Vec<u8>)>, KubeconfigProblem> {
     let Some(path) = file.take().filter(|path| data.is_none() && !path.is_empty()) else { return Ok(None) };
     let content = read_file(field, &path)?;
     *data = Some(BASE64.encode(&content).into());
     Ok(Some((path, content)))
 }
 
-fn read_file(field: &'static str, path: &str) -> Result<Vec<u8>, Problem> {
-    fs::read(path).map_err(|error| Problem::File { field, path: path.to_owned(), error })
+fn read_file(field: &'static str, path: &str) -> Result<Vec<u8>, KubeconfigProblem> {
+    fs::read(path).map_err(|error| KubeconfigProblem::File { field, path: path.to_owned(), error })
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(super) fn all(
     args: &Value,
     validate: impl Fn(&Value) -> Option<ArgsError>,
 ) -> Vec<ArgsError> {
-    let mut rest = Rest { args: args.clone(), removed: Vec::new() };
+    let mut rest = AcceptedArgs { args: args.clone(), removed: Vec::new() };
     let mut errors = Vec::new();
     let mut next = Some(first);
     while let Some(ArgsError { path, message }) = next {
@@ -34,13 +34,13 @@ pub(super) fn all(
 }
 
 /// The arguments without what was rejected.
-struct Rest {
+struct AcceptedArgs {
     args: Value,
     /// Paths in the arguments as they were given.
     removed: Vec<String>,
 }
 
-impl Rest {
+impl AcceptedArgs {
     /// Removes the value at this path, or the nearest one above it that exists. False if that is
     /// the whole.
     fn remove(&mut self, path: &str) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::catalog::Catalog;
 use super::file::File;
-use super::points::Point;
+use super::points::ConfigPoint;
 use super::profile;
 use super::profile_file::FileProfile;
 use super::report::Report;
@@ -97,7 +97,7 @@ fn check_common_queue_sort(
             let message = format!(
                 "{name} is not the queue sort of the first profile, {first_name}; all share one queue"
             );
-            report.invalid(&profile::place_of(file, Point::QueueSort), message);
+            report.invalid(&profile::place_of(file, ConfigPoint::QueueSort), message);
         } else if args != first_args {
             let config = file.plugin_config.iter().find(|config| config.name == *name);
             let place = config.map_or(&file.place, |config| &config.place);

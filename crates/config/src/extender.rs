@@ -35,18 +35,18 @@ const MANAGED_RESOURCE_FIELDS: &[&str] = &["name", "ignoredByScheduler"];
 
 /// What at most one extender may have.
 #[derive(Default)]
-struct Taken {
+struct UniqueSettings {
     binder: Option<Position>,
     resources: BTreeMap<String, Option<Position>>,
 }
 
 /// Reads the extenders, in the order of the file.
 pub(super) fn read_all(list: &Cursor<'_>, report: &mut Report<'_>) -> Vec<ExtenderConfig> {
-    let mut taken = Taken::default();
+    let mut taken = UniqueSettings::default();
     list.items(report).iter().filter_map(|extender| read(extender, &mut taken, report)).collect()
 }
 
-fn read(cursor: &Cursor<'_>, taken: &mut Taken, report: &mut Report<'_>) -> Option<ExtenderConfig> {
+fn read(cursor: &Cursor<'_>, taken: &mut UniqueSettings, report: &mut Report<'_>) -> Option<ExtenderConfig> {
     let object = cursor.object(FIELDS, report)?;
     let flag = |field: &str, report: &mut Report<'_>| {
         object.get(field).and_then(|cursor| cursor.boolean(report)).unwrap_or(false)
@@ -104,7 +104,11 @@ fn read_verb(object: &Object<'_>, field: &str, report: &mut Report<'_>) -> Optio
     Some(verb.to_owned())
 }
 
-fn read_bind_verb(object: &Object<'_>, taken: &mut Taken, report: &mut Report<'_>) -> Option<String> {
+fn read_bind_verb(
+    object: &Object<'_>,
+    taken: &mut UniqueSettings,
+    report: &mut Report<'_>,
+) -> Option<String> {
     let verb = read_verb(object, "bindVerb", report)?;
     let place = object.get("bindVerb")?.place;
     if let Some(first) = taken.binder {
@@ -184,7 +188,7 @@ fn is_base64(text: &str) -> bool {
 
 fn read_managed_resources(
     object: &Object<'_>,
-    taken: &mut Taken,
+    taken: &mut UniqueSettings,
     report: &mut Report<'_>,
 ) -> Vec<ManagedResource> {
     let items = object.get("managedResources").map(|list| list.items(report));
@@ -194,7 +198,7 @@ fn read_managed_resources(
 
 fn read_managed_resource(
     cursor: &Cursor<'_>,
-    taken: &mut Taken,
+    taken: &mut UniqueSettings,
     report: &mut Report<'_>,
 ) -> Option<ManagedResource> {
     let object = cursor.object(MANAGED_RESOURCE_FIELDS, report)?;

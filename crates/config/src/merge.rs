@@ -7,14 +7,14 @@ use supercargo_framework::Features;
 use supercargo_framework::registry::DefaultPlugin;
 use supercargo_plugins::unsupported_constraints;
 
-use super::points::Point;
+use super::points::ConfigPoint;
 use super::profile_file::{Enabled, FilePlugins, FileSet};
 use super::report::FieldPosition;
 
 /// The plugins of a profile after merging.
 #[derive(Clone)]
 pub(super) struct Sets {
-    sets: BTreeMap<Point, FileSet>,
+    sets: BTreeMap<ConfigPoint, FileSet>,
     empty: FileSet,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Debug for Sets {
 
 impl Sets {
     /// The plugins of a point.
-    pub(super) fn at(&self, point: Point) -> &FileSet {
+    pub(super) fn at(&self, point: ConfigPoint) -> &FileSet {
         self.sets.get(&point).unwrap_or(&self.empty)
     }
 
@@ -54,14 +54,14 @@ pub(super) fn sets(
         .map(|plugin| Enabled { name: plugin.name.to_owned(), weight: plugin.weight, place: place.clone() })
         .collect();
     let empty = FileSet::default();
-    let merged = |point: &Point| {
+    let merged = |point: &ConfigPoint| {
         let user = user.at(*point).unwrap_or(&empty);
         match point {
-            Point::MultiPoint => (*point, merge(&defaults, user)),
+            ConfigPoint::MultiPoint => (*point, merge(&defaults, user)),
             point => (*point, user.clone()),
         }
     };
-    Sets { sets: Point::ALL.iter().map(merged).collect(), empty: FileSet::default() }
+    Sets { sets: ConfigPoint::ALL.iter().map(merged).collect(), empty: FileSet::default() }
 }
 
 /// Merges the user's set over the defaults. Disabled plugins are removed, plugins listed again are
@@ -82,10 +82,14 @@ fn merge(defaults: &[Enabled], user: &FileSet) -> FileSet {
 
 /// The plugins of a point, in order: first the point's own entries that override MultiPoint, then
 /// the rest of MultiPoint that implements the point, then the point's other entries.
-pub(super) fn expand(sets: &Sets, point: Point, implements: impl Fn(&Enabled) -> bool) -> Vec<&Enabled> {
+pub(super) fn expand(
+    sets: &Sets,
+    point: ConfigPoint,
+    implements: impl Fn(&Enabled) -> bool,
+) -> Vec<&Enabled> {
     let own = sets.at(point);
     let from_multi_point: Vec<&Enabled> = sets
-        .at(Point::MultiPoint)
+        .at(ConfigPoint::MultiPoint)
         .enabled
         .iter()
         .filter(|plugin| implements(plugin) && !is_disabled(own, &plugin.name))

@@ -8,29 +8,29 @@ macro_rules! points {
         /// An extension point that a profile can configure.
         #[allow(clippy::enum_variant_names)] // upstream's name
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub(super) enum Point {
+        pub(super) enum ConfigPoint {
             /// Every point that a plugin implements.
             MultiPoint,
             $($point,)*
         }
 
-        impl Point {
+        impl ConfigPoint {
             /// Every point.
-            pub(super) const ALL: &[Point] = &[Point::MultiPoint, $(Point::$point,)*];
+            pub(super) const ALL: &[ConfigPoint] = &[ConfigPoint::MultiPoint, $(ConfigPoint::$point,)*];
 
             /// The name in the file.
             pub(super) const fn name(self) -> &'static str {
                 match self {
-                    Point::MultiPoint => "multiPoint",
-                    $(Point::$point => $name,)*
+                    ConfigPoint::MultiPoint => "multiPoint",
+                    $(ConfigPoint::$point => $name,)*
                 }
             }
 
             /// Whether a plugin with these points implements this one.
             pub(super) fn is_in(self, points: &ExtensionPoints) -> bool {
                 match self {
-                    Point::MultiPoint => true,
-                    $(Point::$point => points.$field.is_some(),)*
+                    ConfigPoint::MultiPoint => true,
+                    $(ConfigPoint::$point => points.$field.is_some(),)*
                 }
             }
         }

@@ -13,13 +13,13 @@ use super::args_errors;
 use super::catalog::Catalog;
 use super::error::Problem;
 use super::merge::{self, Sets};
-use super::points::Point;
+use super::points::ConfigPoint;
 use super::profile_file::{Enabled, FileProfile};
 use super::report::{FieldPosition, Report};
 use crate::config::{PluginSet, ProfileConfig};
 
 /// A plugin of a profile, and its extension points.
-struct Built {
+struct PluginInstance {
     plugin: Arc<dyn Plugin>,
     points: ExtensionPoints,
 }
@@ -65,7 +65,7 @@ fn build(
     args: &BTreeMap<String, Args<'_>>,
     catalog: &Catalog,
     report: &mut Report<'_>,
-) -> BTreeMap<String, Built> {
+) -> BTreeMap<String, PluginInstance> {
     let enabled: BTreeMap<&str, &FieldPosition> =
         sets.enabled().map(|plugin| (plugin.name.as_str(), &plugin.place)).collect();
     let names: BTreeSet<&str> = enabled.keys().copied().chain(args.keys().map(String::as_str)).collect();
@@ -75,7 +75,7 @@ fn build(
         match build_one(name, args.map(|args| &args.value), catalog) {
             Ok(plugin) if enabled.contains_key(name) => {
                 let points = Arc::clone(&plugin).extension_points();
-                built.insert(name.to_owned(), Built { plugin, points });
+                built.insert(name.to_owned(), PluginInstance { plugin, points });
             }
             Ok(_) => {}
             Err(first) => match args {
@@ -108,8 +108,8 @@ fn build_one(
 }
 
 /// Reports plugins that are enabled at points they do not implement.
-fn refuse_misplaced(sets: &Sets, built: &BTreeMap<String, Built>, report: &mut Report<'_>) {
-    for point in Point::ALL {
+fn refuse_misplaced(sets: &Sets, built: &BTreeMap<String, PluginInstance>, report: &mut Report<'_>) {
+    for point in ConfigPoint::ALL {
         for plugin in &sets.at(*point).enabled {
             if built.get(&plugin.name).is_some_and(|built| !point.is_in(&built.points)) {
                 let message = format!("{} does not implement {}; remove it here", plugin.name, point.name());
@@ -119,8 +119,8 @@ fn refuse_misplaced(sets: &Sets, built: &BTreeMap<String, Built>, report: &mut R
     }
 }
 
-fn expand(sets: &Sets, built: &BTreeMap<String, Built>) -> PluginSet {
-    let implements = |plugin: &Enabled, point: Point| {
+fn expand(sets: &Sets, built: &BTreeMap<String, PluginInstance>) -> PluginSet {
+    let implements = |plugin: &Enabled, point: ConfigPoint| {
         built.get(&plugin.name).is_some_and(|built| point.is_in(&built.points))
     };
     let expanded = |point| merge::expand(sets, point, |plugin| implements(plugin, point));
@@ -130,21 +130,21 @@ fn expand(sets: &Sets, built: &BTreeMap<String, Built>) -> PluginSet {
     let weighted =
         |point| expanded(point).into_iter().map(|plugin| (plugin.name.clone(), weight(plugin))).collect();
     PluginSet {
-        pre_enqueue: names(Point::PreEnqueue),
-        queue_sort: names(Point::QueueSort),
-        pre_filter: names(Point::PreFilter),
-        filter: names(Point::Filter),
-        post_filter: names(Point::PostFilter),
-        placement_generate: names(Point::PlacementGenerate),
-        placement_score: weighted(Point::PlacementScore),
-        pod_group_post_filter: names(Point::PodGroupPostFilter),
-        pre_score: names(Point::PreScore),
-        score: weighted(Point::Score),
-        reserve: names(Point::Reserve),
-        permit: names(Point::Permit),
-        pre_bind: names(Point::PreBind),
-        bind: names(Point::Bind),
-        post_bind: names(Point::PostBind),
+        pre_enqueue: names(ConfigPoint::PreEnqueue),
+        queue_sort: names(ConfigPoint::QueueSort),
+        pre_filter: names(ConfigPoint::PreFilter),
+        filter: names(ConfigPoint::Filter),
+        post_filter: names(ConfigPoint::PostFilter),
+        placement_generate: names(ConfigPoint::PlacementGenerate),
+        placement_score: weighted(ConfigPoint::PlacementScore),
+        pod_group_post_filter: names(ConfigPoint::PodGroupPostFilter),
+        pre_score: names(ConfigPoint::PreScore),
+        score: weighted(ConfigPoint::Score),
+        reserve: names(ConfigPoint::Reserve),
+        permit: names(ConfigPoint::Permit),
+        pre_bind: names(ConfigPoint::PreBind),
+        bind: names(ConfigPoint::Bind),
+        post_bind: names(ConfigPoint::PostBind),
         instances: BTreeMap::new(),
     }
 }
@@ -153,19 +153,23 @@ fn expand(sets: &Sets, built: &BTreeMap<String, Built>) -> PluginSet {
 fn check(plugins: &PluginSet, profile: &FileProfile<'_>, report: &mut Report<'_>) {
     match plugins.queue_sort.as_slice() {
         [_] => {}
-        [] => report
-            .invalid(&place_of(profile, Point::QueueSort), "no queue sort plugin is enabled; enable one"),
-        several => report.invalid(&place_of(profile, Point::QueueSort), more_than_one("queue sort", several)),
+        [] => report.invalid(
+            &place_of(profile, ConfigPoint::QueueSort),
+            "no queue sort plugin is enabled; enable one",
+        ),
+        several => {
+            report.invalid(&place_of(profile, ConfigPoint::QueueSort), more_than_one("queue sort", several));
+        }
     }
     if let several @ [_, _, ..] = plugins.placement_generate.as_slice() {
-        let place = place_of(profile, Point::PlacementGenerate);
+        let place = place_of(profile, ConfigPoint::PlacementGenerate);
         report.invalid(&place, more_than_one("placement generate", several));
     }
     if plugins.bind.is_empty() {
-        report.invalid(&place_of(profile, Point::Bind), "no bind plugin is enabled; enable one");
+        report.invalid(&place_of(profile, ConfigPoint::Bind), "no bind plugin is enabled; enable one");
     }
     for (point, plugins) in
-        [(Point::Score, &plugins.score), (Point::PlacementScore, &plugins.placement_score)]
+        [(ConfigPoint::Score, &plugins.score), (ConfigPoint::PlacementScore, &plugins.placement_score)]
     {
         if !total_fits(plugins.iter().map(|(_, weight)| *weight)) {
             report.invalid(&place_of(profile, point), "the sum of the weights is too large");
@@ -178,7 +182,7 @@ fn more_than_one(point: &str, enabled: &[String]) -> String {
 }
 
 /// The place for problems of a point as a whole.
-pub(super) fn place_of(profile: &FileProfile<'_>, point: Point) -> FieldPosition {
+pub(super) fn place_of(profile: &FileProfile<'_>, point: ConfigPoint) -> FieldPosition {
     match profile.plugins.at(point) {
         Some(set) => set.place.clone(),
         None => profile.place.field("plugins").field(point.name()),

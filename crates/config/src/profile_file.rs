@@ -7,7 +7,7 @@ use supercargo_framework::registry::Registry;
 use super::cursor::{Cursor, Object};
 use super::error::Problem;
 use super::names;
-use super::points::Point;
+use super::points::ConfigPoint;
 use super::report::{FieldPosition, Report};
 
 const FIELDS: &[&str] = &["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"];
@@ -31,7 +31,7 @@ pub(super) struct FileProfile<'a> {
 /// The plugins of a profile by extension point.
 #[derive(Debug, Default)]
 pub(super) struct FilePlugins {
-    sets: BTreeMap<Point, FileSet>,
+    sets: BTreeMap<ConfigPoint, FileSet>,
 }
 
 /// The plugins of an extension point.
@@ -62,7 +62,7 @@ pub(super) struct FileArgs<'a> {
 
 impl FilePlugins {
     /// The plugins of a point.
-    pub(super) fn at(&self, point: Point) -> Option<&FileSet> {
+    pub(super) fn at(&self, point: ConfigPoint) -> Option<&FileSet> {
         self.sets.get(&point)
     }
 }
@@ -134,13 +134,13 @@ pub(super) fn read_percentage(object: &Object<'_>, report: &mut Report<'_>) -> O
 }
 
 fn read_plugins(profile: &Object<'_>, registry: &Registry, report: &mut Report<'_>) -> FilePlugins {
-    let known: Vec<&str> = Point::ALL.iter().map(|point| point.name()).collect();
+    let known: Vec<&str> = ConfigPoint::ALL.iter().map(|point| point.name()).collect();
     let mut plugins = FilePlugins::default();
     let cursor = profile.get("plugins");
     let Some(object) = cursor.and_then(|cursor| cursor.object(&known, report)) else {
         return plugins;
     };
-    for point in Point::ALL {
+    for point in ConfigPoint::ALL {
         let set = object.get(point.name()).and_then(|set| read_set(&set, registry, report));
         plugins.sets.extend(set.map(|set| (*point, set)));
     }

@@ -10,7 +10,7 @@ use super::LeaderElectionConfig;
 use super::default_args;
 use super::file::{API_VERSION, KIND};
 use super::leader_election::LOCK;
-use super::points::Point;
+use super::points::ConfigPoint;
 use super::profile_file::FileSet;
 use super::yaml;
 use crate::config::{ClientConnection, Config, ExtenderConfig, ExtenderTls, MediaType, ProfileConfig};
@@ -90,7 +90,7 @@ fn profile(profile: &ProfileConfig, features: &Features) -> Value {
         let args = default_args::completed(plugin, profile.args.get(plugin), features)?;
         Some(json!({ "name": plugin, "args": args }))
     });
-    let points = Point::ALL.iter().map(|point| (point.name(), set(profile.sets.at(*point))));
+    let points = ConfigPoint::ALL.iter().map(|point| (point.name(), set(profile.sets.at(*point))));
     let mut all = json!({
         "schedulerName": &*profile.scheduler_name,
         "plugins": points.map(|(name, set)| (name.to_owned(), set)).collect::<Map<_, _>>(),

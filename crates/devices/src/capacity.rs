@@ -37,12 +37,12 @@ struct Range {
 }
 
 /// What a request asks for, by name, ordered.
-pub(crate) type Requested = Box<[(Arc<str>, Quantity)]>;
+pub(crate) type RequestedAmounts = Box<[(Arc<str>, Quantity)]>;
 /// What it takes of each capacity of a device, in the device's order.
-pub(crate) type Taken = SmallVec<[Quantity; 2]>;
+pub(crate) type ConsumedAmounts = SmallVec<[Quantity; 2]>;
 
-pub(crate) fn requested(quantities: &Quantities) -> Requested {
-    let mut requested: Requested =
+pub(crate) fn requested(quantities: &Quantities) -> RequestedAmounts {
+    let mut requested: RequestedAmounts =
         quantities.iter().map(|(name, text)| (Arc::clone(name), Quantity::lenient(text))).collect();
     requested.sort_by(|(a, _), (b, _)| a.cmp(b));
     requested
@@ -57,12 +57,12 @@ pub(crate) fn take(
     requested: &[(Arc<str>, Quantity)],
     used: impl Fn(usize) -> i128,
     has_fractions: bool,
-) -> Result<Option<Taken>, String> {
+) -> Result<Option<ConsumedAmounts>, String> {
     let has = |name: &Arc<str>| capacities.binary_search_by(|capacity| capacity.name.cmp(name)).is_ok();
     if !requested.iter().all(|(name, _)| has(name)) {
         return Ok(None);
     }
-    let mut taken = Taken::new();
+    let mut taken = ConsumedAmounts::new();
     for capacity in capacities {
         let found = requested.binary_search_by(|(name, _)| name.cmp(&capacity.name));
         let wanted = found.ok().map(|place| &requested[place].1);
@@ -229,7 +229,7 @@ mod tests {
 
     /// What is taken, `no` if it does not fit, or the error.
     fn taken(capacity: Capacity, wanted: Option<&str>, used: &str, has_fractions: bool) -> String {
-        let requested: Requested =
+        let requested: RequestedAmounts =
             wanted.map(|text| ("memory".into(), Quantity::lenient(text))).into_iter().collect();
         let used = Quantity::lenient(used).nanos();
         match take(&[capacity], &requested, |_| used, has_fractions) {
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn missing_capacity_does_not_fit() {
-        let requested: Requested = Box::new([("cores".into(), Quantity::lenient("1"))]);
+        let requested: RequestedAmounts = Box::new([("cores".into(), Quantity::lenient("1"))]);
         assert_eq!(
             take(&[capacity("10", None)], &requested, |_| 0, false).map(|taken| taken.is_some()),
             Ok(false)

@@ -8,7 +8,7 @@ use supercargo_framework::objects::{
     ObjectBody as _, RequestChoice, ResourceClaim,
 };
 
-use crate::capacity::{Requested, requested};
+use crate::capacity::{RequestedAmounts, requested};
 use crate::constraints::Constraint;
 use crate::features::Features;
 use crate::selectors::{Matches, Selectors};
@@ -56,7 +56,7 @@ pub(crate) struct Alternative {
     pub(crate) selectors: Option<Arc<Selectors>>,
     pub(crate) count: DeviceCount,
     pub(crate) is_admin: bool,
-    pub(crate) capacity: Requested,
+    pub(crate) capacity: RequestedAmounts,
     /// For each constraint of the claim, whether it covers this.
     pub(crate) constrained: Box<[bool]>,
     /// Why it cannot be handled.

@@ -7,7 +7,7 @@ use supercargo_framework::NodeRecord;
 use supercargo_framework::objects::{Device, DeviceCount, DevicePlace};
 
 use crate::allocated::{AllocatedState, PoolUsage};
-use crate::capacity::{Taken, take};
+use crate::capacity::{ConsumedAmounts, take};
 use crate::demand::{Alternative, Demand};
 use crate::error::AllocateError;
 use crate::inventory::Slice;
@@ -211,7 +211,7 @@ impl<'a> Matcher<'a, '_> {
         alternative: &Alternative,
         candidate: Candidate<'_>,
         used: impl Fn(usize) -> i128,
-    ) -> Result<Option<Taken>, String> {
+    ) -> Result<Option<ConsumedAmounts>, String> {
         let capacities = candidate.slice.capacities(candidate.place);
         take(capacities, &alternative.capacity, used, self.demand.features.fractional_capacity_range)
     }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::allocated::Usage;
-use crate::capacity::Taken;
+use crate::capacity::ConsumedAmounts;
 use crate::constraints::Values;
 use crate::counters::Counters;
 use crate::demand::Alternative;
@@ -56,7 +56,7 @@ pub(crate) struct Chosen {
     pub(crate) alternative: usize,
     pub(crate) is_shared: bool,
     /// What is taken of its capacities, if it is shared.
-    pub(crate) taken: Taken,
+    pub(crate) taken: ConsumedAmounts,
 }
 
 /// The devices of all claims, and the chosen alternative of each request.
@@ -288,7 +288,7 @@ impl<'a, 's> Search<'a, 's> {
         claim: usize,
         place: usize,
         candidate: Candidate<'a>,
-    ) -> Result<Option<Taken>, AllocateError> {
+    ) -> Result<Option<ConsumedAmounts>, AllocateError> {
         let demand = self.matcher.demand;
         let alternative = &demand.alternatives[place];
         if self.is_taken(claim, alternative, candidate)
@@ -297,7 +297,7 @@ impl<'a, 's> Search<'a, 's> {
             return Ok(None);
         }
         if !demand.features.consumable_capacity {
-            return Ok(Some(Taken::new()));
+            return Ok(Some(ConsumedAmounts::new()));
         }
         self.take(alternative, candidate).map_err(|text| {
             let id = candidate.id();
@@ -314,7 +314,11 @@ impl<'a, 's> Search<'a, 's> {
         self.marks[candidate.number as usize] > 0 || usage(candidate).is_some_and(Usage::is_dedicated)
     }
 
-    fn take(&self, alternative: &Alternative, candidate: Candidate<'a>) -> Result<Option<Taken>, String> {
+    fn take(
+        &self,
+        alternative: &Alternative,
+        candidate: Candidate<'a>,
+    ) -> Result<Option<ConsumedAmounts>, String> {
         let allocated = usage(candidate);
         let shared = self.shared.get(&candidate.number);
         let capacities = candidate.slice.capacities(candidate.place);
@@ -331,7 +335,7 @@ impl<'a, 's> Search<'a, 's> {
         claim: usize,
         place: usize,
         candidate: Candidate<'a>,
-        taken: Option<Taken>,
+        taken: Option<ConsumedAmounts>,
     ) -> Result<Option<Undo>, AllocateError> {
         let demand = self.matcher.demand;
         let (features, alternative) = (demand.features, &demand.alternatives[place]);
@@ -378,7 +382,7 @@ impl<'a, 's> Search<'a, 's> {
                 let what = format!("rechecking capacity for device {}: {text}", candidate.id());
                 self.matcher.wrong(claim, alternative, &what)
             })?,
-            None => Some(Taken::new()),
+            None => Some(ConsumedAmounts::new()),
         };
         let Some(taken) = taken else {
             self.roll_back(undo);
@@ -394,10 +398,10 @@ impl<'a, 's> Search<'a, 's> {
         place: usize,
         candidate: Candidate<'a>,
         is_shared: bool,
-        taken: Taken,
+        taken: ConsumedAmounts,
     ) {
         let Candidate { number, slice, place: device, .. } = candidate;
-        let taken = if is_shared { taken } else { Taken::new() };
+        let taken = if is_shared { taken } else { ConsumedAmounts::new() };
         if is_shared {
             let shared = self.shared.entry(number).or_default();
             shared.requests += 1;

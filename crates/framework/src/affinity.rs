@@ -289,18 +289,18 @@ impl NodeTerm for PreferredTerm {
 pub struct NodeTerms<T> {
     terms: Box<[T]>,
     has_invalid: bool,
-    together: Option<Box<Together>>,
+    together: Option<Box<TermIndex>>,
 }
 
 /// Many terms.
 #[derive(Clone, Debug)]
-struct Together {
+struct TermIndex {
     selectors: SelectorSet,
     /// The weight on a node without any label that the terms name.
     base: i64,
 }
 
-impl Together {
+impl TermIndex {
     fn new<T: NodeTerm>(terms: &[T]) -> Self {
         let selectors = SelectorSet::new(terms.iter().map(|it| it.term().requirements()));
         Self { base: selectors.by_default().map(|place| terms[place].weight()).sum(), selectors }
@@ -340,7 +340,7 @@ impl<T: NodeTerm> NodeTerms<T> {
         let terms = terms.into();
         let requirements = |it: &T| it.term().match_expressions.len() + it.term().match_fields.len();
         let is_many = terms.iter().map(requirements).sum::<usize>() > MANY;
-        let together = is_many.then(|| Box::new(Together::new(&terms)));
+        let together = is_many.then(|| Box::new(TermIndex::new(&terms)));
         let has_invalid = terms.iter().any(|it| !it.term().invalid.is_empty());
         Self { terms, has_invalid, together }
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use self::change_log::ChangeLog;
+use self::change_log::ChangedKeys;
 pub use self::change_log::Revision;
 pub use self::devices::*;
 pub use self::groups::*;
@@ -145,7 +145,7 @@ struct ResourceKind {
     entries: SeededMap<Arc<str>, Entry>,
     /// Their keys, in order.
     keys: BTreeSet<Arc<str>>,
-    changes: ChangeLog,
+    changes: ChangedKeys,
 }
 
 impl ResourceKind {
@@ -212,7 +212,7 @@ impl Objects {
         let empty = || ResourceKind {
             entries: self.seed.map(),
             keys: BTreeSet::new(),
-            changes: ChangeLog::default(),
+            changes: ChangedKeys::default(),
         };
         let kind = self.kinds.entry(object.resource.clone()).or_insert_with(empty);
         kind.changes.add(&object.key);
@@ -298,7 +298,7 @@ impl Objects {
         entry.assumed.as_ref().filter(is_newer)
     }
 
-    fn entry_of(&mut self, object: &Object) -> Option<(&mut Entry, &mut ChangeLog)> {
+    fn entry_of(&mut self, object: &Object) -> Option<(&mut Entry, &mut ChangedKeys)> {
         let kind = self.kinds.get_mut(&object.resource)?;
         Some((kind.entries.get_mut(&object.key)?, &mut kind.changes))
     }

@@ -19,7 +19,7 @@ pub struct ShapePoint {
 
 /// A corner of the line.
 #[derive(Clone, Copy)]
-struct Point {
+struct Corner {
     /// How full, in percent.
     utilization: i64,
     /// The score at this point, up to [`MAX_NODE_SCORE`].
@@ -27,7 +27,7 @@ struct Point {
 }
 
 /// The function; it has at least one point.
-pub struct Shape(Box<[Point]>);
+pub struct Shape(Box<[Corner]>);
 
 impl Shape {
     /// Validates the points at this path of the arguments.
@@ -70,7 +70,7 @@ impl Shape {
 
     fn through(corners: impl IntoIterator<Item = (i64, i64)>) -> Self {
         let point =
-            |(utilization, score)| Point { utilization, score: score * (MAX_NODE_SCORE / MAX_POINT_SCORE) };
+            |(utilization, score)| Corner { utilization, score: score * (MAX_NODE_SCORE / MAX_POINT_SCORE) };
         Self(corners.into_iter().map(point).collect())
     }
 

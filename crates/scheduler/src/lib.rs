@@ -98,6 +98,6 @@ pub use supercargo_runtime::observer::{
     Timespan, Unobserved,
 };
 pub use supercargo_runtime::profile::{NamedBinder, PluginLists, ProfileError, ProfileSpec};
-pub use views::{BindingView, Known, NodeView, PodOnNode, QueueView};
+pub use views::{BindingView, KnownObjects, NodeView, PodOnNode, QueueView};
 pub use what_if::{End, PodOutcome, Verb, WhatIf, WhatIfError};
 pub use why::{Detail, Fix, PodFix, Refusal, Shortage, Why, WhyError};

@@ -14,7 +14,7 @@ use supercargo_framework::{Feature, Now, PodInfo, Status, Uid};
 use crate::bindings::Stage;
 use crate::effect::{Effect, EventType, GroupReference, PodEvent, VictimEviction};
 use crate::input::Eviction;
-use crate::preemptions::{HeldAttempt, LeftBehind, Order, Preemption};
+use crate::preemptions::{HeldAttempt, Order, Preemption, StrandedPreemptor};
 use crate::scheduler::Scheduler;
 use supercargo_queue::{Place, QueuedPod};
 use supercargo_runtime::failure::{Failure, FailureKind};
@@ -181,7 +181,7 @@ impl Scheduler {
         if result.is_err() {
             self.requeue_preemptor(now, &preemptor);
         } else if cancels_last || self.place_of(&preemptor) == Some(Place::Gated) {
-            self.preemptions.left_behind.push(LeftBehind { preemptor, victims, cancels_last });
+            self.preemptions.left_behind.push(StrandedPreemptor { preemptor, victims, cancels_last });
             self.requeue_left_behind(now);
         }
     }

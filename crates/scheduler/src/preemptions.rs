@@ -49,7 +49,7 @@ pub(crate) struct HeldAttempt {
 
 /// A preemptor that no deletion may wake, and the victims it waits for: it was still held when its
 /// last request was answered, or the last victim's binding was cancelled.
-pub(crate) struct LeftBehind {
+pub(crate) struct StrandedPreemptor {
     pub(crate) preemptor: Preemptor,
     pub(crate) victims: Vec<Arc<PodInfo>>,
     pub(crate) cancels_last: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Preemptions {
     preempting: FxHashSet<Uid>,
     /// Blocks all other attempts.
     pub(crate) held: Option<HeldAttempt>,
-    pub(crate) left_behind: Vec<LeftBehind>,
+    pub(crate) left_behind: Vec<StrandedPreemptor>,
 }
 
 impl Preemptions {

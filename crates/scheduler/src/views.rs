@@ -54,7 +54,7 @@ pub struct BindingView {
 
 /// The known nodes and pods, to compare with an informer's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownObjects {
     /// The names of the nodes.
     pub nodes: BTreeSet<Arc<str>>,
     /// The UIDs of the pods that have not ended, with or without a node.
@@ -113,10 +113,10 @@ impl Scheduler {
     }
 
     /// All known nodes and pods.
-    pub fn known_objects(&self) -> Known {
+    pub fn known_objects(&self) -> KnownObjects {
         let waiting = self.pending.values().chain(self.unclaimed_pods.values()).map(|pod| pod.uid.clone());
         let nodes = self.cache.nodes().names().cloned().collect();
         let pods = self.cache.uids().cloned().chain(waiting).collect();
-        Known { nodes, pods }
+        KnownObjects { nodes, pods }
     }
 }

@@ -46,12 +46,12 @@ struct Entry<T> {
 }
 
 /// Where requests wait for reviews.
-struct Line {
+struct ReviewQueue {
     places: Semaphore,
     in_flight: Semaphore,
 }
 
-impl Default for Line {
+impl Default for ReviewQueue {
     fn default() -> Self {
         let places = Semaphore::new(MAX_IN_FLIGHT + MAX_WAITING);
         Self { places, in_flight: Semaphore::new(MAX_IN_FLIGHT) }
@@ -64,13 +64,19 @@ pub(super) struct Answers<T> {
     most: usize,
     /// Whether a result speaks for the caller.
     is_good: fn(&T) -> bool,
-    known: Line,
-    strangers: Line,
+    known: ReviewQueue,
+    strangers: ReviewQueue,
 }
 
 impl<T: Clone> Answers<T> {
     pub(super) fn new(most: usize, is_good: fn(&T) -> bool) -> Self {
-        Self { kept: Mutex::default(), most, is_good, known: Line::default(), strangers: Line::default() }
+        Self {
+            kept: Mutex::default(),
+            most,
+            is_good,
+            known: ReviewQueue::default(),
+            strangers: ReviewQueue::default(),
+        }
     }
 
     /// The cached result, or the result of `ask`, which returns its time to live. Errors are not
@@ -97,7 +103,7 @@ impl<T: Clone> Answers<T> {
     }
 
     /// The valid result of this key, or the line in which to wait for one.
-    fn cached(&self, key: &Key) -> Result<T, &Line> {
+    fn cached(&self, key: &Key) -> Result<T, &ReviewQueue> {
         let kept = self.kept.lock();
         let Some(entry) = kept.get(key) else { return Err(&self.strangers) };
         match entry.result.get() {

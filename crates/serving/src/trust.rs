@@ -171,11 +171,11 @@ pub(super) struct Trust {
     clients_from: Source,
     proxies_from: Source,
     headers: RequestHeaders,
-    clients: Believed<Authorities>,
-    proxies: Believed<FrontProxy>,
+    clients: Reloaded<Authorities>,
+    proxies: Reloaded<FrontProxy>,
 }
 
-type Believed<T> = RwLock<Option<Arc<T>>>;
+type Reloaded<T> = RwLock<Option<Arc<T>>>;
 
 impl Trust {
     /// Reads the given files. CAs of the cluster are added by [`lookup`](Self::lookup).
@@ -185,8 +185,8 @@ impl Trust {
             clients_from: Source::of(options.client_ca_file.as_deref(), options.skip_lookup),
             proxies_from: Source::of(header_file, options.skip_lookup),
             headers: RequestHeaders::from(&options.request_header),
-            clients: Believed::default(),
-            proxies: Believed::default(),
+            clients: Reloaded::default(),
+            proxies: Reloaded::default(),
         };
         trust.read_files()?;
         Ok(trust)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use supercargo_framework::plugin::{Candidate, NodeStatuses};
 use supercargo_framework::{Code, NodeIndex, Nodes, PodInfo, Status, Timestamp};
 
-use super::victims::{DryRun, Victims};
+use super::victims::{VictimSearch, Victims};
 
 /// The results of dry runs.
 #[derive(Default)]
@@ -35,7 +35,7 @@ fn may_be_helped(status: &Status) -> bool {
     status.code() == Code::Unschedulable
 }
 
-impl DryRun<'_> {
+impl VictimSearch<'_> {
     /// Dry-runs nodes from `offset` on, wrapping around, until there are enough candidates, at
     /// least one without a budget violation.
     pub(super) fn over(&self, nodes: &[NodeIndex], offset: usize, wanted: usize) -> Found {

@@ -12,7 +12,7 @@ use super::budgets::Budgets;
 use super::victim::{Groups, PodOnNode, Victim, pods_of, sort_by_importance};
 
 /// The inputs of dry runs.
-pub(super) struct DryRun<'a> {
+pub(super) struct VictimSearch<'a> {
     pub(super) cx: &'a Context<'a>,
     pub(super) state: &'a CycleState,
     pub(super) pod: &'a PodInfo,
@@ -24,8 +24,8 @@ pub(super) struct DryRun<'a> {
 /// A node in a dry run: a copy on which pods are added and removed. The state is cloned only if it
 /// depends on pods. As upstream, it follows the pods of a group on other nodes, too, but these
 /// nodes stay as they are.
-struct NodeDryRun<'a> {
-    run: &'a DryRun<'a>,
+struct NodeVictims<'a> {
+    run: &'a VictimSearch<'a>,
     state: Cow<'a, CycleState>,
     index: NodeIndex,
     node: NodeInfo,
@@ -40,7 +40,7 @@ pub(super) struct Victims {
     pub(super) pdb_violations: usize,
 }
 
-impl DryRun<'_> {
+impl VictimSearch<'_> {
     /// The victims on a node, or why there are none.
     pub(super) fn victims_on(&self, index: NodeIndex) -> Result<Victims, Status> {
         let Self { cx, pod, state, filters, groups, .. } = self;
@@ -80,7 +80,7 @@ impl DryRun<'_> {
             Some(_) => node.clone(),
             None => node.with_pods_that(|pod| !self.may_go(pod)),
         };
-        let mut dry_run = NodeDryRun { run: self, state: Cow::Borrowed(*state), index, node: without };
+        let mut dry_run = NodeVictims { run: self, state: Cow::Borrowed(*state), index, node: without };
         followed.iter().flatten().try_for_each(|victim| dry_run.remove(victim))?;
         if !is_known_to_fit {
             as_is(filters.run_filters(&dry_run.state, pod, &dry_run.node))?;
@@ -112,11 +112,11 @@ fn none_found() -> Status {
     Status::unresolvable("No preemption victims found for incoming pod")
 }
 
-impl NodeDryRun<'_> {
+impl NodeVictims<'_> {
     /// Adds a victim back, unless the pod does not fit with it.
     fn is_reprieved(&mut self, victim: &Victim) -> Result<bool, Status> {
         self.add(victim)?;
-        let DryRun { filters, pod, .. } = self.run;
+        let VictimSearch { filters, pod, .. } = self.run;
         let (state, node) = (&*self.state, &self.node);
         let status = match filters.caching() {
             Some(caching) => caching.run_filters_again(state, pod, node),
@@ -152,7 +152,7 @@ impl NodeDryRun<'_> {
         on_node: fn(&mut NodeInfo, &Arc<PodInfo>),
         in_state: fn(&dyn RunFilters, &mut CycleState, &PodInfo, &PodInfo, &NodeInfo) -> Status,
     ) -> Result<(), Status> {
-        let DryRun { cx, filters, pod: of, .. } = self.run;
+        let VictimSearch { cx, filters, pod: of, .. } = self.run;
         for PodOnNode { pod, node } in victim.pods() {
             let is_here = *node == self.index;
             if is_here {

@@ -28,7 +28,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why leadership was lost.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Lost {
+pub enum LossReason {
     /// Another candidate holds the lease.
     #[error("{holder} holds lease {lease} now")]
     Taken {
@@ -53,7 +53,7 @@ pub enum Lost {
 #[derive(Debug)]
 pub struct Loss {
     /// The reason.
-    pub why: Lost,
+    pub why: LossReason,
     event: JoinHandle<()>,
 }
 
@@ -183,7 +183,7 @@ impl Elector {
     }
 
     /// Renews the lease until it is lost or `resign` is cancelled.
-    async fn keep(&mut self, resign: &CancellationToken) -> Option<Lost> {
+    async fn keep(&mut self, resign: &CancellationToken) -> Option<LossReason> {
         let mut reason = "this process was not running".to_owned();
         loop {
             let deadline = self.deadline();
@@ -200,7 +200,7 @@ impl Elector {
             match timeout_at(deadline, self.attempt()).await {
                 Ok(Ok(Attempt::Ours)) => {}
                 Ok(Ok(Attempt::Theirs { holder, .. })) => {
-                    return Some(Lost::Taken { lease: self.client.name.to_string(), holder });
+                    return Some(LossReason::Taken { lease: self.client.name.to_string(), holder });
                 }
                 Ok(Err(failure)) => {
                     self.complain(&failure);
@@ -216,8 +216,8 @@ impl Elector {
         self.renewed.map_or_else(Instant::now, |renewed| renewed + self.timing.hold())
     }
 
-    fn not_renewed(&self, reason: String) -> Lost {
-        Lost::NotRenewed { lease: self.client.name.to_string(), within: self.timing.hold(), reason }
+    fn not_renewed(&self, reason: String) -> LossReason {
+        LossReason::NotRenewed { lease: self.client.name.to_string(), within: self.timing.hold(), reason }
     }
 
     fn complain(&self, failure: &Failure) {

@@ -16,20 +16,20 @@ pub struct Revision {
 
 /// The keys of the objects that changed, the latest last.
 #[derive(Debug, Default)]
-pub(super) struct ChangeLog {
+pub(super) struct ChangedKeys {
     identity: Arc<()>,
     keys: VecDeque<Arc<str>>,
     /// The number of changes that are no longer kept.
     dropped: u64,
 }
 
-impl Clone for ChangeLog {
+impl Clone for ChangedKeys {
     fn clone(&self) -> Self {
         Self { identity: Arc::default(), keys: VecDeque::new(), dropped: 0 }
     }
 }
 
-impl ChangeLog {
+impl ChangedKeys {
     pub(super) fn add(&mut self, key: &Arc<str>) {
         if self.keys.len() == KEPT {
             self.keys.pop_front();
@@ -55,13 +55,13 @@ impl ChangeLog {
 mod tests {
     use super::*;
 
-    fn log(changes: usize) -> ChangeLog {
-        let mut log = ChangeLog::default();
+    fn log(changes: usize) -> ChangedKeys {
+        let mut log = ChangedKeys::default();
         (0..changes).for_each(|number| log.add(&number.to_string().into()));
         log
     }
 
-    fn since(log: &ChangeLog, revision: &Revision) -> Option<Vec<String>> {
+    fn since(log: &ChangedKeys, revision: &Revision) -> Option<Vec<String>> {
         log.since(revision).map(|keys| keys.map(ToString::to_string).collect())
     }
 

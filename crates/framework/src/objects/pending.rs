@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::change_log::{ChangeLog, Revision};
+use super::change_log::{ChangedKeys, Revision};
 use super::{Object, ObjectBody, Objects, ResourceClaim, resources, uid_of_extended_resource_claim};
 
 /// Allocated copies of claims by the UID of the claim (upstream's in-flight allocations).
@@ -14,7 +14,7 @@ use super::{Object, ObjectBody, Objects, ResourceClaim, resources, uid_of_extend
 pub(super) struct PendingAllocations {
     by_uid: BTreeMap<Arc<str>, Arc<Object>>,
     /// UIDs of claims.
-    changes: ChangeLog,
+    changes: ChangedKeys,
 }
 
 impl PendingAllocations {

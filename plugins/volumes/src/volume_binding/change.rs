@@ -129,12 +129,12 @@ fn annotated(annotations: &Labels, key: &str, value: &Arc<str>) -> Labels {
 ///
 /// The bodies of assumed objects keep the API object as it was read. A pod may have tens of
 /// thousands of claims, so each is put together only when it is written.
-pub(super) struct Put {
+pub(super) struct PutRequest {
     pub(super) path: String,
     pub(super) object: Value,
 }
 
-impl Put {
+impl PutRequest {
     /// Writes a volume with its claim.
     pub(super) fn volume(volume: &Object, claim: &Object) -> Option<Self> {
         let body = PersistentVolume::of(&volume.body)?;

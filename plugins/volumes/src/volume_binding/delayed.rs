@@ -64,12 +64,12 @@ pub(super) struct View {
     /// The volumes that it can access.
     pub(super) reached: Reached,
     /// The volumes that can be provisioned for it.
-    pub(super) room: Room,
+    pub(super) room: ProvisionableSize,
 }
 
 /// The volumes of a class that can be provisioned for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Room {
+pub(super) enum ProvisionableSize {
     /// None.
     Nothing,
     /// Volumes of any size.
@@ -249,9 +249,9 @@ impl ClassClaims {
     pub(super) fn view(&self, labels: &Labels) -> View {
         let room = match self.provisioning.room(labels) {
             // Limits that the same claims meet are equal.
-            Room::UpTo(Some(limit)) => {
+            ProvisionableSize::UpTo(Some(limit)) => {
                 let met = self.requests.partition_point(|request| *request <= limit);
-                Room::UpTo(self.requests[..met].last().copied())
+                ProvisionableSize::UpTo(self.requests[..met].last().copied())
             }
             room => room,
         };
@@ -270,12 +270,16 @@ impl ClassClaims {
     }
 
     /// The open claims for which nothing can be provisioned, and the largest one.
-    pub(super) fn without_storage(&self, claims: &[DelayedClaim], room: Room) -> Option<(usize, usize)> {
+    pub(super) fn without_storage(
+        &self,
+        claims: &[DelayedClaim],
+        room: ProvisionableSize,
+    ) -> Option<(usize, usize)> {
         let with_storage = match room {
-            Room::Nothing => 0,
-            Room::Unlimited => self.open.len(),
-            Room::UpTo(Some(limit)) => self.open.partition_point(|i| claims[*i].size() <= limit),
-            Room::UpTo(None) => {
+            ProvisionableSize::Nothing => 0,
+            ProvisionableSize::Unlimited => self.open.len(),
+            ProvisionableSize::UpTo(Some(limit)) => self.open.partition_point(|i| claims[*i].size() <= limit),
+            ProvisionableSize::UpTo(None) => {
                 steps::add(self.open.len());
                 let lacks = |i: &&usize| !room.has_place_for(claims[**i].request);
                 let largest = self.open.iter().rfind(lacks)?;
@@ -304,7 +308,7 @@ impl ClassClaims {
     }
 }
 
-impl Room {
+impl ProvisionableSize {
     /// Whether a volume can be provisioned for a claim with this request.
     pub(super) fn has_place_for(self, request: Option<i64>) -> bool {
         match self {
@@ -339,15 +343,15 @@ impl Provisioning {
         matches!(self, Self::Possible { storage: Some(storage), .. } if !storage.is_empty())
     }
 
-    fn room(&self, labels: &Labels) -> Room {
+    fn room(&self, labels: &Labels) -> ProvisionableSize {
         match self {
             Self::Possible { class, storage } if is_allowed(class, labels) => {
-                storage.as_ref().map_or(Room::Unlimited, |storage| {
+                storage.as_ref().map_or(ProvisionableSize::Unlimited, |storage| {
                     let largest = storage.iter().find(|(_, storage)| is_accessible(storage, labels));
-                    Room::UpTo(largest.map(|(limit, _)| *limit))
+                    ProvisionableSize::UpTo(largest.map(|(limit, _)| *limit))
                 })
             }
-            _ => Room::Nothing,
+            _ => ProvisionableSize::Nothing,
         }
     }
 }

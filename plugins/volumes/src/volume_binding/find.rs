@@ -11,7 +11,7 @@ use supercargo_framework::{Code, Context, Labels, NodeInfo, Status, Text, steps}
 
 use super::available::Candidates;
 use super::claims::Claims;
-use super::delayed::{ClassClaims, DelayedClaim, Room, View};
+use super::delayed::{ClassClaims, DelayedClaim, ProvisionableSize, View};
 use super::reach::Viewpoint;
 
 const OUT_OF_REACH: Text = Text::Static("node(s) didn't match PersistentVolume's node affinity");
@@ -41,8 +41,8 @@ enum Shortage {
 
 impl Shortage {
     /// What every claim of a class lacks that has neither a volume nor this room.
-    fn of(room: Room) -> Self {
-        if room == Room::Nothing { Self::Volume } else { Self::Storage }
+    fn of(room: ProvisionableSize) -> Self {
+        if room == ProvisionableSize::Nothing { Self::Volume } else { Self::Storage }
     }
 }
 

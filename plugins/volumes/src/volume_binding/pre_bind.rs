@@ -10,7 +10,7 @@ use supercargo_framework::objects::{
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{NodeRecord, Text, Uid};
 
-use super::change::{Changes, Put};
+use super::change::{Changes, PutRequest};
 use super::claims::is_bound;
 use super::reach::{Reach, Unreachable, Viewpoint};
 
@@ -57,20 +57,20 @@ async fn write(cx: &BindingContext, work: Work) -> Result<Written, String> {
     let mut bindings = Vec::with_capacity(changes.bindings.len());
     for binding in &changes.bindings {
         let (volume, claim) = (&binding.volume, &binding.claim);
-        let version = put(cx, volume, Put::volume(volume, claim)).await?;
+        let version = put(cx, volume, PutRequest::volume(volume, claim)).await?;
         let (name, claim) = (Arc::clone(&volume.key), Arc::clone(&claim.key));
         bindings.push(WrittenVolume { name, claim, version });
     }
     let mut provisions = Vec::with_capacity(changes.provisions.len());
     for claim in &changes.provisions {
-        let version = put(cx, claim, Put::claim(claim)).await?;
+        let version = put(cx, claim, PutRequest::claim(claim)).await?;
         provisions.push((Arc::clone(&claim.key), version));
     }
     Ok(Written { pod, uid, node, bindings, provisions })
 }
 
 /// Replaces an object and returns its new version.
-async fn put(cx: &BindingContext, object: &Object, put: Option<Put>) -> Result<u64, String> {
+async fn put(cx: &BindingContext, object: &Object, put: Option<PutRequest>) -> Result<u64, String> {
     let Some(put) = put else {
         return Err(format!("{} {} is neither a volume nor a claim", object.resource, object.key));
     };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use supercargo_apiserver::ApiServer;
 use tokio::time::{Instant, sleep};
 
-use super::super::elector::Lost;
+use super::super::elector::LossReason;
 use super::super::{Fence, Leadership};
 use super::world::{
     Candidate, EVENTS, Fate, HOLD, LEASE, LEASE_DURATION, RETRY_PERIOD, Trip, ask, notes, spec,
@@ -104,7 +104,7 @@ async fn a_leader_without_server_stops_before_others_may_lead() {
         }
         let end = last_renewal(&leader.leadership.borrow()) + HOLD;
         let loss = leader.task.await.unwrap().unwrap();
-        assert!(matches!(loss.why, Lost::NotRenewed { .. }), "{}", loss.why);
+        assert!(matches!(loss.why, LossReason::NotRenewed { .. }), "{}", loss.why);
         let late = Instant::now().checked_duration_since(end).unwrap();
         assert!(late < Duration::from_millis(10), "{late:?}");
         assert!(!leader.fence.is_open() && !leader.leadership.borrow().is_leader);
@@ -235,7 +235,7 @@ async fn a_leader_suspended_past_its_lease_sends_nothing() {
         // While it is suspended: the fence blocks tasks that wake before the elector.
         assert!(!leader.fence.is_open());
         let loss = leader.task.await.unwrap().unwrap();
-        assert!(matches!(loss.why, Lost::NotRenewed { .. }), "{}", loss.why);
+        assert!(matches!(loss.why, LossReason::NotRenewed { .. }), "{}", loss.why);
         assert_eq!(leader.connection.take_requests(), [""; 0]);
     }
     // A leader that was suspended for less time continues.

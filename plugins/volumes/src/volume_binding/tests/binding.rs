@@ -20,7 +20,7 @@ use supercargo_framework::testing::node;
 use supercargo_framework::{CycleState, NodeRecord, PodInfo, Status, Text, Uid};
 
 use super::world::*;
-use crate::volume_binding::change::Put;
+use crate::volume_binding::change::PutRequest;
 
 /// A state of the informers.
 #[derive(Clone)]
@@ -133,7 +133,7 @@ fn reserve_assumes_the_volume_bound_to_the_claim() {
     assert_eq!(assumed.claim, claim_ref("c", "uid-default/c"));
     let holder = latest(&world, "PersistentVolumeClaim", "default/c");
     assert_eq!(
-        Put::volume(latest(&world, "PersistentVolume", "v"), holder).unwrap().object,
+        PutRequest::volume(latest(&world, "PersistentVolume", "v"), holder).unwrap().object,
         json!({
             "apiVersion": "v1",
             "kind": "PersistentVolume",
@@ -189,7 +189,7 @@ fn reserve_assumes_the_selected_node_of_a_claim() {
     let mut state = world.reserve(&pod, "n");
     let assumed = latest(&world, "PersistentVolumeClaim", "default/c");
     assert_eq!(assumed.annotations.len(), 2);
-    let written = Put::claim(assumed).unwrap().object;
+    let written = PutRequest::claim(assumed).unwrap().object;
     assert_eq!(written["metadata"]["annotations"], json!({"volume.kubernetes.io/selected-node": "n"}));
     assert_eq!((&written["kind"], &written["apiVersion"]), (&json!("PersistentVolumeClaim"), &json!("v1")));
     let body = PersistentVolumeClaim::of(&assumed.body).unwrap();
@@ -209,7 +209,7 @@ fn malformed_raw_objects_are_repaired() {
         let mut world = World::new([odd], [node("n")]);
         world.reserve(&pod_with(&["c"]).build(), "n");
         let assumed = latest(&world, "PersistentVolumeClaim", "default/c");
-        let written = Put::claim(assumed).unwrap().object;
+        let written = PutRequest::claim(assumed).unwrap().object;
         assert_eq!(written["metadata"]["annotations"][annotations::SELECTED_NODE], "n");
     }
 }
