@@ -3,8 +3,8 @@
 //! [`supercargo_volume_plugins`].
 //!
 //! [`registry`] has a factory for each plugin; [`DEFAULT_PLUGINS`] are enabled by default. Plugins
-//! do not depend on each other, and have no state except their arguments: a cycle's state is in
-//! `CycleState`.
+//! do not depend on each other. A cycle's state is in `CycleState`; a plugin keeps only its
+//! arguments, and what it can derive again from the objects that it is shown.
 
 use supercargo_framework::Feature;
 use supercargo_framework::registry::{DefaultPlugin, Factory, Registry, without_args};

@@ -31,7 +31,7 @@ fn pending(name: &str, memory: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_of_imagined_changes_are_as_documented() {
+async fn answers_of_simulated_changes_are_as_documented() {
     let server = ApiServer::default();
     let endpoint = server.listen(Listen::default()).await.unwrap();
     let directory = tempfile::tempdir().unwrap();

@@ -114,7 +114,7 @@ impl Fork {
     }
 
     /// Applies changes one after the other and lets the scheduler go on until nothing happens any
-    /// more, for at most ten minutes of imagined time each. The state is then the imagined one.
+    /// more, for at most ten minutes of simulated time each. The state is then the simulated one.
     /// Looks for the reasons of at most `reasons` pending pods.
     ///
     /// Controllers replace pods at once; a pod on a node is ready. PreBind succeeds, and extenders

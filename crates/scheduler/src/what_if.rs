@@ -1,4 +1,4 @@
-//! What a change of the cluster leads to: the scheduler goes on in imagined time, on a modelled
+//! What a change of the cluster leads to: the scheduler goes on in simulated time, on a modelled
 //! cluster.
 
 mod cluster;
@@ -45,7 +45,7 @@ pub enum Verb {
     Fail(Vec<Arc<str>>),
 }
 
-/// Why a change cannot be imagined.
+/// Why a change cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhatIfError {
     /// The change names a node that does not exist.
@@ -71,7 +71,7 @@ pub struct WhatIf {
     /// The number of pods of DaemonSets and static pods on these nodes: a drain leaves them, and
     /// they fail with their node. They are not among the others.
     pub of_nodes: usize,
-    /// Whether all came to rest. Otherwise, pods were still waiting for something when the imagined
+    /// Whether all came to rest. Otherwise, pods were still waiting for something when the simulated
     /// time was over.
     pub is_still: bool,
 }
@@ -105,7 +105,7 @@ pub enum End {
     /// It stays on a node that is drained: the PodDisruptionBudgets of these names allow no
     /// eviction.
     HeldUp(Vec<Arc<str>>),
-    /// Its replacement needs resource claims or ephemeral volumes, which are not imagined.
+    /// Its replacement needs resource claims or ephemeral volumes, which are not simulated.
     Unknown,
 }
 
@@ -117,7 +117,7 @@ impl End {
 }
 
 impl Scheduler {
-    /// See [`Fork::what_if`](crate::Fork::what_if). Afterwards, the state is an imagined one.
+    /// See [`Fork::what_if`](crate::Fork::what_if). Afterwards, the state is an simulated one.
     pub(crate) fn what_if(
         &mut self,
         now: &mut Now,

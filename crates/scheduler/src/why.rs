@@ -116,7 +116,7 @@ pub enum WhyError {
     #[error("the pod has volumes or resource claims, which a dry run does not reserve")]
     Claims,
     /// The answer took too long.
-    #[error("the answer takes too long")]
+    #[error("timed out")]
     Stopped,
 }
 

@@ -264,7 +264,7 @@ fn pods_of_other_schedulers_are_scheduled_by_the_first_profile() {
 }
 
 #[test]
-fn claims_of_replacements_and_copies_are_not_imagined() {
+fn claims_of_replacements_and_copies_are_not_simulated() {
     let claim = PodClaim { name: "gpu".into(), source: PodClaimSource::Claim("gpu".into()) };
     let rare = RareSpec { resource_claims: vec![claim].into(), ..RareSpec::default() };
     let with_claim = || replica("w", 1).with_spec(|spec| spec.rare = Some(rare.clone().into())).node("a");

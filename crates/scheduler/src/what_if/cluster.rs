@@ -22,7 +22,7 @@ use crate::why::{NODE_CONDITIONS, Why};
 use supercargo_evaluation::cache::on_node;
 use supercargo_evaluation::extender::NoCalls;
 
-/// How long pods may take to come to rest, in imagined time.
+/// How long pods may take to come to rest, in simulated time.
 const HORIZON: Duration = Duration::from_mins(10);
 /// Nothing comes of further attempts if no pod was bound or evicted for so long. Groups that do not
 /// fit are tried again and again.
@@ -38,7 +38,7 @@ pub(super) struct Cluster<'s> {
     added: usize,
     /// When a pod was bound or evicted last, on the monotonic clock.
     progress: Duration,
-    /// The pods that had a node before anything was imagined.
+    /// The pods that had a node before anything was simulated.
     pub(super) at_start: Vec<Arc<PodInfo>>,
     /// Nodes that were drained, and the pods that left them.
     pub(super) drained: FxHashSet<Arc<str>>,
@@ -195,7 +195,7 @@ impl<'s> Cluster<'s> {
 
     fn version(&mut self) -> String {
         self.versions += 1;
-        format!("imagined-{}", self.versions)
+        format!("simulated-{}", self.versions)
     }
 
     /// A pod without a node comes.

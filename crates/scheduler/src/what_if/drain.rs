@@ -1,4 +1,4 @@
-//! `kubectl drain`, imagined.
+//! `kubectl drain`, simulated.
 
 use std::sync::Arc;
 
