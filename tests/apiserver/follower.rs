@@ -119,6 +119,7 @@ pub(super) struct ClientGo {
 struct State {
     synced: bool,
     store: BTreeMap<String, String>,
+    #[serde(rename = "told")]
     received: BTreeMap<String, String>,
     strange: Option<Vec<String>>,
 }

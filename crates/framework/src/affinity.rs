@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::indexed::Indexed;
 use crate::labels::{Labels, MAX_LABEL_VALUE, is_label_key, is_label_value, is_name};
 use crate::node::NodeRecord;
-use crate::selector_set::{MANY, SelectorSet};
+use crate::selector_set::{MANY, SelectorSet, TouchedMemo};
 use crate::steps;
 
 /// The only field that `matchFields` supports.
@@ -298,24 +298,31 @@ struct TermIndex {
     selectors: SelectorSet,
     /// The weight on a node without any label that the terms name.
     base: i64,
+    weights: TouchedMemo<i64>,
 }
 
 impl TermIndex {
     fn new<T: NodeTerm>(terms: &[T]) -> Self {
         let selectors = SelectorSet::new(terms.iter().map(|it| it.term().requirements()));
-        Self { base: selectors.by_default().map(|place| terms[place].weight()).sum(), selectors }
+        Self {
+            base: selectors.by_default().map(|place| terms[place].weight()).sum(),
+            selectors,
+            weights: TouchedMemo::default(),
+        }
     }
 
     /// The sum of the weights of the terms that match the node. Not inlined, so that the check of
     /// a few terms can be.
     #[inline(never)]
     fn weight<T: NodeTerm>(&self, terms: &[T], node: &NodeRecord) -> i64 {
-        let mut sum = self.base;
         let touched = self.selectors.touched(node.labels.texts().chain([(NAME, &*node.name)]));
-        self.selectors.differences(&touched, |place, matches| {
-            sum += if matches { terms[place].weight() } else { -terms[place].weight() };
-        });
-        sum
+        self.weights.get_or(touched, |touched| {
+            let mut sum = self.base;
+            self.selectors.differences(touched, |place, matches| {
+                sum += if matches { terms[place].weight() } else { -terms[place].weight() };
+            });
+            sum
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Many selectors that are matched together.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,8 @@ use crate::steps;
 pub const MANY: usize = 32;
 
 /// Selectors by the labels that they name. To match labels costs as much as there are requirements
-/// on these labels, not as there are selectors.
+/// on these labels, not as there are selectors. Results about many requirements are kept, because
+/// most nodes and pods differ in labels that the selectors do not tell apart.
 #[derive(Clone, Debug)]
 pub struct SelectorSet {
     /// In the order of their keys, then of their selectors.
@@ -24,6 +25,8 @@ pub struct SelectorSet {
     needs: Box<[u32]>,
     /// The selectors that match if no label is there that they name, ascending.
     by_default: Box<[u32]>,
+    /// Whether any selector matches.
+    any: TouchedMemo<bool>,
 }
 
 /// What the selectors of a set can tell about labels: the clauses that apply, as ranges. The same
@@ -35,6 +38,49 @@ impl Touched {
     /// The approximate size in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.0)
+    }
+}
+
+/// The last results about labels that touch many clauses. It saves time only: the same labels touch
+/// the same clauses, which give the same result.
+#[derive(Debug)]
+pub struct TouchedMemo<V>(Mutex<Vec<(Touched, V)>>);
+
+/// The most results that are kept, and the most ranges of clauses that one may be about.
+const KEPT: usize = 64;
+
+impl<V> Default for TouchedMemo<V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+/// A copy begins without results.
+impl<V> Clone for TouchedMemo<V> {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl<V: Copy> TouchedMemo<V> {
+    /// The result about these clauses.
+    pub fn get_or(&self, touched: Touched, find: impl FnOnce(&Touched) -> V) -> V {
+        let clauses: u32 = touched.0.iter().map(|(first, end)| end - first).sum();
+        if clauses as usize <= MANY || touched.0.len() > KEPT {
+            return find(&touched);
+        }
+        // Only threads with forks of one scheduler ever meet here.
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        steps::add(1);
+        if let Some((_, result)) = kept.iter().find(|(known, _)| *known == touched) {
+            return *result;
+        }
+        let result = find(&touched);
+        if kept.len() == KEPT {
+            kept.clear();
+        }
+        kept.push((touched, result));
+        result
     }
 }
 
@@ -71,12 +117,13 @@ impl Clause {
         (&self.key, decided)
     }
 
-    /// Whether a number meets the requirement.
-    fn admits(&self, value: &str) -> bool {
-        match &self.operator {
-            Operator::Gt(bound) => value.parse::<i64>().is_ok_and(|value| value > *bound),
-            Operator::Lt(bound) => value.parse::<i64>().is_ok_and(|value| value < *bound),
-            _ => true,
+    /// The order among clauses about numbers: those that a number meets are the first of `Gt`, and
+    /// the last of `Lt`.
+    fn bound(&self) -> (bool, i64) {
+        match self.operator {
+            Operator::Gt(bound) => (false, bound),
+            Operator::Lt(bound) => (true, bound),
+            _ => (false, 0),
         }
     }
 
@@ -119,8 +166,13 @@ impl SelectorSet {
                 by_default.push(selector);
             }
         }
-        clauses.sort_by(|a: &Clause, b: &Clause| a.key().cmp(&b.key()));
-        Self { clauses: clauses.into(), needs: needs.into(), by_default: by_default.into() }
+        clauses.sort_by(|a: &Clause, b: &Clause| (a.key(), a.bound()).cmp(&(b.key(), b.bound())));
+        Self {
+            clauses: clauses.into(),
+            needs: needs.into(),
+            by_default: by_default.into(),
+            any: TouchedMemo::default(),
+        }
     }
 
     /// The selectors that match if no label is there that they name, ascending.
@@ -144,13 +196,12 @@ impl SelectorSet {
             if rest.is_empty() {
                 continue;
             }
-            for decided in [Decided::Presence, Decided::Value(value)] {
-                let (first, end) = range(rest, (key, decided));
+            let [presence, value_itself, numbers] =
+                [Decided::Presence, Decided::Value(value), Decided::Number].map(|it| range(rest, (key, it)));
+            let [above, below] = value.parse().map_or([(0, 0); 2], |number| admitting(rest, numbers, number));
+            for (first, end) in [presence, value_itself, above, below] {
                 touched.extend((first < end).then_some(((start + first) as u32, (start + end) as u32)));
             }
-            let (first, end) = range(rest, (key, Decided::Number));
-            let admit = (first..end).filter(|place| rest[*place].admits(value));
-            touched.extend(admit.map(|place| ((start + place) as u32, (start + place + 1) as u32)));
         }
         Touched(touched)
     }
@@ -163,7 +214,7 @@ impl SelectorSet {
         let mut met: SmallVec<[(u32, bool); 16]> =
             clauses.map(|clause| (clause.selector, clause.is_met())).collect();
         steps::add(met.len());
-        // Each range is in the order of selectors, so this merges.
+        // Most ranges are in the order of selectors, so this merges.
         met.sort_by_key(|(selector, _)| *selector);
         for of_one in met.chunk_by(|(a, _), (b, _)| a == b) {
             let selector = of_one[0].0 as usize;
@@ -180,9 +231,11 @@ impl SelectorSet {
     /// requirements can be.
     #[inline(never)]
     pub fn any_matches(&self, labels: &Labels) -> bool {
-        let mut any = false;
-        self.matching(&self.touched(labels.texts()), |_| any = true);
-        any
+        self.any.get_or(self.touched(labels.texts()), |touched| {
+            let mut any = false;
+            self.matching(touched, |_| any = true);
+            any
+        })
     }
 
     /// Visits the selectors that match these labels, ascending.
@@ -232,6 +285,18 @@ fn range(clauses: &[Clause], key: (&str, Decided<'_>)) -> (usize, usize) {
     let few = rest.iter().take(FEW).take_while(is_one).count();
     let found = if few < FEW { few } else { rest.partition_point(|clause| is_one(&clause)) };
     (start, start + found)
+}
+
+/// The places of the clauses about numbers that admit this one: of `Gt`, and of `Lt`.
+fn admitting(clauses: &[Clause], (first, end): (usize, usize), number: i64) -> [(usize, usize); 2] {
+    let place = |bound: (bool, i64)| {
+        first
+            + clauses[first..end].partition_point(|clause| {
+                steps::add(1);
+                clause.bound() < bound
+            })
+    };
+    [(first, place((false, number))), (number.checked_add(1).map_or(end, |above| place((true, above))), end)]
 }
 
 fn clauses_of<'a>(

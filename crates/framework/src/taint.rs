@@ -130,13 +130,13 @@ fn integer(text: &str) -> Option<i64> {
     if is_canonical { text.parse().ok() } else { None }
 }
 
-/// Tolerations are found by key, operator, and the value if it must be equal.
+/// Tolerations are found by key, operator, the value if it must be equal, and effect.
 impl Keyed for Toleration {
-    type Key<'a> = (&'a str, TolerationOperator, &'a str);
+    type Key<'a> = (&'a str, TolerationOperator, &'a str, Option<TaintEffect>);
 
     fn key(&self) -> Self::Key<'_> {
         let value = if self.operator == TolerationOperator::Equal { &*self.value } else { "" };
-        (&self.key, self.operator, value)
+        (&self.key, self.operator, value, self.effect)
     }
 }
 
@@ -149,8 +149,11 @@ pub fn tolerated(tolerations: &Indexed<Toleration>, taint: &Taint) -> bool {
     ["", &*taint.key].into_iter().any(|key| {
         use TolerationOperator::{Equal, Exists, Gt, Lt};
         [(Exists, ""), (Equal, &*taint.value), (Lt, ""), (Gt, "")].into_iter().any(|(operator, value)| {
-            let mut found = tolerations.find_by(move |known| known.cmp(&(key, operator, value)));
-            found.any(|toleration| toleration.tolerates(taint))
+            // No effect matches every effect.
+            [None, Some(taint.effect)].into_iter().any(|effect| {
+                let mut found = tolerations.find_by(move |known| known.cmp(&(key, operator, value, effect)));
+                found.any(|toleration| toleration.tolerates(taint))
+            })
         })
     })
 }

@@ -1,5 +1,6 @@
 //! Exponential backoff with jitter, and the random numbers for it.
 
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -101,9 +102,10 @@ pub(crate) fn stretched(duration: Duration, factor: f64, max: Duration) -> Durat
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(max).min(max)
 }
 
-/// A generator with this seed, or a random one.
+/// A generator with this seed, or a random one. That comes from the operating system, by way of the
+/// standard library's hashers; fastrand's own comes from the clock.
 pub(crate) fn random(seed: Option<u64>) -> Rng {
-    seed.map_or_else(Rng::new, Rng::with_seed)
+    Rng::with_seed(seed.unwrap_or_else(|| RandomState::new().hash_one(0_u8)))
 }
 
 /// Uniform over the whole seconds of the range.

@@ -59,6 +59,16 @@ pub enum PodList {
     HardConstraints,
     /// Soft spread constraints.
     SoftConstraints,
+    /// Tolerations of every taint with another effect than the nodes' taints have.
+    TolerationsOfOneKey,
+    /// Required node affinity terms about a label that every node has.
+    NodeTermsOfPresentKey,
+    /// Preferred node affinity terms about a label that every node has.
+    PreferredTermsOfPresentKey,
+    /// Required node affinity terms with a bound that the label of every node misses.
+    NodeTermsOfBounds,
+    /// Requirements of one required anti-affinity term about a label that every pod has.
+    RequirementsOfPresentKey,
     /// Host ports.
     HostPorts,
     /// Claims, none of which exists.
@@ -140,7 +150,7 @@ pub enum PodList {
 
 impl PodList {
     /// All lists.
-    pub const ALL: [Self; 55] = [
+    pub const ALL: [Self; 60] = [
         Self::AntiAffinityKeys,
         Self::AffinityKeys,
         Self::PreferredKeys,
@@ -160,6 +170,11 @@ impl PodList {
         Self::Tolerations,
         Self::HardConstraints,
         Self::SoftConstraints,
+        Self::TolerationsOfOneKey,
+        Self::NodeTermsOfPresentKey,
+        Self::PreferredTermsOfPresentKey,
+        Self::NodeTermsOfBounds,
+        Self::RequirementsOfPresentKey,
         Self::HostPorts,
         Self::Claims,
         Self::BoundClaims,
@@ -232,6 +247,23 @@ impl PodList {
             Self::NodeRequirements => {
                 (NODE_TERMS, one(json!({ "matchExpressions": all(|i| lacks(&key(i))) })))
             }
+            Self::NodeTermsOfPresentKey => {
+                (NODE_TERMS, all(|i| json!({ "matchExpressions": [has("zone"), has(&key(i))] })))
+            }
+            Self::PreferredTermsOfPresentKey => (
+                "affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution",
+                all(|_| json!({ "weight": 1, "preference": node_term(has("zone")) })),
+            ),
+            Self::NodeTermsOfBounds => {
+                let above =
+                    |i: usize| json!({ "key": "cores", "operator": "Gt", "values": [(100 + i).to_string()] });
+                (NODE_TERMS, list(items, |i| node_term(above(i))))
+            }
+            Self::RequirementsOfPresentKey => (ANTI_AFFINITY, one(selecting(all(|_| has("app"))))),
+            Self::TolerationsOfOneKey => (
+                "tolerations",
+                all(|i| json!({ "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": i })),
+            ),
             Self::NodeNames => {
                 (NODE_TERMS, all(|i| json!({ "matchFields": [is_in("metadata.name", json!([key(i)]))] })))
             }
@@ -584,7 +616,7 @@ pub fn plain_node(i: usize) -> Value {
             "name": name, "uid": name, "resourceVersion": "1",
             "labels": {
                 HOSTNAME: name, "zone": (["a", "b", "c"][i % 3]), "kubernetes.io/arch": "amd64",
-                "kubernetes.io/os": "linux", "node.kubernetes.io/instance-type": "large",
+                "kubernetes.io/os": "linux", "node.kubernetes.io/instance-type": "large", "cores": "32",
             },
         },
         "spec": { "taints": taints },
