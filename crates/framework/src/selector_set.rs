@@ -346,6 +346,23 @@ mod tests {
     }
 
     proptest! {
+        /// Each set is asked about each labels twice, and has enough clauses for results to be kept.
+        #[test]
+        fn kept_results_are_those_of_each_selector_alone(
+            selectors in vec(vec(requirement(), 1..3).prop_map(LabelSelector::new), 1..4),
+            pods in vec(vec(("[a-d]", "[0-4]"), 1..4), 2..6),
+        ) {
+            let repeated = || selectors.iter().cycle().take(selectors.len() * (MANY + 1));
+            let set = SelectorSet::new(repeated().map(|selector| {
+                Some(selector.requirements().iter().map(|requirement| (Arc::clone(&requirement.key), requirement)))
+            }));
+            let pods: Vec<Labels> = pods.into_iter().map(|labels| labels.into_iter().collect()).collect();
+            for labels in pods.iter().chain(&pods) {
+                let expected = selectors.iter().any(|selector| selector.matches(labels));
+                prop_assert_eq!(set.any_matches(labels), expected, "{:?}", labels);
+            }
+        }
+
         #[test]
         fn selectors_match_together_as_each_alone(
             selectors in vec(selector(), 0..20),
