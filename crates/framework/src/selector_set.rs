@@ -346,7 +346,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each set is asked about each labels twice, and has enough clauses for results to be kept.
+        /// Each set is asked about all labels twice, and has enough clauses to keep results.
         #[test]
         fn kept_results_are_those_of_each_selector_alone(
             selectors in vec(vec(requirement(), 1..3).prop_map(LabelSelector::new), 1..4),

@@ -71,8 +71,8 @@ pub struct WhatIf {
     /// The number of pods of DaemonSets and static pods on these nodes: a drain leaves them, and
     /// they fail with their node. They are not among the others.
     pub of_nodes: usize,
-    /// Whether all came to rest. Otherwise, pods were still waiting for something when the simulated
-    /// time was over.
+    /// Whether all came to rest. Otherwise, pods were still waiting for something when the
+    /// simulated time was over.
     pub is_still: bool,
 }
 
