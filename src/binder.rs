@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use supercargo_framework::binding::{
     ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BindingReport, BoxFuture, Certainty,
-    Cluster, Predicate, WaitError,
+    Predicate, WaitError,
 };
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{PodInfo, Status, Text, Uid, panic_text};
@@ -289,6 +289,15 @@ struct BinderCalls {
     cancelled: CancellationToken,
 }
 
+impl BinderCalls {
+    /// Lets the owner wait. It drops the sender only when the process stops.
+    fn post_wait(&self, predicate: Predicate, timeout: Duration) -> oneshot::Receiver<Result<(), WaitError>> {
+        let (done, answer) = oneshot::channel();
+        self.mailbox.post(Message::WaitFor { predicate, timeout, done });
+        answer
+    }
+}
+
 impl BindingCalls for BinderCalls {
     fn call(&self, call: ApiCall) -> BoxFuture<Result<Value, ApiError>> {
         let (api, backlog) = (self.api.clone(), self.backlog.clone());
@@ -324,9 +333,7 @@ impl BindingCalls for BinderCalls {
     }
 
     fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {
-        let (done, answer) = oneshot::channel();
-        self.mailbox.post(Message::WaitFor { predicate, timeout, done });
-        let cancelled = self.cancelled.clone();
+        let (answer, cancelled) = (self.post_wait(predicate, timeout), self.cancelled.clone());
         Box::pin(async move {
             tokio::select! {
                 () = cancelled.cancelled() => Err(WaitError::Cancelled),
@@ -343,9 +350,7 @@ impl BindingCalls for BinderCalls {
 
     /// By the scheduler's clock, which a test or a simulation may move.
     fn sleep(&self, duration: Duration) -> BoxFuture<()> {
-        let (done, answer) = oneshot::channel();
-        let predicate = Box::new(|_: &dyn Cluster| false);
-        self.mailbox.post(Message::WaitFor { predicate, timeout: duration, done });
+        let answer = self.post_wait(Box::new(|_| false), duration);
         Box::pin(async move {
             if answer.await.is_err() {
                 // The owner has stopped.

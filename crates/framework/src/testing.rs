@@ -22,6 +22,6 @@ pub use builders::{NodeBuilder, PodBuilder, amount, node, object, pod};
 pub use changes::{
     node_added, node_updated, object_added, object_deleted, object_updated, pod_deleted, pod_updated,
 };
-pub use cluster::{claim, claim_source, node_info, nodes, objects, with_volumes};
+pub use cluster::{claim, claim_source, node_info, nodes, objects, with_claims, with_volumes};
 pub use driver::Driver;
 pub use random::SplitMix64;

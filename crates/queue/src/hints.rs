@@ -155,7 +155,7 @@ impl Concerned<'_> {
 
     /// What the hints read of a pod after this change.
     pub(crate) fn scope(&self) -> HintScope {
-        let scopes = self.hints.iter().map(|(it, _)| it.caching.scope.after(it.caching.labels, self.change));
+        let scopes = self.hints.iter().map(|(it, _)| it.caching.scope_after(self.change));
         scopes.fold(HintScope::empty(), HintScope::union)
     }
 

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use supercargo_framework::objects::{Body, Object, PersistentVolumeClaim, resources};
-use supercargo_framework::testing::{claim, claim_source, node, node_info, object, pod, with_volumes};
+use supercargo_framework::testing::{claim, node, node_info, object, pod, with_claims};
 use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{NodeInfo, PodInfo};
 
@@ -27,8 +27,7 @@ fn any_user() -> impl Strategy<Value = PodInfo> {
     let claims = vec(select(vec!["own", "shared", "other"]), 0..3);
     (claims, select(vec!["default", "default", "other"]), any::<bool>(), 0..1_000_000_u32).prop_map(
         |(claims, namespace, has_disk, id)| {
-            let volumes: Vec<_> = claims.iter().map(|claim| (*claim, claim_source(claim))).collect();
-            let mut pod = with_volumes(pod(&format!("pod-{id}")).namespace(namespace), &volumes);
+            let mut pod = with_claims(pod(&format!("pod-{id}")).namespace(namespace), &claims);
             if has_disk {
                 let source = VolumeSource::GcePersistentDisk { pd_name: "a".into(), read_only: false };
                 let disk = Volume { name: "disk".into(), source };

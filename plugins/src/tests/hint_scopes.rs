@@ -192,7 +192,7 @@ fn differ(
     let cx = QueueContext { objects, preempting: &rustc_hash::FxHashSet::default() };
     let hint = it.hint.as_ref().expect("it has a hint");
     changes.iter().any(|change| {
-        let scope = it.caching.scope.after(it.caching.labels, change);
+        let scope = it.caching.scope_after(change);
         hint(&cx, pod, change) != hint(&cx, &equal_in(scope - part, pod, other), change)
     })
 }

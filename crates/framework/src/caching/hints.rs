@@ -57,15 +57,6 @@ pub type GroupFn = fn(&Change) -> Option<Arc<str>>;
 /// Whether a hint reads labels of pending pods after this change.
 pub type LabelsFn = fn(&Change) -> bool;
 
-impl HintScope {
-    /// The parts that a hint of this scope reads after a change. `labels` are the changes after
-    /// which it reads labels, if not after all.
-    #[must_use]
-    pub fn after(self, labels: Option<LabelsFn>, change: &Change) -> Self {
-        if labels.is_none_or(|labels| labels(change)) { self } else { self - Self::LABELS }
-    }
-}
-
 /// What is known of a hint. The default suits an event without a hint.
 #[derive(Clone, Copy, Debug)]
 pub struct HintCaching {
@@ -91,5 +82,11 @@ impl HintCaching {
     /// A hint that reads these parts of the pod.
     pub fn of(scope: HintScope) -> Self {
         Self { scope, labels: None, offer: None, claim: None, group: None }
+    }
+
+    /// The parts of the pod that the hint reads after a change.
+    pub fn scope_after(&self, change: &Change) -> HintScope {
+        let reads_labels = self.labels.is_none_or(|labels| labels(change));
+        if reads_labels { self.scope } else { self.scope - HintScope::LABELS }
     }
 }

@@ -43,6 +43,12 @@ pub fn with_volumes(pod: PodBuilder, volumes: &[(&str, VolumeSource)]) -> PodInf
     pod.with_spec(|spec| spec.volumes = volumes.iter().map(volume).collect()).build()
 }
 
+/// A pod with a volume of each of these claims, under the claim's name.
+pub fn with_claims(pod: PodBuilder, claims: &[&str]) -> PodInfo {
+    let volumes: Vec<_> = claims.iter().map(|claim| (*claim, claim_source(claim))).collect();
+    with_volumes(pod, &volumes)
+}
+
 /// A volume of a claim.
 pub fn claim_source(name: &str) -> VolumeSource {
     VolumeSource::Claim(name.into())

@@ -3,7 +3,7 @@ use supercargo_framework::objects::{Body, CsiNodeDriver, CsiSource, Object, Stor
 use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::testing::{
     Driver, claim, claim_source, node, node_info, nodes, object, object_added, object_deleted,
-    object_updated, objects, pod, pod_deleted, with_volumes,
+    object_updated, objects, pod, pod_deleted, with_claims, with_volumes,
 };
 use supercargo_framework::volume::VolumeSource;
 
@@ -44,8 +44,7 @@ fn attachment(name: &str, node: &str, driver: &str, volume: Option<&str>) -> Obj
 }
 
 fn using(name: &str, claims: &[&str]) -> PodInfo {
-    let volumes: Vec<_> = claims.iter().map(|claim| (*claim, claim_source(claim))).collect();
-    with_volumes(pod(name), &volumes)
+    with_claims(pod(name), claims)
 }
 
 /// Claims `a` to `e` with volumes of the driver, `x` of another driver, `m` of a migrated plugin,

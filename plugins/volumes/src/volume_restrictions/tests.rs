@@ -3,7 +3,7 @@ use supercargo_framework::Now;
 use supercargo_framework::objects::{Body, Object, Objects};
 use supercargo_framework::testing::{
     claim, claim_source, node, node_added, node_info, nodes, object, object_added, objects, pod, pod_deleted,
-    with_volumes,
+    with_claims, with_volumes,
 };
 use supercargo_framework::volume::VolumeSource;
 
@@ -41,8 +41,7 @@ fn exclusive(key: &str) -> Object {
 }
 
 fn using(name: &str, namespace: &str, claims: &[&str]) -> PodInfo {
-    let volumes: Vec<_> = claims.iter().map(|claim| (*claim, claim_source(claim))).collect();
-    with_volumes(pod(name).namespace(namespace), &volumes)
+    with_claims(pod(name).namespace(namespace), claims)
 }
 
 const IN_USE: &str = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use \

@@ -1,7 +1,7 @@
 use supercargo_framework::objects::{Body, Object};
 use supercargo_framework::testing::{
     NodeBuilder, claim, claim_source, node, node_added, node_info, node_updated, nodes, object, object_added,
-    object_updated, objects, pod, with_volumes,
+    object_updated, objects, pod, with_claims, with_volumes,
 };
 use supercargo_framework::volume::VolumeSource;
 
@@ -22,8 +22,7 @@ fn class(name: &str, waits: Option<bool>) -> Object {
 }
 
 fn using(claims: &[&str]) -> PodInfo {
-    let volumes: Vec<_> = claims.iter().map(|claim| (*claim, claim_source(claim))).collect();
-    with_volumes(pod("p"), &volumes)
+    with_claims(pod("p"), claims)
 }
 
 fn verdict(pod: &PodInfo, list: Vec<Object>, node: NodeBuilder) -> Status {
